@@ -87,7 +87,7 @@ field(strom, "strom", "tag", "uint24", "Tag")
 field(strom, "strom", "len", "uint32", "Bytes of the message")
 field(strom, "strom", "answer", "uint64", "Address of answers", base.HEX)
 field(strom, "strom", "rkey", "uint32", "R_Key of answers", base.HEX)
-field(strom, "strom", "room", "uint32", "Room for answers")
+field(strom, "strom", "capacity", "uint32", "Buffer for answers, bytes")
 field(strom, "strom", "params", "bytes", "Parameters")
 field(bundle, "bundle", "opcode", "uint8", "Op-code", base.HEX, NAMES)
 field(bundle, "bundle", "psn", "uint24", "PSN")
@@ -381,7 +381,7 @@ local function show_strom(tree, packet, reader)
     if packet.opcode == RPC then
         put(mine, strom.answer, reader:take(8))
         put(mine, strom.rkey, reader:take(4))
-        put(mine, strom.room, reader:take(4))
+        put(mine, strom.capacity, reader:take(4))
         if reader.last > reader.at then put(mine, strom.params, reader:take(reader.last - reader.at)) end
     end
     if reader.short then mine:add_proto_expert_info(short) end

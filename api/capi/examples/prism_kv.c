@@ -1,8 +1,9 @@
-/* PRISM-KV's operations from C. A server has a table of slots (pointer, bound) and buffers on a free list, and then only waits;
- * a client puts values by one chain each, WRITE bound, ALLOCATE, compare-and-swap, and gets them by one bounded READ.
+/* PRISM-KV's operations from C. A server has a table of slots (pointer, bound) and buffers on a free list,
+ * and then only waits; a client puts values by one chain each, WRITE bound, ALLOCATE, compare-and-swap, and
+ * gets them by one bounded READ.
  *
- *   prism_kv serve udp 127.0.0.1:0        prints the port of its listener, and ends when its input does
- *   prism_kv client udp 127.0.0.1:PORT    (or shm in place of udp) */
+ * prism_kv serve udp 127.0.0.1:0        prints the port of its listener, and ends when its input does
+ * prism_kv client udp 127.0.0.1:PORT    (or shm in place of udp) */
 #include <remora/prism.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 enum { SLOTS = 16, BUFFERS = 8, SIZE = 8192, TABLE = 4096 };
 
-struct told { /* by the server, when a client connects */
+struct server_data { /* by the server, when a client connects */
     uint64_t table, list;
     uint32_t rkey, unused;
 };
@@ -68,12 +69,12 @@ static int serve(const char *port, const char *address) {
     fflush(stdout);
     struct remora_request *request;
     must(remora_get_request(listener, 60000, &request), "client");
-    struct told told = {(uint64_t)(uintptr_t)nic.memory, 0, remora_rkey(nic.mr), 0};
-    must(remora_free_list_number(list, &told.list), "number");
+    struct server_data server_data = {(uint64_t)(uintptr_t)nic.memory, 0, remora_rkey(nic.mr), 0};
+    must(remora_free_list_number(list, &server_data.list), "number");
     struct remora_qp_attr attr;
     must(remora_qp_attr_default(&attr), "attributes");
-    attr.private_data = &told;
-    attr.private_len = sizeof told;
+    attr.private_data = &server_data;
+    attr.private_len = sizeof server_data;
     struct remora_qp *qp;
     must(remora_create_qp(nic.pd, nic.cq, &attr, &qp), "queue pair");
     must(remora_accept(request, qp), "accept");
@@ -103,7 +104,7 @@ static int serve(const char *port, const char *address) {
 struct client {
     struct nic nic;
     struct remora_qp *qp;
-    struct told told;
+    struct server_data server_data;
 };
 
 /* Posts a list and waits for each completion. */
@@ -128,11 +129,12 @@ static struct remora_prism_wr operation(const struct client *client, uint64_t id
     wr.opcode = opcode;
     wr.send_flags = REMORA_SEND_SIGNALED;
     wr.remote_addr = at;
-    wr.rkey = client->told.rkey;
+    wr.rkey = client->server_data.rkey;
     return wr;
 }
 
-/* Puts a value where `old` is expected: the outcome of the swap. The slot as it was stands in memory at SIZE. */
+/* Puts a value where `old` is expected: the outcome of the swap. The slot as it was stands in memory at
+ * SIZE. */
 static uint32_t put(struct client *client, int slot, uint64_t old, const char *value, uint32_t length) {
     uint32_t lkey = remora_lkey(client->nic.mr);
     uint64_t base = (uint64_t)(uintptr_t)client->nic.memory, bound = length;
@@ -143,12 +145,12 @@ static uint32_t put(struct client *client, int slot, uint64_t old, const char *v
     write.send_flags |= REMORA_SEND_INLINE;
     write.sg_list = &bound_sge;
     write.num_sge = 1;
-    struct remora_prism_wr allocate = operation(client, 2, REMORA_ALLOCATE, client->told.list);
+    struct remora_prism_wr allocate = operation(client, 2, REMORA_ALLOCATE, client->server_data.list);
     allocate.prism_flags = REMORA_REDIRECT;
     allocate.redirect_addr = REMORA_SCRATCH;
     allocate.sg_list = &value_sge;
     allocate.num_sge = 1;
-    struct remora_prism_wr swap = operation(client, 3, REMORA_COMPARE_SWAP, client->told.table + 16 * (uint64_t)slot);
+    struct remora_prism_wr swap = operation(client, 3, REMORA_COMPARE_SWAP, client->server_data.table + 16 * (uint64_t)slot);
     swap.prism_flags = REMORA_CONDITIONAL | REMORA_SWAP_INDIRECT;
     swap.atomic.mode = REMORA_EQUAL;
     swap.atomic.size = 16;
@@ -167,7 +169,7 @@ static uint32_t put(struct client *client, int slot, uint64_t old, const char *v
 /* Gets a value into memory at 0: its length. */
 static uint32_t get(struct client *client, int slot) {
     struct remora_sge into = {(uint64_t)(uintptr_t)client->nic.memory, SIZE, remora_lkey(client->nic.mr)};
-    struct remora_prism_wr read = operation(client, 4, REMORA_READ, client->told.table + 16 * (uint64_t)slot);
+    struct remora_prism_wr read = operation(client, 4, REMORA_READ, client->server_data.table + 16 * (uint64_t)slot);
     read.prism_flags = REMORA_ADDR_INDIRECT | REMORA_ADDR_BOUNDED;
     read.sg_list = &into;
     read.num_sge = 1;
@@ -183,7 +185,7 @@ static int client(const char *port, const char *address) {
     must(remora_create_qp(client.nic.pd, client.nic.cq, &attr, &client.qp), "queue pair");
     must(remora_connect(client.qp, address), "connect");
     if (remora_agreed(client.qp) != REMORA_QP_PRISM) return 1;
-    if (remora_peer_data(client.qp, &client.told, sizeof client.told) != sizeof client.told) return 1;
+    if (remora_peer_data(client.qp, &client.server_data, sizeof client.server_data) != sizeof client.server_data) return 1;
 
     static char value[SIZE];
     uint64_t current = 0;

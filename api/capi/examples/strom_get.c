@@ -1,8 +1,8 @@
-/* StRoM's GET and consistency kernels from C. A server has a hash table and an object, deploys two kernels, and then only waits; a client asks
- * them, one round trip each.
+/* StRoM's GET and consistency kernels from C. A server has a hash table and an object, deploys two kernels,
+ * and then only waits; a client asks them, one round trip each.
  *
- *   strom_get serve udp 127.0.0.1:0        prints the port of its listener, and ends when its input does
- *   strom_get client udp 127.0.0.1:PORT    (or shm in place of udp) */
+ * strom_get serve udp 127.0.0.1:0        prints the port of its listener, and ends when its input does
+ * strom_get client udp 127.0.0.1:PORT    (or shm in place of udp) */
 #include <remora/strom.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { GET = 0x6e7, CHECK = 0xc64, COUNT = 0x411, LENGTH = 1 << 16, VALUES = 4096, OBJECT = 1 << 15, SLOTS = 8 };
 
-struct told { /* by the server, when a client connects */
+struct server_data { /* by the server, when a client connects */
     uint64_t table;
 };
 
@@ -66,12 +66,12 @@ static void close_nic(struct nic *nic) {
     must(remora_close(nic->context), "close");
 }
 
-static struct remora_qp *queue_pair(struct nic *nic, const void *told, uint32_t length) {
+static struct remora_qp *queue_pair(struct nic *nic, const void *server_data, uint32_t length) {
     struct remora_qp_attr attr;
     struct remora_qp *qp;
     must(remora_qp_attr_default(&attr), "attributes");
     attr.flags = REMORA_QP_STROM;
-    attr.private_data = told;
+    attr.private_data = server_data;
     attr.private_len = length;
     must(remora_create_qp(nic->pd, nic->cq, &attr, &qp), "queue pair");
     return qp;
@@ -105,8 +105,8 @@ static int serve(const char *port, const char *address) {
     printf("%u\n", remora_listener_port(listener));
     fflush(stdout);
     must(remora_get_request(listener, 60000, &request), "request");
-    struct told told = {(uint64_t)(uintptr_t)nic.memory};
-    struct remora_qp *qp = queue_pair(&nic, &told, sizeof told);
+    struct server_data server_data = {(uint64_t)(uintptr_t)nic.memory};
+    struct remora_qp *qp = queue_pair(&nic, &server_data, sizeof server_data);
     must(remora_accept(request, qp), "accept");
     while (getchar() != EOF) {}
     puts("served");
@@ -121,24 +121,24 @@ static int client(const char *port, const char *address) {
     struct remora_qp *qp = queue_pair(&nic, NULL, 0);
     struct remora_answers *answers;
     struct remora_answer answer;
-    struct told told;
+    struct server_data server_data;
     uint32_t tags[4];
     char value[4096];
     must(remora_connect(qp, address), "connect");
     if ((remora_agreed(qp) & REMORA_QP_STROM) == 0) return 1;
-    if (remora_peer_data(qp, &told, sizeof told) != sizeof told) return 1;
+    if (remora_peer_data(qp, &server_data, sizeof server_data) != sizeof server_data) return 1;
     must(remora_create_answers(nic.pd, 4, 4096, &answers), "answers");
 
     /* Four at a time, the last of which is not there. */
     for (uint64_t at = 0; at < 4; at++) {
-        struct lookup lookup = {told.table + 3 * at % SLOTS * sizeof(struct slot), at == 3 ? 1000 : 3 * at};
+        struct lookup lookup = {server_data.table + 3 * at % SLOTS * sizeof(struct slot), at == 3 ? 1000 : 3 * at};
         must(remora_post_rpc(GET, qp, answers, &lookup, sizeof lookup, &tags[at]), "GET");
     }
     for (int at = 3; at >= 0; at--) {
         must(remora_wait_answer(answers, nic.cq, tags[at], 60000, &answer, value, sizeof value), "answer");
         printf("%u: %.*s\n", answer.status, (int)answer.length, value);
     }
-    struct object object = {told.table + OBJECT, 1000, 3};
+    struct object object = {server_data.table + OBJECT, 1000, 3};
     must(remora_post_rpc(CHECK, qp, answers, &object, sizeof object, &tags[0]), "check");
     must(remora_wait_answer(answers, nic.cq, tags[0], 60000, &answer, value, sizeof value), "answer");
     printf("%u: %u bytes of %c\n", answer.status, answer.length, value[answer.length - 1]);

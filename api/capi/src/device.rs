@@ -30,7 +30,7 @@ kind!(ProtectionDomain, b"rmr.doma", "remora_pd");
 kind!(MemoryRegion, b"rmr.regi", "remora_mr");
 kind!(Cq, b"rmr.cmpq", "remora_cq");
 
-/// `remora_device_attr`.
+/// `remora_device_attr`: the attributes of a NIC that is to be opened.
 #[repr(C)]
 pub struct DeviceAttr {
     pub port: u32,
@@ -40,7 +40,7 @@ pub struct DeviceAttr {
     pub capture: *const c_char,
 }
 
-/// `remora_wc`.
+/// `remora_wc`: one completion.
 #[repr(C)]
 pub struct Wc {
     pub wr_id: u64,
@@ -52,7 +52,7 @@ pub struct Wc {
     pub vendor_err: u32,
 }
 
-/// Completions that are taken at a time.
+/// Completions that are polled at a time.
 const AT_ONCE: usize = 64;
 
 fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
@@ -60,7 +60,7 @@ fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
     let (address, interface, capture) =
         unsafe { (string(attr.address)?, string(attr.interface)?, string(attr.capture)?) };
     let own = |text: &str| {
-        let address = text.parse::<IpAddr>().map_err(|_| Fault::invalid("not an IP address of one's own"));
+        let address = text.parse::<IpAddr>().map_err(|_| Fault::invalid("not an IP address"));
         address.map(|address| address.to_canonical())
     };
     let mut device = match (attr.port, interface) {
@@ -86,10 +86,10 @@ fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
     }
 }
 
-/// Opens a NIC.
+/// Opens a NIC; its handle goes to `out`.
 ///
 /// # Safety
-/// As the header says; so for every function of this library.
+/// The conditions of the header hold, here and for every function of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_open(attr: *const DeviceAttr, out: *mut *mut Handle<Context>) -> c_int {
     number((|| {
@@ -116,27 +116,27 @@ macro_rules! end {
 pub(crate) use end;
 
 end!(
-    /// Lets go of a context.
+    /// Drops the handle of a context.
     remora_close,
     Context
 );
 end!(
-    /// Lets go of a protection domain.
+    /// Drops the handle of a protection domain.
     remora_dealloc_pd,
     ProtectionDomain
 );
 end!(
-    /// Takes a region's keys away.
+    /// Deregisters a region: its keys are dead.
     remora_dereg_mr,
     MemoryRegion
 );
 end!(
-    /// Lets go of a completion queue.
+    /// Drops the handle of a completion queue.
     remora_destroy_cq,
     Cq
 );
 
-/// A protection domain.
+/// Allocates a protection domain; its handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn remora_alloc_pd(
     number((|| unsafe { give(look(context)?.alloc_pd()?, filled(out)?) })())
 }
 
-/// Registers the program's memory.
+/// Registers `length` bytes of the program's memory from `start` on; the region's handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn remora_reg_mr(
     })())
 }
 
-/// A region's local key; 0 for none.
+/// The local key of a region; 0 for none.
 ///
 /// # Safety
 /// As the header says.
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn remora_lkey(mr: *const Handle<MemoryRegion>) -> u32 {
     unsafe { look(mr) }.map_or(0, |region| region.lkey().get())
 }
 
-/// A region's remote key; 0 for none.
+/// The remote key of a region; 0 for none.
 ///
 /// # Safety
 /// As the header says.
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn remora_rkey(mr: *const Handle<MemoryRegion>) -> u32 {
     unsafe { look(mr) }.map_or(0, |region| region.rkey().get())
 }
 
-/// A completion queue.
+/// Creates a completion queue for at least `depth` completions; its handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn remora_create_cq(
     })())
 }
 
-fn told(wc: &WorkCompletion) -> Wc {
+fn emit_wc(wc: &WorkCompletion) -> Wc {
     let good = wc.status == Status::Success;
     Wc {
         wr_id: wc.id,
@@ -220,30 +220,30 @@ fn told(wc: &WorkCompletion) -> Wc {
     }
 }
 
-/// Takes completions: their number, or a negative errno.
+/// Takes up to `count` completions; returns their number, or a negative errno.
 ///
 /// # Safety
-/// `out` has room for `count`, and the rest is as the header says.
+/// `out` points to `count` elements, and the rest is as the header says.
 unsafe fn completions(
     cq: *const Handle<Cq>,
     count: c_int,
     out: *mut Wc,
     timeout: Option<Duration>,
 ) -> Result<c_int, Fault> {
-    let room = usize::try_from(count).map_err(|_| Fault::invalid("a negative number of completions"))?;
+    let wanted = usize::try_from(count).map_err(|_| Fault::invalid("a negative number of completions"))?;
     filled(out)?;
     // SAFETY: as the header says.
     let cq = unsafe { look(cq)? };
     let mut cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
     let mut some = [EMPTY; AT_ONCE];
-    let some = &mut some[..room.min(AT_ONCE)];
+    let some = &mut some[..wanted.min(AT_ONCE)];
     let taken = match timeout {
         None => cq.poll(some)?,
         Some(timeout) => cq.wait(some, timeout)?,
     };
     for (at, wc) in some[..taken].iter().enumerate() {
         // SAFETY: `taken` is at most `count`.
-        unsafe { out.add(at).write(told(wc)) };
+        unsafe { out.add(at).write(emit_wc(wc)) };
     }
     Ok(taken as c_int)
 }
@@ -252,7 +252,7 @@ fn count_or_errno(taken: Result<c_int, Fault>) -> c_int {
     taken.unwrap_or_else(|fault| -number(Err(fault)))
 }
 
-/// Takes completions that are there.
+/// Takes completions that are there, without waiting; returns their number, or a negative errno.
 ///
 /// # Safety
 /// As the header says.
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn remora_poll_cq(cq: *const Handle<Cq>, count: c_int, out
     count_or_errno(unsafe { completions(cq, count, out, None) })
 }
 
-/// Polls until there is a completion.
+/// Polls until there is a completion or the time is over; returns their number, or a negative errno.
 ///
 /// # Safety
 /// As the header says.

@@ -1,4 +1,4 @@
-//! What went wrong, as a number and in words.
+//! Errors of the Rust API as an errno, and as a text.
 
 use remora_verbs::{ConnectError, CreateError, MemoryError, OpenError, PollError, PostError, QueueError};
 use std::cell::RefCell;
@@ -9,10 +9,10 @@ thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
 }
 
-/// An errno, and what to do about it.
+/// An errno, and the text with its mend.
 #[derive(Debug)]
 pub struct Fault {
-    /// Positive.
+    /// The errno, as a positive number.
     pub errno: c_int,
     words: String,
 }
@@ -27,13 +27,13 @@ impl Fault {
     }
 }
 
-/// 0, or the errno; its words are kept for [`remora_error`].
+/// 0, or the errno; its text is kept for [`remora_error`].
 pub fn number(done: Result<(), Fault>) -> c_int {
     match done {
         Ok(()) => 0,
         Err(fault) => {
             let words = CString::new(fault.words.replace('\0', " ")).unwrap_or_default();
-            // While the thread ends there is nobody to read them.
+            // While the thread ends nobody can read the text.
             let _ = WORDS.try_with(|kept| *kept.borrow_mut() = words);
             fault.errno
         }
@@ -112,7 +112,7 @@ impl From<ConnectError> for Fault {
     fn from(error: ConnectError) -> Fault {
         let errno = match &error {
             ConnectError::Refused(_) | ConnectError::Rejected(_) => libc::ECONNREFUSED,
-            // No place at the moment.
+            // The server is full at the moment.
             ConnectError::Full(_) => libc::EAGAIN,
             ConnectError::Tcp(error) => error.raw_os_error().unwrap_or(libc::EIO),
             ConnectError::Timeout(_) => libc::ETIMEDOUT,

@@ -1,4 +1,4 @@
-//! Free lists.
+//! Free lists of PRISM (`remora_free_list`).
 
 use remora_verbs::{FreeList, FreeListOptions, MemoryRegion, ProtectionDomain};
 use std::ffi::c_int;
@@ -16,7 +16,7 @@ pub struct List {
 
 kind!(List, b"rmr.list", "remora_free_list");
 
-/// `remora_free_list_facts`.
+/// `remora_free_list_facts`: how many buffers are free, resting and taken.
 #[repr(C)]
 pub struct Facts {
     pub capacity: u32,
@@ -32,7 +32,7 @@ end!(
     List
 );
 
-/// A free list over a part of a region.
+/// Creates a free list over a part of a region; its handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn remora_create_free_list(
     })())
 }
 
-/// What `use_it` makes of the list.
+/// Calls `use_it` with the list and its number of buffers; returns its result.
 ///
 /// # Safety
 /// As the header says.
@@ -68,7 +68,7 @@ unsafe fn with<T>(
     use_it(&mut list.inner.lock().unwrap_or_else(PoisonError::into_inner), list.count)
 }
 
-/// Its number, for ALLOCATE.
+/// The number that ALLOCATE names the list by.
 ///
 /// # Safety
 /// As the header says.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn remora_free_list_number(handle: *const Handle<List>, ou
     number(unsafe { with(handle, |list, _| put(out, list.number())) })
 }
 
-/// Address of a buffer.
+/// The address of the buffer `index`.
 ///
 /// # Safety
 /// As the header says.
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn remora_free_list_address(
     })
 }
 
-/// The buffer at an address.
+/// The index of the buffer at `address`.
 ///
 /// # Safety
 /// As the header says.
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn remora_free_list_index(
     })
 }
 
-/// Makes a buffer free.
+/// Makes the buffer `index` free.
 ///
 /// # Safety
 /// As the header says.
@@ -143,19 +143,19 @@ pub unsafe extern "C" fn remora_free_list_out(
     count: usize,
 ) -> c_int {
     number((|| {
-        // SAFETY: as the header says: it only looks whether a list may be there.
+        // SAFETY: as the header says; it only checks that a list may be there.
         unsafe { list(words.cast_const(), count)? };
         if count == 0 {
             return Ok(());
         }
-        // SAFETY: `list` refused what can be none, and the header asks for `count` words.
+        // SAFETY: `list` refused an impossible list, and the header asks for `count` words.
         let words = unsafe { std::slice::from_raw_parts_mut(words, count) };
         // SAFETY: as the header says.
         unsafe { with(handle, |list, _| Ok(list.out(first, words)?)) }
     })())
 }
 
-/// How many buffers are free.
+/// How many buffers are free, resting and taken.
 ///
 /// # Safety
 /// As the header says.

@@ -1,4 +1,4 @@
-//! Handles: boxes that a C program has by their address, and that begin with a word which tells their kind.
+//! Handles: boxes that a C program has by their address. They begin with a word for their kind.
 
 use remora_memory::ForkMark;
 use remora_verbs::CreateError;
@@ -6,17 +6,17 @@ use std::ffi::{CStr, c_char, c_void};
 
 use crate::errno::Fault;
 
-/// What a handle may hold.
+/// A type that a handle may hold.
 pub trait Kind {
     /// The word that its handles begin with.
     const WORD: u64;
-    /// What it is called.
+    /// The kind's name in error texts.
     const NAME: &'static str;
     /// A forked child may use what it inherits.
     const INHERITED: bool = false;
 }
 
-/// What is behind a handle.
+/// A boxed value behind its kind's word.
 #[repr(C)]
 pub struct Handle<T> {
     word: u64,
@@ -36,7 +36,7 @@ pub unsafe fn give<T: Kind>(value: T, out: *mut *mut Handle<T>) -> Result<(), Fa
     Ok(())
 }
 
-/// Refuses a place for a result that is null.
+/// Refuses a null pointer for a result.
 pub fn filled<T>(out: *mut T) -> Result<*mut T, Fault> {
     if out.is_null() || !out.is_aligned() {
         Err(Fault::invalid("NULL where a result belongs"))
@@ -65,11 +65,11 @@ fn check<T: Kind>(handle: *const Handle<T>) -> Result<(), Fault> {
     if unsafe { handle.cast::<u64>().read_volatile() } != T::WORD { Err(refused()) } else { Ok(()) }
 }
 
-/// What is behind a handle; null, handles of another kind and those of a parent process are refused. A lock behind the last
-/// may be held by a thread that was not forked.
+/// The value behind a handle. Null, handles of another kind and those of a parent process are refused. The
+/// lock of the last may be held by a thread that was not forked.
 ///
 /// # Safety
-/// The handle is null or of any kind, and not destroyed as long as the answer is used.
+/// The handle is null or of any kind, and is not destroyed while the result is used.
 pub unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault> {
     check(handle)?;
     // SAFETY: it is of this kind, and alive by the caller's promise.
@@ -80,13 +80,14 @@ pub unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault
     Ok(&handle.value)
 }
 
-/// What was behind a handle, which is no more.
+/// Takes the value out of a handle, which ends.
 ///
 /// # Safety
 /// As [`look`]; and nobody else uses the handle now or later.
 pub unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<T, Fault> {
     check(handle)?;
-    // SAFETY: `give` boxed it, and it is used no more by the caller's promise. The word goes first, so that most mistakes show.
+    // SAFETY: `give` boxed it, and it is used no more by the caller's promise. The word is erased first, so
+    // that most mistakes show.
     let boxed = unsafe {
         handle.cast::<u64>().write_volatile(0);
         Box::from_raw(handle)
@@ -97,7 +98,7 @@ pub unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<T, Fault> {
 /// A C string; `None` for null.
 ///
 /// # Safety
-/// It is null, or ends with a zero byte and lives while the answer is used.
+/// It is null, or ends with a zero byte and lives while the result is used.
 pub unsafe fn string<'a>(text: *const c_char) -> Result<Option<&'a str>, Fault> {
     if text.is_null() {
         return Ok(None);
@@ -107,19 +108,19 @@ pub unsafe fn string<'a>(text: *const c_char) -> Result<Option<&'a str>, Fault> 
     text.to_str().map(Some).map_err(|_| Fault::invalid("a string that is no UTF-8"))
 }
 
-/// A block of bytes; nothing for a length of 0.
+/// A block of bytes; empty for a length of 0.
 ///
 /// # Safety
-/// `len` bytes may be read while the answer is used, unless `start` is null.
+/// `len` bytes may be read while the result is used, unless `start` is null.
 pub unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Result<&'a [u8], Fault> {
     // SAFETY: the caller's promise.
     unsafe { list(start.cast(), len) }
 }
 
-/// A list; nothing for a length of 0.
+/// A list; empty for a length of 0.
 ///
 /// # Safety
-/// `len` elements may be read while the answer is used, unless `start` is null.
+/// `len` elements may be read while the result is used, unless `start` is null.
 pub unsafe fn list<'a, T>(start: *const T, len: usize) -> Result<&'a [T], Fault> {
     if len == 0 {
         return Ok(&[]);

@@ -9,7 +9,7 @@ use crate::errno::{Fault, number};
 use crate::handle::{Handle, filled, list, look};
 use crate::queue_pair::{Qp, Stage};
 
-/// `remora_sge`.
+/// `remora_sge`: one element of a scatter/gather list.
 #[derive(Copy, Clone)]
 #[repr(C)]
 pub struct CSge {
@@ -18,7 +18,7 @@ pub struct CSge {
     pub lkey: u32,
 }
 
-/// `remora_prism_atomic`.
+/// `remora_prism_atomic`: mode, size, masks and operands of an atomic.
 #[derive(Copy, Clone)]
 #[repr(C)]
 pub struct Atomic {
@@ -30,7 +30,7 @@ pub struct Atomic {
     pub swap_add: [u64; 4],
 }
 
-/// `remora_prism_wr`.
+/// `remora_prism_wr`: one work request of PRISM.
 #[repr(C)]
 pub struct Wr {
     pub wr_id: u64,
@@ -80,8 +80,8 @@ const MAY: [u32; 5] = [
 const MAX_SGE: usize = 30;
 const MAX_INLINE: usize = 960;
 
-/// Where the list and the inline bytes of a work request stand while it is posted.
-struct Room {
+/// Buffers for the list and the inline bytes of a work request while it is posted.
+struct Buffers {
     sges: [Sge; MAX_SGE],
     inline: [u8; MAX_INLINE],
 }
@@ -109,23 +109,23 @@ fn check(wr: &Wr) -> Result<(), Fault> {
     let inline = wr.send_flags & INLINE != 0;
     let data = matches!(wr.opcode, WRITE | ALLOCATE) && wr.prism_flags & DATA_INDIRECT == 0;
     if inline && !data {
-        return Err(Fault::invalid("only what is written from here can be inline"));
+        return Err(Fault::invalid("only data that this side writes can be inline"));
     }
     let here = data || wr.opcode == READ && wr.prism_flags & REDIRECT == 0;
     if !here && wr.num_sge != 0 {
-        return Err(Fault::invalid("a list where nothing comes from or goes to this side"));
+        return Err(Fault::invalid("a list for an operation that moves no bytes to or from this side"));
     }
     Ok(())
 }
 
-/// Copies the elements, or the bytes of an inline list; how many there are.
-fn fill(wr: &Wr, most: u32, room: &mut Room) -> Result<(usize, usize), Fault> {
+/// Copies the list's elements, or the bytes of an inline list, to `buffers`; returns their numbers.
+fn fill(wr: &Wr, most: u32, buffers: &mut Buffers) -> Result<(usize, usize), Fault> {
     if wr.num_sge as usize > MAX_SGE {
         return Err(Fault::invalid("more elements than any queue pair takes"));
     }
     // SAFETY: the header asks for so many elements.
     let elements = unsafe { list(wr.sg_list, wr.num_sge as usize)? };
-    for (place, element) in room.sges.iter_mut().zip(elements) {
+    for (place, element) in buffers.sges.iter_mut().zip(elements) {
         *place = sge(element);
     }
     let mut len = 0;
@@ -138,7 +138,7 @@ fn fill(wr: &Wr, most: u32, room: &mut Room) -> Result<(usize, usize), Fault> {
             }
             // SAFETY: the header asks for so many readable bytes at each inline element.
             let bytes = unsafe { list(element.addr as *const u8, element.length as usize)? };
-            room.inline[len..end].copy_from_slice(bytes);
+            buffers.inline[len..end].copy_from_slice(bytes);
             len = end;
         }
     }
@@ -167,16 +167,20 @@ fn operands(wr: &Wr) -> Result<Operands, Fault> {
     })
 }
 
-/// The operation, over what `fill` put into `room`.
-fn operation<'a>(wr: &Wr, (count, inline): (usize, usize), room: &'a Room) -> Result<Operation<'a>, Fault> {
+/// The operation, over the elements or bytes that `fill` put into `buffers`.
+fn operation<'a>(
+    wr: &Wr,
+    (count, inline): (usize, usize),
+    buffers: &'a Buffers,
+) -> Result<Operation<'a>, Fault> {
     let has = |flag: u32| wr.prism_flags & flag != 0;
-    let sges = &room.sges[..count];
+    let sges = &buffers.sges[..count];
     let remote = Remote { addr: wr.remote_addr, rkey: Key::new(wr.rkey) };
     let at = Address { remote, indirect: has(ADDR_INDIRECT), bounded: has(ADDR_BOUNDED) };
     let data = if has(DATA_INDIRECT) {
         Data::There { addr: wr.source_addr, len: wr.length }
     } else if wr.send_flags & INLINE != 0 {
-        Data::Local(Payload::Inline(&room.inline[..inline]))
+        Data::Local(Payload::Inline(&buffers.inline[..inline]))
     } else {
         Data::Local(Payload::Sges(sges))
     };
@@ -198,16 +202,16 @@ fn operation<'a>(wr: &Wr, (count, inline): (usize, usize), room: &'a Room) -> Re
 fn post_one(
     wr: &Wr,
     max_inline: u32,
-    room: &mut Room,
+    buffers: &mut Buffers,
     post: impl FnOnce(&WorkRequest<'_>) -> Result<(), PostError>,
 ) -> Result<(), Fault> {
     check(wr)?;
-    let filled = fill(wr, max_inline, room)?;
+    let filled = fill(wr, max_inline, buffers)?;
     let flag = |bit: u32| wr.send_flags & bit != 0;
     let flags = Flags { signaled: flag(SIGNALED), fence: flag(FENCE), ..Flags::default() };
     let request = WorkRequest {
         id: wr.wr_id,
-        operation: operation(wr, filled, room)?,
+        operation: operation(wr, filled, buffers)?,
         conditional: wr.prism_flags & CONDITIONAL != 0,
         redirect: (wr.prism_flags & REDIRECT != 0).then_some(wr.redirect_addr),
         result: (wr.result.length != 0).then(|| sge(&wr.result)),
@@ -216,7 +220,7 @@ fn post_one(
     Ok(post(&request)?)
 }
 
-/// Posts the list; the request that was not taken stays in `at`.
+/// Posts the list; a request that is refused stays in `at`.
 ///
 /// # Safety
 /// As the header says.
@@ -230,7 +234,7 @@ unsafe fn post(qp: *const Handle<Qp>, at: &mut *mut Wr) -> Result<(), Fault> {
     };
     let agreed = pair.agreement().is_some_and(|agreed| agreed.prism);
     let nothing = Sge { addr: 0, len: 0, lkey: Key::new(0) };
-    let mut room = Room { sges: [nothing; MAX_SGE], inline: [0; MAX_INLINE] };
+    let mut buffers = Buffers { sges: [nothing; MAX_SGE], inline: [0; MAX_INLINE] };
     let mut batch = pair.batch()?;
     while !at.is_null() {
         filled(*at)?;
@@ -239,13 +243,13 @@ unsafe fn post(qp: *const Handle<Qp>, at: &mut *mut Wr) -> Result<(), Fault> {
         if needs_prism(wr) && !agreed {
             return Err(Fault::new(libc::EOPNOTSUPP, "the peer did not agree on PRISM"));
         }
-        post_one(wr, qp.max_inline, &mut room, |request| batch.post_prism(request))?;
+        post_one(wr, qp.max_inline, &mut buffers, |request| batch.post_prism(request))?;
         *at = wr.next;
     }
     Ok(())
 }
 
-/// Posts operations.
+/// Posts a list of operations; `bad_wr` gets the first that is refused.
 ///
 /// # Safety
 /// As the header says.
@@ -267,5 +271,5 @@ pub unsafe extern "C" fn remora_post_prism(
     number(done)
 }
 
-/// Queue pairs take what fits; the longest that can be is known here.
+/// A queue pair takes at most its own `max_inline`; this is the greatest of all.
 const _: () = assert!(MAX_INLINE == remora_nic::wqe::MAX_INLINE && MAX_SGE == remora_nic::wqe::MAX_SGE);

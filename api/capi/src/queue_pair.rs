@@ -1,4 +1,4 @@
-//! Queue pairs and how they connect.
+//! Queue pairs, and how they are connected.
 
 use remora_verbs::{
     Access, ConnectError, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair,
@@ -11,11 +11,11 @@ use crate::device::{Cq, end, kind};
 use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, bytes, filled, give, look, put, string, take};
 
-/// How far a queue pair has come.
+/// The stages of a queue pair.
 pub enum Stage {
     Init(QueuePair<Init>),
     Ready(QueuePair),
-    /// Connecting failed.
+    /// Connecting failed: the queue pair is gone.
     Gone,
 }
 
@@ -32,7 +32,8 @@ kind!(Listener, b"rmr.lstn", "remora_listener");
 impl Kind for ConnectRequest {
     const WORD: u64 = u64::from_be_bytes(*b"rmr.rqst");
     const NAME: &'static str = "remora_request";
-    // A connection that waits for an answer belongs to no device: a child may answer it with a queue pair of its own.
+    // A connection that waits for an answer belongs to no device: a child may answer it with a queue pair of
+    // its own.
     const INHERITED: bool = true;
 }
 
@@ -41,7 +42,7 @@ const PRISM: u32 = 2;
 const IRN: u32 = 4;
 const STROM: u32 = 8;
 
-/// `remora_qp_attr`.
+/// `remora_qp_attr`: the attributes of a queue pair that is to be created.
 #[repr(C)]
 pub struct QpAttr {
     pub max_send_wr: u32,
@@ -61,17 +62,17 @@ pub struct QpAttr {
 }
 
 end!(
-    /// Ends a queue pair.
+    /// Destroys a queue pair.
     remora_destroy_qp,
     Qp
 );
 end!(
-    /// Stops listening.
+    /// Ends a listener: it takes no further requests.
     remora_close_listener,
     Listener
 );
 
-/// Fills in the usual.
+/// Fills in the default attributes, with REMORA_QP_PRISM.
 ///
 /// # Safety
 /// As the header says.
@@ -102,7 +103,7 @@ fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
     if attr.flags & !(SIGNAL_ALL | PRISM | IRN | STROM) != 0 {
         return Err(Fault::invalid("flags that are not known"));
     }
-    // Before so many bytes are read that may not be there.
+    // Checked before so many bytes are read that may not be there.
     if attr.private_len > 256 {
         return Err(ConnectError::PrivateTooLong(attr.private_len as usize).into());
     }
@@ -129,7 +130,7 @@ fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
     })
 }
 
-/// A queue pair, to be connected.
+/// Creates a queue pair that is to be connected; its handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn remora_create_qp(
     })())
 }
 
-/// Its number; 0 for none.
+/// The number of a queue pair; 0 for none.
 ///
 /// # Safety
 /// As the header says.
@@ -164,7 +165,7 @@ pub unsafe extern "C" fn remora_qp_num(qp: *const Handle<Qp>) -> u32 {
 }
 
 impl Qp {
-    /// Takes it out of INIT, through `connect`.
+    /// Takes a queue pair out of INIT, by `connect`.
     fn connect(
         &self,
         connect: impl FnOnce(QueuePair<Init>) -> Result<QueuePair, Fault>,
@@ -181,7 +182,7 @@ impl Qp {
     }
 }
 
-/// Connects to a listener.
+/// Connects a queue pair to the listener at `address`.
 ///
 /// # Safety
 /// As the header says.
@@ -195,7 +196,7 @@ pub unsafe extern "C" fn remora_connect(qp: *const Handle<Qp>, address: *const c
     })())
 }
 
-/// Connects two of this process.
+/// Connects two queue pairs of this process.
 ///
 /// # Safety
 /// As the header says.
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn remora_connect_pair(first: *const Handle<Qp>, second: *
     })())
 }
 
-/// What was agreed on with the peer.
+/// The extensions that were agreed on with the peer, as REMORA_QP_* flags.
 ///
 /// # Safety
 /// As the header says.
@@ -240,15 +241,15 @@ pub unsafe extern "C" fn remora_agreed(qp: *const Handle<Qp>) -> u32 {
     }
 }
 
-/// Copies out what there is room for, and tells how much there is.
+/// Copies out up to `capacity` bytes; returns how many there are.
 ///
 /// # Safety
-/// `room` bytes may be written to `out`, unless it is null.
-unsafe fn copy(data: &[u8], out: *mut c_void, room: usize) -> Result<c_int, Fault> {
-    if room > 0 {
+/// `capacity` bytes may be written to `out`, unless it is null.
+unsafe fn copy(data: &[u8], out: *mut c_void, capacity: usize) -> Result<c_int, Fault> {
+    if capacity > 0 {
         let out = filled(out.cast::<u8>())?;
         // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), out, data.len().min(room)) };
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), out, data.len().min(capacity)) };
     }
     Ok(data.len() as c_int)
 }
@@ -257,24 +258,24 @@ fn len_or_errno(len: Result<c_int, Fault>) -> c_int {
     len.unwrap_or_else(|fault| -number(Err(fault)))
 }
 
-/// The private data of the peer.
+/// Copies the peer's private data out; returns its length, or a negative errno.
 ///
 /// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_peer_data(qp: *const Handle<Qp>, out: *mut c_void, room: usize) -> c_int {
+pub unsafe extern "C" fn remora_peer_data(qp: *const Handle<Qp>, out: *mut c_void, capacity: usize) -> c_int {
     len_or_errno((|| {
         // SAFETY: as the header says.
         let qp = unsafe { look(qp)? };
         match &*qp.stage.lock().unwrap_or_else(PoisonError::into_inner) {
             // SAFETY: as the header says.
-            Stage::Ready(pair) => unsafe { copy(pair.peer_private_data(), out, room) },
+            Stage::Ready(pair) => unsafe { copy(pair.peer_private_data(), out, capacity) },
             _ => Err(Fault::new(libc::ENOTCONN, "it is not connected")),
         }
     })())
 }
 
-/// Listens.
+/// Listens at a TCP address; the listener's handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -289,7 +290,7 @@ pub unsafe extern "C" fn remora_listen(address: *const c_char, out: *mut *mut Ha
     })())
 }
 
-/// The TCP port; 0 for none.
+/// The TCP port of a listener; 0 for none.
 ///
 /// # Safety
 /// As the header says.
@@ -299,7 +300,7 @@ pub unsafe extern "C" fn remora_listener_port(listener: *const Handle<Listener>)
     unsafe { look(listener) }.map_or(0, |listener| listener.address().port())
 }
 
-/// Waits for somebody who wants to connect.
+/// Waits for a request to connect; its handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -320,7 +321,7 @@ pub unsafe extern "C" fn remora_get_request(
     })())
 }
 
-/// The private data of who wants to connect.
+/// Copies the private data of a request out; returns its length, or a negative errno.
 ///
 /// # Safety
 /// As the header says.
@@ -328,13 +329,13 @@ pub unsafe extern "C" fn remora_get_request(
 pub unsafe extern "C" fn remora_request_data(
     request: *const Handle<ConnectRequest>,
     out: *mut c_void,
-    room: usize,
+    capacity: usize,
 ) -> c_int {
     // SAFETY: as the header says.
-    len_or_errno(unsafe { look(request).and_then(|request| copy(request.private_data(), out, room)) })
+    len_or_errno(unsafe { look(request).and_then(|request| copy(request.private_data(), out, capacity)) })
 }
 
-/// Says yes; the request is gone.
+/// Accepts a request with a queue pair; the request is gone.
 ///
 /// # Safety
 /// As the header says.
@@ -347,7 +348,7 @@ pub unsafe extern "C" fn remora_accept(request: *mut Handle<ConnectRequest>, qp:
     })())
 }
 
-/// Says no; the request is gone.
+/// Refuses a request with a text; the request is gone.
 ///
 /// # Safety
 /// As the header says.

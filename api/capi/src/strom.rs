@@ -2,7 +2,7 @@
 
 use remora_verbs::kernel::{Kernel, Shipped, crc64};
 use remora_verbs::{
-    AnswerError, Answers, KernelHandle, KernelOptions, Key, MemoryRegion, PostError, ProtectionDomain,
+    AnswerBuffers, AnswerError, KernelHandle, KernelOptions, Key, MemoryRegion, PostError, ProtectionDomain,
     QueuePair, Sge,
 };
 use std::ffi::{c_int, c_void};
@@ -14,13 +14,13 @@ use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, bytes, filled, give, look, put, take};
 use crate::queue_pair::{Qp, Stage};
 
-/// Rooms that any thread may ask with.
-pub struct Rooms(Mutex<Answers>);
+/// Buffers for answers, which any thread may ask with.
+pub struct SharedAnswers(Mutex<AnswerBuffers>);
 
-kind!(Rooms, b"rmr.answ", "remora_answers");
+kind!(SharedAnswers, b"rmr.answ", "remora_answers");
 kind!(KernelHandle, b"rmr.kern", "remora_kernel");
 
-/// `remora_answer`.
+/// `remora_answer`: the answer to a request.
 #[repr(C)]
 pub struct CAnswer {
     pub tag: u32,
@@ -29,12 +29,12 @@ pub struct CAnswer {
 }
 
 end!(
-    /// Lets go of rooms.
+    /// Destroys buffers for answers.
     remora_destroy_answers,
-    Rooms
+    SharedAnswers
 );
 end!(
-    /// Removes a kernel.
+    /// Removes a deployed kernel.
     remora_remove_kernel,
     KernelHandle
 );
@@ -42,7 +42,7 @@ end!(
 /// Lanes of a kernel at most.
 const LANES: u32 = 1024;
 
-/// Rooms for answers.
+/// Creates `count` buffers of `size` bytes for answers; their handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -50,31 +50,31 @@ const LANES: u32 = 1024;
 pub unsafe extern "C" fn remora_create_answers(
     pd: *const Handle<ProtectionDomain>,
     count: u32,
-    room: u32,
-    out: *mut *mut Handle<Rooms>,
+    size: u32,
+    out: *mut *mut Handle<SharedAnswers>,
 ) -> c_int {
     number((|| {
         filled(out)?;
         // SAFETY: as the header says.
-        let answers = unsafe { look(pd)? }.create_answers(count, room)?;
+        let answers = unsafe { look(pd)? }.create_answers(count, size)?;
         // SAFETY: as the header says.
-        unsafe { give(Rooms(Mutex::new(answers)), out) }
+        unsafe { give(SharedAnswers(Mutex::new(answers)), out) }
     })())
 }
 
-/// Makes a request on a queue pair that agreed on StRoM; its tag.
+/// Posts a request on a queue pair that agreed on StRoM; its tag goes to `tag`.
 ///
 /// # Safety
 /// As the header says.
 unsafe fn ask(
     qp: *const Handle<Qp>,
-    rooms: *const Handle<Rooms>,
+    answers: *const Handle<SharedAnswers>,
     tag: *mut u32,
-    post: impl FnOnce(&mut Answers, &mut QueuePair) -> Result<u32, PostError>,
+    post: impl FnOnce(&mut AnswerBuffers, &mut QueuePair) -> Result<u32, PostError>,
 ) -> Result<(), Fault> {
     filled(tag)?;
     // SAFETY: as the header says.
-    let (qp, rooms) = unsafe { (look(qp)?, look(rooms)?) };
+    let (qp, answers) = unsafe { (look(qp)?, look(answers)?) };
     let mut stage = qp.stage.lock().unwrap_or_else(PoisonError::into_inner);
     let Stage::Ready(pair) = &mut *stage else {
         return Err(Fault::new(libc::ENOTCONN, "it is not connected"));
@@ -82,12 +82,12 @@ unsafe fn ask(
     if !pair.agreement().is_some_and(|agreed| agreed.strom) {
         return Err(Fault::new(libc::EOPNOTSUPP, "the peer did not agree on StRoM"));
     }
-    let asked = post(&mut rooms.0.lock().unwrap_or_else(PoisonError::into_inner), pair)?;
+    let asked = post(&mut answers.0.lock().unwrap_or_else(PoisonError::into_inner), pair)?;
     // SAFETY: as the header says.
     unsafe { put(tag, asked) }
 }
 
-/// Asks a kernel.
+/// Asks a kernel of the peer's NIC (the paper's `postRpc`).
 ///
 /// # Safety
 /// As the header says.
@@ -95,7 +95,7 @@ unsafe fn ask(
 pub unsafe extern "C" fn remora_post_rpc(
     op: u64,
     qp: *const Handle<Qp>,
-    rooms: *const Handle<Rooms>,
+    answers: *const Handle<SharedAnswers>,
     parameters: *const c_void,
     size: u32,
     tag: *mut u32,
@@ -104,11 +104,11 @@ pub unsafe extern "C" fn remora_post_rpc(
         // SAFETY: the header asks for so many bytes.
         let params = unsafe { bytes(parameters, size as usize)? };
         // SAFETY: as the header says.
-        unsafe { ask(qp, rooms, tag, |answers, pair| answers.ask(pair, op, params)) }
+        unsafe { ask(qp, answers, tag, |answers, pair| answers.ask(pair, op, params)) }
     })())
 }
 
-/// Gives a kernel bytes.
+/// Gives bytes to a kernel of the peer's NIC (the paper's `postRpcWrite`).
 ///
 /// # Safety
 /// As the header says.
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn remora_post_rpc(
 pub unsafe extern "C" fn remora_post_rpc_write(
     op: u64,
     qp: *const Handle<Qp>,
-    rooms: *const Handle<Rooms>,
+    answers: *const Handle<SharedAnswers>,
     origin: *const c_void,
     size: u32,
     lkey: u32,
@@ -124,44 +124,44 @@ pub unsafe extern "C" fn remora_post_rpc_write(
 ) -> c_int {
     let local = [Sge { addr: origin as u64, len: size, lkey: Key::new(lkey) }];
     // SAFETY: as the header says; the NIC checks the key.
-    number(unsafe { ask(qp, rooms, tag, |answers, pair| answers.give(pair, op, &local)) })
+    number(unsafe { ask(qp, answers, tag, |answers, pair| answers.give(pair, op, &local)) })
 }
 
-/// Waits for an answer.
+/// Polls until the answer to a request has come or the time is over.
 ///
 /// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remora_wait_answer(
-    rooms: *const Handle<Rooms>,
+    answers: *const Handle<SharedAnswers>,
     cq: *const Handle<Cq>,
     tag: u32,
     timeout_ms: u32,
     out: *mut CAnswer,
     into: *mut c_void,
-    room: usize,
+    capacity: usize,
 ) -> c_int {
     number((|| {
         filled(out)?;
         // SAFETY: as the header says.
-        let (rooms, cq) = unsafe { (look(rooms)?, look(cq)?) };
+        let (answers, cq) = unsafe { (look(answers)?, look(cq)?) };
         let mut cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut answers = rooms.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = answers.0.lock().unwrap_or_else(PoisonError::into_inner);
         let timeout = Duration::from_millis(timeout_ms.into());
         let answer = answers.wait(&mut cq, tag, timeout).map_err(|error| match error {
             AnswerError::Poll(error) => Fault::from(error),
             AnswerError::Ended(_) => Fault::new(libc::EIO, error),
         })?;
-        let len = room.min(answer.len as usize);
+        let len = capacity.min(answer.len as usize);
         if len > 0 {
             let into = filled(into.cast::<u8>())?;
-            // SAFETY: not null, and the header asks for `room` bytes.
+            // SAFETY: not null, and the header asks for `capacity` bytes.
             let into = unsafe { std::slice::from_raw_parts_mut(into, len) };
             answers.read(&answer, into).map_err(Fault::invalid)?;
         }
-        let told = CAnswer { tag, status: answer.status.0.into(), length: answer.len };
+        let result = CAnswer { tag, status: answer.status.0.into(), length: answer.len };
         // SAFETY: as the header says.
-        unsafe { put(out, told) }
+        unsafe { put(out, result) }
     })())
 }
 
@@ -173,7 +173,7 @@ fn lanes(kernel: u32, count: u32) -> Result<Vec<Box<dyn Kernel>>, Fault> {
     }
 }
 
-/// Deploys a kernel.
+/// Deploys a kernel that ships; its handle goes to `out`.
 ///
 /// # Safety
 /// As the header says.
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn remora_deploy_kernel(
     })())
 }
 
-/// The check value of an object.
+/// The check value of an object: CRC-64/NVME.
 ///
 /// # Safety
 /// As the header says.

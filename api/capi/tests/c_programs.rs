@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A folder that is gone when the test is over, and what is installed there.
+/// A folder that is removed when the test is over, with the installed library.
 struct Installed(PathBuf);
 
 impl Drop for Installed {
@@ -48,7 +48,7 @@ impl Installed {
         program
     }
 
-    /// The same, with the static library.
+    /// As [`program`](Installed::program), linked with the static library.
     fn alone(&self, source: &str) -> PathBuf {
         let program = self.0.join("alone");
         let mut cc = Command::new("cc");
@@ -70,23 +70,23 @@ impl Drop for Server {
     }
 }
 
-/// What client and server say.
+/// The output of client and server.
 fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, String) {
     server.args(["serve", port, "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = Server(server.spawn().unwrap());
-    let mut said = BufReader::new(server.0.stdout.take().unwrap());
+    let mut output = BufReader::new(server.0.stdout.take().unwrap());
     let mut listens = String::new();
-    said.read_line(&mut listens).unwrap();
+    output.read_line(&mut listens).unwrap();
     let address = format!("127.0.0.1:{}", listens.trim());
     let client = run(Command::new(client).args(["client", port, &address]));
     drop(server.0.stdin.take());
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    output.read_to_string(&mut rest).unwrap();
     assert!(server.0.wait().unwrap().success());
     (client, rest)
 }
 
-/// Four values put, four that came too late, and what a get found.
+/// The output of a client: four values put, four puts that came too late, and the values of the gets.
 fn wanted() -> String {
     (1..=4).map(|round| format!("put 0, late put 1, got {} bytes\n", round * 1999)).collect()
 }
@@ -110,8 +110,8 @@ fn kernels_answer_a_c_program_between_processes() {
     // Keys 1000, 6, 3 and 0; an object that is whole; two different values.
     let wanted = "1: \n0: ggggggg\n0: dddd\n0: a\n0: 1000 bytes of o\n0: about 2\n";
     for port in ["shm", "udp"] {
-        let said = conversation(&mut Command::new(&program), &program, port);
-        assert_eq!(said, (wanted.to_owned(), "served\n".to_owned()), "{port}");
+        let output = conversation(&mut Command::new(&program), &program, port);
+        assert_eq!(output, (wanted.to_owned(), "served\n".to_owned()), "{port}");
     }
 }
 

@@ -1,4 +1,5 @@
-/* What a forked child inherits is its parent's, also when the child opens a device of its own: each use is EPERM, each end harmless. */
+/* A forked child inherits objects that stay its parent's, also when the child opens a device of its own.
+ * Each use of them is EPERM, each end harmless. */
 #include <errno.h>
 #include <remora/prism.h>
 #include <stdio.h>

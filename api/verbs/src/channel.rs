@@ -1,19 +1,20 @@
-//! Completion channels: sleeping until a completion comes.
+//! Completion channels (`ibv_comp_channel`): sleeping until a completion comes.
 
 use remora_host::{Channel, Signal, wait_readable};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::nicd::Desk;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::Request;
 use crate::{Context, CreateError, PollError};
 
 /// Wake-ups that can wait in one channel: one for each armed queue is the most there can be.
 const WAITING: usize = 4096;
 
-/// Tells which of its completion queues, once armed ([`CompletionQueue::arm`](crate::CompletionQueue::arm)), got a
-/// completion. Its descriptor is readable while there is something to tell, for `epoll` and the like.
+/// Reports which of its completion queues, once armed
+/// ([`CompletionQueue::arm`](crate::CompletionQueue::arm)), got a completion. Its descriptor is readable
+/// while there is a report, for `epoll` and the like (`ibv_comp_channel`).
 #[derive(Clone, Debug)]
 pub struct CompletionChannel {
     context: Context,
@@ -21,25 +22,25 @@ pub struct CompletionChannel {
     lent: Option<Arc<Lent>>,
 }
 
-/// The daemon's end of a channel.
+/// The program's side of a channel that a daemon lends.
 #[derive(Debug)]
 struct Lent {
-    desk: Arc<Desk>,
+    daemon: Arc<DaemonClient>,
     number: u32,
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.desk.tell(&Request::DestroyChannel(self.number));
+        self.daemon.release(&Request::DestroyChannel(self.number));
     }
 }
 
 impl CompletionChannel {
     pub(crate) fn new(context: &Context) -> Result<CompletionChannel, CreateError> {
         context.refuse_child()?;
-        if let Some(desk) = context.desk() {
-            let (number, socket) = desk.create_channel()?;
-            let lent = Arc::new(Lent { desk: Arc::clone(desk), number });
+        if let Some(daemon) = context.daemon() {
+            let (number, socket) = daemon.create_channel()?;
+            let lent = Arc::new(Lent { daemon: Arc::clone(daemon), number });
             let channel = Channel::There(Arc::new(socket));
             return Ok(CompletionChannel { context: context.clone(), channel, lent: Some(lent) });
         }
@@ -52,12 +53,12 @@ impl CompletionChannel {
         })
     }
 
-    /// One that tells another process.
+    /// A channel whose other end is with another process: it reports to the program of a daemon.
     pub(crate) fn to(context: &Context, socket: OwnedFd) -> CompletionChannel {
         CompletionChannel { context: context.clone(), channel: Channel::There(Arc::new(socket)), lent: None }
     }
 
-    /// What the daemon calls it.
+    /// The channel's number at the daemon.
     pub(crate) fn number(&self) -> Result<u32, CreateError> {
         self.lent.as_ref().map(|lent| lent.number).ok_or(CreateError::OtherContext)
     }
@@ -66,13 +67,13 @@ impl CompletionChannel {
         &self.channel
     }
 
-    /// The [tag](crate::CompletionQueue::tag) of a queue that got a completion; none at the moment. A forked child gets none:
-    /// what it took would be lost to its parent.
+    /// The [tag](crate::CompletionQueue::tag) of a queue that got a completion; none at the moment. A forked
+    /// child gets none: a report that it took would be lost to its parent.
     pub fn poll(&self) -> Option<u64> {
         if self.context.fork().is_child() { None } else { self.channel.take() }
     }
 
-    /// Sleeps until an armed queue got a completion: its [tag](crate::CompletionQueue::tag).
+    /// Sleeps until an armed queue got a completion; returns its [tag](crate::CompletionQueue::tag).
     ///
     /// # Errors
     /// `Timeout`; `Forked`; `System`.

@@ -2,14 +2,14 @@
 
 use remora_memory::{Access, Bytes, Range};
 
-use crate::nicd::Desk;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{CodeOf, CodePart, CreateCode, MAX_PARTS};
 use crate::{CreateError, MemoryRegion, ProtectionDomain, QueuePair};
 
-/// Everything a chain does to its own memory.
+/// All rights: a chain reads and writes its own memory, and changes it by atomics.
 const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
 
-/// A section of a program's data: bytes, and what its first one is called.
+/// A section of a program's data: its bytes, and the address of the first one.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Section {
     pub len: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Section {
 /// Where a section lies: a block, and its first byte there.
 pub(crate) type Placed = (Bytes, usize);
 
-/// Queue pairs, and what their first slots are called.
+/// Queue pairs, and the addresses of their first slots.
 pub(crate) type Slots<'a> = (&'a QueuePair, u64);
 
 impl ProtectionDomain {
@@ -30,9 +30,9 @@ impl ProtectionDomain {
         slots: &[Slots<'_>],
         on_nic: bool,
     ) -> Result<(MemoryRegion, Vec<Placed>), CreateError> {
-        match self.context().desk() {
+        match self.context().daemon() {
             Some(_) if on_nic => Err(CreateError::NotByDaemon),
-            Some(desk) => self.code_of_daemon(desk, sections, slots),
+            Some(daemon) => self.code_of_daemon(daemon, sections, slots),
             None => self.own_code(sections, slots, on_nic),
         }
     }
@@ -55,10 +55,10 @@ impl ProtectionDomain {
         Ok((region, memory.into_iter().map(|bytes| (bytes, 0)).collect()))
     }
 
-    /// All of it is the daemon's: it goes on when this program is gone.
+    /// As [`create_code`], in the daemon's memory: it goes on when this program is gone.
     fn code_of_daemon(
         &self,
-        desk: &Desk,
+        daemon: &DaemonClient,
         sections: &[Section],
         slots: &[Slots<'_>],
     ) -> Result<(MemoryRegion, Vec<Placed>), CreateError> {
@@ -76,7 +76,7 @@ impl ProtectionDomain {
         let code = |(pair, iova): &Slots<'_>| CodePart { of: CodeOf::Pair(pair.number()), iova: *iova };
         parts.extend(slots.iter().map(code));
         let asked = CreateCode { domain: self.number()?, len: len.max(64) as u64, parts };
-        let (facts, bytes) = desk.create_code(asked)?;
+        let (facts, bytes) = daemon.create_code(asked)?;
         let placed = places.into_iter().map(|at| (bytes.clone(), at)).collect();
         Ok((MemoryRegion::lent(self, &facts, bytes), placed))
     }

@@ -1,17 +1,17 @@
-//! Completion queues.
+//! Completion queues: made, polled and armed (`ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`).
 
 use remora_host::{CqHook, Engine};
 use remora_nic::{CompletionKind, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::nicd::Desk;
+use crate::engine_handle::EngineHandle;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreateCq, QueueFacts, Request};
 use crate::queue_pair::ring;
-use crate::seat::Seat;
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
-/// Fills an array that `poll` writes into.
+/// An empty entry, to make the array that `poll` writes into.
 pub const EMPTY: WorkCompletion = WorkCompletion {
     id: 0,
     status: Status::General,
@@ -27,23 +27,24 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
 
 /// Empty polls between two looks at the clock while waiting.
 const LOOK_EVERY: u32 = 64;
-/// Empty polls after which a wait gives its core away now and then: what it waits for may need it.
+/// Empty polls after which a wait yields its core now and then: the other side may need it.
 const YIELD_AFTER: u32 = 4096;
 
-/// What a completion queue shall be like.
+/// Attributes of a completion queue that is to be made.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct CqOptions<'a> {
-    /// Completions that it holds at least: as many as signaled work may be outstanding. 0 is 256.
+    /// Completions that it holds at least: as many as signaled work requests may be outstanding. 0 is 256.
     pub depth: u32,
-    /// The engine that it shall be on, counted from 0; `None`: whose turn it is.
+    /// The engine that serves it, counted from 0; `None`: the engines take turns.
     pub engine: Option<usize>,
-    /// The channel that tells of its completions.
+    /// The channel that reports its completions.
     pub channel: Option<&'a CompletionChannel>,
-    /// It is for WAITs, which count its completions: nobody need poll it, and the newest stand over the oldest.
+    /// It is for WAITs, which count its completions: nobody need poll it, and new completions overwrite old
+    /// ones.
     pub counted: bool,
 }
 
-/// A completion queue: work that has ended, in order for each queue pair.
+/// A completion queue: ended work requests, in order for each queue pair.
 #[derive(Debug)]
 pub struct CompletionQueue {
     shared: Arc<Shared>,
@@ -55,7 +56,7 @@ pub struct CompletionQueue {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub context: Context,
-    pub seat: Seat,
+    pub engine_handle: EngineHandle,
     pub number: u32,
     tag: u64,
 }
@@ -65,23 +66,23 @@ impl Drop for Shared {
         if self.context.fork().is_child() {
             return;
         }
-        match &self.seat {
-            Seat::Own(engine) => {
+        match &self.engine_handle {
+            EngineHandle::Own(engine) => {
                 let ended = engine.control(|control| {
                     control.hook(self.number, None);
                     control.nic.destroy_cq(self.number)
                 });
                 debug_assert!(ended.is_ok(), "queue pairs hold their completion queues");
             }
-            Seat::Nicd(desk) => desk.tell(&Request::DestroyCq(self.number)),
+            EngineHandle::Nicd(daemon) => daemon.release(&Request::DestroyCq(self.number)),
         }
     }
 }
 
 impl Shared {
-    /// The engine that it is on, if that is this process's.
+    /// The engine that serves it, if that is this process's.
     pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
-        self.seat.engine()
+        self.engine_handle.engine()
     }
 }
 
@@ -90,7 +91,7 @@ impl CompletionQueue {
         CompletionQueue::tagged(context, options, context.tag())
     }
 
-    /// One that its channel names so.
+    /// As [`create_cq_with`](Context::create_cq_with), with this tag in its channel.
     pub(crate) fn tagged(
         context: &Context,
         options: &CqOptions<'_>,
@@ -101,8 +102,8 @@ impl CompletionQueue {
         if depth > MAX_RING_SLOTS {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
-        if let Some(desk) = context.desk() {
-            return CompletionQueue::of_daemon(context, desk, (depth, tag), options);
+        if let Some(daemon) = context.daemon() {
+            return CompletionQueue::of_daemon(context, daemon, (depth, tag), options);
         }
         let adapter = context.adapter()?;
         let engines = adapter.engines();
@@ -124,30 +125,33 @@ impl CompletionQueue {
             control.hook(number, hook);
             Ok::<u32, CreateError>(number)
         })?;
-        let seat = Seat::Own(Arc::clone(engine));
-        Ok(CompletionQueue::over(Shared { context: context.clone(), seat, number, tag }, Poller::new(ring)))
+        let engine_handle = EngineHandle::Own(Arc::clone(engine));
+        Ok(CompletionQueue::over(
+            Shared { context: context.clone(), engine_handle, number, tag },
+            Poller::new(ring),
+        ))
     }
 
     fn of_daemon(
         context: &Context,
-        desk: &Arc<Desk>,
+        daemon: &Arc<DaemonClient>,
         (depth, tag): (u32, u64),
         options: &CqOptions<'_>,
     ) -> Result<CompletionQueue, CreateError> {
         let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
-        let (facts, ring) = desk.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
-        Ok(CompletionQueue::lent(context, desk, &facts, Poller::new(ring)))
+        let (facts, ring) = daemon.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
+        Ok(CompletionQueue::lent(context, daemon, &facts, Poller::new(ring)))
     }
 
-    /// A queue of the daemon's, mapped here.
+    /// A queue of the daemon's, mapped into this process.
     pub(crate) fn lent(
         context: &Context,
-        desk: &Arc<Desk>,
+        daemon: &Arc<DaemonClient>,
         facts: &QueueFacts,
         poller: Poller,
     ) -> CompletionQueue {
-        let seat = Seat::Nicd(Arc::clone(desk));
-        let shared = Shared { context: context.clone(), seat, number: facts.number, tag: facts.tag };
+        let engine_handle = EngineHandle::Nicd(Arc::clone(daemon));
+        let shared = Shared { context: context.clone(), engine_handle, number: facts.number, tag: facts.tag };
         CompletionQueue::over(shared, poller)
     }
 
@@ -170,22 +174,23 @@ impl CompletionQueue {
         &self.shared
     }
 
-    /// Completions that it holds.
+    /// Completions that it holds at most.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// The engine that it is on.
+    /// The engine that serves it, counted from 0.
     pub fn engine(&self) -> usize {
-        self.shared.seat.number()
+        self.shared.engine_handle.number()
     }
 
-    /// By what a WAIT names it ([`work::wait`](crate::work::wait)).
+    /// The number that a WAIT names it by ([`work::wait`](crate::work::wait)).
     pub fn number(&self) -> u32 {
         self.shared.number
     }
 
-    /// Completions that have come to it since it was made: what a WAIT counts. 0 for one of the daemon's.
+    /// Completions that have come to it since it was made: the count that a WAIT compares. 0 for one of a
+    /// daemon's.
     pub fn count(&self) -> u64 {
         if self.shared.context.fork().is_child() {
             return 0;
@@ -194,13 +199,13 @@ impl CompletionQueue {
         self.shared.engine().ok().and_then(count).unwrap_or(0)
     }
 
-    /// By what a [`CompletionChannel`] names it.
+    /// The tag that a [`CompletionChannel`] reports it by.
     pub fn tag(&self) -> u64 {
         self.shared.tag
     }
 
-    /// Takes completions that are there, up to `out.len()`, and says how many. If there are none, drives the NIC one
-    /// step and looks again.
+    /// Takes up to `out.len()` completions and returns how many. If there are none, drives the NIC one step
+    /// and looks again.
     ///
     /// # Errors
     /// `Overrun`, once nothing is left; `Forked`; `Failed`.
@@ -213,7 +218,7 @@ impl CompletionQueue {
         if taken > 0 {
             return Ok(taken);
         }
-        self.shared.seat.poll();
+        self.shared.engine_handle.poll();
         let taken = self.take(out);
         if taken == 0 {
             self.look_for_failure()?;
@@ -221,7 +226,7 @@ impl CompletionQueue {
         Ok(taken)
     }
 
-    /// Nothing is there: will anything ever be?
+    /// Called when it is empty: has the NIC failed, so that nothing will come?
     #[inline]
     fn look_for_failure(&self) -> Result<(), PollError> {
         if self.poller.is_overrun() {
@@ -244,8 +249,8 @@ impl CompletionQueue {
         taken
     }
 
-    /// Polls, without sleeping, until at least one completion is there. If that takes long, other threads get the core
-    /// between two polls.
+    /// Polls, without sleeping, until at least one completion is there. If that takes long, other threads get
+    /// the core between two polls.
     ///
     /// # Errors
     /// `Timeout`, and those of [`poll`](CompletionQueue::poll).
@@ -269,8 +274,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for one wake-up through its channel. Poll once more after this before sleeping: what came before it does not
-    /// wake.
+    /// Asks for one wake-up through its channel. Poll once more after this before sleeping: an earlier
+    /// completion wakes nobody.
     ///
     /// # Errors
     /// `Forked`.
@@ -279,46 +284,46 @@ impl CompletionQueue {
             return Err(PollError::Forked);
         }
         let number = self.shared.number;
-        match &self.shared.seat {
-            Seat::Own(engine) => {
+        match &self.shared.engine_handle {
+            EngineHandle::Own(engine) => {
                 let armed = engine.control(|control| control.nic.notify_cq(number, notify));
                 debug_assert!(armed.is_ok(), "the queue lives as long as this");
             }
-            Seat::Nicd(desk) => {
+            EngineHandle::Nicd(daemon) => {
                 let solicited = match notify {
                     Notify::Never => return Ok(()),
                     Notify::Any => false,
                     Notify::Solicited => true,
                 };
-                desk.done(&Request::Arm { number, solicited }).map_err(|_| PollError::Failed)?;
+                daemon.done(&Request::Arm { number, solicited }).map_err(|_| PollError::Failed)?;
             }
         }
         Ok(())
     }
 
-    /// From now on this channel tells of its completions.
+    /// From now on this channel reports its completions.
     ///
     /// # Errors
-    /// `Forked`; `OtherContext`; `Daemon`: its words.
+    /// `Forked`; `OtherContext`; `Daemon`: its refusal.
     pub fn set_channel(&self, channel: &CompletionChannel) -> Result<(), CreateError> {
         let shared = &*self.shared;
         shared.context.refuse_child()?;
-        match &shared.seat {
-            Seat::Own(engine) => {
+        match &shared.engine_handle {
+            EngineHandle::Own(engine) => {
                 let hook = CqHook { channel: channel.channel().clone(), tag: shared.tag };
                 engine.control(|control| control.hook(shared.number, Some(hook)));
                 Ok(())
             }
-            Seat::Nicd(desk) => {
-                desk.done(&Request::SetChannel { number: shared.number, channel: channel.number()? })
+            EngineHandle::Nicd(daemon) => {
+                daemon.done(&Request::SetChannel { number: shared.number, channel: channel.number()? })
             }
         }
     }
 
-    /// Makes it hold at least `depth` completions; those that wait stay.
+    /// Makes it hold at least `depth` completions; waiting ones stay.
     ///
     /// # Errors
-    /// `Forked`, `TooMany`; `Nic(TooSmall)` if what waits does not fit.
+    /// `Forked`, `TooMany`; `Nic(TooSmall)` if the waiting ones do not fit.
     pub fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
         self.shared.context.refuse_child()?;
         if !(1..=MAX_RING_SLOTS).contains(&depth) {

@@ -1,4 +1,4 @@
-//! An open device.
+//! An open device: its engines, events and counters (`ibv_context`).
 
 use remora_host::metrics::Family;
 use remora_host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::nicd::Desk;
+use crate::nicd::DaemonClient;
 use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain, XrcDomain};
 
-/// An open device. Cloning shares it; it closes when the last thing that was made in it is gone.
+/// An open device. A clone shares it. It closes when the last object of it is gone.
 #[derive(Clone, Debug)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -25,13 +25,13 @@ struct Inner {
     tags: AtomicU64,
 }
 
-/// Whose NIC it is.
+/// The owner of the NIC.
 #[derive(Debug)]
 enum Home {
-    /// This process's, for itself or (`lends`) for others that map its queues and regions.
+    /// This process: for itself, or (`lends`) for others that map its queues and regions.
     Own { adapter: Adapter, lends: bool },
-    /// The daemon's.
-    Nicd { desk: Arc<Desk>, events: Signal<EngineEvent> },
+    /// The NIC of a daemon, which this process is attached to.
+    Nicd { daemon: Arc<DaemonClient>, events: Signal<EngineEvent> },
 }
 
 impl Context {
@@ -39,8 +39,8 @@ impl Context {
         Context::at(Home::Own { adapter, lends })
     }
 
-    pub(crate) fn of_daemon(desk: Arc<Desk>, events: Signal<EngineEvent>) -> Context {
-        Context::at(Home::Nicd { desk, events })
+    pub(crate) fn of_daemon(daemon: Arc<DaemonClient>, events: Signal<EngineEvent>) -> Context {
+        Context::at(Home::Nicd { daemon, events })
     }
 
     fn at(home: Home) -> Context {
@@ -55,7 +55,7 @@ impl Context {
         ProtectionDomain::new(self)
     }
 
-    /// A new XRC domain on engine `engine`: what its targets and shared receive queues are on.
+    /// A new XRC domain on engine `engine`, which serves its targets and shared receive queues.
     ///
     /// # Errors
     /// `Forked`, `TooMany`: the engine's number; `Nic(Full)`.
@@ -63,7 +63,7 @@ impl Context {
         XrcDomain::new(self, engine)
     }
 
-    /// A completion queue for at least `depth` completions, on the engine whose turn it is.
+    /// A completion queue for at least `depth` completions; the engines take turns.
     ///
     /// # Errors
     /// See [`create_cq_with`](Context::create_cq_with).
@@ -71,7 +71,7 @@ impl Context {
         self.create_cq_with(&CqOptions { depth, ..CqOptions::default() })
     }
 
-    /// A completion queue.
+    /// A completion queue with these attributes.
     ///
     /// # Errors
     /// `Forked`, `TooMany`, or the NIC and the memory table are full.
@@ -79,7 +79,7 @@ impl Context {
         CompletionQueue::new(self, options)
     }
 
-    /// A channel that tells of completions by a descriptor.
+    /// A channel that reports completions by a descriptor.
     ///
     /// # Errors
     /// The system gives no descriptor.
@@ -87,7 +87,7 @@ impl Context {
         CompletionChannel::new(self)
     }
 
-    /// How many engines it has.
+    /// The number of its engines; a daemon's NIC has one.
     pub fn engines(&self) -> usize {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.engines().len(),
@@ -99,12 +99,12 @@ impl Context {
     pub fn port(&self) -> PortFacts {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.engines()[0].facts(),
-            Home::Nicd { desk, .. } => desk.facts(),
+            Home::Nicd { daemon, .. } => daemon.facts(),
         }
     }
 
-    /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there is. A forked
-    /// child gets none: they are its parent's.
+    /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there
+    /// is. A forked child gets none: they are its parent's.
     pub fn poll_event(&self) -> Option<EngineEvent> {
         if self.inner.fork.is_child() { None } else { self.events().take() }
     }
@@ -116,7 +116,7 @@ impl Context {
         }
     }
 
-    /// Its engines, if they are this process's: what a daemon counts, it counts for all.
+    /// Its engines, if they are this process's. A daemon's engine counts for all of its programs.
     pub(crate) fn own_engines(&self) -> &[Arc<Engine>] {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.engines(),
@@ -129,8 +129,8 @@ impl Context {
         if self.inner.fork.is_child() { &[] } else { self.own_engines() }
     }
 
-    /// What its engines have counted together; nothing if they are a daemon's, which tells its own owner, or a forked
-    /// child's parent's.
+    /// The counters of all its engines together; zeros in a forked child, and for a daemon's engine, which
+    /// reports to its owner.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for engine in self.live_engines() {
@@ -139,7 +139,7 @@ impl Context {
         sum
     }
 
-    /// What its engines' ports have counted together.
+    /// The counters of its engines' ports together.
     pub fn port_counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         for engine in self.live_engines() {
@@ -148,12 +148,12 @@ impl Context {
         sum
     }
 
-    /// What happened to the threads behind its engines, for each engine.
+    /// Events of the threads that drive its engines, one entry for each engine.
     pub fn driver_counters(&self) -> Vec<DriverCounters> {
         self.live_engines().iter().map(|engine| engine.driver_counters()).collect()
     }
 
-    /// Everything it counts, for Prometheus ([`remora_host::metrics::Endpoint`]).
+    /// All its counters, for Prometheus ([`remora_host::metrics::Endpoint`]).
     pub fn metrics(&self) -> Vec<Family> {
         let adapter = self.refuse_child().and_then(|()| self.adapter());
         adapter.map(remora_host::families).unwrap_or_default()
@@ -167,24 +167,24 @@ impl Context {
         }
     }
 
-    /// The way to the daemon, if the NIC is its.
-    pub(crate) fn desk(&self) -> Option<&Arc<Desk>> {
+    /// The client of the daemon, if the NIC is a daemon's.
+    pub(crate) fn daemon(&self) -> Option<&Arc<DaemonClient>> {
         match &self.inner.home {
             Home::Own { .. } => None,
-            Home::Nicd { desk, .. } => Some(desk),
+            Home::Nicd { daemon, .. } => Some(daemon),
         }
     }
 
-    /// Has what drives the NIC failed, or the daemon gone?
+    /// Has a thread that drives the NIC failed, or the daemon gone?
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.has_failed(),
-            Home::Nicd { desk, .. } => desk.is_gone(),
+            Home::Nicd { daemon, .. } => daemon.is_gone(),
         }
     }
 
-    /// Zeroed memory for a queue.
+    /// Zeroed memory for a queue of `len` bytes: a memfd if the NIC is lent to other processes.
     pub(crate) fn memory(&self, len: usize) -> Result<Bytes, CreateError> {
         match &self.inner.home {
             Home::Own { lends: true, .. } => Ok(Bytes::memfd("remora-queue", len)?),
@@ -201,7 +201,7 @@ impl Context {
         if self.inner.fork.is_child() { Err(CreateError::Forked) } else { Ok(()) }
     }
 
-    /// Tags from here on are new.
+    /// Starts new tags after `used`, which the kept queues of a daemon have.
     pub(crate) fn skip_tags(&self, used: u64) {
         self.inner.tags.fetch_max(used.saturating_add(1), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Datagrams: queue pairs without a peer, and the address handles that say where each message goes.
+//! Datagrams: queue pairs without a peer, and the address handles that lead each message to its destination.
 
 use remora_host::Engine;
 use remora_host::connect::{Agreement, ConnectError, Request};
@@ -13,11 +13,11 @@ use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::completion_queue::Shared as Cq;
-use crate::end::End;
+use crate::local_qp::LocalQp;
 use crate::queue_pair::{Incoming, SendSide, parts};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions, Srq};
 
-/// Where datagrams can go. Cloning shares it; it ends with the last clone.
+/// The address of a destination of datagrams (`ibv_ah`). A clone shares it; it ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct AddressHandle {
     inner: Arc<HandleInner>,
@@ -29,7 +29,7 @@ struct HandleInner {
     engine: Arc<Engine>,
     number: u32,
     endpoint: Endpoint,
-    /// Counts as a user of this peer.
+    /// The peer of the port that this handle keeps in use.
     used: Option<Peer>,
 }
 
@@ -50,7 +50,7 @@ impl Drop for HandleInner {
 }
 
 impl AddressHandle {
-    /// For whoever is called `endpoint`: where addresses are names (`udp`), not over shared memory.
+    /// A handle for the NIC called `endpoint`: where addresses are names (`udp`), not over shared memory.
     pub(crate) fn to_endpoint(
         domain: &ProtectionDomain,
         engine: usize,
@@ -80,23 +80,24 @@ impl AddressHandle {
         Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, used }) })
     }
 
-    /// Whom it leads to.
+    /// The address (GID) and UDP port that it leads to.
     pub fn endpoint(&self) -> Endpoint {
         self.inner.endpoint
     }
 
-    /// A queue pair there that takes datagrams with this Q_Key.
+    /// A queue pair of this number there, and the Q_Key of messages to it.
     pub fn queue(&self, qp: u32, qkey: u32) -> RemoteQueue {
         RemoteQueue { handle: self.clone(), qp, qkey, private_data: Vec::new() }
     }
 
-    /// Every queue pair that is attached to the multicast group that this handle leads to, and has this Q_Key.
+    /// Every queue pair that is attached to the multicast group that this handle leads to, and has this
+    /// Q_Key.
     pub fn group(&self, qkey: u32) -> RemoteQueue {
         self.queue(MULTICAST_QPN, qkey)
     }
 }
 
-/// What the 40 bytes before a received datagram say: whom it came from, and whether it was sent here or to a group.
+/// The 40 bytes before a received datagram: its source, and whether it was sent here or to a group.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct GlobalRoute {
     /// The sender's address (its GID).
@@ -106,8 +107,8 @@ pub struct GlobalRoute {
 }
 
 impl GlobalRoute {
-    /// Of the first bytes of a receive work request's memory ([`WorkCompletion::grh`](crate::WorkCompletion) tells that they
-    /// are there). None: no such header.
+    /// Parses the first bytes of a receive work request's memory.
+    /// [`WorkCompletion::grh`](crate::WorkCompletion) marks a completion that has them. None: no such header.
     pub fn parse(bytes: &[u8; GRH]) -> Option<GlobalRoute> {
         let (front, back) = bytes.split_first_chunk::<{ GRH - remora_wire::ipv4::LEN }>()?;
         if bytes[0] >> 4 == 6 {
@@ -125,7 +126,7 @@ impl GlobalRoute {
     }
 }
 
-/// A queue pair that datagrams can be sent to.
+/// The destination of a datagram: an address handle, a queue pair's number and a Q_Key.
 #[derive(Clone, Debug)]
 pub struct RemoteQueue {
     handle: AddressHandle,
@@ -135,22 +136,22 @@ pub struct RemoteQueue {
 }
 
 impl RemoteQueue {
-    /// The way there.
+    /// The address handle of its NIC.
     pub fn handle(&self) -> &AddressHandle {
         &self.handle
     }
 
-    /// Its number.
+    /// The queue pair's number, 24 bits.
     pub fn number(&self) -> u32 {
         self.qp
     }
 
-    /// Its Q_Key.
+    /// The Q_Key that messages to it must bear.
     pub fn qkey(&self) -> u32 {
         self.qkey
     }
 
-    /// What its program gave when it was resolved.
+    /// The private data that its program sent when it was resolved.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
@@ -162,8 +163,9 @@ impl RemoteQueue {
     }
 }
 
-/// A queue pair of the unreliable datagram service. It needs no peer and can send as soon as it is made; a message fits into
-/// one packet, and may be lost. What arrives stands behind [`GRH`](crate::GRH) bytes that tell where it came from.
+/// A queue pair of the unreliable datagram service. It needs no peer and can send as soon as it is made. A
+/// message fits into one packet, and may be lost. A received message stands behind [`GRH`](crate::GRH) bytes
+/// with its source.
 ///
 /// ```
 /// use remora_verbs::{Access, DatagramQueuePair, Device, EMPTY, GRH, QpOptions, ReceiveRequest, work};
@@ -190,26 +192,26 @@ impl RemoteQueue {
 /// ```
 #[derive(Debug)]
 pub struct DatagramQueuePair {
-    end: End,
+    local: LocalQp,
     send: SendSide,
     receive: Incoming,
     domain: ProtectionDomain,
-    /// What it is attached to.
+    /// The multicast groups that it is attached to.
     groups: Vec<Endpoint>,
     _cqs: [Arc<Cq>; 2],
 }
 
 impl Drop for DatagramQueuePair {
     fn drop(&mut self) {
-        if !self.end.context.fork().is_child() {
-            self.groups.drain(..).for_each(|group| leave(&self.end, group));
+        if !self.local.context.fork().is_child() {
+            self.groups.drain(..).for_each(|group| leave(&self.local, group));
         }
     }
 }
 
-fn leave(end: &End, group: Endpoint) {
-    end.engine.control(|control| {
-        let left = control.nic.detach_multicast(end.number, group.address);
+fn leave(local: &LocalQp, group: Endpoint) {
+    local.engine.control(|control| {
+        let left = control.nic.detach_multicast(local.number, group.address);
         debug_assert!(left.is_ok(), "it was attached");
         control.port.leave(group);
     });
@@ -225,11 +227,12 @@ impl DatagramQueuePair {
     ) -> Result<DatagramQueuePair, CreateError> {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
-        let end =
-            End::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| nic.create_qp(init))?;
-        end.bring_up_alone()?;
+        let local = LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| {
+            nic.create_qp(init)
+        })?;
+        local.bring_up_alone()?;
         Ok(DatagramQueuePair {
-            end,
+            local,
             send: options.send_side(send_ring),
             receive,
             domain: domain.clone(),
@@ -238,46 +241,48 @@ impl DatagramQueuePair {
         })
     }
 
-    /// Its number.
+    /// Its number, 24 bits: peers send to it.
     pub fn number(&self) -> u32 {
-        self.end.number.get()
+        self.local.number.get()
     }
 
-    /// The Q_Key that datagrams for it must carry.
+    /// The Q_Key that messages to it must bear.
     pub fn qkey(&self) -> u32 {
-        self.end.query().qkey.unwrap_or(self.end.options.qkey)
+        self.local.query().qkey.unwrap_or(self.local.options.qkey)
     }
 
-    /// The engine that it is on; its address handles must be of the same.
+    /// The engine that serves it; its address handles must be of the same.
     pub fn engine(&self) -> usize {
-        self.end.engine.number()
+        self.local.engine.number()
     }
 
-    /// The longest message, bytes: what its port carries in a packet.
+    /// The longest message in bytes: the payload of one packet of its port.
     pub fn longest(&self) -> u32 {
-        self.end.engine.facts().path_mtu
+        self.local.engine.facts().path_mtu
     }
 
     /// Posts a message to `to`: a SEND, with or without immediate data.
     ///
     /// # Errors
-    /// `OtherEngine` if the address handle is of another engine or context; `Queue` says what the queue does not take.
+    /// `OtherEngine` if the address handle is of another engine or context; `Queue` is the queue's reason to
+    /// refuse it.
     #[inline]
     pub fn post_send_to(&mut self, request: &WorkRequest<'_>, to: &RemoteQueue) -> Result<(), PostError> {
         self.refuse_child()?;
-        if !Arc::ptr_eq(&to.handle.inner.engine, &self.end.engine) {
+        if !Arc::ptr_eq(&to.handle.inner.engine, &self.local.engine) {
             return Err(PostError::OtherEngine);
         }
         self.send.push_to(request, &to.target())?;
         self.send.publish();
-        self.end.ring();
+        self.local.ring();
         Ok(())
     }
 
-    /// Attaches it to a multicast group: it gets what is sent to that address and UDP port (RoCE's is 4791) with its Q_Key, by
-    /// members of any host that the group reaches, this one and itself included. Over `udp` a group reaches as far as the
-    /// system lets it, which is this link unless told otherwise; over shared memory it reaches the devices that this one has
-    /// ever connected with or resolved.
+    /// Attaches it to a multicast group. It then receives every message to that address and UDP port (RoCE's
+    /// is 4791) with its Q_Key. The senders are members on any host that the group reaches, this one and
+    /// itself included. Over `udp` the system sets the reach of a group: this link, unless configured
+    /// otherwise. Over shared memory it reaches the devices that this one has ever connected with or
+    /// resolved.
     ///
     /// ```
     /// use remora_verbs::{Access, Device, EMPTY, Endpoint, GRH, QpOptions, ReceiveRequest, work};
@@ -303,13 +308,14 @@ impl DatagramQueuePair {
     /// ```
     ///
     /// # Errors
-    /// `Nic(NotAGroup)`, `Nic(Busy)` if it is attached already, `Nic(Full)`; `Group`: the port's words. `Forked`.
+    /// `Nic(NotAGroup)`, `Nic(Busy)` if it is attached already, `Nic(Full)`; `Group`: the port's error.
+    /// `Forked`.
     pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
-        self.end.context.refuse_child()?;
-        remora_host::connect::hear_oneself(&self.end.engine)
+        self.local.context.refuse_child()?;
+        remora_host::connect::loop_back_multicast(&self.local.engine)
             .map_err(|error| CreateError::Group(error.to_string()))?;
-        let number = self.end.number;
-        self.end.engine.control(|control| {
+        let number = self.local.number;
+        self.local.engine.control(|control| {
             control.nic.attach_multicast(number, group.address)?;
             control.port.join(group).map_err(|error| {
                 let undone = control.nic.detach_multicast(number, group.address);
@@ -321,45 +327,45 @@ impl DatagramQueuePair {
         Ok(())
     }
 
-    /// Takes it out of a multicast group.
+    /// Detaches it from a multicast group.
     ///
     /// # Errors
     /// `Nic(Unknown)`: it is not attached to this one. `Forked`.
     pub fn detach(&mut self, group: Endpoint) -> Result<(), CreateError> {
-        self.end.context.refuse_child()?;
+        self.local.context.refuse_child()?;
         let place = self.groups.iter().position(|known| *known == group);
         let place = place.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
         self.groups.swap_remove(place);
-        leave(&self.end, group);
+        leave(&self.local, group);
         Ok(())
     }
 
     /// Posts several messages with one doorbell.
     ///
     /// # Errors
-    /// The index of the first that was not taken, and why; those before it are posted (as by `ibv_post_send`).
+    /// The index of the first that was refused, and why; those before it are posted (as by `ibv_post_send`).
     pub fn post_send_batch_to(
         &mut self,
         requests: &[(WorkRequest<'_>, &RemoteQueue)],
     ) -> Result<(), (usize, PostError)> {
         self.refuse_child().map_err(|error| (0, error))?;
         let mut taken = requests.iter().enumerate().map(|(index, (request, to))| {
-            if !Arc::ptr_eq(&to.handle.inner.engine, &self.end.engine) {
+            if !Arc::ptr_eq(&to.handle.inner.engine, &self.local.engine) {
                 return Err((index, PostError::OtherEngine));
             }
             self.send.push_to(request, &to.target()).map_err(|error| (index, error.into()))
         });
         let done = taken.find(Result::is_err).unwrap_or(Ok(()));
         if self.send.publish() {
-            self.end.ring();
+            self.local.ring();
         }
         done
     }
 
-    /// Posts work that goes nowhere: NOP, LOCAL_INV, BIND_MW.
+    /// Posts work that sends no packet: NOP, LOCAL_INV, BIND_MW.
     ///
     /// # Errors
-    /// `NoDestination` for anything else; `Queue` says what the queue does not take.
+    /// `NoDestination` for anything else; `Queue` is the queue's reason to refuse it.
     pub fn post_local(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
         if !matches!(request.operation, Operation::Nop | Operation::LocalInv(_) | Operation::BindWindow(_)) {
@@ -367,26 +373,26 @@ impl DatagramQueuePair {
         }
         self.send.push(request)?;
         self.send.publish();
-        self.end.ring();
+        self.local.ring();
         Ok(())
     }
 
     /// Posts a receive work request; its first [`GRH`](crate::GRH) bytes will not be the message's.
     ///
     /// # Errors
-    /// `Queue` says what the queue does not take; `Shared` if its receives are a shared receive queue's.
+    /// `Queue` is the queue's reason to refuse it; `Shared` if its receives are a shared receive queue's.
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
         if self.receive.post(request)? {
-            self.end.ring();
+            self.local.ring();
         }
         Ok(())
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
-        self.end.state()
+        self.local.state()
     }
 
     /// Changes attributes (the Q_Key), or the state (back from SQE), as `ibv_modify_qp` does.
@@ -394,34 +400,37 @@ impl DatagramQueuePair {
     /// # Errors
     /// The transition, or a value, is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.end.modify(change)
+        self.local.modify(change)
     }
 
-    /// Takes it to the error state: all work that is posted, and whatever is posted later, completes as flushed.
+    /// Takes it to the error state: all posted work, and all work posted later, completes as flushed.
     pub fn fail(&mut self) {
-        self.end.fail();
+        self.local.fail();
     }
 
-    /// Asks whoever listens at `address` for a queue pair to send to, over any kind of port, and tells it of this one.
+    /// Asks the listener at `address` for a queue pair to send to, over any kind of port, and reports this
+    /// one to it.
     ///
     /// # Errors
     /// [`ConnectError`].
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
-        self.end.refuse_to_connect()?;
-        let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
+        self.local.refuse_to_connect()?;
+        let (side, timeout) = (self.local.side(), self.local.options.connect_timeout);
         let (agreed, _) = remora_host::connect::connect(address, &side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
 
-    /// Answers one who resolves; see [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
+    /// Answers a peer that resolves; see
+    /// [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
     pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
-        self.end.refuse_to_connect()?;
-        let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
+        self.local.refuse_to_connect()?;
+        let (side, timeout) = (self.local.side(), self.local.options.connect_timeout);
         let (agreed, _) = request.accept(&side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
 
-    /// Lets two of this process send to each other: how each names the other.
+    /// Lets two of this process send to each other. Returns the destination that is the second, for the
+    /// first, and the reverse.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -429,17 +438,17 @@ impl DatagramQueuePair {
         first: &DatagramQueuePair,
         second: &DatagramQueuePair,
     ) -> Result<(RemoteQueue, RemoteQueue), ConnectError> {
-        first.end.refuse_to_connect()?;
-        second.end.refuse_to_connect()?;
-        let sides = (first.end.side(), second.end.side());
-        let timeout = first.end.options.connect_timeout;
+        first.local.refuse_to_connect()?;
+        second.local.refuse_to_connect()?;
+        let sides = (first.local.side(), second.local.side());
+        let timeout = first.local.options.connect_timeout;
         let agreed = remora_host::connect::connect_pair(&sides.0, &sides.1, timeout, |_, _| Ok(()))?;
         Ok((first.remote(agreed.0)?, second.remote(agreed.1)?))
     }
 
     fn remote(&self, agreed: Agreement) -> Result<RemoteQueue, ConnectError> {
         let Agreement { peer, remote, .. } = agreed;
-        let engine = &self.end.engine;
+        let engine = &self.local.engine;
         let handle =
             AddressHandle::new(&self.domain, engine, peer, remote.endpoint, true).map_err(|error| {
                 remora_host::connect::release(engine, peer);
@@ -453,7 +462,7 @@ impl DatagramQueuePair {
 
     #[inline]
     fn refuse_child(&self) -> Result<(), PostError> {
-        if self.end.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
+        if self.local.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
     }
 }
 

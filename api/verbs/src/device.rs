@@ -1,4 +1,4 @@
-//! A device: what a NIC shall be like, before it is opened.
+//! A device: the attributes of a NIC, before it is opened.
 
 use remora_host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -23,13 +23,13 @@ pub struct Device {
 }
 
 impl Device {
-    /// One whose peers are processes of this host; frames cross in shared memory.
+    /// A NIC whose peers are processes of this host; frames cross in shared memory.
     pub fn shm() -> Device {
         Device { config: Config::new(PortConfig::shm()) }
     }
 
-    /// One whose peers are anywhere; frames leave by UDP from `local`, an address of this machine. Port 0 takes a free
-    /// one, which suits a client; RoCE's own is 4791.
+    /// A NIC whose peers are anywhere; frames leave by UDP from `local`, an address of this machine. Port 0
+    /// takes a free one, which suits a client; RoCE's own is 4791.
     ///
     /// # Errors
     /// `local` is no address.
@@ -40,24 +40,25 @@ impl Device {
         Ok(Device { config: Config::new(PortConfig::udp(local)) })
     }
 
-    /// One whose peers are on the network of this Ethernet interface, or behind its gateways; frames leave and come past the
-    /// kernel's network stack (AF_XDP), which takes root's rights. It is called by `address`, one of the interface's (`None`:
-    /// its first), and RoCE's own UDP port, 4791. A peer's port may be `udp` as well.
+    /// A NIC whose peers are on the network of this Ethernet interface, or behind its gateways. Frames leave
+    /// and come past the kernel's network stack (AF_XDP), which takes root's rights. Its address is
+    /// `address`, one of the interface's (`None`: its first), with RoCE's own UDP port, 4791. A peer's port
+    /// may be `udp` as well.
     pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> Device {
         Device { config: Config::new(PortConfig::xdp(interface, address)) }
     }
 
-    /// One that belongs to a NIC daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.
+    /// The NIC of a daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.
     pub fn nicd(path: impl AsRef<Path>) -> Attachment {
         Attachment::new(path.as_ref())
     }
 
-    /// What a daemon's is like: one engine, driven by a thread of its own.
+    /// The attributes of a daemon's NIC: one engine, driven by a thread of its own.
     pub(crate) fn of_daemon(&self) -> Config {
         Config { engines: 1, mode: Mode::Dedicated, ..self.config.clone() }
     }
 
-    /// With an address (GID) of its own choice; only for `shm`, where any address will do.
+    /// Sets the address (GID); only for `shm`, which takes any address.
     #[must_use]
     pub fn address(mut self, own: Ipv4Addr) -> Device {
         if let PortConfig::Shm { address, .. } = &mut self.config.port {
@@ -66,45 +67,47 @@ impl Device {
         self
     }
 
-    /// With so many engines. Each has its own port and, in dedicated mode, its own thread; a queue pair belongs to one.
+    /// Sets the number of engines. Each has its own port and, in dedicated mode, its own thread; a queue pair
+    /// belongs to one.
     #[must_use]
     pub fn engines(mut self, engines: usize) -> Device {
         self.config.engines = engines;
         self
     }
 
-    /// Driven inline, by the threads that post and poll (the default), or by threads of its own.
+    /// Sets who drives it: the threads that post and poll (inline, the default), or threads of its own
+    /// (dedicated).
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Device {
         self.config.mode = mode;
         self
     }
 
-    /// In dedicated mode: an engine's thread goes to sleep after so long without traffic.
+    /// In dedicated mode, the time without traffic after which an engine's thread goes to sleep.
     #[must_use]
     pub fn spin(mut self, spin: Duration) -> Device {
         self.config.spin = spin;
         self
     }
 
-    /// With other limits of memory registration.
+    /// Sets the limits of memory registration.
     #[must_use]
     pub fn memory_limits(mut self, limits: remora_memory::Config) -> Device {
         self.config.memory = limits;
         self
     }
 
-    /// With other limits of each engine.
+    /// Sets the limits of each engine.
     #[must_use]
     pub fn nic_limits(mut self, limits: remora_nic::Config) -> Device {
         self.config.nic = limits;
         self
     }
 
-    /// With other settings of IRN for the queue pairs that ask for it ([`QpOptions::irn`](crate::QpOptions::irn)) and whose
-    /// peer agrees: the cap on packets in flight, the timers, and what the paper leaves out to see what it is good for.
-    /// Unless [`irn::Timers::Fixed`] is chosen, the timers follow the round trips measured, and the settings are their
-    /// least.
+    /// Sets other settings of IRN for the queue pairs that ask for it
+    /// ([`QpOptions::irn`](crate::QpOptions::irn)) and whose peer agrees. They are the cap on packets in
+    /// flight, the timers, and the paper's ablations. Unless [`irn::Timers::Fixed`] is chosen, the timers
+    /// follow the measured round trips, and the settings are their least.
     ///
     /// ```
     /// # use remora_verbs::{Device, irn};
@@ -118,9 +121,9 @@ impl Device {
         self
     }
 
-    /// With congestion control for every connected queue pair: DCQCN, which needs a port that shows IP headers
-    /// (`xdp`) and a switch that marks, or TIMELY, which needs nothing. They begin at the settings' line rate and never
-    /// exceed it.
+    /// Sets congestion control for every connected queue pair. It is DCQCN, which needs a port that shows IP
+    /// headers (`xdp`) and a switch that marks, or TIMELY, which needs nothing. They begin at the settings'
+    /// line rate and never exceed it.
     ///
     /// ```
     /// # use remora_verbs::{Device, congestion};
@@ -138,25 +141,25 @@ impl Device {
         self
     }
 
-    /// With everything that passes its port recorded in a pcapng file, which Wireshark opens. Each frame is copied for
-    /// that: figures change.
+    /// Records everything that passes its port in a pcapng file, which Wireshark opens. Each frame is copied
+    /// for that: figures change.
     #[must_use]
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Device {
         self.config.capture = Some(file.into());
         self
     }
 
-    /// With frames lost, doubled, delayed, reordered or broken on purpose.
+    /// Injects faults by these rules: frames are lost, doubled, delayed, reordered or broken.
     #[must_use]
     pub fn fault(mut self, rules: Rules) -> Device {
         self.config.fault = Some(rules);
         self
     }
 
-    /// Opens it.
+    /// Opens the NIC: its port, its engines and their threads.
     ///
     /// # Errors
-    /// One line that says what is wrong and how to mend it.
+    /// One line with the fault and its mend.
     pub fn open(&self) -> Result<Context, OpenError> {
         Ok(Context::new(Adapter::open(&self.config)?, false))
     }

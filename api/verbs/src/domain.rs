@@ -1,4 +1,4 @@
-//! Protection domains: what belongs together. A key of one domain opens nothing in another.
+//! Protection domains. A key of one domain opens nothing in another.
 
 use remora_memory::{Access, Bytes, Pd, Range, WindowType};
 use remora_nic::Service;
@@ -10,12 +10,12 @@ use remora_wire::frame::Endpoint;
 
 use crate::kernel::{Kernel, Shipped};
 use crate::{
-    AddressHandle, Answers, CompletionQueue, Context, CreateError, DatagramQueuePair, FreeList,
+    AddressHandle, AnswerBuffers, CompletionQueue, Context, CreateError, DatagramQueuePair, FreeList,
     FreeListOptions, KernelHandle, KernelOptions, MemoryRegion, MemoryWindow, NullRegion, QueuePair, Srq,
     SrqOptions, XrcDomain, XrcInitiator,
 };
 
-/// A protection domain. Cloning shares it; regions and queue pairs keep it alive.
+/// A protection domain (`ibv_pd`). A clone shares it; regions and queue pairs keep it alive.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain {
     inner: Arc<Inner>,
@@ -27,11 +27,11 @@ struct Inner {
     name: Name,
 }
 
-/// What it is called.
+/// The domain's name in the NIC of this process, or at the daemon.
 #[derive(Copy, Clone, Debug)]
 enum Name {
     Own(Pd),
-    /// By the daemon.
+    /// Its number at the daemon.
     Lent(u32),
 }
 
@@ -40,12 +40,12 @@ impl Drop for Inner {
         if self.context.fork().is_child() {
             return;
         }
-        match (self.name, self.context.adapter(), self.context.desk()) {
+        match (self.name, self.context.adapter(), self.context.daemon()) {
             (Name::Own(pd), Ok(adapter), _) => {
                 let freed = adapter.table().free_pd(pd);
                 debug_assert!(freed.is_ok(), "regions and queue pairs hold the domain");
             }
-            (Name::Lent(number), _, Some(desk)) => desk.tell(&Request::FreeDomain(number)),
+            (Name::Lent(number), _, Some(daemon)) => daemon.release(&Request::FreeDomain(number)),
             _ => {}
         }
     }
@@ -54,24 +54,24 @@ impl Drop for Inner {
 impl ProtectionDomain {
     pub(crate) fn new(context: &Context) -> Result<ProtectionDomain, CreateError> {
         context.refuse_child()?;
-        let name = match context.desk() {
-            Some(desk) => Name::Lent(desk.number(&Request::AllocDomain)?),
+        let name = match context.daemon() {
+            Some(daemon) => Name::Lent(daemon.number(&Request::AllocDomain)?),
             None => Name::Own(context.adapter()?.table().alloc_pd()?),
         };
         Ok(ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name }) })
     }
 
-    /// One of the daemon's that this program had before.
+    /// A domain at the daemon that an earlier program of this name had.
     pub(crate) fn lent(context: &Context, number: u32) -> ProtectionDomain {
         ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name: Name::Lent(number) }) }
     }
 
-    /// Is somebody else using it?
+    /// Does a region, a queue pair or a clone keep it in use?
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.inner) > 1
     }
 
-    /// Its context.
+    /// The context in which it was allocated.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
@@ -83,7 +83,7 @@ impl ProtectionDomain {
         }
     }
 
-    /// What the daemon calls it.
+    /// Its number at the daemon.
     pub(crate) fn number(&self) -> Result<u32, CreateError> {
         match self.inner.name {
             Name::Own(_) => Err(CreateError::OtherContext),
@@ -94,14 +94,14 @@ impl ProtectionDomain {
     /// `len` bytes of fresh, zeroed memory, registered under their own address.
     ///
     /// # Errors
-    /// `Forked`; `Memory`: no memory, no place in the table, or rights that cannot be given (peers may not write where the
-    /// owner may not).
+    /// `Forked`; `Memory`: no memory, no entry left in the table, or rights that cannot be given (peers may
+    /// not write where the owner may not).
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, CreateError> {
         self.allocate_named("", len, access)
     }
 
-    /// As [`allocate`](ProtectionDomain::allocate), under a name by which the program knows the region again when a daemon has kept it
-    /// ([`Context::kept`]).
+    /// As [`allocate`](ProtectionDomain::allocate), under a name. By the name the program finds the region
+    /// again when a daemon has kept it ([`Context::kept`]).
     ///
     /// # Errors
     /// As [`allocate`](ProtectionDomain::allocate); `Daemon`: also if there is a region of this name.
@@ -112,10 +112,10 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
-        let Some(desk) = self.context().desk() else { return self.register(&Bytes::heap(len)?, access) };
+        let Some(daemon) = self.context().daemon() else { return self.register(&Bytes::heap(len)?, access) };
         let (domain, name) = (self.number()?, name.to_owned());
         let (facts, bytes) =
-            desk.allocate(Allocate { domain, len: len as u64, access: access.bits(), name })?;
+            daemon.allocate(Allocate { domain, len: len as u64, access: access.bits(), name })?;
         Ok(MemoryRegion::lent(self, &facts, bytes))
     }
 
@@ -130,7 +130,8 @@ impl ProtectionDomain {
     /// Registers several ranges under one key. The region's accessors read and write the first.
     ///
     /// # Errors
-    /// As [`allocate`](ProtectionDomain::allocate); `Memory(Invalid)` also if ranges overlap or leave their block.
+    /// As [`allocate`](ProtectionDomain::allocate); `Memory(Invalid)` also if ranges overlap or leave their
+    /// block.
     pub fn register_ranges(&self, ranges: &[Range], access: Access) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
         MemoryRegion::new(self, ranges, access)
@@ -145,14 +146,16 @@ impl ProtectionDomain {
         self.register(&self.context().adapter()?.table().on_nic(len)?, access)
     }
 
-    /// Registers memory that somebody else owns. The region has no accessors for it: only its keys are of use.
+    /// Registers memory that the caller owns. The region has no accessors for it: only its keys are of
+    /// use.
     ///
     /// # Errors
     /// As [`allocate`](ProtectionDomain::allocate).
     ///
     /// # Safety
-    /// Until the region is dropped, `len` bytes from `start` on stay mapped, readable and, if `access` allows any write,
-    /// writable; and no Rust reference to them is used while a peer or a work request may touch them.
+    /// Until the region is dropped, `len` bytes from `start` on stay mapped, readable and, if `access` allows
+    /// any write, writable; and no Rust reference to them is used while a peer or a work request may touch
+    /// them.
     pub unsafe fn register_raw(
         &self,
         start: *mut u8,
@@ -167,8 +170,8 @@ impl ProtectionDomain {
     /// A queue pair, ready to be connected, whose completions go to these queues (which may be one).
     ///
     /// # Errors
-    /// `Forked`; `TooMany` names a value that is out of bounds; `DifferentEngines`, `OtherContext`: the completion queues;
-    /// `Nic(Full)`.
+    /// `Forked`; `TooMany` names a value that is out of bounds; `DifferentEngines`, `OtherContext`: the
+    /// completion queues; `Nic(Full)`.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -178,8 +181,9 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Rc, None, options)
     }
 
-    /// A queue pair that is connected to itself, ready to send: it works on the memory of this domain, with the rights that
-    /// regions give peers, and without packets. It alone has the calculations.
+    /// A queue pair that is connected to itself, ready to send. It works on the memory of this domain, with
+    /// the rights that regions give peers, and without packets. Only a loopback queue pair has the
+    /// calculations.
     ///
     /// ```
     /// use remora_verbs::{Access, Calculation, Device, EMPTY, QpOptions, work};
@@ -208,7 +212,7 @@ impl ProtectionDomain {
         QueuePair::loopback(self, send_cq, receive_cq, options)
     }
 
-    /// As [`create_qp`](ProtectionDomain::create_qp), with the receives of a shared receive queue.
+    /// As [`create_qp`](ProtectionDomain::create_qp), with receives from a shared receive queue.
     ///
     /// # Errors
     /// As [`create_qp`](ProtectionDomain::create_qp).
@@ -222,8 +226,9 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Rc, Some(srq), options)
     }
 
-    /// A queue pair of the unreliable connection service: a message arrives whole or not at all, and its sender is not told.
-    /// READs, atomics and retries do not exist there; the options for them mean nothing.
+    /// A queue pair of the unreliable connection service: a message arrives whole or not at all, and its
+    /// sender does not learn which. READs, atomics and retries do not exist there; the options for them mean
+    /// nothing.
     ///
     /// ```
     /// # use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
@@ -250,7 +255,8 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Uc, None, options)
     }
 
-    /// The initiator of an extended reliable connection: it sends, to shared receive queues that each request names.
+    /// The initiator of an extended reliable connection: it sends, to shared receive queues that each request
+    /// names.
     ///
     /// # Errors
     /// As [`create_qp`](ProtectionDomain::create_qp).
@@ -275,7 +281,8 @@ impl ProtectionDomain {
         DatagramQueuePair::new(self, send_cq, receive_cq, None, options)
     }
 
-    /// As [`create_datagram_qp`](ProtectionDomain::create_datagram_qp), with the receives of a shared receive queue.
+    /// As [`create_datagram_qp`](ProtectionDomain::create_datagram_qp), with the receives of a shared receive
+    /// queue.
     ///
     /// # Errors
     /// As [`create_qp`](ProtectionDomain::create_qp).
@@ -289,9 +296,9 @@ impl ProtectionDomain {
         DatagramQueuePair::new(self, send_cq, receive_cq, Some(srq), options)
     }
 
-    /// An address handle of engine `engine` for whoever is called `endpoint` (address, that is GID, and UDP port; RoCE's is
-    /// 4791), or for a multicast group. Over shared memory, where addresses do not lead anywhere by themselves, use
-    /// [`DatagramQueuePair::resolve`].
+    /// An address handle of engine `engine` for the NIC called `endpoint` (address, that is GID, and UDP
+    /// port; RoCE's is 4791), or for a multicast group. Over shared memory, where addresses do not lead
+    /// anywhere by themselves, use [`DatagramQueuePair::resolve`].
     ///
     /// # Errors
     /// `Forked`; `Unreachable`; `TooMany`: the engine's number; `Nic(Full)`.
@@ -304,7 +311,7 @@ impl ProtectionDomain {
         AddressHandle::to_endpoint(self, engine, endpoint)
     }
 
-    /// A shared receive queue.
+    /// A shared receive queue of this domain.
     ///
     /// # Errors
     /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(Full)`.
@@ -312,12 +319,12 @@ impl ProtectionDomain {
         Srq::new(self, options)
     }
 
-    /// A free list of PRISM over `count` buffers of `size` bytes in a region, from `offset` on. None is free before it is
-    /// [posted](FreeList::post).
+    /// A free list of PRISM over `count` buffers of `size` bytes in a region, from `offset` on. None is free
+    /// before it is [posted](FreeList::post).
     ///
     /// # Errors
-    /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(TooSmall)` if the buffers do not lie in the region;
-    /// `Nic(Full)`.
+    /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(TooSmall)` if the buffers do not lie in
+    /// the region; `Nic(Full)`.
     pub fn create_free_list(
         &self,
         region: &MemoryRegion,
@@ -326,13 +333,14 @@ impl ProtectionDomain {
         FreeList::new(self, region, options)
     }
 
-    /// Deploys a kernel of StRoM on the NIC, with as many lanes as there are `kernels`: each serves one queue pair at a time. It serves
-    /// from now on. A NIC daemon takes no kernels of its programs, but those that ship:
+    /// Deploys a kernel of StRoM on the NIC, with as many lanes as there are `kernels`: each serves one queue
+    /// pair at a time. It serves from now on. A NIC daemon takes only the kernels that ship:
     /// [`deploy_shipped`](ProtectionDomain::deploy_shipped).
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number, or memory for answers; `Memory`: there is not so much; `Nic(Busy)`: the op-code is taken in
-    /// this domain; `Nic(Full)`: as many kernels as there may be; `Nic(TooSmall)`: no lanes.
+    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number, or memory for answers; `Memory`: there is not
+    /// so much; `Nic(Busy)`: the op-code is taken in this domain; `Nic(Full)`: as many kernels as there may
+    /// be; `Nic(TooSmall)`: no lanes.
     pub fn deploy_kernel(
         &self,
         kernels: Vec<Box<dyn Kernel>>,
@@ -341,11 +349,12 @@ impl ProtectionDomain {
         KernelHandle::new(self, kernels, options)
     }
 
-    /// Deploys a kernel that ships, with so many lanes, as [`deploy_kernel`](ProtectionDomain::deploy_kernel) does; also on the NIC of a daemon,
-    /// which goes on with it when this program is gone, if it keeps its tenant.
+    /// Deploys a kernel that ships, with so many lanes, as [`deploy_kernel`](ProtectionDomain::deploy_kernel)
+    /// does. A daemon's NIC takes it too, and runs it on when this program is gone, if the daemon keeps its
+    /// tenant.
     ///
     /// # Errors
-    /// As [`deploy_kernel`](ProtectionDomain::deploy_kernel); `Daemon`: its words.
+    /// As [`deploy_kernel`](ProtectionDomain::deploy_kernel); `Daemon`: its refusal.
     pub fn deploy_shipped(
         &self,
         kernel: Shipped,
@@ -355,16 +364,16 @@ impl ProtectionDomain {
         KernelHandle::shipped(self, (kernel, lanes), options)
     }
 
-    /// `count` rooms of `room` bytes for the answers of kernels at peers, up to 4096.
+    /// `count` buffers of `size` bytes for the answers of kernels at peers, up to 4096.
     ///
     /// # Errors
     /// `Forked`; `TooMany`; `Memory`.
-    pub fn create_answers(&self, count: u32, room: u32) -> Result<Answers, CreateError> {
-        Answers::new(self, count, room)
+    pub fn create_answers(&self, count: u32, size: u32) -> Result<AnswerBuffers, CreateError> {
+        AnswerBuffers::new(self, count, size)
     }
 
-    /// A shared receive queue of an XRC domain. What arrives in it completes on `cq`; peers access memory of this protection
-    /// domain through it.
+    /// A shared receive queue of an XRC domain. Messages in it complete on `cq`; peers access memory of this
+    /// protection domain through it.
     ///
     /// # Errors
     /// As [`create_srq`](ProtectionDomain::create_srq); `DifferentEngines` if `cq` is not on the domain's.

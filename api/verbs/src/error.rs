@@ -1,4 +1,4 @@
-//! What can go wrong before a work request is on its way.
+//! Errors before a work request is on its way.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use std::fmt;
 pub enum CreateError {
     /// The process was forked since the context was opened: open a device of the child's own.
     Forked,
-    /// The memory table's words.
+    /// The memory table's error.
     Memory(remora_memory::Error),
-    /// The NIC's words.
+    /// The NIC's error.
     Nic(remora_nic::NicError),
-    /// The queue pair's attributes.
+    /// The queue pair's attributes do not allow the change of state.
     Modify(remora_nic::ModifyFault),
     /// The completion queues are on different engines: make both on one (`CqOptions::engine`).
     DifferentEngines,
     /// The completion queue belongs to another context.
     OtherContext,
-    /// The port cannot reach that address; its own words.
+    /// The port cannot reach that address; the port's text.
     Unreachable(String),
-    /// The port cannot be a member of that multicast group; its own words.
+    /// The port cannot be a member of that multicast group; the port's text.
     Group(String),
-    /// A value is out of bounds: its name, what was asked for, and what there may be at most.
+    /// A value is out of bounds: its name, the value, and the greatest allowed.
     TooMany(&'static str, u64, u64),
-    /// A value is too small: its name, what was asked for, and what there must be at least.
+    /// A value is too small: its name, the value, and the least allowed.
     TooFew(&'static str, u64, u64),
     /// The system gave no descriptor; its errno.
     System(i32),
-    /// The NIC is the daemon's, and this is none of what it lends.
+    /// The NIC is a daemon's, and a daemon does not lend this.
     NotByDaemon,
-    /// The NIC daemon refused; its words.
+    /// The NIC daemon refused; the daemon's text.
     Daemon(String),
 }
 
@@ -84,10 +84,10 @@ const NOT_BY_DAEMON: &str = "the NIC belongs to a daemon, which lends regions of
 const FORKED: &str = "the process was forked since the device was opened: open one in the child";
 const FAILED: &str = "a thread of the NIC has failed, or its daemon is gone: open the device anew";
 
-/// Why a work request was not taken.
+/// Why a work request was refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PostError {
-    /// The queue does not take it.
+    /// The queue refuses it.
     Queue(remora_nic::PostError),
     /// The process was forked since the context was opened.
     Forked,
@@ -97,7 +97,7 @@ pub enum PostError {
     NoReceiveQueue,
     /// The address handle is of another engine or context than the queue pair.
     OtherEngine,
-    /// A datagram needs somebody to go to: post it by `post_send_to`.
+    /// A datagram needs a destination: post it by `post_send_to`.
     NoDestination,
 }
 
@@ -131,7 +131,8 @@ impl From<remora_nic::PostError> for PostError {
 /// Why polling found no completion and never will, or not in time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PollError {
-    /// More completions came than the queue holds; some are lost. Make it as deep as all the work that may be outstanding.
+    /// More completions came than the queue holds; some are lost. Make it as deep as all the work that may be
+    /// outstanding.
     Overrun,
     /// Nothing came in the time given.
     Timeout,

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use crate::queue_pair::{ReceiveSide, ring};
 use crate::{CreateError, MemoryRegion, PostError, ProtectionDomain};
 
-/// What a free list shall be like.
+/// Attributes of a free list that is to be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FreeListOptions {
-    /// Place of the first buffer in its region, bytes.
+    /// Offset of the first buffer in its region, bytes.
     pub offset: usize,
     /// Bytes of each buffer: the longest value that it takes.
     pub size: u32,
     /// Buffers, up to 2^24.
     pub count: u32,
-    /// The engine that it shall be on; only queue pairs of the same one allocate from it.
+    /// The engine that serves it; only queue pairs of the same one allocate from it.
     pub engine: usize,
 }
 
@@ -33,7 +33,8 @@ pub struct FreeListOptions {
 /// let mut cq = context.create_cq(64)?;
 /// let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
 /// let (server, client) = (domain.allocate(1 << 16, access)?, domain.allocate(4096, Access::LOCAL_WRITE)?);
-/// let mut list = domain.create_free_list(&server, &FreeListOptions { offset: 4096, size: 1024, count: 16, engine: 0 })?;
+/// let options = FreeListOptions { offset: 4096, size: 1024, count: 16, engine: 0 };
+/// let mut list = domain.create_free_list(&server, &options)?;
 /// for index in 0..16 {
 ///     list.post(index)?;
 /// }
@@ -53,7 +54,11 @@ pub struct FreeListOptions {
 /// })?;
 /// a.post_prism(&WorkRequest {
 ///     id: 2,
-///     operation: Operation::Read { from: Address::indirect(server.remote(0)), len: 7, into: &[client.sge(0, 7)] },
+///     operation: Operation::Read {
+///         from: Address::indirect(server.remote(0)),
+///         len: 7,
+///         into: &[client.sge(0, 7)],
+///     },
 ///     conditional: true,
 ///     redirect: None,
 ///     result: None,
@@ -118,7 +123,7 @@ impl FreeList {
         Ok(FreeList { number, base, size, engine, domain, posts: ReceiveSide::new(posts, 1, 1) })
     }
 
-    /// Its number, which ALLOCATE names.
+    /// Its number, which ALLOCATE names it by.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -128,15 +133,16 @@ impl FreeList {
         self.base + u64::from(index) * u64::from(self.size)
     }
 
-    /// The buffer at an address that a client tells.
+    /// The index of the buffer at an address that a client sent.
     pub fn index(&self, address: u64) -> Option<u32> {
         let offset = address.checked_sub(self.base)?;
         let index = u32::try_from(offset / u64::from(self.size)).ok()?;
         offset.is_multiple_of(u64::from(self.size)).then_some(index)
     }
 
-    /// Gives a buffer to whoever allocates next: when it is made, and when it has come out of use. If an operation may still
-    /// touch it, it rests until then. The NIC counts a buffer that is none or is free already, and ignores it.
+    /// Makes a buffer free for the next allocation: when it is made, and when it has come out of use. If an
+    /// operation may still touch it, it rests until then. The NIC counts and ignores an index that is out of
+    /// bounds or free already.
     ///
     /// # Errors
     /// `Queue(QueueFull)`: as many posts wait as there are buffers; `Forked`.
@@ -150,8 +156,8 @@ impl FreeList {
         Ok(())
     }
 
-    /// Which buffers are neither free nor resting: bit 0 of the first word is buffer `first`. Bits beyond the last buffer are 0. A
-    /// server that looks for buffers of dead clients needs it.
+    /// Which buffers are neither free nor resting: bit 0 of the first word is buffer `first`. Bits beyond the
+    /// last buffer are 0. A server that looks for buffers of dead clients needs it.
     ///
     /// # Errors
     /// `Forked`.
@@ -160,7 +166,7 @@ impl FreeList {
         Ok(self.engine.control(|control| control.nic.free_list_out(self.number, first, bits))?)
     }
 
-    /// What is with its buffers.
+    /// How many of its buffers are free, resting and taken.
     ///
     /// # Errors
     /// `Forked`.

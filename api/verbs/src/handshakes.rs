@@ -1,7 +1,7 @@
 //! Requests to connect that are answered side by side, none of them by the thread that asks for it.
 
 use remora_host::Signal;
-use remora_host::connect::{ConnectError, Full, Places, SetupConnection};
+use remora_host::connect::{Capacity, ConnectError, Full, SetupConnection};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::{ConnectRequest, Init, QueuePair};
 /// Bytes of a thread's stack: it exchanges four small messages.
 const STACK: usize = 256 << 10;
 
-/// Connections that are being set up with queue pairs of this process. A peer may take its time, each up to
-/// its own [`connect_timeout`](crate::QpOptions::connect_timeout): whoever serves others meanwhile looks here
+/// Connections that are being set up with queue pairs of this process. A peer may take up to its own
+/// [`connect_timeout`](crate::QpOptions::connect_timeout). A thread that serves others meanwhile looks here
 /// now and then.
 ///
 /// ```
@@ -33,7 +33,7 @@ const STACK: usize = 256 << 10;
 /// let (domain, cq) = (context.alloc_pd()?, context.create_cq(16)?);
 /// let mut handshakes = Handshakes::new()?;
 /// let pair = loop {
-///     if handshakes.has_room(Handshakes::HASTE)
+///     if handshakes.has_capacity(Handshakes::HASTE)
 ///         && let Some(request) = listener.accept(Some(Duration::ZERO))?
 ///     {
 ///         handshakes.begin(request, domain.create_qp(&cq, &cq, &QpOptions::default())?)?;
@@ -65,20 +65,20 @@ struct UnderWay {
     id: u64,
     began: Instant,
     connection: SetupConnection,
-    /// It was told to end.
+    /// Its end was asked for.
     ending: bool,
 }
 
 impl Handshakes {
-    /// Connections that are set up at a time; one more, and the oldest gives way.
+    /// Connections that are set up at a time. At one more, the oldest is ended.
     pub const MOST: usize = 32;
-    /// Those included that were told to end, and still do: a thread that asks the network cannot be hurried.
+    /// Includes those that are ending: a thread that waits for the network cannot be hurried.
     const THREADS: usize = 2 * Handshakes::MOST;
 
-    /// How long one may take, usually, if others wait for [room](Handshakes::has_room).
+    /// How long one may usually take while others wait for [capacity](Handshakes::has_capacity).
     pub const HASTE: Duration = Duration::from_millis(200);
 
-    /// None yet.
+    /// A set of hand-shakes with none under way.
     ///
     /// # Errors
     /// The system gives no descriptor.
@@ -87,11 +87,11 @@ impl Handshakes {
         Ok(Handshakes { done, under_way: VecDeque::new(), next: 1 })
     }
 
-    /// Begins to answer a request with a queue pair. The number by which [`finished`](Handshakes::finished)
-    /// tells of it.
+    /// Begins to answer a request with a queue pair. Returns the number that
+    /// [`finished`](Handshakes::finished) reports it by.
     ///
     /// # Errors
-    /// The system gives no descriptor or thread, or too many are ending; the other side is told, and `pair`
+    /// The system gives no descriptor or thread, or too many are ending. The other side learns it, and `pair`
     /// is gone.
     pub fn begin(&mut self, request: ConnectRequest, pair: QueuePair<Init>) -> Result<u64, ConnectError> {
         if self.under_way.iter().filter(|one| !one.ending).count() >= Handshakes::MOST {
@@ -99,7 +99,7 @@ impl Handshakes {
         }
         if self.under_way.len() >= Handshakes::THREADS {
             let most = Handshakes::MOST as u32;
-            let full = Full { places: Places::Handshakes, taken: most, most };
+            let full = Full { capacity: Capacity::Handshakes, taken: most, most };
             request.reject_full(full);
             return Err(ConnectError::Full(full));
         }
@@ -115,25 +115,26 @@ impl Handshakes {
         Ok(id)
     }
 
-    /// Is there room for one more, so that none must give way? If not the oldest is ended that began so long
-    /// ago: those that are younger have their time, and a newcomer waits for room where requests wait.
-    pub fn has_room(&mut self, haste: Duration) -> bool {
-        let room = self.under_way.len() < Handshakes::MOST;
-        if !room {
+    /// Is there capacity for one more hand-shake? If not, it ends the oldest, if that began at least `haste`
+    /// ago. Younger ones have their time, and a new request waits in the listener.
+    pub fn has_capacity(&mut self, haste: Duration) -> bool {
+        let capacity = self.under_way.len() < Handshakes::MOST;
+        if !capacity {
             self.end_oldest(haste);
         }
-        room
+        capacity
     }
 
-    /// One that has ended: the other side is ready, and waits to be told to go; or it did not do its part.
+    /// The next that has ended, and its number. `Ok`: the other side is ready and waits for
+    /// [`go`](crate::Answered::go). `Err`: it did not do its part.
     pub fn finished(&mut self) -> Option<(u64, Result<Answered, ConnectError>)> {
         let Done { id, outcome } = self.done.take()?;
         self.under_way.retain(|one| one.id != id);
         Some((id, outcome))
     }
 
-    /// Ends the oldest, if it began so long ago. False: there is none. [`finished`](Handshakes::finished)
-    /// tells when it has ended.
+    /// Ends the oldest, if it began at least so long ago. False: there is none.
+    /// [`finished`](Handshakes::finished) reports it once it has ended.
     pub fn end_oldest(&mut self, at_least: Duration) -> bool {
         let oldest = self.under_way.iter_mut().find(|one| !one.ending);
         let Some(oldest) = oldest.filter(|one| one.began.elapsed() >= at_least) else { return false };
@@ -142,7 +143,7 @@ impl Handshakes {
         true
     }
 
-    /// Ends this one.
+    /// Ends the hand-shake with this number.
     pub fn end(&mut self, id: u64) {
         if let Some(one) = self.under_way.iter_mut().find(|one| one.id == id) {
             one.ending = true;
@@ -162,7 +163,7 @@ impl Handshakes {
 }
 
 impl AsFd for Handshakes {
-    /// Readable while one has ended that was not taken.
+    /// Readable while an ended hand-shake waits for [`finished`](Handshakes::finished).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.done.as_fd()
     }

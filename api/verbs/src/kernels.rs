@@ -4,26 +4,27 @@ use remora_host::Engine;
 use remora_nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
 use std::sync::Arc;
 
-use crate::nicd::Desk;
+use crate::engine_handle::EngineHandle;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{Deploy, Request};
-use crate::seat::Seat;
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
-/// What a kernel is deployed with.
+/// Attributes of a kernel that is to be deployed.
 #[derive(Copy, Clone, Debug)]
 pub struct KernelOptions<'a> {
-    /// The RPC op-code that it serves; none: it takes what no other kernel of the domain does.
+    /// The RPC op-code that it serves. None: it serves the op-codes that no other kernel of the domain
+    /// serves.
     pub opcode: Option<u64>,
-    /// The regions that it may read, and write where they allow local writing.
+    /// The regions that it may read; it may write those that allow local writing.
     pub grants: &'a [&'a MemoryRegion],
     /// Bytes of its longest answer, 1 at least.
     pub longest: u32,
-    /// Answers on their way to clients, beside one that each lane is at: the NIC takes memory for them now.
+    /// Answers on their way to clients, beside one for each lane. The NIC reserves memory for them at once.
     pub answers: u32,
     /// Steps that one packet of input may cost; then the request ends with
     /// [`Status::TOO_LONG`](crate::kernel::Status::TOO_LONG).
     pub limit: u64,
-    /// The engine that it shall be on: only queue pairs of the same one reach it.
+    /// The engine that runs it: only queue pairs of the same one reach it.
     pub engine: usize,
 }
 
@@ -33,8 +34,8 @@ impl Default for KernelOptions<'_> {
     }
 }
 
-/// A kernel that is deployed, until it is removed or this is dropped. Queue pairs of its protection domain that agreed on StRoM
-/// ([`QpOptions::strom`](crate::QpOptions::strom)) reach it.
+/// A kernel that is deployed, until it is removed or this is dropped. Queue pairs of its protection domain
+/// that agreed on StRoM ([`QpOptions::strom`](crate::QpOptions::strom)) reach it.
 ///
 /// ```
 /// use remora_verbs::kernel::{Get, Kernel, Lookup, Slot, Status};
@@ -44,7 +45,7 @@ impl Default for KernelOptions<'_> {
 /// let domain = context.alloc_pd()?;
 /// let mut cq = context.create_cq(64)?;
 ///
-/// // The server: a table of one slot, and the kernel of the paper's section 5. Its program does nothing from now on.
+/// // The server: a table of one slot, and the kernel of the paper (§5). Then its program does nothing.
 /// let table = domain.allocate(4096, Access::LOCAL_WRITE)?;
 /// let slot = Slot { keys: [7, 8, 9], values: [table.remote(64).addr, 0, 0], lens: [4, 0, 0] };
 /// table.write(0, &slot.emit())?;
@@ -71,7 +72,7 @@ impl Default for KernelOptions<'_> {
 #[derive(Debug)]
 pub struct KernelHandle {
     number: u32,
-    seat: Seat,
+    engine_handle: EngineHandle,
     domain: ProtectionDomain,
 }
 
@@ -81,24 +82,24 @@ impl Drop for KernelHandle {
             return;
         }
         // If answers are on their way, the NIC forgets it when they have arrived.
-        match &self.seat {
-            Seat::Own(engine) => {
+        match &self.engine_handle {
+            EngineHandle::Own(engine) => {
                 let _ = engine.control(|control| control.nic.remove_kernel(self.number));
             }
-            Seat::Nicd(desk) => desk.tell(&Request::RemoveKernel(self.number)),
+            EngineHandle::Nicd(daemon) => daemon.release(&Request::RemoveKernel(self.number)),
         }
     }
 }
 
 /// Bytes of memory that so many answers take.
-pub(crate) fn room_for(answers: u64, longest: u32) -> u64 {
+pub(crate) fn answer_bytes(answers: u64, longest: u32) -> u64 {
     answers.saturating_mul(u64::from(longest) + u64::from(SPARE))
 }
 
-/// Answers of a kernel with so many lanes.
+/// Answers for which a kernel with so many lanes has memory.
 fn count_answers(lanes: u64, options: &KernelOptions<'_>) -> Result<u32, CreateError> {
     let count = lanes + u64::from(options.answers);
-    let asked = if options.longest == 0 { 0 } else { room_for(count, options.longest) };
+    let asked = if options.longest == 0 { 0 } else { answer_bytes(count, options.longest) };
     let most = u64::from(u32::MAX);
     match (1..=most).contains(&asked) {
         true => Ok(count as u32),
@@ -127,8 +128,8 @@ impl KernelHandle {
             limit: options.limit,
         };
         let number = engine.control(|control| control.nic.deploy_kernel(init))?;
-        let (seat, domain) = (Seat::Own(Arc::clone(engine)), domain.clone());
-        Ok(KernelHandle { number, seat, domain })
+        let (engine_handle, domain) = (EngineHandle::Own(Arc::clone(engine)), domain.clone());
+        Ok(KernelHandle { number, engine_handle, domain })
     }
 
     pub(crate) fn shipped(
@@ -136,8 +137,8 @@ impl KernelHandle {
         (kernel, lanes): (Shipped, u32),
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
-        let Some(desk) = domain.context().desk() else {
-            // Before so many kernels are made.
+        let Some(daemon) = domain.context().daemon() else {
+            // Checked before so many kernels are made.
             count_answers(lanes.into(), options)?;
             return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
         };
@@ -153,17 +154,17 @@ impl KernelHandle {
             limit,
             grants,
         };
-        let number = desk.number(&Request::Deploy(asked))?;
-        Ok(KernelHandle::lent(domain, desk, number))
+        let number = daemon.number(&Request::Deploy(asked))?;
+        Ok(KernelHandle::lent(domain, daemon, number))
     }
 
-    /// One that the daemon runs.
-    pub(crate) fn lent(domain: &ProtectionDomain, desk: &Arc<Desk>, number: u32) -> KernelHandle {
-        KernelHandle { number, seat: Seat::Nicd(Arc::clone(desk)), domain: domain.clone() }
+    /// A kernel that the daemon runs.
+    pub(crate) fn lent(domain: &ProtectionDomain, daemon: &Arc<DaemonClient>, number: u32) -> KernelHandle {
+        KernelHandle { number, engine_handle: EngineHandle::Nicd(Arc::clone(daemon)), domain: domain.clone() }
     }
 
     pub(crate) fn is_on(&self, engine: &Arc<Engine>) -> bool {
-        matches!(&self.seat, Seat::Own(own) if Arc::ptr_eq(own, engine))
+        matches!(&self.engine_handle, EngineHandle::Own(own) if Arc::ptr_eq(own, engine))
     }
 
     /// Its number on its engine.
@@ -171,41 +172,47 @@ impl KernelHandle {
         self.number
     }
 
-    /// What is with it.
+    /// Its op-code, its lanes and its counters.
     ///
     /// # Errors
     /// `Forked`; `NotByDaemon`; `Nic(Unknown)` once it has been removed.
     pub fn facts(&self) -> Result<KernelFacts, CreateError> {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
-        let found = self.seat.engine()?.control(|control| control.nic.kernels().find(is_it));
+        let found = self.engine_handle.engine()?.control(|control| control.nic.kernels().find(is_it));
         found.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
     }
 
-    /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request meets both.
+    /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request
+    /// meets both.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been removed.
+    /// `Forked`; `NotByDaemon`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been
+    /// removed.
     pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        Ok(self.seat.engine()?.control(|control| control.nic.replace_kernel(self.number, others))?)
+        Ok(self.engine_handle.engine()?.control(|control| control.nic.replace_kernel(self.number, others))?)
     }
 
-    /// Removes it: it takes nothing new, and what it had begun ends with [`Status::REMOVED`](crate::kernel::Status::REMOVED).
+    /// Removes it. It takes no new requests, and those it had begun end with
+    /// [`Status::REMOVED`](crate::kernel::Status::REMOVED).
     ///
     /// # Errors
-    /// `Forked`; `Nic(Busy)`: answers are on their way, ask again; `Nic(Unknown)` once it has been removed; `Daemon`: its words.
+    /// `Forked`; `Nic(Busy)`: answers are on their way, try again; `Nic(Unknown)` once it has been removed;
+    /// `Daemon`: its refusal.
     pub fn remove(&self) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        match &self.seat {
-            Seat::Own(engine) => Ok(engine.control(|control| control.nic.remove_kernel(self.number))?),
-            Seat::Nicd(desk) => desk.done(&Request::RemoveKernel(self.number)),
+        match &self.engine_handle {
+            EngineHandle::Own(engine) => {
+                Ok(engine.control(|control| control.nic.remove_kernel(self.number))?)
+            }
+            EngineHandle::Nicd(daemon) => daemon.done(&Request::RemoveKernel(self.number)),
         }
     }
 }
 
 impl Context {
-    /// The kernels that are deployed, in all its domains: each with the number of its engine.
+    /// The deployed kernels of all its domains, each with the number of its engine.
     ///
     /// # Errors
     /// `Forked`.

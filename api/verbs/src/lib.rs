@@ -1,6 +1,6 @@
-//! Remora's Rust API, in the words of the verbs: a [`Device`] is opened as a [`Context`]; in it live
-//! [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s and [`QueuePair`]s. A program posts a [`WorkRequest`]
-//! and later polls its [`WorkCompletion`].
+//! Remora's Rust API, in the terms of the verbs. A [`Device`] is opened as a [`Context`]; in it live
+//! [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s and [`QueuePair`]s. A program posts a
+//! [`WorkRequest`] and later polls its [`WorkCompletion`].
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
@@ -10,8 +10,8 @@
 //! let mut cq = context.create_cq(64)?;
 //!
 //! // Both ends of the connection in one process; `QueuePair::connect` and `Listener` do it between two.
-//! let (a, b) = (domain.create_qp(&cq, &cq, &QpOptions::default())?, domain.create_qp(&cq, &cq, &QpOptions::default())?);
-//! let (mut a, _b) = QueuePair::connect_pair(a, b)?;
+//! let pair = || domain.create_qp(&cq, &cq, &QpOptions::default());
+//! let (mut a, _b) = QueuePair::connect_pair(pair()?, pair()?)?;
 //!
 //! let source = domain.allocate(4096, Access::LOCAL_WRITE)?;
 //! let target = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
@@ -27,11 +27,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What lives in a context keeps it alive, so things may be dropped in any order. Errors say what to do. How a work
-//! request ended is a value ([`Status`]), not an error.
+//! The objects of a context keep it alive, so they may be dropped in any order. An error's text contains its
+//! mend. The outcome of a work request is a value ([`Status`]), not an error.
 #![allow(unsafe_code, reason = "foreign memory is registered here")]
 
-mod answers;
+mod answer_buffers;
 mod channel;
 mod code;
 mod completion_queue;
@@ -40,17 +40,17 @@ mod datagram;
 mod device;
 pub mod doctor;
 mod domain;
-mod end;
+mod engine_handle;
 mod error;
 mod free_list;
 mod handshakes;
 mod kernels;
 mod listener;
+mod local_qp;
 pub mod nicd;
 mod offload;
 mod queue_pair;
 mod region;
-mod seat;
 mod srq;
 #[cfg(test)]
 mod tests;
@@ -58,7 +58,7 @@ mod window;
 pub mod work;
 mod xrc;
 
-pub use answers::{Answer, AnswerError, Answers};
+pub use answer_buffers::{AnswerBuffers, AnswerError, KernelAnswer};
 pub use channel::CompletionChannel;
 pub use completion_queue::{CompletionQueue, CqOptions, EMPTY};
 pub use context::Context;
@@ -78,7 +78,7 @@ pub use window::{MemoryWindow, NullRegion};
 pub use xrc::{XrcDomain, XrcInitiator, XrcTarget};
 
 pub use remora_chain as chain;
-pub use remora_host::connect::{ConnectError, Departures, Full, Places, SetupConnection};
+pub use remora_host::connect::{Capacity, ConnectError, Departures, Full, SetupConnection};
 pub use remora_host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
 pub use remora_memory::Config as MemoryConfig;
 pub use remora_memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};

@@ -1,4 +1,4 @@
-//! Listening for queue pairs that want to connect.
+//! Listening for queue pairs that are to be connected.
 
 use remora_host::connect::{ConnectError, Full, Hello, Request, SetupConnection};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::{DatagramQueuePair, Init, QueuePair, Ready, RemoteQueue, XrcInitiator, XrcTarget};
 
-/// Waits for queue pairs on a TCP port. It belongs to no context: each request is answered with a queue pair of any.
+/// Waits for queue pairs on a TCP port. It belongs to no context: each request is answered with a queue pair
+/// of any.
 ///
 /// ```
 /// use remora_verbs::{Device, Listener, QpOptions};
@@ -43,17 +44,17 @@ impl Listener {
     /// Listens at `address`; port 0 takes a free one.
     ///
     /// # Errors
-    /// The port is taken or forbidden; the words say how to mend it.
+    /// The port is taken or forbidden; the text has the mend.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
         Ok(Listener { inner: remora_host::connect::Listener::bind(address)? })
     }
 
-    /// Where it listens.
+    /// The address and TCP port that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.inner.address()
     }
 
-    /// Sleeps until somebody wants to connect, and has not hung up since. None: the time passed.
+    /// Sleeps until a peer asks to connect, and has not hung up since. None: the time passed.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -61,8 +62,8 @@ impl Listener {
         Ok(self.inner.accept(timeout)?.map(|inner| ConnectRequest { inner }))
     }
 
-    /// Connections turned away or left: silent, nonsense, too many at once, or gone before they were
-    /// answered.
+    /// Connections that were refused, or dropped because they were silent, sent nonsense, were too many at
+    /// once, or hung up early.
     pub fn refused(&self) -> usize {
         self.inner.refused()
     }
@@ -75,24 +76,24 @@ impl AsFd for Listener {
     }
 }
 
-/// Somebody wants to connect. Dropping it hangs up.
+/// A peer's request to connect. Dropping it hangs up.
 #[derive(Debug)]
 pub struct ConnectRequest {
     inner: Request,
 }
 
 impl ConnectRequest {
-    /// What the other side's program gave for this one.
+    /// The private data that the other side's program sent.
     pub fn private_data(&self) -> &[u8] {
         &self.inner.hello().private_data
     }
 
-    /// Everything that the other side said.
+    /// The whole first message of the other side.
     pub fn hello(&self) -> &Hello {
         self.inner.hello()
     }
 
-    /// Where it comes from.
+    /// The TCP address of the peer.
     pub fn from(&self) -> SocketAddr {
         self.inner.from()
     }
@@ -107,12 +108,13 @@ impl ConnectRequest {
     /// [`Handshakes`](crate::Handshakes).
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side is told, and `pair` is gone.
+    /// [`ConnectError`]; the other side learns it, and `pair` is gone.
     pub fn accept(self, pair: QueuePair<Init>) -> Result<QueuePair<Ready>, ConnectError> {
         self.answer(pair)?.go()
     }
 
-    /// The same, but for the last word: the other side sends nothing before it is told to [go](Answered::go).
+    /// As [`accept`](ConnectRequest::accept), without the last message: the other side sends nothing before
+    /// [`go`](Answered::go).
     ///
     /// # Errors
     /// As [`accept`](ConnectRequest::accept).
@@ -128,7 +130,7 @@ impl ConnectRequest {
     /// Connects an XRC initiator to `target`.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side is told, and `target` is gone.
+    /// [`ConnectError`]; the other side learns it, and `target` is gone.
     pub fn accept_xrc(self, target: XrcTarget<Init>) -> Result<XrcTarget<Ready>, ConnectError> {
         target.answer(self.inner)
     }
@@ -136,7 +138,7 @@ impl ConnectRequest {
     /// Connects an XRC target to `initiator`.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side is told, and `initiator` is gone.
+    /// [`ConnectError`]; the other side learns it, and `initiator` is gone.
     pub fn accept_xrc_initiator(
         self,
         initiator: XrcInitiator<Init>,
@@ -144,26 +146,27 @@ impl ConnectRequest {
         initiator.answer(self.inner)
     }
 
-    /// Tells one who resolves to send to `pair`; the answer is how to send back.
+    /// Answers a peer that resolves: it will send to `pair`. Returns the way to send back.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side is told.
+    /// [`ConnectError`]; the other side learns it.
     pub fn accept_datagrams(self, pair: &DatagramQueuePair) -> Result<RemoteQueue, ConnectError> {
         pair.answer(self.inner)
     }
 
-    /// Says no, with words for a person.
+    /// Refuses the request, with a text for a person.
     pub fn reject(self, words: &str) {
         self.inner.reject(words);
     }
 
-    /// Says that there is no place at the moment: the other side gets [`ConnectError::Full`].
+    /// Refuses the request because the server is full at the moment: the other side gets
+    /// [`ConnectError::Full`].
     pub fn reject_full(self, full: Full) {
         self.inner.reject_full(full);
     }
 }
 
-/// Two queue pairs that are connected, the other of which waits to be told to go. Dropping this ends both.
+/// Two queue pairs that are connected; the other one waits for [`go`](Answered::go). Dropping this ends both.
 #[derive(Debug)]
 pub struct Answered {
     pair: QueuePair<Ready>,
@@ -175,7 +178,7 @@ impl Answered {
         Answered { pair, inner }
     }
 
-    /// Tells it, without waiting for it.
+    /// Lets the other side send, without waiting for it.
     ///
     /// # Errors
     /// It has hung up; the queue pair is gone.
@@ -185,7 +188,7 @@ impl Answered {
         Ok(pair)
     }
 
-    /// Leaves that to another process, which has the connection too.
+    /// Leaves [`go`](Answered::go) to another process, which has the connection too.
     pub(crate) fn left_to_another(self) -> QueuePair<Ready> {
         let Answered { mut pair, inner } = self;
         let lasting = pair.agreement().is_some_and(|agreement| agreement.lasting);

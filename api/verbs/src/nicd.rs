@@ -1,8 +1,9 @@
 //! The NIC daemon: a process that owns a NIC and its memory, and lends both to programs, which it outlives.
 //!
-//! A program attaches over a Unix socket ([`Device::nicd`](crate::Device::nicd)) and has protection domains, regions, completion
-//! queues and connected queue pairs as if the NIC were its own. Queues, regions and doorbells lie in memory that both map: posting
-//! and polling take no system call, and the daemon's control threads have no part in them.
+//! A program attaches over a Unix socket ([`Device::nicd`](crate::Device::nicd)). It has protection domains,
+//! regions, completion queues and connected queue pairs as if the NIC were its own. Queues, regions and
+//! doorbells lie in memory that both map. Posting and polling take no system call, and the daemon's control
+//! threads have no part in them.
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, nicd, work};
@@ -23,11 +24,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whatever comes from a program is checked (`docs/NICD.md`): it names its own things only, and so many of them.
+//! Every request of a program is checked (`docs/NICD.md`): it may name its own objects only, and their number
+//! is bounded.
 
 mod attach;
 mod daemon;
-mod desk;
+mod daemon_client;
 mod kept;
 pub(crate) mod message;
 mod negotiate;
@@ -37,6 +39,6 @@ mod tests;
 
 pub use attach::Attachment;
 pub use daemon::{Daemon, Options, TenantFacts};
-pub(crate) use desk::Desk;
+pub(crate) use daemon_client::DaemonClient;
 pub use kept::Kept;
 pub use tenant::Limits;

@@ -1,7 +1,7 @@
 //! Programs of chains on a device: linked into real memory and queues (RedN, §3.5).
 //!
-//! A server makes a queue pair for each client ([`ProtectionDomain::create_port`]), connects it, which is the call that sets
-//! the offload up, and loads a program onto it. From then on the client SENDs, and the NIC answers:
+//! A server makes a queue pair for each client ([`ProtectionDomain::create_port`]) and connects it: that call
+//! sets the offload up. Then it loads a program onto it. From then on the client SENDs, and the NIC answers:
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, Loader, QpOptions, QueuePair, ReceiveRequest, chain, work};
@@ -54,23 +54,23 @@ use crate::{
     RemoteMemory,
 };
 
-/// What a client says when it connects, in [`QpOptions::private_data`]: which program it wants, and where answers go. It gives its
-/// server a key, and gets none.
+/// A client's first message, in [`QpOptions::private_data`]: the program that it wants, and where answers go.
+/// It gives its server a key, and gets none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The program's name, up to 200 bytes.
+    /// The name of the program that the client wants, up to 200 bytes.
     pub program: String,
-    /// The client's memory.
+    /// The client's memory, where answers go.
     pub reply: RemoteMemory,
 }
 
 impl Call {
-    /// As private data.
+    /// The message, to be sent as private data.
     pub fn to_bytes(&self) -> Vec<u8> {
         [&self.reply.to_bytes()[..], self.program.as_bytes()].concat()
     }
 
-    /// Out of private data. None: it is something else.
+    /// Parses private data. None: it is something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Call> {
         let (reply, program) = bytes.split_at_checked(RemoteMemory::LEN)?;
         Some(Call {
@@ -80,7 +80,7 @@ impl Call {
     }
 }
 
-/// Completions that a queue remembers: nobody polls it.
+/// Completions that a counted queue keeps: nobody polls it.
 const COMPLETIONS: u32 = 16;
 
 /// Why a program cannot be loaded.
@@ -90,13 +90,13 @@ pub enum LoadError {
     Create(CreateError),
     /// A receive could not be posted.
     Post(PostError),
-    /// The program has no queue or region of this name, or it is another thing there.
+    /// The program has no queue or region of this name, or the name is of another kind.
     Unknown(String),
-    /// The program names a region that was not given.
+    /// No memory was bound to this region of the program.
     NoRegion(String),
-    /// A region is smaller than the program says: its name, its bytes, and how many there must be.
+    /// A region is smaller than the program requires: its name, its bytes, and the bytes required.
     SmallRegion(String, u64, u64),
-    /// The queue pair given for this queue was not made for it.
+    /// The queue pair bound to this queue was not made for it.
     Unfit(String),
 }
 
@@ -107,14 +107,14 @@ impl fmt::Display for LoadError {
             LoadError::Post(error) => error.fmt(f),
             LoadError::Unknown(name) => write!(f, "the program has no such queue or region: `{name}`"),
             LoadError::NoRegion(name) => {
-                write!(f, "where is the region `{name}`? say it by `Loader::region`")
+                write!(f, "the region `{name}` has no memory: bind it by `Loader::region`")
             }
             LoadError::SmallRegion(name, bytes, least) => {
-                write!(f, "the region `{name}` has {bytes} bytes, and the program counts on {least}")
+                write!(f, "the region `{name}` has {bytes} bytes, and the program needs {least}")
             }
             LoadError::Unfit(name) => write!(
                 f,
-                "the queue pair for `{name}` has other slots, receives or fetching than the program says: make it by `create_port`"
+                "the queue pair for `{name}` has other slots, receives or fetching than the program needs: make it by `create_port`"
             ),
         }
     }
@@ -135,8 +135,8 @@ impl From<PostError> for LoadError {
 }
 
 impl ProtectionDomain {
-    /// A queue pair for a client of a program, ready to be connected: as the program's queue of this name says, with completion
-    /// queues of its own that are counted. The peer has no rights, but to SEND.
+    /// A queue pair for a client of a program, ready to be connected. It has the attributes of the program's
+    /// queue `name`, and counted completion queues of its own. The peer has no right but to SEND.
     ///
     /// # Errors
     /// `Unknown`: the program has no such queue; those of [`create_qp`](ProtectionDomain::create_qp).
@@ -161,7 +161,7 @@ fn find<'p>(program: &'p Program, name: &str) -> Result<&'p Queue, LoadError> {
     Ok(&program.queues[at])
 }
 
-/// Options with the shape of a program's queue.
+/// The options of a queue pair that fits a program's queue.
 fn shaped(queue: &Queue, options: &QpOptions) -> QpOptions {
     QpOptions {
         max_send_wr: queue.ring_slots(),
@@ -172,7 +172,7 @@ fn shaped(queue: &Queue, options: &QpOptions) -> QpOptions {
     }
 }
 
-/// A program that is to be loaded, and what it finds there.
+/// A program that is to be loaded, with its connections and regions.
 #[derive(Debug)]
 pub struct Loader<'p> {
     program: &'p Program,
@@ -182,37 +182,38 @@ pub struct Loader<'p> {
 }
 
 impl<'p> Loader<'p> {
-    /// Nothing is there yet.
+    /// A loader without connections and regions.
     pub fn new(program: &'p Program) -> Loader<'p> {
         Loader { program, connections: Vec::new(), regions: Vec::new(), on_nic: false }
     }
 
-    /// This queue of the program is a connection, made by [`create_port`](ProtectionDomain::create_port). All others are
-    /// loopback queues.
+    /// Binds a queue of the program to a connection, made by [`create_port`](ProtectionDomain::create_port).
+    /// All others are loopback queues.
     #[must_use]
     pub fn connection(mut self, queue: &str, pair: QueuePair) -> Loader<'p> {
         self.connections.push((queue.into(), pair));
         self
     }
 
-    /// This region of the program is there: the server's own memory, or a client's.
+    /// Binds a region of the program to memory: the server's own, or a client's.
     ///
-    /// Where a chain takes bytes from it by a local address, a key without `LOCAL_WRITE` keeps whatever a client makes of the
-    /// chain's work requests from writing there.
+    /// A chain may read the region by a local address. A client that changes the chain's work requests could
+    /// then make it write there. A key without `LOCAL_WRITE` prevents that.
     #[must_use]
     pub fn region(mut self, name: &str, memory: RemoteMemory) -> Loader<'p> {
         self.regions.push((name.into(), memory));
         self
     }
 
-    /// The program's data goes into the NIC's own memory.
+    /// Puts the program's data into the NIC's own memory.
     #[must_use]
     pub fn data_on_nic(mut self) -> Loader<'p> {
         self.on_nic = true;
         self
     }
 
-    /// Loads it: makes its queues and its *code region*, links it, posts everything and rings the doorbells, once.
+    /// Loads it: makes its queues and its *code region*, links it, posts everything and rings the doorbells,
+    /// once.
     ///
     /// # Errors
     /// Those of [`LoadError`]; nothing is left of it then, connections included.
@@ -266,7 +267,7 @@ impl<'p> Loader<'p> {
         Ok(all)
     }
 
-    /// The sections that are the program's own; the others are where they are said to be.
+    /// The sections that are the program's own; the others have been bound to memory.
     fn places(&self, numbers: &mut Numbers) -> Result<Vec<Option<Section>>, LoadError> {
         let given =
             |name: &str| self.program.sections.iter().any(|section| section.given && section.name == name);
@@ -292,20 +293,23 @@ impl<'p> Loader<'p> {
     }
 }
 
-/// Is this queue pair as the program says?
+/// Has this queue pair the attributes of the program's queue?
 fn fits(pair: &QueuePair, queue: &Queue) -> bool {
     let (slots, receives, pieces) = pair.shape();
     let needed = queue.receives.len() as u64;
     let recycled = queue.fetching == Fetching::Recycled;
-    let room = if recycled { slots == u64::from(queue.ring_slots()) } else { slots >= queue.posted() };
+    let long_enough = if recycled { slots == u64::from(queue.ring_slots()) } else { slots >= queue.posted() };
     let full = if queue.recycles_receives() { receives == needed } else { receives >= needed };
-    pair.fetching() == queue.fetching && room && full && (needed == 0 || pieces >= queue.receive_pieces())
+    pair.fetching() == queue.fetching
+        && long_enough
+        && full
+        && (needed == 0 || pieces >= queue.receive_pieces())
 }
 
-/// A program that is loaded. Dropping it takes it away, with its connections.
+/// A loaded program. Dropping it unloads it and ends its connections.
 #[derive(Debug)]
 pub struct Offload {
-    // Before the region that their work requests name.
+    // Dropped before the region that their work requests name.
     queues: Vec<QueuePair>,
     program: Program,
     numbers: Numbers,
@@ -314,7 +318,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Everything stands where it belongs before the first doorbell rings, and before the first message finds a receive.
+    /// All memory and queues are written before the first doorbell rings, and before the first message finds
+    /// a receive.
     fn start(&mut self, image: &Image) -> Result<(), LoadError> {
         for ((pair, queue), slots) in self.queues.iter_mut().zip(&self.program.queues).zip(&image.queues) {
             if !pair.put_slots(slots) {
@@ -336,12 +341,12 @@ impl Offload {
         Ok(())
     }
 
-    /// What runs here.
+    /// The program that was loaded.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What its places are called here.
+    /// The addresses, keys and queue numbers that the program was linked with.
     pub fn numbers(&self) -> &Numbers {
         &self.numbers
     }
@@ -351,7 +356,7 @@ impl Offload {
         Some(&self.queues[self.program.queue(name)?])
     }
 
-    /// Bytes of its own data or code from a place on; none beyond the end, or in a region.
+    /// Reads `len` bytes of its own data or code; None: beyond the end, or in a bound region.
     pub fn read(&self, at: Place, len: usize) -> Option<Vec<u8>> {
         let (bytes, base) = self.bytes(at)?;
         let mut out = vec![0; len];
@@ -359,7 +364,8 @@ impl Offload {
         Some(out)
     }
 
-    /// Changes bytes of its own data or code, as any program may while it runs. False: they are not all there.
+    /// Changes bytes of its own data or code, as any program may while it runs. False: they are not all
+    /// there.
     pub fn write(&self, at: Place, content: &[u8]) -> bool {
         self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
     }

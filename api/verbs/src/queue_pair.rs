@@ -1,4 +1,4 @@
-//! Queue pairs. Their state is part of their type: what is not connected cannot send.
+//! Queue pairs. Their state is part of their type: one that is not connected cannot send.
 
 use remora_host::connect::{Agreement, ConnectError, SetupConnection};
 use remora_memory::ForkMark;
@@ -13,20 +13,20 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
 use crate::completion_queue::Shared as Cq;
-use crate::end::End;
 use crate::listener::Answered;
+use crate::local_qp::LocalQp;
 use crate::{CompletionQueue, Context, CreateError, PostError, ProtectionDomain, Srq};
 
 mod chains;
-mod handle;
 mod lent;
 mod options;
+mod qp_backend;
 mod queues;
 mod requests;
-use handle::Handle;
 pub(crate) use lent::Loan;
 pub(crate) use options::Own;
 pub use options::QpOptions;
+use qp_backend::QpBackend;
 pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
 pub(crate) use requests::with_head;
 
@@ -64,13 +64,13 @@ pub enum Ready {}
 /// ```
 #[derive(Debug)]
 pub struct QueuePair<S = Ready> {
-    body: Body,
+    inner: Inner,
     state: PhantomData<fn() -> S>,
 }
 
 #[derive(Debug)]
-struct Body {
-    end: Handle,
+struct Inner {
+    backend: QpBackend,
     fork: ForkMark,
     send: SendSide,
     receive: Incoming,
@@ -79,17 +79,17 @@ struct Body {
     _domain: ProtectionDomain,
 }
 
-impl Body {
+impl Inner {
     /// A queue pair of this process's own NIC.
     fn own(
-        end: End,
+        local: LocalQp,
         domain: &ProtectionDomain,
         (send_cq, receive_cq): (&Arc<Cq>, &Arc<Cq>),
         (send_ring, receive): (Ring, Incoming),
         options: &QpOptions,
-    ) -> Body {
-        Body {
-            end: Handle::Own(end),
+    ) -> Inner {
+        Inner {
+            backend: QpBackend::Own(local),
             fork: domain.context().fork(),
             send: options.send_side(send_ring),
             receive,
@@ -100,7 +100,7 @@ impl Body {
     }
 }
 
-/// What a queue pair of a service with a send queue is made of: the NIC's part, and the program's ends.
+/// The parts of a queue pair with a send queue: the NIC's attributes, and the rings of the program.
 pub(crate) fn parts(
     domain: &ProtectionDomain,
     send_cq: &CompletionQueue,
@@ -120,7 +120,7 @@ pub(crate) fn parts(
     if elsewhere || !Arc::ptr_eq(engine, receive_cq.engine()?) {
         return Err(CreateError::DifferentEngines);
     }
-    // The longest work request always fits; only a ring that goes round has exactly the slots of its program.
+    // The longest work request always fits; only a recycled ring has exactly the slots of its program.
     let least = if options.fetching == Fetching::Recycled { 1 } else { wqe::MAX_SLOTS as u32 };
     let send_ring = ring(domain.context(), options.max_send_wr.max(least))?;
     let (receives, receive) = match (srq, service) {
@@ -155,9 +155,9 @@ impl QueuePair<Init> {
         srq: Option<&Srq>,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
-        if let Some(desk) = domain.context().desk() {
+        if let Some(daemon) = domain.context().daemon() {
             let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none();
-            let lent = if lent { Ok(desk) } else { Err(CreateError::NotByDaemon) };
+            let lent = if lent { Ok(daemon) } else { Err(CreateError::NotByDaemon) };
             return QueuePair::of_daemon(lent?, domain, (send_cq, receive_cq), service, options);
         }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, service, srq, options)?;
@@ -165,23 +165,24 @@ impl QueuePair<Init> {
             domain.context().adapter()?.table().use_wide()?;
         }
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
-        let end = End::new(domain.context(), send_cq.engine()?, service, options, |nic| nic.create_qp(init))?;
-        let body = Body::own(end, domain, (send_cq, receive_cq), (send_ring, receive), options);
-        Ok(QueuePair { body, state: PhantomData })
+        let local =
+            LocalQp::new(domain.context(), send_cq.engine()?, service, options, |nic| nic.create_qp(init))?;
+        let inner = Inner::own(local, domain, (send_cq, receive_cq), (send_ring, receive), options);
+        Ok(QueuePair { inner, state: PhantomData })
     }
 
-    /// Connects it to one that a [`Listener`](crate::Listener) at `address` answers with.
+    /// Connects it to the queue pair of a [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
-    /// [`ConnectError`] says what to do; the queue pair is gone then.
+    /// [`ConnectError`], whose text has the mend; the queue pair is gone then.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<QueuePair<Ready>, ConnectError> {
-        self.body.end.connect(address)?;
+        self.inner.backend.connect(address)?;
         Ok(self.ready())
     }
 
     /// Answers a request with it; see [`ConnectRequest::answer`](crate::ConnectRequest::answer).
     pub(crate) fn answer(mut self, request: remora_host::connect::Request) -> Result<Answered, ConnectError> {
-        let inner = self.body.end.answer(request)?;
+        let inner = self.inner.backend.answer(request)?;
         Ok(Answered::new(self.ready(), inner))
     }
 
@@ -193,20 +194,20 @@ impl QueuePair<Init> {
         mut first: QueuePair<Init>,
         mut second: QueuePair<Init>,
     ) -> Result<(QueuePair<Ready>, QueuePair<Ready>), ConnectError> {
-        Handle::connect_pair(&mut first.body.end, &mut second.body.end)?;
+        QpBackend::connect_pair(&mut first.inner.backend, &mut second.inner.backend)?;
         Ok((first.ready(), second.ready()))
     }
 
-    pub(crate) fn end_mut(&mut self) -> Result<&mut End, ConnectError> {
-        self.body.end.own_mut()
+    pub(crate) fn local_mut(&mut self) -> Result<&mut LocalQp, ConnectError> {
+        self.inner.backend.own_mut()
     }
 
     pub(crate) fn ready(self) -> QueuePair<Ready> {
-        QueuePair { body: self.body, state: PhantomData }
+        QueuePair { inner: self.inner, state: PhantomData }
     }
 }
 
-impl Body {
+impl Inner {
     #[inline]
     fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
@@ -226,7 +227,7 @@ impl Body {
         self.send.push(request).map_err(|error| self.why(error))
     }
 
-    /// A queue may be full because nobody empties it any more.
+    /// A queue may be full because the NIC has failed and empties it no more.
     #[cold]
     fn why(&self, error: remora_nic::PostError) -> PostError {
         let failed = error == remora_nic::PostError::QueueFull && self._domain.context().has_failed();
@@ -235,29 +236,29 @@ impl Body {
 
     #[inline]
     fn ring(&self) {
-        self.end.ring();
+        self.backend.ring();
     }
 }
 
 impl QueuePair<Ready> {
-    /// Posts a send work request; its packets leave at once, as far as the window allows.
+    /// Posts a send work request; its packets leave at once, up to the window.
     ///
     /// # Errors
-    /// `Queue` says what the queue does not take; nothing is posted then. A request that is taken and fails later says so
-    /// in its completion.
+    /// `Queue` is the queue's reason to refuse it; nothing is posted then. A request that fails later has its
+    /// error in its completion.
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.body.refuse_child()?;
-        self.body.push(request)?;
-        self.body.send.publish();
-        self.body.ring();
+        self.inner.refuse_child()?;
+        self.inner.push(request)?;
+        self.inner.send.publish();
+        self.inner.ring();
         Ok(())
     }
 
-    /// Posts an operation of PRISM. Where the two sides did not agree on it ([`QpOptions::prism`]), one that is not a plain verb
-    /// ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
+    /// Posts an operation of PRISM. Where the two sides did not agree on it ([`QpOptions::prism`]), one that
+    /// is not a plain verb ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
     ///
-    /// How it ended is the [`Outcome`](prism::Outcome) in the completion's `vendor_err`, if its status is success.
+    /// The [`Outcome`](prism::Outcome) is in the completion's `vendor_err`, if its status is success.
     ///
     /// # Errors
     /// As [`post_send`](QueuePair::post_send).
@@ -269,23 +270,23 @@ impl QueuePair<Ready> {
     /// Posts a send work request of an XRC initiator, for the peer's shared receive queue of this number.
     #[inline]
     pub(crate) fn post_send_to_srq(&mut self, request: &WorkRequest<'_>, srq: u32) -> Result<(), PostError> {
-        self.body.refuse_child()?;
+        self.inner.refuse_child()?;
         let target = Target::Srq(Qpn::new(srq & 0x00ff_ffff));
-        self.body.send.push_to(request, &target).map_err(|error| self.body.why(error))?;
-        self.body.send.publish();
-        self.body.ring();
+        self.inner.send.push_to(request, &target).map_err(|error| self.inner.why(error))?;
+        self.inner.send.publish();
+        self.inner.ring();
         Ok(())
     }
 
-    /// Begins a batch: what is posted to it becomes visible to the NIC together, with one doorbell.
+    /// Begins a batch: its work requests become visible to the NIC together, with one doorbell.
     ///
     /// ```
     /// # use remora_verbs::{Device, EMPTY, QpOptions, QueuePair, work};
     /// # let context = Device::shm().open()?;
     /// # let domain = context.alloc_pd()?;
     /// # let mut cq = context.create_cq(64)?;
-    /// # let (a, b) = (domain.create_qp(&cq, &cq, &QpOptions::default())?, domain.create_qp(&cq, &cq, &QpOptions::default())?);
-    /// # let (mut a, _b) = QueuePair::connect_pair(a, b)?;
+    /// # let pair = || domain.create_qp(&cq, &cq, &QpOptions::default());
+    /// # let (mut a, _b) = QueuePair::connect_pair(pair()?, pair()?)?;
     /// let mut batch = a.batch()?;
     /// for id in 0..8 {
     ///     batch.post_send(&work::nop(id))?;
@@ -300,14 +301,14 @@ impl QueuePair<Ready> {
     /// `Forked`.
     #[inline]
     pub fn batch(&mut self) -> Result<Batch<'_>, PostError> {
-        self.body.refuse_child()?;
-        Ok(Batch { body: &mut self.body })
+        self.inner.refuse_child()?;
+        Ok(Batch { inner: &mut self.inner })
     }
 
     /// Posts all of `requests` with one doorbell.
     ///
     /// # Errors
-    /// The index of the first that was not taken, and why; those before it are posted (as by `ibv_post_send`).
+    /// The index of the first that was refused, and why; those before it are posted (as by `ibv_post_send`).
     #[inline]
     pub fn post_send_batch(&mut self, requests: &[WorkRequest<'_>]) -> Result<(), (usize, PostError)> {
         let mut batch = self.batch().map_err(|error| (0, error))?;
@@ -317,41 +318,41 @@ impl QueuePair<Ready> {
         Ok(())
     }
 
-    /// What the other side's program gave for this one when they connected.
+    /// The private data that the other side's program sent when they connected.
     pub fn peer_private_data(&self) -> &[u8] {
-        self.body.end.agreement().map_or(&[], |agreement| &agreement.remote.private_data)
+        self.inner.backend.agreement().map_or(&[], |agreement| &agreement.remote.private_data)
     }
 
-    /// What the two sides agreed on.
+    /// The agreement of the two sides.
     pub fn agreement(&self) -> Option<&Agreement> {
-        self.body.end.agreement()
+        self.inner.backend.agreement()
     }
 
     /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the
-    /// connection of the set-up ([`QpOptions::lasting`]); else, and where a machine or a network fails, only
-    /// a request that is not acknowledged tells.
+    /// connection of the set-up ([`QpOptions::lasting`]). Otherwise, and where a machine or a network fails,
+    /// only a request that is not acknowledged shows it.
     pub fn is_peer_gone(&self) -> bool {
         self.connection().is_some_and(SetupConnection::has_ended)
     }
 
     /// The connection of the set-up, if it is kept: its descriptor is readable when the peer is gone.
     pub fn connection(&self) -> Option<&SetupConnection> {
-        self.body.end.connection()
+        self.inner.backend.connection()
     }
 
-    /// It stays with the queue pair.
+    /// Keeps the connection of the set-up with the queue pair.
     pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) {
-        self.body.end.keep(connection);
+        self.inner.backend.keep(connection);
     }
 
-    /// Where its packets go, for bringing it up again by [`modify`](QueuePair::modify).
+    /// The address of its peer, for bringing it up again by [`modify`](QueuePair::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.body.end.address_vector()
+        self.inner.backend.address_vector()
     }
 
-    /// Takes it to the error state: all work that is posted, and whatever is posted later, completes as flushed.
+    /// Takes it to the error state: all posted work, and all work posted later, completes as flushed.
     pub fn fail(&mut self) {
-        self.body.end.fail();
+        self.inner.backend.fail();
     }
 
     /// Changes attributes, or the state (SQD and back), as `ibv_modify_qp` does.
@@ -359,88 +360,90 @@ impl QueuePair<Ready> {
     /// # Errors
     /// The transition, or a value, is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.body.end.modify(change)
+        self.inner.backend.modify(change)
     }
 
-    /// What it was told so far, and its state (`ibv_query_qp`).
+    /// The attributes that were set so far, and its state (`ibv_query_qp`).
     pub fn query(&self) -> Modify {
-        self.body.end.query()
+        self.inner.backend.query()
     }
 }
 
 impl<S> QueuePair<S> {
-    /// Its number.
+    /// Its number, 24 bits: the peer's packets name it.
     pub fn number(&self) -> u32 {
-        self.body.end.number()
+        self.inner.backend.number()
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
-        self.body.end.state()
+        self.inner.backend.state()
     }
 
-    /// What it gives to the other side's program when they connect ([`QpOptions::private_data`]).
+    /// The private data that it sends to the other side's program when they connect
+    /// ([`QpOptions::private_data`]).
     pub fn private_data(&self) -> &[u8] {
-        &self.body.end.options().private_data
+        &self.inner.backend.options().private_data
     }
 
-    /// Its service.
+    /// The transport service: RC, UC, UD or XRC.
     pub fn service(&self) -> Service {
-        self.body.end.service()
+        self.inner.backend.service()
     }
 
     /// Posts a receive work request. It may be posted before connecting, so that the first message finds it.
     ///
     /// # Errors
-    /// `Queue` says what the queue does not take.
+    /// `Queue` is the queue's reason to refuse it.
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        self.body.post_recv(request)
+        self.inner.post_recv(request)
     }
 
-    /// The completion queue of its receives is on this engine.
+    /// The engine that serves it, counted from 0.
     pub fn engine(&self) -> usize {
-        self.body.end.engine_number()
+        self.inner.backend.engine_number()
     }
 }
 
-/// Send work requests that are told to the NIC together: by [`ring`](Batch::ring), or when this is dropped.
+/// Send work requests that become visible to the NIC together: by [`ring`](Batch::ring), or when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    body: &'a mut Body,
+    inner: &'a mut Inner,
 }
 
 impl Batch<'_> {
-    /// Adds one.
+    /// Adds a send work request to the batch.
     ///
     /// # Errors
     /// As [`QueuePair::post_send`]; the others stay.
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        // The fork may have been while the batch was open.
-        self.body.refuse_child()?;
-        self.body.push(request)
+        // The program may have forked while the batch was open.
+        self.inner.refuse_child()?;
+        self.inner.push(request)
     }
 
-    /// Adds an operation of PRISM.
+    /// Adds an operation of PRISM to the batch.
     ///
     /// # Errors
     /// As [`QueuePair::post_prism`]; the others stay.
     pub fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
-        self.body.refuse_child()?;
-        self.body.send.push_prism(request).map_err(|error| self.body.why(error))
+        self.inner.refuse_child()?;
+        self.inner.send.push_prism(request).map_err(|error| self.inner.why(error))
     }
 
-    /// Posts a receive work request meanwhile.
+    /// Posts a receive work request while the batch is open.
     ///
     /// # Errors
     /// As [`QueuePair::post_recv`].
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        self.body.post_recv(request)
+        self.inner.post_recv(request)
     }
 
-    /// Tells the NIC.
+    /// Rings the doorbell once for the whole batch.
     #[inline]
     pub fn ring(self) {}
 }
@@ -448,8 +451,8 @@ impl Batch<'_> {
 impl Drop for Batch<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.body.fork.is_child() && self.body.send.publish() {
-            self.body.ring();
+        if !self.inner.fork.is_child() && self.inner.send.publish() {
+            self.inner.ring();
         }
     }
 }

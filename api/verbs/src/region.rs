@@ -1,4 +1,4 @@
-//! Memory regions.
+//! Memory regions: registered memory of this process, and what a peer needs to know of one.
 
 use remora_memory::{Access, AccessError, Bytes, Key, Range, Table};
 use remora_nic::{Remote, Sge};
@@ -8,31 +8,31 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::nicd::message::{RegionFacts, Request};
 use crate::{CreateError, ProtectionDomain};
 
-/// Registered memory. The program reads and writes it by copying: peers may change it at any moment, so there is never a
-/// reference to its bytes. Dropping it deregisters: when that is done, nothing touches the memory any more, and work that
-/// still names its key ends in error.
+/// Registered memory. The program reads and writes it by copying. Peers may change it at any moment, so there
+/// is never a reference to its bytes. Dropping it deregisters. After that nothing touches the memory any
+/// more, and work that still names its key ends in error.
 #[derive(Debug)]
 pub struct MemoryRegion {
     domain: ProtectionDomain,
     key: Key,
-    /// None for foreign memory.
+    /// The block behind it. None for foreign memory.
     bytes: Option<Bytes>,
-    /// Where the region begins in the block.
+    /// Offset of the region in the block.
     offset: usize,
     len: usize,
     iova: u64,
-    /// Its key is dead.
+    /// Its key is dead: dropping the region deregisters nothing.
     ended: bool,
 }
 
-/// A peer's region, as it is told to others: 20 bytes that fit into the private data of a connection.
+/// A peer's region as it is sent to others: 20 bytes that fit into the private data of a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
     /// Address of its first byte, for work requests.
     pub addr: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// Its key.
+    /// The key that remote accesses bear (R_Key).
     pub rkey: Key,
 }
 
@@ -40,7 +40,7 @@ impl RemoteMemory {
     /// Bytes of its encoded form.
     pub const LEN: usize = 20;
 
-    /// The place `offset` bytes into it. Whether it lies inside is the owner's NIC's to check.
+    /// The remote address `offset` bytes into it. The owner's NIC checks that it lies inside.
     pub fn at(&self, offset: u64) -> Remote {
         Remote { addr: self.addr.wrapping_add(offset), rkey: self.rkey }
     }
@@ -88,7 +88,7 @@ impl MemoryRegion {
         })
     }
 
-    /// A region of the daemon's memory, mapped here.
+    /// A region of a daemon's memory, mapped into this process.
     pub(crate) fn lent(domain: &ProtectionDomain, facts: &RegionFacts, bytes: Bytes) -> MemoryRegion {
         let len = bytes.len();
         let key = Key::new(facts.key);
@@ -115,7 +115,7 @@ impl MemoryRegion {
     /// Deregisters it, unless windows are bound to it.
     ///
     /// # Errors
-    /// The region back, which goes on as it was: `Busy` (EBUSY).
+    /// `Busy` (EBUSY), with the region, which goes on as it was.
     pub fn deregister(mut self) -> Result<(), (MemoryRegion, remora_memory::Error)> {
         let context = self.domain.context();
         if !context.fork().is_child()
@@ -127,28 +127,28 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Ends its key, in the NIC's own table by `how`.
+    /// Ends its key: in the NIC's table by `how`, or at the daemon.
     fn end(
         &self,
         how: fn(&Table, Key) -> Result<(), remora_memory::Error>,
     ) -> Result<(), remora_memory::Error> {
         let context = self.domain.context();
-        match (context.adapter(), context.desk()) {
+        match (context.adapter(), context.daemon()) {
             (Ok(adapter), _) => how(adapter.table(), self.key),
-            (_, Some(desk)) => {
-                desk.tell(&Request::Deregister(self.key.get()));
+            (_, Some(daemon)) => {
+                daemon.release(&Request::Deregister(self.key.get()));
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Its local key.
+    /// Its local key (L_Key), for lists of local memory.
     pub fn lkey(&self) -> Key {
         self.key
     }
 
-    /// Its remote key: whoever has it may do what the region's rights allow.
+    /// Its remote key: the holder may do all that the region's rights allow.
     pub fn rkey(&self) -> Key {
         self.key
     }
@@ -171,7 +171,7 @@ impl MemoryRegion {
         self.bytes.as_ref()
     }
 
-    /// The element of a scatter/gather list for `len` bytes at `offset`. Whether they lie inside is the NIC's to check.
+    /// The element of a scatter/gather list for `len` bytes at `offset`. The NIC checks that they lie inside.
     #[inline]
     pub fn sge(&self, offset: usize, len: usize) -> Sge {
         Sge {
@@ -181,13 +181,13 @@ impl MemoryRegion {
         }
     }
 
-    /// The place `offset` bytes into it, as a peer names it.
+    /// The remote address `offset` bytes into it, for a peer's work request.
     #[inline]
     pub fn remote(&self, offset: u64) -> Remote {
         Remote { addr: self.iova.wrapping_add(offset), rkey: self.key }
     }
 
-    /// The whole of it, to be told to a peer.
+    /// The whole of it, to be sent to a peer.
     pub fn remote_memory(&self) -> RemoteMemory {
         RemoteMemory { addr: self.iova, len: self.len as u64, rkey: self.key }
     }
@@ -232,8 +232,8 @@ impl MemoryRegion {
         self.write(offset, value.as_bytes())
     }
 
-    /// The 64-bit word at `offset` as an atomic: what peers' compare-and-swap and fetch-and-add work on. None outside the
-    /// region, for foreign memory, or if it is not aligned.
+    /// The 64-bit word at `offset` as an atomic, on which peers' compare-and-swap and fetch-and-add work.
+    /// None outside the region, for foreign memory, or if it is not aligned.
     #[inline]
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
         let (bytes, at) = self.place(offset, 8).ok()?;
@@ -252,7 +252,7 @@ impl Drop for MemoryRegion {
     fn drop(&mut self) {
         let context = self.domain.context();
         if !self.ended && !context.fork().is_child() {
-            // Windows that are bound to it are taken off: a program that wants to know asks `deregister`.
+            // Takes off windows that are bound to it. A program that must know of them calls `deregister`.
             let ended = self.end(Table::revoke);
             debug_assert!(
                 ended.is_ok(),

@@ -1,4 +1,4 @@
-//! Shared receive queues: receives that any of several queue pairs takes.
+//! Shared receive queues: several queue pairs take their receives from one queue.
 
 use remora_host::Engine;
 use remora_nic::{NicError, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
@@ -8,14 +8,15 @@ use std::sync::Arc;
 use crate::queue_pair::{ReceiveSide, ring};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, XrcDomain};
 
-/// What a shared receive queue shall be like.
+/// Attributes of a shared receive queue that is to be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SrqOptions {
     /// Receive work requests that wait in it, at least.
     pub max_wr: u32,
     /// Elements of a list, 1 to 30.
     pub max_sge: u32,
-    /// The engine that it shall be on; its queue pairs must be on the same. For XRC the domain's.
+    /// The engine that serves it; its queue pairs must be on the same. An XRC queue is on its domain's
+    /// engine.
     pub engine: usize,
 }
 
@@ -28,7 +29,9 @@ impl Default for SrqOptions {
 /// A shared receive queue. Its queue pairs keep it alive.
 ///
 /// ```
-/// use remora_verbs::{Access, AsyncEvent, Device, EMPTY, QpOptions, QueuePair, ReceiveRequest, SrqOptions, work};
+/// use remora_verbs::{
+///     Access, AsyncEvent, Device, EMPTY, QpOptions, QueuePair, ReceiveRequest, SrqOptions, work,
+/// };
 ///
 /// let context = Device::shm().open()?;
 /// let domain = context.alloc_pd()?;
@@ -50,7 +53,8 @@ impl Default for SrqOptions {
 /// }
 /// assert_eq!(memory.get::<[u8; 15]>(0)?, *b"for any of them");
 /// let events: Vec<_> = std::iter::from_fn(|| context.poll_event()).map(|event| event.event).collect();
-/// assert!(events.iter().any(|event| matches!(event, AsyncEvent::SrqLimit(number) if number.get() == srq.number())));
+/// let mine = srq.number();
+/// assert!(events.iter().any(|event| matches!(event, AsyncEvent::SrqLimit(qpn) if qpn.get() == mine)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -66,7 +70,7 @@ pub(crate) struct Shared {
     pub number: Qpn,
     pub engine: Arc<Engine>,
     pub domain: ProtectionDomain,
-    /// For XRC.
+    /// The XRC domain of an XRC queue, and its completion queue: kept alive.
     _beside: Option<(XrcDomain, Arc<crate::completion_queue::Shared>)>,
 }
 
@@ -136,17 +140,17 @@ impl Srq {
         &self.shared
     }
 
-    /// Its number: what the initiators of extended reliable connections name.
+    /// Its number, which the initiators of extended reliable connections name it by.
     pub fn number(&self) -> u32 {
         self.shared.number.get()
     }
 
-    /// The engine that it is on.
+    /// The engine that serves it, counted from 0.
     pub fn engine(&self) -> usize {
         self.shared.engine.number()
     }
 
-    /// Posts a receive work request for whichever queue pair comes first.
+    /// Posts a receive work request for the first queue pair that needs one.
     ///
     /// # Errors
     /// `Queue(QueueFull)` (ENOMEM), `Queue(TooManySges)`, `Queue(IdTooWide)`; `Forked`.
@@ -160,8 +164,8 @@ impl Srq {
         Ok(())
     }
 
-    /// Asks for one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) when fewer than `limit` work requests are left, at
-    /// once if they are already; 0 asks for none.
+    /// Asks for one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) when fewer than `limit` work requests
+    /// are left, at once if they are already; 0 asks for none.
     ///
     /// # Errors
     /// `Forked`; `Nic(TooSmall)`: it never holds so many (EINVAL).
@@ -169,7 +173,7 @@ impl Srq {
         self.control(|nic, number| nic.arm_srq(number, limit))
     }
 
-    /// What it holds, and its limit.
+    /// Its attributes, and its limit.
     ///
     /// # Errors
     /// `Forked`.
@@ -177,10 +181,10 @@ impl Srq {
         self.control(|nic, number| nic.query_srq(number))
     }
 
-    /// Makes it hold at least `max_wr` work requests; those that wait stay.
+    /// Makes it hold at least `max_wr` work requests; waiting ones stay.
     ///
     /// # Errors
-    /// `Forked`, `TooMany`; `Nic(TooSmall)` if what waits, or the limit, does not fit.
+    /// `Forked`, `TooMany`; `Nic(TooSmall)` if the waiting ones, or the limit, do not fit.
     pub fn resize(&mut self, max_wr: u32) -> Result<(), CreateError> {
         let ring: Ring = ring(self.shared.domain.context(), slots(max_wr, self.max_sge)?)?;
         self.control(|nic, number| nic.resize_srq(number, ring.clone()))?;

@@ -1,4 +1,4 @@
-//! What a program cannot do to its own NIC, and a machine can: let an engine stand still.
+//! Stalls that a busy machine causes and a program cannot: an engine stands still.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use crate::{
 const PAIRS: usize = 100;
 /// Code of 537 ms.
 const TIMEOUT: u8 = 17;
-/// Longer than that.
+/// A pause that is longer than that.
 const STALL: Duration = Duration::from_millis(700);
-/// No test waits so long unless it hangs.
+/// No test takes longer unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Nor does a READ that nothing holds up.
+/// Time for a READ that nothing holds up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Connections of which none has a second try.
-struct Ends {
+/// Connections that allow no retry.
+struct Connections {
     here: Context,
     there: Context,
     cq: CompletionQueue,
@@ -28,7 +28,7 @@ struct Ends {
     source: MemoryRegion,
 }
 
-fn ends(device: impl Fn() -> Device, irn: bool) -> Ends {
+fn ends(device: impl Fn() -> Device, irn: bool) -> Connections {
     let (here, there) = (device().open().unwrap(), device().open().unwrap());
     let domains = [&here, &there].map(|context| context.alloc_pd().unwrap());
     let (cq, far_cq) = (here.create_cq(2 * PAIRS as u32).unwrap(), there.create_cq(16).unwrap());
@@ -42,7 +42,7 @@ fn ends(device: impl Fn() -> Device, irn: bool) -> Ends {
     let pairs = (0..PAIRS).map(pair).collect();
     let memory = domains[0].allocate(4096, Access::LOCAL_WRITE).unwrap();
     let source = domains[1].allocate(4096, Access::REMOTE_READ).unwrap();
-    Ends { here, there, cq, pairs, memory, source }
+    Connections { here, there, cq, pairs, memory, source }
 }
 
 /// Frames that an engine has sent.
@@ -50,8 +50,8 @@ fn sent(context: &Context) -> u64 {
     context.counters().sent_pkts
 }
 
-/// READs are answered while their engine stands still for longer than they wait. Their answers are there when it goes on, and so are
-/// their timers.
+/// READs are answered while their engine stands still for longer than their timeout. When it goes on, the
+/// answers are there, and so are the timers.
 fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() -> Device, irn: bool) {
     let mut ends = ends(device, irn);
     let before = sent(&ends.there);
@@ -89,7 +89,8 @@ fn an_engine_that_stood_still_takes_what_came_before_it_blames_its_peers() {
     }
 }
 
-/// Two clients of one server over shared memory; the engine of one stands still, so that what it asked for fills its ring.
+/// Two clients of one server over shared memory; the engine of one stands still, so the answers to it fill
+/// its ring.
 #[test]
 fn a_client_that_stands_still_holds_up_no_other() {
     const LEN: usize = 64 << 10;
@@ -118,7 +119,7 @@ fn a_client_that_stands_still_holds_up_no_other() {
     };
     let mut done = [EMPTY; 16];
     std::thread::scope(|scope| {
-        let (stands, told) = mpsc::channel();
+        let (stands, stalled) = mpsc::channel();
         let (go_on, until) = mpsc::channel::<()>();
         let engine = &still.own_engines()[0];
         // The server begins when the client stands still.
@@ -126,7 +127,7 @@ fn a_client_that_stands_still_holds_up_no_other() {
             (0..READS).for_each(|id| ask(&mut asking, &its_memory, id));
             let stand = move |_: &mut remora_host::Control<'_>| (stands.send(()), until.recv_timeout(LONG));
             scope.spawn(move || engine.control(stand));
-            told.recv_timeout(LONG).unwrap();
+            stalled.recv_timeout(LONG).unwrap();
         });
         let began = Instant::now();
         while server.port_counters().no_room == 0 {

@@ -1,11 +1,12 @@
-//! Memory windows, and the null region.
+//! Memory windows (`ibv_mw`), and the null region.
 
 use remora_memory::{Access, Binding, Key, WindowType};
 use remora_nic::{Operation, Sge, WorkRequest};
 
 use crate::{CreateError, MemoryRegion, ProtectionDomain, work};
 
-/// A memory window: a part of a region under a key of its own, opened and closed by work requests. Dropping it ends it.
+/// A memory window: a part of a region under a key of its own, opened and closed by work requests. Dropping
+/// it ends it.
 ///
 /// ```
 /// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, Status, WindowType, work};
@@ -46,26 +47,27 @@ impl MemoryWindow {
         Ok(MemoryWindow { domain: domain.clone(), kind, key, first: 0 })
     }
 
-    /// Its kind.
+    /// Type 1, or type 2B (IBTA vol. 1 §10.6.7).
     pub fn kind(&self) -> WindowType {
         self.kind
     }
 
-    /// Its key: what peers are told. Each [`bind`](MemoryWindow::bind) gives it another one.
+    /// Its key, to be sent to peers. Each [`bind`](MemoryWindow::bind) gives it another one.
     pub fn rkey(&self) -> Key {
         self.key
     }
 
-    /// The place `offset` bytes into it, as a peer names it.
+    /// The remote address `offset` bytes into it, for a peer's work request.
     pub fn remote(&self, offset: u64) -> remora_nic::Remote {
         remora_nic::Remote { addr: self.first.wrapping_add(offset), rkey: self.key }
     }
 
-    /// The work request that shows peers `len` bytes of `region` from `offset` on, with these rights. From now on
-    /// [`rkey`](MemoryWindow::rkey) is the key that it gives; it opens once the request has succeeded. If the request fails or
-    /// is never posted, [`look`](MemoryWindow::look) before the next one.
+    /// The work request that opens `len` bytes of `region` from `offset` on to peers, with these rights. From
+    /// now on [`rkey`](MemoryWindow::rkey) is the key that it gives; it opens once the request has succeeded.
+    /// If the request fails or is never posted, [`look`](MemoryWindow::look) before the next one.
     ///
-    /// With [`Access::ZERO_BASED`] (type 2 only) its addresses count from 0. No bytes unbind a window of type 1.
+    /// With [`Access::ZERO_BASED`] (type 2 only) its addresses count from 0. No bytes unbind a window of type
+    /// 1.
     pub fn bind(
         &mut self,
         id: u64,
@@ -82,7 +84,7 @@ impl MemoryWindow {
         work::request(id, Operation::BindWindow(binding), &[])
     }
 
-    /// Takes the key that the NIC has it under, after a binding that was not executed.
+    /// Looks its present key up in the NIC, after a binding that was not executed.
     pub fn look(&mut self) {
         let context = self.domain.context();
         let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) else { return };
@@ -101,7 +103,7 @@ impl Drop for MemoryWindow {
     }
 }
 
-/// The null region (`ibv_alloc_null_mr`): what is received into it is gone, what is sent from it is zeros.
+/// The null region (`ibv_alloc_null_mr`): bytes received into it are discarded, bytes sent from it are zeros.
 ///
 /// ```
 /// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
@@ -111,7 +113,8 @@ impl Drop for MemoryWindow {
 /// let mut cq = context.create_cq(64)?;
 /// let pair = || domain.create_qp(&cq, &cq, &QpOptions::default());
 /// let (mut pair, _peer) = QueuePair::connect_pair(pair()?, pair()?)?;
-/// let (here, there) = (domain.allocate(64, Access::LOCAL_WRITE)?, domain.allocate(64, Access::REMOTE_READ)?);
+/// let here = domain.allocate(64, Access::LOCAL_WRITE)?;
+/// let there = domain.allocate(64, Access::REMOTE_READ)?;
 /// there.write(0, b"header:payload")?;
 ///
 /// // Only what follows the first seven bytes is wanted.
@@ -134,12 +137,12 @@ impl NullRegion {
         Ok(NullRegion { domain: domain.clone(), key })
     }
 
-    /// Its local key; there is no remote one.
+    /// Its local key (L_Key); it has no remote one.
     pub fn lkey(&self) -> Key {
         self.key
     }
 
-    /// An element of a list that stands for `len` bytes of nothing.
+    /// A list element of `len` bytes that are discarded or zero.
     pub fn sge(&self, len: u32) -> Sge {
         Sge { addr: 0, len, lkey: self.key }
     }

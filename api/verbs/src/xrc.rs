@@ -1,7 +1,7 @@
 //! Extended reliable connections: initiators that send to shared receive queues of their target's domain.
 //!
-//! An initiator receives nothing; each of its work requests names a shared receive queue of its target's domain by number. A
-//! target serves it and has no queues at all.
+//! An initiator receives nothing. Each of its work requests names a shared receive queue of its target's
+//! domain by number. A target serves it and has no queues at all.
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, ReceiveRequest, SrqOptions, XrcInitiator, work};
@@ -34,11 +34,11 @@ use remora_transport::state::State;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
-use crate::end::End;
+use crate::local_qp::LocalQp;
 use crate::queue_pair::Own;
 use crate::{Context, CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
-/// An XRC domain: which shared receive queues a target's peer may name. Cloning shares it.
+/// An XRC domain: the shared receive queues that a target's peer may name. A clone shares it.
 #[derive(Clone, Debug)]
 pub struct XrcDomain {
     inner: Arc<Inner>,
@@ -79,7 +79,7 @@ impl XrcDomain {
         &self.inner.engine
     }
 
-    /// A target, ready to be connected with an initiator. Of the options, those of its queues mean nothing.
+    /// A target, ready to be connected with an initiator. The options for its queues mean nothing.
     ///
     /// # Errors
     /// `Forked`, `TooMany`; `Nic(Full)`.
@@ -87,32 +87,32 @@ impl XrcDomain {
         options.check(Own::Neither)?;
         let Inner { context, engine, number } = &*self.inner;
         context.refuse_child()?;
-        let end =
-            End::new(context, engine, Service::XrcTarget, options, |nic| nic.create_xrc_target(*number))?;
-        Ok(XrcTarget { end, _domain: self.clone(), state: std::marker::PhantomData })
+        let local =
+            LocalQp::new(context, engine, Service::XrcTarget, options, |nic| nic.create_xrc_target(*number))?;
+        Ok(XrcTarget { local, _domain: self.clone(), state: std::marker::PhantomData })
     }
 }
 
-/// The target of an extended reliable connection. What arrives completes on the completion queues of the shared receive
-/// queues that it names; memory is accessed in their protection domains.
+/// The target of an extended reliable connection. Messages complete on the completion queues of the shared
+/// receive queues that they name; memory is accessed in those queues' protection domains.
 #[derive(Debug)]
 pub struct XrcTarget<S = Ready> {
-    end: End,
+    local: LocalQp,
     _domain: XrcDomain,
     state: std::marker::PhantomData<fn() -> S>,
 }
 
 impl XrcTarget<Init> {
     fn ready(self) -> XrcTarget<Ready> {
-        XrcTarget { end: self.end, _domain: self._domain, state: std::marker::PhantomData }
+        XrcTarget { local: self.local, _domain: self._domain, state: std::marker::PhantomData }
     }
 
-    /// Connects it to an initiator that a [`Listener`](crate::Listener) at `address` answers with.
+    /// Connects it to the initiator of a [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
     /// [`ConnectError`]; the target is gone then.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<XrcTarget<Ready>, ConnectError> {
-        self.end.connect(address)?;
+        self.local.connect(address)?;
         Ok(self.ready())
     }
 
@@ -120,7 +120,7 @@ impl XrcTarget<Init> {
         mut self,
         request: remora_host::connect::Request,
     ) -> Result<XrcTarget<Ready>, ConnectError> {
-        self.end.connection = self.end.answer(request)?.go()?;
+        self.local.connection = self.local.answer(request)?.go()?;
         Ok(self.ready())
     }
 }
@@ -128,7 +128,7 @@ impl XrcTarget<Init> {
 impl XrcTarget<Ready> {
     /// Takes it to the error state.
     pub fn fail(&mut self) {
-        self.end.fail();
+        self.local.fail();
     }
 
     /// Changes attributes, or the state, as `ibv_modify_qp` does.
@@ -136,28 +136,29 @@ impl XrcTarget<Ready> {
     /// # Errors
     /// The transition, or a value, is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.end.modify(change)
+        self.local.modify(change)
     }
 
-    /// Where its packets go, for bringing it up again by [`modify`](XrcTarget::modify).
+    /// The address of its peer, for bringing it up again by [`modify`](XrcTarget::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.end.agreement.as_ref().map(|agreement| self.end.address_vector(agreement))
+        self.local.agreement.as_ref().map(|agreement| self.local.address_vector(agreement))
     }
 }
 
 impl<S> XrcTarget<S> {
-    /// Its number.
+    /// Its number, 24 bits: the initiator's packets name it.
     pub fn number(&self) -> u32 {
-        self.end.number.get()
+        self.local.number.get()
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
-        self.end.state()
+        self.local.state()
     }
 }
 
-/// The initiator of an extended reliable connection: what it posts goes to shared receive queues of its target's domain.
+/// The initiator of an extended reliable connection: its work goes to shared receive queues of its target's
+/// domain.
 ///
 /// It cannot send before it is connected, nor without naming a queue:
 ///
@@ -179,7 +180,7 @@ impl XrcInitiator<Init> {
         XrcInitiator { pair }
     }
 
-    /// Connects it to a target that a [`Listener`](crate::Listener) at `address` answers with.
+    /// Connects it to the target of a [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
     /// [`ConnectError`]; the initiator is gone then.
@@ -202,7 +203,7 @@ impl XrcInitiator<Init> {
         mut initiator: XrcInitiator<Init>,
         mut target: XrcTarget<Init>,
     ) -> Result<(XrcInitiator<Ready>, XrcTarget<Ready>), ConnectError> {
-        End::connect_pair(initiator.pair.end_mut()?, &mut target.end)?;
+        LocalQp::connect_pair(initiator.pair.local_mut()?, &mut target.local)?;
         Ok((XrcInitiator { pair: initiator.pair.ready() }, target.ready()))
     }
 }
@@ -217,7 +218,7 @@ impl XrcInitiator<Ready> {
         self.pair.post_send_to_srq(request, srq)
     }
 
-    /// Takes it to the error state.
+    /// Takes it to the error state: all posted work completes as flushed.
     pub fn fail(&mut self) {
         self.pair.fail();
     }
@@ -230,24 +231,25 @@ impl XrcInitiator<Ready> {
         self.pair.modify(change)
     }
 
-    /// Where its packets go, for bringing it up again by [`modify`](XrcInitiator::modify).
+    /// The address of its peer, for bringing it up again by [`modify`](XrcInitiator::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.pair.address_vector()
     }
 
-    /// What the target's program gave when they connected: the number of a shared receive queue, perhaps.
+    /// The private data that the target's program sent when they connected: a shared receive queue's number,
+    /// perhaps.
     pub fn peer_private_data(&self) -> &[u8] {
         self.pair.peer_private_data()
     }
 }
 
 impl<S> XrcInitiator<S> {
-    /// Its number.
+    /// Its number, 24 bits: the target's acknowledgements name it.
     pub fn number(&self) -> u32 {
         self.pair.number()
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
         self.pair.state()
     }

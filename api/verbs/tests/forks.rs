@@ -1,4 +1,5 @@
-//! What a forked child inherits: all of it is its parent's, whatever the child opens itself, and so for the child's children.
+//! A forked child inherits objects that stay its parent's, even if the child opens some itself; and so for
+//! its children.
 #![allow(unsafe_code, reason = "fork(2)")]
 
 use remora_verbs::kernel::Shipped;
@@ -14,7 +15,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
@@ -37,7 +38,7 @@ fn alone() -> impl Drop {
     Held(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs `body` in a child; it returns what it found wrong.
+/// Runs `body` in a child; it returns the fault that it found.
 fn in_child(body: impl FnOnce() -> Result<(), String>) {
     // SAFETY: the child does what is under test and leaves by _exit.
     let child = unsafe { libc::fork() };
@@ -45,7 +46,8 @@ fn in_child(body: impl FnOnce() -> Result<(), String>) {
     if child == 0 {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         let words = outcome.unwrap_or_else(|_| Err("a panic".to_owned())).err().unwrap_or_default();
-        // SAFETY: so many bytes of the string are written. The child ends at once: no destructor of the parent's runs.
+        // SAFETY: so many bytes of the string are written. The child ends at once: no destructor of the
+        // parent's runs.
         unsafe {
             libc::write(2, words.as_ptr().cast(), words.len());
             libc::_exit(if words.is_empty() { 0 } else { 1 });
@@ -66,7 +68,7 @@ macro_rules! expect {
     };
 }
 
-/// Two NICs, and everything that can be made in one.
+/// Two NICs, and one object of each kind in the first.
 struct Everything {
     cq: CompletionQueue,
     channel: CompletionChannel,
@@ -138,7 +140,7 @@ impl Everything {
         }
     }
 
-    /// Uses everything, and finds that none of it may be used.
+    /// Uses each object, and checks that each use is refused.
     fn is_refused(&mut self) -> Result<(), String> {
         let local = [self.memory.sge(0, 8)];
         let write = work::write(1, &local, self.far_memory.remote(0));
@@ -217,7 +219,7 @@ fn with_own_device(device: &Device) -> Result<Everything, String> {
     Ok(own)
 }
 
-/// Frames that the far NIC has got, when everything that was sent has come.
+/// Frames that the far NIC has received, once all of them have come.
 fn arrived(parents: &mut Everything) -> u64 {
     for _ in 0..20 {
         let _ = parents.far_cq.poll(&mut [EMPTY; 1]);
@@ -226,7 +228,7 @@ fn arrived(parents: &mut Everything) -> u64 {
     parents.far.port_counters().frames_received
 }
 
-/// Whatever `child` does with what it inherits, nothing of it reaches the parent's peer, and the parent goes on.
+/// `child` uses its inherited objects; none of that reaches the parent's peer, and the parent goes on.
 fn does_no_harm(device: &Device, child: impl FnOnce(&mut Option<Everything>) -> Result<(), String>) {
     let mut parents = Everything::on(device);
     parents.goes_on();

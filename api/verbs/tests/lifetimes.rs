@@ -1,4 +1,4 @@
-//! Ends of things: dropped in any order, under traffic, by another thread, by a forked child.
+//! Objects that are dropped: in any order, under traffic, by another thread, by a forked child.
 #![allow(unsafe_code, reason = "fork(2)")]
 
 use remora_verbs::{
@@ -8,7 +8,7 @@ use remora_verbs::{
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
@@ -60,7 +60,7 @@ fn a_context_closes_under_traffic() {
         // The far side goes away while a great part of it is under way.
         let place = table.remote(0);
         drop((two, far_cq, table, far_domain, far));
-        // And should this thread have been kept waiting so long that all of it was done: not this.
+        // If this thread had to wait so long that all of it was done, this one is not.
         one.post_send(&work::write(32, &[memory.sge(0, 1 << 20)], place)).unwrap();
         let (mut failed, mut done) = (0, [EMPTY; 64]);
         let mut seen = 0;
@@ -74,7 +74,8 @@ fn a_context_closes_under_traffic() {
     }
 }
 
-/// A region goes away under READs and WRITEs that hit it: they end in error, and its owner may use the memory again.
+/// A region goes away under READs and WRITEs that hit it: they end in error, and its owner may use the memory
+/// again.
 #[test]
 fn deregistration_under_load_ends_the_traffic_with_an_error() {
     for device in devices() {
@@ -207,7 +208,8 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
     }
 }
 
-/// Threads that share an engine (each with its own queue pair and completion queue) do not disturb each other.
+/// Threads that share an engine (each with its own queue pair and completion queue) do not disturb each
+/// other.
 #[test]
 fn threads_may_share_an_engine() {
     for device in devices() {

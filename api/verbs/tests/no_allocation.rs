@@ -86,13 +86,14 @@ fn allocates_nothing(round: &mut dyn FnMut(), count: u64) {
         (0..40).for_each(|_| round());
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
-    // On a busy machine a thread of the NIC's begins, and allocates what it begins with, only after many rounds: in any span.
+    // On a busy machine a thread of the NIC's begins late, and allocates only after many rounds: in any span.
     let spans: Vec<u64> = (0..SPANS).map(|_| allocated()).collect();
     assert!(spans.contains(&0), "{spans:?}");
     assert!(spans.iter().sum::<u64>() < count, "{spans:?}: more than what is made once");
 }
 
-/// The services beside RC: a connection that may lose, datagrams, an extended connection to a shared receive queue, a window.
+/// The services beside RC: a connection that may lose, datagrams, an extended connection to a shared receive
+/// queue, a window.
 struct Services {
     memory: MemoryRegion,
     table: MemoryRegion,
@@ -217,7 +218,7 @@ fn a_verb_in_steady_state_allocates_nothing() {
     {
         rounds([device.open().unwrap(), device.open().unwrap()]);
     }
-    // What differs between services is the NIC's, whoever drives it.
+    // The services differ in the NIC, which is the same with every driver.
     for device in [Device::shm(), udp] {
         rounds_of_services(&device);
         rounds_of_kernels(&device);

@@ -1,7 +1,7 @@
-//! What the room costs on this machine: `cargo bench -p remora-memory [copies|checks|engine]`.
+//! What registered memory costs on this machine: `cargo bench -p remora-memory [copies|checks|engine]`.
 //!
-//! Every line is a ratio to a baseline measured in the same round, and rounds are interleaved: absolute times of a
-//! shared machine mean little. Printed are the medians of all rounds and of the ratios.
+//! Every line is a ratio to a baseline measured in the same round, and rounds are interleaved: absolute times
+//! of a shared machine mean little. It prints the medians of all rounds and of the ratios.
 #![allow(unsafe_code, reason = "the baseline is memcpy on raw memory")]
 
 use remora_memory::{Access, Biased, Bytes, Config, Key, Pd, Range, Span, Table};

@@ -1,8 +1,8 @@
 //! The asymmetric fence: free for the side that runs a thousand times, dear for the side that runs once.
 //!
-//! Two threads that each store one word and then load the other's need a fence on both sides, or both may miss the
-//! other's store. membarrier(2) lets the rare side run a fence on every core that executes this process, so that the
-//! frequent side needs only to keep the compiler from reordering.
+//! Two threads that each store one word and then load the other's need a fence on both sides. Without it both
+//! may miss the other's store. membarrier(2) lets the rare side run a fence on every core that executes this
+//! process. So the frequent side needs only to keep the compiler from reordering.
 
 use crate::sync::{Ordering, fence};
 
@@ -21,8 +21,8 @@ pub(crate) fn light() {
     fence(Ordering::SeqCst);
 }
 
-/// The rare side: after it, either this thread sees what another stored before its [`light`], or what that thread
-/// loads after its `light` sees what this one stored before `heavy`.
+/// The rare side. After it, one of two things holds: this thread sees what another stored before its
+/// [`light`], or that thread's loads after its `light` see what this one stored before `heavy`.
 pub(crate) fn heavy() {
     fence(Ordering::SeqCst);
     imp::everywhere();
@@ -33,7 +33,7 @@ pub(crate) fn heavy() {
 mod imp {
     use std::sync::OnceLock;
 
-    /// From linux/membarrier.h.
+    /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` of linux/membarrier.h.
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
@@ -60,7 +60,8 @@ mod imp {
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 mod imp {
     pub fn registered() -> bool {
-        // loom and Miri: both sides fence, so the protocol is worth exploring. Elsewhere there is no such call.
+        // loom and Miri: both sides fence, so the protocol is worth exploring. Elsewhere there is no such
+        // call.
         cfg!(any(loom, miri))
     }
 

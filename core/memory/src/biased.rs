@@ -1,4 +1,4 @@
-//! The engine's lock.
+//! The lock around an engine's state.
 
 use crate::pass::{Entered, Pass};
 use crate::{Mem, Table};
@@ -7,11 +7,12 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// An engine's state behind a lock that costs the thread that polls it a nanosecond or two, and others, who are
-/// rare, a system call. A pass, from [`enter`](Biased::enter) to the drop of the [`Guard`], is the time in which the
-/// engine may touch memory registered with the table. Passes must be short: deregistrations wait for them.
+/// An engine's state behind a lock that costs its usual thread a nanosecond or two, and others, who are rare,
+/// a system call. A pass lasts from [`enter`](Biased::enter) to the drop of the [`Guard`]; in it the engine
+/// may touch memory registered with the table. Passes must be short: deregistrations wait for them.
 ///
-/// Threads may come and go; whoever enters often gets the bias. Where membarrier(2) is missing it is a plain mutex.
+/// Threads may come and go; the one that enters often gets the bias. Where membarrier(2) is missing it is a
+/// plain mutex.
 #[derive(Debug)]
 pub struct Biased<T> {
     pass: Arc<Pass>,
@@ -23,8 +24,8 @@ pub struct Biased<T> {
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
-    /// An engine whose passes touch memory registered with `table`. The second one waits for passes of the first if 32-byte
-    /// updates are in use ([`Table::use_wide`]).
+    /// An engine whose passes touch memory registered with `table`. The second engine waits for passes of the
+    /// first if 32-byte updates are in use ([`Table::use_wide`]).
     ///
     /// # Panics
     /// If the calling thread is inside a pass of another engine of the table.
@@ -41,14 +42,15 @@ impl<T> Biased<T> {
         Guard { entered: self.pass.enter(), engine: self, alone: PhantomData }
     }
 
-    /// Begins a pass unless a thread (even this one) is inside. For visitors such as a helper thread: does not earn
-    /// the bias, and leaves it where it is if the owner is busy.
+    /// Begins a pass unless a thread (even this one) is inside. For visitors such as a helper thread: does
+    /// not earn the bias, and leaves it where it is if the owner is busy.
     #[inline]
     pub fn try_enter(&self) -> Option<Guard<'_, T>> {
         Some(Guard { entered: self.pass.try_enter()?, engine: self, alone: PhantomData })
     }
 
-    /// A counter that moves with every pass (on entering and on leaving): unchanged means that nobody polls.
+    /// A counter that changes with every pass (on entering and on leaving): unchanged means that nobody
+    /// polls.
     pub fn heartbeat(&self) -> u64 {
         self.pass.heartbeat()
     }
@@ -93,7 +95,8 @@ impl<T> Drop for Biased<T> {
 #[derive(Debug)]
 pub struct Guard<'a, T> {
     engine: &'a Biased<T>,
-    // The end of the pass is this field's drop. It stays on the thread that entered: the busy word is its own.
+    // The end of the pass is this field's drop. It stays on the thread that entered: the busy word is its
+    // own.
     entered: Entered<'a>,
     // Not to be shared between threads either, for the sake of a `T` that is not `Sync`.
     alone: PhantomData<*const T>,

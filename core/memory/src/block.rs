@@ -1,4 +1,4 @@
-//! Where blocks of memory come from, and how they go back.
+//! Blocks of memory: their sources, and how they are given back.
 
 use crate::access::ENOMEM;
 use crate::on_nic::Extent;
@@ -6,7 +6,8 @@ use crate::{Bytes, Error};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// A block, owned: dropping it gives the memory back. Only [`Bytes`](crate::Bytes) holds blocks, behind an `Arc`.
+/// A block, owned: dropping it gives the memory back. Only [`Bytes`](crate::Bytes) holds blocks, behind an
+/// `Arc`.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub start: NonNull<u8>,
@@ -17,7 +18,7 @@ pub(crate) struct Block {
 #[derive(Debug)]
 enum Origin {
     Heap(Layout),
-    /// Anonymous pages.
+    /// Anonymous pages of this process.
     #[cfg(all(target_os = "linux", not(miri)))]
     Pages,
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -29,7 +30,8 @@ enum Origin {
     },
 }
 
-// SAFETY: a block is an address range; all access to it is by racing-safe copies and atomics, from any thread.
+// SAFETY: a block is an address range; all access to it is by racing-safe copies and atomics, from any
+// thread.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -92,8 +94,8 @@ impl Drop for Block {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) mod mapped {
-    //! Mappings are populated when made: a page fault in the middle of a message costs more than the message, and
-    //! a shared page that was only read is mapped read-only (spikes, trap 2).
+    //! Mappings are populated when made: a page fault in the middle of a message costs more than the message.
+    //! A shared page that was only read is mapped read-only (spikes, trap 2).
     use super::*;
     use std::ffi::CString;
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -106,8 +108,8 @@ pub(crate) mod mapped {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let huge = len >= HUGE;
         // Huge pages need 2 MiB alignment: map more, give back the ends.
-        let room = if huge { len.checked_add(HUGE).ok_or(Error::Invalid)? } else { len };
-        let start = map(room, flags, -1)?;
+        let len_with_slack = if huge { len.checked_add(HUGE).ok_or(Error::Invalid)? } else { len };
+        let start = map(len_with_slack, flags, -1)?;
         if huge {
             let skip = start.align_offset(HUGE);
             let len_pages = len.next_multiple_of(page());
@@ -117,7 +119,7 @@ pub(crate) mod mapped {
                     libc::munmap(start.as_ptr().cast(), skip);
                 }
                 let start = start.add(skip);
-                let rest = room.next_multiple_of(page()) - skip - len_pages;
+                let rest = len_with_slack.next_multiple_of(page()) - skip - len_pages;
                 if rest > 0 {
                     libc::munmap(start.add(len_pages).as_ptr().cast(), rest);
                 }
@@ -182,8 +184,8 @@ pub(crate) mod mapped {
             libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0)
         };
         if start == libc::MAP_FAILED {
-            // mmap's word for a locked mapping beyond RLIMIT_MEMLOCK, which comes of mlockall(MCL_FUTURE). A hardware
-            // NIC, which locks by itself, says ENOMEM then.
+            // mmap refuses a locked mapping beyond RLIMIT_MEMLOCK with EAGAIN; mappings are locked after
+            // mlockall(MCL_FUTURE). A hardware NIC, which locks by itself, returns ENOMEM then.
             Err(match last_error() {
                 Error::Os(libc::EAGAIN) => Error::Os(libc::ENOMEM),
                 error => error,
@@ -201,8 +203,8 @@ pub(crate) mod mapped {
             return Ok(block);
         }
         match last_error() {
-            // Kernels before 5.14, and sandboxes that know no such advice: touch each page by a write that changes nothing.
-            // (fetch_add(0) would be compiled to a load.)
+            // Kernels before 5.14, and sandboxes, do not know the advice: touch each page by a write that
+            // changes nothing. (fetch_add(0) would be compiled to a load.)
             Error::Os(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EOPNOTSUPP) => {
                 for at in (0..block.len).step_by(page()) {
                     // SAFETY: within the block.

@@ -5,11 +5,11 @@ use crate::{AccessError, Error, copy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A block of memory, zeroed when new; cloning shares it, and the last clone gives it back. A region registered over
-/// it holds a clone, so memory under a live region cannot go away.
+/// A block of memory, zeroed when new. A clone shares it, and the last clone gives it back. A region
+/// registered over it holds a clone, so memory under a live region cannot go away.
 ///
-/// Its bytes may change at any moment (the NIC, another process). Reading and writing them is safe from any thread:
-/// bytes that are being changed are read as some mix of old and new.
+/// Its bytes may change at any moment (the NIC, another process). Reading and writing them is safe from any
+/// thread: bytes that are being changed are read as some mix of old and new.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     // Repeats the block's own: queue rings are read through this, and one load less shows there.
@@ -29,8 +29,8 @@ impl Bytes {
         Bytes { start: block.start.as_ptr(), len: block.len, block: Arc::new(block) }
     }
 
-    /// Memory of this process: at least 64-byte aligned, page-aligned from 4 KiB on, in populated huge pages (where
-    /// the system has them) from 2 MiB on. `len` in bytes.
+    /// Memory of this process, `len` bytes. It is at least 64-byte aligned, page-aligned from 4 KiB on, and
+    /// in populated huge pages (where the system has them) from 2 MiB on.
     ///
     /// # Errors
     /// `Invalid` for `len` 0, `Full` or `Os` when there is no memory.
@@ -38,10 +38,12 @@ impl Bytes {
         Block::heap(len).map(Bytes::from_block)
     }
 
-    /// Memory that other processes can map by [`fd`](Bytes::fd): a memfd, sealed against resizing, mapped populated.
+    /// Memory that other processes can map by [`fd`](Bytes::fd): a memfd, sealed against resizing, mapped
+    /// populated.
     ///
     /// # Errors
-    /// `Invalid` for `len` 0 or a name with a NUL; `Os` if the system refuses, always where it is not Linux (ENOSYS).
+    /// `Invalid` for `len` 0 or a name with a NUL; `Os` if the system refuses, always where it is not Linux
+    /// (ENOSYS).
     pub fn memfd(name: &str, len: usize) -> Result<Bytes, Error> {
         #[cfg(all(target_os = "linux", not(miri)))]
         return crate::block::mapped::memfd(name, len).map(Bytes::from_block);
@@ -55,8 +57,8 @@ impl Bytes {
     /// Maps the whole of another process's memfd.
     ///
     /// # Errors
-    /// `Invalid` if it is empty or not sealed against shrinking (its owner could kill us by truncating it), `Os` if
-    /// the system refuses.
+    /// `Invalid` if it is empty or not sealed against shrinking (its owner could kill us by truncating it),
+    /// `Os` if the system refuses.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn from_memfd(fd: std::os::fd::OwnedFd) -> Result<Bytes, Error> {
         crate::block::mapped::from_memfd(fd).map(Bytes::from_block)
@@ -81,7 +83,7 @@ impl Bytes {
         self.start as u64
     }
 
-    /// The first byte, for code that accesses the block by other means; it must bear that others write meanwhile.
+    /// The first byte, for code that accesses the block by other means and bears that others write meanwhile.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start
@@ -119,13 +121,13 @@ impl Bytes {
             return None;
         }
         let word = self.at(offset, 8).ok()?;
-        // SAFETY: within the block, which is 64-byte aligned and outlives the reference. Whatever else touches it
-        // does so by atomics or by instructions that the compiler does not see.
+        // SAFETY: within the block, which is 64-byte aligned and outlives the reference. All other accesses
+        // to it are atomics or instructions that the compiler does not see.
         Some(unsafe { AtomicU64::from_ptr(word.cast()) })
     }
 
-    /// Copies the 64 bytes at `offset` (a WQE or CQE) out, word by word: their fields were written as words a moment ago
-    /// and are looked at as words next, and a CPU forwards a store only to a load of the same width.
+    /// Copies the 64 bytes at `offset` (a WQE or CQE) to `out`, word by word. Their fields were just written
+    /// as words and are read as words next. A CPU forwards a store only to a load of the same width.
     ///
     /// # Errors
     /// `OutOfBounds`, and nothing is copied.

@@ -1,13 +1,13 @@
 //! The DMA copy: moves bytes that others may be reading or writing at the same moment.
 //!
-//! `memcpy` may not: a data race is undefined behaviour, whatever the bytes are later used for. Here the moves are
-//! machine instructions inside `asm!`, so the compiler knows nothing of the memory but that something may have
-//! happened to it, as with a device. Under Miri and on other machines they are relaxed atomics.
+//! `memcpy` may not: a data race is undefined behaviour, even if nobody uses the bytes. Here the moves are
+//! machine instructions inside `asm!`. As with a device, the compiler knows only that the memory may have
+//! changed. Under Miri and on other machines they are relaxed atomics.
 //!
-//! **Order.** The last byte of a copy becomes visible last, as programs that poll the end of a buffer expect of a
-//! NIC (`ib_write_lat` is one). Units of 16 bytes that are 16-byte aligned on both sides are not torn on machines with
-//! AVX, and are moved in rising order up to 4 KiB; nothing wider is promised, so a reader that must detect a torn
-//! *line* needs a mark in each half of its checks (a checksum, or versions at both ends).
+//! **Order.** The last byte of a copy becomes visible last, as programs that poll the end of a buffer expect
+//! of a NIC (`ib_write_lat` is one). Units of 16 bytes that are 16-byte aligned on both sides are not torn on
+//! machines with AVX. They are moved in rising order up to 4 KiB. Nothing wider is promised: a reader that
+//! must detect a torn *line* needs a mark in each half of its checks (a checksum, or versions at both ends).
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod moves;
@@ -23,8 +23,8 @@ use portable as imp;
 /// Copies shared bytes into the caller's own.
 ///
 /// # Safety
-/// `dst` is valid for writes of `len` bytes and nobody else touches it; `src` is mapped and readable for `len`
-/// bytes, whoever else uses it.
+/// `dst` is valid for writes of `len` bytes and nobody else touches it. `src` is mapped and readable for
+/// `len` bytes; others may use it at the same time.
 #[inline(always)]
 pub(crate) unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise.
@@ -34,8 +34,8 @@ pub(crate) unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) {
 /// Copies the caller's own bytes into shared ones.
 ///
 /// # Safety
-/// `src` is valid for reads of `len` bytes and nobody writes it; `dst` is mapped and writable for `len` bytes,
-/// whoever else uses it.
+/// `src` is valid for reads of `len` bytes and nobody writes it. `dst` is mapped and writable for `len`
+/// bytes; others may use it at the same time.
 #[inline(always)]
 pub(crate) unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise.
@@ -45,8 +45,8 @@ pub(crate) unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
 /// Bytes that [`scatter`] places.
 pub(crate) const SCATTERED: usize = 128;
 
-/// Copies [`SCATTERED`] bytes of the caller's own into shared ones past the caches: whole lines are not fetched before they are
-/// overwritten. Others see them after [`settle`] at the latest.
+/// Copies [`SCATTERED`] bytes of the caller's own into shared ones past the caches: whole lines are not
+/// fetched before they are overwritten. Others see them after [`settle`] at the latest.
 ///
 /// # Safety
 /// As [`place`]; both are 32-byte aligned.
@@ -56,16 +56,16 @@ pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) {
     unsafe { imp::scatter(dst, src) }
 }
 
-/// What was scattered before is in memory before what is stored from now on.
+/// Orders earlier scattered bytes before all later stores.
 #[inline]
 pub(crate) fn settle() {
     imp::settle();
 }
 
-/// Copies shared bytes to shared bytes. If they overlap, what arrives is unspecified.
+/// Copies shared bytes to shared bytes. If they overlap, the result is unspecified.
 ///
 /// # Safety
-/// Both are mapped for `len` bytes, `dst` writable, whoever else uses them.
+/// Both are mapped for `len` bytes, and `dst` is writable; others may use them at the same time.
 #[inline]
 pub(crate) unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise.

@@ -2,21 +2,23 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-/// All zero is a dead entry. A region's fields below `key` are written only while `key` is 0 and no pass can still read
-/// them; `key` is published last. A window's change while passes look: `version` tells who looked meanwhile.
+/// All zero is a dead entry. A region's fields below `key` are written only while `key` is 0 and no pass can
+/// still read them; `key` is published last. A window's fields change while passes look: `version` shows a
+/// pass that it looked during a change.
 #[repr(C, align(64))]
 pub(crate) struct Entry {
-    /// The live key, or 0.
+    /// The live key, or 0 in a dead entry.
     pub key: AtomicU32,
     /// The domain; 0, which is none, for a window: so the quick check never takes one.
     pub pd: AtomicU32,
     pub access: AtomicU32,
     /// Number of pieces behind `start` if the region has several ranges, [`NULL`] or [`WINDOW`], else 0.
     pub pieces: AtomicU32,
-    /// Address of the first byte, as accesses name it. With several ranges `len` is 0, so that the quick bounds check fails.
+    /// Address of the first byte, as accesses name it. With several ranges `len` is 0, so that the quick
+    /// bounds check fails.
     pub iova: AtomicU64,
     pub len: AtomicU64,
-    /// Where the first byte is in this process, or the `[Piece]`, sorted by address.
+    /// The address of the first byte in this process, or of the `[Piece]`s, sorted by address.
     pub start: AtomicPtr<u8>,
     /// Windows bound to this region.
     pub windows: AtomicU32,
@@ -33,7 +35,7 @@ pub(crate) const NULL: u32 = u32::MAX;
 /// `pieces` of a window.
 pub(crate) const WINDOW: u32 = u32::MAX - 1;
 
-/// What a window shows.
+/// The part of a region that a window shows.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct View {
     /// The live key; 0: it is bound to nothing.
@@ -63,7 +65,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Where `len` bytes from address `va` on are; None: not all of them lie within.
+    /// The address of `len` bytes from `va` on; None: not all of them lie within.
     #[inline]
     pub fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
         let offset = va.wrapping_sub(self.iova);
@@ -93,7 +95,7 @@ impl Entry {
     pub fn show(&self, view: &View) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        // Whoever sees one of the new values below sees the odd version, too.
+        // A thread that sees one of the new values below also sees the odd version.
         fence(Ordering::Release);
         self.key.store(view.key, Ordering::Relaxed);
         self.describe(0, view.access, WINDOW, view.piece);
@@ -102,7 +104,7 @@ impl Entry {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// What a window shows now; None: it is being changed at this moment, or this is none.
+    /// The part that a window shows now; None: it is being changed at this moment, or this is no window.
     pub fn look(&self) -> Option<View> {
         let before = self.version.load(Ordering::Acquire);
         let piece = Piece {
@@ -132,8 +134,8 @@ impl Entry {
         self.start.store(piece.start, Ordering::Relaxed);
     }
 
-    /// Where `len` bytes from address `va` on are, if they all lie in one range of this region; None for the null region
-    /// and for a window.
+    /// The memory behind `len` bytes from address `va` on, if they all lie in one range of this region; None
+    /// for the null region and for a window.
     ///
     /// # Safety
     /// The entry is a live region's: alive after this pass began, or kept from dying by the caller.

@@ -1,16 +1,16 @@
-//! Is this still the process that made something? A child of fork inherits the objects of its parent, but neither the
-//! threads behind them nor a right to the sockets and rings that it now shares with its parent.
+//! Is this still the process that made an object? A child of fork inherits the objects of its parent. It has
+//! neither the threads behind them nor a right to the sockets and rings that it now shares with its parent.
 //!
-//! Each process has a mark of its own, in a page that the kernel wipes in every child (`MADV_WIPEONFORK`). An object keeps
-//! the mark of the process that made it. So it stays a stranger's in a child that has made objects of its own, and in that
-//! child's children.
+//! Each process has a mark of its own, in a page that the kernel wipes in every child (`MADV_WIPEONFORK`). An
+//! object keeps the mark of the process that made it. A child that makes objects of its own gets a new mark,
+//! so the inherited object stays foreign to it and to its children.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mark of the process that made an object. To compare it takes two loads.
 #[derive(Copy, Clone, Debug)]
 pub struct ForkMark {
-    /// The mark of the process that looks; zero in a child that has made nothing yet.
+    /// The mark of the calling process; zero in a child that has made no object yet.
     now: &'static AtomicU64,
     made: u64,
 }
@@ -22,7 +22,8 @@ impl ForkMark {
     }
 
     fn of(now: &'static AtomicU64) -> ForkMark {
-        /// The mark that was given last. A child counts on from its parent's, so no mark that it inherits is its own.
+        /// The mark that was given last. A child counts on from its parent's, so no mark that it inherits is
+        /// its own.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let made = match now.load(Ordering::Relaxed) {
             0 => {
@@ -74,13 +75,15 @@ mod imp {
         Some(unsafe { AtomicU64::from_ptr(page.cast()) })
     }
 
-    /// A word that the C library clears in each child that it forks. A child by clone(2) past the library is not noticed.
+    /// A word that the C library clears in each child that it forks. A child by clone(2) past the library is
+    /// not noticed.
     pub fn wiped_by_handler() -> &'static AtomicU64 {
         static WORD: AtomicU64 = AtomicU64::new(0);
         extern "C" fn wipe() {
             WORD.store(0, Ordering::Relaxed);
         }
-        // SAFETY: the handler stores one word, which is allowed in a child of any process. No memory: no fork is noticed.
+        // SAFETY: the handler stores one word, which is allowed in a child of any process. Without memory no
+        // fork is noticed.
         unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
         &WORD
     }

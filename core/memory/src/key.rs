@@ -1,11 +1,12 @@
 //! Keys: where they point and why they cannot be guessed.
 //!
-//! A key is `tag | location | tag`: the middle bits say which entry of the table to look at, the rest must equal what
-//! the entry holds. The lowest eight bits are tag, because those are a program's own to change when it binds a memory
-//! window (`ibv_inc_rkey`); the entry stays the same. Both parts come out of keyed permutations: the n-th fresh
-//! location is a permutation of n, and the tag is a permutation, another one for each location, of how often the
-//! location was used. So the map from (n, use) to keys is one to one: a region's key comes back only after its location
-//! went through all its tags; and a location comes back only after all fresh ones and all those freed before it. Looking a key up needs neither permutation, one masked load.
+//! A key is `tag | location | tag`: the middle bits are the index of the table's entry, the rest must equal
+//! the tag in the entry. The lowest eight bits are tag, because a program may change those when it binds a
+//! memory window (`ibv_inc_rkey`); the entry stays the same. Both parts come out of keyed permutations. The
+//! n-th fresh location is a permutation of n. The tag is a permutation of how often the location was used,
+//! and each location has another one. So the map from (n, use) to keys is one to one. A region's key comes
+//! back only after its location went through all its tags. A location comes back only after all fresh ones
+//! and all those freed before it. Looking a key up needs neither permutation, one masked load.
 
 use std::collections::VecDeque;
 
@@ -24,13 +25,13 @@ impl Key {
         self.0
     }
 
-    /// The key with the next one of the eight bits that a program may change: what a window is to be bound to next
+    /// The key with the next value of the eight bits that a program may change. A window is bound to it next
     /// (`ibv_inc_rkey`).
     pub const fn next(self) -> Key {
         Key(self.0 & !OWN | self.0.wrapping_add(1) & OWN)
     }
 
-    /// All but the program's own eight bits: which window it is.
+    /// All bits but the program's own eight: they identify a window.
     pub(crate) const fn index(self) -> u32 {
         self.0 >> OWN_BITS
     }
@@ -40,7 +41,7 @@ impl Key {
 const OWN_BITS: u32 = 8;
 const OWN: u32 = (1 << OWN_BITS) - 1;
 
-/// Where in a table of `locations` (a power of two) a key points.
+/// The location in a table of `locations` (a power of two) that a key points to.
 #[inline(always)]
 pub(crate) const fn location(key: Key, locations: usize) -> usize {
     (key.0 >> OWN_BITS) as usize & (locations - 1)
@@ -110,9 +111,9 @@ const fn mask(bits: u32) -> u32 {
     ((1u64 << bits) - 1) as u32
 }
 
-/// A keyed permutation of the numbers below 2^bits (1 <= bits <= 32): eight Feistel rounds, the round function being
-/// SipHash-like mixing. An odd width is permuted in the next even one, again and again until the value is small
-/// enough, which ends because a permutation's cycle leads back.
+/// A keyed permutation of the numbers below 2^bits (1 <= bits <= 32): eight Feistel rounds, the round
+/// function being SipHash-like mixing. An odd width is permuted in the next even one until the value is small
+/// enough. That ends because a permutation's cycle leads back.
 fn permute(value: u32, bits: u32, key: u64) -> u32 {
     let half = bits.div_ceil(2);
     let mut value = value;
@@ -129,8 +130,8 @@ fn permute(value: u32, bits: u32, key: u64) -> u32 {
     }
 }
 
-/// A keyed hash of one word: two SipHash rounds in, four out (Aumasson and Bernstein 2012), with the 64-bit seed
-/// spread over both halves of its key.
+/// A keyed hash of one word: two SipHash rounds in, four out (Aumasson and Bernstein 2012). The 64-bit seed
+/// is spread over both halves of its key.
 fn mix(key: u64, word: u64) -> u64 {
     let second = key.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
     let mut v = [

@@ -7,10 +7,11 @@ use crate::{Access, AccessError, BindError, Binding, Key, Owner, Pd, Span, Table
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-/// The right to touch registered memory until the pass `'p` of an engine ends. Lent by [`Guard::parts`](crate::Guard::parts).
+/// The right to touch registered memory until the pass `'p` of an engine ends. Lent by
+/// [`Guard::parts`](crate::Guard::parts).
 ///
-/// Every access goes through a check; what a check allows stays allowed until the pass ends, because deregistration
-/// waits for it.
+/// Every access goes through a check. A granted access stays granted until the pass ends, because
+/// deregistration waits for it.
 #[derive(Copy, Clone)]
 pub struct Mem<'p> {
     table: &'p Table,
@@ -27,10 +28,11 @@ impl<'p> Mem<'p> {
         self.table
     }
 
-    /// May `len` bytes from `va` on be accessed by `key` from `pd` with the rights `access`? The span is where they are.
+    /// Checks that `len` bytes from `va` on may be accessed by `key` from `pd` with the rights `access`, and
+    /// returns their span.
     ///
-    /// All bytes must lie in one range of the region. An access of no bytes succeeds whatever the key
-    /// (IBTA C9-88 for RDMA; local ones are treated likewise).
+    /// All bytes must lie in one range of the region. An access of no bytes succeeds with any key (IBTA C9-88
+    /// for RDMA; local ones are treated likewise).
     ///
     /// # Errors
     /// `UnknownKey`, `WrongPd`, `MissingRight`, `OutOfBounds`: the first that applies, in this order.
@@ -46,7 +48,8 @@ impl<'p> Mem<'p> {
         self.check_for(pd, Owner::NOBODY, key, va, len, access)
     }
 
-    /// As [`check`](Mem::check), for the peer of the queue pair `owner`: it may also use windows bound to that one alone.
+    /// As [`check`](Mem::check), for the peer of the queue pair `owner`: it may also use windows bound to
+    /// that one alone.
     ///
     /// # Errors
     /// As [`check`](Mem::check); `WrongOwner` comes after `WrongPd`.
@@ -68,14 +71,14 @@ impl<'p> Mem<'p> {
         let size = entry.len.load(Ordering::Relaxed);
         if wrong == 0 && offset < size && len as u64 <= size - offset {
             let start = entry.start.load(Ordering::Relaxed);
-            // SAFETY: the entry was alive after this pass began, so what it describes stays mapped until the pass
-            // ends; the range checked lies within.
+            // SAFETY: the entry was alive after this pass began, so its memory stays mapped until the pass
+            // ends; the checked range lies within.
             return Ok(unsafe { Span::new(start.wrapping_add(offset as usize), len) });
         }
         check_slowly(entry, (pd, owner), key, va, len, access)
     }
 
-    /// Checks without giving a span: a whole message at its first packet.
+    /// Checks without returning a span: for a whole message, at its first packet.
     ///
     /// # Errors
     /// As [`check`](Mem::check).
@@ -114,12 +117,14 @@ impl<'p> Mem<'p> {
         Some(Pd(pd))
     }
 
-    /// LOCAL_INV or SEND_INV by the queue pair `owner`: from now on no check succeeds with `key`; spans of this pass stay
-    /// valid. A region keeps its place in the table until it is deregistered; a window may be bound again.
+    /// LOCAL_INV or SEND_INV by the queue pair `owner`: from now on no check succeeds with `key`; spans of
+    /// this pass stay valid. A region keeps its entry in the table until it is deregistered; a window may be
+    /// bound again.
     ///
     /// # Errors
-    /// `UnknownKey`, `WrongPd`; `WrongOwner` for a window that another queue pair has; `MissingRight` if the region lacks
-    /// [`Access::INVALIDATE`], for a window of type 1, and while windows are bound to the region.
+    /// `UnknownKey`, `WrongPd`; `WrongOwner` for a window that another queue pair has. `MissingRight` if the
+    /// region lacks [`Access::INVALIDATE`], for a window of type 1, and while windows are bound to the
+    /// region.
     pub fn invalidate(self, pd: Pd, owner: Owner, key: Key) -> Result<(), AccessError> {
         let entry = self.table.entry(key);
         if key.0 == 0 || entry.key.load(Ordering::Acquire) != key.0 {
@@ -153,7 +158,7 @@ impl<'p> Mem<'p> {
     }
 }
 
-/// A window, the null region, several ranges, no bytes, or a refusal: finds out which.
+/// The slow half of a check: a window, the null region, several ranges, no bytes, or a refusal.
 #[cold]
 #[inline(never)]
 fn check_slowly<'p>(
@@ -183,7 +188,8 @@ fn check_slowly<'p>(
     if count == NULL {
         let at = null::at(len, access).ok_or(AccessError::OutOfBounds)?;
         let start = entry.start.load(Ordering::Relaxed).wrapping_add(at);
-        // SAFETY: the entry was alive after this pass began, so its block stays until the pass ends; `at` lies within.
+        // SAFETY: the entry was alive after this pass began, so its block stays until the pass ends; `at`
+        // lies within.
         return Ok(unsafe { Span::new(start, len) });
     }
     // SAFETY: the entry was alive after this pass began.
@@ -212,7 +218,7 @@ fn check_window<'p>(
         return Err(AccessError::MissingRight);
     }
     let start = view.piece.place(va, len as u64).ok_or(AccessError::OutOfBounds)?;
-    // SAFETY: the window was bound after this pass began. Its region is deregistered only after windows are taken off it,
-    // and that waits for the pass.
+    // SAFETY: the window was bound after this pass began. Its region is deregistered only after windows are
+    // taken off it, and that waits for the pass.
     Ok(unsafe { Span::new(start, len) })
 }

@@ -1,5 +1,5 @@
-//! The null region (`ibv_alloc_null_mr`): what is written to it is gone, what is read from it is zero. It is for lists of
-//! local memory: a gap in a message that is received, a filling in one that is sent.
+//! The null region (`ibv_alloc_null_mr`): a write to it is discarded, a read from it returns zeros. It is for
+//! lists of local memory: a gap in a message that is received, a filling in one that is sent.
 
 use crate::table::Control;
 use crate::{Access, Bytes, Error, Key, Pd, Table};
@@ -7,7 +7,8 @@ use crate::{Access, Bytes, Error, Key, Pd, Table};
 /// Bytes that one access may touch: more than any packet has. The region itself has no end.
 pub(crate) const REACH: usize = 64 << 10;
 
-/// Where in the block behind all null regions an access lands: zeros, which nobody writes, then a sink, which nobody reads.
+/// Offset of an access in the block behind all null regions: zeros, which nobody writes, then a sink, which
+/// nobody reads.
 pub(crate) fn at(len: usize, access: Access) -> Option<usize> {
     let writes = access.contains(Access::LOCAL_WRITE);
     (len <= REACH).then_some(if writes { REACH } else { 0 })

@@ -5,7 +5,7 @@ use crate::pass::Stamp;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Grain of what programs get, bytes: a cache line.
+/// Alignment and granularity in bytes of programs' memory: a cache line.
 pub(crate) const LINE: usize = 64;
 
 /// The free parts, shared by the table and by every extent, which gives itself back.
@@ -26,8 +26,8 @@ pub(crate) struct Extent {
     offset: usize,
     len: usize,
     /// Bytes taken for it.
-    room: usize,
-    /// What must be over before anybody else gets it; none: nobody touches it any more.
+    reserved: usize,
+    /// The passes that must end before the part is reused; None: nobody touches it any more.
     stamp: Option<Stamp>,
     owner: Allocator,
 }
@@ -38,17 +38,18 @@ impl Allocator {
         Allocator(Arc::new(Mutex::new(Parts { free, resting: Vec::new() })))
     }
 
-    /// The first free part that is large enough, at a multiple of `grain` (a power of two) and rounded up to it.
+    /// The first free part that is large enough, at a multiple of `grain` (a power of two) and rounded up to
+    /// it.
     pub fn take(&self, len: usize, grain: usize) -> Result<Extent, Error> {
         if len == 0 {
             return Err(Error::Invalid);
         }
-        let room = len.checked_next_multiple_of(grain).ok_or(Error::Full)?;
+        let reserved = len.checked_next_multiple_of(grain).ok_or(Error::Full)?;
         let mut parts = self.parts();
         parts.wake();
         let fits = |(&offset, &have): (&usize, &usize)| {
             let skip = offset.next_multiple_of(grain) - offset;
-            (have.saturating_sub(skip) >= room).then_some((offset, have, skip))
+            (have.saturating_sub(skip) >= reserved).then_some((offset, have, skip))
         };
         let (free_at, have, skip) = parts.free.iter().find_map(fits).ok_or(Error::Full)?;
         let offset = free_at + skip;
@@ -56,11 +57,11 @@ impl Allocator {
         if skip > 0 {
             parts.free.insert(free_at, skip);
         }
-        if have > skip + room {
-            parts.free.insert(offset + room, have - skip - room);
+        if have > skip + reserved {
+            parts.free.insert(offset + reserved, have - skip - reserved);
         }
         drop(parts);
-        Ok(Extent { offset, len, room, stamp: None, owner: self.clone() })
+        Ok(Extent { offset, len, reserved, stamp: None, owner: self.clone() })
     }
 
     /// Are there parts that wait for passes to end?
@@ -79,26 +80,26 @@ impl Allocator {
 }
 
 impl Parts {
-    /// Frees what rested long enough.
+    /// Frees parts whose passes have ended.
     fn wake(&mut self) {
         let over = |part: &mut (Stamp, usize, usize)| part.0.is_over();
         let woken: Vec<_> = self.resting.extract_if(.., over).collect();
-        for (_, offset, room) in woken {
-            self.give_back(offset, room);
+        for (_, offset, reserved) in woken {
+            self.give_back(offset, reserved);
         }
     }
 
-    fn give_back(&mut self, mut offset: usize, mut room: usize) {
-        if let Some(after) = self.free.remove(&(offset + room)) {
-            room += after;
+    fn give_back(&mut self, mut offset: usize, mut reserved: usize) {
+        if let Some(after) = self.free.remove(&(offset + reserved)) {
+            reserved += after;
         }
         if let Some((&before, &before_len)) = self.free.range(..offset).next_back()
             && before + before_len == offset
         {
             self.free.remove(&before);
-            (offset, room) = (before, before_len + room);
+            (offset, reserved) = (before, before_len + reserved);
         }
-        self.free.insert(offset, room);
+        self.free.insert(offset, reserved);
     }
 }
 
@@ -111,7 +112,7 @@ impl Extent {
         self.len
     }
 
-    /// Gives it back for use when what the stamp says is over.
+    /// Gives it back for use when the passes of the stamp are over.
     pub fn rest(mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
     }
@@ -121,8 +122,8 @@ impl Drop for Extent {
     fn drop(&mut self) {
         let mut parts = self.owner.parts();
         match self.stamp.take().filter(|stamp| !stamp.is_over()) {
-            Some(stamp) => parts.resting.push((stamp, self.offset, self.room)),
-            None => parts.give_back(self.offset, self.room),
+            Some(stamp) => parts.resting.push((stamp, self.offset, self.reserved)),
+            None => parts.give_back(self.offset, self.reserved),
         }
     }
 }

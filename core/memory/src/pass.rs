@@ -2,11 +2,12 @@
 //!
 //! The lock protocol of one engine, and the wait for passes to end.
 //!
-//! An engine is entered millions of times a second by one thread, and now and then by another (a helper, a second
-//! application thread, a deregistration that must wait). A lock pair would cost a quarter of a small verb, so the
-//! lock is *biased*: the thread that owns the bias marks its own busy word, checks that it still owns the bias, and
-//! is in: two plain stores and no fence. Whoever else wants in takes the mutex, withdraws the bias, runs the heavy
-//! fence, and waits for the busy word to become even. (Dice, Moir and Scherer, "Quickly reacquirable locks", 2003.)
+//! An engine is entered millions of times a second by one thread, and now and then by another (a helper, a
+//! second application thread, a deregistration that must wait). A lock pair would cost a quarter of a small
+//! verb, so the lock is *biased*. The thread that owns the bias marks its own busy word, checks that it still
+//! owns the bias, and is in: two plain stores and no fence. Another thread takes the mutex, withdraws the
+//! bias, runs the heavy fence, and waits for the busy word to become even. (Dice, Moir and Scherer, "Quickly
+//! reacquirable locks", 2003.)
 //!
 //! | word | written by | meaning |
 //! |---|---|---|
@@ -15,15 +16,15 @@
 //! | `plain` | holder of the mutex | odd: it is inside |
 //! | `threads[i]` | holder of the mutex | whose slot it is; only that thread gives it back |
 //!
-//! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may still be
-//! about to write its busy word: with a shared word it would overwrite the mark of the next owner.
+//! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may
+//! still be about to write its busy word. With a shared word it would overwrite the mark of the next owner.
 
 use crate::barrier;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
 use std::sync::{Arc, PoisonError, TryLockError};
 
-/// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while it owned
-/// the bias keeps its slot; when all are gone the lock stays a plain one.
+/// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while
+/// it owned the bias keeps its slot; when all are gone the lock stays a plain one.
 const SLOTS: usize = 6;
 const SLOT_BITS: u32 = 3;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
@@ -47,7 +48,7 @@ pub(crate) struct Pass {
     lock: Mutex<Policy>,
 }
 
-/// Who deserves the bias.
+/// The choice of the thread that gets the bias.
 #[derive(Debug)]
 pub(crate) struct Policy {
     last: u64,
@@ -57,7 +58,7 @@ pub(crate) struct Policy {
     since: u64,
 }
 
-/// A pass under way: how to end it.
+/// A pass under way; dropping it ends the pass.
 #[derive(Debug)]
 pub(crate) struct Entered<'a> {
     pass: &'a Pass,
@@ -78,7 +79,8 @@ impl Drop for Entered<'_> {
         if self.mutex.is_some() {
             self.pass.holder.store(0, Ordering::Relaxed);
         }
-        // Only this thread writes the word, so load and store are an increment. The mutex, if any, opens after this.
+        // Only this thread writes the word, so load and store are an increment. The mutex, if any, opens
+        // after this.
         self.busy.store(self.busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 }
@@ -95,7 +97,7 @@ impl Pass {
         }
     }
 
-    /// Begins a pass; waits for whoever is inside.
+    /// Begins a pass; waits until no other thread is inside.
     ///
     /// # Panics
     /// If this thread is inside already: it would wait for itself.
@@ -127,8 +129,8 @@ impl Pass {
         if was & 1 != 0 {
             return None;
         }
-        // Release, not because of this pass: a waiter that reads this value instead of the last pass's end must still
-        // come after that pass (a plain store does not continue its release sequence).
+        // Release, not because of this pass. A waiter that reads this value instead of the last pass's end
+        // must still come after that pass (a plain store does not continue its release sequence).
         busy.store(was.wrapping_add(1), Ordering::Release);
         barrier::light();
         if self.owner.load(Ordering::Acquire) == owner {
@@ -147,7 +149,7 @@ impl Pass {
         let owner = self.owner.load(Ordering::Relaxed);
         if owner != 0 {
             if owner >> SLOT_BITS == me {
-                // Someone withdrew the bias, thought better of it, and gave it back.
+                // Another thread withdrew the bias and gave it back.
                 return self.resume(owner);
             }
             self.withdraw(owner);
@@ -237,7 +239,8 @@ impl Pass {
         Entered { pass: self, busy: &self.plain, mutex: Some(policy) }
     }
 
-    /// The mutex is held and `me` has no bias: it is not about to write its word, so another may have the slot.
+    /// The mutex is held and `me` has no bias: it is not about to write its word, so another may have the
+    /// slot.
     fn give_slot_back(&self, me: u64) {
         for thread in &self.threads {
             if thread.load(Ordering::Relaxed) == me {
@@ -255,7 +258,7 @@ impl Pass {
         self.holder.load(Ordering::Relaxed) == me || (0..SLOTS).any(by_bias)
     }
 
-    /// Moves with every pass that begins or ends.
+    /// A counter that changes with every pass that begins or ends.
     pub fn heartbeat(&self) -> u64 {
         self.words().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
@@ -278,7 +281,7 @@ impl Policy {
         self.streak = 0;
     }
 
-    /// One more plain pass of `thread`: is it time to give it the bias?
+    /// Counts one plain pass of `thread`. True: it is time to give it the bias.
     fn deserves(&mut self, thread: u64) -> bool {
         if self.last != thread {
             self.last = thread;
@@ -319,8 +322,8 @@ impl Passes {
         me != UNASSIGNED && self.all().iter().any(|pass| pass.is_inside(me))
     }
 
-    /// Returns when every pass that may have begun before the call is over. Passes that begin later see what this
-    /// thread stored before the call.
+    /// Returns when every pass that may have begun before the call is over. Passes that begin later see what
+    /// this thread stored before the call.
     pub fn quiesce(&self) {
         let all = self.all();
         barrier::heavy();
@@ -332,7 +335,7 @@ impl Passes {
         }
     }
 
-    /// The passes under way, as far as the caller can know of them: its own, and those that it was told of.
+    /// The passes under way that the caller can know of: its own, and those ordered before this call.
     pub fn stamp(&self) -> Stamp {
         let under_way = |pass: Arc<Pass>| {
             let words = pass.words().map(|word| word.load(Ordering::Acquire)).enumerate();
@@ -347,8 +350,8 @@ impl Passes {
     }
 }
 
-/// Passes that were under way at some moment: which word of which engine showed what. (Not the sum of an engine's words,
-/// which a thread moves that tries to enter and does not get in.)
+/// Passes that were under way at some moment: the value of each engine's busy words then. (Not the sum of an
+/// engine's words: a thread that tries to enter and does not get in changes it.)
 #[derive(Debug)]
 pub(crate) struct Stamp(Vec<(Arc<Pass>, usize, u64)>);
 
@@ -369,12 +372,13 @@ fn await_change(word: &AtomicU64, done: impl Fn(u64) -> bool) {
     }
 }
 
-/// Not yet asked for its token; equals no owner.
+/// A thread that has no token yet; equals no owner.
 const UNASSIGNED: u64 = u64::MAX;
 
 #[cfg(not(loom))]
 thread_local! {
-    /// A number of this thread that no other thread of the process ever has (addresses and system ids come back).
+    /// A number of this thread that no other thread of the process ever has (addresses and system ids come
+    /// back).
     static TOKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(UNASSIGNED) };
 }
 #[cfg(loom)]

@@ -1,19 +1,21 @@
-//! Scratch: 32 bytes of on-NIC memory for one connection (PRISM §3.4: where one operation of a chain leaves what the
-//! next one takes up).
+//! Scratch: 32 bytes of on-NIC memory for one connection. One operation of a PRISM chain leaves its result
+//! there for the next (PRISM §3.4).
 //!
-//! It comes out of the same memory as what programs ask for ([`Table::on_nic`]), 8192 parts in the 256 KiB of a default
-//! table. No key names it. What is given back is lent again only when all passes that were under way then are over; nobody
-//! waits for that but who finds the memory used up otherwise, and who finds that inside a pass is refused.
+//! It is taken from the memory that programs also allocate ([`Table::on_nic`]): 8192 parts in the 256 KiB of
+//! a default table. No key names it. A returned scratch is lent again only when all passes that were under
+//! way then are over. A caller waits for that only if the memory is used up otherwise; inside a pass it is
+//! refused instead.
 
 use crate::on_nic::{Allocator, Extent};
 use crate::pass::Passes;
 use crate::{Error, Mem, Span, Table};
 use std::sync::Arc;
 
-/// Bytes of one scratch, and what it is aligned to.
+/// Bytes of one scratch, and its alignment.
 const LEN: usize = 32;
 
-/// A part of on-NIC memory, lent until it is given to [`Table::return_scratch`] or dropped, which is the same.
+/// A part of on-NIC memory, lent until it is given to [`Table::return_scratch`] or dropped, which is the
+/// same.
 #[derive(Debug)]
 pub struct Scratch {
     /// There until it is dropped.
@@ -46,13 +48,13 @@ impl Table {
         Ok(Scratch { extent: Some(extent), passes: Arc::clone(self.passes()) })
     }
 
-    /// Takes a scratch back. Never waits, and may be called inside a pass: spans of it stay usable until the pass ends,
-    /// and nobody is lent the bytes before.
+    /// Takes a scratch back. Never waits, and may be called inside a pass. Spans of it stay usable until the
+    /// pass ends, and its bytes are lent to nobody before.
     pub fn return_scratch(&self, scratch: Scratch) {
         drop(scratch);
     }
 
-    /// Takes a part; waits for passes if all that is free waits for them, and may be waited for.
+    /// Takes a part. Waits for passes if all free parts wait for them, unless the caller is inside one.
     pub(crate) fn take_on_nic(&self, len: usize, grain: usize) -> Result<Extent, Error> {
         let parts: &Allocator = self.on_nic_parts();
         match parts.take(len, grain) {
@@ -74,7 +76,7 @@ impl<'p> Mem<'p> {
         self.table().lend_scratch()
     }
 
-    /// The 32 bytes of a scratch, which whoever holds it may read and write. Empty if another table lent it.
+    /// The 32 bytes of a scratch, for its holder to read and write. Empty if another table lent it.
     #[inline]
     pub fn scratch(self, scratch: &Scratch) -> Span<'p> {
         let table: &'p Table = self.table();

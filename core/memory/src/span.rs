@@ -1,11 +1,11 @@
-//! Memory that a check allowed.
+//! Spans: memory that a check has allowed.
 
 use crate::{AccessError, copy, stripes, wide};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `len` bytes of registered memory, usable until the pass `'p` ends. Whatever it says is inside is inside; others
-/// may be changing the bytes at the same time.
+/// `len` bytes of registered memory, usable until the pass `'p` ends. An access within these bounds is
+/// allowed; others may be changing the bytes at the same time.
 #[derive(Copy, Clone, Debug)]
 pub struct Span<'p> {
     start: *mut u8,
@@ -13,7 +13,7 @@ pub struct Span<'p> {
     pass: PhantomData<&'p ()>,
 }
 
-/// Asks for the line of `value` to be brought into the cache, for who will need it a little later.
+/// Prefetches the line of `value`, which is needed a little later.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     hint(std::ptr::from_ref(value).cast());
@@ -30,18 +30,18 @@ fn hint(at: *const u8) {
     let _ = at;
 }
 
-/// Two lines that begin at one: what [`Span::scatter`] places.
+/// Two lines, aligned to a line: the bytes of [`Span::scatter`].
 #[derive(Copy, Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Lines(pub [u8; copy::SCATTERED]);
 
-/// What was scattered before is in memory before whatever is stored from now on.
+/// Orders earlier [`scatter`](Span::scatter)s before all later stores.
 #[inline]
 pub fn settle() {
     copy::settle();
 }
 
-/// Bytes that are asked for ahead at most.
+/// Bytes that are prefetched at most.
 const PREFETCHED: usize = 640;
 
 impl<'p> Span<'p> {
@@ -52,7 +52,7 @@ impl<'p> Span<'p> {
         Span { start, len, pass: PhantomData }
     }
 
-    /// No bytes.
+    /// A span of no bytes.
     #[inline]
     pub fn empty() -> Span<'p> {
         Span { start: std::ptr::dangling_mut(), len: 0, pass: PhantomData }
@@ -65,7 +65,7 @@ impl<'p> Span<'p> {
         self.len
     }
 
-    /// The first byte, for code that accesses the span by other means; it must bear that others write meanwhile.
+    /// The first byte, for code that accesses the span by other means and bears that others write meanwhile.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start
@@ -81,7 +81,7 @@ impl<'p> Span<'p> {
         self.at(offset, len).map(|start| unsafe { Span::new(start, len) })
     }
 
-    /// Copies the first `min(len, out.len())` bytes out; says how many.
+    /// Copies the first `min(len, out.len())` bytes out; returns how many.
     #[inline]
     pub fn read(&self, out: &mut [u8]) -> usize {
         let len = self.len.min(out.len());
@@ -90,7 +90,8 @@ impl<'p> Span<'p> {
         len
     }
 
-    /// Copies the first `min(len, data.len())` bytes of `data` in; says how many. The last byte becomes visible last.
+    /// Copies the first `min(len, data.len())` bytes of `data` in; returns how many. The last byte becomes
+    /// visible last.
     #[inline]
     pub fn write(&self, data: &[u8]) -> usize {
         let len = self.len.min(data.len());
@@ -99,8 +100,9 @@ impl<'p> Span<'p> {
         len
     }
 
-    /// Copies two lines in, past the caches if the span is as long and begins at a line: for one of many places that are written in turn,
-    /// none of which is read soon. Others see it after [`settle`] at the latest. Says how many bytes.
+    /// Copies two lines in; returns how many bytes. If the span is as long and begins at a line, they go past
+    /// the caches: for values that are written in turn to many addresses and not read soon. Others see them
+    /// after [`settle`] at the latest.
     #[inline]
     pub fn scatter(&self, lines: &Lines) -> usize {
         if self.len != copy::SCATTERED || !(self.start as usize).is_multiple_of(64) {
@@ -131,7 +133,8 @@ impl<'p> Span<'p> {
         Ok(())
     }
 
-    /// Copies the first `min` of both lengths from `source`; says how many. What arrives where they overlap is unspecified.
+    /// Copies the first `min` of both lengths from `source`; returns how many. If they overlap, the result is
+    /// unspecified.
     #[inline]
     pub fn copy_from(&self, source: &Span<'_>) -> usize {
         let len = self.len.min(source.len);
@@ -140,13 +143,14 @@ impl<'p> Span<'p> {
         len
     }
 
-    /// Asks for its first lines to be brought into the cache: as many as a core waits for at a time.
+    /// Prefetches its first lines: as many as a core waits for at a time.
     #[inline]
     pub fn prefetch(&self) {
         self.prefetch_beside(0, self.len);
     }
 
-    /// Likewise for `len` bytes that begin so far away, wherever that is: asking touches nothing.
+    /// Prefetches `len` bytes that begin `away` bytes behind its start. Every address is allowed: a prefetch
+    /// touches nothing.
     #[inline]
     pub fn prefetch_beside(&self, away: u64, len: usize) {
         let start = self.start.wrapping_add(away as usize);
@@ -206,9 +210,9 @@ impl<'p> Span<'p> {
         Ok(self.beside_wide(|| word.swap(value, Ordering::SeqCst)))
     }
 
-    /// Stores `swap` if the 16 bytes at the start equal `compare`, as one atomic step against CPUs and NIC alike where
-    /// the machine can (x86-64 with cmpxchg16b), elsewhere only against other calls of this function; the 16 bytes as
-    /// they were. Values are in the machine's byte order.
+    /// Stores `swap` if the 16 bytes at the start equal `compare`; returns the 16 bytes as they were. It is
+    /// one atomic step against CPUs and NIC alike where the machine can (x86-64 with cmpxchg16b), elsewhere
+    /// only against other calls of this function. Values are in the machine's byte order.
     ///
     /// # Errors
     /// `Misaligned` unless 16-byte aligned, or `OutOfBounds` if the span has fewer than 16 bytes.
@@ -228,8 +232,8 @@ impl<'p> Span<'p> {
     #[inline(always)]
     fn word(&self) -> Result<&'p AtomicU64, AccessError> {
         let at = self.aligned(8)?;
-        // SAFETY: 8 aligned bytes that stay mapped during the pass; whatever else touches them does so by atomics or
-        // by instructions that the compiler does not see.
+        // SAFETY: 8 aligned bytes that stay mapped during the pass. All other accesses to them are atomics or
+        // instructions that the compiler does not see.
         Ok(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 

@@ -1,28 +1,30 @@
 //! The locks that make 32-byte updates atomic between engines.
 //!
-//! No CPU has an atomic of 32 bytes, so an update of that width is some loads and some stores, and whoever else changes one
-//! of the bytes keeps out meanwhile. One engine alone is alone anyhow. Where several share a table and one of them may
-//! update 32 bytes ([`Table::use_wide`](crate::Table::use_wide)), every update of any width, every atomic, and the reads and
-//! writes of a whole take the lock of the 32-byte block that they touch. Until then all of them pay a load and a branch
-//! not taken.
+//! No CPU has an atomic of 32 bytes, so an update of that width is some loads and some stores, and others
+//! must not change the bytes meanwhile. One engine alone needs no lock. It is different where several share a
+//! table and one of them may update 32 bytes ([`Table::use_wide`](crate::Table::use_wide)). Then every update
+//! of any width, every atomic, and every read and write of a whole takes the lock of its 32-byte block. Until
+//! then all of them pay a load and a branch not taken.
 //!
-//! The locks are the process's, not the table's, so that a span, two words, needs no third one to find its lock. A table
-//! that does without may have to take them while another one in the process needs them.
+//! The locks are the process's, not the table's, so that a span, two words, needs no third one to find its
+//! lock. A table that needs none may have to take them while another table in the process needs them.
 //!
-//! A lock is a version, odd while it is held (a sequence lock), so that readers of words write nothing that others read.
-//! The block's place in its page chooses the lock: memory that is mapped twice has one lock for both addresses.
+//! A lock is a version, odd while it is held (a sequence lock), so readers of words write nothing that others
+//! read. The block's offset in its page chooses the lock: memory that is mapped twice has one lock for both
+//! addresses.
 //!
-//! **How the flag goes up.** Each operation of a pass looks at it, and a pass that found it down may be in the middle of an
-//! operation. So whoever raises it (the first `use_wide` of a table with several engines, or the second engine of a table
-//! where it was said before) waits for all passes under way before it returns. Wide updates that others could meet begin
-//! after that, and passes that began later see the flag, as with the death of a key (`pass`). It goes down with the table.
+//! **How the flag goes up.** Each operation of a pass looks at it, and a pass that found it down may be in
+//! the middle of an operation. The caller that raises it waits for all passes under way before it returns.
+//! That is the first `use_wide` of a table with several engines, or the second engine of a table after
+//! `use_wide`. Wide updates that others could meet begin after that, and passes that began later see the
+//! flag, as with the death of a key (`pass`). The flag goes down with the table.
 
 use crate::pass::{Pass, Passes};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now};
 use crate::{Error, Table};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What one lock is for, bytes: the widest update, which is aligned to its width.
+/// Bytes of the block that one lock guards: the widest update, which is aligned to its width.
 const BLOCK: usize = 32;
 
 /// Blocks in a page, the smallest unit that can be mapped twice.
@@ -48,7 +50,7 @@ loom::lazy_static! {
     };
 }
 
-/// Must operations take the locks? One load, to be asked anew by every operation.
+/// Must operations take the locks? One load, which every operation repeats.
 #[inline(always)]
 pub(crate) fn needed() -> bool {
     LOCKS.needed.load(Ordering::Relaxed) != 0
@@ -57,7 +59,7 @@ pub(crate) fn needed() -> bool {
 /// A lock, alone in its cache line.
 #[repr(align(64))]
 struct Stripe {
-    /// Odd: held.
+    /// Odd while the lock is held; counts up at each change.
     version: AtomicU64,
 }
 
@@ -82,7 +84,7 @@ impl Stripe {
                 self.version.compare_exchange_weak(version, odd, Ordering::Acquire, Ordering::Relaxed).is_ok()
             };
             if version & 1 == 0 && take() {
-                // Whoever sees one of the changes below sees the odd version, too.
+                // A thread that sees one of the changes below also sees the odd version.
                 fence(Ordering::Release);
                 return Held { stripe: self, version: odd };
             }
@@ -116,7 +118,7 @@ impl Drop for Held {
     }
 }
 
-/// What is held is held for some loads and stores, unless its thread was preempted.
+/// A lock is held for some loads and stores, unless its thread was preempted.
 fn pause(turns: &mut u32) {
     *turns += 1;
     if *turns < 200 && !cfg!(loom) { spin_loop() } else { yield_now() }
@@ -148,8 +150,8 @@ pub(crate) fn alone<R>(at: *const u8, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Reads `len` bytes (1 to 32) as of one moment. `read` may run several times, and beside a holder of the lock if
-/// `racing` says that it reads words whose race with others is defined.
+/// Reads `len` bytes (1 to 32) as of one moment. `read` may run several times. If `racing`, it may run beside
+/// a holder of the lock: it reads words whose race with others is defined.
 pub(crate) fn look<R>(at: *const u8, len: usize, racing: bool, mut read: impl FnMut() -> R) -> R {
     let at = at as usize;
     if racing && index(at) == index(at.wrapping_add(len.saturating_sub(1))) {
@@ -159,7 +161,7 @@ pub(crate) fn look<R>(at: *const u8, len: usize, racing: bool, mut read: impl Fn
     read()
 }
 
-/// What one table has to do with the locks.
+/// The share of one table in the locks.
 #[derive(Debug, Default)]
 pub(crate) struct Demand(Mutex<State>);
 
@@ -172,7 +174,7 @@ struct State {
 }
 
 impl Demand {
-    /// Another engine. The caller is inside no pass.
+    /// Adds an engine. The caller is inside no pass.
     pub fn add(&self, passes: &Passes) -> Arc<Pass> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pass = passes.add();
@@ -180,7 +182,7 @@ impl Demand {
         pass
     }
 
-    /// Wide updates come into use. The caller is inside no pass.
+    /// Brings wide updates into use. The caller is inside no pass.
     pub fn use_wide(&self, passes: &Passes) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.wide = true;
@@ -189,7 +191,8 @@ impl Demand {
 }
 
 impl State {
-    /// Under the mutex to the end: nobody goes on in the belief that the passes are over while another still waits for them.
+    /// The mutex is held to the end, so that no other thread believes the passes are over while this one
+    /// still waits for them.
     fn settle(&mut self, passes: &Passes) {
         if self.wide && !self.raised && passes.count() > 1 {
             self.raised = true;
@@ -209,10 +212,11 @@ impl Drop for Demand {
 }
 
 impl Table {
-    /// From now on engines of this table may do 32-byte updates ([`Span::update`](crate::Span::update)); to be called
-    /// before the first one, by whoever makes a queue pair that may ask for them. Calling it again costs a mutex.
+    /// From now on engines of this table may do 32-byte updates ([`Span::update`](crate::Span::update)). To
+    /// be called before a queue pair is made that may ask for them. Calling it again costs a mutex.
     ///
-    /// With one engine nothing changes, until there is a second one; with several it waits for the passes under way.
+    /// With one engine nothing changes until there is a second one; with several it waits for the passes
+    /// under way.
     ///
     /// # Errors
     /// `InsidePass` if the calling thread is inside a pass of an engine of this table; nothing is done then.

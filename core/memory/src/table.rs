@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Limits of a table.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Regions at a time, up to 2^24; best one less than a power of two. An unused one costs 64 bytes of address space.
+    /// Regions at a time, up to 2^24; best one less than a power of two. An unused one costs 64 bytes of
+    /// address space.
     pub max_regions: usize,
     /// Protection domains at a time, up to 2^20 - 1.
     pub max_pds: usize,
@@ -108,13 +109,14 @@ pub(crate) struct Control {
     free_pds: VecDeque<usize>,
 }
 
-/// What a region keeps until its deregistration is complete.
+/// The parts of a region that stay until its deregistration is complete.
 pub(crate) struct Held {
     issued: Issued,
     pd: Pd,
     ranges: usize,
     dying: bool,
-    /// The entry points to these if there are several. (No box: moving one says that nobody else points into it.)
+    /// The entry points to these if there are several. (No box: a moved box promises that nobody else points
+    /// into it.)
     pieces: Vec<Piece>,
     /// Keeps the memory mapped; empty for the caller's own memory.
     _bytes: Vec<Bytes>,
@@ -131,10 +133,10 @@ const MAX_REGIONS: usize = 1 << 24;
 const PD_INDEX_BITS: u32 = 20;
 
 impl Table {
-    /// An empty table.
+    /// An empty table with the limits of `config`.
     ///
     /// # Errors
-    /// `Invalid` if a limit exceeds what [`Config`] says, `Full` or `Os` if there is no memory.
+    /// `Invalid` if a limit exceeds the one that [`Config`] documents, `Full` or `Os` if there is no memory.
     pub fn new(config: Config) -> Result<Table, Error> {
         let places = config.max_regions.saturating_add(config.max_windows);
         if places > MAX_REGIONS || config.max_pds >= 1 << PD_INDEX_BITS {
@@ -209,12 +211,13 @@ impl Table {
         Ok(())
     }
 
-    /// Registers `ranges` as one region. An access must lie within one range. With [`Access::ZERO_BASED`] the lowest
-    /// `iova` becomes 0 and the others keep their distance from it.
+    /// Registers `ranges` as one region. An access must lie within one range. With [`Access::ZERO_BASED`] the
+    /// lowest `iova` becomes 0 and the others keep their distance from it.
     ///
     /// # Errors
-    /// `Unknown` domain; `Invalid` if there is no range, one is empty, leaves its block, wraps around the end of the
-    /// address space or overlaps another one's addresses, or if peers could write what the owner may not; `Full`.
+    /// `Unknown` domain. `Invalid` if there is no range, or a range is empty, leaves its block, wraps around
+    /// the end of the address space or overlaps another one's addresses. `Invalid` also if peers could write
+    /// what the owner may not. `Full`.
     pub fn register(&self, pd: Pd, ranges: &[Range], access: Access) -> Result<Key, Error> {
         let mut pieces = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -231,8 +234,9 @@ impl Table {
     /// As [`register`](Table::register).
     ///
     /// # Safety
-    /// From now until [`deregister`](Table::deregister) has returned `Ok`, `len` bytes from `start` on stay mapped, readable
-    /// and, if `access` allows any write, writable; and no Rust reference to them is used (they change under any).
+    /// The conditions hold from now until [`deregister`](Table::deregister) has returned `Ok`. `len` bytes
+    /// from `start` on stay mapped, readable and, if `access` allows any write, writable. No Rust reference
+    /// to them is used (they change under any).
     pub unsafe fn register_raw(
         &self,
         pd: Pd,
@@ -248,12 +252,12 @@ impl Table {
         self.control().register(&self.entries, pd, pieces, Vec::new(), access)
     }
 
-    /// Ends a region: its key is dead at once, and when this returns no engine touches the memory any more, nor will.
+    /// Ends a region: its key is dead at once. When this returns, no engine touches the memory any more.
     /// Waits for the passes under way, so it may take as long as the longest of them.
     ///
     /// # Errors
-    /// `Unknown`, also while another thread is deregistering it; `Busy` while windows are bound to it; `InsidePass` if the
-    /// calling thread is inside a pass of an engine of this table. Nothing is done then.
+    /// `Unknown`, also while another thread is deregistering it; `Busy` while windows are bound to it;
+    /// `InsidePass` if the calling thread is inside a pass of an engine of this table. Nothing is done then.
     pub fn deregister(&self, key: Key) -> Result<(), Error> {
         if self.passes.is_inside() {
             return Err(Error::InsidePass);
@@ -266,7 +270,7 @@ impl Table {
                 return Err(Error::Busy);
             }
             held.dying = true;
-            // False if it was invalidated before: it is dead all the same.
+            // False if it was invalidated before: it is dead in any case.
             entry.kill(key.0);
         }
         self.passes.quiesce();
@@ -279,10 +283,11 @@ impl Table {
         Ok(())
     }
 
-    /// Ends a region whose owner can wait for nobody: windows are taken off it first.
+    /// Ends a region whose owner cannot wait for its users: windows are taken off it first.
     ///
     /// # Errors
-    /// As [`deregister`](Table::deregister); `Busy` only if another thread binds a window to it at the same time.
+    /// As [`deregister`](Table::deregister); `Busy` only if another thread binds a window to it at the same
+    /// time.
     pub fn revoke(&self, key: Key) -> Result<(), Error> {
         if self.passes.is_inside() {
             return Err(Error::InsidePass);
@@ -291,11 +296,11 @@ impl Table {
         self.deregister(key)
     }
 
-    /// `len` bytes of the memory on the NIC, zeroed; given back when the last clone is dropped. Connections' scratch
-    /// ([`lend_scratch`](Table::lend_scratch)) comes out of the same memory.
+    /// `len` bytes of the memory on the NIC, zeroed; given back when the last clone is dropped. Connections'
+    /// scratch ([`lend_scratch`](Table::lend_scratch)) is taken from the same memory.
     ///
     /// # Errors
-    /// `Invalid` for `len` 0; `Full`, inside a pass also while scratch that was given back waits for passes to end.
+    /// `Invalid` for `len` 0; `Full`, inside a pass also while returned scratch waits for passes to end.
     pub fn on_nic(&self, len: usize) -> Result<Bytes, Error> {
         let extent = self.take_on_nic(len, LINE)?;
         let whole = self.on_nic.clone().ok_or(Error::Full)?;

@@ -2,23 +2,24 @@
 //!
 //! | width | atomic against |
 //! |---|---|
-//! | 8, 16 bytes | engines of the same table, and CPUs (a compare-and-swap of the machine; 16 bytes: x86-64 with cmpxchg16b) |
+//! | 8, 16 bytes | engines of the same table, and CPUs (by the machine's compare-and-swap) |
 //! | 32 bytes | engines of the same table, once [`Table::use_wide`](crate::Table::use_wide) was called |
 //!
-//! "Engines" means what they do by the functions here and by the atomics of [`Span`]. Copies ([`Span::read`],
-//! [`Span::write`]) are atomic against nothing, as READ and WRITE are on hardware.
+//! The compare-and-swap of 16 bytes is cmpxchg16b of x86-64. "Engines" means their use of the functions here
+//! and of the atomics of [`Span`]. Copies ([`Span::read`], [`Span::write`]) are atomic against nothing, as
+//! READ and WRITE are on hardware.
 
 use crate::{AccessError, Span, copy, stripes, wide};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of an update.
+/// The width of an update in bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// 8 bytes.
+    /// 8 bytes: one word.
     Eight = 8,
-    /// 16 bytes.
+    /// 16 bytes: two words.
     Sixteen = 16,
-    /// 32 bytes.
+    /// 32 bytes: four words.
     ThirtyTwo = 32,
 }
 
@@ -33,7 +34,7 @@ impl Width {
         }
     }
 
-    /// In bytes.
+    /// The width in bytes: 8, 16 or 32.
     pub const fn bytes(self) -> usize {
         self as usize
     }
@@ -43,16 +44,19 @@ impl Width {
 type Limbs = [u64; 4];
 
 impl Span<'_> {
-    /// One atomic read-modify-write of `width` bytes at the start (PRISM's enhanced CAS and masked fetch-and-add; paper §3.3).
-    /// The bytes are one unsigned little-endian integer, here in four words with the least significant first; words
-    /// beyond the width are zero, and ignored in what comes back. `change` gets the present value and says the new one, or
-    /// None to leave it. It may be called several times, and must not touch registered memory itself: it may run under
-    /// a lock. The value as it was is the result.
+    /// One atomic read-modify-write of `width` bytes at the start (PRISM's enhanced CAS and masked
+    /// fetch-and-add; paper §3.3). The bytes are one unsigned little-endian integer, here in four words with
+    /// the least significant first. Words beyond the width are zero, and are ignored in the value that
+    /// `change` returns. `change` gets the present value and returns the new one, or None to leave it. It may
+    /// be called several times, and must not touch registered memory itself: it may run under a lock. The
+    /// result is the value as it was.
     ///
-    /// The module's table says against whom it is atomic. Of 32 bytes, words that do not change are not written.
+    /// The module's table lists the accesses that it is atomic against. Of 32 bytes, words that do not change
+    /// are not written.
     ///
     /// # Errors
-    /// `OutOfBounds` if the span is shorter, `Misaligned` unless it is aligned to the width; nothing changes then.
+    /// `OutOfBounds` if the span is shorter, `Misaligned` unless it is aligned to the width; nothing changes
+    /// then.
     #[inline]
     pub fn update(
         &self,
@@ -71,8 +75,9 @@ impl Span<'_> {
         })
     }
 
-    /// The first `len` bytes, up to 32, as of one moment against updates by engines; into the first `len` of `out`.
-    /// Aligned, 8 bytes are read as of one moment against CPUs, too, and so are 16 where the machine has AVX.
+    /// Reads the first `len` bytes, up to 32, as of one moment against updates by engines; into the first
+    /// `len` of `out`. An aligned read of 8 bytes is also as of one moment against CPUs, and so is one of 16
+    /// where the machine has AVX.
     ///
     /// # Errors
     /// `OutOfBounds` if the span is shorter or `len` above 32.
@@ -88,8 +93,8 @@ impl Span<'_> {
         Ok(())
     }
 
-    /// Writes the first `len` bytes, up to 32, of `data`; updates and [`read_whole`](Span::read_whole) by engines find all
-    /// of them or none. What is said of CPUs there holds here.
+    /// Writes the first `len` bytes, up to 32, of `data`. Updates and [`read_whole`](Span::read_whole) by
+    /// engines find all of them or none. CPUs are treated as there.
     ///
     /// # Errors
     /// `OutOfBounds` if the span is shorter or `len` above 32; nothing is written then.
@@ -102,8 +107,8 @@ impl Span<'_> {
         Ok(())
     }
 
-    /// Writes words, as the machine has them, to the start; False: the span is too short, and has not changed. As
-    /// [`write`](Span::write), but words that are at hand need not be stored as bytes first, and are none the later for it.
+    /// Writes words, as the machine has them, to the start. False: the span is too short, and has not
+    /// changed. As [`write`](Span::write), but the caller need not store its words as bytes first.
     #[inline]
     pub fn write_words(&self, words: &[u64]) -> bool {
         let Ok(span) = self.part(0, words.len() * 8) else { return false };
@@ -122,12 +127,12 @@ impl Span<'_> {
 
     fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         let start = self.as_ptr().cast::<u64>();
-        // SAFETY: asked only of spans of aligned words, whose bytes stay mapped during the pass; whatever else touches
-        // them does so by atomics or by instructions that the compiler does not see.
+        // SAFETY: called only for spans of aligned words, whose bytes stay mapped during the pass. All other
+        // accesses to them are atomics or instructions that the compiler does not see.
         (0..self.len() / 8).map(move |at| unsafe { AtomicU64::from_ptr(start.add(at)) })
     }
 
-    /// Exactly the span's bytes, by the widest moves that its place allows.
+    /// Reads exactly the span's bytes, by the widest moves that its alignment allows.
     fn fetch_whole(&self, out: &mut [u8]) {
         if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
             // SAFETY: 16 aligned bytes of the span.
@@ -197,7 +202,8 @@ unsafe fn update16(at: *mut u128, mut change: impl FnMut(Limbs) -> Option<Limbs>
 }
 
 /// # Safety
-/// `at` is 32-byte aligned and 32 bytes there are mapped and writable. Atomic only if nobody else is at the bytes.
+/// `at` is 32-byte aligned and 32 bytes there are mapped and writable. Atomic only if nobody else is at the
+/// bytes.
 #[inline]
 unsafe fn update32(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Limbs {
     // SAFETY: four aligned words, by the caller's promise.

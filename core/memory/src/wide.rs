@@ -1,7 +1,7 @@
 //! Loads, stores and compare-and-swap of 16 bytes.
 //!
-//! Both makers of x86-64 document that a processor with AVX loads and stores 16 aligned bytes at once (Intel SDM vol. 3A,
-//! "Guaranteed Atomic Operations"; AMD APM vol. 2, "Access Atomicity").
+//! Both makers of x86-64 document that a processor with AVX loads and stores 16 aligned bytes at once (Intel
+//! SDM vol. 3A, "Guaranteed Atomic Operations"; AMD APM vol. 2, "Access Atomicity").
 
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
@@ -16,8 +16,9 @@ pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> u
     unsafe { one_at_a_time(at, |was| (was == compare).then_some(swap)) }
 }
 
-/// All 16 bytes at once where the machine has AVX; elsewhere in two halves, each whole (cmpxchg16b would write, and what
-/// is read may be mapped read-only), so that only [`stripes`](crate::stripes) keeps other engines out.
+/// Loads all 16 bytes at once where the machine has AVX. Elsewhere it loads two halves, each whole, and only
+/// [`stripes`](crate::stripes) keeps other engines out. (cmpxchg16b would write, and the bytes may be mapped
+/// read-only.)
 ///
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped.
@@ -89,7 +90,8 @@ pub(crate) unsafe fn store(at: *mut u128, value: u128) {
 #[inline]
 unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> u128 {
     let (mut low, mut high) = (compare as u64, (compare >> 64) as u64);
-    // SAFETY: the caller's promise. rbx is the compiler's own, so it is swapped in and out around the instruction.
+    // SAFETY: the caller's promise. rbx is the compiler's own, so it is swapped in and out around the
+    // instruction.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {new}", "lock cmpxchg16b [{at}]", "mov rbx, {new}",
@@ -101,10 +103,10 @@ unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// The 16 bytes as they were; they become what `change` makes of them, if anything.
+/// Stores the value that `change` returns, if any; returns the 16 bytes as they were.
 ///
 /// # Safety
-/// As [`load`]; if `change` changes anything, writable.
+/// As [`load`]; if `change` returns a value, the bytes are writable.
 unsafe fn one_at_a_time(at: *mut u128, change: impl FnOnce(u128) -> Option<u128>) -> u128 {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Mutex, PoisonError};

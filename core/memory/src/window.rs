@@ -1,14 +1,15 @@
-//! Memory windows: a part of a region under a key of its own, bound and unbound by work requests (IBTA vol. 1 §10.6.7).
+//! Memory windows: a part of a region under a key of its own, bound and unbound by work requests (IBTA vol. 1
+//! §10.6.7).
 //!
 //! | | type 1 | type 2B |
 //! |---|---|---|
 //! | serves | every queue pair of its domain | the one queue pair that bound it |
-//! | bound again | while it is bound, too | only after it was invalidated |
+//! | bound again | also while it is bound | only after it was invalidated |
 //! | unbound by | a binding of no bytes, the end of the window | LOCAL_INV, SEND_INV, the end of the window |
 //!
-//! A window's key keeps its upper 24 bits for life; the lower eight are the program's, which gives another value with each
-//! binding (`ibv_inc_rkey`). So an old key opens nothing. Windows are for peers: as a local key a window's opens nothing.
-//! A region with windows bound to it cannot be deregistered.
+//! A window's key keeps its upper 24 bits for life. The lower eight are the program's, which gives another
+//! value with each binding (`ibv_inc_rkey`). So an old key opens nothing. Windows are for peers: as a local
+//! key a window's opens nothing. A region with windows bound to it cannot be deregistered.
 
 use crate::entry::{Piece, View};
 use crate::table::{Control, Table};
@@ -16,12 +17,13 @@ use crate::{Access, AccessError, Error, Key, Pd};
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// A queue pair, as windows of type 2B remember it: a number that no other queue pair of the table's NIC has.
+/// A queue pair, as the owner of windows of type 2B: a number that no other queue pair of the table's NIC
+/// has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Owner(pub(crate) u64);
 
 impl Owner {
-    /// No queue pair: what local accesses come from.
+    /// No queue pair: the owner in local accesses.
     pub const NOBODY: Owner = Owner(0);
 
     /// Queue pair `number` of engine `engine`.
@@ -31,16 +33,16 @@ impl Owner {
     }
 }
 
-/// Which kind of window.
+/// The type of a window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum WindowType {
-    /// Of a domain (`IBV_MW_TYPE_1`).
+    /// Serves a domain (`IBV_MW_TYPE_1`).
     Type1,
-    /// Of a queue pair (`IBV_MW_TYPE_2`, in the form that IBTA calls 2B).
+    /// Serves a queue pair (`IBV_MW_TYPE_2`, in the form that IBTA calls 2B).
     Type2B,
 }
 
-/// What a `BIND_MW` asks for.
+/// The arguments of a `BIND_MW`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The window's present key.
@@ -57,7 +59,7 @@ pub struct Binding {
     pub access: Access,
 }
 
-/// Why a window is not bound. The work request ends with "memory window bind error".
+/// Why a window could not be bound. The work request ends with "memory window bind error".
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum BindError {
     /// No window has this key now.
@@ -66,7 +68,7 @@ pub enum BindError {
     WrongPd,
     /// A window of type 2B that is bound must be invalidated first (IBTA o10-37.2.30).
     Bound,
-    /// The new key is another window's, or, for type 2B, the one that it has.
+    /// The new key is another window's, or, for type 2B, the present one.
     Key,
     /// A window of type 2B is bound to at least one byte (IBTA o10-37.2.40).
     Empty,
@@ -76,7 +78,7 @@ pub enum BindError {
     UnknownRegion,
     /// The region was registered without `MW_BIND`, or zero-based (IBTA C10-73).
     NotBindable,
-    /// Peers shall write where the region's owner may not (IBTA C10-74).
+    /// The binding gives peers a right to write that the region's owner lacks (IBTA C10-74).
     MissingRight,
     /// Not all bytes lie in one range of the region (IBTA C10-75).
     OutOfBounds,
@@ -88,8 +90,8 @@ impl fmt::Display for BindError {
             BindError::UnknownWindow => "no window has this key",
             BindError::WrongPd => "window, region and queue pair are not of one protection domain",
             BindError::Bound => "a bound window of type 2 must be invalidated first",
-            BindError::Key => "the new key is not another one of this window",
-            BindError::Empty => "a window of type 2 cannot be bound to no bytes",
+            BindError::Key => "the new key is the present one, or another window's",
+            BindError::Empty => "a window of type 2 must show at least one byte",
             BindError::Access => "rights that this window cannot have",
             BindError::UnknownRegion => "no region has this key",
             BindError::NotBindable => "the region was registered without MW_BIND, or zero-based",
@@ -113,7 +115,7 @@ pub(crate) struct Window {
     kind: WindowType,
     /// Its key now, bound or not.
     key: Key,
-    /// The region it is bound to, and for which queue pair.
+    /// The region it is bound to, and the queue pair that it serves.
     bound: Option<(Key, Owner)>,
     dying: bool,
 }
@@ -199,7 +201,8 @@ impl Table {
         Ok(())
     }
 
-    /// The part of a region that a window shall show. Control's mutex is held: the region cannot die meanwhile.
+    /// The part of a region that a window shall show. Control's mutex is held: the region cannot die
+    /// meanwhile.
     fn part(&self, pd: Pd, binding: &Binding) -> Result<Piece, BindError> {
         let entry = self.entry(binding.region);
         if binding.region.0 == 0 || entry.key.load(Ordering::Acquire) != binding.region.0 {
@@ -241,7 +244,7 @@ impl Table {
         Ok(())
     }
 
-    /// The queue pair is gone: what was bound by it alone shows nothing any more.
+    /// Takes off the windows that a queue pair, which is gone, has bound for itself.
     pub fn unbind_owner(&self, owner: Owner) {
         self.unbind_if(&mut self.control(), |bound| bound.1 == owner);
     }
@@ -272,7 +275,7 @@ impl Table {
     }
 }
 
-/// What can be said without the region (IBTA vol. 1 §10.6.7.2).
+/// The checks that need no look at the region (IBTA vol. 1 §10.6.7.2).
 fn permitted(window: &Window, pd: Pd, binding: &Binding) -> Result<(), BindError> {
     let two = window.kind == WindowType::Type2B;
     if window.pd != pd {

@@ -51,7 +51,7 @@ fn atomics_meet_across_mappings() {
     assert_eq!(ours.word(64).unwrap().load(Ordering::Relaxed), 20_000);
 }
 
-/// Entries of /proc/self/pagemap: bit 63 says that this mapping has the page, which mincore would not.
+/// Entries of /proc/self/pagemap: bit 63 means that this mapping has the page, which mincore would not show.
 fn present(bytes: &Bytes) -> bool {
     use std::os::unix::fs::FileExt;
     let map = std::fs::File::open("/proc/self/pagemap").unwrap();

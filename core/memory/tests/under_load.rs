@@ -1,5 +1,5 @@
-//! Deregistration under load: engines hammer a region while it is deregistered and its pages are made inaccessible.
-//! One touch after `deregister` returned would kill this process by SIGSEGV.
+//! Deregistration under load: engines hammer a region while it is deregistered and its pages are made
+//! inaccessible. One touch after `deregister` returned would kill this process by SIGSEGV.
 // Under Miri there is no page to protect, and two threads that spin take it hours.
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(unsafe_code, reason = "maps and protects pages under the table's feet")]
@@ -35,8 +35,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Checks and touches half of the current key's page in every way, in one pass of `engine`.
-    /// Says whether it found the key alive.
+    /// Checks and touches half of the current key's page in every way, in one pass of `engine`. Returns
+    /// whether it found the key alive.
     fn hammer(&self, table: &Table, engine: &Biased<[u8; 2048]>, pd: Pd) -> bool {
         let key = Key::new(self.key.load(Ordering::Acquire));
         let mut pass = engine.enter();

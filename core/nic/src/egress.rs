@@ -355,7 +355,7 @@ impl QueuePair {
                 requester.refuse(plan, Status::LocalProtection);
                 self.retire::<GoBackN>(shared);
             }
-            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
+            Sent::NoRoom if out.has_space_per_peer() => requester.stuck(now),
             Sent::NoRoom => {}
         }
     }

@@ -178,7 +178,7 @@ impl Nic {
             match turn {
                 Turn::Done => qp.queued = false,
                 Turn::More => self.line.push_back(index),
-                Turn::Blocked if out.has_rooms() && !self.line.is_empty() => {
+                Turn::Blocked if out.has_space_per_peer() && !self.line.is_empty() => {
                     self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used);
                     packets += self.transmit_in_crowd(now, mem, out, budget.saturating_sub(packets));
                     break;
@@ -226,7 +226,7 @@ impl Nic {
             if turn != Turn::Blocked {
                 qp.queued = turn == Turn::More;
                 self.crowd.served(index, qp.party, qp.queued, &used);
-            } else if out.has_rooms() {
+            } else if out.has_space_per_peer() {
                 if !self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used) {
                     break;
                 }

@@ -106,7 +106,7 @@ fn emit_64(bencher: Bencher) {
     bencher.bench_local(|| black_box(&packet).emit(black_box(&mut out)));
 }
 
-/// BTH and RETH where they are made; the payload is copied by whoever has it.
+/// BTH and RETH, emitted in place; the owner of the payload copies it.
 #[divan::bench]
 fn emit_headers_of_a_write(bencher: Bencher) {
     let mut out = [0; 128];

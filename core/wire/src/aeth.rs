@@ -1,4 +1,5 @@
-//! ACK extended transport header: acknowledgement, credits, and why not (IBTA volume 1, chapters 9.3 and 9.7.5).
+//! ACK extended transport header: acknowledgement, credits, or a NAK with its reason (IBTA volume 1, chapters
+//! 9.3 and 9.7.5).
 //!
 //! ```text
 //!  +-+---+---------+-----------------------------------------------+
@@ -6,8 +7,9 @@
 //!  +-+---+---------+-----------------------------------------------+
 //! ```
 //!
-//! The first byte is the *syndrome*: a zero bit, two bits of kind (00 ACK, 01 RNR NAK, 10 reserved, 11 NAK) and
-//! five bits of value (credit count, RNR timer, NAK code). The MSN counts requests that the responder completed.
+//! The first byte is the *syndrome*: a zero bit, two bits of kind (00 ACK, 01 RNR NAK, 10 reserved, 11 NAK)
+//! and five bits of value (credit count, RNR timer, NAK code). The MSN counts requests that the responder
+//! completed.
 
 use core::fmt;
 
@@ -60,9 +62,9 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::syndrome`].
+    /// Acknowledged, and if not, why.
     pub syndrome: Syndrome,
-    /// See [`View::msn`]; `emit` keeps 24 bits.
+    /// Message sequence number: 24 bits, circular; `emit` keeps 24 bits.
     pub msn: u32,
 }
 
@@ -73,11 +75,11 @@ impl Repr {
         Repr { syndrome: view.syndrome(), msn: view.msn() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let word = u32::from(self.syndrome.0) << SYNDROME_SHIFT | self.msn & MSN_MASK;
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an AETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an AETH");
         *place = Raw { syndrome_msn: U32::new(word) };
     }
 }
@@ -88,16 +90,17 @@ impl fmt::Display for Repr {
     }
 }
 
-/// The syndrome byte; every value is representable, [`Syndrome::kind`] says what it means.
+/// The syndrome byte; every value is representable, [`Syndrome::kind`] decodes it.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Syndrome(pub u8);
 
 /// What a [`Syndrome`] means.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Acknowledged.
+    /// The packet, and all before it, are acknowledged.
     Ack {
-        /// Encoded end-to-end credits, 5 bits (IBTA's credit table, not a plain count); [`NO_CREDITS`]: none kept.
+        /// Encoded end-to-end credits, 5 bits (IBTA's credit table, not a plain count); [`NO_CREDITS`]: none
+        /// kept.
         credits: u8,
     },
     /// The receiver has no receive posted: wait and try again.
@@ -105,7 +108,7 @@ pub enum Kind {
         /// Code of the least time to wait, 5 bits (IBTA's RNR timer table).
         timer: u8,
     },
-    /// Refused.
+    /// The request is refused; the code has the reason.
     Nak(NakCode),
     /// A syndrome that the specification leaves undefined.
     Reserved,

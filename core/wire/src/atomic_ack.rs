@@ -46,7 +46,7 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::original`].
+    /// The value before the operation.
     pub original: u64,
 }
 
@@ -57,10 +57,10 @@ impl Repr {
         Repr { original: view.original() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an AtomicAckETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an AtomicAckETH");
         *place = Raw { original: U64::new(self.original) };
     }
 }

@@ -78,13 +78,13 @@ impl<'a> View<'a> {
 /// The header as a value. Numbers, not bytes: the responder applies them in its own byte order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::va`].
+    /// The eight bytes operated on; a valid request's are aligned to eight.
     pub va: u64,
-    /// See [`View::rkey`].
+    /// The key that the responder handed out.
     pub rkey: u32,
-    /// See [`View::swap_add`].
+    /// The new value of a compare-and-swap, the addend of a fetch-and-add.
     pub swap_add: u64,
-    /// See [`View::compare`].
+    /// What a compare-and-swap expects to find; a fetch-and-add does not look at it.
     pub compare: u64,
 }
 
@@ -95,10 +95,10 @@ impl Repr {
         Repr { va: view.va(), rkey: view.rkey(), swap_add: view.swap_add(), compare: view.compare() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an AtomicETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an AtomicETH");
         *place = Raw {
             va: U64::new(self.va),
             rkey: U32::new(self.rkey),

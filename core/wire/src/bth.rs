@@ -149,31 +149,31 @@ impl<'a> View<'a> {
 /// `Repr::parse` then `emit` is the identity on any twelve bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::opcode`].
+    /// Which operation this packet is a part of, and so which extension headers follow.
     pub opcode: Opcode,
-    /// See [`View::solicited`].
+    /// Does the sender ask that the completion raise a solicited event?
     pub solicited: bool,
-    /// See [`View::mig_req`].
+    /// Automatic path migration: set means "migrated".
     pub mig_req: bool,
-    /// See [`View::pad`]; `emit` keeps 2 bits.
+    /// Bytes of zeros between payload and ICRC, 0 to 3; `emit` keeps 2 bits.
     pub pad: u8,
-    /// See [`View::tver`]; `emit` keeps 4 bits.
+    /// Transport header version, 4 bits; 0 is the only one there is; `emit` keeps 4 bits.
     pub tver: u8,
-    /// See [`View::pkey`].
+    /// Partition key; its top bit is full membership.
     pub pkey: u16,
-    /// See [`View::fecn`].
+    /// Forward congestion notification.
     pub fecn: bool,
-    /// See [`View::becn`].
+    /// Backward congestion notification.
     pub becn: bool,
-    /// See [`View::resv6`]; `emit` keeps 6 bits.
+    /// The six reserved bits beside FECN and BECN; `emit` keeps 6 bits.
     pub resv6: u8,
-    /// See [`View::dest_qp`].
+    /// The queue pair this packet is for.
     pub dest_qp: Qpn,
-    /// See [`View::ack_req`].
+    /// Does the requester want an acknowledgement of this packet?
     pub ack_req: bool,
-    /// See [`View::resv7`]; `emit` keeps 7 bits.
+    /// The seven reserved bits beside AckReq; `emit` keeps 7 bits.
     pub resv7: u8,
-    /// See [`View::psn`].
+    /// Packet sequence number.
     pub psn: Psn,
 }
 
@@ -218,7 +218,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) {
         let bit = |set: bool, mask: u32| if set { mask } else { 0 };
@@ -235,7 +235,7 @@ impl Repr {
             | self.dest_qp.get();
         let sequence =
             bit(self.ack_req, ACK_REQ) | field(self.resv7, RESV7_MASK, RESV7_SHIFT) | self.psn.get();
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for a BTH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for a BTH");
         *place =
             Raw { kind: U32::new(kind), destination: U32::new(destination), sequence: U32::new(sequence) };
     }

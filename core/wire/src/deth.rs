@@ -57,9 +57,9 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::qkey`].
+    /// The key that the destination queue pair compares with its own.
     pub qkey: u32,
-    /// See [`View::src_qp`].
+    /// The queue pair that sends.
     pub src_qp: Qpn,
 }
 
@@ -70,10 +70,10 @@ impl Repr {
         Repr { qkey: view.qkey(), src_qp: view.src_qp() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for a DETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for a DETH");
         *place = Raw { qkey: U32::new(self.qkey), src_qp: U32::new(self.src_qp.get()) };
     }
 }

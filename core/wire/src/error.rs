@@ -1,4 +1,4 @@
-//! Why bytes were refused. A value, not a log line: whoever receives counts it and drops the frame.
+//! Why bytes were refused. A value, not a log line: the receiver counts it and drops the frame.
 
 use core::fmt;
 
@@ -9,12 +9,12 @@ use crate::Opcode;
 pub enum WireError {
     /// The bytes end before the header or the length that it announces.
     Truncated,
-    /// A length field contradicts the header it stands in or the frame around it, or the transport bytes are
-    /// not a multiple of four (IBTA volume 1, chapter 9.2: that is what the pad count is for).
+    /// A length field contradicts the header it stands in or the frame around it. Or the transport bytes are
+    /// not a multiple of four, to which the pad count fills them up (IBTA volume 1, chapter 9.2).
     Length,
     /// The pad count is larger than what follows the headers.
     Pad,
-    /// An op-code of no service that this room speaks: its extension headers are unknown.
+    /// An op-code of no service that this crate knows: its extension headers are unknown.
     UnknownOpcode(Opcode),
     /// Neither IPv4 nor IPv6, or the version nibble contradicts the EtherType.
     NotIp,

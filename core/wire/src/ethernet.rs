@@ -59,7 +59,7 @@ impl<'a> View<'a> {
         self.0.source
     }
 
-    /// What follows.
+    /// The protocol of the payload (EtherType).
     #[inline]
     pub fn ethertype(&self) -> u16 {
         self.0.ethertype.get()
@@ -69,11 +69,11 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::destination`].
+    /// MAC address of the receiver.
     pub destination: [u8; 6],
-    /// See [`View::source`].
+    /// MAC address of the sender.
     pub source: [u8; 6],
-    /// See [`View::ethertype`].
+    /// The protocol of the payload (EtherType).
     pub ethertype: u16,
 }
 
@@ -84,10 +84,10 @@ impl Repr {
         Repr { destination: view.destination(), source: view.source(), ethertype: view.ethertype() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an Ethernet header");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an Ethernet header");
         *place =
             Raw { destination: self.destination, source: self.source, ethertype: U16::new(self.ethertype) };
     }

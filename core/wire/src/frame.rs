@@ -1,7 +1,7 @@
-//! Frames: where their bytes begin, whom they are between, and the seam between NIC and port.
+//! Frames: where their bytes begin, their two endpoints, and the seam between NIC and port.
 //!
-//! A port moves frames and does not know what they mean; the NIC knows what they mean and not how they move. What
-//! both must agree on is here.
+//! A port moves frames and does not know what they mean; the NIC knows what they mean and not how they move.
+//! This module has what both must agree on.
 
 mod address;
 mod dissect;
@@ -41,7 +41,7 @@ impl Start {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(pub u32);
 
-/// Room for one frame, lent by a port.
+/// A buffer for one frame, lent by a port.
 #[derive(Debug)]
 pub struct Lease<'a> {
     /// The frame's bytes, exactly as many as were asked for; what stands in them is undefined.
@@ -54,11 +54,11 @@ pub struct Lease<'a> {
 /// One received frame and what the port knows of it beyond its bytes.
 #[derive(Copy, Clone, Debug)]
 pub struct Ingress<'a> {
-    /// The frame.
+    /// The frame, from the port's [`Start`] to the end of the ICRC.
     pub bytes: &'a [u8],
     /// Where it begins.
     pub start: Start,
-    /// Who sent it; only meaningful when `start` is [`Start::Bth`], otherwise the headers say it.
+    /// The sender. Only meaningful when `start` is [`Start::Bth`]; otherwise the headers contain it.
     pub source: Endpoint,
     /// The multicast group and UDP port that it was sent to, if any; likewise.
     pub group: Option<Endpoint>,
@@ -72,12 +72,13 @@ pub trait Egress {
     /// Must frames carry a sealed ICRC? If not, the four bytes are left zero.
     fn seals(&self) -> bool;
 
-    /// Lends room for a frame of exactly `len` bytes to `peer`, counted from [`Egress::start`] to the end of the
-    /// ICRC. `None`: no room now, try after the next receive; nothing is lost.
+    /// Lends a buffer for a frame of exactly `len` bytes to `peer`, counted from [`Egress::start`] to the end
+    /// of the ICRC. `None`: no buffer is free now, try after the next receive; nothing is lost.
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>>;
 
-    /// Has each peer a room of its own, so that [`Egress::lend`] may have some for one peer while it has none for another?
-    fn has_rooms(&self) -> bool {
+    /// Has each peer buffers of its own, so that [`Egress::lend`] may have one for one peer while it has none
+    /// for another?
+    fn has_space_per_peer(&self) -> bool {
         false
     }
 
@@ -103,8 +104,8 @@ impl Egress for &mut dyn Egress {
         (**self).lend(peer, len)
     }
 
-    fn has_rooms(&self) -> bool {
-        (**self).has_rooms()
+    fn has_space_per_peer(&self) -> bool {
+        (**self).has_space_per_peer()
     }
 
     fn commit(&mut self) {

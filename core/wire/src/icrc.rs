@@ -1,25 +1,26 @@
 //! The invariant CRC: the last four bytes of a packet, over everything that no switch may change.
 //!
-//! It is the CRC-32 of Ethernet over 8 bytes of ones (where InfiniBand has its local header), the IP header, the
-//! UDP header and the transport bytes up to the ICRC itself, with ones in place of what may change on the way:
-//! TOS, TTL and header checksum of IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; BTH
-//! byte 4. On the wire its least significant byte comes first (IBTA volume 1, chapter 7.8 and annex A17).
+//! It is the CRC-32 of Ethernet over 8 bytes of ones (where InfiniBand has its local header), the IP header,
+//! the UDP header and the transport bytes up to the ICRC itself. Ones stand in place of fields that may
+//! change on the way: TOS, TTL and header checksum of IPv4; traffic class, flow label and hop limit of IPv6;
+//! the UDP checksum; BTH byte 4. On the wire its least significant byte comes first (IBTA volume 1, chapter
+//! 7.8 and annex A17).
 //!
 //! # How it is fast
 //!
-//! A CRC is linear: for messages of equal length, changing some bits changes the CRC by a value that depends on
-//! those bits and on how many bytes follow them, and on nothing else. So everything before the BTH is computed
-//! once for a flow, with zero for lengths and identification ([`Flow`]), and what a frame's own lengths,
-//! identification and masked BTH byte add comes out of tables (`icrc/tables.rs`). What is left is one CRC over the
-//! transport bytes where they stand, without a copy.
+//! A CRC is linear. For messages of equal length, changing some bits changes the CRC by a value that depends
+//! only on those bits and on how many bytes follow them. So everything before the BTH is computed once for a
+//! flow, with zero for lengths and identification ([`Flow`]). Tables have what a frame's own lengths,
+//! identification and masked BTH byte add (`icrc/tables.rs`). There remains one CRC over the transport bytes
+//! where they stand, without a copy.
 //!
 //! # When the identification is unknown
 //!
 //! A UDP socket never shows the IPv4 identification. A sender known to use the numbers 0 to 127 (0 for single
-//! frames, k for the k-th of a train) can still be checked: the wrong identification leaves a *syndrome*, computed
-//! XOR received, and the 128 syndromes that are possible form a space of 7 dimensions out of 32
-//! ([`Flow::accepts_unknown_id`]). That leaves 25 bits of check: a random corruption passes once in 2^25 instead
-//! of once in 2^32.
+//! frames, k for the k-th of a train) can still be checked. The wrong identification leaves a *syndrome*,
+//! computed XOR received. The 128 possible syndromes form a space of 7 dimensions out of 32
+//! ([`Flow::accepts_unknown_id`]). That leaves 25 bits of check: a random corruption passes once in 2^25
+//! instead of once in 2^32.
 
 mod spans;
 mod tables;
@@ -50,12 +51,12 @@ pub fn read(bytes: &[u8]) -> Option<u32> {
 /// Writes `icrc` into the last four bytes of `bytes`; panics if there are not four.
 #[inline]
 pub fn write(bytes: &mut [u8], icrc: u32) {
-    *bytes.last_chunk_mut().expect("room for the ICRC") = icrc.to_le_bytes();
+    *bytes.last_chunk_mut().expect("space for the ICRC") = icrc.to_le_bytes();
 }
 
-/// The ICRC as its definition says it, from the bytes of an IPv4 (20) or IPv6 (40) header, of a UDP header (8) and
-/// of the transport from the BTH up to but without the ICRC. For tests and for whoever wants to read the
-/// definition; [`Flow`] is the same, fast. Other lengths give a number that means nothing.
+/// The ICRC by its definition. The bytes are those of an IPv4 (20) or IPv6 (40) header, of a UDP header (8),
+/// and of the transport from the BTH up to the ICRC, without it. For tests and readers of the definition;
+/// [`Flow`] is the same, fast. Other lengths give a number that means nothing.
 pub fn compute(ip: &[u8], udp: &[u8], transport: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&[0xff; 8]);
@@ -69,8 +70,8 @@ pub fn compute(ip: &[u8], udp: &[u8], transport: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// What of the ICRC is the same for all frames between two endpoints: the CRC up to the BTH of a frame with zero
-/// in its length fields and its identification. Eight bytes; keep one with each queue pair.
+/// The part of the ICRC that all frames between two endpoints share. It is the CRC up to the BTH of a frame
+/// with zero in its length fields and its identification. Eight bytes; keep one with each queue pair.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The CRC so far.
@@ -79,8 +80,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The flow of frames from `source` to `destination` that may not be fragmented, as RoCE senders mark them.
-    /// IPv4 if both addresses are.
+    /// The flow of frames from `source` to `destination` that may not be fragmented, as RoCE senders mark
+    /// them. IPv4 if both addresses are.
     pub fn new(source: Endpoint, destination: Endpoint) -> Flow {
         let (_, network, udp) = crate::frame::Route::new(source, destination).headers(0, 0);
         Flow::of(&network, &udp)
@@ -118,8 +119,9 @@ impl Flow {
         self.base ^ lengths ^ tables::udp_len(udp_len)
     }
 
-    /// The ICRC of a frame of this flow with IPv4 identification `ip_id` (not looked at for IPv6), from its bytes
-    /// from the BTH up to but without the ICRC. Neither copies nor allocates.
+    /// The ICRC of a frame of this flow with IPv4 identification `ip_id` (not looked at for IPv6).
+    /// `transport` is the frame's bytes from the BTH up to the ICRC, without it. Neither copies nor
+    /// allocates.
     #[inline]
     pub fn seal(&self, ip_id: u16, transport: &[u8]) -> u32 {
         let masked = transport.get(MASKED_BTH_BYTE).map_or(0, |byte| tables::masked_bth_byte(*byte));
@@ -135,9 +137,9 @@ impl Flow {
         self.seal(ip_id, transport) == received
     }
 
-    /// The identification, at most [`MAX_UNKNOWN_ID`], with which `received` is the ICRC of this frame; `None`:
-    /// no such identification, the frame is corrupt. Over IPv6 there is no identification and the check is exact:
-    /// the answer is 0 or `None`. `spans` is a cache and may serve any number of flows.
+    /// The identification, at most [`MAX_UNKNOWN_ID`], with which `received` is the ICRC of this frame.
+    /// `None`: no such identification, the frame is corrupt. Over IPv6 there is no identification and the
+    /// check is exact: the answer is 0 or `None`. `spans` is a cache and may serve any number of flows.
     #[inline]
     pub fn accepts_unknown_id(&self, spans: &mut IdSpans, transport: &[u8], received: u32) -> Option<u16> {
         let syndrome = self.seal(0, transport) ^ received;
@@ -148,8 +150,8 @@ impl Flow {
     }
 }
 
-/// By how much the ICRC of an IPv4 frame with identification `ip_id` differs (XOR) from that of the same frame
-/// with identification 0, if it has `transport_len` bytes from BTH to before the ICRC.
+/// The difference (XOR) of the ICRC of an IPv4 frame with identification `ip_id` from that of the same frame
+/// with identification 0. The frame has `transport_len` bytes from the BTH up to the ICRC, without it.
 pub fn delta(ip_id: u16, transport_len: usize) -> u32 {
     tables::advance(tables::ip_id(ip_id), transport_len)
 }

@@ -45,7 +45,7 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::rkey`].
+    /// The key that the receiver's NIC shall invalidate.
     pub rkey: u32,
 }
 
@@ -56,10 +56,10 @@ impl Repr {
         Repr { rkey: view.rkey() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an IETH");
         *place = Raw { rkey: U32::new(self.rkey) };
     }
 }

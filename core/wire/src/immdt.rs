@@ -45,7 +45,7 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::value`].
+    /// The 32 bits, as the number they are in network order.
     pub value: u32,
 }
 
@@ -56,10 +56,10 @@ impl Repr {
         Repr { value: view.value() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an ImmDt");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an ImmDt");
         *place = Raw { value: U32::new(self.value) };
     }
 }

@@ -91,7 +91,7 @@ impl<'a> View<'a> {
         self.0.version_tos_len.get() as u16 - LEN as u16
     }
 
-    /// Identification.
+    /// Identification: the number of the packet, which the ICRC covers.
     #[inline]
     pub fn ident(&self) -> u16 {
         (self.0.ident_fragment.get() >> 16) as u16
@@ -103,7 +103,7 @@ impl<'a> View<'a> {
         self.0.ident_fragment.get() & DONT_FRAGMENT != 0
     }
 
-    /// Hops left.
+    /// Time to live: hops left.
     #[inline]
     pub fn ttl(&self) -> u8 {
         (self.0.ttl_protocol_checksum.get() >> 24) as u8
@@ -121,39 +121,41 @@ impl<'a> View<'a> {
         ones_complement_sum(self.0) == 0xffff
     }
 
-    /// Sender.
+    /// Address of the sender.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.0.source.get())
     }
 
-    /// Receiver.
+    /// Address of the receiver.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.0.destination.get())
     }
 }
 
-/// The header as a value. Version, header length and checksum are not fields: `emit` writes the only right ones.
+/// The header as a value. Version, header length and checksum are not fields: `emit` writes the only right
+/// ones.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::dscp`]; `emit` keeps 6 bits.
+    /// Differentiated services code point, 6 bits; `emit` keeps 6 bits.
     pub dscp: u8,
-    /// See [`View::ecn`]; `emit` keeps 2 bits.
+    /// Explicit congestion notification, 2 bits: 0 not capable, 1 and 2 capable, 3 congestion met; `emit`
+    /// keeps 2 bits.
     pub ecn: u8,
-    /// See [`View::payload_len`]; `emit` panics above 65515.
+    /// Bytes after the header, at most 65515; `emit` panics above 65515.
     pub payload_len: u16,
-    /// See [`View::ident`].
+    /// Identification: the number of the packet, which the ICRC covers.
     pub ident: u16,
-    /// See [`View::dont_fragment`].
+    /// Is the packet forbidden to be fragmented?
     pub dont_fragment: bool,
-    /// See [`View::ttl`].
+    /// Time to live: hops left.
     pub ttl: u8,
-    /// See [`View::protocol`].
+    /// Protocol of the payload.
     pub protocol: u8,
-    /// See [`View::source`].
+    /// Address of the sender.
     pub source: Ipv4Addr,
-    /// See [`View::destination`].
+    /// Address of the receiver.
     pub destination: Ipv4Addr,
 }
 
@@ -174,7 +176,7 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes, checksum included, at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes, checksum included, at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let total_len =
@@ -191,18 +193,18 @@ impl Repr {
         };
         let checksum = !ones_complement_sum(&raw);
         raw.ttl_protocol_checksum = U32::new(ttl_protocol | u32::from(checksum));
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IPv4 header");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an IPv4 header");
         *place = raw;
     }
 }
 
-/// The sum of RFC 1071 over a header; over all of it, 0xffff says that its checksum is right.
+/// The sum of RFC 1071 over a header; over all of it, 0xffff means that its checksum is right.
 #[inline]
 fn ones_complement_sum(raw: &Raw) -> u16 {
     let words =
         [raw.version_tos_len, raw.ident_fragment, raw.ttl_protocol_checksum, raw.source, raw.destination];
-    // Pairs of 16-bit words may be added as 32-bit words: what they carry is folded back in the end. Five words
-    // make 35 bits; folded once 33, then 18, then 17, and the last carry is added once more.
+    // Pairs of 16-bit words may be added as 32-bit words: their carries are folded back in the end. Five
+    // words make 35 bits; folded once 33, then 18, then 17, and the last carry is added once more.
     let sum: u64 = words.iter().map(|word| u64::from(word.get())).sum();
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);

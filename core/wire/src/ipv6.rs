@@ -84,19 +84,19 @@ impl<'a> View<'a> {
         self.0.next_header
     }
 
-    /// Hops left.
+    /// Hop limit: hops left.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         self.0.hop_limit
     }
 
-    /// Sender.
+    /// Address of the sender.
     #[inline]
     pub fn source(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.0.source)
     }
 
-    /// Receiver.
+    /// Address of the receiver.
     #[inline]
     pub fn destination(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.0.destination)
@@ -106,19 +106,19 @@ impl<'a> View<'a> {
 /// The header as a value; the version is not a field.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::traffic_class`].
+    /// Traffic class: DSCP and ECN.
     pub traffic_class: u8,
-    /// See [`View::flow_label`]; `emit` keeps 20 bits.
+    /// Flow label, 20 bits; `emit` keeps 20 bits.
     pub flow_label: u32,
-    /// See [`View::payload_len`].
+    /// Bytes after the header.
     pub payload_len: u16,
-    /// See [`View::next_header`].
+    /// Protocol of the payload.
     pub next_header: u8,
-    /// See [`View::hop_limit`].
+    /// Hop limit: hops left.
     pub hop_limit: u8,
-    /// See [`View::source`].
+    /// Address of the sender.
     pub source: Ipv6Addr,
-    /// See [`View::destination`].
+    /// Address of the receiver.
     pub destination: Ipv6Addr,
 }
 
@@ -137,11 +137,11 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let class = u32::from(self.traffic_class) << 20;
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IPv6 header");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an IPv6 header");
         *place = Raw {
             version_class_flow: U32::new(VERSION | class | self.flow_label & FLOW_MASK),
             payload_len: U16::new(self.payload_len),

@@ -1,9 +1,9 @@
-//! What IRN adds to RoCE packets so that each can be placed by itself (IRN paper, §5; `docs/WIRE.md` draws all of it).
+//! The additions of IRN to RoCE packets, by which each can be placed by itself (IRN paper, §5; `docs/WIRE.md`
+//! draws all of it).
 //!
-//! The additions stand between the op-code's own extension headers and the payload, so that the packet is still the one
-//! that its op-code describes: whoever has not agreed on IRN would take them for payload. Which there are follows from
-//! the op-code, and for acknowledgements from the syndrome:
-//!
+//! The additions stand between the op-code's own extension headers and the payload, so the packet is still
+//! the one that its op-code describes. A peer that has not agreed on IRN would take them for payload. The
+//! op-code decides which there are; for acknowledgements the syndrome does:
 //! | packet | additions |
 //! | ------ | --------- |
 //! | SEND, all op-codes | [`message`] |
@@ -63,8 +63,8 @@ fn shape(opcode: Opcode, syndrome: Option<Syndrome>) -> u8 {
 impl Additions {
     /// The additions of a packet between peers that agreed on IRN, and its payload without them.
     ///
-    /// Errors: [`WireError::Truncated`] if the packet ends before its additions do. Inlined always: where the op-code is known,
-    /// so are the additions.
+    /// Errors: [`WireError::Truncated`] if the packet ends before its additions do. Inlined always: where the
+    /// op-code is known, so are the additions.
     #[inline(always)]
     pub fn split<'a>(packet: &packet::View<'a>) -> Result<(Additions, &'a [u8]), WireError> {
         let shape = shape(packet.bth.opcode, packet.aeth().map(|aeth| aeth.syndrome));
@@ -99,8 +99,8 @@ impl Additions {
         self.len() == 0
     }
 
-    /// Writes them at the start of `out` and returns their bytes; panics if there is no room. Inlined always: where they are
-    /// made, the compiler knows which are there.
+    /// Writes them at the start of `out` and returns their bytes; panics if `out` is shorter. Inlined always:
+    /// the caller's additions are known to the compiler.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;

@@ -1,21 +1,22 @@
 //! The bytes of RoCE v2: one file per header, all with the same grammar, and the check that closes a frame.
 //!
-//! A frame is Ethernet, IPv4 or IPv6, UDP, then the *transport bytes*: the base transport header ([`bth`]),
-//! the extension headers that its op-code asks for, the payload, 0 to 3 pad bytes, and the 4 bytes of the
-//! invariant CRC ([`icrc`]). [`Packet`] is everything from the BTH to before the pad; [`frame`] is the seam
-//! over which frames reach and leave a port. `docs/WIRE.md` draws all of it.
+//! A frame is Ethernet, IPv4 or IPv6, UDP, then the *transport bytes*. These are the base transport header
+//! ([`bth`]), the extension headers that its op-code asks for, the payload, 0 to 3 pad bytes, and the 4 bytes
+//! of the invariant CRC ([`icrc`]). [`Packet`] is everything from the BTH to before the pad; [`frame`] is the
+//! seam over which frames reach and leave a port. `docs/WIRE.md` draws all of it.
 //!
 //! # One grammar
 //!
 //! Each header file reads in the same order: the picture of its bytes; `LEN`; `View`, a borrowed header whose
-//! length has been checked, with accessors in wire order; `Repr`, a plain `Copy` value with `parse` and `emit`.
+//! length has been checked, with accessors in wire order; `Repr`, a plain `Copy` value with `parse` and
+//! `emit`.
 //!
 //! # Panics
 //!
-//! Nothing that reads panics: every `View::new`, [`Packet::parse`] and [`frame::dissect`] answers any bytes
-//! with a value or a [`WireError`], and a `View` that exists can be asked anything. The functions that write
-//! (`emit`, `seal`) panic if the caller's own buffer is shorter than the length they publish: that is a bug of
-//! the caller's, never the peer's doing.
+//! No reader panics. Every `View::new`, [`Packet::parse`] and [`frame::dissect`] answers any bytes with a
+//! value or a [`WireError`], and every accessor of a `View` returns a value. The writers (`emit`, `seal`)
+//! panic if the caller's own buffer is shorter than the length they publish: that is a bug of the caller's,
+//! never the peer's doing.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

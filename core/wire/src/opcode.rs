@@ -1,13 +1,14 @@
-//! Op-codes: what a packet is, and which extension headers follow its BTH
-//! (IBTA volume 1, chapter 9.2 and annexes A14 and A17; the table is drawn in `docs/WIRE.md`).
+//! Op-codes: the kind of a packet, and which extension headers follow its BTH (IBTA volume 1, chapter 9.2 and
+//! annexes A14 and A17; the table is drawn in `docs/WIRE.md`).
 //!
-//! The upper three bits are the service, the lower five the operation. Reliable datagram is not spoken. Op-codes
-//! that the specification leaves free, and the profiles that papers and later annexes put there, are unknown here:
-//! whoever agreed on them with a peer asks about them first.
+//! The upper three bits are the service, the lower five the operation. Reliable datagram is not supported.
+//! Op-codes that the specification leaves free are unknown here, and so are the profiles of papers and later
+//! annexes in them. A NIC that agreed on one with a peer asks about it first.
 
 use core::fmt;
 
-/// The first byte of a BTH. Every value is representable; [`Opcode::is_known`] says whether it is spoken.
+/// The first byte of a BTH. Every value is representable; [`Opcode::is_known`] returns whether Remora
+/// supports it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
 pub struct Opcode(pub u8);
 
@@ -46,19 +47,20 @@ impl Opcode {
     pub const RC_RDMA_READ_RESPONSE_LAST: Opcode = Opcode(0x0f);
     /// RC RDMA READ Response Only.
     pub const RC_RDMA_READ_RESPONSE_ONLY: Opcode = Opcode(0x10);
-    /// RC Acknowledge.
+    /// RC Acknowledge: AETH.
     pub const RC_ACKNOWLEDGE: Opcode = Opcode(0x11);
     /// RC ATOMIC Acknowledge.
     pub const RC_ATOMIC_ACKNOWLEDGE: Opcode = Opcode(0x12);
-    /// RC CmpSwap.
+    /// RC CmpSwap: AtomicETH.
     pub const RC_COMPARE_SWAP: Opcode = Opcode(0x13);
-    /// RC FetchAdd.
+    /// RC FetchAdd: AtomicETH.
     pub const RC_FETCH_ADD: Opcode = Opcode(0x14);
     /// RC SEND Last with Invalidate.
     pub const RC_SEND_LAST_INV: Opcode = Opcode(0x16);
     /// RC SEND Only with Invalidate.
     pub const RC_SEND_ONLY_INV: Opcode = Opcode(0x17);
-    /// RPC Params: the whole of an RPC (StRoM paper, Table 1): only between peers that agreed on StRoM, as the four below.
+    /// RPC Params: the whole of an RPC (StRoM paper, Table 1). Only between peers that agreed on StRoM, as
+    /// the four below.
     pub const STROM_RPC_PARAMS: Opcode = Opcode(0x18);
     /// RPC WRITE First.
     pub const STROM_RPC_WRITE_FIRST: Opcode = Opcode(0x19);
@@ -68,7 +70,8 @@ impl Opcode {
     pub const STROM_RPC_WRITE_LAST: Opcode = Opcode(0x1b);
     /// RPC WRITE Only.
     pub const STROM_RPC_WRITE_ONLY: Opcode = Opcode(0x1c);
-    /// The requester's (N)ACK of READ and atomic responses (IRN paper, §5): only between peers that agreed on IRN.
+    /// The requester's (N)ACK of READ and atomic responses (IRN paper, §5): only between peers that agreed on
+    /// IRN.
     pub const IRN_READ_ACKNOWLEDGE: Opcode = Opcode(0x1f);
 
     /// UC SEND First.
@@ -144,13 +147,13 @@ impl Opcode {
     pub const XRC_RDMA_READ_RESPONSE_LAST: Opcode = Opcode(0xaf);
     /// XRC RDMA READ Response Only.
     pub const XRC_RDMA_READ_RESPONSE_ONLY: Opcode = Opcode(0xb0);
-    /// XRC Acknowledge.
+    /// XRC Acknowledge: AETH.
     pub const XRC_ACKNOWLEDGE: Opcode = Opcode(0xb1);
     /// XRC ATOMIC Acknowledge.
     pub const XRC_ATOMIC_ACKNOWLEDGE: Opcode = Opcode(0xb2);
-    /// XRC CmpSwap.
+    /// XRC CmpSwap: XRCETH and AtomicETH.
     pub const XRC_COMPARE_SWAP: Opcode = Opcode(0xb3);
-    /// XRC FetchAdd.
+    /// XRC FetchAdd: XRCETH and AtomicETH.
     pub const XRC_FETCH_ADD: Opcode = Opcode(0xb4);
     /// XRC SEND Last with Invalidate.
     pub const XRC_SEND_LAST_INV: Opcode = Opcode(0xb6);
@@ -161,11 +164,11 @@ impl Opcode {
 /// The transport service of an op-code: its upper three bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Reliable connection.
+    /// Reliable connection (RC).
     Rc,
-    /// Unreliable connection.
+    /// Unreliable connection (UC).
     Uc,
-    /// Unreliable datagram.
+    /// Unreliable datagram (UD).
     Ud,
     /// Congestion notification, which belongs to no queue pair's service.
     Cnp,
@@ -184,7 +187,7 @@ pub enum Operation {
     Write,
     /// A request for bytes of the responder's memory.
     ReadRequest,
-    /// Those bytes.
+    /// The bytes that a READ asked for.
     ReadResponse,
     /// ACK, RNR NAK or NAK.
     Acknowledge,
@@ -200,13 +203,13 @@ pub enum Operation {
     Rpc,
     /// Bytes for a kernel of the responder's NIC.
     RpcWrite,
-    /// Congestion notification.
+    /// Congestion notification packet (CNP).
     Congestion,
     /// What each packet in it does.
     Bundle,
     /// What each operation in it does.
     Chain,
-    /// What came of them.
+    /// The answers to the operations of a chain.
     ChainAnswer,
 }
 
@@ -398,8 +401,8 @@ impl Opcode {
         if shape(self.0) == 0 || alone || shape(other) == 0 { None } else { Some(Opcode(other)) }
     }
 
-    /// Does it travel from requester to responder? A CNP is neither request nor part of an operation, and counts
-    /// as a response.
+    /// Does it travel from requester to responder? A CNP is neither request nor part of an operation, and
+    /// counts as a response.
     #[inline]
     pub fn is_request(self) -> bool {
         self.has(REQUEST)

@@ -15,7 +15,7 @@ pub const fn pad_for(payload_len: usize) -> u8 {
     (payload_len.wrapping_neg() & 3) as u8
 }
 
-/// Bytes from the BTH to the end of the ICRC of a packet with `header_len` bytes of BTH and extension headers
+/// Bytes from the BTH to the end of the ICRC. The packet has `header_len` bytes of BTH and extension headers
 /// (see [`crate::Opcode::header_len`]) and `payload_len` bytes of payload.
 #[inline]
 pub const fn transport_len(header_len: usize, payload_len: usize) -> usize {
@@ -33,11 +33,11 @@ pub struct Extensions {
     pub reth: Option<reth::Repr>,
     /// Operands of an atomic.
     pub atomic: Option<atomic_eth::Repr>,
-    /// Acknowledgement.
+    /// The acknowledgement header (AETH).
     pub aeth: Option<aeth::Repr>,
     /// Result of an atomic.
     pub atomic_ack: Option<atomic_ack::Repr>,
-    /// Immediate data.
+    /// Immediate data (ImmDt).
     pub imm: Option<immdt::Repr>,
     /// Key to invalidate.
     pub ieth: Option<ieth::Repr>,
@@ -56,8 +56,8 @@ impl Extensions {
         ieth: None,
     };
 
-    /// Writes the headers that are there in wire order at the start of `out` and returns their bytes; panics if
-    /// there is no room. Inlined always: where they are made, the compiler knows which are there.
+    /// Writes the headers that are there in wire order at the start of `out` and returns their bytes; panics
+    /// if `out` is shorter. Inlined always: the caller's headers are known to the compiler.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
@@ -94,9 +94,9 @@ impl Extensions {
     }
 }
 
-/// Writes BTH and extension headers at the start of `out` and returns their bytes. The payload, the pad of
-/// `bth.pad` zeros and the ICRC are the caller's to add: this is for those who copy a payload straight into the
-/// frame. Panics if there is no room; in debug builds also if the extensions are not those of the op-code.
+/// Writes BTH and extension headers at the start of `out` and returns their bytes. The caller adds the
+/// payload, the pad of `bth.pad` zeros and the ICRC: so it can copy a payload straight into the frame. Panics
+/// if `out` is shorter; in debug builds also if the extensions are not those of the op-code.
 #[inline(always)]
 pub fn emit_headers(bth: &bth::Repr, ext: &Extensions, out: &mut [u8]) -> usize {
     debug_assert_eq!(
@@ -109,8 +109,8 @@ pub fn emit_headers(bth: &bth::Repr, ext: &Extensions, out: &mut [u8]) -> usize 
     bth::LEN + ext.emit(&mut out[bth::LEN..])
 }
 
-/// A packet whose lengths have been checked. Its extension headers stay where they are until somebody asks for one:
-/// a queue pair looks at one or two of them, and copying all costs as much as the rest of the parsing.
+/// A packet whose lengths have been checked. Its extension headers are parsed one by one on demand. A queue
+/// pair looks at one or two of them, and copying all costs as much as the rest of the parsing.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a> {
     /// Base transport header.
@@ -122,12 +122,12 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at the bytes from the BTH to the end of the ICRC; the last four bytes are taken to be the ICRC and are
-    /// not looked at (see [`icrc`]), nor are the pad's, which should be zeros. Whether the op-code may carry a payload
-    /// is for the transport to judge.
+    /// Parses the bytes from the BTH to the end of the ICRC. The last four bytes are taken to be the ICRC and
+    /// are not checked (see [`icrc`]). Nor are the pad's, which should be zeros. The transport judges whether
+    /// the op-code may carry a payload.
     ///
-    /// Errors: [`WireError::Truncated`], [`WireError::UnknownOpcode`], [`WireError::Length`] if the bytes are not
-    /// a multiple of four, [`WireError::Pad`].
+    /// Errors: [`WireError::Truncated`], [`WireError::UnknownOpcode`], [`WireError::Length`] if the bytes are
+    /// not a multiple of four, [`WireError::Pad`].
     #[inline(always)]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         View::before(bytes, icrc::LEN)
@@ -209,7 +209,7 @@ impl View<'_> {
         atomic, ATOMIC_ETH, atomic_eth
     );
     extension!(
-        /// Acknowledgement.
+        /// The acknowledgement header (AETH).
         aeth, AETH, aeth
     );
     extension!(
@@ -217,7 +217,7 @@ impl View<'_> {
         atomic_ack, ATOMIC_ACK, atomic_ack
     );
     extension!(
-        /// Immediate data.
+        /// Immediate data (ImmDt).
         imm, IMM, immdt
     );
     extension!(
@@ -245,7 +245,7 @@ impl View<'_> {
 pub struct Packet<'a> {
     /// Base transport header.
     pub bth: bth::Repr,
-    /// Extension headers.
+    /// The extension headers of its op-code.
     pub ext: Extensions,
     /// Payload without the pad.
     pub payload: &'a [u8],
@@ -271,8 +271,8 @@ impl<'a> Packet<'a> {
         self.bth.opcode.header_len() + self.payload.len() + usize::from(self.bth.pad) + icrc::LEN
     }
 
-    /// Writes headers, payload and pad at the start of `out` and returns their bytes, that is, where the four
-    /// bytes of the ICRC belong. Panics if there is no room; see also [`emit_headers`].
+    /// Writes headers, payload and pad at the start of `out`. Returns their bytes: there the four bytes of
+    /// the ICRC belong. Panics if `out` is shorter; see also [`emit_headers`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let payload_at = emit_headers(&self.bth, &self.ext, out);

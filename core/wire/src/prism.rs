@@ -1,9 +1,11 @@
-//! What PRISM adds to RoCE packets (PRISM paper, §3 and §4.2; `docs/WIRE.md` draws all of it).
+//! The additions of PRISM to RoCE packets (PRISM paper, §3 and §4.2; `docs/WIRE.md` draws all of it).
 //!
-//! It takes no op-codes but those of a [`bundle`], a [`chain`] and its answer: the seven bits beside AckReq, reserved elsewhere, are [`Flags`]. A packet with none of them set is the
-//! plain verb. Addresses that the standard headers have no room for stand in [`addresses`], behind the op-code's own
-//! extension headers; IRN adds nothing to a packet with a flag. The masks and wide operands of an extended atomic in [`operands`], behind those. How
-//! an operation ended is a [`Verdict`], in the credits of its response's AETH: NAKs are for faults.
+//! It takes no op-codes but those of a [`bundle`], a [`chain`] and its answer. The seven bits beside AckReq,
+//! reserved elsewhere, are [`Flags`]; a packet with none of them set is the plain verb. Addresses beyond
+//! those of the standard headers stand in [`addresses`], behind the op-code's own extension headers. Behind
+//! those, [`operands`] has the masks and wide operands of an extended atomic. IRN adds nothing to a packet
+//! with a flag. The outcome of an operation is a [`Verdict`], in the credits of its response's AETH: NAKs are
+//! for faults.
 
 pub mod addresses;
 pub mod bundle;
@@ -13,8 +15,8 @@ pub mod operands;
 use crate::Syndrome;
 use crate::aeth::{Kind, NO_CREDITS};
 
-/// First byte of the window by which a connection names its own scratch memory on the peer's NIC. These addresses are the
-/// last of the address space, mean scratch under every key, and need none.
+/// First byte of the window by which a connection names its own scratch memory on the peer's NIC. These
+/// addresses are the last of the address space. They mean scratch under every key, and need none.
 pub const SCRATCH: u64 = u64::MAX - (SCRATCH_LEN as u64 - 1);
 /// Bytes of a connection's scratch memory (§4.2: 32 bytes suffice).
 pub const SCRATCH_LEN: usize = 32;
@@ -99,8 +101,8 @@ impl Verdict {
         Verdict::ALL.get(number as usize).copied()
     }
 
-    /// The credits that a response carries: none kept where all went well, so that a plain responder's answer means the
-    /// same, else the number.
+    /// The credits that a response carries. Success is "none kept", as in a plain responder's answer; all
+    /// others are the number.
     #[inline]
     pub const fn credits(self) -> u8 {
         match self {
@@ -109,7 +111,7 @@ impl Verdict {
         }
     }
 
-    /// What the syndrome of a response says; none: it is no such response.
+    /// The verdict in the syndrome of a response; None: it is no such response.
     #[inline]
     pub fn of(syndrome: Syndrome) -> Option<Verdict> {
         match syndrome.kind() {

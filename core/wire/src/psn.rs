@@ -2,13 +2,13 @@
 
 use core::fmt;
 
-/// 24 bits.
+/// The 24 bits of a PSN.
 const MASK: u32 = 0x00ff_ffff;
 
 /// A packet sequence number: 24 bits, circular (IBTA volume 1, chapter 9.7.1).
 ///
-/// There is deliberately no `Ord` and no `-`: on a circle `a < b` is not transitive. Ask for the distance from a
-/// number known to be earlier, or which of two is before the other within half the circle.
+/// There is deliberately no `Ord` and no `-`: on a circle `a < b` is not transitive. Ask for the distance
+/// from a number known to be earlier, or which of two is before the other within half the circle.
 ///
 /// ```compile_fail,E0369
 /// # use remora_wire::Psn;
@@ -59,8 +59,8 @@ impl Psn {
         self.0.wrapping_sub(earlier.0) & MASK
     }
 
-    /// Is `self` before `other`, that is at most half the circle behind it? No number is before itself; of two
-    /// numbers exactly opposite each other, each is before the other.
+    /// Is `self` before `other`, that is at most half the circle behind it? No number is before itself; of
+    /// two numbers exactly opposite each other, each is before the other.
     #[inline]
     pub const fn is_before(self, other: Psn) -> bool {
         let ahead = other.distance_from(self);

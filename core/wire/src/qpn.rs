@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// 24 bits.
+/// The 24 bits of a queue pair's number.
 const MASK: u32 = 0x00ff_ffff;
 
 /// A queue pair number: 24 bits (IBTA volume 1, chapter 9.2). Also names a shared receive queue in XRCETH.

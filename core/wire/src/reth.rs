@@ -64,11 +64,11 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::va`].
+    /// First byte of the message in the responder's memory, in the region's own addresses.
     pub va: u64,
-    /// See [`View::rkey`].
+    /// The key that the responder handed out.
     pub rkey: u32,
-    /// See [`View::dma_len`].
+    /// Bytes of the whole message, not of this packet; at most 2^31 for a valid one.
     pub dma_len: u32,
 }
 
@@ -79,10 +79,10 @@ impl Repr {
         Repr { va: view.va(), rkey: view.rkey(), dma_len: view.dma_len() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for a RETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for a RETH");
         *place = Raw { va: U64::new(self.va), rkey: U32::new(self.rkey), dma_len: U32::new(self.dma_len) };
     }
 }

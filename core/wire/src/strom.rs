@@ -1,12 +1,12 @@
-//! What StRoM adds to RoCE packets (StRoM paper, §5.1 and Table 1; `docs/WIRE.md` draws all of it).
+//! The additions of StRoM to RoCE packets (StRoM paper, §5.1 and Table 1; `docs/WIRE.md` draws all of it).
 //!
-//! Five op-codes, shaped as the RDMA WRITE's: RPC Params, and RPC WRITE First, Middle, Last and Only. Their RETH reads
-//! otherwise: the address is the RPC op-code, which names a kernel of the responder's NIC; the key is the requester's [`Tag`]
-//! of the request; the length is that of the message. Parameters begin with a RETH of their own: where answers go, with
-//! which key, and how many bytes there are for them.
+//! Five op-codes, shaped as the RDMA WRITE's: RPC Params, and RPC WRITE First, Middle, Last and Only. Their
+//! RETH reads otherwise. The address is the RPC op-code, which names a kernel of the responder's NIC; the key
+//! is the requester's [`Tag`] of the request; the length is that of the message. Parameters begin with a RETH
+//! of their own: where answers go, with which key, and how many bytes there are for them.
 //!
-//! An answer is an RDMA WRITE with immediate data of the responder's, and its immediate data are an [`Ending`]. An answer
-//! without bytes needs no address: so an error can always be told.
+//! An answer is an RDMA WRITE with immediate data of the responder's, and its immediate data are an
+//! [`Ending`]. An answer without bytes needs no address: so an error can always be reported.
 
 use core::fmt;
 
@@ -35,7 +35,7 @@ pub fn split(params: &[u8]) -> Result<(reth::Repr, &[u8]), WireError> {
 pub struct Status(pub u8);
 
 impl Status {
-    /// As asked.
+    /// The kernel did what was asked.
     pub const DONE: Status = Status(0);
     /// There is no such thing: a key that is not there.
     pub const MISS: Status = Status(1);
@@ -43,13 +43,13 @@ impl Status {
     pub const NO_KERNEL: Status = Status(2);
     /// The parameters make no sense to the kernel.
     pub const BAD_PARAMS: Status = Status(3);
-    /// The kernel was led to memory that it has no right to.
+    /// An address led the kernel to memory that it has no right to.
     pub const ACCESS: Status = Status(4);
     /// The kernel took more steps than a request may.
     pub const TOO_LONG: Status = Status(5);
-    /// The answer is longer than the room for it.
+    /// The answer is longer than the buffer for it.
     pub const NO_ROOM: Status = Status(6);
-    /// What was read did not come to rest: its check value was wrong as often as it may be.
+    /// The object kept changing: its check value was wrong in every attempt of a bounded number.
     pub const INCONSISTENT: Status = Status(7);
     /// The kernel was removed before it had ended.
     pub const REMOVED: Status = Status(8);
@@ -64,10 +64,10 @@ impl fmt::Display for Status {
             Status::MISS => "not found",
             Status::NO_KERNEL => "no kernel has this op-code",
             Status::BAD_PARAMS => "the parameters make no sense to the kernel",
-            Status::ACCESS => "the kernel was led to memory that it has no right to",
+            Status::ACCESS => "an address led the kernel to memory that it has no right to",
             Status::TOO_LONG => "the kernel took more steps than a request may",
-            Status::NO_ROOM => "the answer is longer than the room for it",
-            Status::INCONSISTENT => "the check value was wrong as often as it may be",
+            Status::NO_ROOM => "the answer is longer than the buffer for it",
+            Status::INCONSISTENT => "the check value was wrong in every attempt",
             Status::REMOVED => "the kernel was removed",
             Status::FAILED => "the kernel failed",
             Status(other) => return write!(f, "kernel's own status {other}"),
@@ -108,7 +108,7 @@ mod tests {
         let params = [
             0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, // address
             0x11, 0x12, 0x13, 0x14, // key
-            0x00, 0x00, 0x10, 0x00, // room
+            0x00, 0x00, 0x10, 0x00, // bytes for answers
             0xca, 0xfe, // the kernel's own
         ];
         let head = reth::Repr { va: 0x0102_0304_0506_0708, rkey: 0x1112_1314, dma_len: 4096 };

@@ -1,4 +1,4 @@
-//! UDP header (RFC 768). RoCE v2's destination port is 4791; the source port tells a flow from another.
+//! UDP header (RFC 768). RoCE v2's destination port is 4791; the source port distinguishes flows.
 //!
 //! ```text
 //!  +-------------------------------+-------------------------------+
@@ -77,13 +77,13 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::source_port`].
+    /// Port of the sender.
     pub source_port: u16,
-    /// See [`View::destination_port`].
+    /// Port of the receiver.
     pub destination_port: u16,
-    /// See [`View::payload_len`]; `emit` panics above 65527.
+    /// Bytes after the header, at most 65527; `emit` panics above 65527.
     pub payload_len: u16,
-    /// See [`View::checksum`].
+    /// Checksum as it stands; 0: none.
     pub checksum: u16,
 }
 
@@ -99,11 +99,11 @@ impl Repr {
         }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let len = self.payload_len.checked_add(LEN as u16).expect("a UDP payload is at most 65527 bytes");
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for a UDP header");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for a UDP header");
         *place = Raw {
             ports: U32::new(u32::from(self.source_port) << 16 | u32::from(self.destination_port)),
             len_checksum: U32::new(u32::from(len) << 16 | u32::from(self.checksum)),

@@ -48,7 +48,7 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::srq`].
+    /// The shared receive queue at the target.
     pub srq: Qpn,
 }
 
@@ -59,10 +59,10 @@ impl Repr {
         Repr { srq: view.srq() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an XRCETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an XRCETH");
         *place = Raw { srq: U32::new(self.srq.get()) };
     }
 }

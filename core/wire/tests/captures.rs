@@ -1,5 +1,5 @@
-//! Every packet that Linux Soft-RoCE sent in our recordings parses, carries the ICRC that we compute, and comes
-//! back byte for byte from values alone.
+//! Every packet that Linux Soft-RoCE sent in our recordings parses, carries the ICRC that we compute, and
+//! comes back byte for byte from values alone.
 #![cfg(not(miri))]
 
 mod pcap;
@@ -60,7 +60,8 @@ struct Seen {
     skipped: u32,
 }
 
-/// Is it ARP, neighbour discovery, TCP: anything but UDP to RoCE's port? Told from the raw bytes, not by our parser.
+/// Is it UDP to RoCE's port, and not ARP, neighbour discovery or TCP? Decided from the raw bytes, not by our
+/// parser.
 fn is_roce(frame: &[u8]) -> bool {
     let port = |at: usize| frame.get(at..at + 2) == Some(&ROCE_PORT.to_be_bytes());
     match (frame[12], frame[13]) {

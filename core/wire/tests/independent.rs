@@ -1,8 +1,8 @@
-//! Decoders that are not ours agree: tshark reads each field of our frames as we meant it, scapy's RoCE layer reads
-//! the BTH and computes the same ICRC.
+//! Decoders that are not ours agree. tshark reads each field of our frames as we meant it. scapy's RoCE layer
+//! reads the BTH and computes the same ICRC.
 //!
-//! Every op-code, four sets of field values each, over IPv4 and IPv6. What tshark does not take apart is said where
-//! it is expected (`independent/expected.rs`). Both tools must be there: `make setup` installs them.
+//! Every op-code, four sets of field values each, over IPv4 and IPv6. `independent/expected.rs` lists the
+//! headers that tshark does not take apart. Both tools must be there: `make setup` installs them.
 #![cfg(not(miri))]
 
 #[path = "independent/cases.rs"]

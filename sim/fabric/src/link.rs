@@ -324,7 +324,7 @@ impl Egress for Outlet<'_> {
         Some(Lease { bytes: &mut self.links.frames[slot as usize], ip_id: self.train })
     }
 
-    fn has_rooms(&self) -> bool {
+    fn has_space_per_peer(&self) -> bool {
         true
     }
 

@@ -23,7 +23,7 @@ use crate::attach::Attach;
 use crate::attendant::{Attendant, WAKER};
 use crate::clock::Clock;
 use crate::dedicated;
-use crate::engine::{Captured, Cell, Engine, Making, Mode, PortFacts};
+use crate::engine::{Captured, Cell, Engine, EngineParts, Mode, PortFacts};
 use crate::pass::{Core, EngineEvent};
 use crate::peers::EngineId;
 use crate::signal::Signal;
@@ -31,29 +31,30 @@ use crate::watch::Watch;
 
 /// RoCE's UDP port, which the first engine's frames bear over shared memory.
 const ROCE_PORT: u16 = 4791;
-/// Headers and trailer around the payload of the longest packet that has one: BTH, immediate data, IRN's RETH and message
-/// header, pad, ICRC.
+/// Headers and trailer around the payload of the longest packet that has one: BTH, immediate data, IRN's RETH
+/// and message header, pad, ICRC.
 const AROUND_PAYLOAD: usize = 12 + 4 + remora_wire::irn::MAX_LEN + 3 + 4;
 /// Engines of one adapter at most.
 pub const MAX_ENGINES: usize = 64;
 /// Asynchronous events that wait to be taken.
 const EVENTS: usize = 1024;
 
-/// Which port an adapter's engines have.
+/// The kind of port that an adapter's engines have, and its attributes.
 #[derive(Clone, Debug)]
 pub enum PortConfig {
     /// Shared memory: peers are processes of this host.
     Shm {
-        /// The address (GID) to bear; `None` takes one of 127.0.0.0/8 at random.
+        /// The address (GID) of the NIC; `None` takes one of 127.0.0.0/8 at random.
         address: Option<Ipv4Addr>,
         /// Shape of the rings of links that this side makes.
         geometry: Geometry,
     },
     /// UDP sockets, one for each engine.
     Udp {
-        /// Address of the first engine; further ones have the next UDP ports. Port 0: each has one of the system's choice.
+        /// Address of the first engine; further ones have the next UDP ports. Port 0: each has one of the
+        /// system's choice.
         local: SocketAddr,
-        /// How the sockets are set up.
+        /// Attributes of the sockets.
         options: remora_port::udp::Options,
     },
     /// A network interface by AF_XDP, for one engine.
@@ -62,13 +63,13 @@ pub enum PortConfig {
         interface: String,
         /// One of its addresses; `None`: its first.
         address: Option<IpAddr>,
-        /// How it is used.
+        /// Attributes of the port.
         options: remora_port::xdp::Options,
     },
 }
 
 impl PortConfig {
-    /// Shared memory with the rings that the design wants.
+    /// Shared memory with the default rings ([`DEFAULT_GEOMETRY`](remora_port::shm::DEFAULT_GEOMETRY)).
     pub fn shm() -> PortConfig {
         PortConfig::Shm { address: None, geometry: DEFAULT_GEOMETRY }
     }
@@ -88,14 +89,14 @@ impl PortConfig {
     }
 }
 
-/// What an adapter is like.
+/// The attributes of an adapter that is to be opened.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its port.
+    /// The kind of port that each engine has.
     pub port: PortConfig,
     /// How many engines: each has its own port and, in dedicated mode, its own thread.
     pub engines: usize,
-    /// Who drives them.
+    /// The threads that drive them: callers, or threads of their own.
     pub mode: Mode,
     /// In dedicated mode: time without traffic after which an engine's thread sleeps.
     pub spin: Duration,
@@ -103,9 +104,10 @@ pub struct Config {
     pub memory: remora_memory::Config,
     /// Limits of each engine; whether the ICRC is checked and the window follow from the port.
     pub nic: remora_nic::Config,
-    /// Where everything that passes the port is recorded (pcapng); further engines add their number to the name.
+    /// The pcapng file that records everything that passes the port; further engines add their number to the
+    /// name.
     pub capture: Option<PathBuf>,
-    /// What shall go wrong on purpose. A capture shows what passed after that.
+    /// Faults to inject, by rule. A capture shows the frames behind the faults.
     pub fault: Option<Rules>,
 }
 
@@ -128,9 +130,9 @@ impl Config {
 /// Why an adapter could not start.
 #[derive(Debug)]
 pub enum OpenError {
-    /// So many engines cannot be.
+    /// This number of engines is not allowed.
     Engines(usize),
-    /// The port's own words: what is wrong and how to mend it.
+    /// The port's error: one line with the fault and its mend.
     Port(String),
     /// The memory table was refused.
     Memory(remora_memory::Error),
@@ -173,7 +175,7 @@ pub struct Adapter {
     fork: ForkMark,
 }
 
-/// The threads, and how they are told to stop.
+/// The threads, and the flags that stop them.
 #[derive(Default)]
 struct Threads {
     stop: Arc<AtomicBool>,
@@ -181,10 +183,10 @@ struct Threads {
     running: Vec<(Arc<Waker>, JoinHandle<()>)>,
 }
 
-/// Says so if its thread dies by a panic.
-struct Alarm(Arc<AtomicBool>);
+/// Sets its flag if its thread dies by a panic.
+struct PanicFlag(Arc<AtomicBool>);
 
-impl Drop for Alarm {
+impl Drop for PanicFlag {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.store(true, Ordering::Release);
@@ -199,9 +201,9 @@ impl Threads {
         waker: &Arc<Waker>,
         body: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
-        let (alarm, failed) = (Alarm(Arc::clone(&self.failed)), Arc::clone(&self.failed));
+        let (panic_flag, failed) = (PanicFlag(Arc::clone(&self.failed)), Arc::clone(&self.failed));
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let _alarm = alarm;
+            let _flag = panic_flag;
             if let Err(error) = body() {
                 tracing::error!(%error, "a thread that drives engines cannot sleep and ends");
                 failed.store(true, Ordering::Release);
@@ -232,7 +234,7 @@ impl Adapter {
     /// Opens the ports and starts the threads.
     ///
     /// # Errors
-    /// [`OpenError`]: one line that says what is wrong and how to mend it.
+    /// [`OpenError`]: one line with the fault and its mend.
     pub fn open(config: &Config) -> Result<Adapter, OpenError> {
         if !(1..=MAX_ENGINES).contains(&config.engines) {
             return Err(OpenError::Engines(config.engines));
@@ -295,7 +297,7 @@ impl Adapter {
     ) -> Result<(), OpenError> {
         let watch = Watch::new(poll.registry().try_clone()?, Arc::clone(waker), token);
         let id = EngineId(random()?);
-        let rig = Rig {
+        let core_parts = CoreParts {
             config,
             number,
             watch,
@@ -306,18 +308,18 @@ impl Adapter {
         let (facts, cell) = match &config.port {
             PortConfig::Shm { address, geometry } => {
                 let port = open_shm(*address, *geometry, number, self.engines.first())?;
-                rig.wrapped(port, Cell::Shm, Cell::FaultyShm, Cell::CapturedShm)?
+                core_parts.wrapped(port, Cell::Shm, Cell::FaultyShm, Cell::CapturedShm)?
             }
             PortConfig::Udp { local, options } => {
                 let port = open_udp(*local, options, number)?;
-                rig.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
+                core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
             }
             PortConfig::Xdp { interface, address, options } => {
                 let port = open_xdp(interface, *address, options, config.engines)?;
-                rig.wrapped(port, Cell::Xdp, Cell::FaultyXdp, Cell::CapturedXdp)?
+                core_parts.wrapped(port, Cell::Xdp, Cell::FaultyXdp, Cell::CapturedXdp)?
             }
         };
-        let making = Making {
+        let parts = EngineParts {
             id,
             number,
             mode: config.mode,
@@ -325,7 +327,7 @@ impl Adapter {
             max_qps: config.nic.max_qps as usize,
             waker: Arc::clone(waker),
         };
-        self.engines.push(Arc::new(Engine::new(making, cell)));
+        self.engines.push(Arc::new(Engine::new(parts, cell)));
         Ok(())
     }
 
@@ -334,7 +336,7 @@ impl Adapter {
         &self.engines
     }
 
-    /// The engine whose turn it is to get the next resource.
+    /// The engine that serves the next resource: they take turns.
     pub fn next_engine(&self) -> &Arc<Engine> {
         &self.engines[self.next.fetch_add(1, Ordering::Relaxed) % self.engines.len()]
     }
@@ -349,7 +351,7 @@ impl Adapter {
         &self.events
     }
 
-    /// How its port was configured.
+    /// The configuration of its ports.
     pub fn port(&self) -> &PortConfig {
         &self.port
     }
@@ -359,15 +361,15 @@ impl Adapter {
         self.threads.failed.load(Ordering::Acquire)
     }
 
-    /// Is this the process that opened it? In a child of fork the threads are missing and the ports are the parent's, so
-    /// nothing of it may be used.
+    /// Is this the process that opened it? In a child of fork the threads are missing and the ports are the
+    /// parent's, so nothing of it may be used.
     pub fn is_ours(&self) -> bool {
         !self.fork.is_child()
     }
 }
 
-/// What an engine's core is made with, whatever its port.
-struct Rig<'a> {
+/// The parts that an engine's core is made of, for every kind of port.
+struct CoreParts<'a> {
     config: &'a Config,
     number: usize,
     watch: Watch,
@@ -376,8 +378,9 @@ struct Rig<'a> {
     table: &'a Arc<Table>,
 }
 
-impl Rig<'_> {
-    /// The port as it is, or wrapped as the configuration asks: a type for each, so that what is not asked for costs nothing.
+impl CoreParts<'_> {
+    /// The port as it is, or wrapped by the configuration. Each wrapping is a type of its own, so that an
+    /// absent wrapper costs nothing.
     fn wrapped<P: Port + Attach>(
         self,
         port: P,
@@ -421,7 +424,8 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 impl Drop for Adapter {
     fn drop(&mut self) {
         if !self.is_ours() {
-            // The threads were not forked, and ending the watches would end the parent's: everything is left to the exit.
+            // The threads were not forked, and ending the watches would end the parent's: everything is left
+            // to the exit.
             std::mem::forget(std::mem::take(&mut self.threads));
             std::mem::forget(std::mem::take(&mut self.engines));
             return;
@@ -437,7 +441,7 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// 128 bits that nobody can guess.
+/// 128 random bits that nobody can guess.
 ///
 /// # Errors
 /// The system has no randomness.
@@ -516,7 +520,7 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
 fn fitted(config: remora_nic::Config, port: &(impl Port + Attach)) -> remora_nic::Config {
     let (endpoint, mtu) = (port.endpoint(), facts(port).path_mtu);
     let window = port.window().min(config.window);
-    // Nobody knows a real port's round trips beforehand.
+    // Nobody knows a real port's round trips in advance.
     let timers = match config.irn.timers {
         Timers::ByPort => Timers::Measured,
         chosen => chosen,

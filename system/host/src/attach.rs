@@ -1,4 +1,4 @@
-//! What a host needs of a port beyond frames: how peers come and go. Each kind of port has its own ways.
+//! The host's needs of a port beyond frames: peers that come and go, in each kind of port's own way.
 
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
@@ -9,19 +9,19 @@ use remora_port::{Counters, Endpoint, Peer, Port};
 use std::fmt;
 use std::sync::Arc;
 
-/// Which kind of port a NIC has.
+/// The kind of port that a NIC has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// Rings in shared memory.
     Shm,
-    /// UDP sockets.
+    /// UDP sockets, one for each engine.
     Udp,
     /// A network interface by AF_XDP.
     Xdp,
 }
 
 impl PortKind {
-    /// Do frames of one find their way to the other? All but shared memory speak RoCE v2 on the network.
+    /// Do frames of one reach the other? All but shared memory send RoCE v2 on the network.
     pub fn reaches(self, other: PortKind) -> bool {
         (self == PortKind::Shm) == (other == PortKind::Shm)
     }
@@ -42,7 +42,7 @@ impl fmt::Display for PortKind {
 pub enum AttachError {
     /// The port is of another kind.
     WrongKind(PortKind),
-    /// The port's own words.
+    /// The port's error, as a text.
     Port(String),
     /// This kind of port has no multicast groups.
     NoGroups(PortKind),
@@ -66,10 +66,10 @@ impl std::error::Error for AttachError {}
 
 /// A port whose peers come and go. Control path only, so it may be a trait object there.
 pub trait Attach {
-    /// Which kind it is.
+    /// The kind of this port.
     fn kind(&self) -> PortKind;
 
-    /// What happened at it so far.
+    /// The port's counters so far.
     fn port_counters(&self) -> Counters;
 
     /// Makes the peer at the other end of a shared-memory link usable.
@@ -88,7 +88,7 @@ pub trait Attach {
         Err(AttachError::WrongKind(self.kind()))
     }
 
-    /// Makes a multicast group usable as a peer: what is sent to it goes to all members.
+    /// Makes a multicast group usable as a peer: a frame that is sent to it goes to all members.
     ///
     /// # Errors
     /// The port has none, cannot reach it, or takes no more peers.
@@ -96,7 +96,8 @@ pub trait Attach {
         Err(AttachError::NoGroups(self.kind()))
     }
 
-    /// Becomes a member of a multicast group, once more if it is one.
+    /// Joins a multicast group. Each call counts: the port leaves after as many calls of
+    /// [`leave`](Attach::leave).
     ///
     /// # Errors
     /// The port has none, or can join no more.
@@ -104,11 +105,11 @@ pub trait Attach {
         Err(AttachError::NoGroups(self.kind()))
     }
 
-    /// Is a member once less.
+    /// Takes one [`join`](Attach::join) of this group back.
     fn leave(&mut self, _group: Endpoint) {}
 
-    /// Does it hear what it sends to groups itself? If not, it must be its own peer for that.
-    fn hears_itself(&self) -> bool {
+    /// Does the port receive its own frames to groups? If not, it must be its own peer for that.
+    fn loops_back_multicast(&self) -> bool {
         true
     }
 
@@ -117,15 +118,15 @@ pub trait Attach {
         None
     }
 
-    /// How the port does what it does, where it has a choice: a few words.
+    /// A few words on the method that the port has chosen, if it has a choice (zero-copy, say).
     fn manner(&self) -> &'static str {
         ""
     }
 
-    /// No queue pair names `peer` any more, and none will.
+    /// Removes a peer that no queue pair names, nor will name.
     fn remove(&mut self, _peer: Peer) {}
 
-    /// A peer that died and was not reported yet.
+    /// A peer that died and was not reported yet; `None`: there is none.
     fn take_lost(&mut self) -> Option<Peer> {
         None
     }
@@ -133,7 +134,7 @@ pub trait Attach {
     /// Peers that it can have at once.
     fn max_peers(&self) -> usize;
 
-    /// Packets that a queue pair may have in flight without overflowing what this port's receiving side can hold.
+    /// Packets that a queue pair may have in flight without overflowing the receiving side of this port.
     fn window(&self) -> u32;
 }
 
@@ -153,7 +154,7 @@ impl Attach for ShmPort {
         ShmPort::add_link(self, link).map_err(|error| AttachError::Port(error.to_string()))
     }
 
-    /// A group is everybody that the port is linked with, as far as they are attached to it.
+    /// A group is all peers that the port is linked with; their NICs know which are attached.
     fn add_group(&mut self, _group: Endpoint) -> Result<Peer, AttachError> {
         Ok(remora_port::shm::EVERYONE)
     }
@@ -162,7 +163,7 @@ impl Attach for ShmPort {
         Ok(())
     }
 
-    fn hears_itself(&self) -> bool {
+    fn loops_back_multicast(&self) -> bool {
         false
     }
 
@@ -183,8 +184,8 @@ impl Attach for ShmPort {
     }
 }
 
-/// Bytes that the kernel counts for a frame of 4 KiB payload while it waits in a socket: what it holds by its own
-/// reckoning, not ours.
+/// Bytes that the kernel counts for a frame of 4 KiB payload while it waits in a socket, by its own
+/// reckoning.
 const KERNEL_FRAME: usize = 8 << 10;
 
 impl Attach for UdpPort {
@@ -217,8 +218,8 @@ impl Attach for UdpPort {
         remora_port::udp::Options::default().max_peers as usize
     }
 
-    /// What our own socket can hold stands for the peer's, which is most likely set up alike. What is more is lost, and
-    /// sent again.
+    /// Our own socket's buffer stands for the peer's, which is most likely set up alike. Packets beyond it
+    /// are lost and sent again.
     fn window(&self) -> u32 {
         (self.socket().receive_buffer() / KERNEL_FRAME).clamp(8, 4096) as u32
     }
@@ -253,7 +254,8 @@ impl Attach for XdpPort {
         remora_port::xdp::Options::default().max_peers as usize
     }
 
-    /// Our own ring stands for the peer's, and a few queue pairs may send at once. What is more is lost, and sent again.
+    /// Our own ring stands for the peer's, and a few queue pairs may send at once. Packets beyond it are lost
+    /// and sent again.
     fn window(&self) -> u32 {
         remora_port::xdp::Options::default().receive_frames / 4
     }
@@ -291,8 +293,8 @@ macro_rules! attach_inside {
                 Attach::leave(self.port_mut(), group);
             }
 
-            fn hears_itself(&self) -> bool {
-                self.port().hears_itself()
+            fn loops_back_multicast(&self) -> bool {
+                self.port().loops_back_multicast()
             }
 
             fn resolver(&self) -> Option<Arc<Resolver>> {

@@ -1,14 +1,14 @@
-//! The attendant: one thread of an inline adapter that serves its engines while no caller polls them, so that one-sided
-//! verbs reach a program that sleeps.
+//! The attendant: one thread of an inline adapter that serves its engines while no caller polls them. So
+//! one-sided verbs reach a program that sleeps.
 //!
 //! | an engine is | the attendant | until |
 //! |---|---|---|
 //! | polled | looks at its heartbeat each [`TICK`] | it stood still for one tick |
-//! | watched | sleeps on the port's descriptors, and looks itself on a timer that backs off | a packet, or a caller who polls |
+//! | watched | sleeps on the port's descriptors, and on a timer that backs off | a packet, or a caller |
 //! | served | makes pass after pass | [`SPIN`] without traffic, or a caller comes |
 //!
-//! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the port is not
-//! watched, so packets do not wake the attendant (which would take half of a two-core machine).
+//! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the
+//! port is not watched, so packets do not wake the attendant (which would take half of a two-core machine).
 
 use mio::{Events, Poll, Token};
 use remora_transport::Instant;
@@ -35,11 +35,11 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Callers poll it: its heartbeat when last looked at.
+    /// Callers poll it: its heartbeat at the last look.
     Polled { heartbeat: u64, since: Instant },
-    /// Its port is watched; when it wants to be looked at, and the sleep after that.
+    /// Its port is watched: the time of the next look, and the sleep after that.
     Watched { until: Instant, sleep: u64, heartbeat: u64 },
-    /// Pass after pass; the heartbeat that follows from them, and when there was traffic last.
+    /// It is served pass after pass: the heartbeat that follows from them, and the time of the last traffic.
     Served { heartbeat: u64, busy: Instant, turn: u32 },
 }
 
@@ -66,7 +66,7 @@ impl Attendant {
         Attendant { charges: engines.iter().map(charge).collect(), poll, clock, stop }
     }
 
-    /// Until told to stop.
+    /// Serves the engines until it is stopped.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
         while !self.stop.load(Ordering::Acquire) {
@@ -121,7 +121,7 @@ impl Attendant {
 }
 
 impl Charge {
-    /// Does what is due. When it wants to be looked at again; None: at once.
+    /// Does the work that is due. Returns the time of the next look; None: at once.
     fn step(&mut self, now: Instant, clock: &Clock) -> Option<Instant> {
         match self.state {
             State::Polled { heartbeat, since } => {
@@ -164,7 +164,7 @@ impl Charge {
         }
     }
 
-    /// The port woke us. If a caller polls meanwhile, the engine is his.
+    /// The port woke the attendant. If a caller polls meanwhile, the engine is left to it.
     fn woken(&mut self, now: Instant) {
         let State::Watched { heartbeat, .. } = self.state else { return };
         let seen = self.engine.heartbeat();
@@ -177,7 +177,7 @@ impl Charge {
         self.state = State::Served { heartbeat: self.engine.heartbeat(), busy: now, turn: 0 };
     }
 
-    /// A caller ended a watch, or we are to stop.
+    /// A caller ended a watch, or the attendant is to stop.
     fn called(&mut self, now: Instant) {
         if matches!(self.state, State::Watched { .. }) && self.engine.is_watched() != Some(true) {
             self.leave(now);
@@ -209,7 +209,7 @@ impl Charge {
         None
     }
 
-    /// The engine is the callers'.
+    /// Leaves the engine to its callers.
     fn leave(&mut self, now: Instant) -> Option<Instant> {
         self.engine.attended.store(false, Ordering::Release);
         self.state = State::Polled { heartbeat: self.engine.heartbeat(), since: now };

@@ -1,4 +1,5 @@
-//! Which queue pair a doorbell is for: the engine's own doorbells, and those that it shares with other processes.
+//! The queue pair of each doorbell: the engine's own doorbells, and those that it shares with other
+//! processes.
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -10,39 +11,40 @@ use std::io;
 use crate::attendant::WAKER;
 use crate::doorbells::Doorbells;
 
-/// The queue pairs of a set of doorbells, by place.
+/// The queue pairs of a set of doorbells, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
-    places: Vec<Option<Qpn>>,
+    queue_pairs: Vec<Option<Qpn>>,
     free: Vec<u32>,
 }
 
 impl Bells {
-    /// A place for a queue pair.
+    /// Gives a queue pair a free doorbell; returns its index.
     pub fn hang(&mut self, qp: Qpn) -> u32 {
-        if let Some(place) = self.free.pop() {
-            self.places[place as usize] = Some(qp);
-            return place;
+        if let Some(index) = self.free.pop() {
+            self.queue_pairs[index as usize] = Some(qp);
+            return index;
         }
-        self.places.push(Some(qp));
-        self.places.len() as u32 - 1
+        self.queue_pairs.push(Some(qp));
+        self.queue_pairs.len() as u32 - 1
     }
 
-    /// The queue pair of this place is gone.
-    pub fn take(&mut self, place: u32) {
-        if self.places.get_mut(place as usize).and_then(Option::take).is_some() {
-            self.free.push(place);
+    /// Frees the doorbell with this index: its queue pair is gone.
+    pub fn take(&mut self, index: u32) {
+        if self.queue_pairs.get_mut(index as usize).and_then(Option::take).is_some() {
+            self.free.push(index);
         }
     }
 
-    /// Whose doorbell it is.
+    /// The queue pair of the doorbell with this index.
     #[inline]
-    pub fn get(&self, place: u32) -> Option<Qpn> {
-        self.places.get(place as usize).copied().flatten()
+    pub fn get(&self, index: u32) -> Option<Qpn> {
+        self.queue_pairs.get(index as usize).copied().flatten()
     }
 }
 
-/// Doorbells that another process rings, for queue pairs that are its own. It can ring no others: each process has a set.
+/// Doorbells that another process rings, for queue pairs that are its own. It can ring no others: each
+/// process has a set.
 #[derive(Debug)]
 pub(crate) struct SharedBells {
     doorbells: Doorbells<Bytes>,
@@ -57,7 +59,8 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    /// A set more; `wake` becomes readable when somebody has rung while the engine slept. Its number.
+    /// Adds a set and returns its number. `wake` becomes readable when a process has rung while the engine
+    /// slept.
     pub fn add(
         &mut self,
         registry: &Registry,
@@ -67,15 +70,15 @@ impl Sets {
         // Edge-triggered: each write wakes, and nobody reads.
         registry.register(&mut SourceFd(&wake.as_raw_fd()), WAKER, Interest::READABLE)?;
         let set = Some(SharedBells { doorbells, bells: Bells::default(), wake });
-        let place = self.sets.iter().position(Option::is_none).unwrap_or(self.sets.len());
-        match self.sets.get_mut(place) {
+        let index = self.sets.iter().position(Option::is_none).unwrap_or(self.sets.len());
+        match self.sets.get_mut(index) {
             Some(free) => *free = set,
             None => self.sets.push(set),
         }
-        Ok(place as u32)
+        Ok(index as u32)
     }
 
-    /// The process is gone.
+    /// Removes a set whose process is gone.
     pub fn remove(&mut self, registry: &Registry, set: u32) {
         if let Some(gone) = self.sets.get_mut(set as usize).and_then(Option::take) {
             let _ = registry.deregister(&mut SourceFd(&gone.wake.as_raw_fd()));
@@ -87,13 +90,13 @@ impl Sets {
         self.sets.get_mut(set as usize)?.as_mut().map(|set| &mut set.bells)
     }
 
-    /// Takes what was rung. True: something was.
+    /// Calls `rung` for each rung doorbell. True: there was one.
     #[inline]
     pub fn take(&self, mut rung: impl FnMut(Qpn)) -> bool {
         let mut any = false;
         for set in self.sets.iter().flatten() {
-            set.doorbells.take(|place| {
-                if let Some(qp) = set.bells.get(place) {
+            set.doorbells.take(|index| {
+                if let Some(qp) = set.bells.get(index) {
                     any = true;
                     rung(qp);
                 }
@@ -102,14 +105,14 @@ impl Sets {
         any
     }
 
-    /// The engine is about to sleep. True: something was rung, so that it must not.
+    /// Announces that the engine is about to sleep. True: a doorbell has rung, so that it must not.
     pub fn begin_sleep(&self) -> bool {
         let sets = || self.sets.iter().flatten();
         sets().for_each(|set| set.doorbells.set_asleep(true));
         sets().any(|set| set.doorbells.any())
     }
 
-    /// It is awake.
+    /// Announces that the engine is awake.
     pub fn end_sleep(&self) {
         self.sets.iter().flatten().for_each(|set| set.doorbells.set_asleep(false));
     }
@@ -141,7 +144,7 @@ mod tests {
         assert_eq!(sets.bells(two).unwrap().hang(Qpn::new(22)), 0);
         ones.ring(0);
         ones.ring(1);
-        assert_eq!(taken(&sets), [11], "a place without a queue pair is nobody's");
+        assert_eq!(taken(&sets), [11], "a index without a queue pair is nobody's");
         twos.ring(0);
         assert!(sets.begin_sleep() && ones.is_asleep());
         assert_eq!(taken(&sets), [22]);

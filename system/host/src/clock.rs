@@ -1,4 +1,5 @@
-//! The only clock. A reading of the time-stamp counter costs half of what std's clock does; the calibration is quanta's.
+//! The only clock. A reading of the time-stamp counter costs half of a reading of std's clock; the
+//! calibration is quanta's.
 
 use remora_transport::Instant;
 
@@ -17,7 +18,7 @@ impl Clock {
         Clock { source, start }
     }
 
-    /// The time.
+    /// Nanoseconds since the clock was made.
     #[inline]
     pub fn now(&self) -> Instant {
         Instant(self.source.now().saturating_duration_since(self.start).as_nanos() as u64)

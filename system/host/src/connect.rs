@@ -1,4 +1,4 @@
-//! Connection set-up over TCP: two queue pairs tell each other their numbers, and their ports become peers.
+//! Connection set-up over TCP: two queue pairs exchange their numbers, and their ports become peers.
 //!
 //! ```text
 //! client                                   server
@@ -9,10 +9,10 @@
 //!   | <-- GO -------------------------------- |
 //! ```
 //!
-//! After GO both queue pairs are in RTS. Either side may answer REJECT with words instead, and the server
-//! FULL. If both want so the connection then stays open, so that its end says that a queue pair is gone
-//! (`lasting`). `message` has the bytes; `listener`, `pending` and `request` are the server's side, which
-//! strangers may reach: lengths, times and numbers at once are bounded.
+//! After GO both queue pairs are in RTS. Either side may answer REJECT with a text instead, and the server
+//! FULL. If both sides ask for it, the connection then stays open, so that its end shows that a queue pair is
+//! gone (`lasting`). `message` has the bytes. `listener`, `pending` and `request` are the server's side,
+//! which strangers may reach: lengths, times and numbers at once are bounded.
 
 mod error;
 mod exchange;
@@ -37,7 +37,7 @@ use crate::engine::{Control, Engine};
 use crate::peers::EngineId;
 pub use error::ConnectError;
 use exchange::{read, write};
-pub use full::{Full, Places};
+pub use full::{Capacity, Full};
 pub use lasting::{Departures, SetupConnection};
 pub use listener::{Listener, REQUESTS};
 use message::Stage;
@@ -45,22 +45,22 @@ pub use message::{Hello, IRN, LASTING, LinkOffer, MAX_PRIVATE, Message, PRISM, S
 pub use pending::{PENDING, PENDING_OF_SOURCE};
 pub use request::{Answered, Request};
 
-/// One side's queue pair, and what it can do.
+/// One side's queue pair and its attributes, as its program passes them.
 #[derive(Clone, Debug)]
 pub struct Side<'a> {
     /// The engine that it belongs to.
     pub engine: &'a Arc<Engine>,
-    /// Its service.
+    /// The queue pair's service: RC, UC, UD or XRC.
     pub service: Service,
-    /// Its Q_Key (datagrams).
+    /// The Q_Key of a datagram queue pair; 0 for other services.
     pub qkey: u32,
-    /// Its number.
+    /// The queue pair's number.
     pub qp: Qpn,
     /// First PSN that it sends.
     pub psn: Psn,
     /// Largest path MTU that it wants, bytes.
     pub path_mtu: u32,
-    /// READs and atomics that it wants outstanding.
+    /// READs and atomics that it wants to have outstanding.
     pub initiator_depth: u8,
     /// READs and atomics that it can hold for the peer.
     pub responder_resources: u8,
@@ -104,12 +104,12 @@ impl Side<'_> {
     }
 }
 
-/// What both sides have agreed on, as one of them sees it.
+/// The agreement of both sides, as one of them sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// The port's name for the peer; this queue pair counts as its user.
     pub peer: Peer,
-    /// What the other side said of itself.
+    /// The first message of the other side.
     pub remote: Hello,
     /// Path MTU in bytes: the smaller of the two.
     pub path_mtu: u32,
@@ -117,7 +117,7 @@ pub struct Agreement {
     pub max_rd_atomic: u8,
     /// Extensions that both sides have.
     pub extensions: u64,
-    /// IRN is agreed on, and the other side remembers so many packets ahead of the order.
+    /// IRN is agreed on; the other side remembers this many packets ahead of the order.
     pub irn: Option<u32>,
     /// PRISM is agreed on.
     pub prism: bool,
@@ -144,9 +144,10 @@ impl Agreement {
     }
 }
 
-/// Time that a peer's neighbour has to answer, unless the whole set-up has less: several rounds of three questions, for those of the
-/// first seconds are lost where an address is still checked or a link has just come up.
-const WAY: Duration = Duration::from_secs(15);
+/// Time that a peer's neighbour has to answer, unless the whole set-up has less. It is several rounds of
+/// three requests. Those of the first seconds are lost where an address is still checked or a link has just
+/// come up.
+const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time that a whole set-up may take.
 #[derive(Copy, Clone, Debug)]
@@ -157,19 +158,19 @@ impl Deadline {
         Deadline(Instant::now() + timeout)
     }
 
-    /// What is left, never zero; None: it is over.
+    /// The rest of the time, never zero; None: it is over.
     pub fn left(self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
     }
 }
 
-/// Connects the queue pair of `side` to one that a [`Listener`] at `address` answers with. `bring_up` takes the queue
-/// pair to RTS. The TCP connection comes with the agreement if both sides keep it.
+/// Connects the queue pair of `side` to the one with which a [`Listener`] at `address` answers. `bring_up`
+/// takes the queue pair to RTS. The TCP connection comes with the agreement if both sides keep it.
 ///
 /// # Errors
-/// [`ConnectError`]. If it fails after `bring_up`, the queue pair must be torn down by the caller; the peer is released
-/// then as for any queue pair.
+/// [`ConnectError`]. If it fails after `bring_up`, the caller must destroy the queue pair; that releases the
+/// peer as for any queue pair.
 pub fn connect(
     address: impl ToSocketAddrs,
     side: &Side<'_>,
@@ -232,14 +233,14 @@ fn attempt(
             }
         }
         Err(error) => {
-            // The other side need not wait for what will not come.
+            // The other side need not wait for an answer that will not come.
             let _ = write(&mut stream, &Message::Reject(error.to_string()), deadline);
             Err(error)
         }
     }
 }
 
-/// Can these two be connected?
+/// Can these two queue pairs be connected?
 fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
     if !remote.kind.reaches(local.kind) {
         return Err(ConnectError::OtherKind { ours: local.kind, theirs: remote.kind });
@@ -255,8 +256,8 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
     Err(ConnectError::OtherService { ours: local.service, theirs: remote.service })
 }
 
-/// Makes whoever is called this, or everybody of this multicast group, reachable by an engine's port, without asking it: where addresses are names, and not over
-/// shared memory.
+/// Makes the NIC called `endpoint`, or all members of this multicast group, reachable by an engine's port,
+/// without asking it. Works where addresses are names, not over shared memory.
 ///
 /// # Errors
 /// `Attach`.
@@ -264,11 +265,11 @@ pub fn reach(engine: &Arc<Engine>, endpoint: remora_port::Endpoint) -> Result<Pe
     if endpoint.address.is_multicast() {
         return engine.control(|control| control.port.add_group(endpoint)).map_err(ConnectError::Attach);
     }
-    find_way(engine, endpoint, WAY)?;
+    wait_for_route(engine, endpoint, NEIGHBOUR_TIMEOUT)?;
     engine.control(|control| control.port.add_endpoint(endpoint)).map_err(ConnectError::Attach)
 }
 
-/// The client's half of making the ports peers.
+/// The client's half of making the ports each other's peers.
 fn take_peer(
     engine: &Arc<Engine>,
     local: &Hello,
@@ -291,9 +292,9 @@ fn take_peer(
     Ok(Agreement::new(peer, local, remote))
 }
 
-/// Waits until the port knows the way to a peer, where it must be asked for: outside of the engine, which has other peers to
-/// serve while the network is asked.
-fn find_way(
+/// Waits until the port knows the way to a peer, where the network must be asked for it. It waits outside of
+/// the engine, which has other peers to serve.
+fn wait_for_route(
     engine: &Arc<Engine>,
     endpoint: remora_port::Endpoint,
     patience: Duration,
@@ -304,7 +305,11 @@ fn find_way(
 }
 
 fn add_endpoint(engine: &Arc<Engine>, remote: &Hello, deadline: Deadline) -> Result<Peer, ConnectError> {
-    find_way(engine, remote.endpoint, deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?.min(WAY))?;
+    wait_for_route(
+        engine,
+        remote.endpoint,
+        deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?.min(NEIGHBOUR_TIMEOUT),
+    )?;
     engine
         .control(|control| {
             let peer = control.port.add_endpoint(remote.endpoint)?;
@@ -329,7 +334,7 @@ fn add_link(engine: &Arc<Engine>, remote: EngineId, link: Link) -> Result<Peer, 
         .map_err(ConnectError::Attach)
 }
 
-/// A link from an engine to itself, for queue pairs that are connected within it.
+/// A link from an engine to itself, for two of its queue pairs that are connected.
 fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
     if let Some(peer) = engine.control(|control| control.peers.reuse(engine.id())) {
         return Ok(peer);
@@ -339,19 +344,19 @@ fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
     add_link(engine, engine.id(), link)
 }
 
-/// A queue pair of this engine will be a member of a multicast group: it shall hear what the engine itself sends there.
+/// Makes an engine receive its own frames to a multicast group, of which a queue pair of it will be a member.
 ///
 /// # Errors
 /// `Link`, `Attach`.
-pub fn hear_oneself(engine: &Arc<Engine>) -> Result<(), ConnectError> {
-    if engine.control(|control| control.port.hears_itself() || control.peers.knows(engine.id())) {
+pub fn loop_back_multicast(engine: &Arc<Engine>) -> Result<(), ConnectError> {
+    if engine.control(|control| control.port.loops_back_multicast() || control.peers.knows(engine.id())) {
         return Ok(());
     }
     // The link stays for as long as the engine.
     add_loopback(engine).map(|_| ())
 }
 
-/// A set-up has failed: the queue pair does not use the peer after all.
+/// Releases a peer after a failed set-up: the queue pair does not use it.
 pub fn release(engine: &Arc<Engine>, peer: Peer) {
     engine.control(|control| control.release_peer(peer));
 }

@@ -16,7 +16,7 @@ const LOOK_EVERY: u32 = 64;
 /// First sleep after traffic; each further one is twice as long.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Drives `engine` until told to stop. `spin`: time without traffic after which it sleeps.
+/// Drives `engine` until it is stopped. `spin`: time without traffic after which it sleeps.
 pub(crate) fn run(
     engine: &Engine,
     mut poll: Poll,
@@ -56,7 +56,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Passes until there was no traffic for `spin`. True: there was some.
+/// Makes passes until there was no traffic for `spin`. True: there was some.
 fn spin_while_busy(engine: &Engine, clock: &Clock, stop: &AtomicBool, spin: Duration) -> bool {
     let (mut busy, mut traffic, mut turn) = (clock.now(), false, 0u32);
     while !stop.load(Ordering::Relaxed) {

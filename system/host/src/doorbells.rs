@@ -1,18 +1,19 @@
 //! Doorbells that need no lock: a bitmap that posting threads set and the thread of a dedicated engine scans.
 //!
-//! The producer index already lives in the ring, so a bit says only "look". Setting it is a read-modify-write and thus a
-//! full barrier on every machine that matters here: the engine either sees the index that was published before, or the bit.
+//! The producer index already lives in the ring, so a bit only means "look". Setting it is a
+//! read-modify-write and thus a full barrier on every machine that matters here. So the engine sees either
+//! the index that was published before, or the bit.
 
 use remora_memory::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The words that a set of doorbells is made of.
-pub trait Words {
+/// The memory of a set of doorbells, as atomic words.
+pub trait DoorbellMemory {
     /// Word `index`; none beyond the last.
     fn word(&self, index: usize) -> Option<&AtomicU64>;
 }
 
-impl Words for Box<[AtomicU64]> {
+impl DoorbellMemory for Box<[AtomicU64]> {
     #[inline]
     fn word(&self, index: usize) -> Option<&AtomicU64> {
         self.get(index)
@@ -20,7 +21,7 @@ impl Words for Box<[AtomicU64]> {
 }
 
 /// Memory that another process may share, and write as it likes.
-impl Words for Bytes {
+impl DoorbellMemory for Bytes {
     #[inline]
     fn word(&self, index: usize) -> Option<&AtomicU64> {
         Bytes::word(self, index * 8)
@@ -31,23 +32,23 @@ impl Words for Bytes {
 #[derive(Debug)]
 pub struct Doorbells<W = Box<[AtomicU64]>> {
     words: W,
-    /// Words of the summary, which follow the first word.
+    /// DoorbellMemory of the summary, which follow the first word.
     summaries: usize,
-    /// Words of the bits, which follow the summary.
+    /// DoorbellMemory of the bits, which follow the summary.
     count: usize,
 }
 
 /// Where the summary begins.
 const SUMMARY: usize = 1;
 
-/// Words of the bits for places `0..capacity`, and of their summary.
+/// DoorbellMemory of the bits for the indices `0..capacity`, and of their summary.
 const fn shape(capacity: usize) -> (usize, usize) {
     let count = capacity.div_ceil(64);
     (count.div_ceil(64), count)
 }
 
 impl Doorbells {
-    /// For places `0..capacity`.
+    /// Doorbells for the indices `0..capacity`, in memory of this process.
     pub fn new(capacity: usize) -> Doorbells {
         let (summaries, count) = shape(capacity);
         let words = (0..SUMMARY + summaries + count).map(|_| AtomicU64::new(0)).collect();
@@ -56,26 +57,27 @@ impl Doorbells {
 }
 
 impl Doorbells<Bytes> {
-    /// Bytes that doorbells for places `0..capacity` take.
+    /// Bytes of memory of doorbells for the indices `0..capacity`.
     pub const fn size(capacity: usize) -> usize {
         let (summaries, count) = shape(capacity);
         (SUMMARY + summaries + count) * 8
     }
 
-    /// For places `0..capacity`, over memory that both sides share. What does not fit is ignored.
+    /// Doorbells for the indices `0..capacity`, over memory that both sides share. DoorbellMemory beyond the
+    /// memory are ignored.
     pub fn over(bytes: Bytes, capacity: usize) -> Doorbells<Bytes> {
         let (summaries, count) = shape(capacity);
         Doorbells { words: bytes, summaries, count }
     }
 
-    /// The memory.
+    /// The memory that both sides share.
     pub fn bytes(&self) -> &Bytes {
         &self.words
     }
 }
 
-impl<W: Words> Doorbells<W> {
-    /// Rings for `place`. A place beyond the capacity is ignored.
+impl<W: DoorbellMemory> Doorbells<W> {
+    /// Rings the doorbell `place`. One beyond the capacity is ignored.
     #[inline]
     pub fn ring(&self, place: u32) {
         let (word, bit) = (place as usize / 64, place % 64);
@@ -84,7 +86,8 @@ impl<W: Words> Doorbells<W> {
         }
         let summary = self.words.word(SUMMARY + word / 64);
         let (Some(bits), Some(summary)) = (self.bits(word), summary) else { return };
-        // Whoever finds the word empty announces it; the scan takes the announcement before the word, so none is lost.
+        // The thread that finds the word empty announces it. The scan takes the announcement before the word,
+        // so none is lost.
         if bits.fetch_or(1 << bit, Ordering::SeqCst) == 0 {
             summary.fetch_or(1 << (word % 64), Ordering::SeqCst);
         }
@@ -95,14 +98,14 @@ impl<W: Words> Doorbells<W> {
         self.words.word(SUMMARY + self.summaries + word)
     }
 
-    /// The engine is about to sleep, and whoever rings must wake it; or it is awake again.
+    /// Announces that the engine is about to sleep and must be woken by a ring, or that it is awake again.
     pub fn set_asleep(&self, asleep: bool) {
         if let Some(word) = self.words.word(0) {
             word.store(asleep.into(), Ordering::SeqCst);
         }
     }
 
-    /// Must whoever has just rung wake the engine?
+    /// Must the thread that has just rung wake the engine?
     #[inline]
     pub fn is_asleep(&self) -> bool {
         self.words.word(0).is_some_and(|word| word.load(Ordering::SeqCst) != 0)
@@ -120,7 +123,7 @@ impl<W: Words> Doorbells<W> {
             while words != 0 {
                 let word = at * 64 + words.trailing_zeros() as usize;
                 words &= words - 1;
-                // Somebody who shares the memory may announce words that are not there.
+                // A process that shares the memory may announce words that are not there.
                 let Some(bits) = self.bits(word).filter(|_| word < self.count) else { continue };
                 let mut bits = bits.swap(0, Ordering::SeqCst);
                 while bits != 0 {
@@ -143,7 +146,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    fn taken<W: Words>(doorbells: &Doorbells<W>) -> Vec<u32> {
+    fn taken<W: DoorbellMemory>(doorbells: &Doorbells<W>) -> Vec<u32> {
         let mut places = Vec::new();
         doorbells.take(|place| places.push(place));
         places

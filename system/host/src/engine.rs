@@ -1,4 +1,4 @@
-//! An engine: a NIC and its port behind the biased lock, and who drives it.
+//! An engine: a NIC and its port behind the biased lock, and the threads that drive it.
 
 use mio::Waker;
 use remora_memory::{Biased, Bytes, Guard, Mem, Table};
@@ -23,7 +23,7 @@ use crate::pass::{Core, CqHook};
 use crate::peers::{EngineId, Peers};
 use crate::watch::{Begun, Watch};
 
-/// Who drives the engines of an adapter.
+/// The threads that drive the engines of an adapter.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Callers do, by posting and polling; the attendant does while they do not.
@@ -69,15 +69,15 @@ macro_rules! each {
     };
 }
 
-/// What the resources of an engine are made and changed through.
+/// Access to an engine's NIC, port and memory, to make and change resources.
 pub struct Control<'a> {
     /// The NIC itself.
     pub nic: &'a mut Nic,
-    /// Its port.
+    /// The port of the engine.
     pub port: &'a mut dyn Attach,
     /// Peers of the port.
     pub peers: &'a mut Peers,
-    /// The memory, for as long as this lasts.
+    /// The memory, for the time of this access.
     pub mem: Mem<'a>,
     hooks: &'a mut Vec<Option<CqHook>>,
     bells: &'a mut Bells,
@@ -86,7 +86,7 @@ pub struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// Sets what is told when the completion queue numbered `cq` needs attention.
+    /// Sets the channel that is notified when the completion queue numbered `cq` needs attention.
     pub fn hook(&mut self, cq: u32, hook: Option<CqHook>) {
         let place = cq as usize;
         if self.hooks.len() <= place {
@@ -95,18 +95,18 @@ impl Control<'_> {
         self.hooks[place] = hook;
     }
 
-    /// A doorbell for a queue pair. There are as many as queue pairs.
+    /// Gives a queue pair a doorbell; returns its index. There are as many as queue pairs.
     pub fn hang_bell(&mut self, qp: Qpn) -> u32 {
         self.bells.hang(qp)
     }
 
-    /// The queue pair of this doorbell is gone.
+    /// Frees the doorbell of a queue pair that is gone.
     pub fn take_bell(&mut self, bell: u32) {
         self.bells.take(bell);
     }
 
-    /// Doorbells that another process rings (dedicated mode only); it writes to `wake` when it has rung and the engine sleeps
-    /// ([`Doorbells::is_asleep`]). The set's number.
+    /// Shares doorbells with another process, which rings them (dedicated mode only). It writes to `wake`
+    /// when it has rung and the engine sleeps ([`Doorbells::is_asleep`]). Returns the set's number.
     ///
     /// # Errors
     /// The system does not watch `wake`.
@@ -114,26 +114,26 @@ impl Control<'_> {
         self.sets.add(self.watch.registry(), doorbells, wake)
     }
 
-    /// The process that had this set is gone, and its queue pairs are.
+    /// Removes a shared set: its process and that process's queue pairs are gone.
     pub fn unshare_bells(&mut self, set: u32) {
         self.sets.remove(self.watch.registry(), set);
     }
 
-    /// A doorbell of a shared set; none: there is no such set.
+    /// Gives a queue pair a doorbell of a shared set; None: there is no such set.
     pub fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
         let bell = self.sets.bells(set).map(|bells| bells.hang(qp))?;
-        // Who has a set of its own has a share of the engine, too.
+        // A process with a set of its own also has its own turns of the engine.
         self.nic.set_party(qp, set + 1).ok().map(|()| bell)
     }
 
-    /// The queue pair of this doorbell of a shared set is gone.
+    /// Frees the doorbell of a shared set, whose queue pair is gone.
     pub fn take_shared_bell(&mut self, set: u32, bell: u32) {
         if let Some(bells) = self.sets.bells(set) {
             bells.take(bell);
         }
     }
 
-    /// One queue pair less uses `peer`.
+    /// One queue pair fewer uses `peer`.
     pub fn release_peer(&mut self, peer: remora_port::Peer) {
         if self.peers.release(peer) {
             self.port.remove(peer);
@@ -141,7 +141,7 @@ impl Control<'_> {
     }
 }
 
-/// What happened to the threads that drive an engine beside its callers. Monotonic.
+/// Events of the threads that drive an engine beside its callers. The counters only rise.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverCounters {
     /// Times a thread slept and was woken by the port.
@@ -165,13 +165,13 @@ pub(crate) struct DriverStats {
 /// The facts of an engine's port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PortFacts {
-    /// Which kind it is.
+    /// The kind of the port.
     pub kind: PortKind,
-    /// What peers call it.
+    /// Its address and UDP port.
     pub endpoint: Endpoint,
     /// Largest path MTU that it carries, bytes of payload.
     pub path_mtu: u32,
-    /// How it does what it does, where it has a choice: a few words.
+    /// A few words on the method that the port has chosen, if it has a choice.
     pub manner: &'static str,
 }
 
@@ -184,7 +184,7 @@ pub struct Engine {
     facts: PortFacts,
     /// The attendant is making passes; callers announce themselves.
     pub(crate) attended: AtomicBool,
-    /// Callers that want in while it does.
+    /// Callers that wait for the engine while the attendant makes passes.
     pub(crate) callers: AtomicU32,
     pub(crate) doorbells: Doorbells,
     /// The dedicated thread sleeps; ringing must wake it.
@@ -193,8 +193,8 @@ pub struct Engine {
     pub(crate) stats: DriverStats,
 }
 
-/// What an engine is made of beside its core.
-pub(crate) struct Making {
+/// The parts of an engine beside its core.
+pub(crate) struct EngineParts {
     pub id: EngineId,
     pub number: usize,
     pub mode: Mode,
@@ -204,23 +204,23 @@ pub(crate) struct Making {
 }
 
 impl Engine {
-    pub(crate) fn new(making: Making, cell: Cell) -> Engine {
+    pub(crate) fn new(parts: EngineParts, cell: Cell) -> Engine {
         Engine {
             cell,
-            id: making.id,
-            number: making.number,
-            mode: making.mode,
-            facts: making.facts,
+            id: parts.id,
+            number: parts.number,
+            mode: parts.mode,
+            facts: parts.facts,
             attended: AtomicBool::new(false),
             callers: AtomicU32::new(0),
-            doorbells: Doorbells::new(making.max_qps),
+            doorbells: Doorbells::new(parts.max_qps),
             asleep: AtomicBool::new(false),
-            waker: making.waker,
+            waker: parts.waker,
             stats: DriverStats::default(),
         }
     }
 
-    /// Its name.
+    /// Its random name, unique over all machines and runs.
     pub fn id(&self) -> EngineId {
         self.id
     }
@@ -230,7 +230,7 @@ impl Engine {
         self.number
     }
 
-    /// Who drives it.
+    /// The threads that drive it.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -258,7 +258,7 @@ impl Engine {
         }
     }
 
-    /// A caller found nothing in its completion queue: it drives the engine a step, if that is its business.
+    /// A caller found nothing in its completion queue. In inline mode it drives the engine one step.
     #[inline]
     pub fn poll(&self) {
         match self.mode {
@@ -271,7 +271,7 @@ impl Engine {
         }
     }
 
-    /// Makes or changes resources. What can leave then leaves.
+    /// Makes or changes resources by `change`. Packets that can leave then leave.
     pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
         let result = each!(self, cell => {
             let mut guard = self.enter(cell);
@@ -279,7 +279,7 @@ impl Engine {
             let Core { nic, port, peers, hooks, bells, sets, watch, .. } = core;
             let result = change(&mut Control { nic, port, peers, mem, hooks, bells, sets, watch });
             core.pass_after_sleep(mem);
-            core.tell();
+            core.notify();
             result
         });
         if self.mode == Mode::Dedicated && self.asleep.load(Ordering::SeqCst) {
@@ -289,17 +289,17 @@ impl Engine {
         result
     }
 
-    /// What the NIC has counted.
+    /// The NIC's counters.
     pub fn counters(&self) -> Counters {
         each!(self, cell => *self.enter(cell).nic.counters())
     }
 
-    /// What its port has counted.
+    /// The port's counters.
     pub fn port_counters(&self) -> PortCounters {
         each!(self, cell => self.enter(cell).port.port_counters())
     }
 
-    /// What happened to the thread that drives it beside its callers.
+    /// Events of the thread that drives it beside its callers.
     pub fn driver_counters(&self) -> DriverCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         DriverCounters {
@@ -310,12 +310,12 @@ impl Engine {
         }
     }
 
-    /// Moves with every pass, whoever makes it.
+    /// A number that changes with every pass of any thread.
     pub(crate) fn heartbeat(&self) -> u64 {
         each!(self, cell => cell.heartbeat())
     }
 
-    /// One pass by a visitor, unless someone is inside. None: someone is.
+    /// Makes one pass as a visitor, unless another thread is inside. None: one is.
     pub(crate) fn visit(&self, after_sleep: bool) -> Option<bool> {
         each!(self, cell => {
             let mut guard = cell.try_enter()?;
@@ -334,7 +334,7 @@ impl Engine {
         })
     }
 
-    /// Before the driving thread sleeps. None: someone is inside.
+    /// Prepares a sleep of the driving thread. None: another thread is inside.
     pub(crate) fn rest(&self) -> Option<(Begun, Instant)> {
         each!(self, cell => {
             let mut guard = cell.try_enter()?;
@@ -343,17 +343,17 @@ impl Engine {
         })
     }
 
-    /// The driving thread is awake and looks for itself.
+    /// Ends the watch: the driving thread is awake and looks for itself.
     pub(crate) fn end_watch(&self) {
         each!(self, cell => self.enter(cell).end_sleep());
     }
 
-    /// Is the port being watched? None: someone is inside.
+    /// Is the port being watched? None: another thread is inside.
     pub(crate) fn is_watched(&self) -> Option<bool> {
         each!(self, cell => Some(cell.try_enter()?.watch.stands()))
     }
 
-    /// The table of the memory that it touches.
+    /// The table of the memory that its passes touch.
     pub fn table(&self) -> &Arc<Table> {
         each!(self, cell => cell.table())
     }
@@ -363,8 +363,8 @@ impl Engine {
         let _ = self.waker.wake();
     }
 
-    /// Into the engine. If the attendant is at work, it is asked to leave: its passes are short, but it makes the next
-    /// one at once.
+    /// Enters the engine. If the attendant is at work, it is asked to leave: its passes are short, but it
+    /// makes the next one at once.
     #[inline]
     fn enter<'a, T>(&self, cell: &'a Biased<T>) -> Guard<'a, T> {
         if self.attended.load(Ordering::Relaxed) {

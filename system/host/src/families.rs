@@ -3,7 +3,7 @@
 use crate::adapter::Adapter;
 use crate::metrics::Family;
 
-/// Everything that an adapter counts, by engine: the NIC's counters under the names of `hw_counters`, the port's, and those
+/// All counters of an adapter, by engine: the NIC's under the names of `hw_counters`, the port's, and those
 /// of the threads that drive the engines.
 pub fn families(adapter: &Adapter) -> Vec<Family> {
     let mut families = Vec::new();
@@ -27,7 +27,7 @@ pub fn families(adapter: &Adapter) -> Vec<Family> {
         put("port_bytes_sent", "Bytes of those frames.", port.bytes_sent);
         put("port_frames_received", "Frames received.", port.frames_received);
         put("port_bytes_received", "Bytes of those frames.", port.bytes_received);
-        put("port_no_room", "Times that the port had no room for a frame.", port.no_room);
+        put("port_no_room", "Times that the port had no buffer for a frame.", port.no_room);
         put("port_send_dropped", "Frames dropped on sending.", port.send_dropped);
         put("port_malformed", "Received frames that break the port's own rules.", port.malformed);
         put("port_os_errors", "Failures of the system.", port.os_errors);

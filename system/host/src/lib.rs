@@ -1,8 +1,8 @@
-//! The host room: one real NIC. The only clock, the only threads; the loop receive → process → transmit → wait.
+//! One real NIC: the only clock, the only threads; the loop receive → process → transmit → wait.
 //!
-//! Heads up: an [`Adapter`] holds [`Engine`]s. An engine is driven by callers who post and poll (`pass.rs` is one step),
-//! by the `attendant` while they do not, or by a thread of its own (`dedicated.rs`). [`connect`] brings two queue pairs
-//! together over TCP; [`metrics`] shows the counters.
+//! Heads up: an [`Adapter`] holds [`Engine`]s. Callers who post and poll drive an engine (`pass.rs` is one
+//! step). While they do not, the `attendant` does, or a thread of its own (`dedicated.rs`). [`connect`]
+//! brings two queue pairs together over TCP; [`metrics`] shows the counters.
 
 mod adapter;
 mod attach;
@@ -14,12 +14,12 @@ mod dedicated;
 mod doorbells;
 mod engine;
 mod families;
-mod heard;
 mod log_limit;
 pub mod metrics;
 pub mod packet;
 mod pass;
 mod peers;
+mod rx_horizon;
 mod signal;
 mod watch;
 
@@ -27,7 +27,7 @@ pub use adapter::{Adapter, Config, MAX_ENGINES, OpenError, PortConfig, random};
 pub use attach::{Attach, AttachError, PortKind};
 pub use attendant::{LONGEST, SPIN, TICK};
 pub use clock::Clock;
-pub use doorbells::{Doorbells, Words};
+pub use doorbells::{DoorbellMemory, Doorbells};
 pub use engine::{Control, DriverCounters, Engine, Mode, PortFacts};
 pub use families::families;
 pub use log_limit::LogLimit;

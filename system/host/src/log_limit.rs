@@ -1,4 +1,4 @@
-//! A bound on log lines that repeat: what fails in a loop must not fill a disk with its complaints.
+//! A bound on log lines that repeat: a failure in a loop must not fill a disk with its complaints.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub struct LogLimit {
     /// When the span began.
     began: Option<Instant>,
     /// Lines of this span that were let through.
-    said: u32,
+    passed: u32,
     /// Lines since the last one that was let through.
     left_out: u64,
 }
@@ -27,24 +27,24 @@ pub struct LogLimit {
 impl LogLimit {
     /// Lines of a span at most.
     pub const BURST: u32 = 10;
-    /// A span.
+    /// Length of a span of time.
     pub const SPAN: Duration = Duration::from_secs(5);
 
-    /// Nothing was said yet.
+    /// A limit that has let no line through.
     pub const fn new() -> LogLimit {
-        LogLimit { began: None, said: 0, left_out: 0 }
+        LogLimit { began: None, passed: 0, left_out: 0 }
     }
 
-    /// Is a line due now? Then, how many were left out since the one before.
+    /// Is a line due now? If so, returns how many were left out since the one before.
     pub fn due(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.saturating_duration_since(began) >= LogLimit::SPAN) {
-            (self.began, self.said) = (Some(now), 0);
+            (self.began, self.passed) = (Some(now), 0);
         }
-        if self.said == LogLimit::BURST {
+        if self.passed == LogLimit::BURST {
             self.left_out += 1;
             return None;
         }
-        self.said += 1;
+        self.passed += 1;
         Some(std::mem::take(&mut self.left_out))
     }
 }
@@ -57,8 +57,8 @@ mod tests {
     fn a_thousand_lines_of_a_second_are_ten_and_the_next_says_how_many_were_left_out() {
         let (mut limit, start) = (LogLimit::new(), Instant::now());
         let at = |millis: u64| start + Duration::from_millis(millis);
-        let said = (0..1000).filter(|millis| limit.due(at(*millis)).is_some()).count();
-        assert_eq!(said, 10);
+        let passed = (0..1000).filter(|millis| limit.due(at(*millis)).is_some()).count();
+        assert_eq!(passed, 10);
         assert_eq!(limit.due(at(4999)), None);
         assert_eq!(limit.due(at(5000)), Some(991));
         assert_eq!(limit.due(at(5001)), Some(0));

@@ -3,7 +3,8 @@
 //! ```
 //! use remora_host::metrics::{Endpoint, Family};
 //!
-//! let snapshot = || vec![Family::counter("remora_sent_packets", "Packets transmitted.").sample(&[("engine", "0")], 7)];
+//! let sent = Family::counter("remora_sent_packets", "Packets transmitted.");
+//! let snapshot = move || vec![sent.clone().sample(&[("engine", "0")], 7)];
 //! let endpoint = Endpoint::start("127.0.0.1:0".parse()?, snapshot)?;
 //! println!("http://{}/metrics", endpoint.address());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

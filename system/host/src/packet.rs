@@ -1,4 +1,5 @@
-//! Packets with descriptors between processes of this host: a Unix socket that keeps the bounds of messages.
+//! Packets with descriptors between processes of this host: a Unix socket that keeps message boundaries
+//! (SOCK_SEQPACKET).
 
 use remora_memory::ForkMark;
 use rustix::event::{PollFd, PollFlags};
@@ -18,15 +19,16 @@ use std::time::Duration;
 pub const DESCRIPTORS: usize = 3;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
-/// Time in which who listens at a path takes one more: whether anybody does is known at once, unless too many wait.
-const KNOCKING: Duration = Duration::from_secs(1);
+/// Time in which a listener must take one more connection. Whether anybody listens shows at once, unless too
+/// many wait.
+const ACCEPTING: Duration = Duration::from_secs(1);
 
-/// What was received.
+/// A received packet, without its bytes.
 #[derive(Debug)]
 pub struct Packet {
-    /// Its bytes; none: the other side hung up.
+    /// Its bytes; 0: the other side hung up.
     pub len: usize,
-    /// It was longer than there was room, or brought too many descriptors.
+    /// It was longer than the buffer, or brought too many descriptors.
     pub cut: bool,
     /// Descriptors that came with it.
     pub descriptors: Vec<OwnedFd>,
@@ -49,10 +51,11 @@ impl PacketSocket {
         Ok((PacketSocket { socket: one }, PacketSocket { socket: other }))
     }
 
-    /// Connects to who listens at `path`; sending and receiving may take as long as connecting.
+    /// Connects to the listener at `path`; sending and receiving may take as long as connecting.
     ///
     /// # Errors
-    /// What connect(2) says; `TimedOut`: who listens has taken nobody for so long, and no more may wait for it.
+    /// The errno of connect(2); `TimedOut`: the listener has taken no connection for so long, and no more may
+    /// wait for it.
     pub fn connect(path: &Path, patience: Duration) -> io::Result<PacketSocket> {
         let socket =
             net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -67,7 +70,7 @@ impl PacketSocket {
     /// The user of the process at the other end, as the kernel noted it.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// The errno of getsockopt(2).
     pub fn peer_uid(&self) -> io::Result<u32> {
         Ok(remora_port::shm::peer_uid(&self.socket)?)
     }
@@ -75,7 +78,7 @@ impl PacketSocket {
     /// Sends one packet.
     ///
     /// # Errors
-    /// What sendmsg(2) says; `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
+    /// The errno of sendmsg(2); `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -91,13 +94,13 @@ impl PacketSocket {
     /// Waits for one packet.
     ///
     /// # Errors
-    /// What recvmsg(2) says; `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
-    pub fn receive(&self, room: &mut [u8]) -> io::Result<Packet> {
+    /// The errno of recvmsg(2); `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Packet> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
         let got = loop {
-            match net::recvmsg(&self.socket, &mut [IoSliceMut::new(room)], &mut control, flags) {
+            match net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
                 done => break done?,
@@ -110,25 +113,25 @@ impl PacketSocket {
             }
         }
         let cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-        Ok(Packet { len: got.bytes.min(room.len()), cut, descriptors })
+        Ok(Packet { len: got.bytes.min(buffer.len()), cut, descriptors })
     }
 
-    /// How long sending and receiving may take; `None`: for ever.
+    /// Sets how long sending and receiving may take; `None`: for ever.
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The errno of setsockopt(2).
     pub fn set_patience(&self, send: Option<Duration>, receive: Option<Duration>) -> io::Result<()> {
         set_socket_timeout(&self.socket, Timeout::Send, send)?;
         set_socket_timeout(&self.socket, Timeout::Recv, receive)?;
         Ok(())
     }
 
-    /// Both ends find the connection ended.
+    /// Ends the connection for both ends.
     pub fn hang_up(&self) {
         let _ = net::shutdown(&self.socket, net::Shutdown::Both);
     }
 
-    /// Sleeps until the connection has ended, whoever ended it.
+    /// Sleeps until either end has ended the connection.
     pub fn wait_for_end(&self) {
         let nothing = PollFlags::empty();
         loop {
@@ -139,7 +142,7 @@ impl PacketSocket {
         }
     }
 
-    /// Another name for this end.
+    /// Another descriptor of this end.
     ///
     /// # Errors
     /// The system gives no descriptor.
@@ -166,7 +169,7 @@ impl From<PacketSocket> for OwnedFd {
     }
 }
 
-/// Listens at a path, which goes when this is dropped.
+/// A listener at a path, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct PacketListener {
     socket: OwnedFd,
@@ -175,13 +178,14 @@ pub struct PacketListener {
 }
 
 impl PacketListener {
-    /// Listens at `path`, which only this user can reach, or everybody. What a process that died left there is taken away.
+    /// Listens at `path`, which only this user can reach, or everybody. A socket that a dead process left
+    /// there is removed.
     ///
     /// # Errors
-    /// `AddrInUse`: somebody listens there, or it is no socket; else what bind(2) says.
+    /// `AddrInUse`: a process listens there, or it is no socket; else the errno of bind(2).
     pub fn bind(path: &Path, everybody: bool) -> io::Result<PacketListener> {
         if let Ok(there) = std::fs::symlink_metadata(path) {
-            let listens = match PacketSocket::connect(path, KNOCKING) {
+            let listens = match PacketSocket::connect(path, ACCEPTING) {
                 Ok(_) => true,
                 Err(error) => error.kind() == io::ErrorKind::TimedOut,
             };
@@ -193,17 +197,17 @@ impl PacketListener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // Before it listens, so that nobody connects who may not.
+        // Set before it listens, so that no process connects that may not.
         let mode = if everybody { 0o666 } else { 0o600 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         net::listen(&socket, BACKLOG)?;
         Ok(PacketListener { socket, path: path.to_owned(), fork: ForkMark::get() })
     }
 
-    /// The next who connected; none at the moment.
+    /// The next connection; None: there is none at the moment.
     ///
     /// # Errors
-    /// What accept(2) says.
+    /// The errno of accept(2).
     pub fn accept(&self) -> io::Result<Option<PacketSocket>> {
         match net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
             Ok(socket) => Ok(Some(PacketSocket { socket })),
@@ -215,7 +219,7 @@ impl PacketListener {
 
 impl Drop for PacketListener {
     fn drop(&mut self) {
-        // In a forked child it is still the place where the parent listens.
+        // In a forked child the parent still listens at it.
         if !self.fork.is_child() {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -263,21 +267,21 @@ mod tests {
         one.send(b"first", &[writer.as_fd()]).unwrap();
         one.send(b"second, and too long", &[]).unwrap();
         drop(writer);
-        let mut room = [0; 8];
-        let first = other.receive(&mut room).unwrap();
-        assert_eq!((&room[..first.len], first.cut, first.descriptors.len()), (&b"first"[..], false, 1));
+        let mut buffer = [0; 8];
+        let first = other.receive(&mut buffer).unwrap();
+        assert_eq!((&buffer[..first.len], first.cut, first.descriptors.len()), (&b"first"[..], false, 1));
         let mut writer = std::io::PipeWriter::from(first.descriptors.into_iter().next().unwrap());
         writer.write_all(b"through").unwrap();
         drop(writer);
         let mut through = String::new();
         reader.read_to_string(&mut through).unwrap();
         assert_eq!(through, "through");
-        let second = other.receive(&mut room).unwrap();
+        let second = other.receive(&mut buffer).unwrap();
         assert_eq!((second.len, second.cut), (8, true));
         other.set_patience(None, Some(Duration::from_millis(1))).unwrap();
-        assert_eq!(other.receive(&mut room).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(other.receive(&mut buffer).unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(one);
-        assert_eq!(other.receive(&mut room).unwrap().len, 0);
+        assert_eq!(other.receive(&mut buffer).unwrap().len, 0);
     }
 
     #[test]
@@ -304,7 +308,7 @@ mod tests {
         // Its process dies without cleaning up.
         rustix::net::shutdown(&listener.socket, net::Shutdown::Both).unwrap();
         let again = PacketListener::bind(&path, false).unwrap();
-        assert!(PacketSocket::connect(&path, KNOCKING).is_ok());
+        assert!(PacketSocket::connect(&path, ACCEPTING).is_ok());
         assert!(again.accept().unwrap().is_some());
         drop(again);
         std::fs::write(&path, b"a file").unwrap();

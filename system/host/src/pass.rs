@@ -1,5 +1,5 @@
-//! One pass of an engine: receive, process, transmit. Whoever drives an engine (a caller, the attendant, a dedicated
-//! thread) does it by these few calls, from inside the engine's lock.
+//! One pass of an engine: receive, process, transmit. A caller, the attendant or a dedicated thread drives an
+//! engine by these few calls, from inside the engine's lock.
 
 use remora_memory::Mem;
 use remora_nic::{AsyncEvent, Nic};
@@ -12,24 +12,25 @@ use crate::attach::Attach;
 use crate::bells::{Bells, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
-use crate::heard::Heard;
 use crate::peers::Peers;
+use crate::rx_horizon::RxHorizon;
 use crate::signal::{Channel, Signal};
 use crate::watch::{Begun, Watch};
 
-/// Frames received, and sent, in one pass at most: passes must stay short, because deregistrations wait for them.
+/// Frames received, and sent, in one pass at most: passes must stay short, because deregistrations wait for
+/// them.
 const BUDGET: usize = 64;
 /// Queue pairs whose timers run in one pass at most.
 const EXPIRE_BUDGET: usize = 64;
 /// Passes between two looks at the clock and at lost peers while nothing arrives.
 const LOOK_EVERY: u32 = 64;
 
-/// Who is told of a completion that was asked for, beside the queue.
+/// The channel that is notified of completions in an armed queue.
 #[derive(Debug)]
 pub struct CqHook {
-    /// By what.
+    /// The channel to notify.
     pub channel: Channel,
-    /// Which queue it is.
+    /// The tag that the channel reports.
     pub tag: u64,
 }
 
@@ -38,7 +39,7 @@ pub struct CqHook {
 pub struct EngineEvent {
     /// Number of the engine in its adapter.
     pub engine: usize,
-    /// What happened.
+    /// The asynchronous event (IBTA vol. 1 §11.6.3).
     pub event: AsyncEvent,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Core<P> {
     pub port: P,
     pub peers: Peers,
     pub watch: Watch,
-    /// By completion queue number.
+    /// Hooks by completion queue number.
     pub hooks: Vec<Option<CqHook>>,
     /// Queue pairs by their doorbells: the engine's own, and those that other processes ring.
     pub bells: Bells,
@@ -58,7 +59,7 @@ pub(crate) struct Core<P> {
     clock: Clock,
     now: Instant,
     turn: u32,
-    heard: Heard,
+    rx_horizon: RxHorizon,
 }
 
 impl<P: Port + Attach> Core<P> {
@@ -84,7 +85,7 @@ impl<P: Port + Attach> Core<P> {
             clock,
             now,
             turn: 0,
-            heard: Heard::default(),
+            rx_horizon: RxHorizon::default(),
         }
     }
 
@@ -96,13 +97,13 @@ impl<P: Port + Attach> Core<P> {
             self.now = self.clock.now();
             self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
         }
-        self.tell();
+        self.notify();
         if self.watch.stands() {
             self.watch.visited(&mut self.port);
         }
     }
 
-    /// A caller polls.
+    /// A caller polls: makes a pass, if there may be something to do.
     #[inline]
     pub fn polled(&mut self, mem: Mem<'_>) {
         self.pass(mem);
@@ -134,7 +135,7 @@ impl<P: Port + Attach> Core<P> {
         self.make(mem, self.turn.is_multiple_of(LOOK_EVERY))
     }
 
-    /// A pass that looks at the clock and at lost peers whatever happens: after a sleep.
+    /// A pass after a sleep, which always looks at the clock and at lost peers.
     pub fn pass_after_sleep(&mut self, mem: Mem<'_>) -> bool {
         self.turn = self.turn.wrapping_add(1);
         self.make(mem, true)
@@ -169,21 +170,22 @@ impl<P: Port + Attach> Core<P> {
         if self.nic.has_work() {
             sent = self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
         }
-        self.tell();
+        self.notify();
         if look {
             self.forget_lost();
         }
         sent > 0
     }
 
-    /// Timers have come. What has arrived is taken before a peer is blamed for its silence.
+    /// Runs timers that are due. Frames that have arrived are taken before a peer counts as silent.
     #[cold]
     fn expire(&mut self, silent: bool) {
-        let heard = self.heard.until(self.now, self.turn, silent, self.port.receives_to_silence());
-        self.nic.expire(self.now, heard, EXPIRE_BUDGET);
+        let drained_at = self.rx_horizon.until(self.now, self.turn, silent, self.port.receives_to_silence());
+        self.nic.expire(self.now, drained_at, EXPIRE_BUDGET);
     }
 
-    /// Before a sleep: a last pass, then the port is watched. The second value is when the engine's timers want it back.
+    /// Prepares a sleep: a last pass, then the port is watched. The second value is the time of the engine's
+    /// next timer.
     pub fn rest(&mut self, mem: Mem<'_>) -> (Begun, Instant) {
         // From here on, other processes that ring wake us; what they rang before is seen.
         if self.sets.begin_sleep() || self.pass_after_sleep(mem) {
@@ -194,22 +196,22 @@ impl<P: Port + Attach> Core<P> {
         (begun, self.nic.next_deadline())
     }
 
-    /// The driving thread is awake.
+    /// Ends the sleep of the driving thread.
     pub fn end_sleep(&mut self) {
         self.sets.end_sleep();
         self.end_watch();
     }
 
-    /// Ends the watch.
+    /// Ends the watch of the port.
     fn end_watch(&mut self) {
         if self.watch.stands() {
             self.watch.end(&mut self.port);
         }
     }
 
-    /// Tells channels and the event queue what happened.
+    /// Notifies channels and the event queue.
     #[inline]
-    pub fn tell(&mut self) {
+    pub fn notify(&mut self) {
         while let Some(cq) = self.nic.wake() {
             if let Some(Some(hook)) = self.hooks.get(cq as usize) {
                 hook.channel.put(hook.tag);

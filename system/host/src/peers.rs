@@ -1,4 +1,5 @@
-//! Which peer engines this engine can reach, and how many queue pairs use each: many queue pairs share one link.
+//! Which peer engines this engine can reach, and how many queue pairs use each: many queue pairs share one
+//! link.
 
 use remora_port::Peer;
 use std::collections::BTreeMap;
@@ -72,7 +73,7 @@ impl Peers {
         over
     }
 
-    /// A peer without users, to make room for another: it is forgotten here.
+    /// Takes out a peer without users, in favour of another one.
     pub fn evict(&mut self) -> Option<Peer> {
         let (peer, id) =
             self.entries.iter().find(|(_, entry)| entry.users == 0).map(|(peer, entry)| (*peer, entry.id))?;

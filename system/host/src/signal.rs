@@ -22,7 +22,7 @@ struct Queue<T> {
 }
 
 impl<T> Signal<T> {
-    /// For up to `limit` waiting items; more are counted and lost.
+    /// A queue for up to `limit` waiting items; more are counted and lost.
     ///
     /// # Errors
     /// The system gives no descriptor.
@@ -50,7 +50,8 @@ impl<T> Signal<T> {
         }
         queue.waiting.push_back(item);
         if queue.waiting.len() == 1 {
-            // Under the lock, so that it never says "empty" while there is something. A full eventfd is readable too.
+            // Under the lock, so that it is never unreadable while there is an item. A full eventfd is
+            // readable too.
             let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
         }
         Ok(())
@@ -88,7 +89,7 @@ impl<T> AsFd for Signal<T> {
     }
 }
 
-/// By what a program is told which of its completion queues got a completion.
+/// The way to report to a program which of its completion queues got a completion.
 #[derive(Clone, Debug)]
 pub enum Channel {
     /// A queue in this process.
@@ -98,7 +99,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Tells. What nobody fetches is lost at last.
+    /// Reports a queue by its tag. Reports beyond the limit are lost if nobody takes them.
     pub fn put(&self, tag: u64) {
         match self {
             Channel::Here(signal) => signal.put(tag),
@@ -109,7 +110,7 @@ impl Channel {
         }
     }
 
-    /// The oldest that was told.
+    /// Takes the oldest report.
     pub fn take(&self) -> Option<u64> {
         match self {
             Channel::Here(signal) => signal.take(),
@@ -134,7 +135,7 @@ impl AsFd for Channel {
 /// Waits until one of two descriptors is readable.
 ///
 /// # Errors
-/// What poll(2) says.
+/// The errno of poll(2).
 pub fn wait_either(one: &impl AsFd, other: &impl AsFd) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags};
     rustix::event::poll(&mut [PollFd::new(one, PollFlags::IN), PollFd::new(other, PollFlags::IN)], None)?;
@@ -144,7 +145,7 @@ pub fn wait_either(one: &impl AsFd, other: &impl AsFd) -> io::Result<()> {
 /// Waits until one of several descriptors is readable, or the time has passed.
 ///
 /// # Errors
-/// What poll(2) says; an interruption is no error.
+/// The errno of poll(2); an interruption is no error.
 pub fn wait_any(descriptors: &[BorrowedFd<'_>], timeout: std::time::Duration) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let mut waited: Vec<PollFd<'_>> =
@@ -159,7 +160,7 @@ pub fn wait_any(descriptors: &[BorrowedFd<'_>], timeout: std::time::Duration) ->
 /// Waits until `descriptor` is readable. False: the time passed.
 ///
 /// # Errors
-/// What poll(2) says; an interruption is no error.
+/// The errno of poll(2); an interruption is no error.
 pub fn wait_readable(descriptor: BorrowedFd<'_>, timeout: Option<std::time::Duration>) -> io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);

@@ -1,4 +1,5 @@
-//! Watching a port's descriptors while nobody polls the engine, and ending the watch without waking the watcher.
+//! Watching a port's descriptors while nobody polls the engine, and ending the watch without waking the
+//! watcher.
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -6,11 +7,11 @@ use remora_port::Port;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Passes of a caller after which it counts as polling, and the watch ends. A visitor that makes fewer (one request now
-/// and then) leaves the watch standing, so that its going away costs nothing.
+/// Passes of a caller after which it counts as polling, and the watch ends. A visitor makes fewer (one
+/// request now and then) and leaves the watch standing, so that its departure costs nothing.
 const POLLS: u32 = 64;
 
-/// The watch over one engine's port. It belongs to the engine, so whoever is inside may begin and end it.
+/// The watch over one engine's port. It belongs to the engine, so the thread inside may begin and end it.
 #[derive(Debug)]
 pub(crate) struct Watch {
     registry: Registry,
@@ -21,7 +22,7 @@ pub(crate) struct Watch {
     left: u32,
 }
 
-/// What beginning a watch led to.
+/// The result of beginning a watch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// The sleeper will be woken by the port.
@@ -33,17 +34,18 @@ pub(crate) enum Begun {
 }
 
 impl Watch {
-    /// For the sleeper that waits with the `mio::Poll` of this registry; events of the port bear `token`.
+    /// A watch for the sleeper that waits with the `mio::Poll` of this registry; events of the port bear
+    /// `token`.
     pub fn new(registry: Registry, waker: Arc<mio::Waker>, token: Token) -> Watch {
         Watch { registry, waker, token, descriptors: Vec::with_capacity(4), left: 0 }
     }
 
-    /// Where else the sleeper may be woken from.
+    /// The registry for other events that wake the sleeper.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The sleeper is about to sleep.
+    /// Begins the watch: the sleeper is about to sleep.
     pub fn begin(&mut self, port: &mut impl Port) -> Begun {
         if port.arm() {
             self.end(port);
@@ -69,7 +71,7 @@ impl Watch {
         self.left > 0
     }
 
-    /// A caller has made a pass while the port is watched.
+    /// Counts a caller's pass while the port is watched.
     #[cold]
     pub fn visited(&mut self, port: &mut impl Port) {
         self.left -= 1;
@@ -80,7 +82,7 @@ impl Watch {
         }
     }
 
-    /// From now on packets wake nobody.
+    /// Ends the watch: from now on packets wake nobody.
     pub fn end(&mut self, port: &mut impl Port) {
         self.left = 0;
         self.end_listening();
@@ -89,7 +91,7 @@ impl Watch {
 
     fn end_listening(&mut self) {
         for descriptor in self.descriptors.drain(..) {
-            // Not registered, or closed meanwhile: both are what is wanted.
+            // Not registered, or closed meanwhile: both are fine.
             let _ = self.registry.deregister(&mut SourceFd(&descriptor));
         }
     }

@@ -1,7 +1,7 @@
 //! A listener for queue pairs as strangers reach it: silent, slow, many, and gone before they are answered.
 
 use remora_host::connect::{
-    Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, Places, REQUESTS,
+    Capacity, Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, REQUESTS,
 };
 use remora_host::{EngineId, PortKind};
 use remora_wire::frame::Endpoint;
@@ -11,14 +11,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn listener() -> Listener {
     Listener::bind("127.0.0.1:0").expect("a port")
 }
 
-/// What one says who wants to connect: who it is stands in its private data.
+/// The first message of a client; its private data holds `name`.
 fn request(name: u32) -> Vec<u8> {
     Message::Request(Hello {
         kind: PortKind::Udp,
@@ -52,7 +52,7 @@ fn connect_from(source: Ipv4Addr, address: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-fn says(listener: &Listener, name: u32) -> TcpStream {
+fn send_request(listener: &Listener, name: u32) -> TcpStream {
     let mut stream = connect(listener);
     stream.write_all(&request(name)).expect("it reads");
     stream
@@ -66,24 +66,24 @@ fn next(listener: &Listener) -> u32 {
     u32::from_le_bytes(name)
 }
 
-/// Has the listener hung up? What it said before.
+/// Has the listener hung up? Returns its last message.
 fn last_words(stream: &mut TcpStream) -> Option<Vec<u8>> {
     stream.set_nonblocking(true).expect("a socket");
-    let mut said = Vec::new();
-    match stream.read_to_end(&mut said) {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-        _ => Some(said),
+        _ => Some(bytes),
     }
 }
 
-/// Waits for that.
+/// Waits for the last message of the listener, which hangs up behind it.
 #[track_caller]
-fn is_told(stream: &mut TcpStream) -> Message {
+fn reply_to(stream: &mut TcpStream) -> Message {
     stream.set_nonblocking(false).expect("a socket");
     stream.set_read_timeout(Some(LONG)).expect("a socket");
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).expect("it hangs up");
-    Message::parse(&said).expect("a message")
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("it hangs up");
+    Message::parse(&bytes).expect("a message")
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn one_that_speaks_is_heard_beside_a_thousand_silent_connections() {
     let listener = listener();
     let _silent: Vec<TcpStream> = (0..1000).map(|_| connect(&listener)).collect();
     for name in 0..10 {
-        let _speaks = says(&listener, name);
+        let _speaks = send_request(&listener, name);
         assert_eq!(next(&listener), name);
     }
     assert!(listener.refused() >= 1000 - PENDING_OF_SOURCE, "{} gave way", listener.refused());
@@ -104,10 +104,10 @@ fn one_that_speaks_is_heard_beside_connections_that_drip() {
     let words = request(99);
     for at in 0..10 {
         for stream in &mut dripping {
-            // Those that gave way are gone.
+            // Connections that gave way are gone.
             let _ = stream.write_all(&words[at..=at]);
         }
-        let _speaks = says(&listener, at as u32);
+        let _speaks = send_request(&listener, at as u32);
         assert_eq!(next(&listener), at as u32);
     }
 }
@@ -132,7 +132,7 @@ fn connections_that_come_back_at_once_set_no_pace() {
     let most = 1024.0 + 1000.0 * started.elapsed().as_secs_f64();
     assert!((listener.refused() as f64) <= most + 1.0, "{} of {most}", listener.refused());
     let name = 5;
-    let _stream = says(&listener, name);
+    let _stream = send_request(&listener, name);
     assert_eq!(next(&listener), name);
 }
 
@@ -154,8 +154,8 @@ fn the_oldest_of_the_same_source_gives_way_and_is_told_and_others_stay() {
     let from = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
     let mut many: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
     let _one_more = from(2);
-    let full = is_told(&mut many[0]);
-    assert!(matches!(full, Message::Full(Full { places: Places::Handshakes, .. })), "{full:?}");
+    let full = reply_to(&mut many[0]);
+    assert!(matches!(full, Message::Full(Full { capacity: Capacity::Handshakes, .. })), "{full:?}");
     assert_eq!(last_words(&mut first), None, "it was the oldest of all, but of another source");
     assert!(many[1..].iter_mut().all(|stream| last_words(stream).is_none()));
 }
@@ -167,9 +167,9 @@ fn with_all_places_taken_the_source_gives_way_that_has_most() {
     let from = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
     let mut most: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
     let _others: Vec<TcpStream> = (0..PENDING - PENDING_OF_SOURCE - 1).map(|_| from(3)).collect();
-    assert!(most.iter_mut().all(|stream| last_words(stream).is_none()), "there is room for all");
+    assert!(most.iter_mut().all(|stream| last_words(stream).is_none()), "all of them fit");
     let _newcomer = from(4);
-    is_told(&mut most[0]);
+    reply_to(&mut most[0]);
     assert_eq!(last_words(&mut first), None);
 }
 
@@ -177,9 +177,9 @@ fn with_all_places_taken_the_source_gives_way_that_has_most() {
 fn a_request_is_not_handed_out_whose_sender_has_hung_up() {
     let listener = listener();
     for name in 0..10 {
-        drop(says(&listener, name));
+        drop(send_request(&listener, name));
     }
-    let _stays = says(&listener, 77);
+    let _stays = send_request(&listener, 77);
     assert_eq!(next(&listener), 77, "the others are gone");
     assert_eq!(listener.refused(), 10);
 }
@@ -187,13 +187,13 @@ fn a_request_is_not_handed_out_whose_sender_has_hung_up() {
 #[test]
 fn requests_that_nobody_wants_any_more_give_way_and_else_the_newcomer_is_told() {
     let listener = listener();
-    let held: Vec<TcpStream> = (0..REQUESTS as u32).map(|name| says(&listener, name)).collect();
-    let mut told = says(&listener, 1000);
+    let held: Vec<TcpStream> = (0..REQUESTS as u32).map(|name| send_request(&listener, name)).collect();
+    let mut refused = send_request(&listener, 1000);
     let most = REQUESTS as u32;
-    let full = Full { places: Places::Handshakes, taken: most, most };
-    assert_eq!(is_told(&mut told), Message::Full(full));
+    let full = Full { capacity: Capacity::Handshakes, taken: most, most };
+    assert_eq!(reply_to(&mut refused), Message::Full(full));
     drop(held);
-    let _comes = says(&listener, 1001);
+    let _comes = send_request(&listener, 1001);
     assert_eq!(next(&listener), 1001);
 }
 
@@ -218,5 +218,5 @@ fn who_sends_nonsense_is_hung_up_on_at_once() {
     }
     let mut old = connect(&listener);
     old.write_all(b"RemoraCM\x63\x00\x01\x00\0\0\0\0").expect("it reads");
-    assert!(matches!(is_told(&mut old), Message::Reject(words) if words.contains("version 99")));
+    assert!(matches!(reply_to(&mut old), Message::Reject(words) if words.contains("version 99")));
 }

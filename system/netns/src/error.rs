@@ -1,9 +1,9 @@
-//! Why there is no namespace, or no link.
+//! Why a namespace, or a link, could not be made.
 
 use std::fmt;
 use std::io;
 
-/// What could not be made, and why.
+/// The step that failed, and why.
 #[derive(Debug)]
 pub enum Error {
     /// A program of iproute2 could not be started.

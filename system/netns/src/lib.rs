@@ -1,7 +1,8 @@
 //! Network namespaces and veth pairs for tests and benchmarks: hosts of their own on one machine.
 //!
-//! A [`Namespace`] goes away with its value. Making one takes root (CAP_SYS_ADMIN) and iproute2; a test that gets none
-//! says so with [`or_skip`] and ends. Where a process is killed, its namespaces stay until the next process makes one.
+//! A [`Namespace`] goes away with its value. Making one takes root (CAP_SYS_ADMIN) and iproute2; a test that
+//! gets none prints that with [`or_skip`] and ends. If a process is killed, its namespaces stay until the
+//! next process makes one.
 //!
 //! ```no_run
 //! let [near, far] = [remora_netns::Namespace::new("near")?, remora_netns::Namespace::new("far")?];
@@ -30,7 +31,7 @@ use std::time::Duration;
 /// Begins the name of each namespace; the number of the process follows.
 const PREFIX: &str = "remora-";
 
-/// Runs `ip` with these arguments in the caller's namespace; its standard output.
+/// Runs `ip` with these arguments in the caller's namespace; returns its standard output.
 ///
 /// # Errors
 /// There is no `ip`, or it refuses.
@@ -38,7 +39,7 @@ pub fn ip(arguments: &str) -> Result<String, Error> {
     run("ip", arguments)
 }
 
-/// The same for another program of iproute2, such as `bridge` or `tc`.
+/// As [`ip`], for another program of iproute2, such as `bridge` or `tc`.
 ///
 /// # Errors
 /// There is no such program, or it refuses.
@@ -51,7 +52,8 @@ pub fn run(program: &str, arguments: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Moves the calling thread into the namespace of this name, and the threads and processes that it will start.
+/// Moves the calling thread into the namespace of this name, and the threads and processes that it will
+/// start.
 ///
 /// # Errors
 /// There is no such namespace, or the system refuses.
@@ -62,8 +64,8 @@ pub fn enter(name: &str) -> Result<(), Error> {
         .map_err(|errno| refused(errno.into()))
 }
 
-/// What was made; `None` where it could not be: then the calling test has said why on standard error, past the test
-/// harness, which keeps what tests print.
+/// The value of `made`; `None` if it could not be made. Then the reason is on standard error, past the test
+/// harness, which keeps a test's output.
 pub fn or_skip<T>(made: Result<T, Error>) -> Option<T> {
     let error = match made {
         Ok(made) => return Some(made),
@@ -83,7 +85,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one. `label` ends its name.
+    /// Makes a namespace. `label` ends its name.
     ///
     /// # Errors
     /// This process may not, or there is no `ip`.
@@ -122,7 +124,7 @@ impl Namespace {
         })
     }
 
-    /// Runs `ip` with these arguments in this namespace; its standard output.
+    /// Runs `ip` with these arguments in this namespace; returns its standard output.
     ///
     /// # Errors
     /// It refuses.
@@ -130,12 +132,12 @@ impl Namespace {
         ip(&format!("-n {} {arguments}", self.name))
     }
 
-    /// The words that start a program in this namespace; the process is the program's.
+    /// The command that starts a program in this namespace; the process is the program's.
     pub fn exec(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.name]
     }
 
-    /// A program in this namespace.
+    /// A command for a program in this namespace.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let [ip, words @ ..] = self.exec();
         let mut command = Command::new(ip);
@@ -194,8 +196,8 @@ impl Drop for Namespace {
     }
 }
 
-/// Makes a veth pair: an interface in each of two namespaces, both down. `options` are those of `ip link add` for each
-/// end, such as `mtu 9000`.
+/// Makes a veth pair: an interface in each of two namespaces, both down. `options` are those of `ip link add`
+/// for each end, such as `mtu 9000`.
 ///
 /// # Errors
 /// The system refuses.

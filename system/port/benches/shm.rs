@@ -1,10 +1,10 @@
 //! What port `shm` costs, against floors measured in the same run: `cargo bench -p remora-port --bench shm`.
 //!
-//! Two pinned threads, interleaved rounds, medians; every round is printed. The floor of a round trip is two cache
-//! lines, one for each direction: a poller keeps its line shared, so each hop is an invalidation and a fetch.
-//! `rate/…/n` flushes after n frames; `nt` copies out with streaming stores, as a long WRITE is placed; `one-core` is
-//! the work of sending and receiving a frame without any line changing cores; `arm+disarm` is what not sleeping after
-//! all costs, beside a peer that spins.
+//! Two pinned threads, interleaved rounds, medians; every round is printed. The floor of a round trip is two
+//! cache lines, one for each direction. A poller keeps its line shared, so each hop is an invalidation and a
+//! fetch. `rate/…/n` flushes after n frames. `nt` copies out with streaming stores, as a long WRITE is
+//! placed. `one-core` sends and receives a frame on one core, so no line changes cores. `arm+disarm` is the
+//! cost of preparing a sleep that does not happen, beside a peer that spins.
 #![allow(unsafe_code, reason = "streaming stores are intrinsics")]
 
 use std::hint::{black_box, spin_loop};

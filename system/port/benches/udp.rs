@@ -1,7 +1,7 @@
 //! What a UDP port costs over the socket it is made of: round trips of one frame, and trains.
 //!
-//! `cargo bench -p remora-port --bench udp -- [--json] [--rounds N]`. Two threads, one pinned to each core; every
-//! baseline is measured in the same round as what is compared with it, and all rounds are printed.
+//! `cargo bench -p remora-port --bench udp -- [--json] [--rounds N]`. Two threads run, each pinned to a core.
+//! Every baseline is measured in the same round as the value it is compared with, and all rounds are printed.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use remora_port::udp::{Options, Socket, UdpPort};
@@ -25,7 +25,7 @@ struct Plain(Socket, rustix::net::SocketAddrAny, Vec<u8>);
 /// The socket alone, `sendto` and `recvmsg` with `UDP_GRO`.
 struct Joined(Socket, rustix::net::SocketAddrAny, Vec<u8>);
 
-/// The port.
+/// The port itself and its only peer: the case that the socket's own calls are compared with.
 struct Whole(UdpPort, remora_port::Peer);
 
 impl Wire for Plain {
@@ -53,7 +53,7 @@ impl Wire for Joined {
 impl Wire for Whole {
     #[inline(always)]
     fn send(&mut self, len: usize) {
-        let lease = self.0.lend(self.1, len).expect("room");
+        let lease = self.0.lend(self.1, len).expect("space");
         std::hint::black_box(lease.bytes);
         self.0.commit();
         self.0.flush();
@@ -102,7 +102,7 @@ fn whole(host: &str) -> [Whole; 2] {
 fn pin(core: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
-    // One core, or a container that forbids it: the numbers are worse then, and the ratios still mean something.
+    // With one core, or in a container that forbids pinning, the numbers are worse but the ratios still hold.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
@@ -127,8 +127,9 @@ fn round_trip<W: Wire + Send + 'static>(
     let mut times = Vec::with_capacity(count);
     let mut jitter = 1u32;
     for _ in 0..count + count / 8 {
-        // Two spinning loops lock into a phase, and then a nanosecond more in one of them can move the round trip by
-        // a whole poll, either way. A pause of random length (up to about 2 us) before each round averages that out.
+        // Two spinning loops lock into a phase. Then one more nanosecond in one of them can move the round
+        // trip by a whole poll, either way. A pause of random length (up to about 2 us) before each round
+        // averages that out.
         jitter = jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let pause = Instant::now() + Duration::from_nanos(u64::from(jitter >> 21));
         while Instant::now() < pause {}
@@ -142,7 +143,8 @@ fn round_trip<W: Wire + Send + 'static>(
     median(&mut times[count / 8..])
 }
 
-/// Frames per second over 300 ms: `send` sends some and says how many, `receive` says how many came.
+/// Frames per second over 300 ms. `send` sends some frames and returns their number; `receive` returns how
+/// many arrived.
 fn rate(mut send: impl FnMut() + Send + 'static, mut receive: impl FnMut() -> usize) -> f64 {
     let over = std::sync::Arc::new(AtomicBool::new(false));
     let seen = over.clone();

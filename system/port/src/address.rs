@@ -1,5 +1,5 @@
-//! Addresses that a NIC, or a listener, can have: spellings of one address, addresses that no single host has, and those that the
-//! kernel still checks.
+//! Addresses of a NIC or a listener: one spelling per address, the addresses that no single host can have,
+//! and duplicate address detection.
 
 use remora_wire::frame::Address;
 use rustix::io::Errno;
@@ -9,12 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time in which duplicate address detection (RFC 4862) ends: one or two seconds, unless the machine is very busy.
+/// Time in which duplicate address detection (RFC 4862) ends: one or two seconds, unless the machine is very
+/// busy.
 pub const DETECTION: Duration = Duration::from_secs(20);
 /// Time between two looks at the kernel's table.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why no NIC can be called so. Each is told by a line that says what to do.
+/// Why a NIC cannot have an address. The text of each says how to mend it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
     /// `0.0.0.0` or `::`: the ICRC covers the source address, so it must be one address.
@@ -23,9 +24,9 @@ pub enum Unfit {
     Multicast(IpAddr),
     /// It is the broadcast address, or that of a network of this machine.
     Broadcast(IpAddr),
-    /// A link-local address is one of each interface's network, and the interface is not said.
+    /// A link-local address exists on every interface's network, and the address names no interface.
     NoZone(IpAddr),
-    /// The kernel still looks for another machine that has it.
+    /// The kernel still checks that no other machine has it (duplicate address detection).
     Tentative(IpAddr),
     /// Another machine on its network has it.
     Duplicate(IpAddr),
@@ -70,19 +71,21 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// The one spelling of a socket address: `::ffff:a.b.c.d` is the IPv4 address a.b.c.d, as in a GID (IBTA volume 1, annex A17).
+/// The one spelling of a socket address. `::ffff:a.b.c.d` is the IPv4 address a.b.c.d, as in a GID (IBTA
+/// volume 1, annex A17).
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddrV4::new(ip, address.port()).into(),
-        // Its interface stays.
+        // Its interface (the scope) stays.
         IpAddr::V6(_) => address,
     }
 }
 
-/// Can a NIC, or a listener, be called so? What only the network tells is not asked.
+/// Checks that the address can be that of one NIC or one listener. It looks at the address alone and does not
+/// ask the network.
 ///
 /// # Errors
-/// `Unspecified`, `Multicast`, `Broadcast`: the one of all networks.
+/// `Unspecified`, `Multicast`, `Broadcast` (255.255.255.255 only).
 pub fn single(ip: IpAddr) -> Result<(), Unfit> {
     let ip = ip.to_canonical();
     match ip {
@@ -93,7 +96,7 @@ pub fn single(ip: IpAddr) -> Result<(), Unfit> {
     }
 }
 
-/// Is its interface said, where an address is none without?
+/// Checks that a link-local address names its interface.
 ///
 /// # Errors
 /// `NoZone`.
@@ -106,7 +109,7 @@ pub fn zoned(address: SocketAddr) -> Result<(), Unfit> {
     }
 }
 
-/// Is it the broadcast address of a network of this machine? The kernel is asked by a socket, which it does not connect there.
+/// Is it the broadcast address of a network of this machine? A socket asks the kernel; nothing is sent.
 pub fn is_broadcast(ip: IpAddr) -> bool {
     let IpAddr::V4(ip) = ip.to_canonical() else { return false };
     let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
@@ -115,16 +118,16 @@ pub fn is_broadcast(ip: IpAddr) -> bool {
     rustix::net::connect(&socket, &SocketAddrV4::new(ip, 9)) == Err(Errno::ACCESS)
 }
 
-/// The loopback address that this machine has: IPv4's before IPv6's. None: its loopback interface is down.
+/// A loopback address of this machine: IPv4's before IPv6's. None: its loopback interface is down.
 pub fn loopback() -> Option<IpAddr> {
     let both = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
     both.into_iter().find(|ip| std::net::UdpSocket::bind((*ip, 0)).is_ok())
 }
 
-/// What the kernel says of an IPv6 address.
+/// The kernel's state of an IPv6 address of this machine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Checked {
-    /// Of this machine, and usable; or the kernel does not say.
+    /// An address of this machine that is usable, or whose state the kernel does not report.
     Usable,
     Tentative,
     Duplicate,
@@ -137,7 +140,8 @@ const OPTIMISTIC: u32 = 0x04;
 const DAD_FAILED: u32 = 0x08;
 const TENTATIVE: u32 = 0x40;
 
-/// Lines of `/proc/net/if_inet6`: address, interface, prefix length, scope, flags, name, all but the last in hexadecimal.
+/// Lines of `/proc/net/if_inet6`: address, interface, prefix length, scope, flags, name, all but the last in
+/// hexadecimal.
 fn rows(table: &str) -> impl Iterator<Item = (Ipv6Addr, u32, u32)> + '_ {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -166,8 +170,9 @@ fn table() -> Option<String> {
     std::fs::read_to_string(Path::new("/proc/thread-self/net/if_inet6")).ok()
 }
 
-/// Waits, for as long as [`DETECTION`], until the kernel has found that no other machine has this address. `interface`: the one that
-/// it is of, or 0. True: it is usable now, and was not before; false: there was nothing to wait for.
+/// Waits, for at most [`DETECTION`], until the kernel has found that no other machine has this address.
+/// `interface` is the number of the address's interface, or 0 for any. True: the address became usable during
+/// the call. False: there was nothing to wait for.
 ///
 /// # Errors
 /// `Tentative`, `Duplicate`.

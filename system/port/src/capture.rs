@@ -3,13 +3,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `pcapng.rs` | the blocks of the file format, as bytes |
-//! | `ethernet.rs` | what a frame lacks to be an Ethernet frame: headers, and the ICRC where the port needs none |
-//! | `recorder.rs` | bounded buffers and the thread that writes them, so that the data path never waits for a disk |
+//! | `ethernet.rs` | the missing parts of an Ethernet frame: headers, and an ICRC if the port has none |
+//! | `recorder.rs` | bounded buffers and the thread that writes them: the data path never waits for a disk |
 //! | `wrapper.rs` | [`Capture`]: a port that is recorded |
 //!
-//! A frame is recorded as it would look on a wire. On a UDP port the IP and UDP headers are made up from the true
-//! addresses (their checksums are left out, the identification is the one that the ICRC was sealed with); on a shared
-//! memory port the Ethernet header is added and the ICRC sealed. The MAC addresses are made up from the IP addresses.
+//! A frame is recorded as it would look on a wire. On a UDP port the IP and UDP headers are made up from the
+//! true addresses. Their checksums are left out, and the identification is the one that the ICRC was sealed
+//! with. On a shared memory port the Ethernet header is added and the ICRC is sealed. The MAC addresses are
+//! made up from the IP addresses.
 
 mod ethernet;
 mod pcapng;

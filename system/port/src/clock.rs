@@ -1,8 +1,8 @@
-//! Time for the wrappers. Ports themselves need none, and the wrappers read it only when a frame is held or recorded.
+//! Time for the wrappers. Ports need none. The wrappers read it only when a frame is held or recorded.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Where a wrapper reads the time; any closure that gives nanoseconds is one.
+/// The time of a wrapper; any closure that returns nanoseconds is one.
 pub trait Clock {
     /// Nanoseconds since some fixed moment; never less than before.
     fn now_ns(&mut self) -> u64;

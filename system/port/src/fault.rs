@@ -1,7 +1,7 @@
-//! Faults on purpose: drop, duplicate, reorder, delay and corrupt frames by rule.
+//! Deliberate faults: drop, duplicate, reorder, delay and corrupt frames by rule.
 //!
-//! What befalls which frame is decided by `remora_fault::Policy`, so that one rule file drives a
-//! simulated link and a real port; how it befalls a frame of a real port is here.
+//! `remora_fault::Policy` decides which fault befalls which frame, so one rule file drives a simulated link
+//! and a real port. This module carries the fault out on the frames of a real port.
 //!
 //! | file | holds |
 //! |---|---|

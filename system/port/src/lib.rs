@@ -1,7 +1,8 @@
-//! The `port` room: moves frames between NICs and knows no RDMA.
+//! Ports move frames between NICs and know no RDMA.
 //!
-//! Every port has the same two halves. The sending half is [`remora_wire::frame::Egress`] (lend room, commit, flush), which
-//! lives in `wire` so that `nic` can name it; the receiving half, and the business of sleeping, is [`Port`].
+//! Every port has the same two halves. The sending half is [`remora_wire::frame::Egress`] (lend a buffer,
+//! commit, flush); it is in `wire` so that `nic` can name it. The receiving half, and the sleeping, is
+//! [`Port`].
 //!
 //! | port | for | frames begin at | seals the ICRC |
 //! |---|---|---|---|
@@ -26,52 +27,56 @@ use std::os::fd::RawFd;
 
 pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
 
-/// What a NIC needs of a port beyond sending (statically dispatched; see [`Egress`] for the sending half).
+/// A port beyond sending: receiving, sleeping, and facts. It is statically dispatched; [`Egress`] is the
+/// sending half.
 pub trait Port: Egress {
-    /// Hands up to `budget` received frames to `take`, in order for each peer; returns how many. Never blocks and never
-    /// fails: what is wrong is counted ([`Counters`]) and dropped.
+    /// Hands up to `budget` received frames to `take`, in order for each peer; returns how many. It never
+    /// blocks and never fails: faulty input is counted ([`Counters`]) and dropped.
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize;
 
-    /// How many receives after each other that bring nothing show that nothing is left of what had arrived before them.
+    /// How many consecutive empty receives prove that every frame which had arrived before them was taken.
     fn receives_to_silence(&self) -> u32 {
         1
     }
 
-    /// What this port is called by its peers: its address (the RoCE GID) and UDP port.
+    /// The port's name for its peers: its address (the RoCE GID) and UDP port.
     fn endpoint(&self) -> Endpoint;
 
     /// Largest number of bytes from BTH to ICRC, both included, in one frame.
     fn max_transport_bytes(&self) -> usize;
 
-    /// Announces that the caller is about to sleep on [`Port::poll_fds`]; `true`: work is already waiting, do not sleep.
-    /// A sleeper must still look again on a timer (a port may announce without a fence, so a wake can be missed).
-    /// Call [`Port::disarm`] after waking, or when not sleeping after all.
+    /// Announces that the caller is about to sleep on [`Port::poll_fds`]. `true`: work is already waiting, do
+    /// not sleep. A sleeper must still poll on a timer, since a port may announce without a fence, so a wake
+    /// can be missed. Call [`Port::disarm`] after waking, or when not sleeping after all.
     fn arm(&mut self) -> bool;
 
-    /// Takes back [`Port::arm`]: from now on peers need not wake this port. Consumes a wake that came meanwhile.
+    /// Takes back [`Port::arm`]: from now on peers need not wake this port. Consumes a wake that came
+    /// meanwhile.
     fn disarm(&mut self);
 
     /// Appends the file descriptors that become readable when there is work.
     fn poll_fds(&self, out: &mut Vec<RawFd>);
 
-    /// What happened so far.
+    /// The counters of the port so far.
     fn counters(&self) -> Counters;
 
-    /// Who this peer is, if the frames do not say it themselves (they begin at the BTH) and the peer is known.
+    /// The endpoint of this peer, if the peer is known and its frames do not contain it (they begin at the
+    /// BTH).
     fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
         let _ = peer;
         None
     }
 
-    /// The source and destination MAC addresses that frames to this peer bear when they leave, if the port writes them
-    /// and knows them: whoever builds frames that begin at the Ethernet header leaves the two addresses open.
+    /// The source and destination MAC addresses of frames to this peer; `None`: the port does not write them,
+    /// or does not know them yet. A caller that builds frames from the Ethernet header leaves the two
+    /// addresses open.
     fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
         let _ = peer;
         None
     }
 }
 
-/// What happened at a port since it was made. Monotonic; a wrapper adds its own to those of the port inside.
+/// Counters of a port since it was made. They only rise; a wrapper adds its own to those of the port inside.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames handed to the peer or to the OS.
@@ -82,7 +87,7 @@ pub struct Counters {
     pub frames_received: u64,
     /// Their bytes, from where this port's frames begin.
     pub bytes_received: u64,
-    /// Times `lend` had no room (nothing was lost: the caller tries again).
+    /// Times `lend` had no free buffer. Nothing was lost: the caller tries again.
     pub no_room: u64,
     /// Frames dropped on sending: the peer is unknown or gone, or the OS refused them.
     pub send_dropped: u64,
@@ -94,12 +99,12 @@ pub struct Counters {
     pub wakes_sent: u64,
     /// Peers that died, left or were cut off.
     pub peers_lost: u64,
-    /// What was decided about frames, both ways together, where faults are made on purpose ([`fault`]).
+    /// Decisions about frames, both directions together, where faults are injected ([`fault`]).
     pub faults: fault::Tally,
 }
 
 impl Counters {
-    /// Adds another port's.
+    /// Adds the counters of another port.
     pub fn add(&mut self, other: &Counters) {
         self.frames_sent += other.frames_sent;
         self.bytes_sent += other.bytes_sent;

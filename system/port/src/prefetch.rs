@@ -4,8 +4,9 @@
 #[inline(always)]
 pub(crate) fn for_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint: it neither faults nor changes memory. Written as asm because the compiler emits a read prefetch
-    // for the intrinsic unless it is told of a CPU with PRFCHW; CPUs without it take the instruction as a no-op.
+    // SAFETY: a hint: it neither faults nor changes memory. It is asm because the compiler emits a read
+    // prefetch for the intrinsic, unless it targets a CPU with PRFCHW. CPUs without PRFCHW take the
+    // instruction as a no-op.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }

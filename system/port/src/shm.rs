@@ -1,19 +1,21 @@
 //! Port `shm`: rings in shared memory between processes of one host.
 //!
-//! Frames begin at the IPv4 or IPv6 header and their ICRC is left zero by agreement: the bytes cross no wire. A pair of
-//! NICs shares a [`Link`]: two rings in a memfd, one for each direction (`ring` has the protocol, `map` the memory,
-//! `setup` how two processes come to share it). [`ShmPort`] holds a NIC's links and is the port; [`ring()`] and
-//! [`Link::rings`] are the same rings bare, for measuring what the port and all above it cost.
+//! Frames begin at the IPv4 or IPv6 header, and their ICRC is left zero by agreement: the bytes cross no
+//! wire. A pair of NICs shares a [`Link`]: two rings in a memfd, one for each direction. `ring` has the
+//! protocol, `map` the memory, and `setup` how two processes come to share it. [`ShmPort`] holds a NIC's
+//! links and is the port. [`ring()`] and [`Link::rings`] are the same rings bare, to measure what the port
+//! and the layers above it cost.
 //!
-//! What a peer can do: it shares only its own link's rings with us, never other memory. Lengths and positions are
-//! checked before use, and a link whose words make no sense is cut off; the memory cannot be truncated under us; a peer
-//! that dies is noticed by its socket. Peers of other users (if admitted at all) are read through a private copy.
+//! What a peer can do: it shares only its own link's rings with us, never other memory. Lengths and positions
+//! are checked before use, and a link whose words make no sense is cut off. The memory cannot be truncated
+//! under us. The socket of a peer that dies hangs up. Frames of other users (if admitted at all) are read
+//! through a private copy.
 
 mod ends;
 mod link;
+mod link_table;
 mod map;
 mod outgoing;
-mod places;
 mod ring;
 mod setup;
 mod shm_port;
@@ -28,8 +30,8 @@ pub use ring::{Broken, Cells, Consumer, Found, Geometry, Producer, SLOT, WORD, s
 pub use setup::{Admit, Listener, SetupError, connect, peer_uid};
 pub use shm_port::{EVERYONE, Limits, ShmPort};
 
-/// Bytes of headers and trailer that a frame may have beyond its payload: IPv6, UDP, BTH, the longest extension headers,
-/// ICRC, with room to spare.
+/// Bytes of headers and trailer that a frame may have beyond its payload: IPv6, UDP, BTH, the longest
+/// extension headers and ICRC, with some to spare.
 const OVERHEAD: u32 = 188;
 
 /// Rings as the design wants them: 4096 slots (256 KiB) each way, frames of path MTU 4096 and their headers.

@@ -1,13 +1,14 @@
-//! How a wrapper gets to see a frame before it leaves: the frame is written here, then copied into the port.
+//! A buffer in which a wrapper sees a frame before it leaves: the frame is written here, then copied into the
+//! port.
 
 use remora_wire::frame::{Egress, Lease, Peer, Start};
 use remora_wire::icrc;
 
-/// The IPv4 identification that frames are sealed with before the port tells theirs.
+/// The IPv4 identification that frames are sealed with before the port assigns theirs.
 const STAGED_ID: u16 = 0;
 
-/// Copies a frame that is sealed for identification 0 into the port and commits it there. The identification it
-/// leaves with; `None`: the port has no room now.
+/// Copies a frame that is sealed for identification 0 into the port and commits it there. Returns the
+/// identification it leaves with; `None`: the port has no space now.
 pub(crate) fn forward<P: Egress>(port: &mut P, peer: Peer, bytes: &[u8]) -> Option<u16> {
     let reseals = port.seals() && port.start() == Start::Bth;
     let lease = port.lend(peer, bytes.len())?;
@@ -20,8 +21,8 @@ pub(crate) fn forward<P: Egress>(port: &mut P, peer: Peer, bytes: &[u8]) -> Opti
     Some(ip_id)
 }
 
-/// The ICRC at the end of `bytes` (BTH to ICRC), right for identification 0, becomes right for `ip_id`: the CRC is
-/// linear, so nothing but the length of the frame is needed.
+/// Changes the ICRC at the end of `bytes` (BTH to ICRC) from identification 0 to `ip_id`. The CRC is linear,
+/// so only the length of the frame is needed.
 pub(crate) fn reseal(bytes: &mut [u8], ip_id: u16) {
     let Some(covered) = bytes.len().checked_sub(icrc::LEN) else { return };
     if ip_id != STAGED_ID
@@ -31,7 +32,7 @@ pub(crate) fn reseal(bytes: &mut [u8], ip_id: u16) {
     }
 }
 
-/// Room for one frame in front of a port.
+/// A buffer for one frame in front of a port.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     bytes: Vec<u8>,
@@ -40,8 +41,8 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Room for a frame of `len` bytes to `peer`. An earlier lease that was not taken is forgotten. Allocates only
-    /// when a frame is longer than any before.
+    /// A buffer for a frame of `len` bytes to `peer`. An earlier lease that was not taken is forgotten.
+    /// Allocates only when a frame is longer than any before.
     pub(crate) fn lend(&mut self, peer: Peer, len: usize) -> Lease<'_> {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);
@@ -56,7 +57,7 @@ impl Staging {
         Some((peer, &mut self.bytes[..self.len]))
     }
 
-    /// Takes back [`Staging::take`]: the port had no room.
+    /// Takes back [`Staging::take`]: the port had no space.
     pub(crate) fn put_back(&mut self, peer: Peer) {
         self.peer = Some(peer);
     }

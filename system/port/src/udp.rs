@@ -8,7 +8,7 @@
 //! | `datagram.rs` | its four calls: one datagram or a train of them, out and in |
 //! | `train.rs` | the frames that wait to leave together (no calls) |
 //! | `inbox.rs` | the frames that came together and are handed on one by one |
-//! | `reading.rs` | which receiving call to use, from what came lately (no calls) |
+//! | `reading.rs` | which receiving call to use, from recent arrivals (no calls) |
 //! | `peers.rs` | the bounded table of peers |
 //! | `groups.rs` | multicast groups: a socket for each that the port is a member of |
 //! | `mtu.rs` | how long a frame may be on an interface |
@@ -16,25 +16,28 @@
 //!
 //! # What the socket must be like
 //!
-//! The ICRC covers the IPv4 identification, which no UDP socket lets a program choose or see. An *unconnected* socket
-//! with `PMTUDISC_DO` sends 0, and `0, 1, 2, …` within a train that the kernel cuts (`UDP_SEGMENT`); a connected one
-//! sends numbers nobody can know. So the socket is never connected, and [`remora_wire::frame::Lease`] tells the sealer which
-//! identification the frame will carry. The frames of a datagram socket begin at the BTH.
+//! The ICRC covers the IPv4 identification, which no UDP socket lets a program choose or see. An
+//! *unconnected* socket with `PMTUDISC_DO` sends 0, and `0, 1, 2, …` within a train that the kernel cuts
+//! (`UDP_SEGMENT`). A connected one sends numbers nobody can know. So the socket is never connected, and
+//! [`remora_wire::frame::Lease`] holds the identification that the frame will carry, for the sealer. The
+//! frames of a datagram socket begin at the BTH.
 //!
 //! # Trains
 //!
-//! A loopback datagram costs about a microsecond, and nothing but sending many in one call changes that. Frames
-//! of equal length to one peer (the last may be shorter) leave as one train and, if both ends are Linux, arrive as one
-//! (`UDP_GRO`). A batch of one frame uses the plain calls, which are the quickest for one.
+//! A loopback datagram costs about a microsecond, and nothing but sending many in one call changes that.
+//! Frames of equal length to one peer (the last may be shorter) leave as one train. If both ends are Linux,
+//! they arrive as one (`UDP_GRO`). A batch of one frame uses the plain calls, which are the quickest for one.
 //!
-//! Both are optional. A train that is refused, by whatever errno, leaves frame by frame; if that works, no train is made from
-//! then on. The same holds for reading. It is counted ([`UdpCounters`]) and said once in the log.
+//! Both are optional. A train that is refused, by whatever errno, leaves frame by frame; if that works, no
+//! train is made from then on. The same holds for reading. [`UdpCounters`] counts it, and the log has one
+//! line about it.
 //!
 //! # Why so much is `inline(always)`
 //!
-//! With the return-thunk mitigation of recent AMD kernels the CPU has forgotten its return addresses after each system
-//! call: the first `ret` after one was measured to cost 85 ns after an empty `recvfrom`, and 600 ns after a `sendto`
-//! (it also slows the next entry). So the calls of the fast path are inlined into the loop that makes them.
+//! With the return-thunk mitigation of recent AMD kernels the CPU has forgotten its return addresses after
+//! each system call. The first `ret` after one was measured to cost 85 ns after an empty `recvfrom`, and 600
+//! ns after a `sendto` (it also slows the next entry). So the calls of the fast path are inlined into the
+//! loop that makes them.
 
 mod address;
 mod datagram;

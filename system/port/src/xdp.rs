@@ -1,5 +1,5 @@
-//! The `xdp` port: whole Ethernet frames straight from and to a network interface (AF_XDP), past the kernel's network
-//! stack.
+//! The `xdp` port: whole Ethernet frames straight from and to a network interface (AF_XDP), past the kernel's
+//! network stack.
 //!
 //! | file | holds |
 //! |---|---|
@@ -15,25 +15,26 @@
 //! | `ring.rs` | a ring that we share with the kernel (no calls) |
 //! | `socket.rs` | an AF_XDP socket |
 //! | `queue.rs` | [`Queue`]: one queue of an interface, a socket with its memory and rings |
-//! | `attachment.rs` | [`Attachment`]: all queues of an interface and the program, put together and taken apart |
+//! | `attachment.rs` | [`Attachment`]: an interface's queues and the program, made and dropped in order |
 //! | `nic.rs` | [`XdpPort`], the port itself |
 //! | `probe.rs` | what a port could do here, without touching any interface |
 //!
 //! # What passes
 //!
-//! The program lets UDP to the port's own address and UDP port through to us and everything else to the kernel, so the
-//! interface stays what it was for all others: ARP and ND are answered by the kernel, ping and ssh work. It hangs on the
-//! interface by a link, a descriptor of this process, so it goes when the process goes, however that happens. An interface
-//! that has a program already is refused.
+//! The program lets UDP to the port's own address and UDP port through to us and everything else to the
+//! kernel. So the interface stays as it was for all others: the kernel answers ARP and ND, and ping and ssh
+//! work. The program hangs on the interface by a link, a descriptor of this process. It goes when the process
+//! ends, however that happens. An interface that has a program already is refused.
 //!
-//! The IPv4 identification is seen here, so the ICRC of what comes is checked exactly; what leaves has identification 0
-//! and "don't fragment" set.
+//! The IPv4 identification is seen here, so the ICRC of a received frame is checked exactly. A sent frame has
+//! identification 0 and "don't fragment" set.
 //!
 //! # Copies
 //!
-//! A driver that can is asked to move frames straight between the wire and our memory; otherwise the kernel copies each
-//! once ([`XdpPort::is_zero_copy`] says which it is). In copy mode a frame leaves within the call that flushes it: the
-//! kernel's half of a veth pair, the receiver's program and the write to its ring all happen there.
+//! A driver that can do so moves frames straight between the wire and our memory. Otherwise the kernel copies
+//! each frame once; [`XdpPort::is_zero_copy`] returns which it is. In copy mode a frame leaves within the
+//! call that flushes it. The kernel's half of a veth pair, the receiver's program and the write to its ring
+//! all happen in that call.
 
 mod attachment;
 mod bpf;
@@ -69,11 +70,11 @@ use crate::udp::last_errno;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Time for which something that is taken is asked for again.
+/// Time for which an occupied resource is asked for again.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Tries until it is not refused as `taken` any more, at most for a while: what a closed socket had is not always free at
-/// once.
+/// Tries until it is not refused as `taken` any more, at most for a while: the resources of a closed socket
+/// are not always free at once.
 fn patiently<T>(taken: Errno, mut take: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let started = Instant::now();
     loop {

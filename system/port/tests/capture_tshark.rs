@@ -59,7 +59,7 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
     let (start, here) = (port.start(), port.endpoint());
     let headers = start.overhead(here.address.is_ipv4());
     let route = Route::new(here, port.peer_endpoint(peer).unwrap());
-    let lease = port.lend(peer, headers + packet.buffer_len()).expect("room");
+    let lease = port.lend(peer, headers + packet.buffer_len()).expect("space");
     route.emit(start, lease.ip_id, packet.buffer_len() as u16, lease.bytes);
     let transport = &mut lease.bytes[headers..];
     let len = packet.emit(transport);
@@ -206,7 +206,7 @@ fn an_xdp_port_is_captured_as_it_is_on_the_wire() {
 struct Loop {
     frames: Vec<Vec<u8>>,
     lent: Vec<u8>,
-    room: usize,
+    space: usize,
 }
 
 impl Egress for Loop {
@@ -217,7 +217,7 @@ impl Egress for Loop {
         false
     }
     fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
-        self.room = self.room.checked_sub(1)?;
+        self.space = self.space.checked_sub(1)?;
         self.lent.resize(len, 0);
         Some(Lease { bytes: &mut self.lent, ip_id: 0 })
     }
@@ -254,7 +254,7 @@ impl Port for Loop {
 #[test]
 fn a_port_without_ethernet_and_icrc_is_captured_with_both() {
     let file = Temporary::new("loop");
-    let inner = Loop { frames: Vec::new(), lent: Vec::new(), room: usize::MAX };
+    let inner = Loop { frames: Vec::new(), lent: Vec::new(), space: usize::MAX };
     let mut port = Capture::create(inner, &file.0).unwrap();
     for (near, far) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
         let [source, destination] = [near, far].map(|ip| {
@@ -284,14 +284,14 @@ fn a_port_without_ethernet_and_icrc_is_captured_with_both() {
 
 #[test]
 fn a_frame_that_finds_no_room_waits_and_is_captured_once() {
-    let file = Temporary::new("room");
-    let inner = Loop { frames: Vec::new(), lent: Vec::new(), room: 0 };
+    let file = Temporary::new("space");
+    let inner = Loop { frames: Vec::new(), lent: Vec::new(), space: 0 };
     let mut port = Capture::create(inner, &file.0).unwrap();
     port.lend(Peer(0), 60).unwrap().bytes.fill(1);
     port.commit();
     assert!(port.lend(Peer(0), 60).is_none(), "the first is still here");
     assert!(port.arm(), "no sleep over it");
-    port.port_mut().room = 2;
+    port.port_mut().space = 2;
     port.lend(Peer(0), 60).unwrap().bytes.fill(2);
     port.commit();
     let (inner, recorded) = port.finish().unwrap();

@@ -1,5 +1,5 @@
-//! `Fault` around UDP ports: what is decided happens, in both directions, and what does not happen to a frame leaves
-//! it whole with a right ICRC.
+//! `Fault` around UDP ports: each decided fault happens, in both directions. Otherwise a frame stays whole,
+//! with a right ICRC.
 
 use remora_port::fault::{Direction, Fault, Rules};
 use remora_port::udp::{Options, UdpPort};
@@ -35,7 +35,7 @@ fn world(rules: &str) -> World {
 /// Sends frame `number` (36 bytes), sealed as the NIC does.
 fn send(port: &mut impl Port, peer: Peer, number: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
-    let lease = port.lend(peer, 36).expect("room");
+    let lease = port.lend(peer, 36).expect("space");
     lease.bytes[..32].fill(0x0a);
     lease.bytes[8..12].copy_from_slice(&number.to_be_bytes());
     let sealed = flow.seal(lease.ip_id, &lease.bytes[..32]);
@@ -129,7 +129,7 @@ fn everything_at_once_adds_up_in_both_directions_and_repeats_with_its_seed() {
                 assert!(count > 200, "{tally:?}");
             }
             assert_eq!(numbers.len() as u64, 4000 - tally.dropped + tally.duplicated - wrong);
-            // A change to the one masked byte of the BTH (FECN, BECN) is none that the ICRC should see.
+            // A change to the one masked byte of the BTH (FECN, BECN) must not change the ICRC.
             assert!(*wrong <= tally.corrupted && *wrong > tally.corrupted * 9 / 10, "{wrong} of {tally:?}");
             let mut distinct = numbers.clone();
             distinct.sort_unstable();

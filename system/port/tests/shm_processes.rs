@@ -55,7 +55,8 @@ fn with_peer_that(forks: bool) -> (ShmPort, Process) {
     }
 }
 
-/// Not a test by itself: the other process. Sends each frame back with its bytes reversed, until it gets "bye".
+/// Not a test by itself: the other process. Sends each frame back with its bytes reversed, until it gets
+/// "bye".
 #[test]
 fn peer_process() {
     let Ok(name) = std::env::var(NAME) else {
@@ -106,7 +107,7 @@ fn frame(number: u32) -> Vec<u8> {
 #[test]
 fn frames_cross_between_processes_in_order_and_whole() {
     let (mut port, mut child) = with_peer();
-    // The window fits each ring, so neither side can wait for the other to make room.
+    // The window fits each ring, so neither side can wait for the other to free slots.
     let (total, window) = (5_000u32, 40);
     let (mut sent, mut back) = (0, 0);
     while back < total {
@@ -136,7 +137,8 @@ fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
     while port.receive(1, &mut |_| {}) == 0 {}
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // Nobody reads any more: the ring fills, and then frames are dropped instead of blocking the sender for ever.
+    // Nobody reads any more: the ring fills, and then frames are dropped instead of blocking the sender for
+    // ever.
     while port.counters().send_dropped == 0 {
         send(&mut port, &frame(2));
     }
@@ -172,17 +174,17 @@ fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
     let (mut port, mut child) = with_peer();
     let mut fds = Vec::new();
     port.poll_fds(&mut fds);
-    let mut heard = 0;
+    let mut received = 0;
     for number in 0..50 {
         send(&mut port, &frame(number));
-        while port.receive(1, &mut |_| heard += 1) == 0 {
+        while port.receive(1, &mut |_| received += 1) == 0 {
             if !port.arm() {
                 assert!(wait(fds[0]), "the peer woke us, not the timer");
             }
             port.disarm();
         }
     }
-    assert_eq!(heard, 50);
+    assert_eq!(received, 50);
     assert!(!port.arm());
     child.0.kill().unwrap();
     child.0.wait().unwrap();

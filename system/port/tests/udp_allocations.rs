@@ -16,7 +16,8 @@ thread_local! {
     static MINE: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its own.
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its
+// own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if MINE.try_with(Cell::get).unwrap_or(false) {
@@ -46,7 +47,7 @@ fn frames_and_trains_pass_without_an_allocation() {
         // Lone frames, trains, frames of many lengths: every call and both ways of reading are used.
         for frame in 0..round % 100 + 1 {
             let len = if round % 3 == 0 { 16 + frame * 7 } else { 256 };
-            one.lend(to_two, len).expect("room").bytes.fill(1);
+            one.lend(to_two, len).expect("space").bytes.fill(1);
             one.commit();
         }
         one.flush();

@@ -29,7 +29,7 @@ fn frame(number: u32, len: usize) -> Vec<u8> {
 }
 
 fn send(port: &mut UdpPort, peer: Peer, bytes: &[u8]) -> u16 {
-    let lease = port.lend(peer, bytes.len()).expect("room");
+    let lease = port.lend(peer, bytes.len()).expect("space");
     lease.bytes.copy_from_slice(bytes);
     let ip_id = lease.ip_id;
     port.commit();
@@ -298,7 +298,8 @@ fn a_sleeper_is_not_put_to_sleep_over_frames_it_has_not_seen() {
     let mut fds = Vec::new();
     two.poll_fds(&mut fds);
     assert_eq!(fds.len(), 1);
-    // The first calls read one by one (and turn joining on); a joined train is read whole and handed on in part.
+    // The first calls read one by one (and turn joining on); a joined train is read whole and handed on in
+    // part.
     assert_eq!(received(&mut two, 32, one.endpoint()).len(), 40);
     for number in 0..40 {
         send(&mut one, to_two, &frame(number, 64));

@@ -1,4 +1,5 @@
-//! UDP ports on networks that only root can make: what is really on the wire, two namespaces over veth, a full queue.
+//! UDP ports on networks that only root can make: what is really on the wire, two namespaces over veth, a
+//! full queue.
 #![allow(unsafe_code, reason = "namespaces and TUN devices are system calls")]
 
 mod network;
@@ -26,7 +27,7 @@ fn send_sealed(port: &mut UdpPort, peer: Peer, psn: u32, payload: usize) {
     let payload = vec![psn as u8; payload];
     let packet = Packet { bth: bth(psn), ext: Default::default(), payload: &payload };
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
-    let lease = port.lend(peer, packet.buffer_len()).expect("room");
+    let lease = port.lend(peer, packet.buffer_len()).expect("space");
     let len = packet.emit(lease.bytes);
     let sealed = flow.seal(lease.ip_id, &lease.bytes[..len]);
     icrc::write(&mut lease.bytes[len..], sealed);
@@ -100,7 +101,8 @@ fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
         packet[headers..headers + 32].fill(9);
         let (mut came, began, mut again) = (0, Instant::now(), Instant::now());
         while came == 0 && began.elapsed() < Duration::from_secs(60) {
-            // An address that was just added has its route a moment later, on a busy machine after this: what comes before is lost.
+            // A new address has its route only a moment later, on a busy machine after this point: earlier
+            // frames are lost.
             if Instant::now() >= again {
                 tun.inject(&packet[..headers + 32]);
                 again += Duration::from_millis(100);
@@ -121,7 +123,7 @@ fn a_full_kernel_queue_loses_nothing() {
     }
     let _own = own_namespace();
     let mut tun = Tun::new("wire2", &["10.97.0.1/24"]);
-    // A slow device: what was sent stays charged to the socket until it has left.
+    // A slow device: frames stay charged to the socket until they have left.
     run("tc", "qdisc add dev wire2 root tbf rate 20mbit burst 20kb limit 10mb");
     for trains in [true, false] {
         let options = Options { send_buffer: 4096, trains, ..Options::default() };
@@ -169,7 +171,7 @@ fn two_namespaces_over_veth() {
                 port.receive(64, &mut |frame| frames.push((frame.source, frame.bytes.to_vec())));
                 for (source, bytes) in frames {
                     let to = port.peer(source).unwrap();
-                    port.lend(to, bytes.len()).expect("room").bytes.copy_from_slice(&bytes);
+                    port.lend(to, bytes.len()).expect("space").bytes.copy_from_slice(&bytes);
                     port.commit();
                 }
                 port.flush();
@@ -203,7 +205,7 @@ fn round_trips(port: &mut UdpPort, to: Peer) {
     let len = port.max_transport_bytes();
     for round in 0..30u8 {
         for number in 0..40u8 {
-            let bytes = port.lend(to, len).expect("room").bytes;
+            let bytes = port.lend(to, len).expect("space").bytes;
             bytes.fill(round);
             bytes[0] = number;
             port.commit();
@@ -225,7 +227,7 @@ fn too_long_is_counted(port: &mut UdpPort, to: Peer) {
     let len = port.max_transport_bytes() + 1;
     for frames in [1, 3] {
         for _ in 0..frames {
-            port.lend(to, len).expect("room").bytes.fill(1);
+            port.lend(to, len).expect("space").bytes.fill(1);
             port.commit();
         }
         port.flush();

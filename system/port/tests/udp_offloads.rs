@@ -1,5 +1,6 @@
-//! Sending and reading trains are optional: a kernel or device that refuses them, by whatever errno, gets frames one by one. This
-//! test binary runs itself again under a preloaded library (`shim/refuse.c`) that refuses.
+//! Sending and reading trains are optional. A kernel or device that refuses them, by whatever errno, gets
+//! frames one by one. This test binary runs itself again under a preloaded library (`shim/refuse.c`) that
+//! refuses.
 
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Egress, Peer, Port};
@@ -22,7 +23,8 @@ fn shim() -> PathBuf {
     library
 }
 
-/// Runs the test `name` of this file, in a process to which what `refuse` says is refused with `errno`.
+/// Runs the test `name` of this file in another process, in which the calls named by `refuse` fail with
+/// `errno`.
 fn under_the_shim(name: &str, refuse: &str, errno: Errno, times: Option<u32>) {
     static LIBRARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -42,7 +44,7 @@ fn met() -> Option<Errno> {
     Some(Errno::from_raw_os_error(raw.parse().unwrap()))
 }
 
-/// Counts warnings.
+/// A logger that counts warnings.
 struct Warnings;
 
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
@@ -83,7 +85,7 @@ fn pair(host: &str) -> (UdpPort, Peer, UdpPort) {
 fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
     for number in batch * BATCH..(batch + 1) * BATCH {
-        let lease = port.lend(peer, len_of(number)).expect("room");
+        let lease = port.lend(peer, len_of(number)).expect("space");
         let (ip_id, covered) = (lease.ip_id, lease.bytes.len() - icrc::LEN);
         lease.bytes[..covered].fill(number as u8);
         lease.bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -94,7 +96,8 @@ fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     port.flush();
 }
 
-/// What has come: the number of each frame that is whole and sealed for identification 0, as single datagrams must be.
+/// The numbers of the frames that have come, each whole and sealed for identification 0, as a single datagram
+/// must be.
 fn whole(port: &mut UdpPort, from: &UdpPort) -> Vec<u32> {
     let flow = Flow::new(from.endpoint(), port.endpoint());
     let mut numbers = Vec::new();
@@ -129,7 +132,7 @@ fn a_train_that_is_refused_leaves_frame_by_frame_whatever_the_errno() {
 fn in_the_child_trains_are_refused() {
     let Some(errno) = met() else { return };
     tracing::subscriber::set_global_default(Warnings).unwrap();
-    for (host, said) in HOSTS.into_iter().zip(1..) {
+    for (host, warned) in HOSTS.into_iter().zip(1..) {
         let (mut one, peer, mut two) = pair(host);
         for batch in 0..5 {
             send_batch(&mut one, peer, batch);
@@ -140,7 +143,7 @@ fn in_the_child_trains_are_refused() {
         assert_eq!((counters.frames_sent, counters.send_dropped), (u64::from(5 * BATCH), 0));
         assert_eq!((udp.cannot_cut, udp.trains_sent, udp.too_long), (1, 0, 0));
         assert_eq!((counters.os_errors, udp.errnos.count(errno)), (1, 1));
-        assert_eq!(WARNINGS.load(Ordering::Relaxed), said, "once for each port");
+        assert_eq!(WARNINGS.load(Ordering::Relaxed), warned, "once for each port");
     }
 }
 
@@ -191,7 +194,7 @@ fn in_the_child_frames_are_read_one_by_one() {
     for batch in 0..8 {
         send_batch(&mut one, peer, batch);
         let came = whole(&mut two, &one);
-        // What the kernel had joined when reading it failed is one long frame.
+        // Frames that the kernel had joined when reading failed are one long frame.
         if batch != 1 || !lost {
             assert_eq!(came, (batch * BATCH..(batch + 1) * BATCH).collect::<Vec<_>>(), "batch {batch}");
         }

@@ -20,7 +20,8 @@ thread_local! {
     static MINE: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its own.
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its
+// own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if MINE.try_with(Cell::get).unwrap_or(false) {
@@ -54,7 +55,7 @@ fn frames_pass_without_an_allocation() {
     let to_two = one.peer(two.endpoint()).unwrap();
     let to_one = one.peer(one.endpoint()).unwrap();
     let route = Route::new(one.endpoint(), two.endpoint());
-    // The first look at the kernel's news finds some.
+    // The first look at the kernel's notices finds some.
     for port in [&mut one, &mut two] {
         port.arm();
     }
@@ -64,10 +65,10 @@ fn frames_pass_without_an_allocation() {
     for round in 0..300u16 {
         for frame in 0..round % 100 + 1 {
             let transport = 16 + frame * 7;
-            let lease = one.lend(to_two, 42 + usize::from(transport)).expect("room");
+            let lease = one.lend(to_two, 42 + usize::from(transport)).expect("space");
             route.emit(Start::Ethernet, 0, transport, lease.bytes);
             one.commit();
-            one.lend(to_one, 60).expect("room").bytes.fill(2);
+            one.lend(to_one, 60).expect("space").bytes.fill(2);
             one.commit();
         }
         one.flush();

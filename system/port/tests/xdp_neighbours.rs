@@ -1,5 +1,5 @@
-//! Where an XDP port's frames go first: the kernel's routes and neighbours, asked for when they are missing and followed
-//! when they change.
+//! Where an XDP port's frames go first: the kernel's routes and neighbours, asked for when they are missing
+//! and followed when they change.
 #![allow(unsafe_code, reason = "namespaces are system calls")]
 
 mod network;
@@ -34,11 +34,11 @@ fn near(spaces: &[Host; 2], own: &str) -> (XdpPort, [u8; 6]) {
     (port.unwrap_or_else(|error| panic!("{error}")), mac(&far))
 }
 
-/// Sends frames until the port says that they go to this address.
+/// Sends frames until their destination is this MAC address.
 fn until_sent_to(port: &mut XdpPort, peer: Peer, expected: [u8; 6]) {
     let started = Instant::now();
     while port.ethernet_addresses(peer).map(|(_, to)| to) != Some(expected) {
-        port.lend(peer, 100).expect("room").bytes.fill(1);
+        port.lend(peer, 100).expect("space").bytes.fill(1);
         port.commit();
         port.flush();
         port.receive(9, &mut |_| ());
@@ -75,7 +75,7 @@ fn whoever_waits_for_the_way_loses_nothing() {
     port.resolver().wait(at("10.90.0.2"), PATIENCE).unwrap_or_else(|error| panic!("{error}"));
     let peer = port.peer(at("10.90.0.2")).unwrap();
     assert_eq!(port.ethernet_addresses(peer), Some((port.attachment().interface().mac, far_mac)));
-    port.lend(peer, 100).expect("room").bytes.fill(1);
+    port.lend(peer, 100).expect("space").bytes.fill(1);
     port.commit();
     assert_eq!((port.counters().frames_sent, port.xdp_counters().unresolved), (1, 0));
 }
@@ -91,7 +91,8 @@ fn a_neighbour_that_moves_is_followed() {
     until_sent_to(&mut port, peer, far_mac);
     ip(&format!("neighbour replace 10.90.0.2 lladdr {MOVED} dev near0"));
     until_sent_to(&mut port, peer, mac(MOVED));
-    // What was right once is used until something better is known, and the kernel is told to ask.
+    // An address that was right once is used until a better one is known, and the kernel is asked to check
+    // it.
     let asked = port.xdp_counters().asked;
     ip("neighbour delete 10.90.0.2 dev near0");
     until_sent_to(&mut port, peer, far_mac);
@@ -216,7 +217,8 @@ fn an_own_address_that_another_machine_has_is_told() {
     assert_eq!(udp.unwrap_err().to_string(), words);
 }
 
-/// The link is down when the way is asked for; then it comes up, and the peer's address is checked before it answers.
+/// The link is down when the way is asked for; then it comes up, and the peer's address is checked before it
+/// answers.
 #[test]
 fn a_peer_whose_link_comes_up_late_and_whose_address_is_still_checked_is_waited_for() {
     if !network::possible() {

@@ -47,7 +47,7 @@ impl Pair {
         Route::new(self.ports[from].endpoint(), self.ports[1 - from].endpoint())
     }
 
-    /// Commits a frame with these bytes from the BTH on; `false`: no room.
+    /// Commits a frame with these bytes from the BTH on; `false`: no buffer is free.
     fn commit(&mut self, from: usize, transport: &[u8]) -> bool {
         let route = self.route(from);
         let to = self.peers[from];
@@ -359,7 +359,7 @@ fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
     assert!(send(one, to, &route, &vec![3; longest + 1]));
     // Not even an Ethernet header, and nothing at all.
     for len in [13, 0] {
-        one.lend(to, len).expect("room for what is dropped").bytes.fill(4);
+        one.lend(to, len).expect("space for what is dropped").bytes.fill(4);
         one.commit();
     }
     assert!(send(one, to, &route, &vec![5; longest]));
@@ -411,7 +411,7 @@ fn jumbo_interfaces_carry_frames_as_long_as_a_chunk() {
     drop(pair);
     let mut pair = Pair::over(veth_pair(9000, ""), HOSTS[0], &Options::default());
     let longest = vec![7; 4096 - 256 - V4];
-    assert_eq!(pair.ports[0].max_transport_bytes(), longest.len(), "room for a path MTU of 2048");
+    assert_eq!(pair.ports[0].max_transport_bytes(), longest.len(), "space for a path MTU of 2048");
     assert!(pair.commit(0, &longest));
     pair.ports[0].flush();
     assert_eq!(take(&mut pair.ports[1], 1)[0][V4..], longest);
@@ -454,7 +454,7 @@ fn all_receive_queues_are_served_and_a_sleeper_can_wait_for_each() {
         socket.send_to(&[2; 32], "10.90.0.1:4791").unwrap();
         let mut polled: Vec<libc::pollfd> =
             fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
-        // SAFETY: the array lives through the call and its length is told.
+        // SAFETY: the array lives through the call, which gets its length.
         let readable = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, 10_000) };
         assert_eq!(readable, 1);
         assert!(port.arm(), "work waits");

@@ -1,4 +1,4 @@
-//! What an XDP port needs, and what it leaves behind: nothing, however its process ends.
+//! The needs of an XDP port, and its traces: none, however its process ends.
 #![allow(unsafe_code, reason = "namespaces and capabilities are system calls")]
 
 mod network;
@@ -50,11 +50,11 @@ fn a_process_that_is_killed_leaves_the_interface_as_it_was() {
     child.args(["--exact", "acts_its_role", "--nocapture"]).env(ROLE, "hold");
     for round in 0..3 {
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains("open") {
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0 && !line.contains("refused"), "it did not open");
+            assert!(output.read_line(&mut line).unwrap() > 0 && !line.contains("refused"), "it did not open");
         }
         assert!(has_program(), "round {round}");
         child.kill().unwrap();
@@ -141,7 +141,7 @@ fn what_could_be_opened_is_told_without_touching_anything() {
     let named = |name: &str| found.iter().find(|candidate| candidate.interface.name == name).unwrap();
     assert_eq!(found.len(), 2, "loopback is no Ethernet: {found:?}");
     assert_eq!(named("near0").interface.addresses[0], std::net::IpAddr::from([10, 90, 0, 1]));
-    // Before 6.3 the kernel does not say.
+    // Before 6.3 the kernel does not report drivers' abilities.
     if let (Some(near), Some(bridge)) = (named("near0").driver, named("bridge0").driver) {
         assert_eq!(
             (near.native, near.zero_copy, bridge.native, bridge.zero_copy),

@@ -1,10 +1,12 @@
-/* PRISM for C programs: one-sided operations with pointers, allocation, wide compare-and-swap and chains, over RoCE v2 in
- * software. Link with libremora (pkg-config remora). docs/C.md is the tour, docs/PRISM.md has the rules of the operations.
+/* PRISM for C programs: one-sided operations with pointers, allocation, wide compare-and-swap and chains,
+ * over RoCE v2 in software. Link with libremora (pkg-config remora). docs/C.md is the tour, docs/PRISM.md
+ * has the rules of the operations.
  *
- * Functions return 0 or a positive errno, unless they say otherwise; remora_error() has the words. Handles are opaque. NULL, a
- * handle of another kind, and things of another context are EINVAL; a handle that was destroyed may be used no more. Handles
- * may be destroyed in any order: what needs another keeps it alive. Every function may be called by any thread.
- * Numbers are in the machine's byte order, lengths in bytes. Strings are UTF-8. */
+ * Functions return 0 or a positive errno, unless their comment names another result; remora_error() has the
+ * text. Handles are opaque. NULL, a handle of another kind, and objects of another context are EINVAL; a
+ * destroyed handle may be used no more. Handles may be destroyed in any order: an object keeps the objects
+ * alive that it needs. Every function may be called by any thread. Numbers are in the machine's byte order,
+ * lengths in bytes. Strings are UTF-8. */
 #ifndef REMORA_PRISM_H
 #define REMORA_PRISM_H
 
@@ -34,12 +36,12 @@ enum { REMORA_PORT_SHM = 0, REMORA_PORT_UDP = 1, REMORA_PORT_XDP = 2 };
 struct remora_device_attr {
     uint32_t port;         /* REMORA_PORT_* */
     uint32_t dedicated;    /* 1: a thread drives the NIC; 0: the threads that post and poll do */
-    const char *address;   /* udp: "address:port", port 0 is any; shm, xdp: own IP address; NULL: the NIC chooses */
+    const char *address;   /* udp: "address:port", port 0: any; shm, xdp: own IP address; NULL: default */
     const char *interface; /* xdp: name of the Ethernet interface; else NULL */
     const char *capture;   /* pcapng file that records everything, or NULL */
 };
 
-/* ENODEV: the port cannot be had; remora_error() says why. */
+/* ENODEV: the port cannot be opened; remora_error() has the reason. */
 int remora_open(const struct remora_device_attr *attr, struct remora_context **context);
 int remora_close(struct remora_context *context);
 
@@ -53,8 +55,8 @@ enum { /* as IBV_ACCESS_* */
     REMORA_ACCESS_REMOTE_ATOMIC = 8
 };
 
-/* Memory of the program, which stays mapped until the region is gone. Remote write and atomic need local write. ENOMEM: as many
- * as there may be. Peers name it by its address and rkey. */
+/* Registers memory of the program, which must stay mapped until the region is gone. Remote write and atomic
+ * need local write. ENOMEM: the limit of regions is reached. Peers name it by its address and rkey. */
 int remora_reg_mr(struct remora_pd *pd, void *addr, size_t length, uint32_t access, struct remora_mr **mr);
 int remora_dereg_mr(struct remora_mr *mr);
 uint32_t remora_lkey(const struct remora_mr *mr); /* 0: no region */
@@ -62,7 +64,7 @@ uint32_t remora_rkey(const struct remora_mr *mr);
 
 struct remora_wc {
     uint64_t wr_id;
-    uint32_t status;     /* 0, or as ibv_wc_status numbers it: 2 not agreed on, 5 flushed, 9 invalid, 10 remote access, 12 retries */
+    uint32_t status;     /* an ibv_wc_status: 2 not agreed on, 5 flushed, 9 invalid, 10 access, 12 retries */
     uint32_t opcode;     /* 1 WRITE or ALLOCATE, 2 READ, 3 compare and swap, 4 fetch and add */
     uint32_t byte_len;   /* of a READ: bytes that came */
     uint32_t qp_num;
@@ -81,7 +83,8 @@ enum {
 /* Holds at least `depth` completions (0: 256), up to 2^20. */
 int remora_create_cq(struct remora_context *context, uint32_t depth, struct remora_cq **cq);
 int remora_destroy_cq(struct remora_cq *cq);
-/* How many completions were taken, at most 64 at a time, or a negative errno; -EOVERFLOW: some are lost. */
+/* Takes completions, at most 64 at a time; returns their number, or a negative errno. -EOVERFLOW: some are
+ * lost. */
 int remora_poll_cq(struct remora_cq *cq, int count, struct remora_wc *wc);
 /* Polls until there is one; -ETIMEDOUT. */
 int remora_wait_cq(struct remora_cq *cq, int count, struct remora_wc *wc, uint32_t timeout_ms);
@@ -91,16 +94,16 @@ int remora_wait_cq(struct remora_cq *cq, int count, struct remora_wc *wc, uint32
 enum {
     REMORA_QP_SIGNAL_ALL = 1, /* every operation completes */
     REMORA_QP_PRISM = 2,      /* if the peer wants it too */
-    REMORA_QP_IRN = 4,        /* likewise: lost packets are sent again by themselves */
+    REMORA_QP_IRN = 4,        /* likewise: only lost packets are sent again */
     REMORA_QP_STROM = 8       /* likewise: <remora/strom.h> */
 };
 
 struct remora_qp_attr {
-    uint32_t max_send_wr;        /* work requests outstanding, of one slot; those of PRISM take 2 to 16; 0: it posts none */
+    uint32_t max_send_wr;        /* slots of outstanding requests; one of PRISM takes 2 to 16; 0: none */
     uint32_t max_send_sge;       /* 0 to 30 */
     uint32_t max_inline;         /* 0 to 960 */
     uint32_t path_mtu;           /* 256 to 4096 */
-    uint32_t access;             /* what the peer may, where the regions allow it: REMORA_ACCESS_* */
+    uint32_t access;             /* the peer's rights, where the regions allow them: REMORA_ACCESS_* */
     uint32_t flags;              /* REMORA_QP_* */
     uint32_t connect_timeout_ms;
     uint32_t private_len;        /* 0 to 256 */
@@ -112,30 +115,31 @@ struct remora_qp_attr {
     uint32_t max_recv_wr;        /* answers of kernels outstanding (<remora/strom.h>); 0: it asks none */
 };
 
-/* The usual, with REMORA_QP_PRISM. Change from there. */
+/* Fills in the default attributes, with REMORA_QP_PRISM. Change from there. */
 int remora_qp_attr_default(struct remora_qp_attr *attr);
-int remora_create_qp(struct remora_pd *pd, struct remora_cq *cq, const struct remora_qp_attr *attr, struct remora_qp **qp);
+int remora_create_qp(struct remora_pd *pd, struct remora_cq *cq, const struct remora_qp_attr *attr,
+                     struct remora_qp **qp);
 int remora_destroy_qp(struct remora_qp *qp);
 uint32_t remora_qp_num(const struct remora_qp *qp); /* 0: none */
-/* REMORA_QP_PRISM, REMORA_QP_IRN and REMORA_QP_STROM, as far as agreed with the peer. */
+/* Those of REMORA_QP_PRISM, REMORA_QP_IRN and REMORA_QP_STROM that were agreed on with the peer. */
 uint32_t remora_agreed(const struct remora_qp *qp);
 
 /* Connecting goes over TCP, "host:port". A queue pair connects once (EISCONN); if it fails, destroy it.
- * EAGAIN: the server has no place at the moment, and the next one may find one. The TCP connection stays open as long as
- * the queue pair: its end tells the server at once that the client is gone. */
+ * EAGAIN: the server is full at the moment, and a later attempt may succeed. The TCP connection stays open
+ * as long as the queue pair: its end shows the server at once that the client is gone. */
 int remora_connect(struct remora_qp *qp, const char *address);
 int remora_connect_pair(struct remora_qp *first, struct remora_qp *second);
 int remora_listen(const char *address, struct remora_listener **listener);
 uint16_t remora_listener_port(const struct remora_listener *listener);
 int remora_close_listener(struct remora_listener *listener);
-/* Somebody who wants to connect; ETIMEDOUT. */
+/* The next client's request to connect; ETIMEDOUT. */
 int remora_get_request(struct remora_listener *listener, uint32_t timeout_ms, struct remora_request **request);
-/* Either ends the request. EINVAL for `qp` or `request` leaves it. */
+/* Both end the request, except if `qp` or `request` is EINVAL. */
 int remora_accept(struct remora_request *request, struct remora_qp *qp);
 int remora_reject(struct remora_request *request, const char *words);
-/* The peer's private data: copies at most `room` bytes, returns how many there are, or a negative errno. */
-int remora_request_data(const struct remora_request *request, void *out, size_t room);
-int remora_peer_data(const struct remora_qp *qp, void *out, size_t room);
+/* The peer's private data: copies at most `capacity` bytes; returns their whole number, or a negative errno. */
+int remora_request_data(const struct remora_request *request, void *out, size_t capacity);
+int remora_peer_data(const struct remora_qp *qp, void *out, size_t capacity);
 
 /* ---- free lists ---- */
 
@@ -144,12 +148,13 @@ struct remora_free_list_facts {
     uint32_t free;
     uint32_t resting;   /* posted, and free when nobody can touch them any more */
     uint32_t reserved;
-    uint64_t bad_posts; /* of what was free already */
+    uint64_t bad_posts; /* posts of buffers that were free already */
 };
 
-/* `count` buffers of `size` bytes, from `offset` in the region on. None is free before it is posted. EINVAL: they leave it. */
-int remora_create_free_list(struct remora_pd *pd, struct remora_mr *mr, size_t offset, uint32_t size, uint32_t count,
-                            struct remora_free_list **list);
+/* A list of `count` buffers of `size` bytes, from `offset` in the region on. None is free before it is
+ * posted. EINVAL: the buffers do not lie in the region. */
+int remora_create_free_list(struct remora_pd *pd, struct remora_mr *mr, size_t offset, uint32_t size,
+                            uint32_t count, struct remora_free_list **list);
 int remora_destroy_free_list(struct remora_free_list *list);
 int remora_free_list_number(const struct remora_free_list *list, uint64_t *number);
 int remora_free_list_address(const struct remora_free_list *list, uint32_t index, uint64_t *address);
@@ -168,9 +173,10 @@ struct remora_sge {
 };
 
 enum {
-    REMORA_READ = 0,         /* the list gets the bytes; with REDIRECT there is none, and `length` says how many */
-    REMORA_WRITE = 1,        /* the list is written; with DATA_INDIRECT `length` bytes from the peer's `source_addr` */
-    REMORA_ALLOCATE = 2,     /* likewise, into a buffer of free list `remote_addr`; result: its address, with REMORA_REDIRECT too */
+    REMORA_READ = 0,         /* the list gets the bytes; with REDIRECT there is no list but `length` */
+    REMORA_WRITE = 1,        /* writes the list; with DATA_INDIRECT `length` bytes of `source_addr` */
+    REMORA_ALLOCATE = 2,     /* likewise, into a buffer of free list `remote_addr`; result: its address, with
+                              * REMORA_REDIRECT too */
     REMORA_COMPARE_SWAP = 3, /* result: the old value */
     REMORA_FETCH_ADD = 4     /* result: the old value; compare_mask: the highest bit of each field */
 };
@@ -197,7 +203,7 @@ enum {
     REMORA_GREATER_EQUAL = 5
 };
 
-/* First address of the connection's own scratch memory at the peer, which has 32 bytes and needs no key of its own. */
+/* First address of the connection's own scratch memory at the peer. It has 32 bytes and needs no key. */
 #define REMORA_SCRATCH UINT64_C(0xffffffffffffffe0)
 #define REMORA_SCRATCH_LEN 32
 
@@ -223,13 +229,14 @@ struct remora_prism_wr {
     uint32_t length;
     uint64_t redirect_addr;
     uint64_t source_addr;
-    struct remora_sge result; /* where the result comes to: 8 bytes, or as wide as the atomic; length 0: nowhere. READs have none */
+    struct remora_sge result; /* 8 bytes, or as wide as the atomic; length 0: none; READs have no result */
     struct remora_prism_atomic atomic;
 };
 
-/* Posts a list with one doorbell. On failure *bad_wr (if not NULL) is the first that was not taken; those before it are posted.
- * ENOMEM: the queue is full, poll. EOPNOTSUPP: the peer did not agree on PRISM. ENOTCONN. EINVAL: what no NIC would take. Without
- * prism_flags READ and WRITE are the plain verbs. */
+/* Posts a list with one doorbell. On failure *bad_wr (if not NULL) is the first that was refused; those
+ * before it are posted. ENOMEM: the queue is full, poll. EOPNOTSUPP: the peer did not agree on PRISM.
+ * ENOTCONN. EINVAL: a request that no NIC would take. Without prism_flags READ and WRITE are the plain
+ * verbs. */
 int remora_post_prism(struct remora_qp *qp, struct remora_prism_wr *wr, struct remora_prism_wr **bad_wr);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
-/* StRoM for C programs: requests to kernels on the peer's NIC, and kernels on one's own. It builds on <remora/prism.h>, whose words on
- * errors, handles and threads hold here too. docs/STROM.md has the rules of kernels, docs/C.md is the tour.
+/* StRoM for C programs: requests to kernels on the peer's NIC, and kernels on the own NIC. It builds on
+ * <remora/prism.h>, whose rules of errors, handles and threads hold here too. docs/STROM.md has the rules of
+ * kernels, docs/C.md is the tour.
  *
  * Both sides ask for it: REMORA_QP_STROM in the attributes of their queue pairs. */
 #ifndef REMORA_STROM_H
@@ -16,28 +17,29 @@ struct remora_kernel;
 
 /* ---- requests (the paper's Listing 5) ---- */
 
-/* Rooms for answers, of `room` bytes, 1 to 4096 of them. They are used in turn: the bytes of an answer are there until as many requests were
- * made as there are rooms. */
-int remora_create_answers(struct remora_pd *pd, uint32_t count, uint32_t room, struct remora_answers **answers);
+/* Buffers for answers, 1 to 4096 of `size` bytes each. They are used in turn: the bytes of an answer stay
+ * until as many requests were made as there are buffers. */
+int remora_create_answers(struct remora_pd *pd, uint32_t count, uint32_t size, struct remora_answers **answers);
 int remora_destroy_answers(struct remora_answers *answers);
 
-/* Asks the kernel of the peer's NIC that serves `op`. The parameters are copied; with 16 bytes more they fit max_inline. *tag names the
- * request. ENOMEM: the queue is full, or the next room's answer has not been taken. EOPNOTSUPP: the peer did not agree. ENOTCONN. */
-int remora_post_rpc(uint64_t op, struct remora_qp *qp, struct remora_answers *answers, const void *parameters, uint32_t size,
-                    uint32_t *tag);
-/* Gives it bytes of registered memory, which stay as they are until the answer has come. The bytes of the answer, if it has some, come into the
- * room of the remora_post_rpc before. */
-int remora_post_rpc_write(uint64_t op, struct remora_qp *qp, struct remora_answers *answers, const void *origin, uint32_t size,
-                          uint32_t lkey, uint32_t *tag);
+/* Asks the kernel of the peer's NIC that serves `op`. The parameters are copied; with 16 bytes more they
+ * must fit max_inline. *tag names the request. ENOMEM: the queue is full, or the next buffer's answer has
+ * not been taken. EOPNOTSUPP: the peer did not agree. ENOTCONN. */
+int remora_post_rpc(uint64_t op, struct remora_qp *qp, struct remora_answers *answers, const void *parameters,
+                    uint32_t size, uint32_t *tag);
+/* Gives it bytes of registered memory, which must not change until the answer has come. The bytes of the
+ * answer, if it has some, go to the buffer of the remora_post_rpc before. */
+int remora_post_rpc_write(uint64_t op, struct remora_qp *qp, struct remora_answers *answers, const void *origin,
+                          uint32_t size, uint32_t lkey, uint32_t *tag);
 
 enum { /* from 64 on: the kernel's own */
     REMORA_KERNEL_DONE = 0,
     REMORA_KERNEL_MISS = 1,
     REMORA_KERNEL_NONE = 2, /* no kernel has this op-code */
     REMORA_KERNEL_BAD_PARAMS = 3,
-    REMORA_KERNEL_ACCESS = 4, /* it was led to memory that it has no right to */
+    REMORA_KERNEL_ACCESS = 4, /* an address led it to memory that it has no right to */
     REMORA_KERNEL_TOO_LONG = 5,
-    REMORA_KERNEL_NO_ROOM = 6, /* the answer is longer than the room */
+    REMORA_KERNEL_NO_ROOM = 6, /* the answer is longer than its buffer */
     REMORA_KERNEL_INCONSISTENT = 7,
     REMORA_KERNEL_REMOVED = 8,
     REMORA_KERNEL_FAILED = 9
@@ -46,15 +48,16 @@ enum { /* from 64 on: the kernel's own */
 struct remora_answer {
     uint32_t tag;
     uint32_t status; /* REMORA_KERNEL_* */
-    uint32_t length; /* bytes that came */
+    uint32_t length; /* bytes of the answer */
 };
 
-/* Polls until the answer to a request has come, once; those that come before it are kept, other completions of the queue are dropped. Up to `room`
- * bytes of it are copied to `bytes`. ETIMEDOUT; EIO: the connection has ended. */
+/* Polls until the answer to a request has come, and takes it. Earlier answers are kept, other completions of
+ * the queue are dropped. Up to `capacity` bytes of the answer are copied to `bytes`. ETIMEDOUT; EIO: the
+ * connection has ended. */
 int remora_wait_answer(struct remora_answers *answers, struct remora_cq *cq, uint32_t tag, uint32_t timeout_ms,
-                       struct remora_answer *answer, void *bytes, size_t room);
+                       struct remora_answer *answer, void *bytes, size_t capacity);
 
-/* ---- kernels of one's own NIC: docs/STROM.md has the parameters of each ---- */
+/* ---- kernels of the own NIC: docs/STROM.md has the parameters of each ---- */
 
 enum {
     REMORA_GET_KERNEL = 0,
@@ -66,11 +69,12 @@ enum {
     REMORA_AGGREGATE_KERNEL = 6
 };
 
-/* Deploys one for queue pairs of the domain, `lanes` of which it serves at a time (1 to 1024), with answers of `longest` bytes at most. It may read
- * `mr`, and write it where that allows local writing. EBUSY: the op-code is taken. ENOMEM: as many as there may be. */
-int remora_deploy_kernel(struct remora_pd *pd, uint32_t kernel, uint64_t op, struct remora_mr *mr, uint32_t lanes, uint32_t longest,
-                         struct remora_kernel **handle);
-/* Removes it: what it had begun ends with REMORA_KERNEL_REMOVED. */
+/* Deploys a kernel for queue pairs of the domain. It serves `lanes` of them at a time (1 to 1024), with
+ * answers of `longest` bytes at most. It may read `mr`, and write it if it allows local writing. EBUSY: the
+ * op-code is taken. ENOMEM: the limit of kernels is reached. */
+int remora_deploy_kernel(struct remora_pd *pd, uint32_t kernel, uint64_t op, struct remora_mr *mr, uint32_t lanes,
+                         uint32_t longest, struct remora_kernel **handle);
+/* Removes it: requests that it had begun end with REMORA_KERNEL_REMOVED. */
 int remora_remove_kernel(struct remora_kernel *kernel);
 
 /* The check value of an object for the consistency kernel: CRC-64/NVME. */

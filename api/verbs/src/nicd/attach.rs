@@ -1,4 +1,4 @@
-//! Attaching to a daemon.
+//! Attaching to a NIC daemon.
 
 use remora_host::packet::PacketSocket;
 use remora_host::{OpenError, Signal};
@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::desk::{ATTACHING, Desk, silent};
+use super::daemon_client::{ATTACHING, DaemonClient, silent};
 use super::message::{MAX_NAME, Request, VERSION};
 use crate::Context;
 
@@ -24,25 +24,27 @@ impl Attachment {
         Attachment { path: path.to_owned(), name: String::new(), kept: false, owner: None }
     }
 
-    /// Of a daemon that runs as this user. Otherwise it must be the program's own, or root: a daemon sees all memory that it lends.
+    /// The user that the daemon runs as. The default is the program's own user, or root: a daemon sees all
+    /// memory that it lends.
     #[must_use]
     pub fn owner(mut self, uid: u32) -> Attachment {
         self.owner = Some(uid);
         self
     }
 
-    /// As this tenant. What it has outlives the program, however that ends: the next program of the same user that attaches by this name
-    /// finds it ([`Context::kept`]). One program at a time has the name.
+    /// Attaches as this tenant. Its objects outlive the program, however that ends. The next program of the
+    /// same user that attaches by this name finds them ([`Context::kept`]). One program at a time has the
+    /// name.
     #[must_use]
     pub fn keep(mut self, tenant: impl Into<String>) -> Attachment {
         (self.name, self.kept) = (tenant.into(), true);
         self
     }
 
-    /// Attaches.
+    /// Attaches to the daemon.
     ///
     /// # Errors
-    /// One line that says what is wrong and how to mend it.
+    /// One line with the fault and its mend.
     pub fn open(&self) -> Result<Context, OpenError> {
         let at = self.path.display();
         if self.name.len() > MAX_NAME || self.kept && self.name.is_empty() {
@@ -54,7 +56,7 @@ impl Attachment {
                     format!("no NIC daemon listens at {at}: start it by `remora nicd --socket {at}`")
                 }
                 ErrorKind::PermissionDenied => {
-                    format!("the NIC daemon at {at} admits other users only: let it start with --allow-uid")
+                    format!("the NIC daemon at {at} admits other users only: start it with --allow-uid")
                 }
                 ErrorKind::TimedOut => {
                     format!("{at}: {}", silent(ATTACHING))
@@ -67,11 +69,12 @@ impl Attachment {
             self.owner.map_or(owner == 0 || owner == remora_host::packet::own_uid(), |uid| uid == owner);
         if !trusted {
             return Err(OpenError::Port(format!(
-                "the NIC daemon at {at} runs as uid {owner}, which would see this program's memory: if it shall, name it as the owner"
+                "the NIC daemon at {at} runs as uid {owner}, which would see this program's memory: if that is intended, name it as the owner"
             )));
         }
         let hello = Request::Attach { version: VERSION, name: self.name.clone(), kept: self.kept };
-        let desk = Desk::attach(socket, &hello).map_err(|error| OpenError::Port(format!("{at}: {error}")))?;
-        Ok(Context::of_daemon(Arc::new(desk), Signal::new(1)?))
+        let daemon = DaemonClient::attach(socket, &hello)
+            .map_err(|error| OpenError::Port(format!("{at}: {error}")))?;
+        Ok(Context::of_daemon(Arc::new(daemon), Signal::new(1)?))
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon: who may attach, and what becomes of a tenant when its program is gone.
+//! The daemon: which programs may attach, and what becomes of a tenant when its program is gone.
 
 use remora_host::packet::{PacketListener, PacketSocket};
 use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use super::message::{MAX_PACKET, Reply, Request, VERSION};
 use super::negotiate;
-use super::tenant::{Answer, Limits, Shared, Tenant};
+use super::tenant::{Limits, ReplyResult, Shared, Tenant};
 use crate::{Context, Device, PortFacts};
 
-/// How a daemon shall be.
+/// Attributes of a daemon that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What each tenant may have.
+    /// The limits of each tenant.
     pub limits: Limits,
     /// Programs attached at a time.
     pub attachments: usize,
-    /// Tenants that are kept, attached or not.
+    /// Tenants that are kept at most, attached or not.
     pub tenants: usize,
     /// Users that may attach beside the daemon's own.
     pub allow: Vec<u32>,
@@ -37,31 +37,31 @@ impl Default for Options {
 /// A tenant, as the daemon's owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantFacts {
-    /// Its user.
+    /// The user id of its programs.
     pub uid: u32,
-    /// Its name; none: it goes with its program.
+    /// Its name; empty: it ends with its program.
     pub name: String,
     /// A program is attached.
     pub attached: bool,
-    /// Regions that it has.
+    /// Regions of the tenant.
     pub regions: usize,
-    /// Completion queues that it has.
+    /// Completion queues of the tenant.
     pub queues: usize,
-    /// Queue pairs that it has.
+    /// Queue pairs of the tenant.
     pub pairs: usize,
-    /// Bytes that it has.
+    /// Bytes of its regions and queues.
     pub bytes: u64,
 }
 
-/// Time in which who connects says who it is, and takes an answer.
+/// Time in which a new program must send its first message, and take the answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time that a name may still be another program's: one that was killed a moment ago.
+/// Time for which a name may still be another program's: one that was killed a moment ago.
 const HANDOVER: Duration = Duration::from_secs(2);
 
-/// By user and name.
+/// The name of a kept tenant: its user and its own name.
 type Name = (u32, String);
 
-/// Who is there.
+/// The tenants and the programs that are attached.
 #[derive(Default)]
 struct Register {
     kept: BTreeMap<Name, Shared>,
@@ -69,11 +69,11 @@ struct Register {
     passing: BTreeMap<u64, (u32, Shared)>,
     sockets: BTreeMap<u64, PacketSocket>,
     threads: BTreeMap<u64, JoinHandle<()>>,
-    /// Those that have not said who they are.
+    /// Serial numbers of the sockets that have sent no first message yet.
     silent: BTreeSet<u64>,
 }
 
-struct House {
+struct DaemonState {
     context: Context,
     options: Options,
     uid: u32,
@@ -86,7 +86,7 @@ struct House {
 
 /// A running daemon. Dropping it ends everything that it lends.
 pub struct Daemon {
-    house: Arc<House>,
+    state: Arc<DaemonState>,
     acceptor: Option<JoinHandle<()>>,
     fork: ForkMark,
 }
@@ -101,7 +101,7 @@ impl Daemon {
     /// Opens the NIC, with one engine that a thread drives, and listens at `socket`.
     ///
     /// # Errors
-    /// One line that says what is wrong and how to mend it.
+    /// One line with the fault and its mend.
     pub fn open(device: &Device, socket: &Path, options: &Options) -> Result<Daemon, OpenError> {
         let adapter = Adapter::open(&device.of_daemon())?;
         let listener = PacketListener::bind(socket, !options.allow.is_empty()).map_err(|error| {
@@ -118,7 +118,7 @@ impl Daemon {
                 _ => format!("listening at {at}: {error}"),
             })
         })?;
-        let house = Arc::new(House {
+        let state = Arc::new(DaemonState {
             context: Context::new(adapter, true),
             options: options.clone(),
             uid: remora_host::packet::own_uid(),
@@ -128,29 +128,29 @@ impl Daemon {
             stopped: AtomicBool::new(false),
             refused: AtomicU64::new(0),
         });
-        let accepting = Arc::clone(&house);
+        let accepting = Arc::clone(&state);
         let acceptor = std::thread::Builder::new()
             .name("remora-nicd".to_owned())
             .spawn(move || accept_all(&accepting, &listener))?;
-        Ok(Daemon { house, acceptor: Some(acceptor), fork: ForkMark::get() })
+        Ok(Daemon { state, acceptor: Some(acceptor), fork: ForkMark::get() })
     }
 
     /// The facts of its port.
     pub fn port(&self) -> PortFacts {
-        self.house.context.port()
+        self.state.context.port()
     }
 
-    /// Everything that its NIC counts.
+    /// All counters of its NIC, for Prometheus.
     pub fn metrics(&self) -> Vec<Family> {
-        self.house.context.metrics()
+        self.state.context.metrics()
     }
 
-    /// Who is there; nobody in a forked child.
+    /// The tenants; none in a forked child.
     pub fn tenants(&self) -> Vec<TenantFacts> {
         if self.fork.is_child() {
             return Vec::new();
         }
-        let register = self.house.register();
+        let register = self.state.register();
         let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| {
             let (regions, queues, pairs, bytes) = lock(tenant).counts();
             TenantFacts { uid, name: name.to_owned(), attached, regions, queues, pairs, bytes }
@@ -162,21 +162,21 @@ impl Daemon {
         kept.chain(register.passing.values().map(|(uid, tenant)| facts(*uid, "", true, tenant))).collect()
     }
 
-    /// Connections turned away, and requests that made no sense.
+    /// Connections that were refused, and requests that made no sense.
     pub fn refused(&self) -> u64 {
-        self.house.refused.load(Ordering::Relaxed)
+        self.state.refused.load(Ordering::Relaxed)
     }
 
-    /// With whom a queue pair shares turns.
+    /// The tenant whose turns a queue pair shares.
     #[cfg(test)]
     pub(super) fn party(&self, pair: u32) -> Option<u32> {
-        let [engine, ..] = self.house.context.own_engines() else { return None };
+        let [engine, ..] = self.state.context.own_engines() else { return None };
         engine.control(|control| control.nic.party(remora_wire::Qpn::new(pair)))
     }
 
     /// Has a thread that drives the NIC failed? Nothing is certain after that.
     pub fn has_failed(&self) -> bool {
-        self.house.context.has_failed()
+        self.state.context.has_failed()
     }
 }
 
@@ -185,24 +185,24 @@ impl Drop for Daemon {
         if self.fork.is_child() {
             // The threads, the sockets and the programs attached are the parent's.
             std::mem::forget(self.acceptor.take());
-            std::mem::forget(Arc::clone(&self.house));
+            std::mem::forget(Arc::clone(&self.state));
             return;
         }
-        self.house.stopped.store(true, Ordering::Release);
-        self.house.stop.put(());
+        self.state.stopped.store(true, Ordering::Release);
+        self.state.stop.put(());
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
         let threads = {
-            let mut register = self.house.register();
+            let mut register = self.state.register();
             register.sockets.values().for_each(PacketSocket::hang_up);
             std::mem::take(&mut register.threads)
         };
-        self.house.changed.notify_all();
+        self.state.changed.notify_all();
         for thread in threads.into_values() {
             let _ = thread.join();
         }
-        self.house.register().kept.clear();
+        self.state.register().kept.clear();
     }
 }
 
@@ -210,17 +210,17 @@ fn lock(tenant: &Shared) -> MutexGuard<'_, Tenant> {
     tenant.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn accept_all(house: &Arc<House>, listener: &PacketListener) {
+fn accept_all(state: &Arc<DaemonState>, listener: &PacketListener) {
     let mut serial = 0;
-    while !house.stopped.load(Ordering::Acquire) {
-        if wait_either(listener, &house.stop).is_err() {
+    while !state.stopped.load(Ordering::Acquire) {
+        if wait_either(listener, &state.stop).is_err() {
             continue;
         }
         match listener.accept() {
             Ok(Some(socket)) => {
                 serial += 1;
-                house.make_room();
-                house.admit(serial, socket);
+                state.hang_up_on_silent();
+                state.admit(serial, socket);
             }
             Ok(None) => {}
             // Out of descriptors, most likely: spinning would not bring them back.
@@ -229,13 +229,13 @@ fn accept_all(house: &Arc<House>, listener: &PacketListener) {
     }
 }
 
-impl House {
+impl DaemonState {
     fn register(&self) -> MutexGuard<'_, Register> {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where all places are taken, the oldest gives way that has not said who it is.
-    fn make_room(&self) {
+    /// At the limit of attachments, hangs up on the oldest that has sent no first message.
+    fn hang_up_on_silent(&self) {
         let mut register = self.register();
         register.threads.retain(|_, thread| !thread.is_finished());
         if register.threads.len() < self.options.attachments {
@@ -252,7 +252,7 @@ impl House {
         }
     }
 
-    /// Somebody has connected.
+    /// Takes a program that has connected, or refuses it.
     fn admit(self: &Arc<Self>, serial: u64, socket: PacketSocket) {
         let mut register = self.register();
         register.threads.retain(|_, thread| !thread.is_finished());
@@ -267,7 +267,7 @@ impl House {
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         };
-        // A socket that takes nothing holds nobody up.
+        // A socket that reads nothing holds nobody up.
         let _ = socket.set_patience(Some(PATIENCE), Some(PATIENCE));
         if let Some(words) = refusal {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -277,10 +277,10 @@ impl House {
         let Ok(handle) = socket.try_clone() else { return };
         register.sockets.insert(serial, handle);
         register.silent.insert(serial);
-        let house = Arc::clone(self);
+        let state = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("remora-attach".to_owned()).spawn(move || {
-            house.serve(serial, &socket);
-            let mut register = house.register();
+            state.serve(serial, &socket);
+            let mut register = state.register();
             register.sockets.remove(&serial);
             register.silent.remove(&serial);
         });
@@ -293,7 +293,7 @@ impl House {
         }
     }
 
-    /// One program, from its first word to its end.
+    /// Serves one program, from its first message to its end.
     fn serve(&self, serial: u64, socket: &PacketSocket) {
         let Ok(uid) = socket.peer_uid() else { return };
         let request = first_word(socket);
@@ -307,7 +307,7 @@ impl House {
         }
         let welcome = lock(&tenant).welcome();
         if answer(socket, welcome) && socket.set_patience(Some(PATIENCE), None).is_ok() {
-            while self.hear(socket, &tenant) {}
+            while self.serve_request(socket, &tenant) {}
         }
         self.part(serial, name, &tenant);
     }
@@ -317,7 +317,7 @@ impl House {
         let _ = socket.send(&Reply::Refused(words).emit(), &[]);
     }
 
-    /// The first word: whose things these are.
+    /// Takes the first message and finds the program's tenant.
     fn greet(&self, uid: u32, request: Request) -> Result<(Option<Name>, Shared), String> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
         if version != VERSION {
@@ -334,14 +334,14 @@ impl House {
             return Ok((None, fresh()?));
         }
         if name.is_empty() {
-            return Err("who wants to be kept needs a name".to_owned());
+            return Err("a tenant that is to be kept needs a name".to_owned());
         }
         let name = (uid, name);
         let mut register = self.wait_for(&name)?;
         if !register.kept.contains_key(&name) {
             if register.kept.len() >= self.options.tenants {
                 return Err(format!(
-                    "{} tenants are kept: let one give back what it has, or start `remora nicd` with more --tenants",
+                    "{} tenants are kept: let one give its objects back, or start `remora nicd` with more --tenants",
                     self.options.tenants
                 ));
             }
@@ -353,7 +353,7 @@ impl House {
         Ok((Some(name), tenant))
     }
 
-    /// Until no other program has this name.
+    /// Waits until no other program has this name.
     fn wait_for(&self, name: &Name) -> Result<MutexGuard<'_, Register>, String> {
         let until = Instant::now() + HANDOVER;
         let mut register = self.register();
@@ -370,14 +370,14 @@ impl House {
         Ok(register)
     }
 
-    /// One request. False: the program is gone, or makes no sense.
-    fn hear(&self, socket: &PacketSocket, tenant: &Shared) -> bool {
-        let mut room = [0; MAX_PACKET];
-        let packet = match socket.receive(&mut room) {
+    /// Takes one request and answers it. False: the program is gone, or its packet makes no sense.
+    fn serve_request(&self, socket: &PacketSocket, tenant: &Shared) -> bool {
+        let mut buffer = [0; MAX_PACKET];
+        let packet = match socket.receive(&mut buffer) {
             Ok(packet) if packet.len > 0 => packet,
             _ => return false,
         };
-        let Some(request) = Request::parse(&room[..packet.len]).filter(|_| !packet.cut) else {
+        let Some(request) = Request::parse(&buffer[..packet.len]).filter(|_| !packet.cut) else {
             self.refuse(socket, nonsense());
             return false;
         };
@@ -390,7 +390,7 @@ impl House {
         answer(socket, done)
     }
 
-    /// A program is gone.
+    /// Takes note that a program is gone, and drops its tenant if it is not kept.
     fn part(&self, serial: u64, name: Option<Name>, tenant: &Shared) {
         let mut register = self.register();
         register.passing.remove(&serial);
@@ -410,12 +410,12 @@ fn nonsense() -> String {
 }
 
 fn first_word(socket: &PacketSocket) -> Result<Request, String> {
-    let mut room = [0; MAX_PACKET];
-    let packet = socket.receive(&mut room).map_err(|error| error.to_string())?;
-    Request::parse(&room[..packet.len]).filter(|_| !packet.cut).ok_or_else(nonsense)
+    let mut buffer = [0; MAX_PACKET];
+    let packet = socket.receive(&mut buffer).map_err(|error| error.to_string())?;
+    Request::parse(&buffer[..packet.len]).filter(|_| !packet.cut).ok_or_else(nonsense)
 }
 
-fn answer(socket: &PacketSocket, answer: Answer) -> bool {
+fn answer(socket: &PacketSocket, answer: ReplyResult) -> bool {
     let (reply, descriptors) = answer.unwrap_or_else(|words| (Reply::Refused(words), Vec::new()));
     let descriptors: Vec<_> = descriptors.iter().map(std::os::fd::AsFd::as_fd).collect();
     socket.send(&reply.emit(), &descriptors).is_ok()

@@ -1,28 +1,29 @@
-//! What a daemon has kept for a program that was started again.
+//! The objects that a daemon has kept for a program that was started again.
 
 use remora_nic::Poller;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desk::{Desk, loan, one, ring};
+use super::daemon_client::{DaemonClient, loan, one, ring};
 use super::message::{PairFacts, Reply, Request};
 use crate::queue_pair::Loan;
 use crate::{
     CompletionQueue, Context, CreateError, KernelHandle, MemoryRegion, ProtectionDomain, QueuePair, Ready,
 };
 
-/// What the program before this one had. Dropping a part of it gives that part back.
+/// The objects of the program before this one. Dropping one of them gives it back to the daemon.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Connected queue pairs. Work that was posted is under way or done; what was completed and not polled will be polled.
+    /// Connected queue pairs. Their posted work is under way or done; its completions are still in the
+    /// queues.
     pub pairs: Vec<QueuePair<Ready>>,
     /// Completion queues, by the tags that they had.
     pub queues: Vec<CompletionQueue>,
     /// Regions with their names, at the addresses that they had.
     pub regions: Vec<(String, MemoryRegion)>,
-    /// Protection domains.
+    /// Protection domains of the earlier programs.
     pub domains: Vec<ProtectionDomain>,
-    /// Kernels.
+    /// Kernels that the earlier programs deployed.
     pub kernels: Vec<KernelHandle>,
 }
 
@@ -33,7 +34,7 @@ impl Kept {
         Some(self.regions.remove(place).1)
     }
 
-    /// Was anything kept?
+    /// Is there no kept object?
     pub fn is_empty(&self) -> bool {
         let Kept { pairs, queues, regions, domains, kernels } = self;
         let rest = queues.is_empty() && regions.is_empty() && domains.is_empty();
@@ -42,18 +43,18 @@ impl Kept {
 }
 
 impl Context {
-    /// What the daemon has kept since the last program that attached by this name
-    /// ([`Attachment::keep`](crate::nicd::Attachment::keep)). To be asked once, before anything is made.
+    /// The objects that the daemon has kept since the last program that attached by this name
+    /// ([`Attachment::keep`](crate::nicd::Attachment::keep)). To be called once, before any object is made.
     ///
     /// # Errors
-    /// `NotByDaemon`; `Daemon`: its words.
+    /// `NotByDaemon`; `Daemon`: its refusal.
     pub fn kept(&self) -> Result<Kept, CreateError> {
-        let desk = self.desk().ok_or(CreateError::NotByDaemon)?;
+        let daemon = self.daemon().ok_or(CreateError::NotByDaemon)?;
         let mut kept = Kept::default();
         let mut domains = BTreeMap::new();
         let mut pairs = Vec::new();
         for place in 0.. {
-            match desk.ask(&Request::Kept(place), &[])? {
+            match daemon.ask(&Request::Kept(place), &[])? {
                 (Reply::Domain(number), _) => {
                     domains.insert(number, ProtectionDomain::lent(self, number));
                 }
@@ -65,41 +66,41 @@ impl Context {
                 (Reply::Queue(facts), memory) => {
                     self.skip_tags(facts.tag);
                     let poller = Poller::resume(ring(one(memory)?)?);
-                    kept.queues.push(CompletionQueue::lent(self, desk, &facts, poller));
+                    kept.queues.push(CompletionQueue::lent(self, daemon, &facts, poller));
                 }
                 (Reply::Kernel(number, domain), _) => {
                     let Some(domain) = domains.get(&domain) else { continue };
-                    kept.kernels.push(KernelHandle::lent(domain, desk, number));
+                    kept.kernels.push(KernelHandle::lent(domain, daemon, number));
                 }
                 (Reply::Pair(facts), lent) => pairs.push((*facts, loan(lent)?)),
                 _ => break,
             }
         }
         for (facts, loan) in pairs {
-            kept.pairs.extend(again(desk, &kept.queues, &domains, facts, loan));
+            kept.pairs.extend(reattach(daemon, &kept.queues, &domains, facts, loan));
         }
         kept.domains = domains.into_values().collect();
         Ok(kept)
     }
 
-    /// Leaves everything to the daemon, as if the program were killed now: what is dropped from now on is not given back. Nothing if the NIC
-    /// is the program's own.
+    /// Leaves everything to the daemon, as if the program were killed now: objects dropped from now on are
+    /// not given back. No effect if the NIC is the program's own.
     pub fn leave(&self) {
-        if let Some(desk) = self.desk() {
-            desk.leave(true);
+        if let Some(daemon) = self.daemon() {
+            daemon.leave(true);
         }
     }
 
-    /// Takes [`leave`](Context::leave) back: what is dropped from now on is given back.
+    /// Takes [`leave`](Context::leave) back: objects dropped from now on are given back.
     pub fn stay(&self) {
-        if let Some(desk) = self.desk() {
-            desk.leave(false);
+        if let Some(daemon) = self.daemon() {
+            daemon.leave(false);
         }
     }
 }
 
-fn again(
-    desk: &Arc<Desk>,
+fn reattach(
+    daemon: &Arc<DaemonClient>,
     queues: &[CompletionQueue],
     domains: &BTreeMap<u32, ProtectionDomain>,
     facts: PairFacts,
@@ -107,5 +108,5 @@ fn again(
 ) -> Option<QueuePair<Ready>> {
     let queue = |number| queues.iter().find(|queue| queue.shared().number == number);
     let cqs = (queue(facts.send_cq)?, queue(facts.receive_cq)?);
-    Some(QueuePair::again(desk, domains.get(&facts.domain)?, cqs, facts, loan))
+    Some(QueuePair::reattach(daemon, domains.get(&facts.domain)?, cqs, facts, loan))
 }

@@ -1,10 +1,13 @@
-//! What a program asks of the daemon, and what the daemon answers, as bytes: one packet each. Integers are little-endian.
+//! A program's requests to the daemon, and the daemon's replies, as bytes: one packet each. Integers are
+//! little-endian.
 //!
 //! ```text
-//!  0  kind 8   1  fields in the order in which they stand below; a text or a block of bytes begins with its length, 16 bits
+//!  0  kind 8   1  fields in the order of their declaration
 //! ```
 //!
-//! Nothing in a packet is believed: what is too short, too long, or names what cannot be, is no message.
+//! A text or a block of bytes begins with its length, 16 bits.
+//!
+//! A packet is not trusted: one that is too short or too long, or has an impossible value, is no message.
 
 use remora_host::connect::{Agreement, Full, Hello, LASTING, Message};
 use remora_host::{PortFacts, PortKind};
@@ -17,7 +20,7 @@ use std::time::Duration;
 
 use crate::{Access, QpOptions};
 
-/// Version of these bytes.
+/// Version of this format.
 pub(crate) const VERSION: u16 = 3;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
@@ -28,7 +31,7 @@ pub(crate) const MAX_PARTS: usize = 64;
 /// First bytes of the first packet.
 const MAGIC: u64 = u64::from_le_bytes(*b"RemoraNd");
 
-/// Memory that is asked for.
+/// A request for memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Allocate {
     pub domain: u32,
@@ -37,7 +40,7 @@ pub(crate) struct Allocate {
     pub name: String,
 }
 
-/// A completion queue that is asked for. Channel 0 is none.
+/// A request for a completion queue. Channel 0 is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CreateCq {
     pub depth: u32,
@@ -46,7 +49,7 @@ pub(crate) struct CreateCq {
     pub counted: bool,
 }
 
-/// A code region that is asked for: fresh memory, and the slots of send queues, under one key.
+/// A request for a code region: fresh memory, and the slots of send queues, under one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CreateCode {
     pub domain: u32,
@@ -55,14 +58,14 @@ pub(crate) struct CreateCode {
     pub parts: Vec<CodePart>,
 }
 
-/// A part of a code region, and what it is called there.
+/// A part of a code region, and its address there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodePart {
     pub of: CodeOf,
     pub iova: u64,
 }
 
-/// A kernel that ships, to be deployed.
+/// A request to deploy a kernel that ships.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deploy {
     pub domain: u32,
@@ -76,16 +79,16 @@ pub(crate) struct Deploy {
     pub grants: Vec<u32>,
 }
 
-/// What a part of a code region is.
+/// The source of a part of a code region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CodeOf {
-    /// Of the fresh memory: where, and how many bytes.
+    /// Of the fresh memory: offset and length in bytes.
     Memory(u64, u64),
     /// All slots of this queue pair's send queue.
     Pair(u32),
 }
 
-/// A queue pair that is asked for.
+/// A request for a queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CreateQp {
     pub domain: u32,
@@ -95,10 +98,10 @@ pub(crate) struct CreateQp {
     pub options: Box<QpOptions>,
 }
 
-/// What the program asks.
+/// A request of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// The first: who it is, and whether what it has shall outlive it.
+    /// The first: the tenant's name, and whether its objects outlive the program.
     Attach {
         version: u16,
         name: String,
@@ -135,7 +138,7 @@ pub(crate) enum Request {
     Agreement(u32),
     State(u32),
     Fail(u32),
-    /// What was kept, one by one: the thing at this place.
+    /// The kept object with this index.
     Kept(u32),
     SetChannel {
         number: u32,
@@ -152,7 +155,7 @@ pub(crate) enum Request {
     RemoveKernel(u32),
 }
 
-/// A region.
+/// A region that the daemon lends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegionFacts {
     pub domain: u32,
@@ -161,14 +164,14 @@ pub(crate) struct RegionFacts {
     pub name: String,
 }
 
-/// A completion queue.
+/// A completion queue that the daemon lends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFacts {
     pub number: u32,
     pub tag: u64,
 }
 
-/// A queue pair.
+/// A queue pair that the daemon lends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PairFacts {
     pub number: u32,
@@ -181,13 +184,13 @@ pub(crate) struct PairFacts {
     pub agreement: Option<Agreement>,
 }
 
-/// What the daemon answers.
+/// A reply of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// No, and why.
+    /// A refusal, and its text.
     Refused(String),
     Done,
-    /// With the doorbells and what wakes the engine.
+    /// With the memory of the doorbells, and the eventfd that wakes the engine.
     Attached {
         port: PortFacts,
         places: u32,
@@ -204,13 +207,13 @@ pub(crate) enum Reply {
     Domain(u32),
     /// A kernel that was kept, and its domain.
     Kernel(u32, u32),
-    /// No more was kept.
+    /// There is no kept object with this index.
     Nothing,
-    /// The other side of a connection has no place.
+    /// The other side of a connection is full.
     Full(Full),
 }
 
-/// Writes.
+/// A writer of little-endian fields.
 struct Out(Vec<u8>);
 
 impl Out {
@@ -318,7 +321,7 @@ impl Out {
     }
 }
 
-/// Reads; nothing is read beyond the end.
+/// A reader of little-endian fields; it reads nothing beyond the end.
 struct In<'a>(&'a [u8]);
 
 impl<'a> In<'a> {
@@ -496,7 +499,7 @@ impl<'a> In<'a> {
 }
 
 impl Request {
-    /// Its bytes.
+    /// The packet with this request.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(64));
         match self {
@@ -535,7 +538,7 @@ impl Request {
         out.0
     }
 
-    /// The message in exactly these bytes; none: there is none in them.
+    /// The request in exactly these bytes; None: they are no request.
     pub fn parse(bytes: &[u8]) -> Option<Request> {
         let mut from = In(bytes);
         let request = match from.u8()? {
@@ -583,7 +586,7 @@ impl Request {
 }
 
 impl Reply {
-    /// Its bytes.
+    /// The packet with this reply.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(64));
         match self {
@@ -613,7 +616,7 @@ impl Reply {
         out.0
     }
 
-    /// The message in exactly these bytes; none: there is none in them.
+    /// The reply in exactly these bytes; None: they are no reply.
     pub fn parse(bytes: &[u8]) -> Option<Reply> {
         let mut from = In(bytes);
         let reply = match from.u8()? {

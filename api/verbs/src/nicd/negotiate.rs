@@ -1,4 +1,4 @@
-//! Connections are set up by threads of their own: a peer may take its time.
+//! Connection set-up in threads of their own, since a peer may take its time.
 
 use remora_host::connect::{Agreement, ConnectError};
 use remora_host::packet::{PacketSocket, is_tcp};
@@ -8,35 +8,34 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::message::{Reply, Request};
-use super::tenant::{Answer, Shared};
+use super::tenant::{ReplyResult, Shared};
 use crate::{Init, QueuePair, Ready};
 
 /// Time that sending the answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is to be done.
-enum Task {
+/// The connection set-up that a program requests.
+enum Negotiation {
     Connect(SocketAddr),
     Pair,
     Answer(Box<remora_host::connect::Request>),
 }
 
 /// Begins to connect; the answer goes out by the socket that came with the request.
-pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>) -> Answer {
+pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>) -> ReplyResult {
     let mut descriptors = descriptors.into_iter();
-    let reply =
-        PacketSocket::from(descriptors.next().ok_or("this request comes with a socket for its answer")?);
-    reply.set_patience(Some(PATIENCE), None).map_err(|_| "the socket for the answer is none")?;
+    let reply = PacketSocket::from(descriptors.next().ok_or("this request needs a socket for its answer")?);
+    reply.set_patience(Some(PATIENCE), None).map_err(|_| "the descriptor for the answer is no socket")?;
     let (numbers, task) = match request {
-        Request::Connect { number, address } => (vec![number], Task::Connect(address)),
-        Request::ConnectPair { one, other } => (vec![one, other], Task::Pair),
+        Request::Connect { number, address } => (vec![number], Negotiation::Connect(address)),
+        Request::ConnectPair { one, other } => (vec![one, other], Negotiation::Pair),
         Request::Answer { number, hello } => {
             let stream = descriptors.next().filter(|stream| is_tcp(stream.as_fd()));
-            let stream = TcpStream::from(stream.ok_or("an answer comes with its TCP connection")?);
+            let stream = TcpStream::from(stream.ok_or("this request needs its TCP connection")?);
             let request = remora_host::connect::Request::received(stream, *hello);
-            (vec![number], Task::Answer(Box::new(request.map_err(|error| error.to_string())?)))
+            (vec![number], Negotiation::Answer(Box::new(request.map_err(|error| error.to_string())?)))
         }
-        _ => return Err("this request comes without descriptors".to_owned()),
+        _ => return Err("this request takes no descriptors".to_owned()),
     };
     let pairs = tenant.lock().unwrap_or_else(PoisonError::into_inner).take(&numbers)?;
     let (owner, named) = (tenant.clone(), numbers.clone());
@@ -65,16 +64,16 @@ fn agreed(agreement: Agreement) -> Reply {
     Reply::Agreed(Box::new(agreement))
 }
 
-impl Task {
+impl Negotiation {
     fn perform(self, pairs: Vec<QueuePair<Init>>) -> Result<Vec<QueuePair<Ready>>, ConnectError> {
         let mut pairs = pairs.into_iter();
         let gone = || ConnectError::Daemon("the queue pair is gone".to_owned());
         let first = pairs.next().ok_or_else(gone)?;
         Ok(match self {
-            Task::Connect(address) => vec![first.connect(address)?],
-            // The program says the last word, when it knows of the queue pair.
-            Task::Answer(request) => vec![first.answer(*request)?.left_to_another()],
-            Task::Pair => {
+            Negotiation::Connect(address) => vec![first.connect(address)?],
+            // The program sends the last message, when it knows of the queue pair.
+            Negotiation::Answer(request) => vec![first.answer(*request)?.left_to_another()],
+            Negotiation::Pair => {
                 let (one, other) = QueuePair::connect_pair(first, pairs.next().ok_or_else(gone)?)?;
                 vec![one, other]
             }

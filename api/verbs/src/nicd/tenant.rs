@@ -1,4 +1,4 @@
-//! What one tenant of the daemon has, and what it may ask for. It names its own things only.
+//! The objects of one tenant of the daemon, and its requests. It names its own objects only.
 
 use remora_host::Doorbells;
 use remora_host::packet::PacketSocket;
@@ -20,18 +20,18 @@ use crate::{
     Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
 };
 
-/// What one tenant may have at a time.
+/// The limits of one tenant.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Protection domains.
+    /// Protection domains at a time.
     pub domains: usize,
-    /// Regions.
+    /// Regions at a time.
     pub regions: usize,
-    /// Completion queues.
+    /// Completion queues at a time.
     pub queues: usize,
-    /// Completion channels.
+    /// Completion channels at a time.
     pub channels: usize,
-    /// Queue pairs.
+    /// Queue pairs at a time.
     pub pairs: usize,
     /// Kernels; the NIC has 32 for all tenants.
     pub kernels: usize,
@@ -56,7 +56,8 @@ impl Default for Limits {
     }
 }
 
-/// The first address of a tenant's memory, and what lies between two regions: an address says nothing of the daemon's own.
+/// The first address of a tenant's memory, and the gap between two regions: addresses reveal nothing of the
+/// daemon's own.
 const FIRST_ADDRESS: u64 = 1 << 44;
 const GAP: u64 = 1 << 21;
 
@@ -65,12 +66,12 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 const AWAY: &str = "this queue pair is being connected";
 
-/// What the daemon answers, with descriptors.
-pub(super) type Answer = Result<(Reply, Vec<OwnedFd>), String>;
+/// The daemon's reply to a request with its descriptors, or the text of a refusal.
+pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), String>;
 
 struct Region {
     region: MemoryRegion,
-    /// What is lent of it.
+    /// The memory that is lent to the program.
     memory: Bytes,
     facts: RegionFacts,
 }
@@ -80,10 +81,10 @@ struct Queue {
     facts: QueueFacts,
 }
 
-/// How far a queue pair is.
+/// How far the set-up of a queue pair is.
 pub(super) enum Stage {
     Idle(QueuePair<Init>),
-    /// A connection is being set up with it, elsewhere.
+    /// A negotiation has it: a connection is being set up in another thread.
     Away,
     Up(QueuePair<Ready>),
 }
@@ -114,7 +115,7 @@ struct Pair {
     bytes: u64,
 }
 
-/// What one tenant has.
+/// The objects of one tenant.
 pub(crate) struct Tenant {
     context: Context,
     limits: Limits,
@@ -125,7 +126,7 @@ pub(crate) struct Tenant {
     next_address: u64,
     next_number: u32,
     negotiations: usize,
-    // From here on in the order in which things may go.
+    // From here on in the order in which objects may be dropped.
     pairs: BTreeMap<u32, Pair>,
     kernels: BTreeMap<u32, Deployed>,
     queues: BTreeMap<u32, Queue>,
@@ -153,7 +154,7 @@ fn unknown(what: &str, number: u32) -> String {
 
 fn full(what: &str, most: usize, option: &str) -> String {
     format!(
-        "this tenant has its {most} {what}: give some back, or start `remora nicd` with a larger --{option}"
+        "this tenant has all of its {most} {what}: give some back, or start `remora nicd` with a larger --{option}"
     )
 }
 
@@ -196,7 +197,7 @@ impl Tenant {
         })
     }
 
-    /// Everything goes.
+    /// Drops all objects of the tenant.
     fn clear(&mut self) {
         self.pairs.clear();
         self.kernels.clear();
@@ -206,10 +207,10 @@ impl Tenant {
         self.domains.clear();
     }
 
-    /// A program of this tenant attaches: what it needs first.
-    pub fn welcome(&self) -> Answer {
+    /// Takes a program of this tenant: the reply to its first message.
+    pub fn welcome(&self) -> ReplyResult {
         for pair in self.pairs.values() {
-            // What was posted before the last program died may not have been rung for.
+            // The last program may have posted work without ringing before it died.
             if let Stage::Up(pair) = &pair.stage {
                 pair.look();
             }
@@ -218,7 +219,7 @@ impl Tenant {
         Ok((reply, vec![descriptor(&self.doorbells)?, self.wake.try_clone().map_err(words)?]))
     }
 
-    /// The program is gone, and what is half done with it.
+    /// The program is gone: drops its unfinished objects.
     pub fn farewell(&mut self) {
         self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
         self.used = self.regions.values().map(|region| region.memory.len() as u64).sum::<u64>()
@@ -228,7 +229,7 @@ impl Tenant {
         self.channels.clear();
     }
 
-    /// Has it nothing at all?
+    /// Has it no objects?
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
             && self.kernels.is_empty()
@@ -238,13 +239,13 @@ impl Tenant {
             && self.negotiations == 0
     }
 
-    /// Regions, completion queues, queue pairs, bytes.
+    /// The numbers of its regions, completion queues and queue pairs, and their bytes.
     pub fn counts(&self) -> (usize, usize, usize, u64) {
         (self.regions.len(), self.queues.len(), self.pairs.len(), self.used)
     }
 
-    /// Does what it may, at once.
-    pub fn execute(&mut self, request: Request) -> Answer {
+    /// Executes a request that needs no wait.
+    pub fn execute(&mut self, request: Request) -> ReplyResult {
         let done = Ok((Reply::Done, Vec::new()));
         match request {
             Request::AllocDomain => self.alloc_domain(),
@@ -265,9 +266,9 @@ impl Tenant {
             }
             Request::SetChannel { number, channel } => {
                 let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
-                let told = self.channels.get(&channel);
-                let told = told.ok_or_else(|| unknown("completion channel", channel))?;
-                queue.cq.set_channel(told).map_err(words)?;
+                let signal = self.channels.get(&channel);
+                let signal = signal.ok_or_else(|| unknown("completion channel", channel))?;
+                queue.cq.set_channel(signal).map_err(words)?;
                 done
             }
             Request::CreateQp(asked) => self.create_qp(asked),
@@ -301,13 +302,14 @@ impl Tenant {
             Request::RemoveKernel(number) => self.remove_kernel(number).and(done),
             Request::Attach { .. } => Err("this program is attached already".to_owned()),
             Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
-                Err("this request comes with a socket for its answer".to_owned())
+                Err("this request needs a socket for its answer".to_owned())
             }
         }
     }
 
-    /// The thing at this place among all that is kept: domains, regions, completion queues, queue pairs, kernels.
-    fn kept(&self, place: usize) -> Answer {
+    /// The object with this index among all kept ones: domains, regions, completion queues, queue pairs,
+    /// kernels.
+    fn kept(&self, place: usize) -> ReplyResult {
         let mut place = place;
         if let Some(number) = self.domains.keys().nth(place) {
             return Ok((Reply::Domain(*number), Vec::new()));
@@ -330,8 +332,8 @@ impl Tenant {
         Ok((reply, Vec::new()))
     }
 
-    /// `bytes` more, if there is room for them.
-    fn room(&self, bytes: u64) -> Result<(), String> {
+    /// Is there capacity for `bytes` more? `Err`: the text of the limit.
+    fn refuse_beyond(&self, bytes: u64) -> Result<(), String> {
         let most = self.limits.bytes;
         match self.used.checked_add(bytes) {
             Some(sum) if sum <= most => Ok(()),
@@ -342,7 +344,7 @@ impl Tenant {
         }
     }
 
-    fn alloc_domain(&mut self) -> Answer {
+    fn alloc_domain(&mut self) -> ReplyResult {
         if self.domains.len() >= self.limits.domains {
             return Err(full("protection domains", self.limits.domains, "domains"));
         }
@@ -352,7 +354,7 @@ impl Tenant {
         Ok((Reply::Number(number), Vec::new()))
     }
 
-    /// A number that is not in use: they come back only after all others.
+    /// An unused number: a number comes back only after all others.
     fn number(&mut self) -> u32 {
         loop {
             let number = self.next_number;
@@ -375,12 +377,12 @@ impl Tenant {
         Ok(())
     }
 
-    fn allocate(&mut self, asked: Allocate) -> Answer {
+    fn allocate(&mut self, asked: Allocate) -> ReplyResult {
         let Allocate { domain, len, access, name } = asked;
         if self.regions.len() >= self.limits.regions {
             return Err(full("regions", self.limits.regions, "regions"));
         }
-        self.room(len)?;
+        self.refuse_beyond(len)?;
         if !name.is_empty() && self.regions.values().any(|region| region.facts.name == name) {
             return Err(format!(
                 "there is a region `{name}` already: take it out of what was kept, or give it back"
@@ -399,14 +401,14 @@ impl Tenant {
         self.keep_region(Region { region, memory, facts })
     }
 
-    fn keep_region(&mut self, region: Region) -> Answer {
+    fn keep_region(&mut self, region: Region) -> ReplyResult {
         self.used += region.memory.len() as u64;
         let answer = self.lend_region(&region);
         self.regions.insert(region.facts.key, region);
         answer
     }
 
-    fn lend_region(&self, region: &Region) -> Answer {
+    fn lend_region(&self, region: &Region) -> ReplyResult {
         Ok((Reply::Region(region.facts.clone()), vec![descriptor(&region.memory)?]))
     }
 
@@ -418,7 +420,7 @@ impl Tenant {
         Ok(())
     }
 
-    fn create_channel(&mut self) -> Answer {
+    fn create_channel(&mut self) -> ReplyResult {
         if self.channels.len() >= self.limits.channels {
             return Err(full("completion channels", self.limits.channels, "channels"));
         }
@@ -429,7 +431,7 @@ impl Tenant {
         Ok((Reply::Number(number), vec![there.into()]))
     }
 
-    fn create_cq(&mut self, asked: &CreateCq) -> Answer {
+    fn create_cq(&mut self, asked: &CreateCq) -> ReplyResult {
         if self.queues.len() >= self.limits.queues {
             return Err(full("completion queues", self.limits.queues, "queues"));
         }
@@ -437,7 +439,7 @@ impl Tenant {
             0 => None,
             number => Some(self.channels.get(&number).ok_or_else(|| unknown("completion channel", number))?),
         };
-        self.room(remora_nic::Ring::size(asked.depth) as u64)?;
+        self.refuse_beyond(remora_nic::Ring::size(asked.depth) as u64)?;
         let (depth, counted) = (asked.depth.max(1), asked.counted);
         let options = CqOptions { depth, channel, counted, engine: None };
         let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
@@ -449,7 +451,7 @@ impl Tenant {
         answer
     }
 
-    fn lend_queue(&self, queue: &Queue) -> Answer {
+    fn lend_queue(&self, queue: &Queue) -> ReplyResult {
         Ok((Reply::Queue(queue.facts.clone()), vec![descriptor(queue.cq.ring().bytes())?]))
     }
 
@@ -463,7 +465,7 @@ impl Tenant {
         Ok(())
     }
 
-    fn create_qp(&mut self, asked: CreateQp) -> Answer {
+    fn create_qp(&mut self, asked: CreateQp) -> ReplyResult {
         let [sends, receives] = self.ends(&asked)?;
         let (domain, options) = (self.domain(asked.domain)?, &asked.options);
         let made = QueuePair::new(domain, sends, receives, asked.service, None, options);
@@ -472,7 +474,7 @@ impl Tenant {
         self.keep_pair(Stage::Idle(pair), bell, asked)
     }
 
-    /// What a queue pair that is asked for is made with: its completion queues.
+    /// The completion queues of a queue pair that is requested.
     fn ends(&self, asked: &CreateQp) -> Result<[&CompletionQueue; 2], String> {
         if self.pairs.len() >= self.limits.pairs {
             return Err(full("queue pairs", self.limits.pairs, "pairs"));
@@ -481,15 +483,15 @@ impl Tenant {
             return Err(CreateError::NotByDaemon.to_string());
         }
         asked.options.check(Own::Both).map_err(words)?;
-        self.room(ring_bytes(&asked.options))?;
+        self.refuse_beyond(ring_bytes(&asked.options))?;
         let queue = |number| {
             self.queues.get(&number).map(|queue| &queue.cq).ok_or_else(|| unknown("completion queue", number))
         };
         Ok([queue(asked.send_cq)?, queue(asked.receive_cq)?])
     }
 
-    /// Keeps a queue pair that was made, with this place among the tenant's doorbells.
-    fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp) -> Answer {
+    /// Keeps a queue pair that was made, with this index among the tenant's doorbells.
+    fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp) -> ReplyResult {
         let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
         options.connect_timeout = options.connect_timeout.min(LONGEST);
         let (number, agreement) = (stage.number(), None);
@@ -502,7 +504,7 @@ impl Tenant {
         answer
     }
 
-    fn lend_pair(&self, pair: &Pair) -> Answer {
+    fn lend_pair(&self, pair: &Pair) -> ReplyResult {
         let [send, receive] = pair.stage.rings()?;
         let mut lent = vec![descriptor(send.bytes())?, descriptor(receive.bytes())?];
         if let Stage::Up(up) = &pair.stage
@@ -531,7 +533,7 @@ impl Tenant {
         }
     }
 
-    /// Takes queue pairs away that are to be connected, all of them or none.
+    /// Takes queue pairs out for a negotiation: all of them or none.
     pub fn take(&mut self, numbers: &[u32]) -> Result<Vec<QueuePair<Init>>, String> {
         if self.negotiations >= self.limits.negotiations {
             return Err(format!("{} connections are being set up: wait for one", self.negotiations));
@@ -558,7 +560,7 @@ impl Tenant {
         Ok(taken)
     }
 
-    /// They are back: connected, or gone.
+    /// Puts queue pairs back after a negotiation: connected, or gone.
     pub fn give_back(&mut self, numbers: &[u32], pairs: Option<Vec<QueuePair<Ready>>>) {
         self.negotiations -= 1;
         let mut pairs = pairs.unwrap_or_default().into_iter();

@@ -1,4 +1,4 @@
-//! Programs that mean harm, and the bounds of what a tenant may have. Daemon and programs are in one process here, which changes
+//! Hostile programs, and the bounds of a tenant. Daemon and programs are in one process here, which changes
 //! nothing: they share no more than two processes do.
 
 use remora_host::connect::{Agreement, Full, Hello, LinkOffer};
@@ -23,7 +23,7 @@ use crate::{
     ProtectionDomain, QpOptions, QueuePair, State, Status, work,
 };
 
-/// No daemon takes so long unless it hangs.
+/// No daemon takes longer unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A generator of numbers: one seed, one sequence.
@@ -65,7 +65,7 @@ impl Lender {
     }
 }
 
-/// A program that speaks for itself.
+/// A program that writes its own packets.
 struct Raw(PacketSocket);
 
 impl Raw {
@@ -79,9 +79,9 @@ impl Raw {
         descriptors: &[std::os::fd::BorrowedFd<'_>],
     ) -> (Reply, Vec<OwnedFd>) {
         self.0.send(&request.emit(), descriptors).unwrap();
-        let mut room = [0; MAX_PACKET];
-        let packet = self.0.receive(&mut room).unwrap();
-        (Reply::parse(&room[..packet.len]).unwrap(), packet.descriptors)
+        let mut buffer = [0; MAX_PACKET];
+        let packet = self.0.receive(&mut buffer).unwrap();
+        (Reply::parse(&buffer[..packet.len]).unwrap(), packet.descriptors)
     }
 
     fn refuses(&self, request: &Request, words: &str) {
@@ -169,7 +169,7 @@ const fn slots(pair: u32) -> CodePart {
     CodePart { of: CodeOf::Pair(pair), iova: 1 << 41 }
 }
 
-/// One of each kind.
+/// One request of each kind.
 fn requests() -> Vec<Request> {
     vec![
         Request::Attach { version: VERSION, name: "tenant".to_owned(), kept: true },
@@ -260,7 +260,7 @@ fn messages_come_back_as_they_were_and_no_part_of_one_is_a_message() {
     }
 }
 
-/// A program that does nobody any harm.
+/// A program that harms nobody.
 struct Innocent {
     _domain: ProtectionDomain,
     cq: CompletionQueue,
@@ -343,7 +343,7 @@ fn nothing_of_another_program_can_be_named() {
         let (_here, there) = PacketSocket::pair().unwrap();
         let reply = raw.ask_with(&request, &[there.as_fd()]).0;
         assert!(matches!(&reply, Reply::Refused(words) if words.contains("no queue pair")), "{reply:?}");
-        raw.refuses(&request, "comes with a socket");
+        raw.refuses(&request, "needs a socket");
     }
     innocent.works();
 }
@@ -378,12 +378,12 @@ fn a_chain_names_no_queue_of_another_program() {
     let (domain, mut cq) = (victims.alloc_pd().unwrap(), victims.create_cq(16).unwrap());
     let mut victim = domain.create_loopback(&cq, &cq, &managed).unwrap();
     victim.post_send(&work::nop(7)).unwrap();
-    let (own, mut told) = (strangers.alloc_pd().unwrap(), strangers.create_cq(16).unwrap());
+    let (own, mut counted) = (strangers.alloc_pd().unwrap(), strangers.create_cq(16).unwrap());
     for request in [work::enable(1, victim.number(), 1), work::wait(1, &cq, 0)] {
-        let mut stranger = own.create_loopback(&told, &told, &QpOptions::default()).unwrap();
+        let mut stranger = own.create_loopback(&counted, &counted, &QpOptions::default()).unwrap();
         stranger.post_send(&request).unwrap();
         let mut done = [EMPTY; 1];
-        told.wait(&mut done, Duration::from_secs(60)).unwrap();
+        counted.wait(&mut done, Duration::from_secs(60)).unwrap();
         assert_ne!(done[0].status, Status::Success, "{request:?}");
     }
     let mut done = [EMPTY; 1];
@@ -532,7 +532,7 @@ fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
 fn babble(lender: &Lender, numbers: &mut Numbers) {
     let socket = PacketSocket::connect(&lender.path, LONG).unwrap();
     socket.set_patience(None, Some(Duration::from_secs(60))).unwrap();
-    let mut room = [0; MAX_PACKET];
+    let mut buffer = [0; MAX_PACKET];
     let samples = requests();
     for turn in 0..40 {
         let mut bytes = match turn {
@@ -553,7 +553,7 @@ fn babble(lender: &Lender, numbers: &mut Numbers) {
         let (_here, there) = PacketSocket::pair().unwrap();
         let descriptors = [there.as_fd(), socket.as_fd()];
         let sent = socket.send(&bytes, &descriptors[..numbers.below(3)]);
-        if sent.is_err() || socket.receive(&mut room).map_or(0, |packet| packet.len) == 0 {
+        if sent.is_err() || socket.receive(&mut buffer).map_or(0, |packet| packet.len) == 0 {
             return;
         }
     }
@@ -581,7 +581,7 @@ fn programs_that_do_not_say_who_they_are_lock_nobody_out() {
     let context = lender.open();
     let mut innocent = Innocent::new(&context);
     innocent.works();
-    // Those that are attached keep their places.
+    // Programs that are attached stay attached.
     let others = [lender.open(), lender.open(), lender.open()];
     let full = Device::nicd(&lender.path).open().unwrap_err().to_string();
     assert!(full.contains("4 programs are attached"), "{full}");
@@ -616,9 +616,9 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
             other.pair.look();
             chain.look();
         }
-        let desk = stranger.desk().unwrap();
+        let daemon = stranger.daemon().unwrap();
         for _ in 0..100 {
-            desk.ring(numbers.next() as u32);
+            daemon.ring(numbers.next() as u32);
         }
         innocent.works();
     }

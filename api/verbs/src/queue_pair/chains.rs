@@ -1,4 +1,4 @@
-//! What chains need of queue pairs: loopback, slots that can be registered, and leave to go on.
+//! The parts of queue pairs that chains need: loopback, slots that can be registered, and ENABLE.
 
 use remora_memory::Range;
 use remora_nic::chain::LoopbackInit;
@@ -6,8 +6,8 @@ use remora_nic::wqe::SLOT;
 use remora_nic::{Fetching, Receives, Service};
 use std::marker::PhantomData;
 
-use super::{Body, Incoming, QueuePair, Ready, parts};
-use crate::end::End;
+use super::{Incoming, Inner, QueuePair, Ready, parts};
+use crate::local_qp::LocalQp;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions};
 
 impl QueuePair<Ready> {
@@ -17,8 +17,8 @@ impl QueuePair<Ready> {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<QueuePair<Ready>, CreateError> {
-        if let Some(desk) = domain.context().desk() {
-            return QueuePair::loopback_of_daemon(desk, domain, (send_cq, receive_cq), options);
+        if let Some(daemon) = domain.context().daemon() {
+            return QueuePair::loopback_of_daemon(daemon, domain, (send_cq, receive_cq), options);
         }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Rc, None, options)?;
         let Receives::Own { ring, max_sge } = init.receives else {
@@ -33,52 +33,53 @@ impl QueuePair<Ready> {
             fetching: init.fetching,
         };
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
-        let end = End::made(domain.context(), send_cq.engine()?, Service::Rc, options, |nic| {
+        let local = LocalQp::made(domain.context(), send_cq.engine()?, Service::Rc, options, |nic| {
             Ok(nic.create_loopback(init)?)
         })?;
-        let body = Body::own(end, domain, (send_cq, receive_cq), (send_ring, receive), options);
-        Ok(QueuePair { body, state: PhantomData })
+        let inner = Inner::own(local, domain, (send_cq, receive_cq), (send_ring, receive), options);
+        Ok(QueuePair { inner, state: PhantomData })
     }
 }
 
 impl QueuePair<Ready> {
     /// The completion queues of its sends and of its receives.
     pub(crate) fn completion_queues(&self) -> (u32, u32) {
-        (self.body.send_cq.number, self.body.receive_cq.number)
+        (self.inner.send_cq.number, self.inner.receive_cq.number)
     }
 
-    /// Slots of its send queue, receives, and elements of each.
+    /// Slots of its send queue, receives, and list elements of each.
     pub(crate) fn shape(&self) -> (u64, u64, u32) {
-        let (receives, pieces) = match &self.body.receive {
+        let (receives, pieces) = match &self.inner.receive {
             Incoming::Own(own) => own.shape(),
             _ => (0, 0),
         };
-        (self.body.send.ring().slots(), receives, pieces)
+        (self.inner.send.ring().slots(), receives, pieces)
     }
 
-    /// How far it is fetched.
+    /// How far its send queue is fetched.
     pub(crate) fn fetching(&self) -> Fetching {
-        self.body.end.options().fetching
+        self.inner.backend.options().fetching
     }
 
-    /// Fills slots with the bytes of work requests, of which the NIC is not told yet. False: it has not so many.
+    /// Fills slots with the bytes of work requests, without publishing them to the NIC. False: it has not so
+    /// many.
     pub(crate) fn put_slots(&mut self, slots: &[[u8; SLOT]]) -> bool {
-        self.body.send.push_slots(slots)
+        self.inner.send.push_slots(slots)
     }
 
-    /// Tells the NIC of what was filled, and lets `enabled` slots of it be fetched.
+    /// Publishes the filled slots, and lets `enabled` of them be fetched.
     pub(crate) fn start(&mut self, enabled: u64) -> Result<(), CreateError> {
-        self.body.refuse_child().map_err(|_| CreateError::Forked)?;
-        if self.body.send.publish() {
-            self.body.ring();
+        self.inner.refuse_child().map_err(|_| CreateError::Forked)?;
+        if self.inner.send.publish() {
+            self.inner.ring();
         }
         if enabled > 0 { self.enable(enabled) } else { Ok(()) }
     }
 }
 
 impl<S> QueuePair<S> {
-    /// The slots of its send queue as memory to be registered, 64 bytes each (`docs/WIRE.md`): whoever has the key of that *code
-    /// region* may rewrite work requests that are not fetched yet, and post none.
+    /// The slots of its send queue as memory to be registered, 64 bytes each (`docs/WIRE.md`). The holder of
+    /// that *code region*'s key may rewrite work requests that are not fetched yet, and post none.
     ///
     /// ```
     /// use remora_verbs::{Access, CqOptions, Device, EMPTY, Fetching, QpOptions, work};
@@ -103,33 +104,35 @@ impl<S> QueuePair<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn code(&self) -> Range {
-        let ring = self.body.send.ring();
+        let ring = self.inner.send.ring();
         let bytes = ring.bytes();
         Range {
             bytes: bytes.clone(),
-            // In front stand the ring's indices: whoever wrote those would post.
+            // In front stand the ring's indices: a write to those would post work.
             offset: SLOT,
             len: ring.slots() as usize * SLOT,
             iova: bytes.address() + SLOT as u64,
         }
     }
 
-    /// Lets its send queue, managed or recycled, be fetched up to `count` slots since it was made; the count never falls.
+    /// Lets its send queue, managed or recycled, be fetched up to `count` slots since it was made; the count
+    /// never falls.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Unknown)`: a posted queue needs nobody's leave; `Daemon`: its words.
+    /// `Forked`; `Nic(Unknown)`: a queue that is fetched as posted needs no ENABLE; `Daemon`: its refusal.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
-        self.body.end.enable(count)
+        self.inner.backend.enable(count)
     }
 
-    /// From now on its receives are taken round after round, without being posted again. They fill the queue to its last
-    /// place, and take a power of two of its slots each: [`max_recv_sge`](QpOptions::max_recv_sge) is 1, 3, 7, 15 or 30.
+    /// From now on its receives are taken round after round, without being posted again. They fill the queue
+    /// to its last slot, and take a power of two of its slots each: [`max_recv_sge`](QpOptions::max_recv_sge)
+    /// is 1, 3, 7, 15 or 30.
     ///
     /// # Errors
     /// `NoReceiveQueue`; `Queue(BadState)`: they do not fill the queue.
     pub fn recycle_receives(&mut self) -> Result<(), PostError> {
-        self.body.refuse_child()?;
-        let Incoming::Own(own) = &mut self.body.receive else { return Err(PostError::NoReceiveQueue) };
+        self.inner.refuse_child()?;
+        let Incoming::Own(own) = &mut self.inner.receive else { return Err(PostError::NoReceiveQueue) };
         if own.recycle() { Ok(()) } else { Err(PostError::Queue(remora_nic::PostError::BadState)) }
     }
 }

@@ -1,37 +1,37 @@
-//! Queue pairs of the NIC daemon: as the program has them, and what the daemon needs to lend them.
+//! Queue pairs of the NIC daemon: the program's side, and what the daemon needs to lend them.
 
 use remora_host::connect::SetupConnection;
 use remora_nic::{Ring, Service};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::handle::{Handle, Lent};
-use super::{Body, Incoming, Init, Own, QueuePair, Ready};
-use crate::nicd::Desk;
+use super::qp_backend::{Lent, QpBackend};
+use super::{Incoming, Init, Inner, Own, QueuePair, Ready};
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreateQp, PairFacts};
 use crate::{CompletionQueue, CreateError, ProtectionDomain, QpOptions};
 
-/// What a daemon lends with a queue pair.
+/// The parts of a queue pair that a daemon lends.
 pub(crate) struct Loan {
-    /// Its queues.
+    /// The rings of its send and receive queue.
     pub rings: [Ring; 2],
     /// The connection of its set-up, if it was connected.
     pub connection: Option<SetupConnection>,
 }
 
-impl Body {
+impl Inner {
     fn lent(
-        desk: &Arc<Desk>,
+        daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
         (send_cq, receive_cq): (&CompletionQueue, &CompletionQueue),
         facts: PairFacts,
         Loan { rings: [send, receive], connection }: Loan,
-    ) -> Body {
+    ) -> Inner {
         let options = &facts.options;
-        Body {
+        Inner {
             send: options.send_side(send).resumed(),
             receive: Incoming::Own(options.receive_side(receive).resumed()),
-            end: Handle::Lent(Lent::new(desk, facts, connection)),
+            backend: QpBackend::Lent(Lent::new(daemon, facts, connection)),
             fork: domain.context().fork(),
             receive_cq: Arc::clone(receive_cq.shared()),
             send_cq: Arc::clone(send_cq.shared()),
@@ -40,7 +40,7 @@ impl Body {
     }
 }
 
-/// What is asked of a daemon for a queue pair.
+/// The request for a queue pair to a daemon.
 fn asked(
     domain: &ProtectionDomain,
     cqs: (&CompletionQueue, &CompletionQueue),
@@ -60,56 +60,56 @@ fn asked(
 
 impl QueuePair<Init> {
     pub(super) fn of_daemon(
-        desk: &Arc<Desk>,
+        daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
         cqs: (&CompletionQueue, &CompletionQueue),
         service: Service,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
-        let (facts, loan) = desk.create_qp(asked(domain, cqs, service, options)?)?;
-        Ok(QueuePair { body: Body::lent(desk, domain, cqs, facts, loan), state: PhantomData })
+        let (facts, loan) = daemon.create_qp(asked(domain, cqs, service, options)?)?;
+        Ok(QueuePair { inner: Inner::lent(daemon, domain, cqs, facts, loan), state: PhantomData })
     }
 }
 
 impl QueuePair<Ready> {
     pub(super) fn loopback_of_daemon(
-        desk: &Arc<Desk>,
+        daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
         cqs: (&CompletionQueue, &CompletionQueue),
         options: &QpOptions,
     ) -> Result<QueuePair<Ready>, CreateError> {
-        let (facts, loan) = desk.create_loopback(asked(domain, cqs, Service::Rc, options)?)?;
-        Ok(QueuePair::again(desk, domain, cqs, facts, loan))
+        let (facts, loan) = daemon.create_loopback(asked(domain, cqs, Service::Rc, options)?)?;
+        Ok(QueuePair::reattach(daemon, domain, cqs, facts, loan))
     }
 
-    /// One that the daemon has kept.
-    pub(crate) fn again(
-        desk: &Arc<Desk>,
+    /// A queue pair that the daemon has kept.
+    pub(crate) fn reattach(
+        daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
         cqs: (&CompletionQueue, &CompletionQueue),
         facts: PairFacts,
         loan: Loan,
     ) -> QueuePair<Ready> {
-        QueuePair { body: Body::lent(desk, domain, cqs, facts, loan), state: PhantomData }
+        QueuePair { inner: Inner::lent(daemon, domain, cqs, facts, loan), state: PhantomData }
     }
 }
 
 impl<S> QueuePair<S> {
     /// The memory of its queues; none if it has no receive queue of its own.
     pub(crate) fn rings(&self) -> Option<[&Ring; 2]> {
-        match &self.body.receive {
-            Incoming::Own(own) => Some([self.body.send.ring(), own.ring()]),
+        match &self.inner.receive {
+            Incoming::Own(own) => Some([self.inner.send.ring(), own.ring()]),
             _ => None,
         }
     }
 
-    /// From now on another process rings for it, by this set of doorbells. The place in it.
+    /// From now on another process rings, by a doorbell of this set. Returns its index in the set.
     pub(crate) fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
-        self.body.end.own_mut().map_err(|_| CreateError::NotByDaemon)?.share_bell(set)
+        self.inner.backend.own_mut().map_err(|_| CreateError::NotByDaemon)?.share_bell(set)
     }
 
-    /// Looks at its queues, whatever was rung.
+    /// Makes the NIC look at its queues, rung or not.
     pub(crate) fn look(&self) {
-        self.body.end.look();
+        self.inner.backend.look();
     }
 }

@@ -1,4 +1,4 @@
-//! What a queue pair shall be like, and which of that is looked at.
+//! The attributes of a queue pair, and which services look at which.
 
 use remora_memory::Access;
 use remora_nic::wqe::{self, Bounds};
@@ -8,14 +8,16 @@ use std::time::Duration;
 use super::{ReceiveSide, SendSide};
 use crate::CreateError;
 
-/// What a queue pair shall be like. Values are those of `ibv_qp_init_attr` and `ibv_qp_attr`.
+/// The attributes of a queue pair that is to be made. Values are those of `ibv_qp_init_attr` and
+/// `ibv_qp_attr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QpOptions {
-    /// Send work requests outstanding, at least, if they have one element and no inline data; others take more places:
-    /// one more for each two further elements, or for each 64 inline bytes. 0: the queue pair only receives.
+    /// Send work requests outstanding, at least, if they have one element and no inline data. Others take
+    /// more slots: one more for each two further elements, or for each 64 inline bytes. 0: the queue pair
+    /// only receives.
     pub max_send_wr: u32,
-    /// Receive work requests outstanding, at least. 0: the queue pair only sends. Where its receives are a shared receive
-    /// queue's, or it has none (an XRC initiator), this and `max_recv_sge` mean nothing.
+    /// Receive work requests outstanding, at least. 0: the queue pair only sends. With a shared receive
+    /// queue, or without receives (an XRC initiator), this and `max_recv_sge` mean nothing.
     pub max_recv_wr: u32,
     /// Elements of a send work request's list, 0 to 30.
     pub max_send_sge: u32,
@@ -25,43 +27,46 @@ pub struct QpOptions {
     pub max_inline: u32,
     /// Every send work request is signaled.
     pub signal_all: bool,
-    /// What the peer may do, where the regions allow it as well.
+    /// The peer's rights, where the regions allow them as well.
     pub access: Access,
     /// Path MTU in bytes at most: the smallest of this, the peer's and the ports' is taken. 256 to 4096.
     pub path_mtu: u32,
-    /// READs and atomics outstanding, as far as the peer can hold them; 0 to 128.
+    /// READs and atomics outstanding, up to the number that the peer can hold; 0 to 128.
     pub max_rd_atomic: u8,
     /// READs and atomics held for the peer, 0 to 128.
     pub max_dest_rd_atomic: u8,
     /// Local ACK timeout: 4.096 µs × 2^this; 0 waits for ever.
     pub timeout: u8,
-    /// Times that a request is sent again before it fails, 0 to 7.
+    /// Retries of a request before it fails, 0 to 7.
     pub retry_cnt: u8,
-    /// Times that a receiver-not-ready is waited for, 0 to 7; 7 is for ever.
+    /// Retries after receiver-not-ready, 0 to 7; 7 is for ever.
     pub rnr_retry: u8,
-    /// Code of the time that the peer is asked to wait when no receive is posted, 0 to 31.
+    /// RNR timer code: the time that the peer waits when no receive is posted, 0 to 31.
     pub min_rnr_timer: u8,
-    /// IRN, if the peer wants it too: packets lost are sent again by themselves, and those that arrive out of order are
-    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
-    /// with immediate data; and fence a WRITE that overlaps one before it.
+    /// IRN, if the peer wants it too: lost packets are sent again one by one, and packets out of order are
+    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**,
+    /// complete by WRITE with immediate data. Fence a WRITE that overlaps one before it.
     pub irn: bool,
-    /// PRISM, if the peer wants it too: [`post_prism`](crate::QueuePair::post_prism). Beside IRN, or going back N.
+    /// PRISM, if the peer wants it too: [`post_prism`](crate::QueuePair::post_prism). It works with IRN and
+    /// with go-back-N.
     pub prism: bool,
-    /// StRoM, if the peer wants it too: requests to the kernels of its NIC ([`post_rpc`](crate::QueuePair::post_rpc)), and its requests to
-    /// ours ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). Beside IRN, or going back N.
+    /// StRoM, if the peer wants it too: requests to the kernels of its NIC
+    /// ([`post_rpc`](crate::QueuePair::post_rpc)), and its requests to ours
+    /// ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). It works with IRN and with go-back-N.
     pub strom: bool,
-    /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
+    /// Up to 256 bytes that are sent to the program at the other side when the queue pair connects.
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
     pub connect_timeout: Duration,
-    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants so too: a descriptor on either
-    /// side, whose end tells at once that the queue pair, or its process, is gone
-    /// ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
+    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants that too. It
+    /// costs a descriptor on either side. Its hang-up shows at once that the queue pair, or its process, is
+    /// gone ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
     pub lasting: bool,
-    /// The Q_Key that datagrams must carry (datagram queue pairs only).
+    /// The Q_Key that messages to it must bear (datagram queue pairs only).
     pub qkey: u32,
-    /// How far the send queue is fetched: as far as it is posted, or, for a chain ([`Offload`](crate::Offload)), as far as it is
-    /// enabled. A recycled one has `max_send_wr` slots, rounded up to a power of two, and not more.
+    /// How far the send queue is fetched: up to the posted slots, or, for a chain
+    /// ([`Offload`](crate::Offload)), up to the enabled ones. A recycled one has exactly `max_send_wr` slots,
+    /// rounded up to a power of two.
     pub fetching: Fetching,
 }
 
@@ -94,10 +99,10 @@ impl Default for QpOptions {
     }
 }
 
-/// The least that connections carry in a packet.
+/// The least path MTU of a connection, bytes.
 const LEAST_MTU: u32 = 256;
 
-/// The work queues that are a queue pair's own. What the options say of others means nothing, and is not looked at.
+/// The work queues that are a queue pair's own. The options of the others are not looked at.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Both,
@@ -106,7 +111,7 @@ pub(crate) enum Own {
 }
 
 impl Own {
-    /// Of a queue pair of this service, with the receives of a shared receive queue or without.
+    /// The own queues of a queue pair of this service, with a shared receive queue or without.
     pub fn of(service: Service, shared: bool) -> Own {
         match service {
             Service::XrcTarget => Own::Neither,
@@ -142,13 +147,13 @@ impl QpOptions {
         }
     }
 
-    /// The program's end of a receive queue like this.
+    /// The program's side of a receive queue with these attributes.
     pub(super) fn receive_side(&self, ring: Ring) -> ReceiveSide {
         let side = ReceiveSide::new(ring, remora_nic::stride(self.max_recv_sge), self.max_recv_sge);
         if self.max_recv_wr == 0 { side.closed() } else { side }
     }
 
-    /// The program's end of a send queue like this.
+    /// The program's side of a send queue with these attributes.
     pub(crate) fn send_side(&self, ring: Ring) -> SendSide {
         let bounds = Bounds { max_sge: self.max_send_sge, max_inline: self.max_inline };
         let side = SendSide::new(ring, bounds);

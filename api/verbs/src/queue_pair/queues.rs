@@ -1,4 +1,4 @@
-//! The program's ends of the two work queues.
+//! The program's sides of the two work queues.
 
 use remora_nic::wqe::{self, Bounds};
 use remora_nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, prism, write_receive};
@@ -10,7 +10,7 @@ use crate::srq::Shared;
 #[derive(Debug)]
 pub(crate) struct SendSide {
     ring: Ring,
-    /// That it may use: all of the ring's, or none.
+    /// Slots that it may use: all of the ring's, or none.
     slots: u64,
     bounds: Bounds,
     produced: u64,
@@ -24,12 +24,12 @@ impl SendSide {
         SendSide { slots: ring.slots(), ring, bounds, produced: 0, published: 0, consumed: 0 }
     }
 
-    /// Of a queue pair that only receives: it is always full.
+    /// The side of a queue pair that only receives: it is always full.
     pub fn closed(self) -> SendSide {
         SendSide { slots: 0, ..self }
     }
 
-    /// Goes on where the program before this one had published.
+    /// Goes on from the index that an earlier program has published.
     pub fn resumed(self) -> SendSide {
         let (produced, consumed) =
             (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
@@ -47,7 +47,7 @@ impl SendSide {
         self.push_to(request, &Target::Peer)
     }
 
-    /// Likewise, for a target beside the connected peer.
+    /// As [`push`](SendSide::push), for a target beside the connected peer.
     #[inline]
     pub fn push_to(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
         match self.try_push(request, target) {
@@ -80,12 +80,12 @@ impl SendSide {
         Ok(())
     }
 
-    /// What was filled since the last publication was never there.
+    /// Drops the slots that were filled since the last publication.
     pub fn take_back(&mut self) {
         self.produced = self.published;
     }
 
-    /// Fills slots with the bytes of work requests, unpublished. False: they are more than there is room for.
+    /// Fills slots with the bytes of work requests, unpublished. False: the queue has not so many free slots.
     pub fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
         self.consumed = self.ring.word(remora_nic::Word::Consumed);
         if self.produced - self.consumed + slots.len() as u64 > self.slots {
@@ -98,7 +98,7 @@ impl SendSide {
         true
     }
 
-    /// Tells the NIC by the index what has been filled. False: nothing new.
+    /// Publishes the filled slots by the index. False: nothing new.
     #[inline]
     pub fn publish(&mut self) -> bool {
         if self.produced == self.published {
@@ -110,19 +110,19 @@ impl SendSide {
     }
 }
 
-/// Where a queue pair's receives come from.
+/// The source of a queue pair's receives.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// A receive queue of its own.
     Own(ReceiveSide),
     /// A shared receive queue, kept alive.
     Shared(#[allow(dead_code, reason = "kept alive by being here")] Arc<Shared>),
-    /// Nowhere.
+    /// It has no receives (an XRC initiator).
     None,
 }
 
 impl Incoming {
-    /// Posts a receive work request. True: the NIC must be told.
+    /// Posts a receive work request. True: the doorbell must ring.
     #[inline]
     pub fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<bool, crate::PostError> {
         let Incoming::Own(own) = self else { return Err(crate::PostError::NoReceiveQueue) };
@@ -136,7 +136,7 @@ impl Incoming {
 #[derive(Debug)]
 pub(crate) struct ReceiveSide {
     ring: Ring,
-    /// That it may use: all of the ring's, or none.
+    /// Slots that it may use: all of the ring's, or none.
     slots: u64,
     stride: u64,
     max_sge: u32,
@@ -149,12 +149,12 @@ impl ReceiveSide {
         ReceiveSide { slots: ring.slots(), ring, stride, max_sge, produced: 0, consumed: 0 }
     }
 
-    /// Of a queue pair that only sends: it is always full.
+    /// The side of a queue pair that only sends: it is always full.
     pub fn closed(self) -> ReceiveSide {
         ReceiveSide { slots: 0, ..self }
     }
 
-    /// Goes on where the program before this one had published.
+    /// Goes on from the index that an earlier program has published.
     pub fn resumed(self) -> ReceiveSide {
         let (produced, consumed) =
             (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
@@ -187,17 +187,17 @@ impl ReceiveSide {
         Ok(())
     }
 
-    /// Goes on in the ring that the queue was resized to.
+    /// Goes on in another ring, after a resize.
     pub fn moved(&mut self, ring: Ring) {
         (self.slots, self.ring) = (ring.slots(), ring);
     }
 
-    /// Requests that it holds, and elements that each may have.
+    /// Requests that it holds, and list elements of each.
     pub fn shape(&self) -> (u64, u32) {
         (self.slots / self.stride, self.max_sge)
     }
 
-    /// From now on the requests posted are taken round after round. False: they do not fill the ring.
+    /// From now on the posted requests are taken round after round. False: they do not fill the ring.
     pub fn recycle(&mut self) -> bool {
         let full = self.produced == self.ring.slots();
         if full {
@@ -206,13 +206,13 @@ impl ReceiveSide {
         full
     }
 
-    /// Tells the NIC by the index.
+    /// Publishes the posted receives by the index.
     #[inline]
     pub fn publish(&mut self) {
         self.ring.set_word(remora_nic::Word::Produced, self.produced);
     }
 
-    /// In the error state the NIC must be told, so that it flushes.
+    /// In the error state the doorbell must ring, so that the NIC flushes.
     #[inline]
     pub fn must_ring(&self) -> bool {
         self.ring.word(remora_nic::Word::Error) != 0

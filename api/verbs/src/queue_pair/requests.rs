@@ -1,4 +1,4 @@
-//! StRoM on a queue pair: requests to the kernels of the peer's NIC, and kernels of one's own on its way.
+//! StRoM on a queue pair: requests to the kernels of the peer's NIC, and own kernels on its packets.
 
 use remora_nic::kernel::{Invocation, Place};
 use remora_nic::wqe::{MAX_INLINE, SLOT};
@@ -8,13 +8,13 @@ use remora_wire::strom::HEAD_LEN;
 use super::{QueuePair, Ready};
 use crate::{CreateError, KernelHandle, PostError, QueueError, work};
 
-/// Parameters, where they are copied from: where answers go stands before them.
+/// Calls `then` with a request's inline bytes: the address for the answer, then the parameters.
 pub(crate) fn with_head<T>(
     to: &Place,
     params: &[u8],
     then: impl FnOnce(&[u8]) -> Result<T, PostError>,
 ) -> Result<T, PostError> {
-    // Most are short, and clearing room for the longest would take longer than all the rest.
+    // Most are short, and clearing a buffer for the longest would take longer than all the rest.
     match HEAD_LEN + params.len() <= SLOT {
         true => with_head_in(&mut [0; SLOT], to, params, then),
         false => with_head_in(&mut [0; MAX_INLINE], to, params, then),
@@ -29,23 +29,23 @@ fn with_head_in<T>(
     then: impl FnOnce(&[u8]) -> Result<T, PostError>,
 ) -> Result<T, PostError> {
     let len = HEAD_LEN + params.len();
-    let room = bytes.get_mut(HEAD_LEN..len).ok_or(PostError::Queue(QueueError::TooMuchInline))?;
-    room.copy_from_slice(params);
+    let rest = bytes.get_mut(HEAD_LEN..len).ok_or(PostError::Queue(QueueError::TooMuchInline))?;
+    rest.copy_from_slice(params);
     bytes[..HEAD_LEN].copy_from_slice(&to.emit());
     then(&bytes[..len])
 }
 
 impl QueuePair<Ready> {
-    /// Asks the kernel of the peer's NIC that serves `opcode` (the paper's `postRpc`): its answer goes to `to`, by a WRITE with
-    /// immediate data that takes a receive work request here. The parameters are copied at once, and must fit the queue pair's
-    /// `max_inline` with 16 bytes before them; longer ones, up to the path MTU, stand in memory behind
-    /// [`Place::emit`] and go by [`work::rpc`].
+    /// Asks the kernel of the peer's NIC that serves `opcode` (the paper's `postRpc`). Its answer goes to
+    /// `to`, by a WRITE with immediate data that takes a receive work request here. The parameters are copied
+    /// at once, and must fit the queue pair's `max_inline` with 16 bytes before them. Longer ones, up to the
+    /// path MTU, stand in memory behind [`Place::emit`] and go by [`work::rpc`].
     ///
-    /// `tag`, 24 bits, comes back with the answer ([`Answers`](crate::Answers) keeps account of them).
+    /// `tag`, 24 bits, comes back with the answer; [`AnswerBuffers`](crate::AnswerBuffers) gives tags out.
     ///
     /// # Errors
-    /// As [`post_send`](QueuePair::post_send). Where the two sides did not agree on StRoM, the request ends with
-    /// [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
+    /// As [`post_send`](QueuePair::post_send). Where the two sides did not agree on StRoM, the request ends
+    /// with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
     pub fn post_rpc(
         &mut self,
         id: u64,
@@ -58,8 +58,8 @@ impl QueuePair<Ready> {
         })
     }
 
-    /// Gives bytes to a kernel of the peer's NIC (the paper's `postRpcWrite`). Its answer goes where the last
-    /// [`post_rpc`](QueuePair::post_rpc) to it said.
+    /// Gives bytes to a kernel of the peer's NIC (the paper's `postRpcWrite`). Its answer goes to the address
+    /// of the last [`post_rpc`](QueuePair::post_rpc) to it.
     ///
     /// # Errors
     /// As [`post_rpc`](QueuePair::post_rpc).
@@ -72,26 +72,29 @@ impl QueuePair<Ready> {
         self.post_send(&work::rpc_write(id, opcode, tag, local))
     }
 
-    /// From now on a kernel sees what the peer WRITEs, packet by packet and each of them once, after it has been placed in
-    /// memory; with none, nobody does. Over IRN they come as they arrive. The peer need know nothing of it.
+    /// From now on a kernel sees the peer's WRITEs, packet by packet and each of them once, after it was
+    /// placed in memory. With `None`, no kernel sees them. Over IRN they come as they arrive. The peer need know
+    /// nothing of it.
     ///
     /// # Errors
     /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`.
     pub fn attach(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
-        let end = self.body.end.own()?;
-        end.context.refuse_child()?;
-        if kernel.is_some_and(|kernel| !kernel.is_on(&end.engine)) {
+        let local = self.inner.backend.own()?;
+        local.context.refuse_child()?;
+        if kernel.is_some_and(|kernel| !kernel.is_on(&local.engine)) {
             return Err(CreateError::Nic(NicError::Unknown));
         }
         let number = kernel.map(KernelHandle::number);
-        Ok(end.engine.control(|control| control.nic.attach_kernel(end.number, number))?)
+        Ok(local.engine.control(|control| control.nic.attach_kernel(local.number, number))?)
     }
 
-    /// From now on a kernel judges what the peer READs before it leaves, each READ of one packet at most: with
-    /// [`Consistency`](crate::kernel::Consistency), whoever READs an object that its CRC64 stands behind gets it whole, by a plain READ. With
-    /// none, nobody judges. The peer need know nothing of it. What the kernel does not let leave, or can judge no more because it was removed,
-    /// ends the connection as an error of the responder's, [`Status::RemoteOperation`](crate::Status::RemoteOperation).
+    /// From now on a kernel checks the answers of the peer's READs before they leave; each READ has one
+    /// packet at most. With `None`, no kernel does. The peer need know nothing of it.
     ///
+    /// With [`Consistency`](crate::kernel::Consistency) a plain READ returns an object whole if its CRC64
+    /// stands behind it. An answer that the kernel does not let leave, or cannot check because it was
+    /// removed, ends the connection. The peer sees an error of the responder's,
+    /// [`Status::RemoteOperation`](crate::Status::RemoteOperation).
     /// ```
     /// use remora_verbs::kernel::{Consistency, Kernel, crc64};
     /// use remora_verbs::{Access, Device, EMPTY, KernelOptions, QpOptions, QueuePair, work};
@@ -118,40 +121,41 @@ impl QueuePair<Ready> {
     /// ```
     ///
     /// # Errors
-    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`: the queue pair is not of RC or
-    /// speaks PRISM, or the kernel does not judge.
+    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`:
+    /// the queue pair is not of RC or speaks PRISM, or the kernel does not judge.
     pub fn check_reads(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
-        let end = self.body.end.own()?;
-        end.context.refuse_child()?;
-        if kernel.is_some_and(|kernel| !kernel.is_on(&end.engine)) {
+        let local = self.inner.backend.own()?;
+        local.context.refuse_child()?;
+        if kernel.is_some_and(|kernel| !kernel.is_on(&local.engine)) {
             return Err(CreateError::Nic(NicError::Unknown));
         }
         let number = kernel.map(KernelHandle::number);
-        Ok(end.engine.control(|control| control.nic.check_reads(end.number, number))?)
+        Ok(local.engine.control(|control| control.nic.check_reads(local.number, number))?)
     }
 
-    /// Hands a kernel of the NIC's own a message, or a piece of one, as if the peer had sent it: what it sends and answers goes to
-    /// the peer. Both sides have agreed on StRoM.
+    /// Hands a kernel of this NIC a message, or a piece of one, as if the peer had sent it. Its WRITEs and
+    /// answers go to the peer. Both sides have agreed on StRoM.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Busy)`: no lane, or four pieces wait for it, again later; `Nic(Unknown)`: no such kernel; `Nic(TooSmall)`: more
-    /// bytes than a packet's worth ([`PACKET`](crate::kernel::PACKET)), or than are left; `Nic(NotThisService)`.
+    /// `Forked`; `Nic(Busy)`: no lane, or four pieces wait for it, try again; `Nic(Unknown)`: no such kernel;
+    /// `Nic(TooSmall)`: more bytes than a packet's worth ([`PACKET`](crate::kernel::PACKET)), or than are
+    /// left; `Nic(NotThisService)`.
     pub fn invoke(&self, what: &Invocation<'_>) -> Result<(), CreateError> {
-        let end = self.body.end.own()?;
-        end.context.refuse_child()?;
-        Ok(end.engine.control(|control| control.nic.invoke_kernel(control.mem, end.number, what))?)
+        let local = self.inner.backend.own()?;
+        local.context.refuse_child()?;
+        Ok(local.engine.control(|control| control.nic.invoke_kernel(control.mem, local.number, what))?)
     }
 
-    /// A request whose answer takes a receive work request: both are posted, or neither.
+    /// Posts a request and the receive for its answer: both, or neither.
     pub(crate) fn post_asking(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.body.refuse_child()?;
-        self.body.push(request)?;
-        if let Err(error) = self.body.post_recv(&ReceiveRequest { id: 0, sges: &[] }) {
-            self.body.send.take_back();
+        self.inner.refuse_child()?;
+        self.inner.push(request)?;
+        if let Err(error) = self.inner.post_recv(&ReceiveRequest { id: 0, sges: &[] }) {
+            self.inner.send.take_back();
             return Err(error);
         }
-        self.body.send.publish();
-        self.body.ring();
+        self.inner.send.publish();
+        self.inner.ring();
         Ok(())
     }
 }

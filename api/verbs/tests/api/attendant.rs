@@ -1,4 +1,5 @@
-//! The attendant: serves while the program sleeps, and is not in the way while it polls. Also the dedicated threads.
+//! The attendant: serves while the program sleeps, and is not in the way while it polls. Also the dedicated
+//! threads.
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, Device, DriverCounters, EMPTY, MemoryRegion, Mode, Notify,
@@ -6,17 +7,17 @@ use remora_verbs::{
 };
 use std::time::{Duration, Instant};
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-struct End {
+struct Side {
     context: Context,
     cq: CompletionQueue,
     pair: QueuePair,
     memory: MemoryRegion,
 }
 
-impl End {
+impl Side {
     fn drivers(&self) -> DriverCounters {
         self.context.driver_counters()[0]
     }
@@ -30,7 +31,7 @@ impl End {
     }
 }
 
-fn ends(devices: [Device; 2]) -> (End, End) {
+fn ends(devices: [Device; 2]) -> (Side, Side) {
     let [a, b] = devices.map(|device| {
         let context = device.open().unwrap();
         let domain = context.alloc_pd().unwrap();
@@ -41,7 +42,7 @@ fn ends(devices: [Device; 2]) -> (End, End) {
         (context, cq, memory, pair)
     });
     let (one, two) = QueuePair::connect_pair(a.3, b.3).unwrap();
-    let end = |context, cq, memory, pair| End { context, cq, pair, memory };
+    let end = |context, cq, memory, pair| Side { context, cq, pair, memory };
     (end(a.0, a.1, a.2, one), end(b.0, b.1, b.2, two))
 }
 
@@ -79,7 +80,7 @@ fn a_sleeping_program_is_served_by_a_dedicated_engine() {
 }
 
 /// One thread polls both sides, so that a pause of it is a pause of the traffic too.
-fn traffic(a: &mut End, b: &mut End, reads: u64) {
+fn traffic(a: &mut Side, b: &mut Side, reads: u64) {
     for id in 0..reads {
         a.pair.post_send(&work::read(id, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
         while !a.polled() {
@@ -98,7 +99,7 @@ fn packets_do_not_wake(devices: [Device; 2]) {
     traffic(&mut a, &mut b, READS);
     for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
         let wakes = after.packet_wakes - before.packet_wakes;
-        // Not zero: where this thread is kept from running for a millisecond, nobody polls.
+        // Not zero: when this thread does not run for a millisecond, nobody polls.
         assert!(wakes * 10 < READS, "{wakes} wakes by {READS} reads");
     }
 }
@@ -118,7 +119,7 @@ fn the_attendant_serves_again_when_the_caller_stops() {
         // Now only one side polls.
         a.pair.post_send(&work::read(1, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
         while !a.polled() {}
-        // It counts a pass when it has ended, which may be after the answer has left.
+        // It counts a pass at its end, which may be after the answer has left.
         let patience = Instant::now();
         while b.drivers().passes == before {
             assert!(patience.elapsed() < LONG, "whoever answered was not the attendant");
@@ -193,7 +194,8 @@ fn sleeps(devices: [Device; 2]) {
             - before.timer_wakes
             - before.packet_wakes
             - before.calls;
-        // Twenty a second once the timer has backed off: some microseconds each. A busy machine makes a second longer.
+        // Twenty a second once the timer has backed off: some microseconds each. A busy machine makes a
+        // second longer.
         let seconds = began.elapsed().as_secs() + 1;
         assert!(wakes < 60 * seconds, "{wakes} wakes in {seconds} idle seconds");
     }

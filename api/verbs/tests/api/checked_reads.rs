@@ -11,7 +11,7 @@ const WORDS: usize = 128;
 const READS: usize = 2000;
 const CHANGES: usize = 20;
 
-/// Eight bytes again and again, so that it can be seen whether all of them were written together.
+/// Eight bytes repeated, so that a torn object shows.
 fn object(number: u64) -> Vec<u8> {
     let bytes = number.to_le_bytes().repeat(WORDS);
     let sum = crc64(&bytes).to_le_bytes();
@@ -40,7 +40,7 @@ fn read_while_it_is_written(device: impl Fn() -> Device, irn: bool) {
                 for (at, word) in object(number).as_chunks::<8>().0.iter().enumerate() {
                     there.write(8 * at, word).unwrap();
                 }
-                // Or else it would be taken off its core in the middle of an object, nearly always.
+                // Without a pause the writer would nearly always be preempted in the middle of an object.
                 std::thread::sleep(Duration::from_micros(50));
             }
         });

@@ -1,4 +1,5 @@
-//! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against a plain model.
+//! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against
+//! a plain model.
 
 use crate::veth::{self, Veth};
 use remora_conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
@@ -10,7 +11,7 @@ use remora_verbs::{
 };
 use std::time::{Duration, Instant};
 
-/// Two contexts in one process, as an arm.
+/// Two contexts in one process, as an arm of the conformance body.
 struct Api {
     sides: [(Context, ProtectionDomain); 2],
     pairs: Vec<[(QueuePair, CompletionQueue); 2]>,
@@ -19,8 +20,8 @@ struct Api {
     longest_way: Duration,
 }
 
-/// Longer than the rules of `bad_world` hold any frame, there and back; and than the thread of an engine that has frames
-/// waits for a core.
+/// Longer than the rules of `bad_world` hold any frame, there and back. Longer, too, than the thread of an
+/// engine that has frames waits for a core.
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Api {
@@ -28,7 +29,7 @@ impl Api {
         Api::of(devices.map(|device| device.open().unwrap()))
     }
 
-    /// Of open devices.
+    /// An arm of open devices.
     fn of(contexts: [Context; 2]) -> Api {
         let sides = contexts.map(|context| {
             let domain = context.alloc_pd().unwrap();
@@ -37,12 +38,12 @@ impl Api {
         Api { sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
     }
 
-    /// Over links that hold frames, or with NICs that polling does not drive.
+    /// An arm over links that hold frames, or with NICs that polling does not drive.
     fn slow(self) -> Api {
         Api { longest_way: LONGEST_WAY, ..self }
     }
 
-    /// Until nothing is on its way any more.
+    /// Waits until no frame is on its way.
     fn settle(&mut self) {
         let frames = |sides: &[(Context, ProtectionDomain); 2]| {
             sides.each_ref().map(|(context, _)| context.port_counters()).map(|port| port.frames_received)
@@ -90,7 +91,7 @@ fn queue_error(error: PostError) -> QueueError {
     }
 }
 
-/// RESET to RTS by `ibv_modify_qp`'s own steps, with the peer that it had.
+/// Takes a queue pair from RESET to RTS by `ibv_modify_qp`'s own steps, with its earlier peer.
 fn bring_up(pair: &mut QueuePair, settings: &Settings, psns: [u32; 2]) {
     let agreement = pair.agreement().unwrap().clone();
     let address = pair.address_vector().unwrap();
@@ -145,7 +146,7 @@ impl Arm for Api {
         for (pair, _) in &mut self.pairs[pair] {
             pair.modify(&Modify { state: Some(State::Reset), ..Modify::default() }).unwrap();
         }
-        // What is still on its way belongs to the old connection.
+        // Frames that are still on their way belong to the old connection.
         self.settle();
         let [one, two] = &mut self.pairs[pair];
         bring_up(&mut one.0, settings, settings.psn);
@@ -224,7 +225,7 @@ fn body_with(irn: bool, seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> R
 /// Turns without progress: a minute and more.
 const PATIENCE: u64 = 50_000_000;
 
-/// Everything has happened but what takes a link that can be cut.
+/// Checks that every case was met, except those that take a link that can be cut.
 fn complete(report: &Report) {
     let missing: Vec<String> = report.missing();
     let expected = ["Cut", "send RetryExceeded"];
@@ -237,7 +238,7 @@ fn udp(address: &str) -> Device {
 
 #[test]
 fn ten_seeds_over_shm() {
-    // More than ten, so that every trouble comes up whatever the body's random numbers lead to.
+    // More than ten, so that every trouble comes up with any random numbers of the conformance body.
     complete(&body(0..24, || Api::new([&Device::shm(); 2])));
 }
 
@@ -257,7 +258,7 @@ fn some_seeds_with_dedicated_engines() {
     body(310..312, || Api::new([&udp("127.0.0.1:0").mode(Mode::Dedicated); 2]).slow());
 }
 
-/// What happened over bad links.
+/// The result of a run over bad links.
 #[derive(Debug, Default)]
 struct Bad {
     report: Report,
@@ -265,8 +266,8 @@ struct Bad {
     faults: Tally,
 }
 
-/// The body over links that lose, double, reorder, delay and break frames, each in a way of its own. One side's port does
-/// that, to what it sends and to what it receives.
+/// The body over links that lose, double, reorder, delay and break frames, each in a way of its own. One
+/// side's port does that, to the frames that it sends and to those that it receives.
 fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
     bad_body_with(false, device, seeds)
 }
@@ -298,13 +299,13 @@ fn bad_pair(
     sum
 }
 
-/// Each kind of fault was made, and each way to mend it was taken.
+/// Checks that each kind of fault was made, and each kind of recovery was used.
 fn all_bad(bad: &Bad) {
     let counters = &bad.counters;
     all_bad_with(bad, &[("implied NAK", counters.implied_nak_seq_err)]);
 }
 
-/// The same over IRN, which has ways of its own.
+/// As [`all_bad`] over IRN, which recovers in its own way.
 fn all_bad_with_irn(bad: &Bad) {
     let counters = &bad.counters;
     let own = [
@@ -381,7 +382,7 @@ fn bad_links_over_udp_with_irn() {
     all_bad_with_irn(&bad_body_with(true, &udp("127.0.0.1:0"), 1000..1016));
 }
 
-/// AF_XDP between two network namespaces; the tests say so and end where those cannot be made.
+/// AF_XDP between two network namespaces; where those cannot be made, the tests print that and end.
 struct Wire(Veth);
 
 impl Wire {

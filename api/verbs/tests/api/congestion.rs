@@ -1,5 +1,5 @@
-//! Congestion control on real ports: what it decides is obeyed. That flows come to a fair share is shown in the simulated
-//! world (`sim/fabric/src/share`).
+//! Congestion control on real ports: its decisions are obeyed. The simulated world shows that flows come to a
+//! fair share (`sim/fabric/src/share`).
 
 use remora_verbs::congestion::{Algorithm, Settings};
 use remora_verbs::{Access, Device, EMPTY, Modify, QpOptions, QueuePair, Status, work};
@@ -44,7 +44,8 @@ fn a_controlled_queue_pair_never_exceeds_its_line_rate() {
     }
 }
 
-/// A packet of 4 KiB takes 33 ms at this rate, and 32 of them, of which one need ask for an answer, twice the timeout.
+/// A packet of 4 KiB takes 33 ms at this rate. 32 of them, of which one need ask for an answer, take twice
+/// the timeout.
 const LIMIT: u64 = 1_000_000;
 
 #[test]

@@ -1,5 +1,5 @@
-//! The dissector for Wireshark, on captures of a real port: what tshark shows of PRISM is what was posted and what came of it, so
-//! are requests to kernels, and standard packets are shown as without it.
+//! The dissector for Wireshark, on captures of a real port. tshark shows the posted PRISM operations and
+//! their outcomes, and requests to kernels. It shows standard packets as it does without the dissector.
 
 use remora_verbs::kernel::{self, Get, HyperLogLog, Kernel, Lookup};
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Bytes of a buffer, and of what is sent into one: three packets.
+/// Bytes of a buffer, and of a value sent into one: three packets.
 const SIZE: u32 = 4096;
 const VALUE: usize = 2500;
 
@@ -33,7 +33,7 @@ impl Drop for Temporary {
     }
 }
 
-/// What tshark says with these arguments, with the dissector or without.
+/// tshark's output with these arguments, with the dissector or without.
 fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma"]);
@@ -103,7 +103,7 @@ const FIELDS: [&str; 48] = [
     "strom.len",
     "strom.answer",
     "strom.rkey",
-    "strom.room",
+    "strom.capacity",
     "strom.params",
 ];
 
@@ -153,7 +153,7 @@ fn options() -> QpOptions {
     QpOptions { prism: true, path_mtu: 1024, ..QpOptions::default() }
 }
 
-/// Who conditions and redirects.
+/// Condition, redirection and flags of a request.
 #[derive(Clone, Copy, Default)]
 struct How {
     conditional: bool,
@@ -185,7 +185,7 @@ impl World {
     }
 }
 
-/// Everything that has a field of its own, once; the packets that there must be, in their order.
+/// Posts every operation that has a field of its own, once; returns the expected packets in their order.
 fn conversation(world: &mut World) -> Vec<Fields> {
     let mut wanted = allocations(world);
     wanted.extend(reads_and_writes(world));
@@ -376,7 +376,7 @@ fn requests_are_named(seen: &mut [Fields]) {
     }
 }
 
-/// The packets that left and that the dissector has something to say of, without what others say.
+/// The packets that left and that the dissector describes, without the fields of other dissectors.
 fn of_prism(seen: Vec<Fields>) -> Vec<Fields> {
     let mut left = seen;
     left.retain(|packet| packet["frame.packet_flags_direction"] == "0x00000002");
@@ -385,7 +385,7 @@ fn of_prism(seen: Vec<Fields>) -> Vec<Fields> {
     left
 }
 
-/// Everything of PRISM once, in a file; what there must be in it, and both queue pairs' numbers.
+/// Captures every operation of PRISM once; returns the expected packets, and the numbers of both queue pairs.
 fn captured(file: &Path) -> (Vec<Fields>, [u32; 2]) {
     let device = Device::udp("127.0.0.1:0").unwrap().capture(file);
     let mut world = world(&device, &options());
@@ -406,8 +406,8 @@ fn tshark_shows_of_prism_what_was_posted_and_what_came_of_it() {
     assert_eq!(seen.len(), wanted.len());
 }
 
-/// What tshark shows of a WRITE and an ALLOCATE that travel together, with a READ of so many bytes behind them; the number of the free list, and
-/// the address of the buffer.
+/// tshark's fields of a WRITE and an ALLOCATE that travel together, with a READ of so many bytes behind them.
+/// Also the number of the free list, and the address of the buffer.
 fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
     let file = Temporary::new(&format!("together-{reads:?}"));
     let (list, buffer) = {
@@ -445,7 +445,7 @@ fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
     (of_prism(packets(&file.0, &[])), list, buffer)
 }
 
-fn told<const N: usize>(packet: &Fields, names: [&str; N]) -> [String; N] {
+fn fields_of<const N: usize>(packet: &Fields, names: [&str; N]) -> [String; N] {
     names.map(|name| packet[&format!("remora.{name}")].clone())
 }
 
@@ -455,11 +455,11 @@ fn tshark_shows_each_packet_of_a_bundle() {
     let (seen, list, buffer) = together(Some(40));
     let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(
-        told(asked, ["bundle.opcode", "prism.flags", "prism.free_list", "prism.redirect"]),
+        fields_of(asked, ["bundle.opcode", "prism.flags", "prism.free_list", "prism.redirect"]),
         ["0x0a,0x0a,0x0c".to_owned(), "0x08,0x0e,0x08".to_owned(), list.to_string(), hex(SCRATCH)],
     );
     assert_eq!(
-        told(answered, ["bundle.opcode", "prism.verdict", "prism.written", "prism.buffer"]),
+        fields_of(answered, ["bundle.opcode", "prism.verdict", "prism.written", "prism.buffer"]),
         ["0x12,0x12,0x10".to_owned(), "31,31,31".to_owned(), "20".to_owned(), hex(buffer)],
     );
     assert_eq!(asked["remora.bundle.psn"], answered["remora.bundle.psn"]);
@@ -471,11 +471,11 @@ fn tshark_shows_each_operation_of_a_chain_and_what_came_of_it() {
     let (seen, list, buffer) = together(Some(20));
     let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(
-        told(asked, ["chain.opcode", "chain.count", "prism.flags", "prism.free_list", "prism.redirect"]),
+        fields_of(asked, ["chain.opcode", "chain.count", "prism.flags", "prism.free_list", "prism.redirect"]),
         ["0x0a,0x0a,0x0c", "3", "0x08,0x0e,0x08", &list.to_string(), &hex(SCRATCH)].map(str::to_owned),
     );
     assert_eq!(
-        told(answered, ["chain.count", "chain.len", "prism.verdict", "prism.written", "prism.buffer"]),
+        fields_of(answered, ["chain.count", "chain.len", "prism.verdict", "prism.written", "prism.buffer"]),
         ["3", "8,8,20", "31,31,31", "20", &hex(buffer)].map(str::to_owned),
     );
     assert_eq!(answered["remora.prism.result"].len(), 40, "{answered:?}");
@@ -605,7 +605,7 @@ fn requests_to_kernels(file: &Path) -> Vec<Fields> {
     let to = [
         ("answer", hex(place.addr)),
         ("rkey", format!("{:#010x}", place.rkey)),
-        ("room", "512".into()),
+        ("capacity", "512".into()),
         ("params", lookup.iter().map(|byte| format!("{byte:02x}")).collect()),
     ];
     wanted.push(named(&[&head(0x6e7, tag, 32)[..], &to].concat()));

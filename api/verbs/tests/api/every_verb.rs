@@ -1,4 +1,4 @@
-//! Every verb between two contexts of one process: what arrives, what the completions say, what is refused.
+//! Every verb between two contexts of one process: the bytes that arrive, the completions, the refusals.
 
 use crate::veth::{self, Veth};
 use remora_verbs::{
@@ -9,11 +9,11 @@ use remora_verbs::{
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 /// One side of a connection.
-struct End {
+struct Side {
     domain: ProtectionDomain,
     cq: CompletionQueue,
     pair: QueuePair,
@@ -21,7 +21,7 @@ struct End {
     _context: Context,
 }
 
-impl End {
+impl Side {
     fn wait(&mut self) -> WorkCompletion {
         let mut done = [EMPTY; 1];
         assert_eq!(self.cq.wait(&mut done, LONG), Ok(1));
@@ -45,7 +45,7 @@ fn all() -> Access {
 /// Opens two contexts that can reach each other.
 type Open<'a> = &'a dyn Fn() -> [Context; 2];
 
-fn ends(open: Open<'_>) -> (End, End) {
+fn ends(open: Open<'_>) -> (Side, Side) {
     let make = |context: Context| {
         let domain = context.alloc_pd().unwrap();
         let cq = context.create_cq(64).unwrap();
@@ -56,7 +56,7 @@ fn ends(open: Open<'_>) -> (End, End) {
     };
     let [a, b] = open().map(make);
     let (pair_a, pair_b) = QueuePair::connect_pair(a.4, b.4).unwrap();
-    let end = |context, domain, cq, memory, pair| End { domain, cq, pair, memory, _context: context };
+    let end = |context, domain, cq, memory, pair| Side { domain, cq, pair, memory, _context: context };
     (end(a.0, a.1, a.2, a.3, pair_a), end(b.0, b.1, b.2, b.3, pair_b))
 }
 
@@ -84,7 +84,7 @@ fn every_verb(open: Open<'_>) {
     assert_eq!(counters.malformed_pkts + counters.unknown_qp + counters.rx_icrc_encapsulated, 0);
 }
 
-fn writes_and_reads(a: &mut End, b: &mut End) {
+fn writes_and_reads(a: &mut Side, b: &mut Side) {
     let data = bytes(20_000, 1);
     a.memory.write(0, &data).unwrap();
     let done = a.run(&work::write(1, &[a.memory.sge(0, 20_000)], b.memory.remote(1000)));
@@ -112,7 +112,7 @@ fn writes_and_reads(a: &mut End, b: &mut End) {
     assert_eq!((done.byte_len, done.status), (0, Status::Success));
 }
 
-fn messages(a: &mut End, b: &mut End) {
+fn messages(a: &mut Side, b: &mut Side) {
     let list = [b.memory.sge(60_000, 3), b.memory.sge(61_000, 4_000)];
     for id in 10..14 {
         b.pair.post_recv(&ReceiveRequest { id, sges: &list }).unwrap();
@@ -140,7 +140,7 @@ fn messages(a: &mut End, b: &mut End) {
     assert_eq!((got.id, got.invalidated), (13, Some(window.rkey())));
 }
 
-fn atomics(a: &mut End, b: &mut End) {
+fn atomics(a: &mut Side, b: &mut Side) {
     let word = b.memory.word(512).unwrap();
     word.store(40, Ordering::Relaxed);
     let old = [a.memory.sge(0, 8)];
@@ -154,7 +154,7 @@ fn atomics(a: &mut End, b: &mut End) {
     assert_eq!((a.memory.get::<u64>(0), word.load(Ordering::Relaxed)), (Ok(7), 7));
 }
 
-fn local_ones(a: &mut End) {
+fn local_ones(a: &mut Side) {
     assert_eq!(a.run(&work::nop(40)).kind, CompletionKind::Nop);
     let region = a.domain.allocate(64, Access::LOCAL_WRITE | Access::INVALIDATE).unwrap();
     let done = a.run(&work::local_inv(41, region.lkey()));
@@ -233,9 +233,9 @@ fn within_one_context(context: Context) {
     assert_eq!((done[0].status, content(&memory, 100, 10)), (Status::Success, b"to and fro".to_vec()));
 }
 
-/// What a program gets wrong: the status that hardware gives, for each with a fresh connection.
+/// A program's mistakes: the status that hardware gives, for each with a fresh connection.
 fn mistakes(open: Open<'_>) {
-    let status = |request: &dyn Fn(&End, &End) -> (remora_verbs::Operation, remora_verbs::Sge)| {
+    let status = |request: &dyn Fn(&Side, &Side) -> (remora_verbs::Operation, remora_verbs::Sge)| {
         let (mut a, b) = ends(open);
         let (operation, sge) = request(&a, &b);
         let done = a.run(&WorkRequest {
@@ -248,20 +248,20 @@ fn mistakes(open: Open<'_>) {
         done.status
     };
     use remora_verbs::{Operation, Remote, Sge};
-    let beyond = |a: &End, b: &End| (Operation::Write(b.memory.remote((1 << 16) - 7)), a.memory.sge(0, 8));
+    let beyond = |a: &Side, b: &Side| (Operation::Write(b.memory.remote((1 << 16) - 7)), a.memory.sge(0, 8));
     assert_eq!(status(&beyond), Status::RemoteAccess);
-    let no_key = |a: &End, b: &End| {
+    let no_key = |a: &Side, b: &Side| {
         let rkey = remora_verbs::Key::new(b.memory.rkey().get() ^ 1);
         (Operation::Read(Remote { addr: b.memory.address(), rkey }), a.memory.sge(0, 8))
     };
     assert_eq!(status(&no_key), Status::RemoteAccess);
-    let no_local_key = |a: &End, b: &End| {
+    let no_local_key = |a: &Side, b: &Side| {
         let sge = Sge { lkey: remora_verbs::Key::new(a.memory.lkey().get() ^ 1), ..a.memory.sge(0, 8) };
         (Operation::Write(b.memory.remote(0)), sge)
     };
     assert_eq!(status(&no_local_key), Status::LocalProtection);
     let crooked =
-        |a: &End, b: &End| (Operation::FetchAdd { remote: b.memory.remote(4), add: 1 }, a.memory.sge(0, 8));
+        |a: &Side, b: &Side| (Operation::FetchAdd { remote: b.memory.remote(4), add: 1 }, a.memory.sge(0, 8));
     assert_eq!(status(&crooked), Status::RemoteInvalidRequest);
 }
 

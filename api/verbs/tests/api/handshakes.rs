@@ -1,4 +1,4 @@
-//! Connections that are set up side by side, peers that leave, and servers without a place.
+//! Connections that are set up side by side, peers that leave, and servers that are full.
 
 use remora_verbs::{
     CompletionQueue, ConnectError, Context, Departures, Device, EMPTY, Full, Handshakes, Init, Listener,
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Nic {
@@ -30,7 +30,7 @@ impl Nic {
     }
 }
 
-/// What a client of a NIC says first.
+/// The first message of a client of a NIC.
 fn first_message(port: &'static str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,7 +47,7 @@ fn first_message(port: &'static str) -> Vec<u8> {
     message
 }
 
-/// One that asks to be connected, and then says nothing.
+/// A peer that asks to be connected, and then sends nothing.
 fn silent(address: SocketAddr, words: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(words).unwrap();
@@ -72,7 +72,7 @@ fn patient() -> QpOptions {
     QpOptions { connect_timeout: LONG, ..QpOptions::default() }
 }
 
-/// Who is silent has a minute here: one that speaks is connected all the same.
+/// A silent peer has a minute here; a peer that sends its request is connected at once.
 fn side_by_side(port: &'static str) {
     let words = first_message(port);
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
@@ -127,8 +127,8 @@ fn gone_at_once(port: &'static str) {
     let words = first_message(port);
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
     let mut handshakes = Handshakes::new().unwrap();
-    // Its patience is a minute: that it hung up must be seen, and over shm while its end of the link is
-    // waited for.
+    // Its timeout is a minute. Its hang-up must be noticed before that, over shm also while its end of the
+    // link is awaited.
     let stream = silent(listener.address(), &words);
     let request = listener.accept(Some(LONG)).unwrap().unwrap();
     let id = handshakes.begin(request, server.pair(&patient())).unwrap();

@@ -1,5 +1,6 @@
-//! What a program needs no right for, and what its limits refuse. Each test runs in a process of its own (this binary again),
-//! because rights and limits belong to processes and do not come back.
+//! The rights that a program does not need, and the limits that refuse it something. Each test runs in a
+//! process of its own (this binary again), because rights and limits belong to processes and do not come
+//! back.
 #![allow(unsafe_code, reason = "taking rights away from a process")]
 
 use remora_verbs::{
@@ -9,7 +10,7 @@ use std::io::Write;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_LIMITS_ROLE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
 const TOO_LITTLE: &str = "not run: this machine lets nobody lock 4 MiB (`ulimit -Hl`)";
@@ -19,9 +20,9 @@ const TOO_LITTLE: &str = "not run: this machine lets nobody lock 4 MiB (`ulimit 
 fn run(role: &str) -> String {
     let mut command = crate::own::test(module_path!(), "acts_its_role");
     let ended = command.env(ROLE, role).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
-    said
+    let output = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{output}{}", String::from_utf8_lossy(&ended.stderr));
+    output
 }
 
 /// Not a test by itself: what the other process does.
@@ -45,7 +46,7 @@ fn acts_its_role() {
     }
 }
 
-/// Lowers a limit for good; what it is then, which is less if it was less.
+/// Lowers a limit for good; returns the new limit, which is less if it was less before.
 fn limit(which: libc::__rlimit_resource_t, bytes: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes, then reads, a struct that lives through the calls.
@@ -122,7 +123,7 @@ fn uses_both_ports() {
     println!("nobody has used both ports");
 }
 
-/// A program that locks all its pages, as real-time ones do: then the limit holds for what is registered too.
+/// A program that locks all its pages, as real-time ones do: then the limit holds for registered memory too.
 fn locks_its_pages() {
     let context = Device::shm().open().unwrap();
     let domain = context.alloc_pd().unwrap();
@@ -154,13 +155,13 @@ fn nobody_without_capabilities_and_without_lockable_memory_uses_both_ports() {
 
 #[test]
 fn where_pages_are_locked_the_memlock_limit_refuses_with_enomem_and_says_how_to_mend_it() {
-    let said = run("locked");
-    if said.contains(TOO_LITTLE) {
+    let output = run("locked");
+    if output.contains(TOO_LITTLE) {
         // Past the test harness, which keeps what tests print.
         let _ = writeln!(std::io::stderr(), "where_pages_are_locked: {TOO_LITTLE}");
         return;
     }
-    assert!(said.contains("64 MiB were too much"));
+    assert!(output.contains("64 MiB were too much"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The Rust API between the engines of one process, between processes and between network namespaces. One binary: each
-//! has the whole NIC compiled into it. Apart stand only tests that fork, or count allocations.
+//! The Rust API between the engines of one process, between processes and between network namespaces. One
+//! binary: each has the whole NIC compiled into it. Apart stand only tests that fork, or count allocations.
 
 mod attendant;
 mod checked_reads;

@@ -1,5 +1,5 @@
-//! Multicast over `udp`: groups on one host, and across a veth pair between two network namespaces. The latter needs root;
-//! without it the test says so and ends.
+//! Multicast over `udp`: groups on one host, and across a veth pair between two network namespaces. The
+//! latter needs root; without it the test prints that and ends.
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const ROLE: &str = "REMORA_TEST_MULTICAST_ROLE";
 
@@ -53,7 +53,7 @@ impl Party {
         self.qp.post_send_to(&work::send_inline(99, words), &all).unwrap();
     }
 
-    /// What the receive `id` got, and the last bytes of its header: the address that it was sent to.
+    /// The bytes of the receive `id`, and the last bytes of its header: the address that it was sent to.
     fn got(&self, wc: &WorkCompletion) -> (Vec<u8>, Vec<u8>) {
         let mut bytes = vec![0; wc.byte_len as usize];
         self.memory.read(wc.id as usize * 4096, &mut bytes).unwrap();
@@ -152,7 +152,7 @@ fn over_shared_memory_it_reaches_whoever_is_linked_and_attached() {
         assert_eq!(member.got(&wc), (b"to the linked".to_vec(), vec![239, 255, 71, 7]));
     }
     assert!(deaf.idle() && stranger.idle() && from.idle());
-    // Attached itself, it hears itself: without a link to it first.
+    // Attached itself, it receives its own messages: without a link to it first.
     from.qp.attach(here).unwrap();
     from.send(here, b"and to itself");
     let mut done = [from.wait(), from.wait()];
@@ -177,7 +177,7 @@ fn what_is_no_group_is_refused_in_words() {
     assert!(matches!(over_udp.qp.attach(group("10.0.0.1:4791")), Err(CreateError::Nic(_))));
     let v6 = words(over_udp.qp.attach(group("[ff12::1]:4791")).unwrap_err());
     assert!(v6.contains("ff12::1"), "{v6}");
-    // What was refused by the port was not done by half.
+    // An attach that the port refused left nothing behind.
     assert!(matches!(over_udp.qp.attach(group("[ff12::1]:4791")), Err(CreateError::Group(_))));
     let too_many = (0..=64).find_map(|number| {
         over_udp.qp.attach(group(&format!("239.255.72.{number}:4791"))).err().map(|error| (number, error))
@@ -188,8 +188,8 @@ fn what_is_no_group_is_refused_in_words() {
     assert_eq!(full, Err(remora_verbs::PostError::Queue(QueueError::IdTooWide)));
 }
 
-/// Not a test by itself: one of the two processes. A member hears two messages, the sender sends until it is told to end:
-/// a group that has just been joined is not everywhere at once.
+/// Not a test by itself: one of the two processes. A member receives two messages. The sender sends until its
+/// input ends, because a group that has just been joined is not everywhere at once.
 #[test]
 fn acts_its_role() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -209,8 +209,8 @@ fn acts_its_role() {
         println!("heard");
         return;
     }
-    let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
-    while !told.is_finished() {
+    let input = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+    while !input.is_finished() {
         party.send(group(name), b"across");
         party.wait();
         std::thread::sleep(Duration::from_millis(5));
@@ -226,11 +226,11 @@ fn a_group_reaches_across_a_veth_pair() {
     ] {
         let mut hearing =
             veth.run(0, module_path!(), ROLE, &format!("hear {member} {name}")).spawn().unwrap();
-        let mut said = BufReader::new(hearing.stdout.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("attached")), "the member has ended");
+        let mut output = BufReader::new(hearing.stdout.take().unwrap()).lines();
+        assert!(output.any(|line| line.unwrap().contains("attached")), "the member has ended");
         let mut sending = veth.run(1, module_path!(), ROLE, &format!("send {sender} {name}"));
         let mut sending = sending.stdin(Stdio::piped()).spawn().unwrap();
-        assert!(said.any(|line| line.unwrap().contains("heard")), "nothing came across");
+        assert!(output.any(|line| line.unwrap().contains("heard")), "nothing came across");
         assert!(hearing.wait().unwrap().success());
         sending.stdin.take().unwrap().write_all(b"enough\n").unwrap();
         assert!(sending.wait().unwrap().success());

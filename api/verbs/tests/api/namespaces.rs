@@ -1,5 +1,5 @@
-//! Two processes in two network namespaces with a veth pair between them: a real (if virtual) wire with an MTU of 1500, by UDP
-//! sockets and by AF_XDP. Needs root; without it the test says so and ends.
+//! Two processes in two network namespaces with a veth pair between them: a real (if virtual) wire with an
+//! MTU of 1500, by UDP sockets and by AF_XDP. Needs root; without it the test prints that and ends.
 
 use crate::veth::{self, Veth};
 use remora_verbs::{
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_NAMESPACE_ROLE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 300_000;
 
@@ -86,11 +86,11 @@ fn visit(own: &str, server: &str) {
 fn serve_and_visit(veth: &Veth, nics: [String; 2], listen: &str) {
     let role = |act: &str, nic: &str| format!("{act},{nic},{listen}");
     let mut serving = veth.run(0, module_path!(), ROLE, &role("serve", &nics[0])).spawn().unwrap();
-    let mut said = std::io::BufReader::new(serving.stdout.take().unwrap());
+    let mut output = std::io::BufReader::new(serving.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening") {
         line.clear();
-        assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "the server has ended");
+        assert!(std::io::BufRead::read_line(&mut output, &mut line).unwrap() > 0, "the server has ended");
     }
     let visited = veth.run(1, module_path!(), ROLE, &role("visit", &nics[1])).output().unwrap();
     assert!(visited.status.success(), "{nics:?}: {}", String::from_utf8_lossy(&visited.stdout));
@@ -122,7 +122,8 @@ fn by_af_xdp_and_by_udp_in_every_pairing() {
     }
 }
 
-/// The peer's link is down for longer than the kernel asks; when it is up, its address is checked before it answers.
+/// The peer's link is down for longer than the kernel asks; when it is up, its address is checked before it
+/// answers.
 #[test]
 fn a_neighbour_that_comes_up_late_is_waited_for_over_xdp() {
     let Some(veth) = Veth::new() else { return };

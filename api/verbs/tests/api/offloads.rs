@@ -1,4 +1,5 @@
-//! Offloads over real ports: a server loads a chain for each client that calls, and its program does nothing from then on.
+//! Offloads over real ports: a server loads a chain for each client that connects, and its program does
+//! nothing from then on.
 
 use remora_verbs::chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
 use remora_verbs::chain::{self, Program};
@@ -44,12 +45,12 @@ fn program(name: &str) -> Program {
     chain::assemble(text).unwrap()
 }
 
-/// A server: it fills its memory once, and loads a chain for whoever calls.
+/// A server: it fills its memory once, and loads a chain for each client.
 struct Server {
     address: SocketAddr,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Where its memory is, and by which keys its chains read it.
+    /// The keys by which its chains read its memory.
     keys: [Key; 2],
     memory: u64,
     copy: Vec<u8>,
@@ -61,7 +62,7 @@ impl Server {
         let context = device.clone().mode(Mode::Dedicated).open().unwrap();
         let domain = context.alloc_pd().unwrap();
         let bytes = remora_verbs::Bytes::heap(MEMORY as usize).unwrap();
-        // Chains read it, by whichever side of a work request, and nobody writes.
+        // Chains read it, as source or as target of a work request, and nobody writes it.
         let table = domain.register(&bytes, Access::REMOTE_READ).unwrap();
         fill(&table);
         let listener = Listener::bind("127.0.0.1:0").unwrap();
@@ -96,7 +97,8 @@ impl Drop for Server {
     }
 }
 
-/// The set-up call: a queue pair without rights, a code region of its own, the program linked to the client's reply.
+/// The set-up call: a queue pair without rights, a code region of its own, the program linked to the client's
+/// reply.
 fn serve(domain: &ProtectionDomain, table: &MemoryRegion, request: remora_verbs::ConnectRequest) -> Offload {
     let call = Call::from_bytes(request.private_data()).unwrap();
     let program = program(&call.program);
@@ -136,7 +138,7 @@ struct Client {
     pair: QueuePair,
     reply: MemoryRegion,
     small: MemoryRegion,
-    /// Where the server's memory is; by which key, it is not told.
+    /// The address of the server's memory; the client does not learn its key.
     there: u64,
 }
 
@@ -154,7 +156,7 @@ impl Client {
         Client { _context: context, cq, pair, reply, small, there }
     }
 
-    /// Asks, and waits for what it is told: the value, if there is one.
+    /// Asks, and waits for the answer: the value, if there is one.
     fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).unwrap();
         self.pair.post_send(&work::send_inline(2, message)).unwrap();
@@ -163,8 +165,8 @@ impl Client {
             came += self.cq.wait(&mut done[came..], SECOND).unwrap();
         }
         assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
-        let told = done.iter().find(|wc| wc.kind == CompletionKind::ReceiveWriteImm).unwrap();
-        let mut value = vec![0; told.byte_len as usize];
+        let answer = done.iter().find(|wc| wc.kind == CompletionKind::ReceiveWriteImm).unwrap();
+        let mut value = vec![0; answer.byte_len as usize];
         self.reply.read(0, &mut value).unwrap();
         Some(value).filter(|value| !value.is_empty())
     }
@@ -234,7 +236,8 @@ fn a_list_over_shm_and_udp_is_searched_to_its_end_and_to_the_key() {
     finds_what_the_list_holds(&udp());
 }
 
-/// RedN, section 3.5: a client may SEND. Everything else is refused, even by one who has guessed a key.
+/// RedN, section 3.5: a client may SEND. Everything else is refused, even for a client that has guessed a
+/// key.
 #[test]
 fn a_client_of_an_offload_can_do_nothing_but_send() {
     let device = shm();
@@ -264,7 +267,7 @@ fn a_client_of_an_offload_can_do_nothing_but_send() {
             let done = hostile.one(&work::request(5, operation, &local));
             assert_eq!((done.id, done.status), (5, status), "{operation:?}");
             assert!(server.is_as_it_was(), "{operation:?}");
-            // It is the end of its connection, and of nobody else's.
+            // That ends its own connection, and no other.
             let key = 1;
             let at = honest.there + places(key, BUCKETS)[0] * BUCKET;
             assert_eq!(honest.ask(&ask(at, key)), Some(value(key)), "{operation:?}");
@@ -280,7 +283,7 @@ fn what_does_not_fit_a_program_is_refused_with_words() {
     let program = program("get");
     let words = |loader: Loader<'_>| loader.load(&domain).map(drop).unwrap_err().to_string();
     let memory = RemoteMemory { addr: 0, len: 1 << 20, rkey: Key::new(1) };
-    assert!(words(Loader::new(&program)).contains("where is the region `table`?"));
+    assert!(words(Loader::new(&program)).contains("the region `table` has no memory"));
     assert!(
         words(Loader::new(&program).region("tables", memory)).contains("no such queue or region: `tables`")
     );

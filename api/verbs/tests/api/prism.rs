@@ -1,4 +1,5 @@
-//! PRISM by the API, over real ports: clients put and get values at a server whose program does nothing meanwhile.
+//! PRISM by the API, over real ports: clients put and get values at a server whose program does nothing
+//! meanwhile.
 
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
 use remora_verbs::{
@@ -7,7 +8,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 /// Buffers of the server, behind a page of slots.
 const BUFFERS: u32 = 64;
@@ -84,7 +85,8 @@ impl Client {
         done
     }
 
-    /// Puts a value into a slot that is believed to hold `old`: the address that is not in the slot afterwards, or none.
+    /// Puts a value into a slot that is believed to hold `old`. Returns the address that is not in the slot
+    /// afterwards, if any.
     fn put(&mut self, server: &Server, slot: u64, old: u64, value: &[u8]) -> (Outcome, u64) {
         self.party.memory.write(0, value).unwrap();
         let rkey = server.party.memory.rkey();
@@ -113,12 +115,12 @@ impl Client {
         let at = Address::direct(server.party.memory.remote(slot));
         let swap = Operation::CompareSwap { at, operands };
         let into = [self.party.memory.sge(SIZE as usize + 64, 8)];
-        let told = Operation::Read { from: scratch(0), len: 8, into: &into };
+        let result = Operation::Read { from: scratch(0), len: 8, into: &into };
         let done = self.run(&[
             request(1, bound),
             WorkRequest { redirect: Some(SCRATCH), ..request(2, new) },
             WorkRequest { conditional: true, result: Some(local), ..request(3, swap) },
-            request(4, told),
+            request(4, result),
         ]);
         assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
         let outcome = Outcome::from_number(done[2].vendor_err).unwrap();
@@ -160,7 +162,7 @@ fn two_clients_put_and_get_at_a_server_that_sleeps_and_every_losing_put_gives_it
             let (outcome, mine) = clients[loser].put(&server, 0, current, b"too late");
             assert_eq!(outcome, Outcome::NotSwapped);
             assert_eq!(clients[loser].get(&server, 0), value);
-            // What left the table, and what never came into it.
+            // The value that left the table, and the one that never came into it.
             for address in [before, mine].into_iter().filter(|address| *address != 0) {
                 let index = server.list.index(address).expect("a buffer");
                 server.list.post(index).unwrap();

@@ -1,5 +1,5 @@
-//! Random operations of PRISM beside the model, over the real ports: the body that simulated links bear, of values of 0 to 16
-//! packets, with links that lose, repeat and reorder frames.
+//! Random operations of PRISM beside the model, over the real ports: the body of the simulated links, with
+//! values of 0 to 16 packets. The links lose, repeat and reorder frames.
 
 #[path = "../../../../sim/fabric/tests/prism/model.rs"]
 mod model;
@@ -16,7 +16,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Real {
@@ -26,7 +26,7 @@ struct Real {
     list: Option<FreeList>,
     pair: QueuePair,
     cq: CompletionQueue,
-    /// The server's.
+    /// The server's domain.
     domain: ProtectionDomain,
     _peer: (QueuePair, CompletionQueue),
     contexts: [Context; 2],

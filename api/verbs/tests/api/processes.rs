@@ -1,5 +1,5 @@
-//! Two processes: this test binary runs itself again as the other side. Connections over TCP, a peer that is killed, idle
-//! processes, and strangers on the listener's port.
+//! Two processes: this test binary runs itself again as the other side. Connections over TCP, a peer that is
+//! killed, idle processes, and strangers on the listener's port.
 
 use remora_verbs::{
     Access, CompletionQueue, ConnectError, Device, EMPTY, Listener, MemoryRegion, ProtectionDomain,
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Holds the device's name in the other process's environment, and makes `other_process` act.
 const DEVICE: &str = "REMORA_TEST_DEVICE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 20;
 
@@ -55,13 +55,13 @@ impl Process {
         Process { child, input, output, address }
     }
 
-    /// Lets it end by itself; what it said until then.
+    /// Lets it end by itself; returns its output until then.
     fn end(mut self) -> String {
         drop(self.input.take());
-        let mut said = String::new();
-        self.output.read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
-        said
+        let mut output = String::new();
+        self.output.read_to_string(&mut output).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{output}");
+        output
     }
 
     fn kill(&mut self) {
@@ -77,8 +77,8 @@ impl Drop for Process {
     }
 }
 
-/// Not a test by itself: the other process. Serves one region to whoever connects, and gives each message back with 1 added
-/// to each byte; ends when its standard input does.
+/// Not a test by itself: the other process. Serves one region to each client, and gives each message back
+/// with 1 added to each byte; ends when its standard input does.
 #[test]
 fn other_process() {
     let Ok(name) = std::env::var(DEVICE) else { return };
@@ -90,10 +90,10 @@ fn other_process() {
     let listener = Listener::bind("127.0.0.1:0").unwrap();
     println!("listening at {}", listener.address());
     let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let told = std::sync::Arc::clone(&over);
+    let flag = std::sync::Arc::clone(&over);
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        told.store(true, std::sync::atomic::Ordering::Release);
+        flag.store(true, std::sync::atomic::Ordering::Release);
     });
     let mut pairs: Vec<QueuePair> = Vec::new();
     let before = cpu_time();
@@ -258,7 +258,8 @@ fn a_killed_peer(name: &str) {
         pair.post_send(&work::write(id, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     }
     server.kill();
-    // Where this process was kept waiting, the peer may have got everything before it died: this it does not get.
+    // If this process had to wait, the peer may have got everything before it died: this WRITE it does not
+    // get.
     pair.post_send(&work::write(16, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     let statuses: Vec<Status> = (0..17).map(|_| client.wait()).collect();
     let failed: Vec<Status> =
@@ -315,9 +316,9 @@ fn an_idle_connected_pair_costs_little() {
     let before = cpu_time();
     std::thread::sleep(Duration::from_secs(2));
     println!("client: {:?} of CPU in 2 s", cpu_time() - before);
-    let said = server.end();
-    println!("server (which also wakes 50 times a second by itself): {}", said.trim());
-    assert!(said.contains("cpu "));
+    let output = server.end();
+    println!("server (which also wakes 50 times a second by itself): {}", output.trim());
+    assert!(output.contains("cpu "));
 }
 
 #[test]
@@ -333,7 +334,7 @@ fn strangers_on_the_listeners_port_do_no_harm() {
         &good,
         b"",
     ];
-    // Some hang up at once, some stay and say no more.
+    // Some hang up at once, some stay and send nothing more.
     let mut idle = Vec::new();
     for bytes in nonsense.iter().cycle().take(60) {
         let mut stream = TcpStream::connect(server.address).unwrap();

@@ -1,4 +1,5 @@
-//! Sizes of queues: what means nothing is not looked at, and a queue pair that only sends or only receives needs no other queue.
+//! Sizes of queues: a size without a meaning is not looked at, and a queue pair that only sends or only
+//! receives needs no other queue.
 
 use remora_verbs::nicd::{Daemon, Options};
 use remora_verbs::{
@@ -7,7 +8,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
@@ -90,7 +91,7 @@ fn one_sends_and_one_receives(context: &Context) {
     one.post_send(&work::read(3, &[memory.sge(0, 8)], memory.remote(32))).unwrap();
     assert_eq!(statuses(&mut cq, 1), [(3, Status::Success)]);
     drop((one, two));
-    // Who sends to a queue pair that never receives finds no receive there.
+    // A sender to a queue pair that never receives finds no receive there.
     let (mut one, _two) = QueuePair::connect_pair(pair(&cq, &sends), pair(&cq, &sends)).unwrap();
     one.post_send(&work::send_inline(4, b"x")).unwrap();
     assert_eq!(statuses(&mut cq, 1), [(4, Status::RnrRetryExceeded)]);

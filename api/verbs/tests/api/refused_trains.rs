@@ -1,5 +1,5 @@
-//! A kernel that refuses trains of datagrams (`UDP_SEGMENT`) costs a connection nothing but speed. This test binary runs itself
-//! again under a preloaded library that refuses, the one of the port's own tests.
+//! A kernel that refuses trains of datagrams (`UDP_SEGMENT`) costs a connection nothing but speed. This test
+//! binary runs itself again under a preloaded library that refuses, the one of the port's own tests.
 
 use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, Status, work};
 use std::path::Path;

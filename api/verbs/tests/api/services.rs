@@ -1,4 +1,5 @@
-//! The services beside RC, and the resources around them, by the API over real ports: what each is for, and what it refuses.
+//! The services beside RC, and the resources around them, by the API over real ports: the use of each, and
+//! its refusals.
 
 use remora_verbs::{
     Access, AsyncEvent, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint,
@@ -8,7 +9,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A program: its device, a domain, a completion queue for everything, and memory.
@@ -90,13 +91,13 @@ fn an_unreliable_connection_sends_writes_and_is_not_told_of_failures() {
         b.receives(0, 0, 3, |request| two.post_recv(request).unwrap());
         one.post_send(&work::write_imm(4, &[a.memory.sge(0, 64)], b.memory.remote(20_000), 99)).unwrap();
         assert_eq!((ended(a.wait()), b.wait().imm), ((4, GOOD), Some(99)));
-        // No receive, no such key: it has left all the same, and both go on.
+        // No receive, no such key: the message has left all the same, and both go on.
         one.post_send(&work::send_inline(5, b"lost")).unwrap();
         let nowhere = RemoteMemory { rkey: b.memory.rkey().next(), ..b.memory.remote_memory() };
         one.post_send(&work::write_inline(6, b"lost", nowhere.at(0))).unwrap();
         assert_eq!((ended(a.wait()), ended(a.wait())), ((5, GOOD), (6, GOOD)));
         assert!(b.idle());
-        // READ does not exist: an error of the sender, who comes back by `modify`.
+        // READ does not exist: an error of the sender, which comes back by `modify`.
         one.post_send(&work::read(7, &[a.memory.sge(0, 8)], b.memory.remote(0))).unwrap();
         assert_eq!((ended(a.wait()), one.state()), ((7, Status::LocalQpOperation), State::Sqe));
         one.modify(&Modify { state: Some(State::Rts), ..Modify::default() }).unwrap();
@@ -193,7 +194,7 @@ fn whoever_gets_a_datagram_can_answer_by_its_header() {
         two.post_send_to(&work::send_inline(3, b"me"), &back).unwrap();
         assert_eq!((ended(b.wait()), ended(a.wait())), ((3, GOOD), (1, GOOD)));
         assert_eq!(a.content(GRH, 2), b"me");
-        // What needs a destination does not go without.
+        // A request that needs a destination is refused without one.
         assert_eq!(two.post_local(&work::send_inline(4, b"?")), Err(PostError::NoDestination));
         two.post_local(&work::nop(5)).unwrap();
         assert_eq!(ended(b.wait()), (5, GOOD));
@@ -249,7 +250,7 @@ fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows(
         }
         let low = |event: &&AsyncEvent| matches!(event, AsyncEvent::SrqLimit(n) if n.get() == srq.number());
         assert_eq!(b.events().iter().filter(low).count(), 1, "once for each time that it is armed");
-        // What waits stays, and there is room for more.
+        // Waiting work requests stay, and there is space for more.
         srq.resize(16).unwrap();
         (10..20).for_each(|id| receive(&b, &mut srq, id).unwrap());
         let left: Vec<u64> = (2..u64::from(held)).chain(10..20).collect();
@@ -307,7 +308,7 @@ fn a_service_connects_only_to_its_like() {
         let unreliable = b.domain.create_unreliable_qp(&b.cq, &b.cq, &QpOptions::default()).unwrap();
         let words = QueuePair::connect_pair(a.pair(), unreliable).unwrap_err().to_string();
         assert!(words.contains("Uc") && words.contains("Rc"), "{words}");
-        // By a listener, whose program answers with something else: both sides are told.
+        // By a listener, whose program answers with something else: both sides get an error.
         let listener = Listener::bind("127.0.0.1:0").unwrap();
         let (address, initiator) =
             (listener.address(), b.domain.create_xrc_initiator(&b.cq, &QpOptions::default()).unwrap());

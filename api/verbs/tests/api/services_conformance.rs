@@ -1,5 +1,5 @@
-//! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones: XRC as RC, exactly once; of UC and UD a
-//! message arrives whole or not at all.
+//! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones. XRC is as RC,
+//! exactly once. A message of UC or UD arrives whole or not at all.
 
 use crate::veth::{self, Veth};
 use remora_conformance::{
@@ -34,7 +34,8 @@ struct Services {
     longest_way: Duration,
 }
 
-/// Longer than the rules of `bad_world` hold any frame; and than the thread of an engine that has frames waits for a core.
+/// Longer than the rules of `bad_world` hold any frame. Longer, too, than the thread of an engine that has
+/// frames waits for a core.
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Services {
@@ -42,7 +43,7 @@ impl Services {
         Services::of(service, devices.map(|device| device.open().unwrap()))
     }
 
-    /// Of open devices.
+    /// An arm of open devices.
     fn of(service: Service, contexts: [Context; 2]) -> Services {
         let sides = contexts.map(|context| {
             let (domain, xrc) = (context.alloc_pd().unwrap(), context.open_xrc_domain(0).unwrap());
@@ -51,7 +52,7 @@ impl Services {
         Services { service, sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
     }
 
-    /// Over links that hold frames, or with NICs that polling does not drive.
+    /// An arm over links that hold frames, or with NICs that polling does not drive.
     fn slow(self) -> Services {
         Services { longest_way: LONGEST_WAY, ..self }
     }
@@ -115,7 +116,7 @@ fn to(state: State) -> Modify {
 }
 
 impl Ends {
-    /// Each queue pair that it has.
+    /// Changes each of its queue pairs.
     fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         match self {
             Ends::Connected(pair) => pair.modify(change),
@@ -126,7 +127,7 @@ impl Ends {
         }
     }
 
-    /// The numbers of what sends and of what serves.
+    /// The numbers of the sending and of the serving queue pair.
     fn numbers(&self) -> [u32; 2] {
         match self {
             Ends::Connected(pair) => [pair.number(); 2],
@@ -135,7 +136,7 @@ impl Ends {
         }
     }
 
-    /// RESET to RTS by `ibv_modify_qp`'s own steps, with the peer that it had.
+    /// Takes the queue pairs from RESET to RTS by `ibv_modify_qp`'s own steps, with their earlier peers.
     fn bring_up(&mut self, peer: [u32; 2], psn: [u32; 2], settings: &Settings) {
         let [sender, server] = peer.map(Qpn::new);
         let nowhere = Route::new(Endpoint::default(), Endpoint::default());
@@ -194,7 +195,7 @@ impl Arm for Services {
         for (ends, _) in &mut self.pairs[pair] {
             ends.modify(&to(State::Reset)).unwrap();
         }
-        // What is still on its way belongs to the old connection.
+        // Frames that are still on their way belong to the old connection.
         self.settle();
         let numbers = self.pairs[pair].each_ref().map(|(ends, _)| ends.numbers());
         for side in 0..2 {
@@ -323,7 +324,7 @@ impl Services {
 /// Turns without progress: a minute and more.
 const PATIENCE: u64 = 50_000_000;
 
-/// What the seeds of one service came to.
+/// The results of the seeds of one service.
 #[derive(Debug, Default)]
 struct Outcome {
     reliable: Report,
@@ -332,8 +333,8 @@ struct Outcome {
     faults: Tally,
 }
 
-/// The service's body, seed by seed. With `bad` links one side's port loses, doubles, reorders, delays and breaks frames, both
-/// ways, with each seed in a way of its own.
+/// The service's body, seed by seed. With `bad` links one side's port loses, doubles, reorders, delays and
+/// breaks frames, both ways, with each seed in a way of its own.
 fn body(service: Service, device: &Device, bad: bool, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
     let open = |devices: [&Device; 2]| devices.map(|device| device.open().unwrap());
     body_between(service, [device, device], open, bad, seeds, verbs)
@@ -351,7 +352,8 @@ fn body_between(
     // Much trouble, so that each kind of it comes up although there are few verbs.
     let options = Options { verbs, trouble: 0.6, patience: PATIENCE, ..Options::default() };
     let mut sum = Outcome::default();
-    // Over a real port time decides how many mishaps a seed meets, and so whether ten seeds meet each kind: if not, others may.
+    // Over a real port time decides how many mishaps a seed meets, and so whether ten seeds meet each kind:
+    // if not, others may.
     let others = seeds.end + 5_000..seeds.end + 5_015;
     for seed in seeds.clone().chain(others) {
         if seed >= seeds.end && met_all(service, &sum) {
@@ -377,7 +379,7 @@ fn body_between(
     sum
 }
 
-/// Was everything met that can go wrong with the service?
+/// Was each mishap met that the service can have?
 fn met_all(service: Service, outcome: &Outcome) -> bool {
     let met =
         |mishaps: &[Mishap]| mishaps.iter().all(|mishap| outcome.unreliable.mishaps.contains_key(mishap));
@@ -388,8 +390,8 @@ fn met_all(service: Service, outcome: &Outcome) -> bool {
     }
 }
 
-/// What XRC did not do; but what takes a link that can be cut, or a target that ends in the middle of a message: only then a
-/// receive of a shared queue is flushed.
+/// The cases that XRC did not meet. A case that takes a link that can be cut, or a target that ends in the
+/// middle of a message, is left out. Only then a receive of a shared queue is flushed.
 fn unmet_of_xrc(outcome: &Outcome) -> Vec<String> {
     let mut missing: Vec<String> = outcome.reliable.missing();
     missing.retain(|what| !["Cut", "send RetryExceeded", "receive WrFlushed"].contains(&what.as_str()));
@@ -402,7 +404,7 @@ fn never(counted: &[(&'static str, u64)]) -> Vec<&'static str> {
 
 const NOTHING: Vec<&str> = Vec::new();
 
-/// Each kind of fault was made.
+/// Checks that each kind of fault was made.
 fn all_faults(faults: &Tally) {
     let counted = [
         ("dropped", faults.dropped),
@@ -414,7 +416,7 @@ fn all_faults(faults: &Tally) {
     assert_eq!(never(&counted), NOTHING);
 }
 
-/// Everything that XRC does has happened.
+/// Checks that every case of XRC was met.
 fn all_of_xrc(outcome: &Outcome, bad: bool) {
     println!("{outcome:?}");
     assert_eq!(unmet_of_xrc(outcome), NOTHING);
@@ -432,7 +434,7 @@ fn all_of_xrc(outcome: &Outcome, bad: bool) {
     }
 }
 
-/// Each verb was sent and has arrived, and each mishap was met.
+/// Checks that each verb was sent and has arrived, and that each mishap was met.
 fn all_of(outcome: &Outcome, verbs: &[&str], mishaps: &[Mishap], bad: bool) {
     println!("{outcome:?}");
     let report = &outcome.unreliable;
@@ -499,7 +501,8 @@ fn ud_over_udp() {
     assert!(bad.counters.rx_icrc_encapsulated > 0);
 }
 
-/// Between two network namespaces, AF_XDP at both ends of a veth pair; `None` where those cannot be made, which has been said.
+/// Between two network namespaces, AF_XDP at both ends of a veth pair; where those cannot be made, prints
+/// that and returns `None`.
 fn over_xdp(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Option<[Outcome; 2]> {
     let veth = Veth::new()?;
     let devices = [0, 1].map(|end| Device::xdp(veth.interface(end), Some(veth::V4[end].parse().unwrap())));

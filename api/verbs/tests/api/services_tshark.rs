@@ -1,4 +1,5 @@
-//! What the services put on the wire, as Wireshark reads it: op-codes, queue pairs, Q_Keys, groups, and nothing malformed.
+//! The packets of the services as Wireshark reads them: op-codes, queue pairs, Q_Keys, groups, and nothing
+//! malformed.
 
 use remora_verbs::{
     Access, CompletionQueue, DatagramQueuePair, Device, EMPTY, Endpoint, MULTICAST_QPN, MemoryRegion,
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A file that is gone when the test is over.
@@ -28,8 +29,8 @@ fn wait(cq: &mut CompletionQueue, count: usize) {
     }
 }
 
-/// Everything once, between queue pairs of one device; the numbers of the datagram queue pair and of the connected ones that
-/// were sent to.
+/// Every packet once, between queue pairs of one device. Returns the numbers of the datagram queue pair and
+/// of the connected ones that were sent to.
 fn everything(device: &Device, group: Endpoint) -> [u32; 4] {
     let context = device.open().unwrap();
     let domain = context.alloc_pd().unwrap();

@@ -1,4 +1,5 @@
-//! StRoM by the API, over real ports: a client asks kernels on the NIC of a server whose program does nothing meanwhile.
+//! StRoM by the API, over real ports: a client asks kernels on the NIC of a server whose program does nothing
+//! meanwhile.
 
 use crate::veth::{self, Veth};
 use remora_fault::Random;
@@ -8,16 +9,16 @@ use remora_verbs::kernel::{
     Shape, Shipped, Shuffle, Slot, Status, Streams, Traversal, Walk, crc64, histogram,
 };
 use remora_verbs::{
-    Access, Answer, Answers, CompletionKind, CompletionQueue, Context, CreateError, Device, EMPTY,
-    KernelHandle, KernelOptions, Listener, MemoryRegion, Mode, NicError, ProtectionDomain, QpOptions,
-    QueuePair, ReceiveRequest, RemoteMemory, Rules, work,
+    Access, AnswerBuffers, CompletionKind, CompletionQueue, Context, CreateError, Device, EMPTY,
+    KernelAnswer, KernelHandle, KernelOptions, Listener, MemoryRegion, Mode, NicError, ProtectionDomain,
+    QpOptions, QueuePair, ReceiveRequest, RemoteMemory, Rules, work,
 };
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const GET: u64 = 0x6e7;
 const WALK: u64 = 0x3a1f;
@@ -62,7 +63,7 @@ struct World {
     server: Party,
     pair: QueuePair,
     peer: QueuePair,
-    answers: Answers,
+    answers: AnswerBuffers,
 }
 
 impl World {
@@ -123,7 +124,7 @@ impl World {
     }
 }
 
-/// A hash table in a server's memory; and what it says.
+/// A hash table in a server's memory; returns its entries.
 fn table(memory: &MemoryRegion, random: &mut Random) -> BTreeMap<u64, Vec<u8>> {
     let (mut model, mut next) = (BTreeMap::new(), VALUES);
     for number in 0..SLOTS {
@@ -240,7 +241,7 @@ fn estimate(world: &mut World) -> f64 {
     f64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// What is written passes a kernel, as long as it is attached.
+/// WRITEs pass a kernel while it is attached.
 fn counts_what_passes(world: &mut World) {
     let count = world.deploy(Some(COUNT), lanes::<HyperLogLog>(1));
     let fill = |world: &World, from: u64| {
@@ -266,7 +267,8 @@ fn counts_what_passes(world: &mut World) {
     assert_eq!(world.peer.attach(Some(&count)), Err(CreateError::Nic(NicError::Unknown)));
 }
 
-/// Sends what the program gives it, one behind the other, to a place of the peer's; each byte with 1 added. Then it answers.
+/// Sends the program's bytes, one behind the other, to an address of the peer's, each byte with 1 added. Then
+/// it answers.
 struct AddOne {
     at: u64,
     rkey: u32,
@@ -321,7 +323,7 @@ fn sends_through_a_kernel(world: &mut World) {
     assert_eq!(world.there(SENT, wanted.len()), wanted);
 }
 
-/// Answers its number, whatever it is asked.
+/// Answers its number to any request.
 #[derive(Default)]
 struct Number(u8);
 
@@ -362,13 +364,13 @@ fn lifetimes(world: &mut World) {
     assert_eq!(taken, Err(CreateError::Nic(NicError::Busy)));
     world.remove(&one);
     assert_eq!(one.facts(), Err(CreateError::Nic(NicError::Unknown)));
-    // The fallback takes what nobody else does.
+    // The fallback serves the op-codes that no other kernel does.
     assert_eq!(world.ask(NUMBER, &[]), (Status::DONE, vec![9]));
     drop(other);
     assert_eq!(world.ask(NUMBER, &[]), nobody);
 }
 
-/// Everything that the API has, on a connection.
+/// Every function of the API, on one connection.
 fn body(contexts: [Context; 2], irn: bool, seed: u64) {
     let options = strom(irn);
     let mut world = World::new(contexts, [&options, &options]);
@@ -448,7 +450,7 @@ fn a_room_is_not_given_twice_and_a_full_queue_takes_nothing_back() {
     for tag in &tags {
         assert_eq!(world.wait(*tag), (Status::DONE, vec![5]));
     }
-    // Sixteen rooms: four of them handed out, one that is kept.
+    // Sixteen buffers: four of them handed out, one that is kept.
     let kept = world.answers.ask(&mut world.pair, NUMBER, &[]).unwrap();
     for _ in 0..15 {
         assert_eq!(world.ask(NUMBER, &[]), (Status::DONE, vec![5]));
@@ -456,9 +458,9 @@ fn a_room_is_not_given_twice_and_a_full_queue_takes_nothing_back() {
     assert_eq!(world.answers.ask(&mut world.pair, NUMBER, &[]), full);
     assert_eq!(world.wait(kept), (Status::DONE, vec![5]));
     let next = world.answers.ask(&mut world.pair, NUMBER, &[]).unwrap();
-    assert_ne!(next, kept, "the same room, another tag");
+    assert_ne!(next, kept, "the same buffer, another tag");
     assert_eq!(world.wait(next), (Status::DONE, vec![5]));
-    assert_eq!(world.answers.answer(kept), None::<Answer>);
+    assert_eq!(world.answers.answer(kept), None::<KernelAnswer>);
 }
 
 #[test]

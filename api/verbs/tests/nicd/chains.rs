@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Client, LEN, LONG, Lender, Process, Reads, open, told};
+use crate::{Client, LEN, LONG, Lender, Process, Reads, input_ended, open};
 
 /// Keys 1 to this; a table of so many buckets, and values of 64 bytes behind it.
 const KEYS: u64 = 40;
@@ -29,7 +29,8 @@ fn fill(table: &MemoryRegion) {
     }
 }
 
-/// Loads the shipped GET for whoever connects, and does nothing else; ends when its standard input does. What a daemon has kept it keeps.
+/// Loads the shipped GET for each client, and does nothing else; ends when its standard input does. It goes
+/// on with the objects that a daemon has kept.
 pub fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -44,7 +45,7 @@ pub fn serve(nic: &str) {
     let mut loaded: Vec<Offload> = Vec::new();
     let listener = Listener::bind("127.0.0.1:0").unwrap();
     println!("says {} {}", listener.address(), kept.pairs.len());
-    let over = told();
+    let over = input_ended();
     while !over.load(Ordering::Acquire) {
         if let Some(request) = listener.accept(Some(Duration::from_millis(1))).unwrap() {
             let call = Call::from_bytes(request.private_data()).unwrap();
@@ -59,12 +60,12 @@ pub fn serve(nic: &str) {
 }
 
 /// A server's address, and how many queue pairs it has found.
-fn said(server: &Process) -> (SocketAddr, usize) {
-    let (address, pairs) = server.said.split_once(' ').unwrap();
+fn server_facts(server: &Process) -> (SocketAddr, usize) {
+    let (address, pairs) = server.first_line.split_once(' ').unwrap();
     (address.parse().unwrap(), pairs.parse().unwrap())
 }
 
-/// Who GETs by a chain. The first 64 bytes of its memory are for the value.
+/// A client that GETs by a chain. The first 64 bytes of its memory are for the value.
 struct Asker {
     client: Client,
     pair: QueuePair,
@@ -82,7 +83,7 @@ impl Asker {
         Asker { client, pair, table }
     }
 
-    /// How a GET ends; a value that comes is the key's.
+    /// How a GET ends; a returned value is checked against the key.
     fn get(&mut self, key: u64) -> Status {
         let memory = &self.client.memory;
         memory.write(0, &[0; VALUE]).unwrap();
@@ -120,8 +121,8 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
     let lender = Lender::start("shm", "chain");
     let nic = format!("{}=chains", lender.nic());
     let mut server = Process::start(&["chains", &nic]);
-    assert_eq!(said(&server).1, 0);
-    let mut asker = Asker::connect(said(&server).0);
+    assert_eq!(server_facts(&server).1, 0);
+    let mut asker = Asker::connect(server_facts(&server).0);
     let (made, over) = (Reads::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let gets = scope.spawn(|| get_on(&mut asker, &made, &over));
@@ -134,11 +135,11 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
             made.some_more();
             server = Process::start(&["chains", &nic]);
             // The port and two loopback queues of each client.
-            assert_eq!(said(&server).1, 3 * dead);
+            assert_eq!(server_facts(&server).1, 3 * dead);
             made.some_more();
-            let mut late = Asker::connect(said(&server).0);
+            let mut late = Asker::connect(server_facts(&server).0);
             assert_eq!(late.get(7), Status::Success);
-            // It leaves its chain behind: nobody has told the daemon.
+            // It leaves its chain behind: the daemon still has it.
         }
         over.store(true, Ordering::Release);
         assert!(gets.join().unwrap() > 500);
@@ -149,7 +150,7 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
 fn a_chain_ends_with_its_program_if_that_is_not_kept() {
     let lender = Lender::start("shm", "chain-passing");
     let mut server = Process::start(&["chains", lender.nic()]);
-    let mut asker = Asker::connect(said(&server).0);
+    let mut asker = Asker::connect(server_facts(&server).0);
     (1..=KEYS).for_each(|key| assert_eq!(asker.get(key), Status::Success));
     server.kill();
     let status = loop {

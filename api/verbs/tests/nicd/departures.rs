@@ -1,4 +1,5 @@
-//! Who is gone, where a daemon has the queue pairs: programs that end or are killed, and what is kept.
+//! Departures of programs whose queue pairs a daemon has: programs that end or are killed, and programs that
+//! are kept.
 
 use remora_verbs::{
     ConnectError, ConnectRequest, Device, Full, Handshakes, Listener, QpOptions, QueuePair, nicd,
@@ -35,7 +36,7 @@ fn a_killed_program_of_the_daemon_is_known_to_be_gone() {
 
 #[test]
 fn the_end_of_a_lent_queue_pair_is_told_both_ways() {
-    let lender = Lender::start("shm", "told");
+    let lender = Lender::start("shm", "hang-up");
     let (own, lent) = (Client::new("shm"), Client::new(lender.nic()));
     for (ours, theirs) in [(&own, &lent), (&lent, &own)] {
         let listener = Listener::bind("127.0.0.1:0").unwrap();

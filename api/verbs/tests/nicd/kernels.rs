@@ -2,13 +2,13 @@
 
 use remora_verbs::kernel::{Lookup, Shipped, Slot, Status};
 use remora_verbs::{
-    Access, Answers, CreateError, KernelOptions, Listener, QpOptions, QueuePair, RemoteMemory, nicd,
+    Access, AnswerBuffers, CreateError, KernelOptions, Listener, QpOptions, QueuePair, RemoteMemory, nicd,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Client, LONG, Lender, Process, Reads, open, told};
+use crate::{Client, LONG, Lender, Process, Reads, input_ended, open};
 
 const OPCODE: u64 = 0x6e7;
 /// Slots of the table, one key each; values of 8 bytes.
@@ -18,7 +18,8 @@ fn strom(private_data: Vec<u8>) -> QpOptions {
     QpOptions { strom: true, private_data, ..QpOptions::default() }
 }
 
-/// Deploys the kernel of GETs, connects whoever comes, and does nothing else. What a daemon has kept it keeps.
+/// Deploys the kernel of GETs, connects each client, and does nothing else. It goes on with the objects that
+/// a daemon has kept.
 pub fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -51,7 +52,7 @@ pub fn serve(nic: &str) {
     let mut pairs: Vec<QueuePair> = Vec::new();
     let listener = Listener::bind("127.0.0.1:0").unwrap();
     println!("says {} {again}", listener.address());
-    let over = told();
+    let over = input_ended();
     while !over.load(Ordering::Acquire) {
         if let Some(request) = listener.accept(Some(Duration::from_millis(1))).unwrap() {
             let options = strom(table.remote_memory().to_bytes().to_vec());
@@ -63,7 +64,7 @@ pub fn serve(nic: &str) {
 /// A client of the kernel.
 struct Asker {
     client: Client,
-    answers: Answers,
+    answers: AnswerBuffers,
     pair: QueuePair,
     table: RemoteMemory,
 }
@@ -89,8 +90,8 @@ impl Asker {
     }
 }
 
-fn said(server: &Process) -> (SocketAddr, &str) {
-    let (address, kernels) = server.said.split_once(' ').unwrap();
+fn server_facts(server: &Process) -> (SocketAddr, &str) {
+    let (address, kernels) = server.first_line.split_once(' ').unwrap();
     (address.parse().unwrap(), kernels)
 }
 
@@ -99,8 +100,8 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
     let lender = Lender::start("shm", "kernel");
     let nic = format!("{}=kernels", lender.nic());
     let mut server = Process::start(&["kernels", &nic]);
-    assert_eq!(said(&server).1, "0");
-    let mut asker = Asker::connect("shm", said(&server).0);
+    assert_eq!(server_facts(&server).1, "0");
+    let mut asker = Asker::connect("shm", server_facts(&server).0);
     let (made, over) = (Reads::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| {
@@ -117,9 +118,9 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
             server.kill();
             made.some_more();
             server = Process::start(&["kernels", &nic]);
-            assert_eq!(said(&server).1, "1");
+            assert_eq!(server_facts(&server).1, "1");
             // A program of the same daemon asks as others do.
-            Asker::connect(lender.nic(), said(&server).0).get(3);
+            Asker::connect(lender.nic(), server_facts(&server).0).get(3);
         }
         over.store(true, Ordering::Release);
         asks.join().unwrap();
@@ -127,7 +128,7 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
     server.end();
     // The last one has ended by itself, and given everything back.
     let next = Process::start(&["kernels", &nic]);
-    assert_eq!(said(&next).1, "0");
+    assert_eq!(server_facts(&next).1, "0");
 }
 
 #[test]

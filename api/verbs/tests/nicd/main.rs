@@ -1,4 +1,5 @@
-//! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself again.
+//! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself
+//! again.
 
 mod chains;
 mod departures;
@@ -16,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Holds what another process shall be, and makes `other_process` act.
+/// Holds the role of another process, and makes `other_process` act.
 const ROLE: &str = "REMORA_TEST_ROLE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 20;
 
@@ -48,7 +49,7 @@ struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    said: String,
+    first_line: String,
 }
 
 /// Are all threads of this process stopped?
@@ -62,31 +63,31 @@ fn is_stopped(id: &str) -> bool {
 }
 
 impl Process {
-    /// Starts one, and waits for its first word.
+    /// Starts one, and waits for its first line.
     fn start(role: &[&str]) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role.join(" "));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let input = child.stdin.take();
-        let mut process = Process { child, input, output, said: String::new() };
-        process.said = process.next();
+        let mut process = Process { child, input, output, first_line: String::new() };
+        process.first_line = process.next();
         process
     }
 
-    /// What it says next.
+    /// The next line of its output.
     fn next(&mut self) -> String {
         loop {
             let mut line = String::new();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process has ended");
-            if let Some((_, said)) = line.split_once("says ") {
-                return said.trim().to_owned();
+            if let Some((_, text)) = line.split_once("says ") {
+                return text.trim().to_owned();
             }
         }
     }
 
     fn address(&self) -> SocketAddr {
-        self.said.parse().unwrap()
+        self.first_line.parse().unwrap()
     }
 
     fn signal(&self, signal: &str) {
@@ -106,9 +107,9 @@ impl Process {
     /// Lets it end by itself.
     fn end(mut self) {
         drop(self.input.take());
-        let mut said = String::new();
-        self.output.read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{text}");
     }
 }
 
@@ -162,8 +163,8 @@ fn word(at: usize) -> u64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Serves one region to whoever connects, and gives each message back with 1 added to each byte; ends when its standard input
-/// does. What a daemon has kept it goes on with.
+/// Serves one region to each client, and gives each message back with 1 added to each byte; ends when its
+/// standard input does. It goes on with the objects that a daemon has kept.
 fn serve(nic: &str, address: SocketAddr) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -174,14 +175,14 @@ fn serve(nic: &str, address: SocketAddr) {
     let (table, inbox) = (region("table"), region("inbox"));
     let mut cq = kept.queues.pop().unwrap_or_else(|| context.create_cq(256).unwrap());
     let mut pairs: Vec<QueuePair> = std::mem::take(&mut kept.pairs);
-    // The first word says how often a server has begun with this memory.
+    // The first word counts how often a server has begun with this memory.
     for at in (1..LEN / 8).filter(|_| !again) {
         table.put(at * 8, &word(at)).unwrap();
     }
     table.put(0, &(table.get::<u64>(0).unwrap() + 1)).unwrap();
     let listener = Listener::bind(address).unwrap();
     println!("says {}", listener.address());
-    let over = told();
+    let over = input_ended();
     while !over.load(Ordering::Acquire) {
         if let Some(request) = listener.accept(Some(Duration::from_millis(1))).unwrap() {
             let private_data = table.remote_memory().to_bytes().to_vec();
@@ -195,7 +196,7 @@ fn serve(nic: &str, address: SocketAddr) {
 }
 
 /// Becomes true when the standard input ends.
-fn told() -> Arc<AtomicBool> {
+fn input_ended() -> Arc<AtomicBool> {
     let over = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&over);
     std::thread::spawn(move || {
@@ -358,7 +359,7 @@ fn read_on(
 struct Reads(AtomicU64);
 
 impl Reads {
-    /// So many have succeeded.
+    /// Counts READs that have succeeded.
     fn made(&self, count: u64) {
         self.0.store(count, Ordering::Release);
     }
@@ -393,7 +394,8 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
         for round in 3..6 {
             server.kill();
             made.some_more();
-            // A message that comes while the server is dead is answered by the next one, on the same connection.
+            // A message that comes while the server is dead is answered by the next one, on the same
+            // connection.
             letters.post_recv(&ReceiveRequest { id: 9, sges: &[sender.memory.sge(0, 64)] }).unwrap();
             letters.post_send(&work::send_inline(3, &[round; 10])).unwrap();
             assert_eq!(sender.wait(), Status::Success);
@@ -498,7 +500,7 @@ fn a_stopped_daemon_is_given_up_with_a_word_and_its_late_answers_are_not_taken()
     lender.process.signal("-STOP");
     let attached = std::thread::scope(|scope| {
         let attaching = scope.spawn(|| Device::nicd(&lender.path).open());
-        // The second time it is given up: what comes too late would be taken for another request's answer.
+        // The second time it is given up: a late answer would be taken for another request's.
         for words in ["has not answered for 20 seconds", "is it running?"] {
             let error = client.domain.allocate(64, shared()).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -1,4 +1,5 @@
-//! Two network namespaces with a veth pair between them, which take root. A test that gets none says so and ends.
+//! Two network namespaces with a veth pair between them, which take root. A test that gets none prints that
+//! and ends.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use remora_netns::{Namespace, or_skip};
@@ -19,7 +20,7 @@ pub struct Veth {
 }
 
 impl Veth {
-    /// Makes them. None: this process may not, and that has been said.
+    /// Makes them. None: this process may not, and has printed that.
     pub fn new() -> Option<Veth> {
         or_skip(Veth::make())
     }
@@ -27,7 +28,8 @@ impl Veth {
     fn make() -> Result<Veth, remora_netns::Error> {
         let spaces = [Namespace::new("near")?, Namespace::new("far")?];
         let [near, far] = &spaces;
-        // New interfaces do not look for other machines that have their addresses, the link-local one among them.
+        // New interfaces do not look for other machines that have their addresses, the link-local one among
+        // them.
         near.check_addresses("default", false)?;
         far.check_addresses("default", false)?;
         remora_netns::veth((near, INTERFACES[0]), (far, INTERFACES[1]), "")?;
@@ -57,8 +59,8 @@ impl Veth {
         INTERFACES[which]
     }
 
-    /// This binary, as `role` in namespace `which`: the test `acts_its_role` of `module` finds the role in the variable
-    /// `variable`.
+    /// This binary, as `role` in namespace `which`: the test `acts_its_role` of `module` finds the role in
+    /// the variable `variable`.
     pub fn run(&self, which: usize, module: &str, variable: &str, role: &str) -> Command {
         let mut command = self.spaces[which].command(std::env::current_exe().unwrap());
         let (_, inner) = module.split_once("::").unwrap();
@@ -67,7 +69,8 @@ impl Veth {
         command
     }
 
-    /// Opens a device in namespace `which`. The calling thread stays there; what it opened can be used from anywhere.
+    /// Opens a device in namespace `which`. The calling thread stays there; the device can be used from any
+    /// thread.
     pub fn open(&self, which: usize, device: &Device) -> Context {
         self.spaces[which].enter().unwrap_or_else(|error| panic!("{error}"));
         device.open().unwrap_or_else(|error| panic!("{error}"))

@@ -139,21 +139,21 @@ fn a_visitor_stays_out_while_someone_is_inside() {
 fn another_thread_waits_until_the_owner_leaves() {
     let engine = engine();
     drop(engine.enter());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let mut state = engine.enter();
         let engine = &engine;
         scope.spawn(move || {
             let before = *engine.enter();
-            tell.send(before).unwrap();
+            sender.send(before).unwrap();
         });
         for _ in 0..200 {
             thread::yield_now();
         }
-        assert!(told.try_recv().is_err());
+        assert!(receiver.try_recv().is_err());
         *state = 77;
         drop(state);
-        assert_eq!(told.recv().unwrap(), 77);
+        assert_eq!(receiver.recv().unwrap(), 77);
     });
 }
 

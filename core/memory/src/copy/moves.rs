@@ -1,13 +1,16 @@
 //! x86-64. Thresholds come from `benches/memory.rs` on Zen 4 and from the spikes' tables on Sapphire Rapids:
 //!
-//! - up to 64 bytes SSE moves are as good as anything; above, 32-byte moves (into an aligned destination, if there are
-//!   many) match or beat memcpy on Zen 4 at every alignment and size but 128 bytes, where they lose a nanosecond;
-//! - `rep movsb` is never better there, and 25 times slower when the destination lies 1 to 63 bytes after the source
-//!   modulo 4096 (glibc's memcpy falls into this too); on Intel it wins from 4 KiB on;
-//! - no AVX-512: without `vzeroupper` it halved the speed of everything around it, and with it it gains nothing;
-//! - two lines at a time past the caches are a sixth quicker by 32 bytes than by 16 (shuffled values, 2.0 ns for 2.4);
-//! - streaming stores gain nothing for messages of 1 MiB into cold memory (0.8 to 0.9 of these), although one long copy by
-//!   itself is quicker with them.
+//! - Up to 64 bytes SSE moves are as good as anything. Above, 32-byte moves match or beat memcpy on Zen 4 at
+//!   every alignment and size; many of them go into an aligned destination. Only at 128 bytes they lose a
+//!   nanosecond.
+//! - `rep movsb` is never better there. It is 25 times slower when the destination lies 1 to 63 bytes after
+//!   the source modulo 4096 (glibc's memcpy falls into this too). On Intel it wins from 4 KiB on.
+//! - No AVX-512: without `vzeroupper` it halved the speed of the code around it, and with it it gains
+//!   nothing.
+//! - Two lines at a time past the caches are a sixth quicker by 32 bytes than by 16 (shuffled values, 2.0 ns
+//!   for 2.4).
+//! - Streaming stores gain nothing for messages of 1 MiB into cold memory (0.8 to 0.9 of these). One long
+//!   copy by itself is quicker with them.
 
 use std::arch::asm;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -39,7 +42,8 @@ moves! {
     move16: xmm_reg "movups {v}, [{s}]" "movups [{d}], {v}";
 }
 
-/// `asm!` that uses ymm registers and leaves their upper halves clean, or every SSE instruction after it would wait.
+/// `asm!` that uses ymm registers and leaves their upper halves clean: else every SSE instruction after it
+/// would wait.
 macro_rules! wide_asm {
     ($($code:literal,)* ; $($operands:tt)*) => {
         asm!($($code,)* "vzeroupper", $($operands)*
@@ -85,9 +89,9 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 pub unsafe fn scatter(dst: *mut u8, src: *const u8) {
     // SAFETY: the caller's promise, and the machine has what each way needs.
     unsafe {
-        match way() {
-            Way::Narrow => scatter_narrow(dst, src),
-            Way::Wide | Way::String => scatter_wide(dst, src),
+        match copy_method() {
+            CopyMethod::Narrow => scatter_narrow(dst, src),
+            CopyMethod::Wide | CopyMethod::String => scatter_wide(dst, src),
         }
     }
 }
@@ -181,23 +185,23 @@ unsafe fn copy_any(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise, and the machine has what each way needs.
     unsafe {
-        match way() {
-            Way::Narrow => copy_narrow(dst, src, len),
-            Way::String if len >= STRING && !aliased(dst, src) => copy_string(dst, src, len),
-            Way::Wide | Way::String if len <= 128 => copy_wide_shortest(dst, src, len),
-            Way::Wide | Way::String if len <= 256 => copy_wide_short(dst, src, len),
-            Way::Wide | Way::String => copy_wide(dst, src, len),
+        match copy_method() {
+            CopyMethod::Narrow => copy_narrow(dst, src, len),
+            CopyMethod::String if len >= STRING && !aliased(dst, src) => copy_string(dst, src, len),
+            CopyMethod::Wide | CopyMethod::String if len <= 128 => copy_wide_shortest(dst, src, len),
+            CopyMethod::Wide | CopyMethod::String if len <= 256 => copy_wide_short(dst, src, len),
+            CopyMethod::Wide | CopyMethod::String => copy_wide(dst, src, len),
         }
     }
 }
 
-/// What this machine copies long stretches with.
+/// The instructions with which this machine copies long stretches.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Way {
-    /// SSE: nothing else is there.
+pub(super) enum CopyMethod {
+    /// SSE: the machine has nothing wider.
     Narrow = 1,
-    /// AVX.
+    /// 32-byte moves (AVX).
     Wide = 2,
     /// AVX, and `rep movsb` from [`STRING`] bytes on.
     String = 3,
@@ -206,30 +210,30 @@ pub(super) enum Way {
 /// From this many bytes on Intel's string moves beat 32-byte moves.
 const STRING: usize = 4096;
 
-/// Zero: not looked up yet.
-static WAY: AtomicU8 = AtomicU8::new(0);
+/// The method of this machine; zero: not looked up yet.
+static METHOD: AtomicU8 = AtomicU8::new(0);
 
 #[inline(always)]
-fn way() -> Way {
-    match WAY.load(Ordering::Relaxed) {
-        1 => Way::Narrow,
-        2 => Way::Wide,
-        3 => Way::String,
-        _ => find_way(),
+fn copy_method() -> CopyMethod {
+    match METHOD.load(Ordering::Relaxed) {
+        1 => CopyMethod::Narrow,
+        2 => CopyMethod::Wide,
+        3 => CopyMethod::String,
+        _ => find_copy_method(),
     }
 }
 
 #[cold]
-fn find_way() -> Way {
-    let way = if !std::is_x86_feature_detected!("avx") {
-        Way::Narrow
+fn find_copy_method() -> CopyMethod {
+    let method = if !std::is_x86_feature_detected!("avx") {
+        CopyMethod::Narrow
     } else if is_intel() && std::is_x86_feature_detected!("ermsb") {
-        Way::String
+        CopyMethod::String
     } else {
-        Way::Wide
+        CopyMethod::Wide
     };
-    WAY.store(way as u8, Ordering::Relaxed);
-    way
+    METHOD.store(method as u8, Ordering::Relaxed);
+    method
 }
 
 fn is_intel() -> bool {
@@ -260,8 +264,8 @@ pub(super) unsafe fn copy_narrow(dst: *mut u8, src: *const u8, len: usize) {
 /// # Safety
 /// Source and destination are mapped for `len` bytes, `len` > 64.
 pub(super) unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the string covers all but the last byte, which is stored after it together with the 63 before: within
-    // a string the order is undefined, but what follows it comes after it.
+    // SAFETY: the string covers all but the last byte, which is stored after it together with the 63 before.
+    // Within a string the order is undefined, but a store that follows it comes after it.
     unsafe {
         asm!("rep movsb", inout("rcx") len - 1 => _, inout("rdi") dst => _, inout("rsi") src => _,
             options(nostack, preserves_flags));

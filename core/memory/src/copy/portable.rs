@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
-/// The steps of a copy but for its last byte: (offset, is it a word). Words only where both sides are 8-aligned, and
-/// none under Miri, which forbids races between atomics of different widths.
+/// The steps of a copy without its last byte: (offset, is it a word). Words only where both sides are
+/// 8-aligned, and none under Miri, which forbids races between atomics of different widths.
 fn steps(a: *const u8, b: *const u8, len: usize) -> impl Iterator<Item = (usize, bool)> {
     let body = len.saturating_sub(1);
     let never = cfg!(miri) || (a as usize ^ b as usize) & 7 != 0;

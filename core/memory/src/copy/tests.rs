@@ -11,16 +11,17 @@ const LENGTHS: [usize; 40] = [
 /// Every length at many alignments of both sides: what must arrive arrives, and no byte beside it changes.
 fn exact(copy: Copy, shortest: usize, longest: usize) {
     const MARGIN: usize = 96;
-    let room = if cfg!(miri) { 300u32 } else { 16_000 };
-    let source: Vec<u8> = (0..room).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let mut target = vec![0xa5u8; room as usize];
+    let size = if cfg!(miri) { 300u32 } else { 16_000 };
+    let source: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut target = vec![0xa5u8; size as usize];
     let offsets: &[usize] = if cfg!(miri) { &[0, 3] } else { &[0, 1, 4, 8, 15, 31, 32, 33, 56, 63] };
     // Miri takes a microsecond for what the machine does in a nanosecond.
     let longest = if cfg!(miri) { longest.min(33) } else { longest };
     for &len in LENGTHS.iter().filter(|len| (shortest..=longest).contains(len)) {
         for (&from, &to) in offsets.iter().flat_map(|from| offsets.iter().map(move |to| (from, to))) {
             let to = MARGIN + to;
-            // SAFETY: both sides lie within their vectors, which are longer than the longest length and offsets.
+            // SAFETY: both sides lie within their vectors, which are longer than the longest length and
+            // offsets.
             unsafe { copy(target.as_mut_ptr().add(to), source.as_ptr().add(from), len) };
             assert_eq!(target[to..to + len], source[from..from + len], "{len} bytes from {from} to {to}");
             let around = target[..to].iter().chain(&target[to + len..to + len + MARGIN]);
@@ -52,13 +53,13 @@ fn the_portable_copy_arrives_exactly() {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn either_way_of_scattering_places_two_lines_and_nothing_beside_them() {
     #[repr(C, align(64))]
-    struct Room([u8; 3 * SCATTERED]);
-    let source = Room(std::array::from_fn(|at| at as u8));
+    struct Buffer([u8; 3 * SCATTERED]);
+    let source = Buffer(std::array::from_fn(|at| at as u8));
     let scatters = [moves::scatter_narrow, moves::scatter_wide];
     let known = if std::is_x86_feature_detected!("avx") { 2 } else { 1 };
     for scatter in &scatters[..known] {
         for to in [0, 32, SCATTERED, 2 * SCATTERED] {
-            let mut target = Room([0xa5; 3 * SCATTERED]);
+            let mut target = Buffer([0xa5; 3 * SCATTERED]);
             // SAFETY: within both, and aligned.
             unsafe { scatter(target.0.as_mut_ptr().add(to), source.0.as_ptr().add(64)) };
             settle();

@@ -1,8 +1,9 @@
-//! The lock protocol under loom, which tries the interleavings and the reorderings that the memory model allows.
+//! The lock protocol under loom, which tries the interleavings and the reorderings that the memory model
+//! allows.
 //!
-//! loom knows no membarrier. Its stand-in is a SeqCst fence on both sides (`barrier`), which promises what membarrier
-//! promises: of two threads that each store and then load across their fence, one sees the other's store. What the
-//! model cannot show is that the kernel keeps this promise.
+//! loom knows no membarrier. Its stand-in is a SeqCst fence on both sides (`barrier`), which makes the same
+//! promise. Of two threads that each store and then load across their fence, one sees the other's store. The
+//! model cannot show that the kernel keeps this promise.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -148,8 +149,8 @@ fn loom_deregistration_after_a_revocation() {
     });
 }
 
-/// Three threads: the owner, a visitor, a deregistration. (Only one of them may wait by yielding: loom lets two such
-/// threads yield to each other for ever while the third, which could end it, is never run.)
+/// Three threads: the owner, a visitor, a deregistration. Only one of them may wait by yielding. loom lets
+/// two such threads yield to each other for ever and never runs the third, which could end it.
 #[test]
 fn loom_deregistration_beside_a_visitor() {
     explore(|| {

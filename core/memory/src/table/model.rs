@@ -1,4 +1,4 @@
-//! Random operations against a plain model of what a table promises.
+//! Random operations against a plain model of a table's promises.
 use super::tests::Bench;
 use crate::*;
 
@@ -137,7 +137,7 @@ impl Model {
         assert_eq!(mem.invalidate(self.pds[pd], Owner::NOBODY, region.key), expected);
     }
 
-    /// Where the model says the access goes: (block, offset).
+    /// The (block, offset) of the access in the model.
     fn expected(
         &self,
         pd: usize,

@@ -203,7 +203,7 @@ fn count(value: [u64; 4]) -> Option<[u64; 4]> {
     Some(value.map(|limb| limb.wrapping_add(1)))
 }
 
-/// Two engines, each on a thread of its own, do everything that counts, at words that overlap. Nothing is lost.
+/// Two engines, each on its own thread, do every counting operation at words that overlap. No count is lost.
 fn hammer(table: &Arc<Table>, pd: Pd, key: Key, turns: u64, begin: impl Fn() + Sync) {
     let engines = [Biased::new(table, ()), Biased::new(table, ())];
     let together = std::sync::Barrier::new(2);
@@ -245,7 +245,7 @@ fn updates_of_all_widths_by_two_engines_lose_nothing() {
     let pd = table.alloc_pd().unwrap();
     let bytes = Bytes::heap(96).unwrap();
     let key = table.register(pd, &[Range::at(&bytes, 0)], ALL).unwrap();
-    // Wide updates come into use while both engines are at it: each says so before its first one.
+    // Wide updates come into use while both engines are at it: each calls `use_wide` before its first one.
     hammer(&table, pd, key, turns, || table.use_wide().unwrap());
     let word = |at| bytes.word(at).unwrap().load(Ordering::Relaxed);
     let (all, wide) = (2 * turns, 2 * (turns - turns / 4));
@@ -253,7 +253,7 @@ fn updates_of_all_widths_by_two_engines_lose_nothing() {
     assert_eq!((word(24), word(64)), (0, 0));
 }
 
-/// 32 bytes that are all alike, whoever looks: at all of them, at halves, at words, at an odd stretch.
+/// 32 bytes that are all alike in every view: of all of them, of halves, of words, of an odd stretch.
 #[test]
 fn no_engine_sees_half_of_an_update() {
     let turns = if cfg!(miri) { 30 } else { 100_000 };

@@ -1,4 +1,4 @@
-//! Random windows against a plain model of what they promise.
+//! Random windows against a plain model of their promises.
 use crate::table::tests::Bench;
 use crate::*;
 

@@ -94,7 +94,7 @@ impl QueuePair {
             reply = instead;
             sent = answer(irn, out, shared, &reply, |_, _, _| false);
         }
-        if sent == Sent::NoRoom && out.has_rooms() {
+        if sent == Sent::NoRoom && out.has_space_per_peer() {
             irn.responder.stuck(now);
         }
         if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
@@ -197,7 +197,7 @@ impl QueuePair {
                 requester.refuse(plan, Status::LocalProtection);
                 self.retire::<reliable::Irn>(shared);
             }
-            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
+            Sent::NoRoom if out.has_space_per_peer() => requester.stuck(now),
             Sent::NoRoom => {}
         }
         Some(sent)

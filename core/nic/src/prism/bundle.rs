@@ -248,7 +248,7 @@ impl QueuePair {
         match sent {
             // Whose memory it is that may not be read comes out when each travels alone.
             Sent::Denied => return None,
-            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
+            Sent::NoRoom if out.has_space_per_peer() => requester.stuck(now),
             Sent::NoRoom => {}
             Sent::Yes(_) => {
                 requester.sent_together(now, count, counters);

@@ -40,7 +40,8 @@ impl Address {
         }
     }
 
-    /// Can one host have it? Nobody has the unspecified address, a multicast group's or the broadcast address of all networks.
+    /// Can one host have it? Nobody has the unspecified address, a multicast group's or the broadcast address
+    /// of all networks.
     pub fn is_host(&self) -> bool {
         match self.as_ipv4() {
             Some(address) => !(address.is_unspecified() || address.is_multicast() || address.is_broadcast()),
@@ -58,7 +59,8 @@ impl Address {
 impl From<Ipv4Addr> for Address {
     #[inline]
     fn from(address: Ipv4Addr) -> Address {
-        // Two words: made of its parts, it could not be read whole before all of them have left the store buffer.
+        // Two words: made of its parts, it could not be read whole before all of them have left the store
+        // buffer.
         let mapped = 0xffff << 32 | u128::from(address.to_bits());
         Address(mapped.to_be_bytes())
     }
@@ -102,7 +104,7 @@ impl fmt::Debug for Address {
 pub struct Endpoint {
     /// IP address, also the GID.
     pub address: Address,
-    /// UDP port.
+    /// UDP port of the NIC; RoCE v2's own is 4791.
     pub udp_port: u16,
 }
 

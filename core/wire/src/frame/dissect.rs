@@ -6,14 +6,14 @@ use crate::{Packet, WireError, ethernet, icrc, ipv4, ipv6, udp};
 /// The network header of a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// IPv4.
+    /// An IPv4 header.
     V4(ipv4::Repr),
-    /// IPv6.
+    /// An IPv6 header.
     V6(ipv6::Repr),
 }
 
 impl Network {
-    /// The header and the bytes of its payload. Which version is told by the first nibble.
+    /// The header and the bytes of its payload. The first nibble is the version.
     ///
     /// Errors: those of [`ipv4::View::new`] and [`ipv6::View::new`], [`WireError::IpChecksum`].
     #[inline]
@@ -81,7 +81,7 @@ impl Network {
         }
     }
 
-    /// Writes the header at the start of `out` and returns its bytes; panics if there is no room.
+    /// Writes the header at the start of `out` and returns its bytes; panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         match self {
@@ -92,7 +92,8 @@ impl Network {
     }
 }
 
-/// A whole frame as values; only the payload is borrowed. Its `emit` gives back the bytes it was dissected from.
+/// A whole frame as values; only the payload is borrowed. Its `emit` gives back the bytes it was dissected
+/// from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Dissected<'a> {
     /// Ethernet header, of frames that begin there.
@@ -105,8 +106,8 @@ pub struct Dissected<'a> {
     pub icrc: u32,
 }
 
-/// Takes a frame apart. What follows the IP packet in an Ethernet frame (its padding) is dropped. UDP ports are
-/// not looked at.
+/// Takes a frame apart. Bytes behind the IP packet in an Ethernet frame (its padding) are dropped. UDP ports
+/// are not looked at.
 ///
 /// Errors: any [`WireError`].
 pub fn dissect(start: Start, bytes: &[u8]) -> Result<Dissected<'_>, WireError> {
@@ -150,7 +151,7 @@ impl Dissected<'_> {
         self.ethernet.map_or(0, |_| ethernet::LEN) + below + self.packet.buffer_len()
     }
 
-    /// Writes the frame at the start of `out` and returns its bytes; panics if there is no room.
+    /// Writes the frame at the start of `out` and returns its bytes; panics if `out` is shorter.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
         if let Some(ethernet) = &self.ethernet {

@@ -3,13 +3,13 @@
 use super::{Endpoint, Network, Start};
 use crate::{ethernet, ipv4, ipv6, udp};
 
-/// The headers below the transport for one direction between two endpoints: what the NIC writes before the BTH on
-/// ports whose frames do not begin there.
+/// The headers below the transport for one direction between two endpoints. The NIC writes them before the
+/// BTH on ports whose frames do not begin there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The sender.
+    /// Address and UDP port of the sender.
     pub source: Endpoint,
-    /// The receiver.
+    /// Address and UDP port of the receiver.
     pub destination: Endpoint,
     /// The sender's MAC address.
     pub source_mac: [u8; 6],
@@ -35,8 +35,8 @@ impl Route {
         }
     }
 
-    /// The headers of a frame with `transport_len` bytes from BTH to the end of the ICRC. IPv4 if both addresses
-    /// are; don't-fragment is set.
+    /// The headers of a frame with `transport_len` bytes from BTH to the end of the ICRC. IPv4 if both
+    /// addresses are; don't-fragment is set.
     #[inline]
     pub fn headers(&self, ip_id: u16, transport_len: u16) -> (ethernet::Repr, Network, udp::Repr) {
         let udp = udp::Repr {
@@ -77,8 +77,8 @@ impl Route {
         (ethernet, network, udp)
     }
 
-    /// Writes what precedes the BTH in a frame that begins at `start` and returns its bytes, the BTH's offset
-    /// ([`Start::overhead`]). Panics if there is no room.
+    /// Writes the headers before the BTH in a frame that begins at `start`. Returns their bytes, which is the
+    /// BTH's offset ([`Start::overhead`]). Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, start: Start, ip_id: u16, transport_len: u16, out: &mut [u8]) -> usize {
         if start == Start::Bth {

@@ -114,7 +114,7 @@ fn every_truncation_is_an_error_or_a_wrong_icrc() {
             let bytes = frame(&route, start, 0, b"payload");
             for len in 0..bytes.len() {
                 if let Ok(found) = dissect(start, &bytes[..len]) {
-                    // Nothing before the BTH says how long the packet was.
+                    // No header before the BTH has the length of the packet.
                     assert_eq!((start, len % 4), (Start::Bth, 0), "{len}");
                     assert!(!flow.accepts(0, &bytes[..len - icrc::LEN], found.icrc), "{len}");
                 }

@@ -2,8 +2,8 @@
 
 use super::tables;
 
-/// The largest identification that a receiver who cannot see it will allow for: frames of a train are numbered
-/// from 0, and no train is longer than 128.
+/// The largest identification that a receiver tries if it cannot see the number. Frames of a train are
+/// numbered from 0, and no train is longer than 128.
 pub const MAX_UNKNOWN_ID: u16 = 127;
 
 /// Dimensions of the space of syndromes: bits of the identification that may be set.
@@ -17,7 +17,7 @@ const ENTRIES: usize = 64;
 struct Span {
     /// Bytes from BTH to before the ICRC; `u32::MAX`: none.
     transport_len: u32,
-    /// The basis.
+    /// The basis of the space of syndromes.
     vector: [u32; BITS],
     /// The bit of `vector[i]` that no other vector has.
     pivot: [u8; BITS],
@@ -66,8 +66,8 @@ impl Span {
     }
 }
 
-/// A cache of what identifications below 128 do to the ICRC, by frame length; 3 KiB, never grows. A length that is
-/// not in it costs about a microsecond once.
+/// A cache of the ICRC differences of identifications below 128, by frame length; 3 KiB, never grows. A
+/// length that is not in it costs about a microsecond once.
 #[derive(Clone, Debug)]
 pub struct IdSpans {
     entries: [Span; ENTRIES],

@@ -1,7 +1,8 @@
-//! CRC arithmetic: what a single field adds to the CRC state before the BTH.
+//! CRC arithmetic: the difference that a single field makes to the CRC state before the BTH.
 //!
-//! A state is a polynomial over GF(2) of degree below 32, its coefficient of x^0 in the top bit (the reflected
-//! form of CRC-32). Reading a byte multiplies the state by x^8 modulo the generator, after XOR with the byte.
+//! A state is a polynomial over GF(2) of degree below 32, its coefficient of x^0 in the top bit (the
+//! reflected form of CRC-32). Reading a byte multiplies the state by x^8 modulo the generator, after XOR with
+//! the byte.
 
 /// The generator of CRC-32, reflected, without its x^32.
 const GENERATOR: u32 = 0xedb8_8320;
@@ -83,8 +84,8 @@ const fn add_bit(table: &mut Table, bit: u32, state: u32) {
     }
 }
 
-/// For each value of BTH byte 4, what to add to the state *before* the BTH so that the byte counts as ones: the
-/// difference from ones, four bytes back in time.
+/// For each value of BTH byte 4, the difference of the state *before* the BTH with which the byte counts as
+/// ones: its difference from ones, four bytes back in time.
 const fn masked() -> Table {
     let mut differences = [0; 256];
     let mut bit = 0;
@@ -107,7 +108,8 @@ const fn masked() -> Table {
     table
 }
 
-// Bytes between a field's byte and the BTH. IPv4: length at 2 and 3, identification at 4 and 5, of 20 + 8 bytes.
+// Bytes between a field's byte and the BTH. IPv4: length at 2 and 3, identification at 4 and 5, of 20 + 8
+// bytes.
 static TOTAL_LEN_V4: [Table; 2] = [contributions(25), contributions(24)];
 static IP_ID: [Table; 2] = [contributions(23), contributions(22)];
 // IPv6: length at 4 and 5 of 40 + 8 bytes.
@@ -165,8 +167,8 @@ mod tests {
         }
     }
 
-    /// The CRC of a message and of the same message with zero bytes behind it, by an implementation that is not
-    /// ours: advancing the difference of two messages gives the difference of their longer forms.
+    /// The CRC of a message and of the same message with zero bytes behind it, by an implementation that is
+    /// not ours. Advancing the difference of two messages gives the difference of their longer forms.
     #[test]
     fn advance_is_zero_bytes_behind() {
         for zeros in [0, 1, 2, 3, 7, 8, 63, 64, 1000, 4096] {

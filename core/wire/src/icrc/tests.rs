@@ -63,7 +63,8 @@ fn write_and_read_are_little_endian() {
     assert_eq!(read(&bytes[..3]), None);
 }
 
-/// A CRC of its own, a bit at a time: `compute` must not be right only because it shares a library with `seal`.
+/// A CRC of its own, a bit at a time: `compute` must not be right only because it shares a library with
+/// `seal`.
 #[test]
 fn the_polynomial_is_that_of_ethernet() {
     let (ip, rest) = LINUX_ACK.split_at(20);

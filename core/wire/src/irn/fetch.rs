@@ -1,5 +1,5 @@
-//! IRN fetch header: the place of a READ or atomic request among the READs and atomics of its connection, so that the
-//! responder can keep one that arrives early until its turn (IRN paper, §5: `read_WQE_SN`).
+//! IRN fetch header: the number of a READ or atomic request among the READs and atomics of its connection. By
+//! it the responder can keep one that arrives early until its turn (IRN paper, §5: `read_WQE_SN`).
 //!
 //! ```text
 //!  +---------------+-----------------------------------------------+
@@ -47,7 +47,8 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::number`]; `emit` keeps 24 bits.
+    /// Number of the READ or atomic, counted from the connection's first: 24 bits, circular; `emit` keeps 24
+    /// bits.
     pub number: u32,
 }
 
@@ -58,10 +59,10 @@ impl Repr {
         Repr { number: view.number() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IRN fetch header");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an IRN fetch header");
         *place = Raw { number: U32::new(self.number & NUMBER) };
     }
 }

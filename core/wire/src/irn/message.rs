@@ -1,5 +1,5 @@
-//! IRN message header: which receive work request a SEND, or a WRITE with immediate data, takes at the responder, and
-//! where in the message this packet's payload stands (IRN paper, §5).
+//! IRN message header: the receive work request that a SEND, or a WRITE with immediate data, takes at the
+//! responder. It also has the offset of this packet's payload in the message (IRN paper, §5).
 //!
 //! ```text
 //!  +---------------+-----------------------------------------------+
@@ -56,9 +56,10 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::number`]; `emit` keeps 24 bits.
+    /// Number of the receive work request, counted from the connection's first: 24 bits, circular; `emit`
+    /// keeps 24 bits.
     pub number: u32,
-    /// See [`View::offset`].
+    /// Bytes of the message before this packet's payload.
     pub offset: u32,
 }
 
@@ -69,10 +70,10 @@ impl Repr {
         Repr { number: view.number(), offset: view.offset() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IRN message header");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an IRN message header");
         *place = Raw { number: U32::new(self.number & NUMBER), offset: U32::new(self.offset) };
     }
 }

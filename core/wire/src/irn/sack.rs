@@ -1,5 +1,5 @@
-//! IRN selective acknowledgement: the packet whose arrival out of order made the receiver answer (IRN paper, §3.1). The
-//! cumulative acknowledgement stands in the BTH: the PSN that is expected next.
+//! IRN selective acknowledgement: the packet whose arrival out of order made the receiver answer (IRN paper,
+//! §3.1). The cumulative acknowledgement stands in the BTH: the PSN that is expected next.
 //!
 //! ```text
 //!  +---------------+-----------------------------------------------+
@@ -45,7 +45,7 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// See [`View::psn`].
+    /// The packet that has arrived.
     pub psn: Psn,
 }
 
@@ -56,10 +56,10 @@ impl Repr {
         Repr { psn: view.psn() }
     }
 
-    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IRN selective acknowledgement");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for an IRN selective acknowledgement");
         *place = Raw { psn: U32::new(self.psn.get()) };
     }
 }

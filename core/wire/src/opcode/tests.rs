@@ -1,6 +1,7 @@
 use super::*;
 
-/// Written down from the specification's tables, not from the code: op-code, name, extension headers, payload.
+/// Written down from the specification's tables, not from the code: op-code, name, extension headers,
+/// payload.
 const TABLE: &[(u8, &str, &str, bool)] = &[
     (0x00, "RC SEND First", "", true),
     (0x01, "RC SEND Middle", "", true),
@@ -124,8 +125,8 @@ fn positions_and_directions_follow_the_names() {
         let expected = [name.contains("First"), name.contains("Middle"), name.contains("Last"), single];
         assert_eq!(positions, expected, "{name}");
         if opcode == Opcode::IRN_READ_ACKNOWLEDGE || opcode == Opcode::BUNDLE {
-            // From requester to responder, and yet no request: a queue pair without IRN takes it for nothing. A bundle is what is
-            // in it.
+            // From requester to responder, and yet no request: a queue pair without IRN ignores it. A bundle
+            // is what is in it.
             assert!(!opcode.is_request() && !opcode.is_response());
             continue;
         }

@@ -170,7 +170,8 @@ proptest! {
         prop_assert_eq!(packet.buffer_len(), transport_len(opcode.header_len(), payload.len()));
     }
 
-    /// Whatever arrives: no panic, and what parses is emitted as it came, but for pad and reserved bytes.
+    /// Any bytes: no panic, and a packet that parses is emitted as it came, except for pad and reserved
+    /// bytes.
     #[test]
     fn any_bytes_are_an_answer(which: prop::sample::Index, mut bytes in prop::collection::vec(any::<u8>(), 0..96)) {
         if let Some(first) = bytes.first_mut() && *first < 0xf0 {

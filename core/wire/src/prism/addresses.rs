@@ -1,4 +1,5 @@
-//! PRISM addresses: where the output of an operation goes, and where the data of a WRITE stands, at the responder.
+//! PRISM addresses at the responder: where the output of an operation goes, and where the data of a WRITE
+//! stands.
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -12,7 +13,8 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! On the first packet of a request only. Both are covered by the key of the operation, or lie in scratch memory.
+//! On the first packet of a request only. Both are covered by the key of the operation, or lie in scratch
+//! memory.
 
 use zerocopy::network_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
@@ -43,8 +45,8 @@ fn shape(opcode: Opcode, flags: Flags) -> (bool, bool) {
 }
 
 impl Repr {
-    /// The addresses of a request with these flags, and what follows them; [`WireError::Truncated`] if the packet ends
-    /// before.
+    /// The addresses of a request with these flags, and the bytes behind them; [`WireError::Truncated`] if
+    /// the packet ends before.
     #[inline]
     pub fn split(opcode: Opcode, flags: Flags, bytes: &[u8]) -> Result<(Repr, &[u8]), WireError> {
         let (redirect, source) = shape(opcode, flags);
@@ -72,7 +74,7 @@ impl Repr {
         self.len() == 0
     }
 
-    /// Writes them at the start of `out` and returns their bytes; panics if there is no room.
+    /// Writes them at the start of `out` and returns their bytes; panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;

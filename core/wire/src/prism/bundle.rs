@@ -1,4 +1,5 @@
-//! Bundles: packets of one direction and one queue pair that travel in one frame, between peers that agreed on PRISM.
+//! Bundles: packets of one direction and one queue pair that travel in one frame, between peers that agreed
+//! on PRISM.
 //!
 //! ```text
 //!        0               1               2               3
@@ -10,8 +11,8 @@
 //! 4 + n: the next one
 //! ```
 //!
-//! That is the payload of a packet whose op-code is [`Opcode::BUNDLE`], with the PSN of the first packet in it. They are taken
-//! one after the other, as if each had come alone; a bundle in a bundle is none.
+//! That is the payload of a packet whose op-code is [`Opcode::BUNDLE`], with the PSN of the first packet in
+//! it. They are taken one after the other, as if each had come alone; a bundle in a bundle is none.
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,7 +23,7 @@ use crate::{Opcode, WireError};
 /// Bytes before each packet.
 pub const HEAD: usize = 4;
 
-/// Writes what stands before a packet of `len` bytes. Panics if there is no room.
+/// Writes the header before a packet of `len` bytes. Panics if `out` is shorter.
 #[inline]
 pub fn emit_head(len: usize, out: &mut [u8]) {
     let head = [U16::new(len as u16), U16::new(0)];
@@ -102,8 +103,8 @@ mod tests {
     fn packets_come_out_as_they_went_in() {
         let bytes = bundle(&[answer(1, &[]), answer(2, &[5; 24]), answer(3, &[6; 3])]);
         let parts: Vec<_> = parts(&bytes).map(|part| part.unwrap()).collect();
-        let told: Vec<_> = parts.iter().map(|part| (part.bth.psn.get(), part.payload.len())).collect();
-        assert_eq!(told, [(1, 0), (2, 24), (3, 3)]);
+        let seen: Vec<_> = parts.iter().map(|part| (part.bth.psn.get(), part.payload.len())).collect();
+        assert_eq!(seen, [(1, 0), (2, 24), (3, 3)]);
         assert_eq!(parts[1].atomic_ack().unwrap().original, 2);
     }
 

@@ -1,4 +1,4 @@
-//! Chains: the short operations of one chain as one packet, and what came of them as another.
+//! Chains: the short operations of one chain as one packet, and their answers as another.
 //!
 //! ```text
 //!        0               1               2               3
@@ -7,12 +7,13 @@
 //!  +---------------+---------------+-------------------------------+
 //! 4|  RETH or AtomicETH, as the op-code has it (h bytes)           |
 //!  +---------------------------------------------------------------+
-//! 4 + h: n bytes as they stand in a packet of that op-code and those flags, then zeros to a multiple of four; the next one
+//! 4 + h: n bytes as in a packet of that op-code and these flags, then zeros to a multiple of four; the next
 //! ```
-//!
-//! That is the payload of a packet whose op-code is [`Opcode::CHAIN`]: the BTH has the PSN of the first operation, and in the seven bits
-//! beside AckReq how many there are; each takes one PSN. The answer, [`Opcode::CHAIN_ANSWER`], has the PSN of the last operation that was
-//! done, and there for how many sequence numbers it stands. Its payload has for each operation but plain WRITEs
+//! That is the payload of a packet whose op-code is [`Opcode::CHAIN`]. The BTH has the PSN of the first
+//! operation. The seven bits beside AckReq have the number of operations; each takes one PSN. The answer,
+//! [`Opcode::CHAIN_ANSWER`], has the PSN of the last operation that was done. Its seven bits have the number
+//! of sequence numbers that it answers. Its payload has for each operation but plain WRITEs done, and there
+//! for how many sequence numbers it stands. Its payload has for each operation but plain WRITEs
 //!
 //! ```text
 //!  +---------------+---------------+-------------------------------+
@@ -21,7 +22,7 @@
 //! 4: n bytes: a number in network order, or what a READ found; then zeros to a multiple of four
 //! ```
 //!
-//! The verdict is what the AETH of an answer alone has for credits.
+//! The verdict is encoded as the credits in the AETH of a single answer.
 
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
@@ -52,7 +53,7 @@ impl Target {
         }
     }
 
-    /// Writes it at the start of `out` and returns its bytes; panics if there is no room.
+    /// Writes it at the start of `out` and returns its bytes; panics if `out` is shorter.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         match self {
@@ -94,7 +95,7 @@ impl Target {
 pub struct Operation<'a> {
     /// READ request, WRITE Only, CmpSwap or FetchAdd of RC.
     pub opcode: Opcode,
-    /// Its flags.
+    /// The PRISM flags of the operation.
     pub flags: Flags,
     /// Its extension header.
     pub target: Target,
@@ -114,8 +115,8 @@ pub fn len_of(opcode: Opcode, bytes: usize) -> usize {
     HEAD + opcode.header_len() - crate::bth::LEN + padded(bytes)
 }
 
-/// Writes an operation at the start of `out`, but for its `len` bytes: where they belong is what comes back, with what it takes
-/// altogether. None: there is no room.
+/// Writes an operation at the start of `out`, without its `len` bytes. Returns where those bytes belong, and
+/// the bytes of the whole operation. None: `out` is shorter.
 #[inline(always)]
 pub fn emit<'o>(
     (opcode, flags): (Opcode, Flags),
@@ -182,7 +183,8 @@ pub const fn answer_len(bytes: usize) -> usize {
     HEAD + padded(bytes)
 }
 
-/// Writes what came of an operation at the start of `out`; the bytes that it took. None: there is no room.
+/// Writes the answer to one operation at the start of `out`; returns the bytes that it took. None: `out` is
+/// shorter.
 #[inline(always)]
 pub fn emit_answer(verdict: Verdict, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
     let total = answer_len(bytes.len());
@@ -270,9 +272,9 @@ mod tests {
         let mut answer = [0x5a; 16];
         assert_eq!(emit_answer(Verdict::NotSwapped, b"oh", &mut answer), Some(8));
         assert_eq!(answer[..8], [1, 2, 0, 0, b'o', b'h', 0, 0]);
-        let mut told = answers(&answer[..8]);
-        assert_eq!(told.next(), Some((Verdict::NotSwapped, &b"oh"[..])));
-        assert!(told.is_empty() && told.next().is_none());
+        let mut parsed = answers(&answer[..8]);
+        assert_eq!(parsed.next(), Some((Verdict::NotSwapped, &b"oh"[..])));
+        assert!(parsed.is_empty() && parsed.next().is_none());
     }
 
     #[test]
@@ -289,8 +291,8 @@ mod tests {
         let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY));
         assert_eq!(operations(&send).collect::<Vec<_>>(), [unknown]);
         for bad in [&[5, 0, 0, 0][..], &[0, 0, 0, 0], &[31, 4, 0, 0], &[31, 1, 0, 0, 9], &[31, 0, 0]] {
-            let mut told = answers(bad);
-            assert!(told.next().is_none() && !told.is_empty());
+            let mut parsed = answers(bad);
+            assert!(parsed.next().is_none() && !parsed.is_empty());
         }
         assert!(
             emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &Target::Range(RETH), 5, &mut [0; 27]).is_none()

@@ -1,4 +1,5 @@
-//! Operands of an extended atomic: its mode, size and masks, and the operands that the AtomicETH has no room for.
+//! Operands of an extended atomic: its mode, size and masks, and the operands that do not fit into the
+//! AtomicETH.
 //!
 //! ```text
 //!   +---------------+---------------+---------------+---------------+
@@ -14,9 +15,9 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! Size is 8, 16 or 32. Bit 0 of *where* (C): the compare operand stands at the responder; bit 1 (S): the swap or add operand
-//! does. The AtomicETH's fields hold the address of such an operand, or an operand of 8 bytes, or zero. Numbers are in
-//! network order, however wide.
+//! Size is 8, 16 or 32. Bit 0 of *where* (C): the compare operand stands at the responder; bit 1 (S): the
+//! swap or add operand does. The AtomicETH's fields hold the address of such an operand, or an operand of 8
+//! bytes, or zero. Numbers of every width are in network order.
 
 use super::Flags;
 use crate::{WireError, atomic_eth};
@@ -108,10 +109,12 @@ const COMPARE_AT: u8 = 1;
 const SWAP_AT: u8 = 2;
 
 impl Repr {
-    /// The operands of a CmpSwap (`swaps`) or FetchAdd: `eth` is the packet's AtomicETH, `bytes` what follows its addresses.
+    /// The operands of a CmpSwap (`swaps`) or FetchAdd. `eth` is the packet's AtomicETH, `bytes` the rest
+    /// behind its addresses.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]; [`WireError::Length`] for bytes too many and for what is not drawn above.
+    /// [`WireError::Truncated`]; [`WireError::Length`] for too many bytes and for values that are not drawn
+    /// above.
     pub fn parse(swaps: bool, flags: Flags, eth: &atomic_eth::Repr, bytes: &[u8]) -> Result<Repr, WireError> {
         let Some((&[mode, size, at, zero], rest)) = bytes.split_first_chunk() else {
             return Err(WireError::Truncated);
@@ -133,8 +136,9 @@ impl Repr {
         Err(WireError::Length)
     }
 
-    /// Writes what follows the addresses at the start of `out`, and returns its bytes and the AtomicETH's compare and swap
-    /// fields. Panics if there is no room ([`MAX_LEN`] is enough) or the size is none.
+    /// Writes the operands at the start of `out`, where they follow the addresses. Returns their bytes and
+    /// the AtomicETH's compare and swap fields. Panics if `out` is shorter ([`MAX_LEN`] is enough) or the
+    /// size is none.
     pub fn emit(&self, swaps: bool, out: &mut [u8]) -> (usize, u64, u64) {
         // Of a size that is known, a number is so many moves.
         match self.size {
@@ -178,8 +182,8 @@ impl Repr {
     }
 }
 
-/// Bytes of the number that an atomic with so many bytes behind its addresses works on, at most: 8, 16 or 32. Two immediate
-/// operands of 16 take as much room as two of 32 that stand at the responder.
+/// The greatest width of the number that an atomic with so many bytes behind its addresses works on: 8, 16 or
+/// 32. Two immediate operands of 16 take as many bytes as two of 32 that stand at the responder.
 #[inline]
 pub const fn size_at_most(swaps: bool, len: usize) -> usize {
     let masks = if swaps { 2 } else { 1 };

@@ -12,7 +12,7 @@ use remora_wire::{
 
 /// One frame, from Ethernet to ICRC.
 pub struct Case {
-    /// Its bytes.
+    /// The bytes of the frame.
     pub frame: Vec<u8>,
 }
 

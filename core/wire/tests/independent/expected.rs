@@ -1,7 +1,8 @@
-//! What tshark must show for a frame.
+//! The fields that tshark must show for a frame.
 //!
-//! tshark 4.0 does not take apart XRC's extension headers, nor the CNP of RoCE v2 (0x81; it knows InfiniBand's,
-//! 0x80), nor IRN's 0x1f: it shows their BTH, and what follows as bytes of unknown meaning. Those bytes are compared instead.
+//! tshark 4.0 does not take apart XRC's extension headers, nor the CNP of RoCE v2 (0x81; it knows
+//! InfiniBand's, 0x80), nor IRN's 0x1f. It shows their BTH, and the rest as bytes of unknown meaning. Those
+//! bytes are compared instead.
 
 use remora_wire::frame::Network;
 use remora_wire::{Opcode, Service, aeth, bth};

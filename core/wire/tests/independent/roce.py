@@ -1,5 +1,5 @@
-"""Reads a capture with scapy's RoCE layer and prints a line for each frame: the fields of its BTH, the ICRC that
-scapy computes for it, and whether the frame that scapy builds with that ICRC is the same, byte for byte."""
+"""Reads a capture with scapy's RoCE layer and prints a line for each frame: the fields of its BTH, and the ICRC
+that scapy computes. Also, whether the frame that scapy builds with that ICRC is the same, byte for byte."""
 
 import sys
 
@@ -16,7 +16,7 @@ for frame, _ in RawPcapReader(sys.argv[1]):
     packet = Ether(frame)
     bth = packet[BTH]
     fields = [int(bth.getfieldval(name)) for name in FIELDS]
-    # Without a value, scapy computes it when the frame is built; raw_packet_cache would give the old bytes back.
+    # Without a value, scapy computes it when the frame is built; raw_packet_cache would return the old bytes.
     bth.icrc = None
     built = raw(packet)
     print(*fields, built[-4:].hex(), "same" if built == frame else "other")

@@ -1,5 +1,5 @@
-//! Captures of Ethernet frames: reads what tcpdump (pcap) and dumpcap (pcapng) write on a little-endian machine,
-//! writes pcap. Panics on anything else: a test's own file is at fault then.
+//! Captures of Ethernet frames: reads what tcpdump (pcap) and dumpcap (pcapng) write on a little-endian
+//! machine, writes pcap. Panics on anything else: a test's own file is at fault then.
 
 const PCAP: u32 = 0xa1b2_c3d4;
 const PCAPNG: u32 = 0x0a0d_0d0a;

@@ -31,7 +31,7 @@ fn answer_until(
 ) -> Result<()> {
     while !over()? {
         take_finished(handshakes);
-        if !handshakes.has_room(Handshakes::HASTE) {
+        if !handshakes.has_capacity(Handshakes::HASTE) {
             std::thread::sleep(TURN);
         } else if let Some(request) = listener.accept(Some(TURN))?
             && let Err(error) = answer(request, handshakes)

@@ -133,7 +133,7 @@ impl Chains {
 
     /// Waits until somebody comes, is connected or leaves. None of them holds up another.
     fn turn(&mut self, said: &[u8]) -> Result<()> {
-        let takes = self.handshakes.has_room(Handshakes::HASTE);
+        let takes = self.handshakes.has_capacity(Handshakes::HASTE);
         let mut waited = vec![self.handshakes.as_fd(), self.departures.as_fd()];
         if takes {
             waited.push(self.listener.as_fd());
@@ -142,7 +142,7 @@ impl Chains {
         for number in self.departures.ended()? {
             self.end(|loaded| loaded.number().is_none_or(|own| u64::from(own) == number));
         }
-        while self.handshakes.has_room(Handshakes::HASTE)
+        while self.handshakes.has_capacity(Handshakes::HASTE)
             && let Some(request) = self.listener.accept(Some(Duration::ZERO))?
         {
             if let Err(error) = self.begin(request, said) {

@@ -93,7 +93,7 @@ impl<P: Program> Service<P> {
             self.join(id, outcome);
         }
         for _ in 0..TOGETHER {
-            if !self.admission.handshakes.has_room(Handshakes::HASTE) {
+            if !self.admission.handshakes.has_capacity(Handshakes::HASTE) {
                 break;
             }
             let next = match self.admission.waiting.take() {

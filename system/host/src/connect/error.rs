@@ -1,4 +1,4 @@
-//! Why two queue pairs did not come together.
+//! Why two queue pairs were not connected.
 
 use std::fmt;
 use std::io;
@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use remora_nic::{ModifyFault, NicError};
 use remora_port::shm::SetupError;
 
-use super::full::{Full, Places};
+use super::full::{Capacity, Full};
 use super::message::{MAX_PRIVATE, Stage, VERSION};
 use crate::attach::{AttachError, PortKind};
 
-/// Why a connection was not made: one line that says what to do.
+/// Why a connection was not made: one line with the mend.
 #[derive(Debug)]
 pub enum ConnectError {
     /// The address is no address.
@@ -22,33 +22,33 @@ pub enum ConnectError {
     Tcp(io::Error),
     /// The other side did not do its part in time.
     Timeout(Stage),
-    /// What answers there does not speak this protocol.
+    /// The server there does not speak this protocol.
     NotRemora,
-    /// The other side speaks this version of the protocol.
+    /// The other side has this other version of the protocol.
     Version(u16),
-    /// The other side said something that makes no sense.
+    /// The other side sent a message that makes no sense.
     BadMessage,
     /// The other side hung up.
     Closed(Stage),
-    /// The other side refused, in its own words.
+    /// The other side refused; its text.
     Rejected(String),
-    /// The other side has no place at the moment.
+    /// The other side is full at the moment.
     Full(Full),
-    /// The ports cannot meet.
+    /// The ports are of kinds that do not reach each other.
     OtherKind {
-        /// Our port.
+        /// The kind of this side's port.
         ours: PortKind,
-        /// The other side's port.
+        /// The kind of the other side's port.
         theirs: PortKind,
     },
     /// The queue pairs are of services that do not go together.
     OtherService {
-        /// Our service.
+        /// The service of this side's queue pair.
         ours: remora_nic::Service,
-        /// The other side's service.
+        /// The service of the other side's queue pair.
         theirs: remora_nic::Service,
     },
-    /// So many bytes of private data are too many.
+    /// The private data has this many bytes, which is too long.
     PrivateTooLong(usize),
     /// The other side names a link that is gone; connecting again makes a new one.
     StaleLink,
@@ -60,15 +60,15 @@ pub enum ConnectError {
     Modify(ModifyFault),
     /// The NIC refused.
     Nic(NicError),
-    /// The NIC daemon's words.
+    /// The NIC daemon refused; the daemon's text.
     Daemon(String),
     /// The process was forked since the device, or the listener, was opened.
     Forked,
 }
 
 impl ConnectError {
-    /// Was there no place, and may there be one in a moment? Also of a server that hung up in the middle: so it ends who
-    /// takes long where others wait for a place.
+    /// Was the server full, so that a later attempt may succeed? True also for a server that hung up in the
+    /// middle: so it ends a client that takes long while others wait.
     pub fn is_for_now(&self) -> bool {
         match self {
             ConnectError::Full(_) | ConnectError::Closed(_) => true,
@@ -86,7 +86,7 @@ impl ConnectError {
     }
 }
 
-/// The system has no more descriptors, and the process may have no more. Linux's numbers.
+/// ENFILE and EMFILE, by Linux's numbers: no descriptor is left in the system, or in the process.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
@@ -107,7 +107,7 @@ impl fmt::Display for ConnectError {
                 "no answer in time while {stage}: the server may be overloaded, or a firewall drops packets"
             ),
             ConnectError::NotRemora => {
-                write!(f, "what answers there is not a Remora listener: check the port")
+                write!(f, "the server there is not a Remora listener: check the port")
             }
             ConnectError::Version(theirs) => {
                 write!(
@@ -118,7 +118,7 @@ impl fmt::Display for ConnectError {
             ConnectError::BadMessage => write!(f, "the other side sent a set-up message that makes no sense"),
             ConnectError::Closed(stage) => write!(f, "the other side hung up while {stage}"),
             ConnectError::Rejected(words) => write!(f, "the other side refused: {words}"),
-            ConnectError::Full(full) if full.places == Places::Clients => {
+            ConnectError::Full(full) if full.capacity == Capacity::Clients => {
                 write!(f, "{full}: try again when one has ended, or start the server with more (--clients)")
             }
             ConnectError::Full(full) => write!(f, "{full}: try again"),

@@ -1,4 +1,4 @@
-//! Messages over a TCP connection: sent and waited for within a time, or read as they come.
+//! Messages over a TCP connection: sent and awaited within a deadline, or read as they come.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use super::message::{HEAD, Head, Message, Stage};
 use super::{ConnectError, Deadline};
 
-/// A message as its bytes come in, from a connection that does not block. Takes not one byte beyond it.
+/// A message as its bytes come in, from a connection that does not block. It reads no byte beyond the
+/// message.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
@@ -14,7 +15,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads what is there. None: more must come.
+    /// Reads the bytes that are there. None: more must come.
     ///
     /// # Errors
     /// It is no message, or the other side hung up.
@@ -70,16 +71,16 @@ pub(super) fn read(
 /// Like `read_exact`, but for the whole within the deadline, however slowly the bytes drip.
 fn fill(
     stream: &mut TcpStream,
-    mut room: &mut [u8],
+    mut rest: &mut [u8],
     deadline: Deadline,
     stage: Stage,
 ) -> Result<(), ConnectError> {
-    while !room.is_empty() {
+    while !rest.is_empty() {
         let left = deadline.left().ok_or(ConnectError::Timeout(stage))?;
         stream.set_read_timeout(Some(left)).map_err(ConnectError::Tcp)?;
-        match stream.read(room) {
+        match stream.read(rest) {
             Ok(0) => return Err(ConnectError::Closed(stage)),
-            Ok(count) => room = &mut room[count..],
+            Ok(count) => rest = &mut rest[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(failed(error, stage)),
         }

@@ -1,8 +1,7 @@
 //! The TCP connection of a set-up, which stays open as long as the queue pair that it was made for.
 //!
-//! A queue pair that is destroyed says nothing on the wire, and neither does a process that is killed. The
-//! end of this connection tells the other side at once; without it only a request that is not acknowledged
-//! does.
+//! Nothing on the wire shows that a queue pair was destroyed, or its process killed. The end of this
+//! connection shows it at once to the other side; without it only a request that is not acknowledged does.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -11,7 +10,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
 use std::io;
 
-/// Departures that are told at a time.
+/// Departures that are reported at a time.
 const TOGETHER: usize = 64;
 
 /// The connection. Dropping it closes it; other descriptors of it, in this process or another, keep it open.
@@ -26,7 +25,7 @@ impl SetupConnection {
         has_hung_up(&self.stream)
     }
 
-    /// Ends it, whoever else has a descriptor of it.
+    /// Ends it, also if another process has a descriptor of it.
     pub fn end(&self) {
         let _ = rustix::net::shutdown(&self.stream, Shutdown::Both);
     }
@@ -59,14 +58,14 @@ impl From<SetupConnection> for OwnedFd {
     }
 }
 
-/// Which of many connections the other sides have ended.
+/// Watches many connections for the ends that the other sides make.
 #[derive(Debug)]
 pub struct Departures {
     epoll: OwnedFd,
 }
 
 impl Departures {
-    /// Of none yet.
+    /// A set that watches no connection yet.
     ///
     /// # Errors
     /// The system gives no descriptor.
@@ -87,10 +86,10 @@ impl Departures {
         let _ = epoll::delete(&self.epoll, connection);
     }
 
-    /// The names of some that have ended and were not removed.
+    /// The names of connections that have ended and were not removed, up to 64 at a time.
     ///
     /// # Errors
-    /// What epoll_wait(2) says; an interruption is no error.
+    /// The errno of epoll_wait(2); an interruption is no error.
     pub fn ended(&self) -> io::Result<Vec<u64>> {
         let mut events = Vec::with_capacity(TOGETHER);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,5 +1,5 @@
-//! The server's side of connection set-up. Strangers reach it: what each may take, and how many there may be
-//! at once, is bounded, and none of them holds up another. `pending` reads their first words.
+//! The server's side of connection set-up. Strangers reach it, so the resources and the number of each are
+//! bounded, and none of them holds up another. `pending` reads their first messages.
 
 use mio::{Poll, Waker};
 use remora_memory::ForkMark;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::full::{Full, Places};
+use super::full::{Capacity, Full};
 use super::pending::{Pending, WAKER};
 use super::request::Request;
 use super::{ConnectError, Deadline};
@@ -43,14 +43,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Somebody has said what it wants. Where too many wait already, those go first that wait no more.
+    /// Queues a request whose first message is complete. At the limit, requests that have hung up go first.
     pub fn put(&self, request: Request) {
         let Err(request) = self.requests.offer(request) else { return };
         self.requests.retain(|request| !request.has_hung_up());
         if let Err(request) = self.requests.offer(request) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             let most = REQUESTS as u32;
-            request.reject_full(Full { places: Places::Handshakes, taken: most, most });
+            request.reject_full(Full { capacity: Capacity::Handshakes, taken: most, most });
         }
     }
 }
@@ -83,15 +83,15 @@ impl Listener {
         Ok(Listener { address, shared, waker, acceptor: Some(acceptor), fork: ForkMark::get() })
     }
 
-    /// Where it listens.
+    /// The address and TCP port that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next request of somebody who has not hung up meanwhile. None: the time passed.
+    /// The next request of a peer that has not hung up meanwhile. None: the time passed.
     ///
     /// # Errors
-    /// What poll(2) says; `Forked`: who connects is heard by a thread of the parent's.
+    /// The errno of poll(2). `Forked`: a thread of the parent's takes the connections.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<Request>, ConnectError> {
         if self.fork.is_child() {
             return Err(ConnectError::Forked);
@@ -115,8 +115,8 @@ impl Listener {
         }
     }
 
-    /// Connections turned away or left: silent for too long, too many at once, nonsense, or gone before they
-    /// were answered.
+    /// Connections that were refused, or dropped because they were silent, too many at once, sent nonsense,
+    /// or hung up early.
     pub fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }
@@ -138,7 +138,7 @@ impl fmt::Debug for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.fork.is_child() {
-            // The thread is the parent's, and so is the descriptor that tells it to stop.
+            // The thread is the parent's, and so is the descriptor that stops it.
             std::mem::forget(self.acceptor.take());
             return;
         }

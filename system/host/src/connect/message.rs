@@ -9,19 +9,20 @@
 //! ```text
 //!  0  port kind 4 (1 shm, 2 udp), service 4 (0 RC, 1 UC, 2 UD, 3 XRC initiator, 4 XRC target)
 //!  1  link 8 (0 none, 1 existing, 2 new, 3 wanted)   2  path MTU 16   4  queue pair 32
-//!  8  PSN 32   12  initiator depth 8   13  responder resources 8   14  UDP port 16   16  address 128   32  engine 128
+//!  8  PSN 32   12  initiator depth 8   13  responder resources 8   14  UDP port 16
+//! 16  address 128   32  engine 128
 //! 48  extensions 64   56  length of the link's name 16   58  length of the private data 16   60  Q_Key 32
 //! 64  IRN reach 32   68  name, private data
 //! ```
 //!
 //! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side
-//! remembers, a power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Bit 3, LASTING: this TCP
-//! connection stays open as long as the queue pairs, and its end says that one of them is gone. Other bits
-//! are 0, and ignored: what one side has and the other does not is not used.
+//! remembers. It is a power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Bit 3, LASTING: this
+//! TCP connection stays open as long as the queue pairs, and its end shows that one of them is gone. Other
+//! bits are 0, and ignored: an extension that only one side has is not used.
 //!
 //! READY and GO are empty; the body of REJECT is UTF-8 for people. The body of FULL (kind 6) is three words
-//! of 32 bits: what there are no places for (1 clients, 2 connections being set up), places taken, places.
-//! Whatever comes from the wire is checked here.
+//! of 32 bits: the capacity that is used up (1 clients, 2 connections being set up), how much is in use, and
+//! how much there is. Every byte from the wire is checked here.
 
 use std::fmt;
 
@@ -35,7 +36,7 @@ use super::full::Full;
 use crate::attach::PortKind;
 use crate::peers::EngineId;
 
-/// Version of these bytes.
+/// Version of this format.
 pub const VERSION: u16 = 1;
 /// The extension bit of IRN.
 pub const IRN: u64 = 1;
@@ -49,16 +50,16 @@ pub const LASTING: u64 = 8;
 pub const MAX_PRIVATE: usize = 256;
 /// Bytes of a link's name at most: an abstract socket address has 108.
 const MAX_NAME: usize = 107;
-/// Bytes of the words of a refusal at most.
+/// Bytes of the text of a refusal at most.
 const MAX_WORDS: usize = 400;
 const MAGIC: [u8; 8] = *b"RemoraCM";
-/// Bytes of a head.
+/// Bytes of a message's head.
 pub(super) const HEAD: usize = 16;
 const HELLO: usize = 68;
 /// Bytes of any body at most.
 const MAX_BODY: usize = HELLO + MAX_NAME + MAX_PRIVATE;
 
-/// What was waited for.
+/// The step of the set-up that was waited for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The TCP connection.
@@ -67,9 +68,9 @@ pub enum Stage {
     Answer,
     /// The shared-memory link.
     Link,
-    /// The client's queue pair to be ready.
+    /// The client's READY.
     Ready,
-    /// The server's queue pair to be ready.
+    /// The server's GO.
     Go,
     /// A request to come.
     Request,
@@ -91,9 +92,9 @@ impl fmt::Display for Stage {
 /// How two shm ports come to share memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkOffer {
-    /// Not at all, or the server shall say.
+    /// Not at all, or as the server decides.
     None,
-    /// By the link that the two engines share already.
+    /// By the link that the two engines already share.
     Existing,
     /// By the link that is offered under this name.
     New(String),
@@ -101,20 +102,20 @@ pub enum LinkOffer {
     Wanted,
 }
 
-/// What one side says of itself.
+/// One side's first message: its port, its queue pair and its extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Its kind of port.
     pub kind: PortKind,
-    /// How the ports shall meet.
+    /// How the two ports shall share memory.
     pub link: LinkOffer,
     /// Path MTU, bytes: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
     /// Its queue pair's service.
     pub service: Service,
-    /// The Q_Key that datagrams for it must carry; 0 for other services.
+    /// The Q_Key that messages to it must bear; 0 for other services.
     pub qkey: u32,
-    /// Its queue pair.
+    /// Its queue pair's number.
     pub qp: Qpn,
     /// First PSN that it sends.
     pub psn: Psn,
@@ -124,20 +125,20 @@ pub struct Hello {
     pub responder_resources: u8,
     /// Its address and UDP port.
     pub endpoint: Endpoint,
-    /// Its engine.
+    /// Its engine, by the random name that it has over all machines.
     pub engine: EngineId,
     /// Extensions that it has, one bit each: [`IRN`], [`PRISM`], [`STROM`], [`LASTING`].
     pub extensions: u64,
     /// Packets ahead of the order that it remembers over IRN; 0 without it.
     pub irn_reach: u32,
-    /// For the program.
+    /// Private data for the program.
     pub private_data: Vec<u8>,
 }
 
-/// A message.
+/// A message of the set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The client's first words.
+    /// The client's first message.
     Request(Hello),
     /// The server's answer.
     Accept(Hello),
@@ -145,9 +146,9 @@ pub enum Message {
     Ready,
     /// The server's queue pair is up.
     Go,
-    /// No, and why.
+    /// A refusal, and its text.
     Reject(String),
-    /// Not now: there is no place.
+    /// A refusal for now: the server is full.
     Full(Full),
 }
 
@@ -163,7 +164,7 @@ impl Message {
         }
     }
 
-    /// Its bytes.
+    /// The message as bytes, head included.
     pub fn emit(&self) -> Vec<u8> {
         let body = match self {
             Message::Request(hello) | Message::Accept(hello) => hello.emit(),
@@ -179,10 +180,11 @@ impl Message {
         bytes
     }
 
-    /// The message in exactly these bytes.
+    /// Parses the message in exactly these bytes.
     ///
     /// # Errors
-    /// [`ConnectError::NotRemora`], [`ConnectError::Version`]; [`ConnectError::BadMessage`] for all else that is wrong.
+    /// [`ConnectError::NotRemora`], [`ConnectError::Version`]; [`ConnectError::BadMessage`] for all else that
+    /// is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Message, ConnectError> {
         let (head, body) = bytes.split_first_chunk().ok_or(ConnectError::BadMessage)?;
         let head = Head::parse(head)?;
@@ -192,7 +194,7 @@ impl Message {
         Message::of(head.number, body)
     }
 
-    /// The message of a body, whose head was parsed.
+    /// Parses a body, whose head was parsed before.
     pub(super) fn of(number: u16, body: &[u8]) -> Result<Message, ConnectError> {
         Ok(match (number, body) {
             (1, _) => Message::Request(Hello::parse(body).ok_or(ConnectError::BadMessage)?),
@@ -206,7 +208,7 @@ impl Message {
     }
 }
 
-/// What the first bytes of a message say of the rest.
+/// The head of a message: its kind and the length of its body.
 #[derive(Debug)]
 pub(super) struct Head {
     /// Kind of message.
@@ -238,7 +240,7 @@ fn cut(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// A stranger's words, without what would upset a terminal.
+/// A stranger's text, without characters that would upset a terminal.
 fn printable(bytes: &[u8]) -> String {
     let words = String::from_utf8_lossy(bytes);
     words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_WORDS).collect()
@@ -329,7 +331,7 @@ impl Hello {
     }
 }
 
-/// Is `reach` one that goes with these extensions?
+/// Does `reach` fit these extensions?
 fn reach_fits(extensions: u64, reach: u32) -> bool {
     let (least, most) = Bitmap::BOUNDS;
     extensions & IRN == 0 || reach.is_power_of_two() && (least..=most).contains(&reach)

@@ -1,5 +1,5 @@
-//! Connections that have not said yet what they want. One thread reads them all; each has a few seconds and a
-//! few hundred bytes. There is room for so many, in all and of one source: the oldest gives way to a
+//! Connections that have not sent their request yet. One thread reads them all; each has a few seconds and a
+//! few hundred bytes. Their number is bounded, in all and for each source: the oldest gives way to a
 //! newcomer.
 
 use mio::unix::SourceFd;
@@ -13,25 +13,25 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::exchange::{Reader, write};
-use super::full::{Full, Places};
+use super::full::{Capacity, Full};
 use super::listener::Shared;
 use super::message::Message;
 use super::request::Request;
 use super::{ConnectError, Deadline};
 use crate::LogLimit;
 
-/// Connections that have not said what they want yet, at most.
+/// Connections without a complete request, at most.
 pub const PENDING: usize = 128;
 /// Of one source, at most: an IPv4 address, or the 64 bits of an IPv6 address that one network has.
 pub const PENDING_OF_SOURCE: usize = 64;
-/// Time in which a connection must say what it wants.
+/// Time in which a connection must send its request.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause after the system has refused a connection: out of descriptors, most likely.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Connections that are accepted before others are read.
 const TOGETHER: usize = 32;
-/// Unfinished connections closed per second, at most, to make room for newcomers. A peer that reconnects at
-/// once cannot cost the server more, and a client has some milliseconds to send its request.
+/// Unfinished connections closed per second, at most, in favour of newcomers. A peer that reconnects at once
+/// cannot cost the server more, and a client has some milliseconds to send its request.
 const EVICTIONS_PER_SECOND: f64 = 1000.0;
 /// Closings that may come together after a quiet time.
 const EVICTIONS_AT_ONCE: f64 = 1024.0;
@@ -40,7 +40,7 @@ const LISTENER: Token = Token(0);
 pub(super) const WAKER: Token = Token(1);
 const FIRST: usize = 2;
 
-/// One that has connected.
+/// A connection without a complete request.
 struct Newcomer {
     stream: TcpStream,
     from: SocketAddr,
@@ -48,7 +48,7 @@ struct Newcomer {
     reader: Reader,
 }
 
-/// How many may give way now.
+/// How many connections may give way now: a token bucket.
 struct Evictions {
     left: f64,
     counted: Instant,
@@ -59,7 +59,7 @@ impl Evictions {
         Evictions { left: EVICTIONS_AT_ONCE, counted: now }
     }
 
-    /// One has given way. False: no other may before some time has passed.
+    /// Takes one token. False: no other may give way before some time has passed.
     fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.counted).as_secs_f64();
         self.left = (self.left + passed * EVICTIONS_PER_SECOND).min(EVICTIONS_AT_ONCE) - 1.0;
@@ -74,15 +74,15 @@ pub(super) struct Pending {
     shared: Arc<Shared>,
     all: BTreeMap<usize, Newcomer>,
     next: usize,
-    /// The listener may have more.
+    /// The listener may have more connections.
     accepting: bool,
-    /// Not before this time.
+    /// The listener is not asked before this time.
     resting: Option<Instant>,
     evictions: Evictions,
     log: LogLimit,
 }
 
-/// Who shares a bound.
+/// The source whose connections share a bound: an IPv4 address, or an IPv6 network.
 fn source(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
@@ -106,7 +106,7 @@ impl Pending {
         })
     }
 
-    /// Until the listener is dropped.
+    /// Reads connections until the listener is dropped.
     pub fn run(mut self) {
         let mut events = Events::with_capacity(256);
         while !self.shared.stopped.load(Ordering::Acquire) {
@@ -133,7 +133,7 @@ impl Pending {
         }
     }
 
-    /// Time until something is to be done without an event.
+    /// Time until the next work without an event.
     fn patience(&self) -> Option<Duration> {
         if self.accepting && self.resting.is_none() {
             return Some(Duration::ZERO);
@@ -159,7 +159,7 @@ impl Pending {
         }
     }
 
-    /// The system gives nothing. The oldest that says nothing gives its descriptor back.
+    /// The system gives no descriptor. The oldest silent connection gives its own back.
     fn rest(&mut self, error: &io::Error) {
         let now = Instant::now();
         self.resting = Some(now + PAUSE);
@@ -192,8 +192,8 @@ impl Pending {
         self.all.insert(number, Newcomer { stream, from, until, reader: Reader::default() });
     }
 
-    /// Who gives way to a newcomer from here, if somebody must: the oldest of the same source, or of the one
-    /// that has most.
+    /// The connection that gives way to a newcomer from here, if one must. It is the oldest of the same
+    /// source, or of the source that has most.
     fn surplus(&self, from: IpAddr) -> Option<usize> {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for newcomer in self.all.values() {
@@ -209,12 +209,12 @@ impl Pending {
         self.all.iter().find(|(_, newcomer)| source(newcomer.from) == of).map(|(number, _)| *number)
     }
 
-    /// One that has not spoken makes room; its words may have come this moment.
+    /// A silent connection gives way; its request may have come this moment.
     fn give_way(&mut self, number: usize) {
         self.read(number);
         let Some(newcomer) = self.remove(number) else { return };
         let taken = self.all.len() as u32 + 1;
-        let full = Full { places: Places::Handshakes, taken, most: PENDING as u32 };
+        let full = Full { capacity: Capacity::Handshakes, taken, most: PENDING as u32 };
         self.end(newcomer, &ConnectError::Full(full));
     }
 
@@ -236,17 +236,17 @@ impl Pending {
         Some(newcomer)
     }
 
-    /// Reads what there is.
+    /// Reads the bytes that are there.
     fn read(&mut self, number: usize) {
         let Some(newcomer) = self.all.get_mut(&number) else { return };
-        let said = match newcomer.reader.read(&mut newcomer.stream) {
+        let message = match newcomer.reader.read(&mut newcomer.stream) {
             Ok(None) => return,
             Ok(Some(Message::Request(hello))) => Ok(hello),
             Ok(Some(_)) => Err(ConnectError::BadMessage),
             Err(error) => Err(error),
         };
         let Some(newcomer) = self.remove(number) else { return };
-        match said {
+        match message {
             Ok(hello) if newcomer.stream.set_nonblocking(false).is_ok() => {
                 self.shared.put(Request::new(newcomer.stream, newcomer.from, hello));
             }
@@ -255,7 +255,7 @@ impl Pending {
         }
     }
 
-    /// Says why, as far as that can be said, and hangs up.
+    /// Sends the reason, if it is one that can be sent, and hangs up.
     fn end(&self, mut newcomer: Newcomer, error: &ConnectError) {
         let words = match error {
             ConnectError::Full(full) => Some(Message::Full(*full)),
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(taken, EVICTIONS_AT_ONCE as usize - 1);
         assert!(!evictions.take(start + Duration::from_millis(1)));
         assert!(evictions.take(start + PAUSE));
-        // A long rest gives no more than there may be together.
+        // A long rest gives no more tokens than the bucket holds.
         let later = start + Duration::from_secs(60);
         assert_eq!((0..).take_while(|_| evictions.take(later)).count(), taken);
     }

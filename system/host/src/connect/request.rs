@@ -13,10 +13,10 @@ use super::message::{Hello, LinkOffer, Message, Stage};
 use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, release};
 use crate::attach::PortKind;
 
-/// Time that the words of a refusal may take: they fit into what the system holds for any connection.
+/// Time for sending a refusal: it fits into the system's buffer of any connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Somebody wants to connect a queue pair. Dropping it hangs up.
+/// A peer's request to connect a queue pair. Dropping it hangs up.
 #[derive(Debug)]
 pub struct Request {
     stream: TcpStream,
@@ -29,7 +29,7 @@ impl Request {
         Request { stream, from, hello }
     }
 
-    /// A request that another process received: what it was said, and the connection.
+    /// A request that another process received: its connection, and the first message.
     ///
     /// # Errors
     /// The other side has hung up.
@@ -38,17 +38,17 @@ impl Request {
         Ok(Request { stream, from, hello })
     }
 
-    /// For another process to answer.
+    /// Takes it apart, for another process to answer.
     pub fn into_parts(self) -> (TcpStream, Hello) {
         (self.stream, self.hello)
     }
 
-    /// What the other side says of itself.
+    /// The first message of the other side.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// Where it comes from.
+    /// The TCP address of the peer.
     pub fn from(&self) -> SocketAddr {
         self.from
     }
@@ -66,12 +66,12 @@ impl Request {
         Ok(SetupConnection::from(rustix::fd::OwnedFd::from(self.stream.try_clone()?)))
     }
 
-    /// Says no.
+    /// Refuses the request; `words` are the reason, for a person.
     pub fn reject(mut self, words: &str) {
         let _ = write(&mut self.stream, &Message::Reject(words.to_owned()), Deadline::after(PATIENCE));
     }
 
-    /// Says that there is no place at the moment.
+    /// Refuses the request because the server is full at the moment.
     pub fn reject_full(mut self, full: Full) {
         let _ = write(&mut self.stream, &Message::Full(full), Deadline::after(PATIENCE));
     }
@@ -80,8 +80,8 @@ impl Request {
     /// no longer than the other side stays.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side is told. As for [`connect`](super::connect), a queue pair that was
-    /// brought up must be torn down by the caller.
+    /// [`ConnectError`]; the other side learns it. As for [`connect`](super::connect), the caller must
+    /// destroy a queue pair that was brought up.
     pub fn accept(
         self,
         side: &Side<'_>,
@@ -92,8 +92,8 @@ impl Request {
         Ok((agreement, answered.go()?))
     }
 
-    /// The same, but for the last message: the other side waits until it is told to [go](Answered::go), so
-    /// that nothing comes from it before this side's program knows of the queue pair.
+    /// As [`accept`](Request::accept), without the last message. The other side waits for
+    /// [`go`](Answered::go), so that it sends nothing before this side's program knows of the queue pair.
     ///
     /// # Errors
     /// As [`accept`](Request::accept).
@@ -160,7 +160,7 @@ impl Request {
         if let Some(peer) = known {
             return self.say(side, peer, side.hello(LinkOffer::Existing)?, deadline);
         }
-        // A listener for this one client tells who connects.
+        // A listener for this one client alone: the connection identifies it.
         let listener = remora_port::shm::Listener::new(remora_port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
             .map_err(ConnectError::Link)?;
         let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
@@ -195,7 +195,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Lets the other side go, without waiting for it. What stays is the connection, if both sides keep it.
+    /// Lets the other side send, without waiting for it. Returns the connection, if both sides keep it.
     ///
     /// # Errors
     /// The other side has hung up.
@@ -207,12 +207,12 @@ impl Answered {
         Ok(self.lasting.then(|| SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))))
     }
 
-    /// For another process to let it go.
+    /// The connection, for another process to call [`go`](Answered::go).
     pub fn into_connection(self) -> SetupConnection {
         SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))
     }
 
-    /// One that another process has answered.
+    /// A request that another process has answered.
     pub fn received(stream: TcpStream, agreement: &Agreement) -> Answered {
         Answered { stream, lasting: agreement.lasting }
     }
@@ -231,7 +231,7 @@ pub(super) fn give_link(
         if !wait_for_link(listener, stream.as_deref(), deadline)? {
             continue;
         }
-        // It may have fetched the link, said so, and both came at once.
+        // It may have fetched the link and sent READY, and both came at once.
         if let Some(link) = listener.accept().map_err(ConnectError::Link)? {
             return Ok(link);
         }
@@ -243,7 +243,7 @@ pub(super) fn give_link(
     }
 }
 
-/// Sleeps until something happens. True: the peer has said something, or hung up.
+/// Sleeps until an event. True: the peer has sent something, or hung up.
 fn wait_for_link(
     listener: &remora_port::shm::Listener,
     stream: Option<&TcpStream>,

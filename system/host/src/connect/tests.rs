@@ -1,7 +1,7 @@
 //! The set-up messages against literal bytes, random values and nonsense.
 
 use super::*;
-use crate::connect::Places;
+use crate::connect::Capacity;
 use std::net::Ipv4Addr;
 
 fn hello() -> Hello {
@@ -54,7 +54,7 @@ fn every_message_comes_back() {
         Message::Go,
         Message::Reject("no place left".to_owned()),
         Message::Full(Full::clients(64)),
-        Message::Full(Full { places: Places::Handshakes, taken: 1, most: 1 << 20 }),
+        Message::Full(Full { capacity: Capacity::Handshakes, taken: 1, most: 1 << 20 }),
     ];
     for message in messages {
         assert_eq!(Message::parse(&message.emit()).unwrap(), message);

@@ -1,8 +1,8 @@
-//! The HTTP endpoint: `GET /metrics`, one thread that waits and a few that answer. When [`TOGETHER_MAX`] connections
-//! are open, the oldest gives way to a newcomer.
+//! The HTTP endpoint: `GET /metrics`, one thread that waits and a few that answer. When [`TOGETHER_MAX`]
+//! connections are open, the oldest gives way to a newcomer.
 //!
-//! It must not be a way to hurt the program: a request's head, its time and the number of requests at once are bounded,
-//! and what comes in is parsed by httparse. Each connection carries one request.
+//! It must not be a way to hurt the program. So a request's head, its time and the number of requests at once
+//! are bounded, and httparse parses all input. Each connection carries one request.
 
 use super::text::{CONTENT_TYPE, Family, write};
 use remora_memory::ForkMark;
@@ -21,19 +21,20 @@ pub const HEAD_BYTES_MAX: usize = 8192;
 pub const TOGETHER_MAX: usize = 8;
 /// Threads at the same time, those that end among them; a connection beyond that is answered with 503.
 const THREADS_MAX: usize = 2 * TOGETHER_MAX;
-/// From the first byte asked for to the last byte sent; a client slower than that is answered with 408 or cut off.
+/// From the first byte asked for to the last byte sent; a client slower than that is answered with 408 or cut
+/// off.
 pub const DEADLINE: Duration = Duration::from_secs(2);
-/// What is left for telling a client that it was too slow, or that there is no place.
+/// Time for telling a client that it was too slow, or that the endpoint is full.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Why an endpoint could not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Somebody listens there already.
+    /// Another process listens there already.
     Taken(SocketAddr),
     /// This user may not listen there.
     Forbidden(SocketAddr),
-    /// Anything else the system says.
+    /// Another error of the system.
     System(SocketAddr, io::Error),
 }
 
@@ -90,22 +91,23 @@ impl Endpoint {
         Ok(Endpoint { address: bound, listener, stopped, waiter: Some(waiter), fork: ForkMark::get() })
     }
 
-    /// Where it listens.
+    /// The address and TCP port that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Drop for Endpoint {
-    /// Stops listening and waits for the requests under way: little longer than [`DEADLINE`]. In a forked child it does
-    /// neither: the socket and the thread are the parent's.
+    /// Stops listening and waits for the requests under way: little longer than [`DEADLINE`]. In a forked
+    /// child it does neither: the socket and the thread are the parent's.
     fn drop(&mut self) {
         if self.fork.is_child() {
             std::mem::forget(self.waiter.take());
             return;
         }
         self.stopped.store(true, Ordering::Release);
-        // On Linux this ends a blocked `accept` with an error, and needs no descriptor that could have run out.
+        // On Linux this ends a blocked `accept` with an error, and needs no descriptor that could have run
+        // out.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let Some(waiter) = self.waiter.take() {
             let _ = waiter.join();
@@ -113,13 +115,14 @@ impl Drop for Endpoint {
     }
 }
 
-/// Takes connections until told to stop, and hands each to a thread of its own.
+/// Takes connections until it is stopped, and hands each to a thread of its own.
 fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> Vec<Family> + Sync)) {
     let (threads, open) = (AtomicUsize::new(0), OpenConnections::default());
     thread::scope(|scope| {
         while !stopped.load(Ordering::Acquire) {
             let Ok((stream, _)) = listener.accept() else {
-                // Told to stop; or the client went away again, or descriptors ran out: then try again, not at once.
+                // It was stopped; or the client went away again, or descriptors ran out: then try again, not
+                // at once.
                 if !stopped.load(Ordering::Acquire) {
                     thread::sleep(Duration::from_millis(10));
                 }
@@ -127,9 +130,9 @@ fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> V
             };
             let mut connection = Connection { stream, until: Instant::now() + DEADLINE };
             let Some(thread) = Thread::count(&threads) else {
-                // Nobody's request waits long for this one to be turned away.
+                // A refusal must not hold up another request for long.
                 connection.until = Instant::now() + GRACE;
-                let _ = connection.answer(Answer::plain("503 Service Unavailable"), true);
+                let _ = connection.answer(Response::plain("503 Service Unavailable"), true);
                 let _ = connection.hang_up();
                 continue;
             };
@@ -164,7 +167,7 @@ impl OpenConnections {
         if all.len() >= TOGETHER_MAX
             && let Some((_, oldest)) = all.pop_first()
         {
-            // Whatever its thread waits for ends with that.
+            // That ends every wait of its thread.
             let _ = oldest.shutdown(Shutdown::Both);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -197,16 +200,16 @@ impl Drop for Thread<'_> {
     }
 }
 
-/// What goes back.
-struct Answer {
+/// An HTTP response.
+struct Response {
     status: &'static str,
     body: String,
     media: &'static str,
 }
 
-impl Answer {
-    fn plain(status: &'static str) -> Answer {
-        Answer { status, body: format!("{status}\n"), media: "text/plain; charset=utf-8" }
+impl Response {
+    fn plain(status: &'static str) -> Response {
+        Response { status, body: format!("{status}\n"), media: "text/plain; charset=utf-8" }
     }
 }
 
@@ -219,9 +222,9 @@ impl Connection {
     fn serve(&mut self, snapshot: &impl Fn() -> Vec<Family>) -> io::Result<()> {
         let (answer, with_body) = match self.head() {
             Ok(head) => (route(&head, snapshot), head.method != "HEAD"),
-            Err(Refusal::Answer(status)) => {
+            Err(Refusal::Status(status)) => {
                 self.until = self.until.max(Instant::now() + GRACE);
-                (Answer::plain(status), true)
+                (Response::plain(status), true)
             }
             Err(Refusal::Gone(error)) => return Err(error),
         };
@@ -229,12 +232,12 @@ impl Connection {
         self.hang_up()
     }
 
-    /// Reads the request's head, and no byte of what may follow it.
+    /// Reads the request's head, and no byte behind it.
     fn head(&mut self) -> Result<Head, Refusal> {
         let mut bytes = [0; HEAD_BYTES_MAX];
         let mut filled = 0;
         loop {
-            let left = self.left().ok_or(Refusal::Answer("408 Request Timeout"))?;
+            let left = self.left().ok_or(Refusal::Status("408 Request Timeout"))?;
             self.stream.set_read_timeout(Some(left)).map_err(Refusal::Gone)?;
             match self.stream.read(&mut bytes[filled..]) {
                 Ok(0) => return Err(Refusal::Gone(io::ErrorKind::UnexpectedEof.into())),
@@ -246,13 +249,13 @@ impl Connection {
                 return Ok(head);
             }
             if filled == bytes.len() {
-                return Err(Refusal::Answer("431 Request Header Fields Too Large"));
+                return Err(Refusal::Status("431 Request Header Fields Too Large"));
             }
         }
     }
 
-    fn answer(&mut self, answer: Answer, with_body: bool) -> io::Result<()> {
-        let Answer { status, body, media } = answer;
+    fn answer(&mut self, answer: Response, with_body: bool) -> io::Result<()> {
+        let Response { status, body, media } = answer;
         let mut text = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
@@ -276,8 +279,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Says that no more comes, then reads on until the client has hung up too: closing over unread bytes would reset
-    /// the connection, and the client could lose the answer.
+    /// Shuts the sending side down, then reads on until the client has hung up too. Closing over unread bytes
+    /// would reset the connection, and the client could lose the answer.
     fn hang_up(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         let mut unread = [0; 1024];
@@ -301,9 +304,9 @@ fn is_slow(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Why there is no head to answer.
+/// Why a request cannot be answered with metrics.
 enum Refusal {
-    Answer(&'static str),
+    Status(&'static str),
     Gone(io::Error),
 }
 
@@ -322,21 +325,21 @@ fn parse(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
             Ok(Some(Head { method: text(request.method), target: text(request.path) }))
         }
         Ok(httparse::Status::Partial) => Ok(None),
-        Err(httparse::Error::TooManyHeaders) => Err(Refusal::Answer("431 Request Header Fields Too Large")),
-        Err(_) => Err(Refusal::Answer("400 Bad Request")),
+        Err(httparse::Error::TooManyHeaders) => Err(Refusal::Status("431 Request Header Fields Too Large")),
+        Err(_) => Err(Refusal::Status("400 Bad Request")),
     }
 }
 
-fn route(head: &Head, snapshot: &impl Fn() -> Vec<Family>) -> Answer {
+fn route(head: &Head, snapshot: &impl Fn() -> Vec<Family>) -> Response {
     let path = head.target.split('?').next().unwrap_or_default();
     match (head.method.as_str(), path) {
         ("GET" | "HEAD", "/metrics") => {
-            Answer { status: "200 OK", body: write(&snapshot()), media: CONTENT_TYPE }
+            Response { status: "200 OK", body: write(&snapshot()), media: CONTENT_TYPE }
         }
-        ("GET" | "HEAD", _) => Answer {
+        ("GET" | "HEAD", _) => Response {
             body: "404 Not Found: the metrics are at /metrics\n".to_owned(),
-            ..Answer::plain("404 Not Found")
+            ..Response::plain("404 Not Found")
         },
-        _ => Answer::plain("405 Method Not Allowed"),
+        _ => Response::plain("405 Method Not Allowed"),
     }
 }

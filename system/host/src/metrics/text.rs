@@ -17,9 +17,9 @@ pub enum Kind {
 /// A sample's value. Whole numbers are printed whole, so that a large counter loses no digit.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A count.
+    /// A count, without a fraction.
     Whole(u64),
-    /// A measure.
+    /// A measured value, with a fraction.
     Real(f64),
 }
 
@@ -42,7 +42,7 @@ struct Sample {
     value: Value,
 }
 
-/// One metric: its name, what it means, and its samples.
+/// One metric: its name, its meaning, and its samples.
 #[derive(Clone, Debug)]
 pub struct Family {
     name: String,
@@ -52,8 +52,8 @@ pub struct Family {
 }
 
 impl Family {
-    /// A family of counters; `_total` is added to the name, as the form asks. Characters that a name may not have
-    /// become `_`.
+    /// A family of counters. `_total` is added to the name, as the form asks. Characters that a name may not
+    /// have become `_`.
     pub fn counter(name: &str, help: &str) -> Self {
         let mut name = clean(name);
         if !name.ends_with("_total") {
@@ -67,7 +67,7 @@ impl Family {
         Family { name: clean(name), help: help.to_owned(), kind: Kind::Gauge, samples: Vec::new() }
     }
 
-    /// With one sample more.
+    /// The family with one sample more.
     #[must_use]
     pub fn sample(mut self, labels: &[(&str, &str)], value: impl Into<Value>) -> Self {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What a frame lacks to be an Ethernet frame.
+//! The parts of an Ethernet frame that a port's frame lacks: headers and ICRC.
 
 use remora_wire::frame::{Address, Endpoint, Network, Route, Start};
 use remora_wire::icrc::{self, Flow, IdSpans};
@@ -7,7 +7,8 @@ use remora_wire::{ethernet, udp};
 /// Longest of the headers that may have to be made up: Ethernet, IPv6, UDP.
 pub(super) const MAX_HEADERS: usize = ethernet::LEN + 40 + udp::LEN;
 
-/// A locally administered MAC address that tells whose it is: 02:00 and the last four bytes of the IP address.
+/// A locally administered MAC address made from the IP address: 02:00 and the last four bytes of the IP
+/// address.
 fn mac(address: Address) -> [u8; 6] {
     let [.., a, b, c, d] = address.0;
     [2, 0, a, b, c, d]
@@ -20,15 +21,16 @@ pub(super) fn headers(from: Endpoint, to: Endpoint, ip_id: u16, len: usize, out:
     route.emit(Start::Ethernet, ip_id, len as u16, out)
 }
 
-/// The IPv4 identification that a received frame (BTH to ICRC) was sealed with, as its ICRC tells; 0 if none fits.
+/// The IPv4 identification that a received frame (BTH to ICRC) was sealed with, found from its ICRC; 0 if
+/// none fits.
 pub(super) fn sealed_id(from: Endpoint, to: Endpoint, bytes: &[u8], spans: &mut IdSpans) -> u16 {
     let covered = bytes.len().saturating_sub(icrc::LEN);
     let Some(received) = icrc::read(bytes) else { return 0 };
     Flow::new(from, to).accepts_unknown_id(spans, &bytes[..covered], received).unwrap_or(0)
 }
 
-/// For a frame that begins at its IP header: writes its Ethernet header and returns its ICRC, sealed here. `None`: it
-/// is no UDP packet over IP.
+/// For a frame that begins at its IP header: writes its Ethernet header to `out` and returns its sealed ICRC.
+/// `None`: the frame is no UDP packet over IP.
 pub(super) fn complete(packet: &[u8], out: &mut [u8]) -> Option<u32> {
     let (network, payload) = Network::parse(packet).ok()?;
     let below = udp::Repr::parse(&udp::View::new(payload).ok()?);

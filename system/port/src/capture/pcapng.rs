@@ -1,15 +1,16 @@
-//! The blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian, as bytes. Only what one interface with
-//! nanosecond times needs.
+//! The blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian, as bytes. Only what one interface
+//! with nanosecond times needs.
 
-/// `LINKTYPE_ETHERNET`.
+/// The link type of the one interface: `LINKTYPE_ETHERNET`.
 const LINK_ETHERNET: u16 = 1;
 
-/// Bytes of a packet block beside the packet and its padding: header 28, flags 8, end of options 4, trailing length 4.
+/// Bytes of a packet block beside the packet and its padding: header 28, flags 8, end of options 4, trailing
+/// length 4.
 const PACKET_OVERHEAD: usize = 44;
 
-/// Which way a packet went, as the lowest bits of `epb_flags`.
+/// Which direction a packet went, as the lowest bits of `epb_flags`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PacketDirection {
     In = 1,
     Out = 2,
 }
@@ -32,7 +33,8 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// What a file begins with: the section header, and one Ethernet interface of this name with nanosecond times.
+/// The first bytes of a file: the section header, and one Ethernet interface of this name with nanosecond
+/// times.
 pub(super) fn opening(interface: &str, description: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut body = Vec::new();
@@ -62,8 +64,8 @@ pub(super) fn packet_len(len: usize) -> usize {
     PACKET_OVERHEAD + len.next_multiple_of(4)
 }
 
-/// Writes one packet, given in pieces. Allocates nothing if `out` has room for [`packet_len`].
-pub(super) fn packet(out: &mut Vec<u8>, time_ns: u64, way: Way, pieces: &[&[u8]]) {
+/// Writes one packet, given in pieces. Allocates nothing if `out` has a spare capacity of [`packet_len`].
+pub(super) fn packet(out: &mut Vec<u8>, time_ns: u64, direction: PacketDirection, pieces: &[&[u8]]) {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     let total = packet_len(len) as u32;
     let words = [6, total, 0, (time_ns >> 32) as u32, time_ns as u32, len as u32, len as u32];
@@ -74,12 +76,12 @@ pub(super) fn packet(out: &mut Vec<u8>, time_ns: u64, way: Way, pieces: &[&[u8]]
         out.extend_from_slice(piece);
     }
     out.resize(out.len() + len.next_multiple_of(4) - len, 0);
-    option(out, 2, &(way as u32).to_le_bytes());
+    option(out, 2, &(direction as u32).to_le_bytes());
     option(out, 0, &[]);
     out.extend_from_slice(&total.to_le_bytes());
 }
 
-/// What a file ends with: how many packets were seen, and how many of them are missing.
+/// The last block of a file: how many packets were seen, and how many of them are missing.
 pub(super) fn closing(time_ns: u64, seen: u64, dropped: u64) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend_from_slice(&0u32.to_le_bytes());
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn a_packet_block_is_these_bytes() {
         let mut out = Vec::new();
-        packet(&mut out, 0x0102_0304_0506_0708, Way::Out, &[&[0xaa, 0xbb], &[0xcc]]);
+        packet(&mut out, 0x0102_0304_0506_0708, PacketDirection::Out, &[&[0xaa, 0xbb], &[0xcc]]);
         #[rustfmt::skip]
         let expected = [
             6, 0, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0,

@@ -1,6 +1,6 @@
 //! Bounded buffers and the thread that writes them, so that the data path never waits for a disk.
 
-use super::pcapng::{self, Way};
+use super::pcapng::{self, PacketDirection};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ const CHUNKS: usize = 32;
 /// A buffer is handed to the thread after this long even if it is not full, in nanoseconds.
 const LINGER_NS: u64 = 100_000_000;
 
-/// What became of the frames that were seen.
+/// How many frames were seen, and how many of them are missing in the file.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Frames seen.
+    /// Frames that passed the port, recorded or not.
     pub seen: u64,
     /// Of those, frames that are missing in the file because the disk did not keep up, or failed.
     pub dropped: u64,
@@ -32,7 +32,7 @@ struct Chunk {
     packets: u64,
 }
 
-/// Takes frames and writes them behind the data path's back.
+/// Takes frames on the data path; a thread writes them.
 #[derive(Debug)]
 pub(super) struct Recorder {
     current: Option<Chunk>,
@@ -52,7 +52,7 @@ impl Recorder {
     /// Begins a file for an interface of this name, with a description unless that is empty.
     ///
     /// # Errors
-    /// What writing the file's opening, or starting the thread, failed with.
+    /// The error of writing the file's first bytes, or of starting the thread.
     pub(super) fn new<W: Write + Send + 'static>(
         mut file: W,
         interface: &str,
@@ -85,13 +85,14 @@ impl Recorder {
         })
     }
 
-    /// Records a frame, given in pieces; drops it (and counts that) if all buffers are with the writing thread.
-    pub(super) fn record(&mut self, time_ns: u64, way: Way, pieces: &[&[u8]]) {
+    /// Records a frame, given in pieces; drops it (and counts that) if all buffers are with the writing
+    /// thread.
+    pub(super) fn record(&mut self, time_ns: u64, direction: PacketDirection, pieces: &[&[u8]]) {
         self.seen += 1;
         self.last_ns = time_ns;
         let len = pcapng::packet_len(pieces.iter().map(|piece| piece.len()).sum());
-        let no_room = self.current.as_ref().is_some_and(|chunk| chunk.bytes.len() + len > CHUNK_BYTES);
-        if no_room || time_ns.saturating_sub(self.since_ns) > LINGER_NS {
+        let full = self.current.as_ref().is_some_and(|chunk| chunk.bytes.len() + len > CHUNK_BYTES);
+        if full || time_ns.saturating_sub(self.since_ns) > LINGER_NS {
             self.hand_over();
         }
         if self.current.is_none() {
@@ -100,25 +101,25 @@ impl Recorder {
         }
         match &mut self.current {
             Some(chunk) if len <= CHUNK_BYTES => {
-                pcapng::packet(&mut chunk.bytes, time_ns, way, pieces);
+                pcapng::packet(&mut chunk.bytes, time_ns, direction, pieces);
                 chunk.packets += 1;
             }
             _ => self.dropped += 1,
         }
     }
 
-    /// Gives what was recorded to the thread.
+    /// Gives the recorded frames to the thread.
     pub(super) fn hand_over(&mut self) {
         if let (Some(chunk), Some(full)) = (self.current.take(), &self.full) {
             let packets = chunk.packets;
-            // There is room for all chunks there are; only a thread that is gone refuses.
+            // The queue has space for all chunks there are, so only a thread that has ended refuses.
             if full.try_send(chunk).is_err() {
                 self.dropped += packets;
             }
         }
     }
 
-    /// Does something wait to be handed over?
+    /// Are there recorded frames that the thread does not have?
     pub(super) fn has_unwritten(&self) -> bool {
         self.current.is_some()
     }
@@ -131,8 +132,8 @@ impl Recorder {
     pub(super) fn finish(&mut self) -> io::Result<Recorded> {
         let Some(writer) = self.writer.take() else { return Ok(self.recorded()) };
         self.hand_over();
-        // The thread ends when it has written what came before this; the last block must count what was lost by then,
-        // so it is the thread's to write, from the numbers sent with it.
+        // The thread ends after it has written all earlier chunks. The last block counts the frames lost by
+        // then, so the thread writes it, from the numbers that come with this chunk.
         if let Some(full) = self.full.take() {
             let bytes = pcapng::closing(self.last_ns, self.seen, self.recorded().dropped);
             let _ = full.send(Chunk { bytes, packets: 0 });
@@ -144,13 +145,13 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Whoever wants to know of errors has called `finish`.
+        // A caller that wants to know of errors has called `finish`.
         let _ = self.finish();
     }
 }
 
-/// The thread: writes what comes until the recorder is gone. After a failure it goes on taking, so that buffers come
-/// back and what is lost is counted.
+/// The writing thread: writes chunks until the recorder is gone. After a failure it goes on taking chunks, so
+/// that buffers come back and lost frames are counted.
 fn write<W: Write>(
     mut file: W,
     filled: &Receiver<Chunk>,
@@ -200,7 +201,7 @@ mod tests {
         let frame = [7; 4096];
         let fits = (CHUNKS * (CHUNK_BYTES / pcapng::packet_len(frame.len()))) as u64;
         for time in 0..fits + 500 {
-            recorder.record(time, Way::In, &[&frame]);
+            recorder.record(time, PacketDirection::In, &[&frame]);
         }
         assert_eq!(recorder.recorded(), Recorded { seen: fits + 500, dropped: 500 });
         drop(held);
@@ -224,7 +225,7 @@ mod tests {
         }
         let mut recorder = Recorder::new(Full(1000), "test", "").unwrap();
         for time in 0..100 {
-            recorder.record(time, Way::Out, &[&[1; 100]]);
+            recorder.record(time, PacketDirection::Out, &[&[1; 100]]);
         }
         assert_eq!(recorder.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(recorder.recorded(), Recorded { seen: 100, dropped: 100 });
@@ -234,8 +235,8 @@ mod tests {
     fn old_frames_do_not_wait_for_a_full_buffer() {
         let disk = Disk(Arc::new(Mutex::new(Vec::new())));
         let mut recorder = Recorder::new(disk.clone(), "test", "").unwrap();
-        recorder.record(0, Way::In, &[&[1; 64]]);
-        recorder.record(LINGER_NS + 1, Way::In, &[&[2; 64]]);
+        recorder.record(0, PacketDirection::In, &[&[1; 64]]);
+        recorder.record(LINGER_NS + 1, PacketDirection::In, &[&[2; 64]]);
         while packets(&disk.0.lock().unwrap()) == 0 {
             thread::yield_now();
         }

@@ -1,7 +1,7 @@
 //! [`Capture`]: a port that is recorded.
 
 use super::ethernet::{MAX_HEADERS, complete, headers, sealed_id};
-use super::pcapng::Way;
+use super::pcapng::PacketDirection;
 use super::recorder::{Recorded, Recorder};
 use crate::clock::{Clock, Wall};
 use crate::staging::{Staging, forward, reseal};
@@ -13,26 +13,29 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::path::Path;
 
-/// Calls to `receive` that find nothing, after which what was recorded is written: a quiet port's capture is whole.
+/// Calls to `receive` that find nothing, after which recorded frames are written: a quiet port's capture is
+/// whole.
 const QUIET_CALLS: u32 = 4096;
 
 /// Any port, with every frame that passes recorded in a pcapng file.
 ///
-/// The data path copies each frame into a bounded buffer; a thread writes. If the disk does not keep up frames are
-/// missing in the file, never in the traffic, and [`Capture::recorded`] and the file's last block count them.
+/// The data path copies each frame into a bounded buffer; a thread writes. If the disk is too slow, frames
+/// are missing in the file, never in the traffic. [`Capture::recorded`] and the file's last block count the
+/// missing frames.
 #[derive(Debug)]
 pub struct Capture<P, C = Wall> {
     port: P,
     clock: C,
     recorder: Recorder,
     staging: Staging,
-    /// A frame was committed here and found no room in the port.
+    /// A frame was committed here, but the port had no space for it.
     stuck: bool,
     spans: IdSpans,
     quiet: u32,
 }
 
-/// How tshark is told that frames of this port are RoCE v2: it knows only RoCE's own UDP port. Empty where that is used.
+/// The `-d` argument with which tshark decodes this port's frames as RoCE v2: tshark knows only UDP port
+/// 4791. Empty for that port.
 fn decode_as(endpoint: Endpoint) -> String {
     match endpoint.udp_port {
         remora_wire::ROCE_PORT => String::new(),
@@ -44,7 +47,7 @@ impl<P: Port> Capture<P> {
     /// Records to a new file at `path`.
     ///
     /// # Errors
-    /// What creating or writing the file failed with.
+    /// The error of creating or writing the file.
     pub fn create(port: P, path: impl AsRef<Path>) -> io::Result<Self> {
         Capture::new(port, File::create(path)?, Wall)
     }
@@ -54,7 +57,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
     /// Records to `file`, with the times of `clock` (nanoseconds since 1970).
     ///
     /// # Errors
-    /// What writing the file's first bytes failed with.
+    /// The error of writing the file's first bytes.
     pub fn new<W: Write + Send + 'static>(port: P, file: W, clock: C) -> io::Result<Self> {
         let endpoint = port.endpoint();
         let recorder = Recorder::new(file, &format!("remora {endpoint}"), &decode_as(endpoint))?;
@@ -80,7 +83,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
     /// Writes everything and closes the file; gives back the port.
     ///
     /// # Errors
-    /// What writing the file failed with, perhaps long ago; the port is lost then.
+    /// The first error of writing the file, perhaps long ago; the port is lost then.
     pub fn finish(mut self) -> io::Result<(P, Recorded)> {
         if self.stuck {
             self.send();
@@ -89,7 +92,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
         Ok((self.port, recorded))
     }
 
-    /// The committed frame leaves, and is recorded. `false`: the port has no room, it stays.
+    /// Sends the committed frame and records it. `false`: the port has no space, and the frame stays.
     fn send(&mut self) -> bool {
         let Some((peer, bytes)) = self.staging.take() else { return true };
         let Some(ip_id) = forward(&mut self.port, peer, bytes) else {
@@ -110,12 +113,13 @@ impl<P: Port, C: Clock> Capture<P, C> {
             bytes[6..12].copy_from_slice(&source);
         }
         let ends = self.port.peer_endpoint(peer).map(|to| (self.port.endpoint(), to));
-        record(&mut self.recorder, time, Way::Out, start, self.port.seals(), ends, ip_id, bytes);
+        record(&mut self.recorder, time, PacketDirection::Out, start, self.port.seals(), ends, ip_id, bytes);
         true
     }
 }
 
-/// Records one frame as it would look on a wire. `ends`: who sent it to whom, where the frame does not say it.
+/// Records one frame as it would look on a wire. `ends` are its sender and receiver, where the frame does not
+/// contain them.
 #[expect(
     clippy::too_many_arguments,
     reason = "the facts of one frame, from two places that know them differently"
@@ -123,28 +127,32 @@ impl<P: Port, C: Clock> Capture<P, C> {
 fn record(
     recorder: &mut Recorder,
     time: u64,
-    way: Way,
+    direction: PacketDirection,
     start: Start,
     sealed: bool,
     ends: Option<(Endpoint, Endpoint)>,
     ip_id: u16,
     bytes: &[u8],
 ) {
-    let mut room = [0; MAX_HEADERS];
+    let mut buffer = [0; MAX_HEADERS];
     match (start, ends) {
         (Start::Bth, Some((from, to))) => {
-            let len = headers(from, to, ip_id, bytes.len(), &mut room);
-            recorder.record(time, way, &[&room[..len], bytes]);
+            let len = headers(from, to, ip_id, bytes.len(), &mut buffer);
+            recorder.record(time, direction, &[&buffer[..len], bytes]);
         }
-        (Start::Ip, _) => match complete(bytes, &mut room) {
+        (Start::Ip, _) => match complete(bytes, &mut buffer) {
             Some(icrc) if !sealed => {
                 let covered = bytes.len() - icrc::LEN;
                 let seal = icrc.to_le_bytes();
-                recorder.record(time, way, &[&room[..remora_wire::ethernet::LEN], &bytes[..covered], &seal]);
+                recorder.record(
+                    time,
+                    direction,
+                    &[&buffer[..remora_wire::ethernet::LEN], &bytes[..covered], &seal],
+                );
             }
-            _ => recorder.record(time, way, &[&room[..remora_wire::ethernet::LEN], bytes]),
+            _ => recorder.record(time, direction, &[&buffer[..remora_wire::ethernet::LEN], bytes]),
         },
-        _ => recorder.record(time, way, &[bytes]),
+        _ => recorder.record(time, direction, &[bytes]),
     }
 }
 
@@ -187,7 +195,7 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
             let reads_id = start == Start::Bth && here.address.is_ipv4();
             let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };
             let time = clock.now_ns();
-            record(recorder, time, Way::In, start, seals, Some((from, here)), ip_id, frame.bytes);
+            record(recorder, time, PacketDirection::In, start, seals, Some((from, here)), ip_id, frame.bytes);
             take(frame);
         });
         self.quiet = if found > 0 { 0 } else { self.quiet.saturating_add(1) };

@@ -6,7 +6,7 @@ const REORDER_PATIENCE_NS: u64 = 1_000_000;
 /// When a held frame falls due.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// At once, when there is room.
+    /// At once, when there is space.
     Now,
     /// At this time.
     Time(u64),
@@ -23,7 +23,8 @@ struct Frame<T> {
     bytes: Vec<u8>,
 }
 
-/// Held frames of one direction, each with what is needed to put it back. Bounded; its buffers are used again.
+/// Held frames of one direction, each with what is needed to put it back. Bounded; its buffers are used
+/// again.
 #[derive(Debug)]
 pub(super) struct Held<T> {
     frames: Vec<Frame<T>>,
@@ -57,7 +58,7 @@ impl<T: Copy> Held<T> {
         self.frames.push(Frame { due_ns, to_pass, tag, bytes: copy });
     }
 
-    /// A frame of this direction has passed.
+    /// Counts a frame of this direction that has passed.
     pub(super) fn passed(&mut self) {
         for frame in self.frames.iter_mut().filter(|frame| frame.to_pass > 0) {
             frame.to_pass -= 1;
@@ -67,8 +68,8 @@ impl<T: Copy> Held<T> {
         }
     }
 
-    /// The due frame that is due longest, taken out if `put` says that it has gone; and whether it has. `None`:
-    /// nothing is due.
+    /// Offers the frame that has been due for longest to `put`, and removes it if `put` returns true. Returns
+    /// whether it went; `None`: no frame is due.
     pub(super) fn put_back(&mut self, now_ns: u64, put: impl FnOnce(T, &[u8]) -> bool) -> Option<bool> {
         // The first of equals: frames of one moment leave in the order in which they came.
         let due = self.frames.iter().enumerate().filter(|(_, frame)| frame.due_ns <= now_ns);

@@ -1,4 +1,4 @@
-//! [`Fault`]: a port on which things go wrong by rule.
+//! [`Fault`]: a port with faults by rule.
 
 use super::held::{Held, Until};
 use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
@@ -8,18 +8,18 @@ use crate::{Counters, Port};
 use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
 use std::os::fd::RawFd;
 
-/// Any port, with frames dropped, duplicated, reordered, delayed and corrupted as [`Rules`] say.
+/// Any port, with frames dropped, duplicated, reordered, delayed and corrupted by [`Rules`].
 ///
-/// A held frame leaves or is handed on in a later `flush` or `receive`, so whoever drives the port must keep polling
-/// it: [`Port::arm`] refuses sleep while frames are held. On a port that carries no ICRC nobody could tell a corrupt
-/// frame, so there it is dropped, as the receiving NIC would have done. Where no rule looks at what is sent, frames are
-/// built in the port itself, as without the wrapper.
+/// A held frame leaves, or is handed on, in a later `flush` or `receive`, so the caller must keep polling the
+/// port. [`Port::arm`] refuses sleep while frames are held. On a port that carries no ICRC nobody could
+/// detect a corrupt frame; there it is dropped, as the receiving NIC would have done. Where no rule looks at
+/// sent frames, they are built in the port itself, as without the wrapper.
 #[derive(Debug)]
 pub struct Fault<P, C = Monotonic> {
     port: P,
     clock: C,
     policy: Policy,
-    /// Rules are asked; else everything passes.
+    /// The rules apply; if not, every frame passes.
     active: bool,
     staging: Staging,
     outgoing: Held<Peer>,
@@ -61,12 +61,12 @@ impl<P: Port, C: Clock> Fault<P, C> {
         &mut self.port
     }
 
-    /// From now on everything passes; what is held still comes.
+    /// Ends the faults: from now on every frame passes; held ones still come.
     pub fn heal(&mut self) {
         self.active = false;
     }
 
-    /// What was decided about frames of this direction.
+    /// Counts of the decisions about frames of this direction.
     pub fn tally(&self, direction: Direction) -> Tally {
         self.policy.tally(direction)
     }
@@ -76,7 +76,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
         self.overflowed
     }
 
-    /// Puts what is due into the port. `false`: something is due and the port has no room.
+    /// Puts frames that are due into the port. `false`: a frame is due and the port has no space.
     fn send_due(&mut self) -> bool {
         if self.outgoing.is_empty() {
             return true;
@@ -92,7 +92,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
         }
     }
 
-    /// Hands on what is due; returns how many.
+    /// Hands on frames that are due; returns how many.
     fn hand_on_due(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         if self.incoming.is_empty() {
             return 0;
@@ -113,7 +113,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
     }
 }
 
-/// Until when a frame with this verdict is held; `None`: it is not.
+/// How long a frame with this verdict is held; `None`: it is not held.
 fn held_until(verdict: Verdict, now_ns: u64) -> Option<Until> {
     match verdict {
         Verdict::Reorder { frames } => Some(Until::Passed(frames)),
@@ -136,7 +136,7 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         if !self.policy.looks(Direction::Send) {
             return self.port.lend(peer, len);
         }
-        // What found no room in the port must go before anything new.
+        // A frame for which the port had no space must go before any new one.
         if !self.send_due() {
             return None;
         }
@@ -174,8 +174,8 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
                 verdict == Verdict::Duplicate
             }
         };
-        // The frame itself goes before its duplicate, which waits for the next flush. `lend` saw to it that nothing
-        // else waits for room, so what finds none now is next.
+        // The frame itself goes before its duplicate, which waits for the next flush. `lend` has made sure
+        // that no other frame waits for space, so a frame that finds none now is the next to go.
         if passes && forward(&mut self.port, peer, bytes).is_none() {
             self.outgoing.hold(Until::Now, now, peer, bytes);
         }

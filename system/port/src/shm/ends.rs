@@ -1,6 +1,7 @@
-//! The two ends of a mapped ring: the protocol of `ring` over the memory of `map`, plus prefetching and wake flags.
+//! The two ends of a mapped ring: the protocol of `ring` over the memory of `map`, plus prefetching and wake
+//! flags.
 //!
-//! `Sender` and `Receiver` are what the port is made of; benchmarks use them bare as the floor of this port.
+//! The port is made of `Sender` and `Receiver`; benchmarks use them bare as the floor of this port.
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
@@ -11,16 +12,16 @@ use super::outgoing::Outgoing;
 use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
 use crate::prefetch;
 
-/// How many slots beyond the frame just committed are fetched for writing. Few: a train further on starts at a slot that the
-/// consumer polls, and fetching that early means fetching it twice.
+/// How many slots beyond the frame just committed are fetched for writing. Few: a train further on starts at
+/// a slot that the consumer polls, and an early fetch of that slot is done twice.
 const WARM_AHEAD: u32 = 8;
 /// No more slots than this are fetched, or looked for, at a producer's word.
 const FARTHEST: u32 = 64;
 /// No more lines than this are asked for at once: long frames are left to the CPU's own prefetcher.
 const MOST_HINTS: u32 = 4;
 
-/// A ring with both ends in this process: for tests, loopback and floors of benchmarks. The memory is shared, so a
-/// forked child may use one end and its parent the other.
+/// A ring with both ends in this process: for tests, loopback and floors of benchmarks. The memory is shared,
+/// so a forked child may use one end and its parent the other.
 pub fn ring(geometry: Geometry) -> Result<(Sender, Receiver), Errno> {
     let (map, _memory) = Map::create(geometry)?;
     let half = Half::new(&map, 0);
@@ -44,8 +45,8 @@ impl Sender {
         self.out.half.geometry()
     }
 
-    /// Reserves room for a frame of exactly `len` bytes; `Ok(false)`: the ring is full. `len` must be 1 ..= the
-    /// geometry's `max_frame`, else it is refused as full.
+    /// Reserves a buffer for a frame of exactly `len` bytes; `Ok(false)`: the ring is full. `len` must be 1
+    /// ..= the geometry's `max_frame`, else it is refused as full.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Result<bool, Broken> {
         if len.wrapping_sub(1) >= self.out.half.geometry().max_frame() as usize {
@@ -61,15 +62,16 @@ impl Sender {
         let in_ring = self.out.half.frame(slot);
         match self.out.stage(slot, len, self.producer.is_in_train()) {
             Some(bytes) => bytes,
-            // SAFETY: `reserve` found that `slots_of(len)` contiguous slots from `slot` are within the ring and given back
-            // by the consumer (acquire), so until `publish` they are this side's alone; the lifetime is bound to `self`. A
-            // peer that keeps reading them anyway sees garbage; nothing here reads them back.
+            // SAFETY: `reserve` found that `slots_of(len)` contiguous slots from `slot` are within the ring,
+            // and that the consumer gave them back (acquire). Until `publish` they are this side's alone; the
+            // lifetime is bound to `self`. A peer that keeps reading them anyway sees garbage; nothing here
+            // reads them back.
             None => unsafe { std::slice::from_raw_parts_mut(in_ring, len as usize) },
         }
     }
 
-    /// Adds the reserved frame, whose bytes must be complete, to what the next flush publishes. Returns its length; 0:
-    /// there was none.
+    /// Adds the reserved frame, whose bytes must be complete, to the train that the next flush publishes.
+    /// Returns its length; 0: there was none.
     #[inline]
     pub fn commit(&mut self) -> usize {
         let len = self.producer.reserved().1;
@@ -90,8 +92,9 @@ impl Sender {
         self.producer.publish(&self.out);
     }
 
-    /// Is the consumer asleep, and is it this call that has to wake it? True once per sleep. There is no fence between
-    /// `flush` and this look: the sleeper issues one for both (`arm`), or looks again on a timer.
+    /// Is the consumer asleep, and is it this call that has to wake it? True once per sleep. There is no
+    /// fence between `flush` and this look: the sleeper issues one for both (`arm`), or looks again on a
+    /// timer.
     #[inline]
     pub fn must_wake(&self) -> bool {
         compiler_fence(Ordering::SeqCst);
@@ -109,7 +112,7 @@ fn take(flag: &AtomicU32) -> bool {
 pub struct Receiver {
     half: Half,
     consumer: Consumer,
-    /// Up to where the producer said that there are frames.
+    /// The position up to which the producer has announced frames.
     promised: u32,
 }
 
@@ -118,11 +121,12 @@ impl Receiver {
         Receiver { consumer: Consumer::new(half.geometry()), half, promised: 0 }
     }
 
-    /// Hands the oldest frame to `take`, gives its slots back and returns its length; `Ok(None)`: there is none.
+    /// Hands the oldest frame to `take`, gives its slots back and returns its length; `Ok(None)`: there is
+    /// none.
     #[inline]
     pub fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
         let Some(found) = self.consumer.peek(&self.half)? else {
-            // Most frames have a second line: it is fetched beside the word that says so, not after it.
+            // Most frames have a second line: it is fetched beside the word that announces it, not after it.
             prefetch::for_read(self.half.slot(self.consumer.tail().wrapping_add(1)));
             return Ok(None);
         };
@@ -135,8 +139,8 @@ impl Receiver {
         Ok(Some(found.len as usize))
     }
 
-    /// As [`Receiver::receive`], but from a copy in `private` (of the geometry's `max_frame` bytes), which the peer
-    /// cannot change.
+    /// As [`Receiver::receive`], but from a copy in `private` (of the geometry's `max_frame` bytes), which
+    /// the peer cannot change.
     pub(super) fn receive_copied(
         &mut self,
         private: &mut [u8],
@@ -147,21 +151,22 @@ impl Receiver {
         };
         let len = found.len as usize;
         let copy = &mut private[..len];
-        // SAFETY: `peek` checked that the frame lies within the ring, `copy` has its length, and they do not overlap.
-        // The bytes may be torn if the peer breaks the protocol; they are looked at only after this copy.
+        // SAFETY: `peek` checked that the frame lies within the ring, `copy` has its length, and they do not
+        // overlap. The bytes may be torn if the peer breaks the protocol; they are looked at only after this
+        // copy.
         unsafe { std::ptr::copy_nonoverlapping(self.half.frame(found.slot), copy.as_mut_ptr(), len) };
         self.consumer.release(found);
         take(copy);
         Ok(Some(len))
     }
 
-    /// Is a frame waiting (or something broken to find out about)?
+    /// Is a frame waiting, or a broken ring that `receive` will report?
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         !matches!(self.consumer.peek(&self.half), Ok(None))
     }
 
-    /// Did the producer say that there are more frames? If not, looking for one may take a line away from a producer
+    /// Has the producer announced more frames? If not, a look for one may take a line away from a producer
     /// that is about to write it.
     #[inline]
     pub fn expects_more(&self) -> bool {
@@ -187,7 +192,7 @@ impl Receiver {
         }
     }
 
-    /// Says whether this end is about to sleep.
+    /// Sets or clears the flag with which this end announces that it sleeps.
     #[inline]
     pub fn set_asleep(&self, asleep: bool) {
         self.half.asleep().store(asleep.into(), Ordering::Relaxed);
@@ -195,10 +200,11 @@ impl Receiver {
 
     #[inline]
     fn bytes(&self, found: Found) -> &[u8] {
-        // SAFETY: `peek` checked that the frame lies within the ring; it was published (acquire) and is not given back
-        // before the borrow of `self` ends, so a peer that keeps the protocol does not write it. One that does not can
-        // change bytes under a reader: peers of other users are therefore never read in place (`Link::receive`), and
-        // one of our own user could write our memory by other means anyway.
+        // SAFETY: `peek` checked that the frame lies within the ring. It was published (acquire) and is not
+        // given back before the borrow of `self` ends, so a peer that keeps the protocol does not write it.
+        // One that does not can change bytes under a reader. Frames of other users are therefore never read
+        // in place (`Link::receive`), and a process of our own user could write our memory by other means
+        // anyway.
         unsafe { std::slice::from_raw_parts(self.half.frame(found.slot), found.len as usize) }
     }
 }

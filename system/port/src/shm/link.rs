@@ -14,13 +14,13 @@ use super::ring::{Broken, Geometry};
 pub struct Link {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// None on a link to oneself.
+    /// None on a link from a NIC to itself.
     pub(super) wires: Option<Wires>,
-    /// Room to copy frames to before they are looked at, if the peer is a stranger.
+    /// A private copy of a frame before it is parsed, if the peer is another user's process.
     private: Option<Box<[u8]>>,
 }
 
-/// What the OS knows of a link between processes.
+/// The descriptors of a link between processes.
 #[derive(Debug)]
 pub(super) struct Wires {
     /// Open as long as the peer holds the link; nothing is sent over it after the set-up.
@@ -33,12 +33,12 @@ pub(super) struct Wires {
     pub(super) wake_self: OwnedFd,
 }
 
-/// Which end of a link's memory this is.
+/// The end of a link's memory that this process has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// The one that made it: sends on ring 0.
+    /// The maker's end: it sends on ring 0.
     Maker,
-    /// The one that was given it: sends on ring 1.
+    /// The taker's end: it sends on ring 1.
     Taker,
 }
 
@@ -55,7 +55,7 @@ impl Link {
         }
     }
 
-    /// A link from a NIC to itself: what is sent is received.
+    /// A link from a NIC to itself: it receives its own frames.
     pub fn loopback(geometry: Geometry) -> Result<Link, Errno> {
         let (sender, receiver) = super::ends::ring(geometry)?;
         Ok(Link { sender, receiver, wires: None, private: None })
@@ -71,8 +71,8 @@ impl Link {
         (&mut self.sender, &mut self.receiver)
     }
 
-    /// Hands the oldest frame to `take`; `Ok(None)`: there is none, else its length. Frames of a peer of another user
-    /// are copied first, so that it cannot change them while they are read.
+    /// Hands the oldest frame to `take`; `Ok(None)`: there is none, else its length. Frames of another user's
+    /// process are copied first, so that it cannot change them while they are read.
     #[inline]
     pub(super) fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
         match &mut self.private {

@@ -7,8 +7,9 @@
 //! …      ring 1: slots x 64 B      (to it)
 //! ```
 //!
-//! The geometry is not in the memory: it crosses the set-up socket once and is private from then on, so that nobody can
-//! change it under our feet. The memfd is sealed against shrinking: a peer that truncates it would kill us (SIGBUS).
+//! The geometry is not in the memory. It crosses the set-up socket once and is private from then on, so that
+//! no peer can change it. The memfd is sealed against shrinking: a peer that truncates it would kill us
+//! (SIGBUS).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -26,7 +27,7 @@ const CONTROL: usize = 4096;
 /// From one direction's control line to the next: two lines, because some CPUs fetch lines in pairs.
 const CONTROL_STRIDE: usize = 128;
 
-/// What a link's memory must be sealed against.
+/// The seals of a link's memory: it can be neither resized nor resealed.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A mapped link.
@@ -36,8 +37,8 @@ pub(super) struct Map {
     geometry: Geometry,
 }
 
-// SAFETY: the map is plain memory that belongs to no thread; all access goes through `Half`, whose shared words are
-// atomics and whose frame bytes follow the ring protocol.
+// SAFETY: the map is plain memory that belongs to no thread. All access goes through `Half`, whose shared
+// words are atomics and whose frame bytes follow the ring protocol.
 unsafe impl Send for Map {}
 // SAFETY: as above; `&Map` alone gives out only addresses.
 unsafe impl Sync for Map {}
@@ -51,7 +52,8 @@ impl Map {
     /// Makes the memory of a fresh link (zeroed, sealed) and maps it.
     pub(super) fn create(geometry: Geometry) -> Result<(Arc<Map>, OwnedFd), Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Linux before 6.3 does not know the third flag, and a sandbox may refuse it by any errno: it is not needed.
+        // Linux before 6.3 does not know the third flag, and a sandbox may refuse it by any errno: it is not
+        // needed.
         let memory = rustix::fs::memfd_create("remora-link", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| rustix::fs::memfd_create("remora-link", flags))?;
         rustix::fs::ftruncate(&memory, Map::len(geometry) as u64)?;
@@ -133,8 +135,8 @@ impl Half {
 
     #[inline]
     fn word_of(&self, slot: u32) -> &AtomicU32 {
-        // SAFETY: a slot is 64-aligned, mapped as long as `self`, and its word is only ever accessed atomically while
-        // it is a word (as payload it belongs to one side alone, see `ring`).
+        // SAFETY: a slot is 64-aligned and mapped as long as `self`. Its word is only accessed atomically
+        // while it is a word; as payload it belongs to one side alone (see `ring`).
         unsafe { AtomicU32::from_ptr(self.slot(slot).cast()) }
     }
 

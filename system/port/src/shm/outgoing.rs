@@ -1,11 +1,11 @@
-//! The producer's view of its ring: short frames of a train are gathered beside it and stored in one go.
+//! The producer's view of its ring: short frames of a train are gathered beside it and stored together.
 //!
-//! A line of the ring was last the consumer's, and storing to it waits for the other core; nothing that is stored
-//! afterwards can leave before it. Between two lines of the ring the NIC stores a hundred other words, which is more than
-//! a CPU can hold back, so each line would be waited for by itself. Stored one after the other, they are waited for
-//! together. The consumer, who polls the slot where the train starts, also takes its line away only once. A long train is
-//! stored past the caches (x86-64's streaming stores), which takes whole lines without waiting for the other core's copies
-//! at all.
+//! A line of the ring was last the consumer's. A store to it waits for the other core, and no later store can
+//! leave before it. Between two lines of the ring the NIC stores a hundred other words. That is more than a
+//! CPU can hold back, so the CPU would wait for each line by itself. For lines that are stored one after the
+//! other it waits once. The consumer, which polls the slot where the train starts, also takes its line away
+//! only once. A long train is stored past the caches (x86-64's streaming stores). These take whole lines
+//! without waiting for the other core's copies.
 
 use std::cell::Cell;
 
@@ -14,11 +14,11 @@ use super::ring::{Cells, SLOT, WORD, slots_of};
 
 /// Longer frames are built in the ring: a copy costs more than it saves.
 const LONGEST: u32 = (4 * SLOT - WORD) as u32;
-/// Slots gathered.
-const ROOM: u32 = 64;
-/// From so many slots on they are stored past the caches: the consumer fetches them from further away, but ahead of
-/// their use, and nobody waits for lines to change hands. With two cores under different L3 caches that was worth a sixth
-/// of the rate of 64 B WRITEs, and under one it cost nothing.
+/// Slots that can be gathered before they are stored to the ring: a longer train is stored in parts.
+const GATHERED: u32 = 64;
+/// From this many slots on, they are stored past the caches. The consumer fetches them from further away, but
+/// ahead of their use, and no core waits for lines to change hands. With two cores under different L3 caches
+/// that was worth a sixth of the rate of 64 B WRITEs. Under one it cost nothing.
 const STREAMED: usize = 16;
 
 /// A slot, stored as a whole.
@@ -29,25 +29,25 @@ struct Line([u8; SLOT]);
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) half: Half,
-    /// Slots of the ring from `start` on, as they are to be.
-    room: Box<[Line; ROOM as usize]>,
+    /// Copies of the ring's slots from `start` on, before they are stored there.
+    gathered: Box<[Line; GATHERED as usize]>,
     start: Cell<u32>,
     /// Slots gathered; 0: none.
     count: Cell<u32>,
-    /// The reserved frame is being built in `room`.
+    /// The reserved frame is being built in `gathered`.
     staged: Cell<bool>,
     /// Frames of this train.
     frames: u32,
-    /// Frames come one by one: the ring's line is then better asked for early, by building there.
+    /// Frames come one by one. Building in the ring then asks for its line early, which is better.
     alone: bool,
 }
 
 impl Outgoing {
     pub(super) fn new(half: Half) -> Outgoing {
-        let room = Box::new([Line([0; SLOT]); ROOM as usize]);
+        let gathered = Box::new([Line([0; SLOT]); GATHERED as usize]);
         Outgoing {
             half,
-            room,
+            gathered,
             start: Cell::new(0),
             count: Cell::new(0),
             staged: Cell::new(false),
@@ -56,7 +56,7 @@ impl Outgoing {
         }
     }
 
-    /// Where the frame reserved at `slot` is to be built, if not in the ring.
+    /// The buffer in which the frame reserved at `slot` is built; None: it is built in the ring.
     #[inline]
     pub(super) fn stage(&mut self, slot: u32, len: u32, in_train: bool) -> Option<&mut [u8]> {
         if !in_train {
@@ -67,13 +67,13 @@ impl Outgoing {
         }
         let at = self.count.get();
         let follows = slot == self.start.get() + at && (at > 0) == in_train;
-        let fits = !self.alone && len.wrapping_sub(1) < LONGEST && at + slots_of(len) <= ROOM;
+        let fits = !self.alone && len.wrapping_sub(1) < LONGEST && at + slots_of(len) <= GATHERED;
         self.staged.set(follows && fits);
         if !(follows && fits) {
             return None;
         }
         let place = at as usize * SLOT + WORD;
-        bytes_of(&mut self.room).get_mut(place..place + len as usize)
+        bytes_of(&mut self.gathered).get_mut(place..place + len as usize)
     }
 
     /// The reserved frame of `len` bytes is complete.
@@ -85,18 +85,19 @@ impl Outgoing {
         }
         let at = self.count.get();
         if at > 0 {
-            self.room[at as usize].0[..WORD].copy_from_slice(&len.to_ne_bytes());
+            self.gathered[at as usize].0[..WORD].copy_from_slice(&len.to_ne_bytes());
         }
         self.count.set(at + slots_of(len));
     }
 
-    /// Stores what was gathered; the first word stays 0.
+    /// Stores the gathered slots; the first word stays 0.
     #[inline]
     fn settle(&self) {
         let count = self.count.replace(0) as usize;
-        let (from, to) = (self.room.as_ptr(), self.half.slot(self.start.get()).cast::<Line>());
-        // SAFETY: the slots were reserved one after the other from `start` on, so they lie within the ring, are whole
-        // aligned lines, and are this side's alone until the first word is published; there are at most `ROOM`.
+        let (from, to) = (self.gathered.as_ptr(), self.half.slot(self.start.get()).cast::<Line>());
+        // SAFETY: the slots were reserved one after the other from `start` on, so they lie within the ring
+        // and are whole aligned lines. They are this side's alone until the first word is published, and
+        // there are at most `GATHERED`.
         unsafe { if count >= STREAMED { stream(from, to, count) } else { store(from, to, count) } }
     }
 }
@@ -148,7 +149,7 @@ unsafe fn store(from: *const Line, to: *mut Line, count: usize) {
     }
 }
 
-/// The same past the caches. Whoever sees a store that comes after this sees the lines too.
+/// As [`store`], past the caches. A core that sees a store which comes after this call sees the lines too.
 ///
 /// # Safety
 /// As [`store`].
@@ -167,7 +168,7 @@ unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
     unsafe { _mm_sfence() };
 }
 
-/// Where there is no such store.
+/// As [`store`], on machines without streaming stores.
 ///
 /// # Safety
 /// As [`store`].
@@ -180,9 +181,9 @@ unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
 
 /// All slots as bytes.
 #[inline]
-fn bytes_of(room: &mut [Line; ROOM as usize]) -> &mut [u8] {
+fn bytes_of(gathered: &mut [Line; GATHERED as usize]) -> &mut [u8] {
     // SAFETY: `Line` is 64 bytes of 64, any of which may have any value.
-    unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), ROOM as usize * SLOT) }
+    unsafe { std::slice::from_raw_parts_mut(gathered.as_mut_ptr().cast(), GATHERED as usize * SLOT) }
 }
 
 #[cfg(test)]

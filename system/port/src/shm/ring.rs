@@ -1,25 +1,29 @@
-//! The ring protocol: one producer, one consumer, frames in whole 64-byte slots, no shared index on the fast path.
+//! The ring protocol: one producer, one consumer, frames in whole 64-byte slots, no shared index on the fast
+//! path.
 //!
 //! ```text
-//! slot p      word (4 bytes) | frame bytes …       word = 0: nothing here yet
-//! slot p+1    … frame bytes continue                     = bytes of the frame | slots of its train behind it << 16
-//! slot p+n    0                                          = SKIP: the next frame is at slot 0
+//! slot p      word (4 bytes) | frame bytes …      word = 0: nothing here yet
+//! slot p+1    … frame bytes continue                 = bytes of the frame | slots of its train << 16
+//! slot p+n    0                                      = SKIP: the next frame is at slot 0
 //! ```
 //!
-//! A frame takes whole contiguous slots; its word is published last (release) and read first (acquire). The consumer
-//! clears the word of *every* slot it has read, also of those that held payload, so wherever the next frame may start
-//! there is a 0 and never old payload: no lap number is needed. Those stores have a second use: the line then belongs to
-//! the consumer, and the producer fetches it whole for its next lap. If the consumer only read, the producer would keep
-//! an old copy that must be upgraded line by line when written, which costs five to twenty times as much on Zen 4 (and
-//! about the same on Sapphire Rapids). The consumer clears a frame only when it looks for the next one, so that the
-//! store does not stand before an answer in its store queue.
+//! A frame takes whole contiguous slots; its word is published last (release) and read first (acquire). The
+//! consumer clears the word of *every* slot it has read, also of those that held payload. So the next frame
+//! starts at a 0 and never at old payload, wherever it starts: no lap number is needed. Those stores have a
+//! second use: the line then belongs to the consumer, and the producer fetches it whole for its next lap. If
+//! the consumer only read, the producer would keep an old copy and upgrade it line by line when it writes.
+//! That costs five to twenty times as much on Zen 4 (and about the same on Sapphire Rapids). The consumer
+//! clears a frame only when it looks for the next one. So the store does not stand before an answer in its
+//! store queue.
 //!
-//! The consumer returns *credit* (how far it has read) each quarter ring, on a line of its own; the producer looks at it
-//! only when the credit it knows of runs out. Positions count slots since the ring was made, modulo 2^32.
+//! The consumer returns *credit* (how far it has read) each quarter ring, on a line of its own. The producer
+//! looks at it only when the credit it knows of runs out. Positions count slots since the ring was made,
+//! modulo 2^32.
 //!
-//! Frames committed together leave as a *train*: its first word is published last. A consumer that waits for the next
-//! frame keeps taking that slot's line away from the producer; with trains this happens once for a train. The first word
-//! also says how many slots of the train follow, so that the consumer fetches them all at once, and looks no further.
+//! Frames committed together leave as a *train*: its first word is published last. A consumer that waits for
+//! the next frame keeps taking that slot's line away from the producer; with trains this happens once for a
+//! train. The first word also holds the number of slots of the train that follow. The consumer fetches all of
+//! them at once, and looks no further.
 //!
 //! The protocol is generic over [`Cells`], so that loom explores this very code over modelled memory.
 
@@ -31,7 +35,7 @@ pub const WORD: usize = 4;
 const SKIP: u32 = u32::MAX;
 /// The bits of a word that are the frame's length.
 const LENGTH: u32 = 0xffff;
-/// Where the slots that follow stand in a word.
+/// Shift of the number of slots that follow, in a word.
 const FOLLOWING: u32 = 16;
 
 /// The shared words of a ring. Orders are part of the contract.
@@ -44,11 +48,11 @@ pub trait Cells {
     fn clear(&self, slot: u32);
     /// Reads the consumer's position; acquire.
     fn credit(&self) -> u32;
-    /// Tells the producer the consumer's position; release.
+    /// Publishes the consumer's position to the producer; release.
     fn return_credit(&self, position: u32);
 }
 
-/// A train that takes so many slots is published without waiting for more: the consumer has enough to begin with.
+/// A train of this many slots is published without waiting for more: the consumer has enough to begin with.
 const LONGEST_TRAIN: u32 = 48;
 
 /// Shape of a ring; only ever made with values that [`Geometry::new`] accepts.
@@ -66,9 +70,9 @@ impl Geometry {
     /// Largest frame any ring may be made for, bytes.
     pub const MAX_FRAME: u32 = 65_536 - 64;
 
-    /// A ring of `slots` (a power of two) for frames of up to `max_frame` bytes; `None` when out of bounds, or when the
-    /// ring could come to a stop: a frame needs its own slots and up to as many, less one, skipped at the end of the
-    /// ring, while a quarter of the ring may not have been returned.
+    /// A ring of `slots` (a power of two) for frames of up to `max_frame` bytes; `None` when out of bounds,
+    /// or when the ring could come to a stop. A frame needs its own slots and up to as many, less one,
+    /// skipped at the end of the ring. A quarter of the ring may not have been returned at that moment.
     pub const fn new(slots: u32, max_frame: u32) -> Option<Geometry> {
         let fits = slots.is_power_of_two()
             && slots >= Geometry::MIN_SLOTS
@@ -103,7 +107,7 @@ pub const fn slots_of(len: u32) -> u32 {
     (len + (WORD + SLOT - 1) as u32) / SLOT as u32
 }
 
-/// The other side broke the rules of the ring: nothing it wrote can be trusted from here on.
+/// The other side broke the rules of the ring: nothing it writes can be trusted from here on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -111,13 +115,14 @@ pub struct Broken;
 #[derive(Debug)]
 pub struct Producer {
     geometry: Geometry,
-    /// Where the next frame starts.
+    /// The position at which the next frame starts.
     head: u32,
-    /// How far the consumer is known to have read.
+    /// The position up to which the consumer is known to have read.
     credit: u32,
     /// Length of the reserved frame; 0: none.
     reserved: u32,
-    /// Where the train starts that is complete but not published, and the length of its first frame; 0: none.
+    /// The position of the first frame of the train that is complete but not published, and that frame's
+    /// length; 0: none.
     train: u32,
     train_first: u32,
 }
@@ -128,14 +133,14 @@ impl Producer {
         Producer { geometry, head: 0, credit: 0, reserved: 0, train: 0, train_first: 0 }
     }
 
-    /// Where the next frame starts, in slots since the ring was made.
+    /// The position of the next frame, in slots since the ring was made.
     #[inline]
     pub fn head(&self) -> u32 {
         self.head
     }
 
-    /// Reserves contiguous slots for a frame of `len` bytes (1 ..= `max_frame`); `Ok(false)`: the ring is full. A
-    /// reservation that is not published is replaced by the next one.
+    /// Reserves contiguous slots for a frame of `len` bytes (1 ..= `max_frame`); `Ok(false)`: the ring is
+    /// full. A reservation that is not published is replaced by the next one.
     #[inline]
     pub fn reserve(&mut self, cells: &impl Cells, len: u32) -> Result<bool, Broken> {
         debug_assert!(len >= 1 && len <= self.geometry.max_frame);
@@ -146,8 +151,8 @@ impl Producer {
         let index = self.head & self.geometry.mask();
         let to_end = self.geometry.slots - index;
         let skipped = if count <= to_end { 0 } else { to_end };
-        if !self.has_room(cells, skipped + count)? {
-            // Nothing comes back from a consumer that cannot see what there is.
+        if !self.has_space(cells, skipped + count)? {
+            // Credit does not return from a consumer that cannot see the frames.
             self.publish(cells);
             return Ok(false);
         }
@@ -159,7 +164,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Takes a reservation back: what was written there must not be found where a word is looked for.
+    /// Takes a reservation back: its bytes must not be found where a word is looked for.
     #[cold]
     fn retract(&mut self, cells: &impl Cells) {
         let index = self.head & self.geometry.mask();
@@ -181,7 +186,8 @@ impl Producer {
         self.train_first != 0
     }
 
-    /// Adds the reserved frame, whose bytes must be complete, to the train. Without a reservation it does nothing.
+    /// Adds the reserved frame, whose bytes must be complete, to the train. Without a reservation it does
+    /// nothing.
     #[inline]
     pub fn commit(&mut self, cells: &impl Cells) {
         if self.reserved == 0 {
@@ -213,7 +219,7 @@ impl Producer {
     }
 
     #[inline]
-    fn has_room(&mut self, cells: &impl Cells, wanted: u32) -> Result<bool, Broken> {
+    fn has_space(&mut self, cells: &impl Cells, wanted: u32) -> Result<bool, Broken> {
         if wanted <= self.geometry.slots - self.head.wrapping_sub(self.credit) {
             return Ok(true);
         }
@@ -233,14 +239,14 @@ impl Producer {
     }
 }
 
-/// A published frame, as the consumer finds it.
+/// A published frame, as found by the consumer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The slot it starts at.
     pub slot: u32,
     /// Its length, bytes; within the geometry's bounds, and the frame within the ring.
     pub len: u32,
-    /// Slots behind it that hold more frames, as its producer says: a hint.
+    /// Slots behind it that hold more frames, as announced by the producer: a hint.
     pub following: u32,
 }
 
@@ -248,11 +254,11 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Consumer {
     geometry: Geometry,
-    /// Where the next frame will be found.
+    /// The position of the next frame.
     tail: u32,
-    /// Slots before `tail` that have been read and not been cleared yet.
+    /// Slots before `tail` that were read and not cleared yet.
     unclean: u32,
-    /// The position that the producer has been told.
+    /// The position that was last returned to the producer as credit.
     returned: u32,
 }
 
@@ -262,7 +268,7 @@ impl Consumer {
         Consumer { geometry, tail: 0, unclean: 0, returned: 0 }
     }
 
-    /// Where the next frame will be found, in slots since the ring was made.
+    /// The position of the next frame, in slots since the ring was made.
     #[inline]
     pub fn tail(&self) -> u32 {
         self.tail
@@ -311,8 +317,8 @@ impl Consumer {
         }
     }
 
-    /// Gives the slots of `found` (from the last [`Consumer::peek`]) back with the next peek; its bytes must not be read
-    /// any more.
+    /// Gives the slots of `found` (from the last [`Consumer::peek`]) back with the next peek; its bytes must
+    /// not be read any more.
     #[inline]
     pub fn release(&mut self, found: Found) {
         let count = slots_of(found.len);
@@ -320,7 +326,8 @@ impl Consumer {
         self.unclean = count;
     }
 
-    /// Clears the slots of the frame last released, and returns credit when a quarter of the ring has come together.
+    /// Clears the slots of the frame last released, and returns credit when a quarter of the ring has come
+    /// together.
     #[inline(always)]
     fn clean(&mut self, cells: &impl Cells) {
         // A frame never wraps, so its slots follow each other.

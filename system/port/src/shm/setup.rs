@@ -1,10 +1,10 @@
 //! How two processes come to share a link.
 //!
-//! One side listens on an abstract Unix socket with an unguessable name and tells the other that name by whatever they
-//! already talk over (`host`'s TCP exchange). Whoever connects is checked by the credentials the kernel vouches for and
-//! is sent one message: version and geometry, with three descriptors: the memory, and an eventfd for each direction.
-//! Nothing is sent back, so `accept` never waits for the peer. The socket then stays open: when it hangs up, the peer is
-//! gone.
+//! One side listens on an abstract Unix socket with an unguessable name. It sends the name to the other side
+//! over their existing connection (`host`'s TCP exchange). The listener checks a peer that connects by the
+//! credentials that the kernel vouches for. It sends the peer one message: version and geometry, with three
+//! descriptors: the memory, and an eventfd for each direction. Nothing is sent back, so `accept` never waits
+//! for the peer. The socket then stays open: when it hangs up, the peer is gone.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -26,7 +26,7 @@ use super::ring::Geometry;
 
 /// First bytes of the offer.
 const MAGIC: [u8; 8] = *b"RemoraSh";
-/// Changes whenever the meaning of the shared bytes does.
+/// Version of the shared bytes: it changes whenever their meaning does.
 const VERSION: u32 = 1;
 /// Magic, version, slots, largest frame; integers little-endian.
 const OFFER: usize = 8 + 3 * 4;
@@ -35,20 +35,20 @@ const DESCRIPTORS: usize = 3;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Why a link was not made.
+/// Why a link could not be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SetupError {
     /// The OS refused.
     Os(Errno),
     /// The peer belongs to another user (its uid), and only our own is admitted.
     Stranger(u32),
-    /// The peer speaks another version of the shared bytes (its version).
+    /// The peer has another version of the shared bytes (its version).
     Version(u32),
-    /// What the peer offered is no link: wrong magic, geometry out of bounds, memory unsealed or too short.
+    /// The peer's offer is no link: wrong magic, geometry out of bounds, memory unsealed or too short.
     BadOffer,
     /// The peer did not answer in time.
     Timeout,
-    /// The port holds as many links as it may.
+    /// The port has as many links as its limit allows.
     TooManyLinks,
 }
 
@@ -83,13 +83,13 @@ impl From<Errno> for SetupError {
     }
 }
 
-/// Whose processes may share a link with this one.
+/// The users whose processes may share a link with this one.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Admit {
     /// Only those of this process's user: they could reach its memory anyway (ptrace).
     #[default]
     SameUser,
-    /// Anyone who knows the name. Frames from other users are copied before they are looked at.
+    /// Any process that knows the name. Frames from other users are copied before they are parsed.
     AnyUser,
 }
 
@@ -103,8 +103,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens under a fresh name; each accepted link gets rings of `geometry`. One listener may serve many peers, or
-    /// (cheaply) each connection exchange its own, which then tells who connected.
+    /// Listens under a fresh name; each accepted link gets rings of `geometry`. One listener may serve many
+    /// peers. Or each connection exchange has its own (they are cheap), which then identifies the peer that
+    /// connected.
     pub fn new(geometry: Geometry, admit: Admit) -> Result<Listener, SetupError> {
         let mut secret = [0u8; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
@@ -121,7 +122,8 @@ impl Listener {
         &self.name
     }
 
-    /// A link to the next peer that connected; `None`: nobody did (wait on [`Listener::as_fd`]). Never blocks.
+    /// A link to the next peer that connected; `None`: nobody did (wait on [`Listener::as_fd`]). Never
+    /// blocks.
     pub fn accept(&self) -> Result<Option<Link>, SetupError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match net::accept_with(&self.socket, flags) {
@@ -151,8 +153,8 @@ impl AsFd for Listener {
     }
 }
 
-/// Connects to the listener called `name` and takes the link it offers; waits no longer than `timeout` (not zero) for
-/// each of the two.
+/// Connects to the listener called `name` and takes the link it offers; waits no longer than `timeout` (not
+/// zero) for each of the two.
 pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, SetupError> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
@@ -162,7 +164,7 @@ pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, Setu
     let process = peer_process(&socket);
     let (geometry, [memory, wake_peer, wake_self]) = receive_offer(&socket)?;
     let map = Map::open(&memory, geometry)?.ok_or(SetupError::BadOffer)?;
-    // Should the peer have sent something else than an eventfd, a wake must at least not block.
+    // If the peer sent something else than an eventfd, a wake must at least not block.
     for descriptor in [&wake_peer, &wake_self] {
         let flags = rustix::fs::fcntl_getfl(descriptor)?;
         rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
@@ -177,16 +179,17 @@ fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
     if stranger && admit == Admit::SameUser { Err(SetupError::Stranger(peer)) } else { Ok(stranger) }
 }
 
-/// The effective uid of the other end of a Unix socket, as the kernel noted it when the connection was made. Through libc, because
-/// rustix takes the pid for non-zero, and it is zero for a peer in a pid namespace that we cannot see into.
+/// The effective uid of the other end of a Unix socket, as the kernel noted it when the connection was made.
+/// It calls libc because rustix takes the pid for non-zero. The pid is zero for a peer in a pid namespace
+/// that we cannot see into.
 ///
 /// # Errors
-/// What getsockopt(2) says.
+/// The errno of getsockopt(2).
 pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
     let mut peer = MaybeUninit::<libc::ucred>::zeroed();
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (fd, into) = (socket.as_raw_fd(), peer.as_mut_ptr().cast());
-    // SAFETY: `into` has room for `len` bytes, and the kernel writes no more.
+    // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
     let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut len) };
     if done != 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
@@ -195,13 +198,13 @@ pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
     Ok(unsafe { peer.assume_init() }.uid)
 }
 
-/// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The socket alone
-/// does not tell: a child that the peer forked holds it open too.
+/// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The
+/// socket alone does not show the end: a child that the peer forked holds it open too.
 fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let (on, into) = (socket.as_raw_fd(), (&raw mut fd).cast());
-    // SAFETY: `into` has room for `len` bytes, and the kernel writes no more.
+    // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
     let done = unsafe { libc::getsockopt(on, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len) };
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     (done == 0 && fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
@@ -231,7 +234,7 @@ fn receive_offer(socket: &OwnedFd) -> Result<(Geometry, [OwnedFd; DESCRIPTORS]),
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let got = net::recvmsg(socket, &mut [IoSliceMut::new(&mut offer)], &mut control, flags)?;
-    // Taken out first, so that they are closed whatever is wrong with the rest.
+    // Taken out first, so that they are closed even if the rest of the message is wrong.
     let mut descriptors = Vec::with_capacity(DESCRIPTORS);
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {

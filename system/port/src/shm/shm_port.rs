@@ -5,34 +5,35 @@ use std::os::fd::{AsFd, RawFd};
 use rustix::io::Errno;
 
 use super::link::Link;
-use super::places::{Places, State};
+use super::link_table::{LinkTable, State};
 use super::ring::Broken;
 use super::setup::SetupError;
-use super::watch::{BATCH, Happened, Watch};
+use super::watch::{BATCH, LinkEvent, Watch};
 use crate::{Address, Counters, Egress, Endpoint, Ingress, Lease, Peer, Port, Start};
 
-/// Frames taken from one link before the next has its turn, and before what they ask for is answered. Few, so that both
-/// cores work at the same time: with longer bursts each waits for the other's, and hands back a burst as long.
+/// Frames taken from one link before the next has its turn, and before their requests are answered. Few, so
+/// that both cores work at the same time. With longer bursts each core waits for the other's, and returns a
+/// burst as long.
 const BURST: usize = 16;
-/// Receives between two looks at the sockets, while nobody sleeps: a look is a system call of some 200 ns. Few enough
-/// that a host which polls on a slow timer, too, notices a dead peer in seconds.
+/// Receives between two looks at the sockets, while nobody sleeps: a look is a system call of some 200 ns.
+/// Small enough that a host which polls on a slow timer also notices a dead peer in seconds.
 const LOOK_EVERY: u32 = 1 << 12;
-/// Refusals for want of room between two such looks: a dead peer's ring stays full.
+/// Refusals for a full ring between two such looks: a dead peer's ring stays full.
 const LOOK_EVERY_FULL: u64 = 1 << 6;
 /// Largest frame that is accepted (and dropped) for a peer that is gone.
 const SINK: usize = 1 << 16;
 /// Bytes of IPv6 and UDP header, the most that stands before the BTH.
 const BEFORE_BTH: usize = 48;
-/// No link.
+/// Stands for no link where a link's number is expected.
 const NOBODY: u32 = u32::MAX;
-/// The peer that stands for every multicast group: everybody that a port is linked with. Who wants what was sent to which
-/// group is for the NICs there to say.
+/// The peer that stands for every multicast group: all peers that a port is linked with. Their NICs decide
+/// which frames of which group they want.
 pub const EVERYONE: Peer = Peer(u32::MAX - 1);
 
-/// What a port may hold.
+/// Limits of a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most links, dead ones whose place was not given up included.
+    /// Links at most, dead ones included whose number was not given up.
     pub links: u32,
     /// Largest frame that every link of this port must carry, bytes from the IP header to the ICRC.
     pub frame: u32,
@@ -44,14 +45,14 @@ impl Default for Limits {
     }
 }
 
-/// Whose frame is being built.
+/// The destination of the frame that is being built.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Leased {
     Nothing,
     Link(u32),
-    /// So many bytes, to be copied to every link.
+    /// Every link: the frame of so many bytes is copied to each.
     Everyone(usize),
-    /// For a peer that is gone: goes nowhere.
+    /// A peer that is gone: the frame goes nowhere.
     Sink,
 }
 
@@ -60,10 +61,10 @@ enum Leased {
 pub struct ShmPort {
     endpoint: Endpoint,
     limits: Limits,
-    places: Places,
+    links: LinkTable,
     watch: Watch,
     leased: Leased,
-    /// The link that got frames since the last flush.
+    /// The link with frames since the last flush.
     unflushed: u32,
     sink: Vec<u8>,
     /// Links that died, for `take_lost`.
@@ -78,7 +79,7 @@ impl ShmPort {
         Ok(ShmPort {
             endpoint,
             limits,
-            places: Places::new(limits.links as usize),
+            links: LinkTable::new(limits.links as usize),
             watch: Watch::new()?,
             leased: Leased::Nothing,
             unflushed: NOBODY,
@@ -89,30 +90,31 @@ impl ShmPort {
         })
     }
 
-    /// Makes the peer at the other end of `link` usable. [`SetupError::BadOffer`]: its frames would be too small.
+    /// Makes the peer at the other end of `link` usable. [`SetupError::BadOffer`]: its frames would be too
+    /// small.
     pub fn add_link(&mut self, link: Link) -> Result<Peer, SetupError> {
         if link.geometry().max_frame() < self.limits.frame {
             return Err(SetupError::BadOffer);
         }
-        let place = self.places.vacant().ok_or(SetupError::TooManyLinks)?;
+        let index = self.links.vacant().ok_or(SetupError::TooManyLinks)?;
         if let Some(wires) = &link.wires {
-            self.watch.add(place, wires)?;
+            self.watch.add(index, wires)?;
         }
-        self.places.put(place, link);
-        Ok(Peer(place))
+        self.links.put(index, link);
+        Ok(Peer(index))
     }
 
-    /// Closes the link of `peer`, if it is still open, and gives its number up to the next [`ShmPort::add_link`]; for
-    /// when no queue pair names it any more.
+    /// Closes the link of `peer`, if it is still open, and frees its number for the next
+    /// [`ShmPort::add_link`]. The caller has no queue pair left that names the peer.
     pub fn remove_link(&mut self, peer: Peer) {
-        let old = self.places.replace(peer.0, State::Free);
+        let old = self.links.replace(peer.0, State::Free);
         self.forget(peer, &old);
         self.lost.retain(|&lost| lost != peer);
     }
 
-    /// Is there a living process at the other end, as far as is known?
+    /// Is there a living process at the other end, by the last look at its socket?
     pub fn is_open(&self, peer: Peer) -> bool {
-        self.places.get(peer.0).is_some_and(|place| matches!(place.state, State::Open(_)))
+        self.links.get(peer.0).is_some_and(|entry| matches!(entry.state, State::Open(_)))
     }
 
     /// A peer that was lost and has not been reported yet. Its frames are dropped from now on; call
@@ -121,29 +123,30 @@ impl ShmPort {
         self.lost.pop()
     }
 
-    /// Is no wake ever missed on this machine? If not (no membarrier), a sleeper's timer finds what was missed.
+    /// Is no wake ever missed on this machine? If not (no membarrier), a sleeper's timer finds what was
+    /// missed.
     pub fn sleeps_are_safe(&self) -> bool {
         self.watch.is_fenced()
     }
 
     /// How many links are polled in every receive; the others take turns.
     pub fn polled_each_turn(&self) -> usize {
-        self.places.hot_count()
+        self.links.hot_count()
     }
 
     #[cfg(test)]
     pub(super) fn cool_all(&mut self) {
-        self.places.cool_all();
+        self.links.cool_all();
     }
 
     /// Takes frames from one link.
     #[inline(always)]
-    fn drain(&mut self, place: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let Some(at) = self.places.get_mut(place) else {
+    fn drain(&mut self, index: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let Some(at) = self.links.get_mut(index) else {
             return 0;
         };
         let State::Open(link) = &mut at.state else {
-            return self.drain_leaving(place, quota, take);
+            return self.drain_leaving(index, quota, take);
         };
         let burst = Burst::take_from(link, at.streaming, quota, take);
         if burst.taken > 0 {
@@ -153,27 +156,27 @@ impl ShmPort {
             self.counters.bytes_received += burst.bytes as u64;
         }
         match burst.end {
-            End::Quota => {}
-            End::Empty => self.places.note_empty(place),
-            End::Broken => self.broke(place),
+            BurstEnd::Quota => {}
+            BurstEnd::Empty => self.links.note_empty(index),
+            BurstEnd::Broken => self.broke(index),
         }
         burst.taken
     }
 
     /// Takes the last frames of a peer that is gone, and closes the link after them.
     #[cold]
-    fn drain_leaving(&mut self, place: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let Some(State::Leaving(link, left)) = self.places.get_mut(place).map(|at| &mut at.state) else {
+    fn drain_leaving(&mut self, index: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let Some(State::Leaving(link, left)) = self.links.get_mut(index).map(|at| &mut at.state) else {
             return 0;
         };
         let burst = Burst::take_from(link, true, quota.min(*left as usize), take);
         *left -= burst.taken as u32;
-        let over = *left == 0 || burst.end != End::Quota;
+        let over = *left == 0 || burst.end != BurstEnd::Quota;
         self.counters.frames_received += burst.taken as u64;
         self.counters.bytes_received += burst.bytes as u64;
-        self.counters.malformed += u64::from(burst.end == End::Broken);
+        self.counters.malformed += u64::from(burst.end == BurstEnd::Broken);
         if over {
-            self.close(place);
+            self.close(index);
         }
         burst.taken
     }
@@ -182,31 +185,31 @@ impl ShmPort {
     #[cold]
     fn poll_cool(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let mut taken = 0;
-        for place in self.places.next_cool() {
-            if self.places.is_hot(place) {
+        for index in self.links.next_cool() {
+            if self.links.is_hot(index) {
                 continue;
             }
-            let found = self.drain(place, BURST.min(budget - taken), take);
+            let found = self.drain(index, BURST.min(budget - taken), take);
             taken += found;
             if found > 0 {
-                self.places.warm(place);
+                self.links.warm(index);
             }
         }
         taken
     }
 
     #[cold]
-    fn broke(&mut self, place: u32) {
+    fn broke(&mut self, index: u32) {
         self.counters.malformed += 1;
-        self.close(place);
+        self.close(index);
     }
 
     /// Cuts a link off: its frames are dropped from now on, its memory and descriptors are given back.
-    fn close(&mut self, place: u32) {
-        let old = self.places.replace(place, State::Lost);
-        self.forget(Peer(place), &old);
+    fn close(&mut self, index: u32) {
+        let old = self.links.replace(index, State::Lost);
+        self.forget(Peer(index), &old);
         if matches!(old, State::Open(_)) {
-            self.report(Peer(place));
+            self.report(Peer(index));
         }
     }
 
@@ -215,7 +218,7 @@ impl ShmPort {
         self.lost.push(peer);
     }
 
-    /// Drops what the port remembers of a link that leaves its place.
+    /// Drops what the port remembers of a link that leaves its entry.
     fn forget(&mut self, peer: Peer, old: &State) {
         if let State::Open(Link { wires: Some(wires), .. })
         | State::Leaving(Link { wires: Some(wires), .. }, _) = old
@@ -234,18 +237,18 @@ impl ShmPort {
     #[cold]
     fn look(&mut self) {
         // Bounded, because a peer that writes its eventfd without end would keep the set busy.
-        for _ in 0..=3 * self.places.count() / BATCH {
-            let (places, mut gone) = (&self.places, [NOBODY; BATCH]);
+        for _ in 0..=3 * self.links.count() / BATCH {
+            let (links, mut gone) = (&self.links, [NOBODY; BATCH]);
             let mut count = 0;
             let looked = self.watch.look(|happened| match happened {
-                Happened::Woken(place) => drain_wakes(places, place),
-                Happened::Gone(place) => {
-                    gone[count] = place;
+                LinkEvent::Woken(index) => drain_wakes(links, index),
+                LinkEvent::Gone(index) => {
+                    gone[count] = index;
                     count += 1;
                 }
             });
-            for &place in &gone[..count] {
-                self.peer_gone(place);
+            for &index in &gone[..count] {
+                self.peer_gone(index);
             }
             match looked {
                 Ok(true) => {}
@@ -258,28 +261,29 @@ impl ShmPort {
         }
     }
 
-    /// The peer hung up: nothing more is sent to it; what it published is still read.
-    fn peer_gone(&mut self, place: u32) {
-        match self.places.replace(place, State::Lost) {
+    /// Called when the peer hung up: nothing more is sent to it; its published frames are still read.
+    fn peer_gone(&mut self, index: u32) {
+        match self.links.replace(index, State::Lost) {
             State::Open(link) => {
-                // No more than a ring can hold: a peer that hung up but goes on writing is not followed for ever.
+                // No more than a ring can hold: a peer that hung up but goes on writing is not followed for
+                // ever.
                 let left = link.geometry().slots();
                 let old = State::Leaving(link, left);
-                self.forget(Peer(place), &old);
-                self.places.replace(place, old);
-                self.places.warm(place);
-                self.report(Peer(place));
+                self.forget(Peer(index), &old);
+                self.links.replace(index, old);
+                self.links.warm(index);
+                self.report(Peer(index));
             }
             other => {
-                self.places.replace(place, other);
+                self.links.replace(index, other);
             }
         }
     }
 
-    /// Publishes what was committed to `place`, and wakes the peer if it sleeps.
+    /// Publishes what was committed to `index`, and wakes the peer if it sleeps.
     #[inline]
-    fn publish(&mut self, place: u32) {
-        let Some(State::Open(link)) = self.places.get_mut(place).map(|at| &mut at.state) else {
+    fn publish(&mut self, index: u32) {
+        let Some(State::Open(link)) = self.links.get_mut(index).map(|at| &mut at.state) else {
             return;
         };
         link.sender.flush();
@@ -287,7 +291,7 @@ impl ShmPort {
             && link.sender.must_wake()
         {
             self.counters.wakes_sent += 1;
-            // A full eventfd is as readable as any other.
+            // A full eventfd is readable too.
             if !matches!(
                 rustix::io::write(wires.wake_peer.as_fd(), &1u64.to_ne_bytes()),
                 Ok(_) | Err(Errno::AGAIN)
@@ -297,9 +301,10 @@ impl ShmPort {
         }
     }
 
-    /// The slow half of `lend`: no room, no peer, or no sense. Returns whether the frame goes to the sink.
+    /// The slow half of `lend`: the ring is full, there is no such peer, or the ring makes no sense. Returns
+    /// whether the frame goes to the sink.
     #[cold]
-    fn lend_no_room(&mut self, peer: Peer, len: usize, broken: bool) -> bool {
+    fn lend_refused(&mut self, peer: Peer, len: usize, broken: bool) -> bool {
         if broken {
             self.counters.malformed += 1;
             self.close(peer.0);
@@ -316,12 +321,13 @@ impl ShmPort {
         len <= SINK
     }
 
-    /// Copies a frame of so many bytes to every link that has room; where there is none it is lost, as on any network.
+    /// Copies a frame of `len` bytes to every link that has space; on a full link it is lost, as on any
+    /// network.
     #[cold]
     fn send_to_everyone(&mut self, len: usize) {
         self.flush();
-        for place in 0..self.places.count() as u32 {
-            let Some(State::Open(link)) = self.places.get_mut(place).map(|at| &mut at.state) else {
+        for index in 0..self.links.count() as u32 {
+            let Some(State::Open(link)) = self.links.get_mut(index).map(|at| &mut at.state) else {
                 continue;
             };
             if link.sender.reserve(len) != Ok(true) {
@@ -331,27 +337,27 @@ impl ShmPort {
             link.sender.bytes().copy_from_slice(&self.sink[..len]);
             self.counters.frames_sent += 1;
             self.counters.bytes_sent += link.sender.commit() as u64;
-            self.places.warm(place);
-            self.publish(place);
+            self.links.warm(index);
+            self.publish(index);
         }
     }
 }
 
-/// What was taken from a link at once.
+/// The frames taken from a link in one turn.
 struct Burst {
     taken: usize,
     bytes: usize,
-    end: End,
+    end: BurstEnd,
 }
 
-/// Why no more was taken.
+/// Why a burst has ended.
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum End {
-    /// Enough for this turn.
+enum BurstEnd {
+    /// The quota of this turn is used up.
     Quota,
-    /// There was no more.
+    /// The ring is empty.
     Empty,
-    /// What came next makes no sense.
+    /// The next word of the ring makes no sense.
     Broken,
 }
 
@@ -363,24 +369,25 @@ impl Burst {
         quota: usize,
         take: &mut impl FnMut(Ingress<'_>),
     ) -> Burst {
-        let mut burst = Burst { taken: 0, bytes: 0, end: End::Quota };
+        let mut burst = Burst { taken: 0, bytes: 0, end: BurstEnd::Quota };
         while burst.taken < quota {
             match link
                 .receive(|bytes| take(Ingress { bytes, start: Start::Ip, source: UNKNOWN, group: None }))
             {
                 Ok(Some(len)) => burst.bytes += len,
                 Ok(None) => {
-                    burst.end = End::Empty;
+                    burst.end = BurstEnd::Empty;
                     break;
                 }
                 Err(Broken) => {
-                    burst.end = End::Broken;
+                    burst.end = BurstEnd::Broken;
                     break;
                 }
             }
             burst.taken += 1;
-            // Looking for a frame that was not announced costs a round to the producer's cache if there is none, and the
-            // answer to a lone request waits for it. So only after two frames without an empty poll between them.
+            // If the producer announced no frame and there is none, a look for one costs a round to its
+            // cache, and the answer to a lone request waits for it. So the look comes only after two frames
+            // without an empty poll between them.
             if !streaming && !link.receiver.expects_more() {
                 break;
             }
@@ -389,15 +396,15 @@ impl Burst {
     }
 }
 
-/// Frames that begin at the IP header say themselves who sent them.
+/// Frames that begin at the IP header contain their sender's address.
 const UNKNOWN: Endpoint = Endpoint { address: Address([0; 16]), udp_port: 0 };
 
-/// Makes the eventfd of `place` unreadable again.
-fn drain_wakes(places: &Places, place: u32) {
-    if let Some(at) = places.get(place)
+/// Makes the eventfd of `index` unreadable again.
+fn drain_wakes(links: &LinkTable, index: u32) {
+    if let Some(at) = links.get(index)
         && let State::Open(Link { wires: Some(wires), .. }) = &at.state
     {
-        // Nothing to read is what is wanted.
+        // An eventfd that was not written to is fine.
         let _ = rustix::io::read(&wires.wake_self, &mut [0u8; 8]);
     }
 }
@@ -413,17 +420,19 @@ impl Egress for ShmPort {
         false
     }
 
-    // Always: a lease that comes back through memory is read in other widths than it was written in, which stalls.
+    // Inlined always: a lease that comes back through memory is read in other widths than it was written in,
+    // which stalls.
     #[inline(always)]
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
         let mut broken = false;
-        if let Some(State::Open(link)) = self.places.get_mut(peer.0).map(|at| &mut at.state) {
+        if let Some(State::Open(link)) = self.links.get_mut(peer.0).map(|at| &mut at.state) {
             match link.sender.reserve(len) {
                 Ok(true) => {
                     self.leased = Leased::Link(peer.0);
                     let bytes: *mut [u8] = link.sender.bytes();
-                    // SAFETY: the slice is borrowed from `self` for as long as the lease is; the detour is because the
-                    // borrow checker extends that borrow over the other ways out of this function.
+                    // SAFETY: the slice is borrowed from `self` for as long as the lease is. The pointer is
+                    // needed because the borrow checker extends that borrow over the other returns of this
+                    // function.
                     return Some(Lease { bytes: unsafe { &mut *bytes }, ip_id: 0 });
                 }
                 Ok(false) => {}
@@ -431,7 +440,7 @@ impl Egress for ShmPort {
             }
         }
         self.leased = Leased::Nothing;
-        if self.lend_no_room(peer, len, broken) {
+        if self.lend_refused(peer, len, broken) {
             self.leased = if peer == EVERYONE { Leased::Everyone(len) } else { Leased::Sink };
             return Some(Lease { bytes: &mut self.sink[..len], ip_id: 0 });
         }
@@ -439,25 +448,25 @@ impl Egress for ShmPort {
     }
 
     #[inline]
-    fn has_rooms(&self) -> bool {
-        self.places.count() > 1
+    fn has_space_per_peer(&self) -> bool {
+        self.links.count() > 1
     }
 
     #[inline(always)]
     fn commit(&mut self) {
         match std::mem::replace(&mut self.leased, Leased::Nothing) {
-            Leased::Link(place) => {
-                let Some(at) = self.places.get_mut(place) else { return };
+            Leased::Link(index) => {
+                let Some(at) = self.links.get_mut(index) else { return };
                 let State::Open(link) = &mut at.state else { return };
                 self.counters.frames_sent += 1;
                 self.counters.bytes_sent += link.sender.commit() as u64;
                 if !at.hot {
                     // An answer may be expected.
-                    self.places.warm(place);
+                    self.links.warm(index);
                 }
-                if self.unflushed != place {
+                if self.unflushed != index {
                     self.flush();
-                    self.unflushed = place;
+                    self.unflushed = index;
                 }
             }
             Leased::Everyone(len) => self.send_to_everyone(len),
@@ -469,8 +478,8 @@ impl Egress for ShmPort {
     #[inline]
     fn flush(&mut self) {
         if self.unflushed != NOBODY {
-            let place = std::mem::replace(&mut self.unflushed, NOBODY);
-            self.publish(place);
+            let index = std::mem::replace(&mut self.unflushed, NOBODY);
+            self.publish(index);
         }
     }
 }
@@ -478,15 +487,15 @@ impl Egress for ShmPort {
 impl Port for ShmPort {
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let mut taken = 0;
-        for step in 0..self.places.hot_count() {
-            let Some(place) = self.places.nth(step) else { break };
-            taken += self.drain(place, BURST.min(budget - taken), take);
+        for step in 0..self.links.hot_count() {
+            let Some(index) = self.links.nth(step) else { break };
+            taken += self.drain(index, BURST.min(budget - taken), take);
             if taken >= budget {
                 break;
             }
         }
-        self.places.next_turn();
-        if self.places.has_cool() {
+        self.links.next_turn();
+        if self.links.has_cool() {
             taken += self.poll_cool(budget - taken, take);
         }
         self.receives = self.receives.wrapping_add(1);
@@ -497,7 +506,7 @@ impl Port for ShmPort {
     }
 
     fn receives_to_silence(&self) -> u32 {
-        self.places.turns()
+        self.links.turns()
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -509,13 +518,13 @@ impl Port for ShmPort {
     }
 
     fn arm(&mut self) -> bool {
-        for (_, at) in self.places.iter_mut() {
+        for (_, at) in self.links.iter_mut() {
             if let State::Open(link) = &at.state {
                 link.receiver.set_asleep(true);
             }
         }
         self.watch.settle();
-        self.places.iter_mut().any(|(_, at)| match &mut at.state {
+        self.links.iter_mut().any(|(_, at)| match &mut at.state {
             State::Open(link) => link.receiver.is_ready(),
             // Its end has to be found by receiving.
             State::Leaving(..) => true,
@@ -524,7 +533,7 @@ impl Port for ShmPort {
     }
 
     fn disarm(&mut self) {
-        for (_, at) in self.places.iter_mut() {
+        for (_, at) in self.links.iter_mut() {
             if let State::Open(link) = &at.state {
                 link.receiver.set_asleep(false);
             }

@@ -1,4 +1,5 @@
-//! The port over real shared memory, both ends in this process; other processes are in `tests/shm_processes.rs`.
+//! The port over real shared memory, both ends in this process; other processes are in
+//! `tests/shm_processes.rs`.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -80,7 +81,7 @@ fn receive_all(port: &mut ShmPort) -> Vec<Vec<u8>> {
     frames
 }
 
-/// splitmix64.
+/// The next number of splitmix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -201,7 +202,8 @@ fn a_frame_for_everyone_goes_to_every_link_that_has_room() {
     assert!(send(&mut a, EVERYONE, b"to all three"));
     assert_eq!(a.counters().frames_sent, 3);
     others.iter_mut().for_each(|other| assert_eq!(receive_all(other), [b"to all three"]));
-    // Without room, or gone: the others get it all the same, and its sender is not held up.
+    // One ring is full and one peer is gone: the others get the frame all the same, and its sender is not
+    // held up.
     while send(&mut a, Peer(1), &[7; 60]) {}
     a.remove_link(Peer(2));
     let before = a.counters().send_dropped;
@@ -298,8 +300,8 @@ fn idle_links_cool_and_are_still_heard() {
     for peer in (0..100).rev() {
         assert!(send(&mut port, Peer(peer), &[peer as u8]));
         port.cool_all();
-        let heard: Vec<_> = (0..25).flat_map(|_| receive(&mut port, 64)).collect();
-        assert_eq!(heard, [[peer as u8]], "a turn over all cool links takes 25 receives");
+        let received: Vec<_> = (0..25).flat_map(|_| receive(&mut port, 64)).collect();
+        assert_eq!(received, [[peer as u8]], "a turn over all cool links takes 25 receives");
         assert_eq!(port.receives_to_silence(), 25);
     }
 }
@@ -525,8 +527,8 @@ fn meet(arrived: &AtomicU32, round: u32) {
     }
 }
 
-/// The producer publishes and looks at the flag without a fence, at the moment at which the sleeper sets the flag and
-/// looks at the ring: one of them must see the other.
+/// The producer publishes and looks at the flag without a fence. At the same moment the sleeper sets the flag
+/// and looks at the ring. One of them must see the other.
 #[test]
 fn either_the_sleeper_sees_the_frame_or_the_sender_sees_the_sleeper() {
     let rounds = 1_500;

@@ -1,4 +1,4 @@
-//! Which descriptors of which links the OS watches, and the fence that makes sleeping safe.
+//! The links' descriptors that the OS watches, and the fence that makes sleeping safe.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -14,8 +14,8 @@ use super::link::Wires;
 /// Events taken from the OS at a time.
 pub(super) const BATCH: usize = 32;
 
-/// An epoll set over the links of a port: one descriptor to sleep on, and one system call that tells which peers are
-/// gone.
+/// An epoll set over the links of a port: one descriptor to sleep on, and one system call that finds the
+/// peers that are gone.
 #[derive(Debug)]
 pub(super) struct Watch {
     epoll: OwnedFd,
@@ -23,10 +23,10 @@ pub(super) struct Watch {
     fenced: bool,
 }
 
-/// What happened to a link.
+/// An event of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Happened {
-    /// Its peer woke us.
+pub(super) enum LinkEvent {
+    /// Its peer woke this port.
     Woken(u32),
     /// Its peer is gone.
     Gone(u32),
@@ -41,9 +41,9 @@ impl Watch {
         Ok(Watch { epoll, fenced })
     }
 
-    /// Watches the descriptors of link `place`.
-    pub(super) fn add(&self, place: u32, wires: &Wires) -> Result<(), Errno> {
-        let (woken, gone) = (u64::from(place) << 1, u64::from(place) << 1 | 1);
+    /// Watches the descriptors of link `index`.
+    pub(super) fn add(&self, index: u32, wires: &Wires) -> Result<(), Errno> {
+        let (woken, gone) = (u64::from(index) << 1, u64::from(index) << 1 | 1);
         epoll::add(&self.epoll, &wires.wake_self, EventData::new_u64(woken), EventFlags::IN)?;
         let socket = epoll::add(&self.epoll, &wires.socket, EventData::new_u64(gone), EventFlags::RDHUP);
         let process = wires.process.as_ref().map_or(Ok(()), |process| {
@@ -52,8 +52,8 @@ impl Watch {
         socket.and(process).inspect_err(|_| self.remove(wires))
     }
 
-    /// Stops watching them. Needed before they are closed: the peer holds the same eventfd, so closing our copy would
-    /// not take it out of the set.
+    /// Stops watching them. Needed before they are closed: the peer holds the same eventfd, so closing our
+    /// copy would not take it out of the set.
     pub(super) fn remove(&self, wires: &Wires) {
         // What is not in the set need not be taken out.
         let _ = epoll::delete(&self.epoll, &wires.wake_self);
@@ -63,8 +63,8 @@ impl Watch {
         }
     }
 
-    /// Tells `on` what happened, without waiting. Returns whether there may be more.
-    pub(super) fn look(&self, mut on: impl FnMut(Happened)) -> Result<bool, Errno> {
+    /// Calls `on` for each event that has happened, without waiting. Returns whether there may be more.
+    pub(super) fn look(&self, mut on: impl FnMut(LinkEvent)) -> Result<bool, Errno> {
         let mut events = [const { MaybeUninit::<Event>::uninit() }; BATCH];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let (seen, _) = match epoll::wait(&self.epoll, &mut events, Some(&now)) {
@@ -73,8 +73,8 @@ impl Watch {
         };
         for event in &*seen {
             let data = event.data.u64();
-            let place = (data >> 1) as u32;
-            on(if data & 1 == 0 { Happened::Woken(place) } else { Happened::Gone(place) });
+            let index = (data >> 1) as u32;
+            on(if data & 1 == 0 { LinkEvent::Woken(index) } else { LinkEvent::Gone(index) });
         }
         Ok(seen.len() == BATCH)
     }
@@ -87,9 +87,9 @@ impl Watch {
         self.epoll.as_raw_fd()
     }
 
-    /// After the sleeper's flags are set and before it looks at its rings for the last time: orders both against what
-    /// running producers do (publish, then look at the flag), so that they need no fence of their own. Without
-    /// membarrier a wake can be missed, and the sleeper's timer finds the frame.
+    /// Called after the sleeper's flags are set and before it looks at its rings for the last time. It orders
+    /// both against running producers, which publish and then look at the flag, so that they need no fence of
+    /// their own. Without membarrier a wake can be missed, and the sleeper's timer finds the frame.
     pub(super) fn settle(&self) {
         if !self.fenced || membarrier(MembarrierCommand::GlobalExpedited).is_err() {
             fence(Ordering::SeqCst);

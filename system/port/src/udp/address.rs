@@ -4,14 +4,14 @@ use remora_wire::frame::Endpoint;
 use rustix::net::SocketAddrAny;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// The endpoint that a socket address names: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4
-/// (IBTA volume 1, annex A17). A link-local address loses its interface: the port that uses it knows that.
+/// The endpoint of a socket address: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4 (IBTA volume
+/// 1, annex A17). A link-local address loses its interface, which its port knows.
 pub fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { address: address.ip().into(), udp_port: address.port() }
 }
 
-/// The socket address that an endpoint names: IPv4 if its GID is `::ffff:a.b.c.d`, else IPv6 on interface `scope`
-/// (which only link-local addresses heed).
+/// The socket address that an endpoint names: IPv4 if its GID is `::ffff:a.b.c.d`, else IPv6 on interface
+/// `scope` (which only link-local addresses heed).
 pub fn socket_address(endpoint: Endpoint, scope: u32) -> SocketAddr {
     let gid = endpoint.address;
     match gid.as_ipv4() {
@@ -28,7 +28,7 @@ pub(super) fn scope(address: SocketAddr) -> u32 {
     }
 }
 
-/// The endpoint of what the kernel wrote; `None` if it is no IP address.
+/// The endpoint of an address that the kernel wrote; `None` if it is no IP address.
 #[inline(always)]
 pub(super) fn of_kernel(address: &SocketAddrAny) -> Option<Endpoint> {
     SocketAddr::try_from(address.clone()).ok().map(endpoint)

@@ -1,5 +1,5 @@
-//! The four calls of a [`Socket`]: one datagram or a train of them, out and in. Everything else in this port is
-//! arranged around calling them seldom.
+//! The four calls of a [`Socket`]: one datagram or a train of them, out and in. The rest of this port is
+//! arranged around making them seldom.
 
 use super::address;
 use super::socket::{Socket, last_errno};
@@ -11,28 +11,29 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// What one receiving call brought: `len` bytes that are datagrams of `segment` bytes each, the last perhaps shorter,
-/// all from `source`. A single datagram has `segment == len`.
+/// The result of one receiving call: `len` bytes that are datagrams of `segment` bytes each, the last perhaps
+/// shorter, all from `source`. A single datagram has `segment == len`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Bytes written to the buffer.
     pub len: usize,
-    /// Bytes of each datagram but the last.
+    /// Bytes of each datagram except the last.
     pub segment: usize,
-    /// Who sent them.
+    /// The sender of all of them.
     pub source: Endpoint,
     /// The datagram was longer than the buffer and its end is lost.
     pub truncated: bool,
 }
 
-/// Room for one control message that carries one `int` (`UDP_GRO`) or less (`UDP_SEGMENT`), aligned as the kernel wants.
+/// A buffer for one control message with one `int` (`UDP_GRO`) or less (`UDP_SEGMENT`), aligned as the kernel
+/// requires.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
 // SAFETY: CMSG_SPACE computes a length from a length and touches no memory.
 const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as libc::c_uint) } as usize;
 
-/// What the kernel writes for the source: of either family, told apart by the first field.
+/// The source address as the kernel writes it: of either family, distinguished by the first field.
 #[repr(C)]
 union Source {
     any: libc::sockaddr,
@@ -44,43 +45,50 @@ impl Socket {
     /// Sends one datagram.
     ///
     /// # Errors
-    /// `AGAIN` or `NOBUFS`: no room in the kernel now. `MSGSIZE`: longer than the path takes. Others as sendto(2).
+    /// `AGAIN` or `NOBUFS`: no space in the kernel now. `MSGSIZE`: longer than the path takes. Others as
+    /// sendto(2).
     #[inline(always)]
     pub fn send_to(&self, bytes: &[u8], to: &SocketAddrAny) -> Result<(), Errno> {
         rustix::net::sendto(&self.fd, bytes, SendFlags::DONTWAIT, to).map(|_| ())
     }
 
-    /// Receives one datagram into `buffer`; `None`: none is there. Not for a socket that joins: a joined train would look
-    /// like one datagram.
+    /// Receives one datagram into `buffer`; `None`: none is there. Not for a socket that joins: a joined
+    /// train would look like one datagram.
     ///
     /// # Errors
-    /// The errno of recvfrom(2), `AGAIN` excepted; an ICMP error for something sent earlier may come this way.
+    /// The errno of recvfrom(2), except `AGAIN`; an ICMP error for an earlier datagram may come this way.
     #[inline(always)]
     pub fn recv_from(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-        let room = buffer.len();
+        let capacity = buffer.len();
         let (_, len, from) = match rustix::net::recvfrom(&self.fd, buffer, flags) {
             Ok(received) => received,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(errno),
         };
         let source = from.as_ref().and_then(address::of_kernel).ok_or(Errno::AFNOSUPPORT)?;
-        Ok(Some(Arrival { len: len.min(room), segment: len.min(room), source, truncated: len > room }))
+        Ok(Some(Arrival {
+            len: len.min(capacity),
+            segment: len.min(capacity),
+            source,
+            truncated: len > capacity,
+        }))
     }
 
-    /// Does nothing wait to be read?
+    /// Is no datagram waiting to be read?
     pub fn is_empty(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let nothing: &mut [u8] = &mut [];
         matches!(rustix::net::recv(&self.fd, nothing, flags), Err(Errno::AGAIN))
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes each, the last perhaps shorter, in one call (`UDP_SEGMENT`). The
-    /// kernel takes at most 64 of them and 65507 bytes in all.
+    /// Sends `bytes` as datagrams of `segment` bytes each, the last perhaps shorter, in one call
+    /// (`UDP_SEGMENT`). The kernel takes at most 64 of them and 65507 bytes in all.
     ///
     /// # Errors
-    /// As [`Socket::send_to`]; nothing was sent then. `IO`, on some devices `INVAL`: trains cannot be cut. `INVAL`, too: the segments
-    /// are too many or, on older kernels, too long for the path. Which it is shows when they are sent alone.
+    /// As [`Socket::send_to`]; nothing was sent then. `IO`, on some devices `INVAL`: trains cannot be cut.
+    /// `INVAL` also: the segments are too many or, on older kernels, too long for the path. Which of them it
+    /// is shows when the segments are sent alone.
     pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SocketAddrAny) -> Result<(), Errno> {
         let mut control = Control([0; CONTROL_LEN]);
         let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -93,8 +101,9 @@ impl Socket {
         message.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: computes a length from a length.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) } as usize;
-        // SAFETY: `control` is aligned and long enough for one header and an int, so the first header exists and its
-        // data takes a u16; sendmsg only reads `bytes`, `to`, `vector` and `control`, all of which outlive the call.
+        // SAFETY: `control` is aligned and long enough for one header and an int, so the first header exists
+        // and its data takes a u16. sendmsg only reads `bytes`, `to`, `vector` and `control`, all of which
+        // outlive the call.
         let status = unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = libc::SOL_UDP;
@@ -106,8 +115,8 @@ impl Socket {
         if status < 0 { Err(last_errno()) } else { Ok(()) }
     }
 
-    /// Receives one datagram, or a train of them that the kernel kept joined (`UDP_GRO`); `None`: nothing is there. A
-    /// `buffer` of 65535 bytes takes whatever may come.
+    /// Receives one datagram, or a train of them that the kernel kept joined (`UDP_GRO`); `None`: nothing is
+    /// there. A `buffer` of 65535 bytes is long enough for any of them.
     ///
     /// # Errors
     /// As [`Socket::recv_from`].
@@ -135,7 +144,8 @@ impl Socket {
         };
         // SAFETY: recvmsg succeeded, so it wrote `msg_namelen` bytes of address to `from`.
         let source = unsafe { source(from.as_ptr(), message.msg_namelen) }.ok_or(Errno::AFNOSUPPORT)?;
-        // SAFETY: recvmsg succeeded, so `msg_controllen` bytes of `control`, which is still alive, are written.
+        // SAFETY: recvmsg succeeded, so `msg_controllen` bytes of `control`, which is still alive, are
+        // written.
         let joined = unsafe { segment_of(&message) };
         let segment = joined.filter(|segment| *segment > 0).unwrap_or(len);
         Ok(Some(Arrival { len, segment, source, truncated: message.msg_flags & libc::MSG_TRUNC != 0 }))
@@ -171,7 +181,7 @@ unsafe fn source(from: *const Source, len: libc::socklen_t) -> Option<Endpoint> 
     }
 }
 
-/// The length of the datagrams in a joined train, if the kernel said that this is one.
+/// The length of the datagrams in a joined train; `None`: the kernel marked none, so this is one datagram.
 ///
 /// # Safety
 /// `message` is as recvmsg left it and its control buffer is alive.

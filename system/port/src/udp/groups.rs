@@ -1,9 +1,9 @@
-//! Multicast groups: a port hears a group through a socket of its own, since a socket that is bound to one address of a host
-//! gets nothing else.
+//! Multicast groups. A port receives a group through a socket of its own, since a socket that is bound to one
+//! address of a host gets nothing else.
 //!
-//! Several NICs of one host may be members of one group: each of their sockets gets a copy (`SO_REUSEADDR`). What a port
-//! sends to a group goes out on the interface that has the port's address, with the system's usual reach (a TTL of 1: this
-//! link), and comes back to the members on this host.
+//! Several NICs of one host may be members of one group: each of their sockets gets a copy (`SO_REUSEADDR`).
+//! A frame that a port sends to a group goes out on the interface that has the port's address. Its reach is
+//! the system's usual one (a TTL of 1: this link), and it comes back to the members on this host.
 
 use super::options::Options;
 use super::socket::{Socket, set};
@@ -15,14 +15,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// Why a group cannot be joined, or sent to.
+/// Why a port cannot join a group, or send to it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum GroupError {
-    /// This address is no multicast group's, or of the other family than the port's; or its UDP port is 0.
+    /// The address is no multicast group's, or of the other family than the port's; or its UDP port is 0.
     NotAGroup(SocketAddr),
-    /// The port is a member of as many groups as it can be.
+    /// The port is a member of as many groups as its limit allows.
     Full(u32),
-    /// It cannot be a peer: the port's table of them is full.
+    /// The group cannot be a peer: the port's table of peers is full.
     NoPeer(PeerError),
     /// It is not a member of this group.
     NotAMember(SocketAddr),
@@ -61,9 +61,9 @@ struct Membership {
 pub(super) struct Groups {
     members: Vec<Membership>,
     max: u32,
-    /// Whose turn it is.
+    /// The group that is asked first in the next turn.
     turn: usize,
-    /// Room for a datagram, once there is a group.
+    /// A buffer for one datagram; empty until the port joins a group.
     buffer: Vec<u8>,
 }
 
@@ -75,13 +75,14 @@ pub(super) fn check(group: SocketAddr, local: SocketAddr) -> Result<(), GroupErr
     Err(GroupError::NotAGroup(group))
 }
 
-/// Number of the interface that has a port's IPv6 address; 0 (the system's choice) for IPv4, which goes by address.
+/// Number of the interface that has a port's IPv6 address; 0 (the system's choice) for IPv4, which goes by
+/// address.
 fn interface(socket: &Socket) -> u32 {
     let local = socket.local();
     if local.is_ipv4() { 0 } else { mtu::interface_of(local.ip()).unwrap_or_else(|| address::scope(local)) }
 }
 
-/// Lets what this socket sends to groups leave by the interface that has its address.
+/// Makes this socket's frames to groups leave by the interface that has its address.
 pub(super) fn send_by_own_interface(socket: &Socket) -> Result<(), GroupError> {
     match socket.local().ip() {
         IpAddr::V4(ip) => sockopt::set_ip_multicast_if(socket.as_fd(), &ip)
@@ -118,7 +119,7 @@ impl Groups {
         Ok(())
     }
 
-    /// One user of a group less; the last one leaves it.
+    /// Counts one user of a group less; the last one leaves it.
     pub(super) fn leave(&mut self, group: SocketAddr) -> Result<(), GroupError> {
         let name = address::endpoint(group);
         let place = self.members.iter().position(|known| known.group == name);
@@ -130,8 +131,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Asks each group once for a datagram, beginning with another one each time; `take` gets the first that came, and which
-    /// group it was sent to. `None`: there is none.
+    /// Asks each group once for a datagram, beginning with another one each time. Returns the first that
+    /// came, and its group. `None`: there is none.
     pub(super) fn receive(&mut self) -> Option<(Result<Arrival, Errno>, Endpoint, &[u8])> {
         for _ in 0..self.members.len() {
             self.turn = (self.turn + 1) % self.members.len();
@@ -150,7 +151,7 @@ impl Groups {
     }
 }
 
-/// A socket that hears a group on the interface of `own`.
+/// A socket that receives a group on the interface of `own`.
 fn hear(group: SocketAddr, own: &Socket) -> Result<Socket, GroupError> {
     let os = |call| move |errno| GroupError::Os(call, errno);
     let family = if group.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
@@ -264,7 +265,7 @@ mod tests {
         send(&mut from, others, b"to the third");
         assert_eq!(receive(&mut stranger, 8, 1), [(b"to the third".to_vec(), Some(other))]);
         assert_eq!(one.receive(8, &mut |_| panic!("nothing for it")), 0);
-        // Whoever left hears nothing; the sender may be a member itself.
+        // A NIC that left receives nothing; the sender may be a member itself.
         one.leave(here).unwrap();
         from.join(here).unwrap();
         send(&mut from, all, b"again");

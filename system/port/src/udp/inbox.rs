@@ -1,10 +1,10 @@
-//! What one receiving call brought, handed on frame by frame. No system calls.
+//! The datagrams of one receiving call, handed on frame by frame. No system calls.
 
 use super::datagram::Arrival;
 use remora_wire::frame::{Endpoint, Ingress, Start};
 
-/// A buffer for one datagram or train, and how far it was handed on. A train longer than the caller's budget stays
-/// until the next time.
+/// A buffer for one datagram or train, and how far it was handed on. A train longer than the caller's budget
+/// stays until the next time.
 #[derive(Debug)]
 pub(super) struct Inbox {
     buffer: Box<[u8]>,
@@ -15,7 +15,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Room for whatever UDP can bring.
+    /// A buffer of 65535 bytes: the longest train or datagram.
     pub(super) fn new() -> Self {
         let source = Endpoint::default();
         Inbox { buffer: vec![0; 65_535].into_boxed_slice(), next: 0, end: 0, segment: 0, source }
@@ -26,14 +26,14 @@ impl Inbox {
         self.next == self.end
     }
 
-    /// Where the next arrival is written; only while the inbox is empty.
+    /// The buffer for the next arrival; only while the inbox is empty.
     #[inline(always)]
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    pub(super) fn buffer(&mut self) -> &mut [u8] {
         debug_assert!(self.is_empty());
         &mut self.buffer
     }
 
-    /// `arrival` was written to [`Inbox::room`]. Empty datagrams leave the inbox empty.
+    /// `arrival` was written to [`Inbox::buffer`]. Empty datagrams leave the inbox empty.
     #[inline(always)]
     pub(super) fn arrived(&mut self, arrival: Arrival) {
         debug_assert!(arrival.len <= self.buffer.len());
@@ -67,7 +67,7 @@ mod tests {
 
     fn filled(len: usize, segment: usize) -> Inbox {
         let mut inbox = Inbox::new();
-        for (at, byte) in inbox.room().iter_mut().enumerate() {
+        for (at, byte) in inbox.buffer().iter_mut().enumerate() {
             *byte = at as u8;
         }
         let source = Endpoint { address: Address([7; 16]), udp_port: 9 };

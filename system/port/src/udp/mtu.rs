@@ -14,15 +14,15 @@ pub(super) fn interface_of(address: IpAddr) -> Option<u32> {
     })
 }
 
-/// The MTU in bytes of the interface that has `address`, asked through `socket`; all of 127.0.0.0/8 is the loopback
-/// interface's. `None`: no interface has it, or the kernel does not say.
+/// The MTU in bytes of the interface that has `address`, asked through `socket`; all of 127.0.0.0/8 is the
+/// loopback interface's. `None`: no interface has it, or the kernel does not report it.
 pub(super) fn of_address(socket: BorrowedFd<'_>, address: SocketAddr) -> Option<usize> {
     let loopback = address.ip().is_loopback() && address.is_ipv4();
     let wanted = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
     of_interface_with(wanted, |name| of_interface(socket, name))
 }
 
-/// What `look` finds out about the interface, by its name, that has this address.
+/// The result of `look` for the interface that has this address; `look` gets its name.
 fn of_interface_with<R>(wanted: IpAddr, look: impl Fn(&CStr) -> Option<R>) -> Option<R> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: on success the kernel's list is allocated and `first` points to it; it is freed once, below.
@@ -57,12 +57,12 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: not null, so a socket address, which starts with its family.
     match libc::c_int::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is a sockaddr_in.
+            // SAFETY: the family shows that it is a sockaddr_in.
             let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that it is a sockaddr_in6.
+            // SAFETY: the family shows that it is a sockaddr_in6.
             let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
         }
@@ -74,10 +74,10 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
 fn of_interface(socket: BorrowedFd<'_>, name: &CStr) -> Option<usize> {
     // SAFETY: an ifreq is plain old data for which all zeros is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let room = request.ifr_name.len();
+    let capacity = request.ifr_name.len();
     // The last byte stays zero and ends the name. An alias ("eth0:1") is asked for by its interface.
     let name = name.to_bytes().split(|byte| *byte == b':').next().unwrap_or(&[]);
-    for (to, from) in request.ifr_name[..room - 1].iter_mut().zip(name) {
+    for (to, from) in request.ifr_name[..capacity - 1].iter_mut().zip(name) {
         *to = *from as libc::c_char;
     }
     // SAFETY: SIOCGIFMTU reads the name of, and writes the MTU to, `request`, which lives through the call.

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// Calls that bring no frame (an empty datagram, a pending ICMP error) at which one `receive` stops asking: a flood of
-/// them must not hold the caller.
+/// Calls without a frame (an empty datagram, a pending ICMP error) at which one `receive` stops asking. A
+/// flood of them must not hold the caller.
 const FRUITLESS_PER_RECEIVE: u32 = 8;
 
 /// A RoCE v2 port over one UDP socket. See the [module](super) for how it works and why.
@@ -26,7 +26,8 @@ pub struct UdpPort {
     groups: Groups,
     train: Train,
     inbox: Inbox,
-    /// Where a frame is written that can never leave (unknown peer, impossible length). Empty until the first one.
+    /// A buffer for a frame that can never leave (unknown peer, impossible length). Empty until the first
+    /// one.
     waste: Vec<u8>,
     /// The last lease was of `waste`.
     wasted: bool,
@@ -34,36 +35,36 @@ pub struct UdpPort {
     has_id: bool,
     max_transport_bytes: usize,
     reading: Reading,
-    /// How the kernel refused the train that was taken apart.
+    /// The errno with which the kernel refused the train that was taken apart.
     refused: Option<Errno>,
     counters: Counters,
     udp: UdpCounters,
 }
 
-/// What happened at a UDP port beyond [`Counters`]. Monotonic.
+/// Counters of a UDP port beyond [`Counters`]. They only rise.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
     /// Calls that sent a train of two or more frames.
     pub trains_sent: u64,
-    /// Calls that brought two or more frames.
+    /// Calls that received two or more frames.
     pub trains_received: u64,
-    /// Times the kernel had no room (`EAGAIN`, `ENOBUFS`); what was to be sent is kept and tried again.
+    /// Times the kernel had no space (`EAGAIN`, `ENOBUFS`); the frames are kept and tried again.
     pub would_block: u64,
     /// Frames dropped because the path or the device takes no packet of their length (`EMSGSIZE`).
     pub too_long: u64,
     /// Frames dropped because the peer's number is unknown.
     pub unknown_peer: u64,
-    /// Trains that were refused though their frames could leave one by one, as they then do: the kernel or a device cannot cut
-    /// trains. From then on none is made, so this is 0 or 1.
+    /// Trains that were refused though their frames could leave one by one, as they then do: the kernel or a
+    /// device cannot cut trains. From then on none is made, so this is 0 or 1.
     pub cannot_cut: u64,
-    /// Times that reading joined trains failed where reading one datagram did not, or that joining could not be asked for. From
-    /// then on it is not, so this is 0 or 1.
+    /// Times that reading joined trains failed where reading one datagram did not, or that joining could not
+    /// be asked for. The port then stops asking, so this is 0 or 1.
     pub cannot_join: u64,
     /// Failed calls by errno: in sending (each dropped one frame or train) and in receiving.
     pub errnos: Errnos,
 }
 
-/// How often each errno came, for the first 8 different ones; `other` counts the rest.
+/// Counts of the first 8 different errnos; `other` counts the rest.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errnos {
     seen: [(i32, u64); 8],
@@ -72,12 +73,12 @@ pub struct Errnos {
 }
 
 impl Errnos {
-    /// How often this errno came.
+    /// The count of this errno.
     pub fn count(&self, errno: Errno) -> u64 {
         self.iter().find(|(seen, _)| *seen == errno).map_or(0, |(_, count)| count)
     }
 
-    /// The errnos that came, in the order of their first coming, and how often.
+    /// The errnos in the order of their first occurrence, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Errno, u64)> + '_ {
         let used = self.seen.iter().filter(|(_, count)| *count > 0);
         used.map(|(raw, count)| (Errno::from_raw_os_error(*raw), *count))
@@ -93,11 +94,11 @@ impl Errnos {
 }
 
 impl UdpPort {
-    /// Opens a port on one address of this machine. RoCE's own UDP port is 4791; another lets several NICs share an
-    /// address, and 0 lets the kernel choose.
+    /// Opens a port on one address of this machine. RoCE's own UDP port is 4791; another lets several NICs
+    /// share an address, and 0 lets the kernel choose.
     ///
     /// # Errors
-    /// [`OpenError`] says in one line what is wrong and how to mend it.
+    /// [`OpenError`]: one line with the fault and its mend.
     pub fn open(local: SocketAddr, options: &Options) -> Result<UdpPort, OpenError> {
         let socket = Socket::open(local, options)?;
         let local = socket.local();
@@ -121,7 +122,8 @@ impl UdpPort {
         })
     }
 
-    /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same number.
+    /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same
+    /// number.
     ///
     /// # Errors
     /// [`PeerError`]: not reachable from here, not one host, or the table is full.
@@ -130,7 +132,8 @@ impl UdpPort {
         self.peers.add(address::socket_address(peer, address::scope(local)), local)
     }
 
-    /// Joins a multicast group: what is sent there arrives from now on, until [`leave`](UdpPort::leave) was called as often.
+    /// Joins a multicast group. Frames sent to it arrive from now on, until [`leave`](UdpPort::leave) was
+    /// called as often.
     ///
     /// # Errors
     /// [`GroupError`].
@@ -159,8 +162,8 @@ impl UdpPort {
         self.peers.put(group).map_err(GroupError::NoPeer)
     }
 
-    /// The largest number of bytes from BTH to ICRC, both included, that the route to `peer` takes; `None`: unknown
-    /// peer, or no route.
+    /// The largest number of bytes from BTH to ICRC, both included, that the route to `peer` takes; `None`:
+    /// unknown peer, or no route.
     pub fn path_transport_bytes(&self, peer: Peer) -> Option<usize> {
         let headers = if self.has_id { 20 + 8 } else { 40 + 8 };
         let to = address::socket_address(self.peers.endpoint(peer)?, address::scope(self.socket.local()));
@@ -168,7 +171,7 @@ impl UdpPort {
         Some(mtu.saturating_sub(headers).min(MAX_DATAGRAM))
     }
 
-    /// What is particular to UDP among what happened.
+    /// The counters that only UDP ports have.
     pub fn udp_counters(&self) -> UdpCounters {
         self.udp
     }
@@ -178,7 +181,7 @@ impl UdpPort {
         &self.socket
     }
 
-    /// Sends the train. `false`: the kernel has no room, and the train waits.
+    /// Sends the train. `false`: the kernel has no space, and the train waits.
     #[inline(always)]
     fn send(&mut self) -> bool {
         if self.train.is_empty() {
@@ -214,7 +217,7 @@ impl UdpPort {
         true
     }
 
-    /// The kernel refused a frame for good: it is dropped, as a network would, and counted.
+    /// Called when the kernel refused a frame for good: it is dropped, as a network would, and counted.
     #[cold]
     fn give_up(&mut self, errno: Errno) {
         self.counters.send_dropped += 1;
@@ -225,7 +228,8 @@ impl UdpPort {
         }
     }
 
-    /// The kernel refused a train. Whether because of its frames or because it is one shows when they leave alone.
+    /// Called when the kernel refused a train. Sending its frames alone shows whether the frames are at fault
+    /// or the train.
     #[cold]
     fn fall_apart(&mut self, errno: Errno) -> bool {
         self.udp.errnos.add(errno);
@@ -234,7 +238,7 @@ impl UdpPort {
         self.send_apart()
     }
 
-    /// Sends what is left of a train that was taken apart. `false`: the kernel has no room, and the rest waits.
+    /// Sends the rest of a train that was taken apart. `false`: the kernel has no space, and the rest waits.
     #[cold]
     fn send_apart(&mut self) -> bool {
         while let Some(frame) = self.train.next_alone() {
@@ -244,7 +248,7 @@ impl UdpPort {
                 Ok(()) => {
                     self.counters.frames_sent += 1;
                     self.counters.bytes_sent += len as u64;
-                    // A shorter one says nothing of the others.
+                    // A refused shorter frame proves nothing about the others.
                     if len == self.train.segment() {
                         self.stop_trains();
                     }
@@ -261,8 +265,8 @@ impl UdpPort {
         true
     }
 
-    /// A frame could leave alone and not in a train: the kernel, or the device on this route, cannot cut trains, whatever errno
-    /// it says so with (`EIO`, `EINVAL`, `EOPNOTSUPP`, ...).
+    /// Called when a frame could leave alone and not in a train: the kernel, or the device on this route,
+    /// cannot cut trains. The errno differs (`EIO`, `EINVAL`, `EOPNOTSUPP`, ...) and does not matter.
     fn stop_trains(&mut self) {
         let Some(errno) = self.refused.take() else { return };
         if self.train.limit() == 1 {
@@ -277,7 +281,8 @@ impl UdpPort {
         );
     }
 
-    /// Room for a frame that will be dropped: `None` would mean "later", and later is no better.
+    /// A buffer for a frame that will be dropped. `None` would mean "try later", and a later try would fail
+    /// as well.
     #[cold]
     fn lend_waste(&mut self, peer: Peer, len: usize) -> Lease<'_> {
         if self.peers.address(peer).is_none() {
@@ -293,8 +298,8 @@ impl UdpPort {
     #[inline(always)]
     fn fetch(&mut self) -> Result<bool, Errno> {
         let joined = self.reading.joined();
-        let room = self.inbox.room();
-        let arrival = if joined { self.socket.recv_train(room) } else { self.socket.recv_from(room) };
+        let buffer = self.inbox.buffer();
+        let arrival = if joined { self.socket.recv_train(buffer) } else { self.socket.recv_from(buffer) };
         let arrival = match arrival {
             Err(errno) if joined => self.read_plainly(errno),
             arrival => arrival,
@@ -314,7 +319,7 @@ impl UdpPort {
         Ok(true)
     }
 
-    /// Puts what came into the inbox, unless it cannot be a frame.
+    /// Puts an arrival into the inbox, unless it cannot be a frame.
     #[inline(always)]
     fn admit(&mut self, arrival: Arrival) -> Option<Change> {
         if arrival.len == 0 || arrival.truncated {
@@ -329,10 +334,10 @@ impl UdpPort {
         self.reading.came(1)
     }
 
-    /// Reading what may be joined failed: if reading one datagram does not, then joining is to blame.
+    /// Called when reading a joined train failed: if reading one datagram works, joining is at fault.
     #[cold]
     fn read_plainly(&mut self, errno: Errno) -> Result<Option<Arrival>, Errno> {
-        match self.socket.recv_from(self.inbox.room()) {
+        match self.socket.recv_from(self.inbox.buffer()) {
             Ok(Some(arrival)) => {
                 // A train that was joined before is one long frame now, which its ICRC refuses.
                 self.udp.errnos.add(errno);
@@ -344,7 +349,7 @@ impl UdpPort {
         }
     }
 
-    /// The kernel cannot join trains after all.
+    /// Stops joining: the kernel cannot do it.
     #[cold]
     fn stop_joining(&mut self, errno: Errno) {
         self.socket.never_join();
@@ -367,13 +372,14 @@ impl UdpPort {
         if let Err(errno) = self.socket.join(on) {
             return self.stop_joining(errno);
         }
-        // A train that came between the last look and the change is still joined: then join on. (One that another
-        // core is putting in this very moment is read as one long frame, which its ICRC refuses: a lost frame.)
+        // A train that came between the last look and the change is still joined: then join on. (A train that
+        // another core is queueing at this moment is read as one long frame, which its ICRC refuses: a lost
+        // frame.)
         let late = !on && !self.socket.is_empty() && self.socket.join(true).is_ok();
         self.reading.set_joined(on || late);
     }
 
-    /// What came to the port's own address.
+    /// Receives frames sent to the port's own address.
     #[inline(always)]
     fn receive_own(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let (mut handed, mut fruitless) = (0, 0);
@@ -401,7 +407,7 @@ impl UdpPort {
         handed
     }
 
-    /// What came to a group, then the rest: each has its turn, however much there is of the other.
+    /// Receives frames sent to groups, then the rest. Each has its turn, even under a flood of the other.
     #[inline(never)]
     fn receive_of_groups(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let (mut handed, mut fruitless) = (0, 0);
@@ -484,8 +490,9 @@ impl Port for UdpPort {
         self.max_transport_bytes
     }
 
-    /// A readable socket ends a sleep at once, so only what the kernel cannot know of keeps the caller awake: frames
-    /// of a train that were not handed on yet, and a train the kernel had no room for.
+    /// A readable socket ends a sleep at once, so only frames that the kernel does not know of keep the
+    /// caller awake. These are the frames of a train that were not handed on yet, and a train that the kernel
+    /// had no space for.
     fn arm(&mut self) -> bool {
         let stuck = !self.send();
         !self.inbox.is_empty() || stuck

@@ -1,4 +1,4 @@
-//! What may be chosen about a socket, and why opening one failed.
+//! The attributes of a socket, and why opening one failed.
 
 use rustix::io::Errno;
 use std::fmt;
@@ -6,17 +6,18 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::address::{Unfit, loopback};
 
-/// What may be chosen about a port's socket.
+/// The attributes of a port's socket.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// IPv4 time to live, IPv6 hop limit. The ICRC does not cover it.
     pub ttl: u8,
     /// IPv4 type of service, IPv6 traffic class: DSCP in the upper 6 bits. The ICRC does not cover it.
     pub traffic_class: u8,
-    /// Bytes wished for what has come and was not read yet, as the kernel counts them (two to three times the
-    /// frames' own). An unprivileged process gets at most `net.core.rmem_max`.
+    /// Wanted size in bytes of the receive buffer (`SO_RCVBUF`), as the kernel counts frames in it (two to
+    /// three times their own bytes). An unprivileged process gets at most `net.core.rmem_max`.
     pub receive_buffer: usize,
-    /// Bytes wished for what was sent and has not left yet. An unprivileged process gets at most `net.core.wmem_max`.
+    /// Wanted size in bytes of the send buffer (`SO_SNDBUF`). An unprivileged process gets at most
+    /// `net.core.wmem_max`.
     pub send_buffer: usize,
     /// Use the kernel's trains (`UDP_SEGMENT`, `UDP_GRO`) if it has them.
     pub trains: bool,
@@ -40,21 +41,21 @@ impl Default for Options {
     }
 }
 
-/// Why a port could not be opened: one line that says what is wrong and how to mend it.
+/// Why a port could not be opened: one line with the fault and its mend.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// The UDP port of this address is in use.
     Taken(SocketAddr),
     /// No interface of this machine (or network namespace) has this address.
     NotLocal {
-        /// The address.
+        /// The address and UDP port that were asked for.
         at: SocketAddr,
-        /// The loopback address that this machine has.
+        /// A loopback address of this machine, to suggest.
         loopback: Option<IpAddr>,
     },
-    /// No NIC can be called so.
+    /// No NIC can have this address.
     Unfit(Unfit),
-    /// This UDP port needs a privilege.
+    /// This UDP port is reserved to privileged processes.
     Forbidden(SocketAddr),
     /// The kernel has no IPv6, or no IPv4.
     NoFamily(SocketAddr),
@@ -63,7 +64,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What a failed `bind` to `address` means.
+    /// The error of a failed `bind` to `address`.
     pub(super) fn of_bind(address: SocketAddr, errno: Errno) -> Self {
         match errno {
             Errno::ADDRINUSE => OpenError::Taken(address),

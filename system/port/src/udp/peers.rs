@@ -16,7 +16,7 @@ pub enum PeerError {
     OtherFamily(SocketAddr),
     /// No single host has this address, or its port is 0.
     NotAHost(SocketAddr),
-    /// The table is full: so many peers are known.
+    /// The table of peers is full; it has this many.
     Full(u32),
 }
 
@@ -71,7 +71,8 @@ impl Peers {
         self.put(peer)
     }
 
-    /// The number of a multicast group, a new one if it is not known yet. The caller has seen that it is one.
+    /// The number of a multicast group, a new one if it is not known yet. The caller has checked that it is
+    /// one.
     pub(super) fn put(&mut self, peer: SocketAddr) -> Result<Peer, PeerError> {
         let endpoint = address::endpoint(peer);
         if let Some(known) = self.by_endpoint.get(&endpoint) {

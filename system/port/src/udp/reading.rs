@@ -1,20 +1,20 @@
-//! Which receiving call to use, and how often, from what came lately. No system calls.
+//! Which receiving call to use, and how often, from recent arrivals. No system calls.
 //!
-//! `recvfrom` is the quickest call for a lone frame: `recvmsg`, which alone tells how a joined train is cut, costs a
-//! ping-pong an eighth of its time. Trains need `recvmsg`. So a port begins with `recvfrom` and joining off, turns
+//! `recvfrom` is the quickest call for a lone frame. Only `recvmsg` reports how a joined train is cut, but it
+//! costs a ping-pong an eighth of its time. So a port begins with `recvfrom` and joining off. It turns
 //! joining on when frames come faster than they are read, and off again after a long time of lone frames.
 
-/// Frames in a row, without finding nothing in between, at which the sender is ahead of us: join.
+/// Frames in a row, without an empty call in between, at which the sender is ahead of the receiver: join.
 const JOIN_AT: u32 = 8;
 
-/// Times in a row that a lone frame came and then nothing, after which joining has no use.
+/// Lone frames in a row, each followed by an empty call, after which joining has no use.
 const PART_AT: u32 = 64;
 
-/// Calls to `receive` in a row that found frames, before one reads on instead of returning with what it has. A lone
+/// Calls to `receive` in a row that found frames, before one reads on instead of returning its frames. A lone
 /// frame (ping-pong) is then answered without first asking the kernel for another.
 const READ_ON_AT: u32 = 2;
 
-/// What should change about the socket.
+/// The change of the socket's joining that is due.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Ask the kernel to keep trains joined.
@@ -23,7 +23,7 @@ pub(super) enum Change {
     Part,
 }
 
-/// What came lately.
+/// Counts of recent calls, from which the next receiving call is chosen.
 #[derive(Debug)]
 pub(super) struct Reading {
     joined: bool,
@@ -58,14 +58,14 @@ impl Reading {
         self.calls = self.calls.saturating_add(1);
     }
 
-    /// The kernel gave so many frames in one call.
+    /// Counts the frames of one call.
     #[inline(always)]
     pub(super) fn came(&mut self, frames: u32) -> Option<Change> {
         self.frames = self.frames.saturating_add(frames);
         (!self.joined && self.frames >= JOIN_AT).then_some(Change::Join)
     }
 
-    /// The kernel had nothing.
+    /// Counts an empty call.
     #[inline(always)]
     pub(super) fn nothing(&mut self) -> Option<Change> {
         self.calls = 0;
@@ -77,7 +77,7 @@ impl Reading {
         (self.joined && self.lone >= PART_AT).then_some(Change::Part)
     }
 
-    /// The socket was changed, or could not be: from now on trains are joined or not.
+    /// Records that the socket joins trains now, or not.
     pub(super) fn set_joined(&mut self, joined: bool) {
         self.joined = joined;
         self.lone = 0;

@@ -11,11 +11,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::address::{Unfit, canonical, is_broadcast, settle, single, zoned};
 
-/// Largest UDP payload over IPv4: 65535 less the IPv4 and UDP headers. IPv6 could carry 20 more; nobody needs them.
+/// Largest UDP payload over IPv4: 65535 less the IPv4 and UDP headers. IPv6 could carry 20 more; nobody needs
+/// them.
 pub(super) const MAX_DATAGRAM: usize = 65_535 - 20 - 8;
 
-/// An unconnected, non-blocking UDP socket as RoCE v2 needs it, and the raw calls a port is made of. It is public so
-/// that a benchmark can measure the floor under [`super::UdpPort`] with the very same socket.
+/// An unconnected, non-blocking UDP socket as RoCE v2 needs it, and the raw calls a port is made of. It is
+/// public so that a benchmark can measure the floor under [`super::UdpPort`] with the very same socket.
 #[derive(Debug)]
 pub struct Socket {
     pub(super) fd: OwnedFd,
@@ -28,11 +29,11 @@ pub struct Socket {
 impl Socket {
     /// Opens a socket on one address of this machine; port 0 lets the kernel choose.
     ///
-    /// Neither address nor port is ever shared: a taken port is an error, because two NICs on one port would each get
-    /// some of the other's frames.
+    /// Neither address nor port is ever shared. A taken port is an error, because two NICs on one port would
+    /// each get some of the other's frames.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong with the address or the machine.
+    /// [`OpenError`]: the fault of the address or the machine, and its mend.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Socket, OpenError> {
         let address = canonical(address);
         single(address.ip())?;
@@ -47,26 +48,26 @@ impl Socket {
         )?;
         configure(&fd, address.is_ipv6(), options)?;
         match rustix::net::bind(&fd, &address) {
-            // It may be there in a moment.
+            // The address may be usable in a moment.
             Err(Errno::ADDRNOTAVAIL) if settle(address.ip(), address::scope(address))? => {
                 rustix::net::bind(&fd, &address)
             }
             done => done,
         }
         .map_err(|errno| OpenError::of_bind(address, errno))?;
-        // The kernel lends it to sockets, though no packet can bear it as its source.
+        // The kernel lets sockets bind it, though no packet can bear it as its source.
         if is_broadcast(address.ip()) {
             return Err(Unfit::Broadcast(address.ip()).into());
         }
         let local = rustix::net::getsockname(&fd).map_err(|errno| OpenError::Os("getsockname", errno))?;
         let local = SocketAddr::try_from(local).map_err(|errno| OpenError::Os("getsockname", errno))?;
-        // A kernel that does not know the options (before 4.18 and 5.0, gVisor) says so here, once.
+        // A kernel that does not know the options (before 4.18 and 5.0, gVisor) refuses them here, once.
         let sends_trains = options.trains && set(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         let can_join = options.trains && set(&fd, libc::SOL_UDP, libc::UDP_GRO, 0).is_ok();
         Ok(Socket { fd, local, sends_trains, can_join, joins: false })
     }
 
-    /// A socket that hears a multicast group.
+    /// Wraps a socket that is bound to a multicast group.
     pub(super) fn of_group(fd: OwnedFd, group: SocketAddr) -> Socket {
         Socket { fd, local: group, sends_trains: false, can_join: false, joins: false }
     }
@@ -76,7 +77,7 @@ impl Socket {
         self.local
     }
 
-    /// The same as a RoCE endpoint.
+    /// The same address as a RoCE endpoint.
     pub fn endpoint(&self) -> Endpoint {
         address::endpoint(self.local)
     }
@@ -91,14 +92,15 @@ impl Socket {
         self.can_join
     }
 
-    /// May datagrams arrive joined? If so only [`Socket::recv_train`] reads them rightly.
+    /// May datagrams arrive joined? If so, only [`Socket::recv_train`] reads them correctly.
     pub fn joins(&self) -> bool {
         self.joins
     }
 
     /// Asks the kernel to keep trains joined (`UDP_GRO`), or to cut them again. A new socket does not join.
     ///
-    /// Cutting again is for a socket in which nothing waits: what was joined before would be read as one datagram.
+    /// Cutting again is for a socket in which nothing waits: what was joined before would be read as one
+    /// datagram.
     ///
     /// # Errors
     /// The errno of setsockopt(2): the kernel cannot join. Nothing has changed then.
@@ -108,18 +110,19 @@ impl Socket {
         Ok(())
     }
 
-    /// Joining has failed: it is not tried again.
+    /// Gives joining up: it is not tried again.
     pub(super) fn never_join(&mut self) {
         self.can_join = false;
     }
 
-    /// Bytes the kernel keeps for what has come and was not read, as it counts them; 0 if it does not say.
+    /// Size in bytes of the kernel's receive buffer (`SO_RCVBUF`), by the kernel's own count; 0 if it does
+    /// not report it.
     pub fn receive_buffer(&self) -> usize {
         sockopt::socket_recv_buffer_size(&self.fd).unwrap_or(0)
     }
 
-    /// Datagrams that came and were dropped since the socket was opened, mostly because its buffer was full. `None`:
-    /// the kernel does not say (before 4.12).
+    /// Datagrams that came and were dropped since the socket was opened, mostly because its buffer was full.
+    /// `None`: the kernel does not report it (before 4.12).
     pub fn kernel_drops(&self) -> Option<u32> {
         // The kernel's order (`SK_MEMINFO_*` in its sock_diag.h): the drops are the ninth word.
         const DROPS: usize = 8;
@@ -138,7 +141,7 @@ impl Socket {
         (status == 0 && len as usize == size_of::<[u32; 9]>()).then(|| words[DROPS])
     }
 
-    /// Largest IP packet that the route to `to` takes, in bytes (its path MTU as far as the kernel knows).
+    /// Largest IP packet in bytes that the route to `to` takes: its path MTU, as the kernel knows it.
     ///
     /// # Errors
     /// The errno of looking the route up: there may be none.

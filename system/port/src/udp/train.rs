@@ -9,8 +9,8 @@ use remora_wire::frame::Peer;
 /// Datagrams that every kernel with `UDP_SEGMENT` takes in one train.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
-/// Frames of one length to one peer, in the order in which they were committed. The last may be shorter, and then
-/// nothing may follow it.
+/// Frames of one length to one peer, in the order in which they were committed. The last may be shorter, and
+/// then nothing may follow it.
 #[derive(Debug)]
 pub(super) struct Train {
     bytes: Box<[u8]>,
@@ -21,7 +21,7 @@ pub(super) struct Train {
     used: usize,
     /// Length of the frame that was lent and not committed yet; 0: none.
     lent: usize,
-    /// At most so many frames; 1 where the kernel cannot cut trains.
+    /// Frames of a train at most; 1 where the kernel cannot cut trains.
     limit: usize,
     /// Taken apart: bytes of the frames that have left alone.
     alone: Option<usize>,
@@ -52,8 +52,8 @@ impl Train {
             && self.used + len <= self.bytes.len()
     }
 
-    /// Room for a frame that the train takes, and its place in the train. An earlier lease that was never committed is
-    /// forgotten.
+    /// A buffer for a frame that the train takes, and the frame's position in the train. An earlier lease
+    /// that was never committed is forgotten.
     #[inline(always)]
     pub(super) fn lend(&mut self, peer: Peer, len: usize) -> (&mut [u8], u16) {
         debug_assert!(len > 0 && self.takes(peer, len));
@@ -107,12 +107,13 @@ impl Train {
         self.limit
     }
 
-    /// From now on its frames leave one by one. `sealed_by_place`: the ICRC of each is right for its place in the train.
+    /// From now on its frames leave one by one. `sealed_by_place`: each ICRC is right for the frame's
+    /// position in the train.
     pub(super) fn take_apart(&mut self, sealed_by_place: bool) {
         self.alone = Some(0);
         let frames = self.bytes[..self.used].chunks_mut(self.segment);
         for (place, frame) in frames.enumerate().filter(|_| sealed_by_place) {
-            // What makes the ICRC right for another identification makes it right for 0 again.
+            // The change that makes the ICRC right for another identification makes it right for 0 again.
             reseal(frame, place as u16);
         }
     }
@@ -122,19 +123,19 @@ impl Train {
         self.alone.is_some()
     }
 
-    /// Taken apart: the next frame that leaves alone.
+    /// The next frame of a taken-apart train that leaves alone.
     pub(super) fn next_alone(&self) -> Option<&[u8]> {
         let from = self.alone?;
         let end = (from + self.segment).min(self.used);
         (from < end).then(|| &self.bytes[from..end])
     }
 
-    /// That frame has left, or is given up.
+    /// Removes that frame: it has left, or is given up.
     pub(super) fn one_left(&mut self) {
         self.alone = self.alone.map(|from| (from + self.segment).min(self.used));
     }
 
-    /// Everything has left, or is given up; so is a lease.
+    /// Empties the train: all of it has left, or is given up, and so is a lease.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         (self.count, self.used, self.lent, self.alone) = (0, 0, 0, None);
@@ -147,8 +148,8 @@ mod tests {
 
     fn put(train: &mut Train, peer: u32, len: usize, byte: u8) -> u16 {
         assert!(train.takes(Peer(peer), len));
-        let (room, place) = train.lend(Peer(peer), len);
-        room.fill(byte);
+        let (buffer, place) = train.lend(Peer(peer), len);
+        buffer.fill(byte);
         assert_eq!(train.commit(), Some(len));
         place
     }

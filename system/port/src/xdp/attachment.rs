@@ -1,6 +1,6 @@
-//! All of an interface that a port uses, put together in the one order in which nothing is ever half done: first the
-//! sockets, then the map that leads to them, last the program, with which frames begin to come. Dropped in the reverse
-//! order, or by the kernel when the process ends.
+//! All of an interface that a port uses, put together in the one order in which nothing is ever half done.
+//! First come the sockets, then the map that leads to them, last the program, with which frames begin to
+//! come. They are dropped in the reverse order, or by the kernel when the process ends.
 
 use super::bpf::{self, Mode};
 use super::interface::Interface;
@@ -16,8 +16,8 @@ use rustix::net::sockopt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Sockets on the queues of an interface and the program that leads our frames to them. Frames are whole, from the
-/// Ethernet header; whoever sends writes all of it.
+/// Sockets on the queues of an interface and the program that leads our frames to them. Frames are whole,
+/// from the Ethernet header; the sender writes all of it.
 #[derive(Debug)]
 pub struct Attachment {
     /// Holds the program on the interface; dropped first.
@@ -26,16 +26,16 @@ pub struct Attachment {
     queues: Vec<Queue>,
     interface: Interface,
     endpoint: Endpoint,
-    /// Keeps the UDP port from kernel sockets, and the kernel from telling peers that nobody is there.
+    /// Keeps the UDP port from kernel sockets. So the kernel does not tell peers that nobody is there.
     _reservation: UdpSocket,
 }
 
 impl Attachment {
-    /// Attaches to interface `name` of this network namespace, for UDP to `address` (one of its addresses; `None`: its
-    /// first) and the port that the options say.
+    /// Attaches to interface `name` of this network namespace, for UDP to `address` and the port of
+    /// `options`. `address` is one of the interface's; `None` means its first.
     ///
     /// # Errors
-    /// [`OpenError`] says in one line what is wrong and how to mend it. Nothing is left behind then.
+    /// [`OpenError`]: one line with the fault and its mend. Nothing is left behind then.
     pub fn open(name: &str, address: Option<IpAddr>, options: &Options) -> Result<Attachment, OpenError> {
         options.check()?;
         let mut netlink = Netlink::open(&[]).map_err(|errno| OpenError::Os("opening netlink", errno))?;
@@ -70,7 +70,7 @@ impl Attachment {
         self.endpoint
     }
 
-    /// The queues, by their numbers. Only the first has room for frames to send.
+    /// The queues, by their numbers. Only the first has chunks for frames to send.
     pub fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }
@@ -87,7 +87,7 @@ impl Attachment {
     }
 }
 
-/// What it means that no map was made.
+/// The error of a map that could not be made.
 pub(super) fn no_map(errno: Errno) -> OpenError {
     match errno {
         Errno::PERM => OpenError::NoRight("making a BPF map"),
@@ -96,7 +96,7 @@ pub(super) fn no_map(errno: Errno) -> OpenError {
     }
 }
 
-/// What it means that the program was not taken.
+/// The error of a program that was not loaded.
 pub(super) fn not_loaded(errno: Errno) -> OpenError {
     match errno {
         Errno::PERM => OpenError::NoRight("loading an XDP program"),
@@ -117,7 +117,7 @@ fn open_queues(interface: &Interface, options: &Options) -> Result<Vec<Queue>, O
     Ok(queues)
 }
 
-/// Attaches the program where it shall run, or where it can.
+/// Attaches the program in the wanted mode, or in the first that works.
 fn attach(
     program: &OwnedFd,
     interface: &Interface,
@@ -150,14 +150,14 @@ fn reserve(address: IpAddr, port: u16, interface: u32) -> Result<UdpSocket, Open
         IpAddr::V4(address) => SocketAddrV4::new(address, port).into(),
         IpAddr::V6(address) => SocketAddrV6::new(address, port, 0, interface).into(),
     };
-    // A process that is being started, anywhere in this program, has our last socket too until it runs its own code.
+    // A child process that is being started also holds our last socket, until it runs its own code.
     let bind = || UdpSocket::bind(address).map_err(|error| super::netlink::errno(&error));
     let socket = super::patiently(Errno::ADDRINUSE, bind).map_err(|errno| match errno {
         Errno::ADDRINUSE => OpenError::PortTaken(address.ip(), port),
         Errno::ACCESS => OpenError::NoRight("using this UDP port"),
         other => OpenError::Os("reserving the UDP port", other),
     })?;
-    // What slips past the program is of no use to anybody: let it take as little memory as can be.
+    // Frames that slip past the program are of no use: the socket keeps as few of them as possible.
     let _ = sockopt::set_socket_recv_buffer_size(&socket, 1);
     Ok(socket)
 }

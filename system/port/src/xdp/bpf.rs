@@ -1,6 +1,7 @@
-//! The calls of bpf(2) that a port needs: a map of sockets, the program, and the link that holds it on an interface.
+//! The calls of bpf(2) that a port needs: a map of sockets, the program, and the link that holds it on an
+//! interface.
 //!
-//! The link is what makes attaching safe: it is a descriptor, so whatever ends this process takes the program off the
+//! The link makes attaching safe: it is a descriptor, so any end of this process takes the program off the
 //! interface. Nothing is pinned and nothing outlives us.
 
 use super::program::Instruction;
@@ -24,7 +25,7 @@ enum Command {
 const MAP_OF_SOCKETS: u32 = 17;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The program does not mind frames in several buffers: it looks at the first only (Linux 5.18).
+/// The program bears frames in several buffers: it looks at the first only (Linux 5.18).
 const HAS_FRAGMENTS: u32 = 1 << 5;
 
 /// Where an interface runs its program.
@@ -96,9 +97,9 @@ const NAME: [u8; 16] = *b"remora\0\0\0\0\0\0\0\0\0\0";
 /// Calls bpf(2).
 ///
 /// # Safety
-/// `attributes` are those of `command`, and what they point to may be read as that command does.
+/// `attributes` are those of `command`, and their pointers may be read as that command does.
 unsafe fn bpf<T>(command: Command, attributes: &mut T) -> Result<c_long, Errno> {
-    // SAFETY: the caller's promise; the kernel reads and writes at most the bytes that are told to it.
+    // SAFETY: the caller's promise; the kernel reads and writes at most as many bytes as it is passed.
     let status = unsafe {
         libc::syscall(libc::SYS_bpf, command as c_long, std::ptr::from_mut(attributes), size_of::<T>())
     };
@@ -116,7 +117,7 @@ unsafe fn descriptor<T>(command: Command, attributes: &mut T) -> Result<OwnedFd,
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
-/// A map from receive queues to AF_XDP sockets, with room for queues below `queues`.
+/// A map from receive queues to AF_XDP sockets, with an entry for each queue below `queues`.
 pub(super) fn map_of_sockets(queues: u32) -> Result<OwnedFd, Errno> {
     let mut attributes = MapCreate {
         kind: MAP_OF_SOCKETS,
@@ -132,7 +133,7 @@ pub(super) fn map_of_sockets(queues: u32) -> Result<OwnedFd, Errno> {
     unsafe { descriptor(Command::MapCreate, &mut attributes) }
 }
 
-/// From now on the map leads from `queue` to this socket.
+/// Makes the map lead from `queue` to this socket.
 pub(super) fn put_socket(map: &OwnedFd, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let value = socket.as_raw_fd();
     let mut attributes = MapUpdate {
@@ -203,7 +204,8 @@ pub(super) fn run(program: &OwnedFd, frame: &[u8]) -> Result<i32, Errno> {
         frame: frame.as_ptr() as u64,
         ..TestRun::default()
     };
-    // SAFETY: `frame` is `frame_len` bytes and lives through the call; nothing is to be written back but the attributes.
+    // SAFETY: `frame` is `frame_len` bytes and lives through the call; the kernel writes back to nothing but
+    // the attributes.
     unsafe { bpf(Command::ProgramTestRun, &mut attributes) }?;
     Ok(attributes.result as i32)
 }

@@ -1,4 +1,4 @@
-//! What an interface is: its number, its MAC address, its MTU, its addresses.
+//! The facts of an interface: its number, its MAC address, its MTU, its addresses.
 
 use super::netlink::{Ask, Netlink};
 use super::options::OpenError;
@@ -10,18 +10,18 @@ use std::net::IpAddr;
 
 use crate::address::{settle, single, tentative};
 
-/// A network interface as it was when it was looked up.
+/// A network interface, with its facts at the time of the look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// The interface's name in this network namespace, `eth0` say.
     pub name: String,
-    /// Its number.
+    /// The kernel's number of the interface (if_nametoindex(3)).
     pub index: u32,
     /// Its MAC address.
     pub mac: [u8; 6],
     /// Longest IP packet that it takes, bytes.
     pub mtu: usize,
-    /// Its usable addresses, in the kernel's order; IPv6 ones that are still being checked are not among them.
+    /// Its usable addresses, in the kernel's order, without IPv6 addresses that are still being checked.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -59,7 +59,8 @@ impl Interface {
         Ok(found)
     }
 
-    /// Looks an interface up, and chooses the address of a port on it. Waits while the kernel still checks that address.
+    /// Looks an interface up, and chooses the address of a port on it. Waits while the kernel still checks
+    /// that address.
     ///
     /// # Errors
     /// Those of [`find`](Interface::find) and [`choose`](Interface::choose); `Unfit`.
@@ -103,8 +104,8 @@ impl Interface {
         Ok(all)
     }
 
-    /// The address that a port on this interface bears: the wanted one, or its first, IPv4 before IPv6 and global before
-    /// link-local.
+    /// The address that a port on this interface has: the wanted one, or its first, IPv4 before IPv6 and
+    /// global before link-local.
     ///
     /// # Errors
     /// It has none, or not the wanted one.
@@ -126,7 +127,8 @@ impl Interface {
     }
 }
 
-/// What an answer says of an Ethernet interface, its IP addresses left open; None: it is another kind.
+/// Parses the answer about an Ethernet interface, with its IP addresses left open; `None`: it is another
+/// kind.
 fn ethernet(link: &LinkMessage) -> Option<Interface> {
     let (mut name, mut mac, mut mtu) = (None, None, None);
     for attribute in &link.attributes {

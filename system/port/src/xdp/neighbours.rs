@@ -1,7 +1,9 @@
-//! Where a peer's frames go next: the kernel's routes and its table of neighbours (ARP, ND), asked for and followed.
+//! The next hop of a peer's frames: the kernel's routes and its table of neighbours (ARP, ND), asked for and
+//! followed.
 //!
-//! The kernel does the resolving: it is told that an entry is wanted (`NTF_USE`), sends its own requests, takes the
-//! answers (which the XDP program lets through) and tells whoever listens. Nothing is written into its tables.
+//! The kernel does the resolving. A request with `NTF_USE` makes it send its own ARP or ND requests. It takes
+//! the answers, which the XDP program lets through, and notifies all listeners. Nothing is written into its
+//! tables.
 
 use super::netlink::{Ask, Netlink};
 use netlink_packet_route::neighbour::{
@@ -12,31 +14,31 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
-/// The multicast group in which the kernel tells of its neighbours (`RTNLGRP_NEIGH`).
+/// The multicast group of the kernel's notices about its neighbours (`RTNLGRP_NEIGH`).
 const NEIGHBOURS: u32 = 3;
 
 /// A MAC address.
 pub(super) type Mac = [u8; 6];
 
-/// What the kernel's table says of a neighbour.
+/// The state of a neighbour in the kernel's table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// Here it is, confirmed not long ago.
+pub(super) enum Reachability {
+    /// Reachable at this address, confirmed not long ago.
     Fresh(Mac),
-    /// Here it was; nobody has asked lately.
+    /// Was reachable at this address; nobody has asked lately.
     Stale(Mac),
-    /// The kernel is asking.
+    /// The kernel has asked, and waits for an answer.
     Asking,
     /// It does not answer, or the table does not know it.
     No,
 }
 
-/// How the route to an address leaves.
+/// The next hop of the route to an address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum NextHop {
     /// By the interface with this number, to this neighbour there.
     Out {
-        /// The interface.
+        /// The number of the interface that the frames leave by.
         interface: u32,
         /// The gateway, or the address itself.
         hop: IpAddr,
@@ -65,11 +67,16 @@ fn route_address(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// How a packet from `source` to `to` leaves. A link-local address is one of `interface`'s own network.
+/// The next hop of a packet from `source` to `to`. A link-local address is one of `interface`'s own network.
 ///
 /// # Errors
 /// The kernel does not answer.
-pub(super) fn way(netlink: &mut Netlink, source: IpAddr, to: IpAddr, interface: u32) -> Result<Way, Errno> {
+pub(super) fn next_hop(
+    netlink: &mut Netlink,
+    source: IpAddr,
+    to: IpAddr,
+    interface: u32,
+) -> Result<NextHop, Errno> {
     let mut question = RouteMessage::default();
     question.header.address_family = family(to);
     question.header.destination_prefix_length = prefix(to);
@@ -79,25 +86,25 @@ pub(super) fn way(netlink: &mut Netlink, source: IpAddr, to: IpAddr, interface: 
     if matches!(to, IpAddr::V6(to) if to.is_unicast_link_local()) {
         question.attributes.push(RouteAttribute::Oif(interface));
     }
-    let mut way = Way::Nowhere;
+    let mut found = NextHop::Nowhere;
     let asked = netlink.ask(RouteNetlinkMessage::GetRoute(question), Ask::One, |answer| {
         if let RouteNetlinkMessage::NewRoute(route) = answer {
-            way = of_route(&route, to);
+            found = of_route(&route, to);
         }
     });
     match asked {
-        Ok(()) => Ok(way),
-        Err(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL) => Ok(Way::Nowhere),
+        Ok(()) => Ok(found),
+        Err(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL) => Ok(NextHop::Nowhere),
         Err(errno) => Err(errno),
     }
 }
 
-fn of_route(route: &RouteMessage, to: IpAddr) -> Way {
+fn of_route(route: &RouteMessage, to: IpAddr) -> NextHop {
     match route.header.kind {
-        RouteType::Local => return Way::Local,
+        RouteType::Local => return NextHop::Local,
         RouteType::Unicast => {}
-        RouteType::Broadcast => return Way::Broadcast,
-        _ => return Way::Nowhere,
+        RouteType::Broadcast => return NextHop::Broadcast,
+        _ => return NextHop::Nowhere,
     }
     let (mut interface, mut hop) = (None, to);
     for attribute in &route.attributes {
@@ -110,7 +117,7 @@ fn of_route(route: &RouteMessage, to: IpAddr) -> Way {
             _ => {}
         }
     }
-    interface.map_or(Way::Nowhere, |interface| Way::Out { interface, hop })
+    interface.map_or(NextHop::Nowhere, |interface| NextHop::Out { interface, hop })
 }
 
 fn message(interface: u32, hop: IpAddr) -> NeighbourMessage {
@@ -125,13 +132,13 @@ fn message(interface: u32, hop: IpAddr) -> NeighbourMessage {
     message
 }
 
-/// What the table says of a neighbour.
+/// Looks a neighbour up in the kernel's table.
 ///
 /// # Errors
 /// The kernel does not answer.
-pub(super) fn known(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Result<Known, Errno> {
+pub(super) fn known(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Result<Reachability, Errno> {
     let question = RouteNetlinkMessage::GetNeighbour(message(interface, hop));
-    let mut known = Known::No;
+    let mut known = Reachability::No;
     let asked = netlink.ask(question, Ask::One, |answer| {
         if let RouteNetlinkMessage::NewNeighbour(entry) = answer {
             known = of_entry(&entry);
@@ -139,12 +146,12 @@ pub(super) fn known(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Resul
     });
     match asked {
         Ok(()) => Ok(known),
-        Err(Errno::NOENT) => Ok(Known::No),
+        Err(Errno::NOENT) => Ok(Reachability::No),
         Err(errno) => Err(errno),
     }
 }
 
-/// Tells the kernel that a neighbour is wanted: it asks for it, or asks whether it is still there.
+/// Asks the kernel to resolve a neighbour, or to check that it is still there.
 ///
 /// # Errors
 /// The kernel does not answer, or the process may not (`PERM`).
@@ -154,44 +161,44 @@ pub(super) fn want(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Result
     netlink.ask(RouteNetlinkMessage::NewNeighbour(wish), Ask::Make, |_| ())
 }
 
-fn of_entry(entry: &NeighbourMessage) -> Known {
+fn of_entry(entry: &NeighbourMessage) -> Reachability {
     let mac = entry.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::LinkLayerAddress(bytes) => Mac::try_from(bytes.as_slice()).ok(),
         _ => None,
     });
     match (entry.header.state, mac) {
         (NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp, Some(mac)) => {
-            Known::Fresh(mac)
+            Reachability::Fresh(mac)
         }
-        // Being asked whether it is still there: good until it turns out not to be.
-        (NeighbourState::Delay | NeighbourState::Probe, Some(mac)) => Known::Fresh(mac),
-        (NeighbourState::Stale, Some(mac)) => Known::Stale(mac),
-        (NeighbourState::Incomplete, _) => Known::Asking,
-        _ => Known::No,
+        // The kernel checks that it is still there: the address is good until it is not.
+        (NeighbourState::Delay | NeighbourState::Probe, Some(mac)) => Reachability::Fresh(mac),
+        (NeighbourState::Stale, Some(mac)) => Reachability::Stale(mac),
+        (NeighbourState::Incomplete, _) => Reachability::Asking,
+        _ => Reachability::No,
     }
 }
 
-/// The kernel's news about the neighbours of one interface.
+/// The kernel's notices about the neighbours of one interface.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct Notices {
     netlink: Netlink,
     interface: u32,
 }
 
-impl News {
+impl Notices {
     /// Subscribes to them.
     ///
     /// # Errors
     /// The errno of the call that failed.
-    pub(super) fn of(interface: u32) -> Result<News, Errno> {
-        Ok(News { netlink: Netlink::open(&[NEIGHBOURS])?, interface })
+    pub(super) fn of(interface: u32) -> Result<Notices, Errno> {
+        Ok(Notices { netlink: Netlink::open(&[NEIGHBOURS])?, interface })
     }
 
-    /// Hands on what has changed. `false`: some news is lost, so everything must be asked for anew.
-    pub(super) fn take(&mut self, mut each: impl FnMut(IpAddr, Known)) -> bool {
+    /// Hands on the changes. `false`: some notices are lost, so everything must be asked for anew.
+    pub(super) fn take(&mut self, mut each: impl FnMut(IpAddr, Reachability)) -> bool {
         let interface = self.interface;
-        let heard = self.netlink.listen(|told| {
-            let (entry, gone) = match &told {
+        let listened = self.netlink.listen(|message| {
+            let (entry, gone) = match &message {
                 RouteNetlinkMessage::NewNeighbour(entry) => (entry, false),
                 RouteNetlinkMessage::DelNeighbour(entry) => (entry, true),
                 _ => return,
@@ -205,9 +212,9 @@ impl News {
                 _ => None,
             });
             if let Some(hop) = hop {
-                each(hop, if gone { Known::No } else { of_entry(entry) });
+                each(hop, if gone { Reachability::No } else { of_entry(entry) });
             }
         });
-        heard.is_ok()
+        listened.is_ok()
     }
 }

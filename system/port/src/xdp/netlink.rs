@@ -1,4 +1,4 @@
-//! Asking the kernel about its network: one question, its answers.
+//! Requests to the kernel about its network (rtnetlink): one request, its answers.
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -8,14 +8,14 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
 
-/// How a question is meant.
+/// The kind of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// For one thing, which may not be there.
+    /// Get one object, which may not be there.
     One,
-    /// For all of a kind.
+    /// Get all objects of a kind.
     All,
-    /// That something be there: the answer is only whether it is.
+    /// Make an object; the answer is only whether that worked.
     Make,
 }
 
@@ -77,13 +77,13 @@ impl Netlink {
         message.serialize(&mut bytes);
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map_err(|error| errno(&error))?;
         loop {
-            let mut room = &mut self.buffer[..];
-            let len = self.socket.recv(&mut room, 0).map_err(|error| errno(&error))?;
+            let mut space = &mut self.buffer[..];
+            let len = self.socket.recv(&mut space, 0).map_err(|error| errno(&error))?;
             let mut rest = self.buffer.get(..len).ok_or(Errno::MSGSIZE)?;
             while let Some((answer, after)) = next(rest)? {
                 rest = after;
                 if answer.header.sequence_number != self.number {
-                    // The late answer to a question that was given up.
+                    // The late answer to a request that was given up.
                     continue;
                 }
                 match answer.payload {
@@ -103,19 +103,19 @@ impl Netlink {
         }
     }
 
-    /// Hands on what the kernel tells without being asked. `Err(NOBUFS)`: some of it is lost.
+    /// Hands on the kernel's notices. `Err(NOBUFS)`: some of them are lost.
     pub(super) fn listen(&mut self, mut each: impl FnMut(RouteNetlinkMessage)) -> Result<(), Errno> {
         loop {
-            let mut room = &mut self.buffer[..];
-            let len = match self.socket.recv(&mut room, 0) {
+            let mut space = &mut self.buffer[..];
+            let len = match self.socket.recv(&mut space, 0) {
                 Ok(len) => len,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(errno(&error)),
             };
             let mut rest = self.buffer.get(..len).ok_or(Errno::NOBUFS)?;
-            while let Some((told, after)) = next(rest)? {
+            while let Some((message, after)) = next(rest)? {
                 rest = after;
-                if let NetlinkPayload::InnerMessage(inner) = told.payload {
+                if let NetlinkPayload::InnerMessage(inner) = message.payload {
                     each(inner);
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::attachment::Attachment;
 use super::bpf::Mode;
-use super::neighbours::News;
+use super::neighbours::Notices;
 use super::options::{OpenError, Options};
 use super::peers::{Path, PeerError, Peers};
 use super::queue::Flushed;
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// Receives between two looks at the kernel's news of neighbours: a look is a system call.
+/// Receives between two looks at the kernel's notices about neighbours: a look is a system call.
 const LOOK_EVERY: u32 = 1 << 12;
 /// The same while a peer's neighbour is not known at all, and its frames are dropped.
 const LOOK_EVERY_UNKNOWN: u32 = 1 << 6;
@@ -25,12 +25,13 @@ const LOOK_EVERY_UNKNOWN: u32 = 1 << 6;
 pub struct XdpPort {
     attachment: Attachment,
     peers: Peers,
-    news: News,
+    notices: Notices,
     resolver: Arc<Resolver>,
     /// Frames to this port itself, which no wire carries.
     own: VecDeque<(u64, u32)>,
     leased: Leased,
-    /// Where a frame is written that can never leave (unknown peer, impossible length). Empty until the first one.
+    /// A buffer for a frame that can never leave (unknown peer, impossible length). Empty until the first
+    /// one.
     waste: Vec<u8>,
     /// Longest frame, with its Ethernet header.
     longest: usize,
@@ -40,7 +41,7 @@ pub struct XdpPort {
     xdp: XdpCounters,
 }
 
-/// Whose frame is being built.
+/// The destination of the frame that is being built.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Leased {
     Nothing,
@@ -48,7 +49,7 @@ enum Leased {
     Waste,
 }
 
-/// What happened at an XDP port beyond [`Counters`]. Monotonic.
+/// Counters of an XDP port beyond [`Counters`]. They only rise.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
     /// Frames dropped because the peer's neighbour is not known (yet).
@@ -57,29 +58,29 @@ pub struct XdpCounters {
     pub too_long: u64,
     /// Frames dropped because the peer's number is unknown.
     pub unknown_peer: u64,
-    /// Times that the kernel was told to ask for a neighbour, or whether it is still there.
+    /// Times that the kernel was asked to resolve a neighbour, or to check that it is still there.
     pub asked: u64,
     /// Times that the kernel did not take all frames at once; the rest left later.
     pub would_block: u64,
-    /// Times that the interface was down or gone when frames should leave.
+    /// Times that the interface was down or gone when frames were to leave.
     pub down: u64,
 }
 
 impl XdpPort {
-    /// Opens a port on interface `name`, called by `address` (one of the interface's; `None`: its first).
+    /// Opens a port on interface `name`. `address` is one of the interface's; `None` means its first.
     ///
     /// # Errors
-    /// [`OpenError`] says in one line what is wrong and how to mend it.
+    /// [`OpenError`]: one line with the fault and its mend.
     pub fn open(name: &str, address: Option<IpAddr>, options: &Options) -> Result<XdpPort, OpenError> {
         let attachment = Attachment::open(name, address, options)?;
         let interface = attachment.interface();
         let failed = |errno| OpenError::Os("listening for neighbours", errno);
-        let news = News::of(interface.index).map_err(failed)?;
+        let notices = Notices::of(interface.index).map_err(failed)?;
         let resolver = Arc::new(Resolver::new(interface, attachment.endpoint()).map_err(failed)?);
         let longest = (interface.mtu + ethernet::LEN).min(attachment.all()[0].longest_received());
         Ok(XdpPort {
             peers: Peers::new(options.max_peers),
-            news,
+            notices,
             resolver,
             own: VecDeque::with_capacity(options.send_frames as usize),
             leased: Leased::Nothing,
@@ -93,8 +94,9 @@ impl XdpPort {
         })
     }
 
-    /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same number. Does
-    /// not wait: while its neighbour is not known, its frames are dropped ([`Resolver::wait`] waits).
+    /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same
+    /// number. Does not wait: while its neighbour is not known, its frames are dropped ([`Resolver::wait`]
+    /// waits).
     ///
     /// # Errors
     /// [`PeerError`]: not reachable by this interface, not one host, or the table is full.
@@ -105,13 +107,13 @@ impl XdpPort {
         let hop = self.resolver.hop(peer)?;
         let number = self.peers.add(peer, hop)?;
         if let Some(hop) = hop {
-            // What the kernel tells from now on is heard in `look`; this is what it knew before.
+            // `look` receives the kernel's later notices; this is the state before them.
             self.peers.learn(hop, self.resolver.known(hop)?);
         }
         Ok(number)
     }
 
-    /// Finds ways without holding the port up.
+    /// The resolver of this port's peers, which waits without holding the port up.
     pub fn resolver(&self) -> Arc<Resolver> {
         Arc::clone(&self.resolver)
     }
@@ -121,32 +123,33 @@ impl XdpPort {
         self.attachment.all().iter().all(super::Queue::is_zero_copy)
     }
 
-    /// Where the interface runs our program.
+    /// The mode in which the interface runs our program.
     pub fn mode(&self) -> Mode {
         self.attachment.mode()
     }
 
-    /// What is under the port: its interface and queues.
+    /// The interface and the queues under the port.
     pub fn attachment(&self) -> &Attachment {
         &self.attachment
     }
 
-    /// What is particular to XDP among what happened.
+    /// The counters that only XDP ports have.
     pub fn xdp_counters(&self) -> XdpCounters {
         self.xdp
     }
 
-    /// Frames that came for us and that the kernel dropped since the port was opened, mostly because nobody took them.
+    /// Frames for this port that the kernel dropped since the port was opened, mostly because nobody took
+    /// them.
     pub fn kernel_drops(&self) -> u64 {
         let counted = self.attachment.all().iter().map(super::Queue::kernel_counters);
         counted.map(|counted| counted.dropped + counted.receive_ring_full).sum()
     }
 
-    /// Hears what the kernel tells of neighbours.
+    /// Takes the kernel's notices about neighbours.
     #[cold]
     fn look(&mut self) {
-        let XdpPort { news, peers, .. } = self;
-        if news.take(|hop, known| peers.learn(hop, known)) {
+        let XdpPort { notices, peers, .. } = self;
+        if notices.take(|hop, known| peers.learn(hop, known)) {
             return;
         }
         self.counters.os_errors += 1;
@@ -164,7 +167,8 @@ impl XdpPort {
         self.counters.os_errors += u64::from(self.resolver.want(hop).is_err());
     }
 
-    /// Room for a frame that will be dropped: `None` would mean "later", and later is no better.
+    /// A buffer for a frame that will be dropped. `None` would mean "try later", and a later try would fail
+    /// as well.
     #[cold]
     fn lend_waste(&mut self, peer: Peer, len: usize) -> Lease<'_> {
         if self.peers.is_known(peer) {
@@ -177,10 +181,10 @@ impl XdpPort {
         Lease { bytes: &mut self.waste, ip_id: 0 }
     }
 
-    /// No chunk is free: what was committed must leave first. On an interface that is down it never would, and a network
-    /// that is down loses what is sent to it.
+    /// No chunk is free: committed frames must leave first. On an interface that is down they never would,
+    /// and a network that is down loses the frames that are sent to it.
     #[cold]
-    fn make_room(&mut self, len: usize) -> bool {
+    fn make_space(&mut self, len: usize) -> bool {
         if let Flushed::Refused(_) = self.push() {
             self.leased = Leased::Waste;
             self.waste.resize(len, 0);
@@ -202,14 +206,14 @@ impl XdpPort {
         flushed
     }
 
-    /// The lent frame goes to `mac`.
+    /// Sends the lent frame to `mac`.
     #[inline(always)]
     fn send(&mut self, mac: [u8; 6]) {
         let source = self.attachment.interface().mac;
         let queue = self.attachment.sender();
         let Some(bytes) = queue.lent() else { return };
         let len = bytes.len();
-        // The NIC has left the addresses open: which they are is told by tables that it does not see.
+        // The NIC has left the two MAC addresses open: they are in tables that it does not see.
         bytes[..6].copy_from_slice(&mac);
         bytes[6..12].copy_from_slice(&source);
         queue.commit();
@@ -217,7 +221,7 @@ impl XdpPort {
         self.counters.bytes_sent += len as u64;
     }
 
-    /// The lent frame comes back to this port.
+    /// Turns the lent frame back to this port.
     #[cold]
     fn turn_back(&mut self) {
         let Some(frame) = self.attachment.sender().keep() else { return };
@@ -267,15 +271,16 @@ impl XdpPort {
     }
 }
 
-/// Whole frames say themselves who sent them.
+/// Whole frames contain their sender's address.
 const UNKNOWN: Endpoint = Endpoint { address: remora_wire::Address([0; 16]), udp_port: 0 };
 
-/// Bytes of a frame that are asked for at once when it has come: its headers and as much payload as a small verb has.
+/// Bytes of a received frame that are prefetched together: its headers and the payload of a small verb.
 const ASKED: usize = 192;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The sender's core has written this frame, in copy mode: its lines come together instead of one after the other.
+/// The sender's core has written this frame, in copy mode: its lines come together instead of one after the
+/// other.
 #[inline(always)]
 fn ask_for(frame: &[u8]) {
     for line in frame[..frame.len().min(ASKED)].chunks(LINE) {
@@ -298,7 +303,7 @@ impl Egress for XdpPort {
             return Some(self.lend_waste(peer, len));
         }
         self.leased = Leased::To(peer);
-        if self.attachment.sender().lend(len).is_none() && !self.make_room(len) {
+        if self.attachment.sender().lend(len).is_none() && !self.make_space(len) {
             self.leased = Leased::Nothing;
             return None;
         }
@@ -358,8 +363,8 @@ impl Port for XdpPort {
         self.longest - ethernet::LEN - ip - udp::LEN
     }
 
-    /// A socket with frames ends a sleep at once; what the kernel cannot know of are frames to ourselves and frames that it
-    /// had no room for.
+    /// A socket with frames ends a sleep at once. The kernel does not know of frames to ourselves and of
+    /// frames that it had no space for.
     fn arm(&mut self) -> bool {
         self.look();
         let stuck = self.push() == Flushed::Some;

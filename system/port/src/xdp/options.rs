@@ -1,4 +1,4 @@
-//! What may be chosen about a port, and why opening one failed.
+//! The attributes of a port, and why opening one failed.
 
 use super::bpf::Mode;
 use rustix::io::Errno;
@@ -7,19 +7,20 @@ use std::net::IpAddr;
 
 use crate::address::Unfit;
 
-/// What may be chosen about a port.
+/// The attributes of a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// UDP port of the NIC; RoCE's own is 4791.
     pub udp_port: u16,
-    /// Where the interface shall run our program; `None`: in the driver, or if that cannot, after it.
+    /// The mode in which the interface shall run our program; `None`: in the driver, or if that cannot, after
+    /// it.
     pub mode: Option<Mode>,
     /// Let the driver use our memory without copies, where it can.
     pub zero_copy: bool,
-    /// Frames that can wait to be received on each queue; a power of two, at least 64. What comes when they are all full
-    /// is dropped by the kernel.
+    /// Frames that can wait to be received on each queue; a power of two, at least 64. When all are full, the
+    /// kernel drops further frames.
     pub receive_frames: u32,
-    /// Frames that can be on their way out; a power of two, at least 64.
+    /// Frames that can wait to leave; a power of two, at least 64.
     pub send_frames: u32,
     /// Receive queues of the interface that are served at most; frames that come on others go to the kernel.
     pub max_queues: u32,
@@ -41,7 +42,7 @@ impl Default for Options {
     }
 }
 
-/// Why a port could not be opened: one line that says what is wrong and how to mend it.
+/// Why a port could not be opened: one line with the fault and its mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// No interface of this network namespace has this name.
@@ -54,16 +55,16 @@ pub enum OpenError {
     NoAddress(String),
     /// The interface does not have the wanted address.
     NotItsAddress {
-        /// The interface.
+        /// Name of the interface that was asked for.
         interface: String,
         /// The wanted address.
         address: IpAddr,
     },
-    /// No NIC can be called so.
+    /// No NIC can have this address.
     Unfit(Unfit),
     /// A number of frames is no power of two, or too small.
     Frames(u32),
-    /// The process lacks a right; what it was refused.
+    /// The process lacks a right: the action that was refused.
     NoRight(&'static str),
     /// The kernel has no AF_XDP, or no links for XDP programs.
     NoKernelSupport(&'static str),
@@ -71,18 +72,18 @@ pub enum OpenError {
     OtherProgram(String),
     /// Another socket has this queue of the interface.
     QueueTaken {
-        /// The interface.
+        /// Name of the interface that was asked for.
         interface: String,
-        /// The queue.
+        /// Number of the receive queue that is taken.
         queue: u32,
     },
     /// A kernel socket has the UDP port.
     PortTaken(IpAddr, u16),
     /// The kernel gives no memory, or may not lock it.
     Memory(Errno),
-    /// The interface does not take the program the way that was asked for.
+    /// The interface does not take the program in the wanted mode.
     NoMode(Mode, Errno),
-    /// Any other failure: what was done and the errno.
+    /// Any other failure: the action and its errno.
     Os(&'static str, Errno),
 }
 
@@ -158,7 +159,7 @@ impl std::error::Error for OpenError {}
 const MAX_FRAMES: u32 = 1 << 16;
 
 impl Options {
-    /// Are the numbers of frames some that rings can have?
+    /// Checks that rings can have these numbers of frames.
     pub(super) fn check(&self) -> Result<(), OpenError> {
         for count in [self.receive_frames, self.send_frames] {
             if !count.is_power_of_two() || !(64..=MAX_FRAMES).contains(&count) {

@@ -1,6 +1,6 @@
-//! The bounded table of a port's peers, and of the neighbours that their frames go to first.
+//! The bounded table of a port's peers, and of the neighbours that are their next hops.
 
-use super::neighbours::{Known, Mac};
+use super::neighbours::{Mac, Reachability};
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ pub enum PeerError {
     OtherFamily(Endpoint),
     /// No single host has this address, or its port is 0.
     NotAHost(Endpoint),
-    /// The table is full: so many peers are known.
+    /// The table of peers is full; it has this many.
     Full(u32),
     /// Another address of this machine: its frames would never leave.
     OwnMachine(Endpoint),
@@ -22,20 +22,20 @@ pub enum PeerError {
     NoRoute(Endpoint),
     /// The route leaves by another interface than this port's.
     OtherWay {
-        /// The peer.
+        /// The peer that was asked for.
         peer: Endpoint,
         /// This port's interface.
         interface: String,
     },
-    /// Nobody on the interface's network says that it has the address.
+    /// No host on the interface's network answers for the address.
     Silent {
-        /// The neighbour that was asked for: the peer or the gateway to it.
+        /// The next hop that was asked for: the peer or the gateway to it.
         hop: IpAddr,
         /// This port's interface.
         interface: String,
-        /// How long it was waited for.
+        /// Time that the port has waited.
         waited: Duration,
-        /// Times that the kernel was told to ask; each time it asks three times.
+        /// Times that the kernel was asked to resolve it; each time it sends three requests.
         asked: u32,
     },
     /// The kernel does not answer.
@@ -85,7 +85,7 @@ impl fmt::Display for PeerError {
 
 impl std::error::Error for PeerError {}
 
-/// Where a peer's frames go.
+/// The next hop of a peer's frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum To {
     /// To the neighbour with this number.
@@ -100,14 +100,14 @@ struct Entry {
     to: To,
 }
 
-/// What is known of a neighbour, seen from its frames.
+/// How far a neighbour's address can be trusted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Trust {
     /// Its address is good.
     Good,
-    /// The next frame shall have the kernel ask.
+    /// Its address may be wrong: the next frame makes the kernel ask.
     Doubtful,
-    /// The kernel was told to ask.
+    /// The kernel was asked to resolve it.
     Asked,
 }
 
@@ -118,14 +118,14 @@ struct Hop {
     trust: Trust,
 }
 
-/// What to do with a frame.
+/// The way of a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Path {
     /// Send it to this address.
     Send(Mac),
-    /// Send it there, and have the kernel ask whether that is still right.
+    /// Send it to this address, and make the kernel check that the neighbour is still there.
     SendAndAsk(Mac, IpAddr),
-    /// Drop it: nobody knows where the peer is. With an address: have the kernel ask.
+    /// Drop it: the peer's MAC address is not known. With an address: make the kernel ask for it.
     Drop(Option<IpAddr>),
     /// Hand it to this port itself.
     Loop,
@@ -171,7 +171,7 @@ impl Peers {
         self.by_endpoint.get(&peer).copied()
     }
 
-    /// A new peer. `hop`: its next neighbour; None: it is this port itself.
+    /// Adds a peer. `hop` is its next neighbour; None: the peer is this port itself.
     pub(super) fn add(&mut self, endpoint: Endpoint, hop: Option<IpAddr>) -> Result<Peer, PeerError> {
         let number = self.entries.len() as u32;
         if number >= self.max {
@@ -192,23 +192,23 @@ impl Peers {
         })
     }
 
-    /// The kernel says this of a neighbour; of one that no peer needs it is no news.
-    pub(super) fn learn(&mut self, address: IpAddr, known: Known) {
+    /// Enters the kernel's state of a neighbour; a neighbour that no peer needs is ignored.
+    pub(super) fn learn(&mut self, address: IpAddr, known: Reachability) {
         let Some(hop) = self.by_address.get(&address).map(|number| &mut self.hops[*number as usize]) else {
             return;
         };
         let (mac, trust) = match known {
-            Known::Fresh(mac) => (Some(mac), Trust::Good),
-            Known::Stale(mac) => (Some(mac), Trust::Doubtful),
-            // What was right once is better than nothing.
-            Known::Asking => (hop.mac, Trust::Asked),
-            Known::No => (hop.mac, Trust::Doubtful),
+            Reachability::Fresh(mac) => (Some(mac), Trust::Good),
+            Reachability::Stale(mac) => (Some(mac), Trust::Doubtful),
+            // An address that was right once is better than none.
+            Reachability::Asking => (hop.mac, Trust::Asked),
+            Reachability::No => (hop.mac, Trust::Doubtful),
         };
         self.unknown -= usize::from(hop.mac.is_none() && mac.is_some());
         (hop.mac, hop.trust) = (mac, trust);
     }
 
-    /// What becomes of a frame to `peer`, which is on its way now.
+    /// The way of a frame to `peer`, which leaves now.
     #[inline(always)]
     pub(super) fn path(&mut self, peer: Peer) -> Path {
         let Some(entry) = self.entries.get(peer.0 as usize) else { return Path::Drop(None) };
@@ -250,7 +250,7 @@ impl Peers {
         self.unknown > 0
     }
 
-    /// All neighbours, to ask about each.
+    /// All neighbours, so that the port can ask about each.
     pub(super) fn hops(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.hops.iter().map(|hop| hop.address)
     }
@@ -309,9 +309,9 @@ mod tests {
         assert!(peers.has_unknown());
         assert_eq!(peers.path(Peer(0)), Path::Drop(Some(gateway)));
         assert_eq!(peers.path(Peer(1)), Path::Drop(None), "the kernel is asking already");
-        peers.learn(gateway, Known::Asking);
+        peers.learn(gateway, Reachability::Asking);
         assert_eq!(peers.path(Peer(0)), Path::Drop(None));
-        peers.learn(gateway, Known::Fresh(A));
+        peers.learn(gateway, Reachability::Fresh(A));
         assert!(!peers.has_unknown());
         assert_eq!((peers.path(Peer(0)), peers.path(Peer(1))), (Path::Send(A), Path::Send(A)));
     }
@@ -321,20 +321,20 @@ mod tests {
         let mut peers = Peers::new(9);
         let hop = ip("fd00::1");
         peers.add(at("[fd00::1]:4791"), Some(hop)).unwrap();
-        for doubt in [Known::Stale(A), Known::No] {
-            peers.learn(hop, Known::Fresh(A));
+        for doubt in [Reachability::Stale(A), Reachability::No] {
+            peers.learn(hop, Reachability::Fresh(A));
             peers.learn(hop, doubt);
             assert_eq!(peers.path(Peer(0)), Path::SendAndAsk(A, hop));
             assert_eq!(peers.path(Peer(0)), Path::Send(A), "asked once");
         }
-        peers.learn(hop, Known::Fresh(B));
+        peers.learn(hop, Reachability::Fresh(B));
         assert_eq!((peers.path(Peer(0)), peers.mac(Peer(0))), (Path::Send(B), Some(B)), "it has moved");
     }
 
     #[test]
     fn what_nobody_asked_about_is_no_news() {
         let mut peers = Peers::new(9);
-        peers.learn(ip("10.0.0.1"), Known::Fresh(A));
+        peers.learn(ip("10.0.0.1"), Reachability::Fresh(A));
         peers.add(at("10.0.0.1:4791"), Some(ip("10.0.0.1"))).unwrap();
         assert_eq!(peers.mac(Peer(0)), None);
         assert_eq!(peers.hops().collect::<Vec<_>>(), [ip("10.0.0.1")]);

@@ -1,4 +1,5 @@
-//! What a port could do here, found out without touching any interface: is it allowed, and what do the drivers offer?
+//! What a port could do here, found out without touching any interface: is it allowed, and what do the
+//! drivers offer?
 
 use super::bpf;
 use super::interface::Interface;
@@ -14,12 +15,12 @@ use rustix::io::Errno;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// An Ethernet interface that is up, and what its driver says of itself.
+/// An Ethernet interface that is up, and the abilities of its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The interface.
+    /// The interface's name, number and addresses.
     pub interface: Interface,
-    /// What its driver can; `None`: the kernel does not say (before 6.3).
+    /// What its driver can do; `None`: the kernel does not report it (before 6.3).
     pub driver: Option<Driver>,
 }
 
@@ -32,11 +33,11 @@ pub struct Driver {
     pub zero_copy: bool,
 }
 
-/// Tries all of opening a port that needs no interface, and lists the interfaces of this network namespace that it could
-/// be opened on.
+/// Tries all steps of opening a port that need no interface. Returns the interfaces of this network namespace
+/// that it could be opened on.
 ///
 /// # Errors
-/// What is missing here: the first thing that opening a port would fail with.
+/// The first error that opening a port would end with here.
 pub fn probe() -> Result<Vec<Candidate>, OpenError> {
     let umem = Umem::map(64, 2048).map_err(OpenError::Memory)?;
     let (socket, _rings) = Socket::new(&umem, Sizes { receive: 64, send: 0 })?;
@@ -86,7 +87,7 @@ impl Drivers {
         Ok(Driver { native: features & NATIVE != 0, zero_copy: features & ZERO_COPY != 0 })
     }
 
-    /// Asks with one attribute; the value of another one of the answer.
+    /// Asks with one attribute; returns the value of another one of the answer.
     fn ask(&mut self, command: u8, with: u16, value: &[u8], wanted: u16) -> Result<Vec<u8>, Errno> {
         let attribute = 4 + value.len();
         let mut body = vec![command, 1, 0, 0];

@@ -1,9 +1,9 @@
-//! The program that the kernel runs on each frame that an interface receives: our own flows go to our sockets, all else
-//! goes where it would have gone.
+//! The program that the kernel runs on each frame that an interface receives. Our own flows go to our
+//! sockets, all else goes where it would have gone.
 //!
-//! It is so short that it is written here in the kernel's own instructions (RFC 9669): no compiler for BPF is needed to
-//! build Remora, and no object file to load it from. What is compared is known when it is loaded, so the address and the
-//! UDP port stand in it as numbers.
+//! It is so short that it is written here in the kernel's own instructions (RFC 9669). Remora builds without
+//! a compiler for BPF and loads no object file. The address and the UDP port are known at load time, so they
+//! stand in the program as numbers.
 
 use remora_wire::{ethernet, ipv4, ipv6, udp};
 use std::net::IpAddr;
@@ -19,12 +19,13 @@ pub(super) struct Instruction {
     immediate: i32,
 }
 
-/// What the kernel does with a frame (`enum xdp_action`).
+/// A frame's fate in the kernel (`enum xdp_action`).
 pub(super) const PASS: i32 = 2;
 #[cfg(test)]
 pub(super) const REDIRECT: i32 = 4;
 
-/// `bpf_redirect_map`: gives the frame to the map's socket for a queue, or returns what its flags say if there is none.
+/// `bpf_redirect_map`: gives the frame to the map's socket for a queue, or returns its flags argument if
+/// there is none.
 const REDIRECT_MAP: i32 = 51;
 
 // Opcodes: class, source of the operand, size and mode in one byte.
@@ -58,7 +59,8 @@ const FRAME: u8 = 4;
 const END: u8 = 5;
 const VALUE: u8 = 0;
 
-/// Where the jumps lead that mean "not ours"; their true distance is known when the program is complete.
+/// The target of the jumps for frames that are not ours; their distance is known when the program is
+/// complete.
 const TO_PASS: i16 = i16::MAX;
 
 fn instruction(opcode: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> Instruction {
@@ -100,8 +102,8 @@ impl Check<'_> {
     }
 }
 
-/// The program: UDP to this address and port, whole and without IP options or extension headers, goes to the socket
-/// that the map has for the queue on which it came. A queue without a socket passes everything.
+/// The program. UDP to this address and port, whole and without IP options or extension headers, goes to the
+/// map's socket for the queue it came on. A queue without a socket passes everything.
 pub(super) fn steer(address: IpAddr, udp_port: u16, map: i32) -> Vec<Instruction> {
     let ip_len = if address.is_ipv4() { ipv4::LEN } else { ipv6::LEN };
     let udp_at = ethernet::LEN + ip_len;

@@ -1,8 +1,8 @@
 //! One receive queue of an interface, and the queue that frames leave by: a socket, its memory and its rings.
 //!
-//! A chunk of memory is always in exactly one place. Those to receive into are in the fill ring, with the kernel, in the
-//! receive ring or in `take`'s hands; those to send from are free, lent, in the send ring, with the kernel or in the
-//! completion ring. Each ring has room for all chunks that can get there.
+//! A chunk of memory is always in exactly one place. A chunk to receive into is in the fill ring, with the
+//! kernel, in the receive ring or in `take`'s hands. A chunk to send from is free, lent, in the send ring,
+//! with the kernel or in the completion ring. Each ring has an entry for every chunk that can get there.
 
 use super::options::{OpenError, Options};
 use super::socket::{KernelCounters, Rings, Sizes, Socket};
@@ -11,8 +11,8 @@ use remora_wire::ethernet;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A bound queue. It is public so that a benchmark can measure the floor under [`super::XdpPort`] with the very same
-/// rings.
+/// A bound queue. It is public so that a benchmark can measure the floor under [`super::XdpPort`] with the
+/// very same rings.
 #[derive(Debug)]
 pub struct Queue {
     // The rings first: they point into the socket's memory.
@@ -32,7 +32,7 @@ pub struct Queue {
     senseless: u64,
 }
 
-/// How a flush ended.
+/// The result of a flush.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Flushed {
     /// The kernel has everything, or will look by itself.
@@ -47,7 +47,8 @@ pub enum Flushed {
 const FRUITLESS: u32 = 4;
 
 impl Queue {
-    /// Opens queue `number` of the interface with this index. Only a queue that `sends` has room for frames to send.
+    /// Opens queue `number` of the interface with this index. Only a queue that `sends` has chunks for frames
+    /// to send.
     ///
     /// `Ok(None)`: the interface has no such queue.
     pub(super) fn open(
@@ -104,7 +105,7 @@ impl Queue {
         self.umem.chunk() - HEADROOM
     }
 
-    /// What the kernel has counted about it.
+    /// The kernel's counters of this queue.
     pub fn kernel_counters(&self) -> KernelCounters {
         self.socket.counters()
     }
@@ -119,7 +120,8 @@ impl Queue {
         self.senseless
     }
 
-    /// Hands at most `budget` received frames to `take`, each from its Ethernet header; returns how many and their bytes.
+    /// Hands at most `budget` received frames to `take`, each from its Ethernet header; returns how many and
+    /// their bytes.
     #[inline(always)]
     pub fn receive(&mut self, budget: usize, take: &mut impl FnMut(&[u8])) -> (usize, usize) {
         let Queue { rings, umem, senseless, .. } = self;
@@ -132,7 +134,7 @@ impl Queue {
                     frames += 1;
                     bytes += frame.len();
                     take(frame);
-                    // There are as many places as chunks, so there is always room.
+                    // There are as many entries as chunks, so the ring is never full.
                     rings.fill.put(umem.chunk_of(described.addr));
                 }
                 None => *senseless += 1,
@@ -148,13 +150,13 @@ impl Queue {
         (frames, bytes)
     }
 
-    /// Has something come that was not taken yet?
+    /// Has a frame come that was not taken yet?
     pub fn has_received(&mut self) -> bool {
         self.rings.receive.available() > 0
     }
 
-    /// Room for a frame of `len` bytes with its Ethernet header; `None`: all chunks are on their way, or no frame is so
-    /// short or so long. An earlier lease that was never committed is forgotten.
+    /// A buffer for a frame of `len` bytes with its Ethernet header; `None`: all chunks are on their way, or
+    /// no frame can have that length. An earlier lease that was never committed is forgotten.
     #[inline(always)]
     pub fn lend(&mut self, len: usize) -> Option<&mut [u8]> {
         if len < ethernet::LEN || len > self.umem.chunk() {
@@ -165,10 +167,10 @@ impl Queue {
             None => self.free_chunk()?,
         };
         self.lent = Some((chunk, len as u32));
-        self.umem.room(chunk, len)
+        self.umem.frame_mut(chunk, len)
     }
 
-    /// A chunk to send from: one that came back just now, which the cache still has, before one that did long ago.
+    /// A chunk to send from. The chunk that came back last comes first, since the cache still has it.
     #[inline(always)]
     fn free_chunk(&mut self) -> Option<u64> {
         if let Some(address) = self.rings.completion.take() {
@@ -182,19 +184,19 @@ impl Queue {
     #[inline(always)]
     pub fn lent(&mut self) -> Option<&mut [u8]> {
         let (chunk, len) = self.lent?;
-        self.umem.room(chunk, len as usize)
+        self.umem.frame_mut(chunk, len as usize)
     }
 
     /// The frame of the last lease leaves with the next flush; `false`: nothing was lent.
     #[inline(always)]
     pub fn commit(&mut self) -> bool {
         let (Some((addr, len)), Some(send)) = (self.lent.take(), &mut self.rings.send) else { return false };
-        // There are as many places as chunks, so there is always room.
+        // There are as many entries as chunks, so the ring is never full.
         send.put(libc::xdp_desc { addr, len, options: 0 })
     }
 
-    /// The frame of the last lease is taken out instead of being committed, to be read here and given back with
-    /// [`Queue::put_back`].
+    /// Takes the frame of the last lease out instead of committing it. The caller reads it and gives it back
+    /// with [`Queue::put_back`].
     #[inline(always)]
     pub(super) fn keep(&mut self) -> Option<(u64, u32)> {
         self.lent.take()
@@ -212,7 +214,7 @@ impl Queue {
         self.free.push(chunk);
     }
 
-    /// Everything committed leaves, as far as the kernel takes it.
+    /// Sends the committed frames, up to the number that the kernel takes.
     #[inline(always)]
     pub fn flush(&mut self) -> Flushed {
         let Some(send) = &mut self.rings.send else { return Flushed::All };
@@ -243,7 +245,7 @@ impl Queue {
         Flushed::All
     }
 
-    /// Is there something that an earlier flush could not get rid of?
+    /// Are there frames that an earlier flush could not send?
     #[inline(always)]
     pub fn is_stuck(&self) -> bool {
         self.unsent
@@ -256,13 +258,13 @@ impl AsFd for Queue {
     }
 }
 
-/// Binds. The kernel takes a queue back from a socket that was closed only a moment later, in a worker of its own: a
-/// program that is started again at once would find its own old socket there.
+/// Binds the socket. A worker of the kernel takes a queue back only a moment after its socket was closed. A
+/// program that restarts at once would find its own old socket there.
 fn bind(socket: &Socket, interface: u32, queue: u32, zero_copy: bool) -> Result<(), Errno> {
     super::patiently(Errno::BUSY, || socket.bind(interface, queue, zero_copy))
 }
 
-/// What a failed bind to a queue means.
+/// The error of a failed bind to a queue.
 fn refusal(errno: Errno, interface: &str, queue: u32) -> OpenError {
     match errno {
         Errno::BUSY => OpenError::QueueTaken { interface: interface.to_owned(), queue },

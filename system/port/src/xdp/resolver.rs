@@ -1,9 +1,9 @@
-//! Finding the way to a peer, and waiting for it: what the kernel must ask of the network takes time, so it is not done
-//! where frames pass.
+//! Finding the way to a peer, and waiting for it. The kernel's requests on the network take time, so it is
+//! not done where frames pass.
 
 use super::attachment::Attachment;
 use super::interface::Interface;
-use super::neighbours::{self, Known, Way};
+use super::neighbours::{self, NextHop, Reachability};
 use super::netlink::Netlink;
 use super::options::OpenError;
 use super::peers::{PeerError, Peers};
@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Asks the kernel of the network namespace in which the port was opened. Shared between a port and whoever sets
-/// connections up.
+/// Asks the kernel of the network namespace in which the port was opened. A port shares it with the code that
+/// sets connections up.
 #[derive(Debug)]
 pub struct Resolver {
     netlink: Mutex<Netlink>,
@@ -23,7 +23,8 @@ pub struct Resolver {
     own: Endpoint,
 }
 
-/// Time between the first two looks at the kernel's table. It doubles, for the machine may have other things to do.
+/// Time between the first two looks at the kernel's table. It doubles, for the machine may have other things
+/// to do.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Time between two looks at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
@@ -34,7 +35,7 @@ impl Resolver {
         Ok(Resolver { netlink, interface: interface.index, name: interface.name.clone(), own })
     }
 
-    /// For whoever builds frames over bare queues.
+    /// A resolver for bare queues, for a program that builds its own frames.
     ///
     /// # Errors
     /// The kernel gives no socket.
@@ -47,40 +48,40 @@ impl Resolver {
         self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The neighbour that frames to `peer` go to first; None: they come back to this port.
+    /// The next hop of frames to `peer`; None: they come back to this port.
     pub(super) fn hop(&self, peer: Endpoint) -> Result<Option<IpAddr>, PeerError> {
         Peers::admits(peer, self.own)?;
         if peer == self.own {
             return Ok(None);
         }
-        let way = neighbours::way(
+        let way = neighbours::next_hop(
             &mut self.netlink(),
             self.own.address.into(),
             peer.address.into(),
             self.interface,
         );
         match way.map_err(PeerError::Os)? {
-            Way::Out { interface, hop } if interface == self.interface => Ok(Some(hop)),
-            Way::Out { .. } => Err(PeerError::OtherWay { peer, interface: self.name.clone() }),
-            Way::Local => Err(PeerError::OwnMachine(peer)),
-            Way::Broadcast => Err(PeerError::NotAHost(peer)),
-            Way::Nowhere => Err(PeerError::NoRoute(peer)),
+            NextHop::Out { interface, hop } if interface == self.interface => Ok(Some(hop)),
+            NextHop::Out { .. } => Err(PeerError::OtherWay { peer, interface: self.name.clone() }),
+            NextHop::Local => Err(PeerError::OwnMachine(peer)),
+            NextHop::Broadcast => Err(PeerError::NotAHost(peer)),
+            NextHop::Nowhere => Err(PeerError::NoRoute(peer)),
         }
     }
 
-    /// What the kernel's table says of a neighbour.
-    pub(super) fn known(&self, hop: IpAddr) -> Result<Known, PeerError> {
+    /// Looks a neighbour up in the kernel's table.
+    pub(super) fn known(&self, hop: IpAddr) -> Result<Reachability, PeerError> {
         neighbours::known(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
     }
 
-    /// Has the kernel ask for a neighbour, or whether it is still there.
+    /// Makes the kernel ask for a neighbour, or check that it is still there.
     pub(super) fn want(&self, hop: IpAddr) -> Result<(), PeerError> {
         neighbours::want(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
     }
 
-    /// Waits until the way to `peer` is known, at most so long. The kernel asks three times, a second apart, and is told to ask
-    /// again whenever it has given up: its questions are lost while this side's or the other's address is still checked
-    /// (RFC 4862), or a link has just come up.
+    /// Waits until the way to `peer` is known, at most for `timeout`. The kernel asks three times, a second
+    /// apart. When it has given up, it is asked again, since its requests can be lost. That happens while an
+    /// address of either side is still checked (RFC 4862), or when a link has just come up.
     ///
     /// # Errors
     /// [`PeerError`]: it cannot be a peer, there is no way to it, or nobody answered in time.
@@ -91,7 +92,7 @@ impl Resolver {
         }
     }
 
-    /// The same; the MAC address that frames to `peer` must bear.
+    /// As [`wait`](Resolver::wait); returns the MAC address that frames to `peer` must bear.
     ///
     /// # Errors
     /// As for [`Resolver::wait`]; `NotAHost`: it is this port itself.
@@ -104,9 +105,9 @@ impl Resolver {
         let (started, mut pause, mut asked) = (Instant::now(), PAUSE, 0);
         loop {
             match self.known(hop)? {
-                Known::Fresh(mac) | Known::Stale(mac) => return Ok(mac),
-                Known::Asking => {}
-                Known::No => {
+                Reachability::Fresh(mac) | Reachability::Stale(mac) => return Ok(mac),
+                Reachability::Asking => {}
+                Reachability::No => {
                     self.want(hop)?;
                     asked += 1;
                 }

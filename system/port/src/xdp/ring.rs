@@ -1,28 +1,29 @@
-//! A ring that we share with the kernel: one side puts entries in, the other takes them out, and neither ever waits.
+//! A ring that we share with the kernel: one side puts entries in, the other takes them out, and neither ever
+//! waits.
 //!
-//! The kernel writes its index after the entries that the index covers and reads ours before it, so we load its index
-//! with acquire and store our own with release. Between the two, everything is counted in plain numbers on our side:
-//! the shared lines are touched once per batch.
+//! The kernel writes its index after the entries that the index covers, and reads ours before it. So we load
+//! its index with acquire and store our own with release. Between the two, everything is counted in plain
+//! numbers on our side: the shared lines are touched once per batch.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where a ring's words are; whoever makes one keeps that memory alive longer than the ring.
+/// Pointers to a ring's indices and entries. The owner of the memory keeps it mapped longer than the ring.
 #[derive(Debug)]
-pub(super) struct Words<T> {
-    /// How many entries were ever put in (modulo 2^32).
+pub(super) struct RingMemory<T> {
+    /// Number of entries ever put in (modulo 2^32).
     pub producer: NonNull<AtomicU32>,
-    /// How many were ever taken out.
+    /// Number of entries ever taken out.
     pub consumer: NonNull<AtomicU32>,
-    /// What the kernel wants us to know.
+    /// The kernel's flags (`XDP_RING_NEED_WAKEUP`).
     pub flags: NonNull<AtomicU32>,
     /// The entries, `size` of them.
     pub entries: NonNull<T>,
-    /// A power of two.
+    /// The number of entries, a power of two.
     pub size: u32,
 }
 
-impl<T: Copy> Words<T> {
+impl<T: Copy> RingMemory<T> {
     #[inline(always)]
     fn producer(&self) -> &AtomicU32 {
         // SAFETY: the maker keeps the words alive and shares them only as atomics.
@@ -51,10 +52,10 @@ impl<T: Copy> Words<T> {
 /// Our end of a ring that we fill: the fill ring and the transmit ring.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
-    words: Words<T>,
+    words: RingMemory<T>,
     /// Entries put in so far, published or not.
     put: u32,
-    /// Of those, what the kernel may see.
+    /// Of those, the entries that the kernel may see.
     published: u32,
     /// Entries taken out when last looked.
     taken: u32,
@@ -64,16 +65,16 @@ impl<T: Copy> Producer<T> {
     /// A ring in which nothing was put yet.
     ///
     /// # Safety
-    /// `words` point to memory that stays mapped as long as this value, of which only the kernel is the other user and
-    /// only as the ring's consumer; its indices are equal.
-    pub(super) unsafe fn new(words: Words<T>) -> Self {
+    /// `words` point to memory that stays mapped as long as this value. Only the kernel is its other user,
+    /// and only as the ring's consumer. Its indices are equal.
+    pub(super) unsafe fn new(words: RingMemory<T>) -> Self {
         let now = words.producer().load(Ordering::Relaxed);
         Producer { words, put: now, published: now, taken: now }
     }
 
-    /// Is there room for one more?
+    /// Has the ring a free entry?
     #[inline(always)]
-    pub(super) fn has_room(&mut self) -> bool {
+    pub(super) fn has_space(&mut self) -> bool {
         if self.put.wrapping_sub(self.taken) < self.words.size {
             return true;
         }
@@ -81,20 +82,20 @@ impl<T: Copy> Producer<T> {
         self.put.wrapping_sub(self.taken) < self.words.size
     }
 
-    /// Puts one in; the kernel sees it after [`Producer::publish`]. `false`: no room.
+    /// Puts one in; the kernel sees it after [`Producer::publish`]. `false`: the ring is full.
     #[inline(always)]
     pub(super) fn put(&mut self, entry: T) -> bool {
-        if !self.has_room() {
+        if !self.has_space() {
             return false;
         }
-        // SAFETY: the place is within the ring, and the kernel does not look at it before it is published: it is
-        // not between the kernel's index and the published one.
+        // SAFETY: the entry is within the ring, and not between the kernel's index and the published one. So
+        // the kernel does not look at it before it is published.
         unsafe { self.words.entry(self.put).write(entry) };
         self.put = self.put.wrapping_add(1);
         true
     }
 
-    /// Lets the kernel see what was put in; `true`: there was something.
+    /// Lets the kernel see the new entries; `true`: there were some.
     #[inline(always)]
     pub(super) fn publish(&mut self) -> bool {
         if self.put == self.published {
@@ -112,7 +113,7 @@ impl<T: Copy> Producer<T> {
         self.published.wrapping_sub(self.taken)
     }
 
-    /// Will the kernel look at what was published only if it is called?
+    /// Does the kernel look at published entries only if it is called?
     #[inline(always)]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.words.needs_wakeup()
@@ -122,7 +123,7 @@ impl<T: Copy> Producer<T> {
 /// Our end of a ring that the kernel fills: the receive ring and the completion ring.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
-    words: Words<T>,
+    words: RingMemory<T>,
     /// Entries taken out so far, given back or not.
     taken: u32,
     /// Entries put in when last looked.
@@ -134,35 +135,36 @@ impl<T: Copy> Consumer<T> {
     ///
     /// # Safety
     /// As for [`Producer::new`], with the kernel as the ring's producer.
-    pub(super) unsafe fn new(words: Words<T>) -> Self {
+    pub(super) unsafe fn new(words: RingMemory<T>) -> Self {
         let now = words.consumer().load(Ordering::Relaxed);
         Consumer { words, taken: now, put: now }
     }
 
-    /// How many can be taken; looks at the kernel's index only if none was known of.
+    /// How many can be taken. It reads the kernel's index only if none is known of.
     #[inline(always)]
     pub(super) fn available(&mut self) -> u32 {
         if self.put == self.taken {
             self.put = self.words.producer().load(Ordering::Acquire);
         }
-        // Never more than the ring has: an index beyond that would be no kernel's.
+        // Never more than the ring has: no kernel writes an index beyond that.
         self.put.wrapping_sub(self.taken).min(self.words.size)
     }
 
-    /// Takes the next one out; `None`: there is none. Its place is the kernel's again after [`Consumer::give_back`].
+    /// Takes the next one out; `None`: there is none. Its entry is the kernel's again after
+    /// [`Consumer::give_back`].
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<T> {
         if self.available() == 0 {
             return None;
         }
-        // SAFETY: the place is within the ring, and the kernel has finished writing it: its index, which we loaded
-        // with acquire, is beyond.
+        // SAFETY: the entry is within the ring, and the kernel has finished writing it: its index, which we
+        // loaded with acquire, is beyond.
         let entry = unsafe { self.words.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(entry)
     }
 
-    /// The places of everything taken are free again.
+    /// Frees all taken entries.
     #[inline(always)]
     pub(super) fn give_back(&mut self) {
         self.words.consumer().store(self.taken, Ordering::Release);
@@ -189,8 +191,8 @@ mod tests {
             Kernel { producer: index(), consumer: index(), flags: Box::new(AtomicU32::new(0)), entries }
         }
 
-        fn words(&mut self) -> Words<u64> {
-            Words {
+        fn words(&mut self) -> RingMemory<u64> {
+            RingMemory {
                 producer: NonNull::from(&*self.producer),
                 consumer: NonNull::from(&*self.consumer),
                 flags: NonNull::from(&*self.flags),
@@ -199,7 +201,7 @@ mod tests {
             }
         }
 
-        fn take(&self, words: &Words<u64>) -> Option<u64> {
+        fn take(&self, words: &RingMemory<u64>) -> Option<u64> {
             let at = self.consumer.load(Ordering::Relaxed);
             if at == self.producer.load(Ordering::Acquire) {
                 return None;
@@ -210,7 +212,7 @@ mod tests {
             Some(entry)
         }
 
-        fn put(&self, words: &Words<u64>, entry: u64) -> bool {
+        fn put(&self, words: &RingMemory<u64>, entry: u64) -> bool {
             let at = self.producer.load(Ordering::Relaxed);
             if at.wrapping_sub(self.consumer.load(Ordering::Acquire)) == words.size {
                 return false;
@@ -236,7 +238,7 @@ mod tests {
         for entry in 0..4 {
             assert!(ring.put(entry));
         }
-        assert!(!ring.has_room() && !ring.put(4));
+        assert!(!ring.has_space() && !ring.put(4));
         assert_eq!(kernel.take(&words), None, "nothing is published yet");
         assert!(ring.publish() && !ring.publish());
         assert_eq!((kernel.take(&words), ring.waiting()), (Some(0), 3));

@@ -1,8 +1,8 @@
-//! An AF_XDP socket: how it is made, and the two calls that wake the kernel.
+//! An AF_XDP socket: its set-up, and the two calls that wake the kernel.
 
 use super::last_errno;
 use super::options::OpenError;
-use super::ring::{Consumer, Producer, Words};
+use super::ring::{Consumer, Producer, RingMemory};
 use super::umem::Umem;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -29,7 +29,7 @@ impl Drop for Map {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub receive: u32,
-    /// 0: nothing is sent from here.
+    /// 0: this socket sends nothing.
     pub send: u32,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Sizes {
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// Where the rings are; dropped after the socket, so that the kernel is done with them.
+    /// The rings' memory; dropped after the socket, so that the kernel is done with it.
     maps: Vec<Map>,
 }
 
@@ -47,17 +47,17 @@ pub(super) struct Rings {
     pub fill: Producer<u64>,
     pub completion: Consumer<u64>,
     pub receive: Consumer<libc::xdp_desc>,
-    /// None: nothing is sent from here.
+    /// None: this socket sends nothing.
     pub send: Option<Producer<libc::xdp_desc>>,
 }
 
-// SAFETY: the pointers are to mappings that belong to one socket, of which one thread at a time is the user; the
-// kernel's end follows the rings' protocol whichever thread that is.
+// SAFETY: the pointers are to mappings that belong to one socket, which one thread uses at a time. The
+// kernel's end follows the rings' protocol on every thread.
 unsafe impl Send for Socket {}
 // SAFETY: as above.
 unsafe impl Send for Rings {}
 
-/// What the kernel counts about a socket (`struct xdp_statistics`).
+/// The kernel's counters of a socket (`struct xdp_statistics`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     /// Frames dropped for another reason than a full receive ring.
@@ -130,8 +130,8 @@ impl Socket {
             0 => None,
             size => Some(self.words(&offsets.tx, size, libc::XDP_PGOFF_TX_RING as u64)?),
         };
-        // SAFETY: the words are mapped in `maps`, which lives as long as the socket; they are new, so the indices are
-        // equal, and the kernel is the only other user, in the part that each ring's kind gives it.
+        // SAFETY: the words are mapped in `maps`, which lives as long as the socket. They are new, so the
+        // indices are equal. The kernel is the only other user, in the part that each ring's kind gives it.
         unsafe {
             Ok(Rings {
                 fill: Producer::new(fill),
@@ -143,7 +143,12 @@ impl Socket {
     }
 
     /// Maps one ring.
-    fn words<T>(&mut self, offsets: &libc::xdp_ring_offset, size: u32, page: u64) -> Result<Words<T>, Errno> {
+    fn words<T>(
+        &mut self,
+        offsets: &libc::xdp_ring_offset,
+        size: u32,
+        page: u64,
+    ) -> Result<RingMemory<T>, Errno> {
         let len = offsets.desc as usize + size as usize * size_of::<T>();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -151,9 +156,10 @@ impl Socket {
         let start = unsafe { rustix::mm::mmap(ptr::null_mut(), len, access, flags, &self.fd, page) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         self.maps.push(Map { start, len });
-        // SAFETY: the kernel says that its words stand at these offsets, all within `len` and aligned for what they are.
+        // SAFETY: the kernel reports these offsets of its words, all within `len` and aligned for their
+        // types.
         unsafe {
-            Ok(Words {
+            Ok(RingMemory {
                 producer: start.add(offsets.producer as usize).cast(),
                 consumer: start.add(offsets.consumer as usize).cast(),
                 flags: start.add(offsets.flags as usize).cast(),
@@ -188,7 +194,7 @@ impl Socket {
         options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// What the kernel has counted; zeros if it does not say.
+    /// The kernel's counters of this socket; zeros if it does not report them.
     pub(super) fn counters(&self) -> KernelCounters {
         let counted: Result<libc::xdp_statistics, Errno> = self.get(libc::XDP_STATISTICS);
         counted.map_or(KernelCounters::default(), |counted| KernelCounters {
@@ -199,20 +205,21 @@ impl Socket {
         })
     }
 
-    /// The kernel shall send what is published.
+    /// Makes the kernel send the published frames.
     ///
     /// # Errors
-    /// `AGAIN`, `BUSY`, `NOBUFS`: not all of it now. Others: the interface is down or gone.
+    /// `AGAIN`, `BUSY`, `NOBUFS`: not all of them now. Others: the interface is down or gone.
     #[inline(always)]
     pub(super) fn kick_send(&self) -> Result<(), Errno> {
-        // By rustix because its call is inlined, down to the instruction: see `udp.rs`, "Why so much is `inline(always)`".
+        // Through rustix because its call is inlined, down to the instruction: see `udp.rs`, "Why so much is
+        // `inline(always)`".
         rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT).map(|_| ())
     }
 
-    /// The kernel shall look at the fill ring.
+    /// Makes the kernel look at the fill ring.
     #[cold]
     pub(super) fn kick_receive(&self) {
-        // What could go wrong shows when nothing comes.
+        // A failure shows when no frame comes.
         let _ = rustix::net::recv(&self.fd, &mut [0u8; 0], RecvFlags::DONTWAIT);
     }
 
@@ -225,7 +232,7 @@ impl Socket {
         if status == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
-    /// Reads an option that is a structure of numbers; what an older kernel leaves out is zero.
+    /// Reads an option that is a structure of numbers; fields that an older kernel does not know are zero.
     fn get<T: Numbers>(&self, name: libc::c_int) -> Result<T, Errno> {
         let mut value = MaybeUninit::<T>::zeroed();
         let mut len = size_of::<T>() as libc::socklen_t;

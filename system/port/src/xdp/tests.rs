@@ -1,4 +1,5 @@
-//! What only the kernel can show: which frames the program picks, and that one program does not push another out.
+//! What only the kernel can show: which frames the program picks, and that one program does not push another
+//! out.
 
 use super::bpf::{self, Mode};
 use super::options::{OpenError, Options};
@@ -11,7 +12,8 @@ use remora_wire::frame::{Endpoint, Route, Start};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Makes a network namespace with a veth pair `near0`-`far0` (10.90.0.1 on `near0`). The calling thread enters it.
+/// Makes a network namespace with a veth pair `near0`-`far0` (10.90.0.1 on `near0`). The calling thread
+/// enters it.
 #[must_use = "it goes away with this value"]
 fn own_namespace() -> Namespace {
     let own = Namespace::new("own").unwrap_or_else(|error| panic!("{error}"));
@@ -31,7 +33,7 @@ fn ip(arguments: &str) -> String {
     remora_netns::ip(arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The program for this address and port 4791, with a map that has a socket for the queue that test frames come on.
+/// The program for this address and port 4791, with a map that has a socket for the queue of the test frames.
 fn loaded(address: IpAddr) -> (OwnedFd, impl Drop) {
     struct Held(#[allow(dead_code, reason = "held, not read")] (OwnedFd, Socket, Umem));
     impl Drop for Held {

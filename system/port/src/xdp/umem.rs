@@ -1,4 +1,4 @@
-//! The memory that frames stand in: mapped once, cut into chunks of equal length, shared with the kernel.
+//! The memory of frames: mapped once, cut into chunks of equal length, shared with the kernel.
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -22,7 +22,7 @@ pub(super) struct Umem {
     chunk: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, whichever thread has it.
+// SAFETY: the mapping belongs to this value alone, on every thread.
 unsafe impl Send for Umem {}
 
 impl Umem {
@@ -83,26 +83,27 @@ impl Umem {
         if !self.holds(address, len) {
             return None;
         }
-        // SAFETY: within the mapping, which lives as long as `self`. The chunk came out of the receive ring and goes
-        // into the fill ring only after the borrow, so the kernel does not write to it meanwhile.
+        // SAFETY: within the mapping, which lives as long as `self`. The chunk came out of the receive ring
+        // and goes into the fill ring only after the borrow. So the kernel does not write to it meanwhile.
         Some(unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(address as usize), len) })
     }
 
-    /// Room for a frame of ours; `None`: it does not fit there.
+    /// A buffer for a frame to send, of `len` bytes at `address`; `None`: it does not fit there.
     #[inline(always)]
-    pub(super) fn room(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
+    pub(super) fn frame_mut(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
         if !self.holds(address, len) {
             return None;
         }
-        // SAFETY: within the mapping, borrowed from `self` exclusively. The chunk is one of those that frames are sent
-        // from and is in no ring, so the kernel does not touch it.
+        // SAFETY: within the mapping, borrowed from `self` exclusively. The chunk is one of those that frames
+        // are sent from and is in no ring, so the kernel does not touch it.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(address as usize), len) })
     }
 }
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // SAFETY: this value's own mapping, of which no borrow is left. The kernel has pinned the pages for itself.
+        // SAFETY: this value's own mapping, of which no borrow is left. The kernel has pinned the pages for
+        // itself.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len()) };
     }
 }
@@ -121,13 +122,13 @@ mod tests {
     #[test]
     fn addresses_outside_a_chunk_are_refused() {
         let mut umem = Umem::map(4, 2048).unwrap();
-        umem.room(2048, 3).unwrap().copy_from_slice(&[1, 2, 3]);
+        umem.frame_mut(2048, 3).unwrap().copy_from_slice(&[1, 2, 3]);
         assert_eq!(umem.frame(2048, 3), Some(&[1, 2, 3][..]));
         assert_eq!(umem.frame(2049, 2), Some(&[2, 3][..]));
         assert!(umem.frame(3 * 2048 + 256, 2048 - 256).is_some());
         assert!(umem.frame(3 * 2048 + 256, 2048 - 255).is_none(), "into the next chunk");
         assert!(umem.frame(4 * 2048, 1).is_none() && umem.frame(u64::MAX, 1).is_none());
-        assert!(umem.frame(4 * 2048, 0).is_none() && umem.room(0, 2049).is_none());
+        assert!(umem.frame(4 * 2048, 0).is_none() && umem.frame_mut(0, 2049).is_none());
         assert_eq!((umem.chunk_of(2047), umem.chunk_of(2048 + 256), umem.address(3)), (0, 2048, 6144));
     }
 }

@@ -1,5 +1,5 @@
-//! Networks for tests: a namespace of the test's own, `ip` in it, a TUN device that shows every packet, and veth pairs
-//! between two namespaces.
+//! Networks for tests: a namespace of the test's own, `ip` in it, a TUN device that shows every packet, and
+//! veth pairs between two namespaces.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use remora_netns::{Namespace, or_skip};
@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Can this process have networks of its own? If not, says why: a test that cannot see then ends, and nobody takes it
-/// for one that saw.
+/// Can this process have networks of its own? If not, prints why: a test that cannot see then ends, and
+/// nobody takes it for one that saw.
 #[must_use]
 pub fn possible() -> bool {
     let tun = |error| remora_netns::Error::System("opening /dev/net/tun".to_owned(), error);
@@ -27,17 +27,18 @@ pub fn own_namespace() -> Namespace {
     own
 }
 
-/// Runs `ip` with these arguments in the calling thread's namespace; panics with what it said if it fails.
+/// Runs `ip` with these arguments in the calling thread's namespace; if it fails, panics with its output.
 pub fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
-/// The same for another program of iproute2; returns what it said.
+/// As [`ip`], for another program of iproute2; returns its output.
 pub fn run(program: &str, arguments: &str) -> String {
     remora_netns::run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A point-to-point network device whose other end is this value: it gets every packet sent there, cut as on a wire.
+/// A point-to-point network device whose other end is this value: it gets every packet sent there, cut as on
+/// a wire.
 pub struct Tun(File);
 
 impl Tun {
@@ -81,8 +82,8 @@ impl Tun {
     }
 }
 
-/// One test at a time: a program that another test starts has, for a moment, all of this process's descriptors, and with
-/// them the sockets and programs that a test has just closed.
+/// One test at a time. A program that another test starts has, for a moment, all of this process's
+/// descriptors. Among them are the sockets and programs that a test has just closed.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A host of a pair: its namespace.
@@ -104,8 +105,8 @@ impl Host {
     }
 }
 
-/// Two hosts with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and ::2, and this
-/// MTU. The calling thread is in the first. Only one test of a process has such a pair at a time.
+/// Two hosts with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and ::2, and
+/// this MTU. The calling thread is in the first. Only one test of a process has such a pair at a time.
 pub fn veth_pair(mtu: usize, options: &str) -> [Host; 2] {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let made = make_pair(mtu, options).unwrap_or_else(|error| panic!("{error}"));

@@ -1,7 +1,9 @@
-/* Preloaded: refuses the optional calls of the udp port with an errno of the test's choice, as some kernels and devices do.
+/* Preloaded: refuses the optional calls of the udp port with an errno of the test's choice, as some kernels
+ * and devices do.
  *
- * REMORA_REFUSE  which: "cut" (a train in sendmsg or sendmmsg), "join" (asking for joined trains), "joined" (reading them)
- * REMORA_ERRNO   how
+ * REMORA_REFUSE  the call: "cut" (a train in sendmsg or sendmmsg), "join" (asking for joined trains), "joined"
+ *                (reading them)
+ * REMORA_ERRNO   its errno
  * REMORA_TIMES   how often; without it, always
  */
 #define _GNU_SOURCE

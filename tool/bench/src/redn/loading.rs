@@ -39,7 +39,7 @@ impl<'a> Loading<'a> {
     /// # Errors
     /// The listener's.
     pub fn turn(&mut self, listener: &Listener, options: &QpOptions) -> Result<()> {
-        while self.handshakes.has_room(Handshakes::HASTE)
+        while self.handshakes.has_capacity(Handshakes::HASTE)
             && let Some(request) = listener.accept(Some(Duration::ZERO))?
         {
             if let Err(error) = self.begin(request, options) {

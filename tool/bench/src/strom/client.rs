@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use remora_verbs::kernel::{Lookup, Object, Predicate, Shape, Slot, Status, Walk, crc64};
-use remora_verbs::{Answer, Answers, work};
+use remora_verbs::{AnswerBuffers, KernelAnswer, work};
 
 use super::calls::{Call, Caller};
 use super::case::{Task, Way};
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// Connected to its peer, whose kernels are deployed.
 pub struct Client {
     pub end: End,
-    pub answers: Answers,
+    pub answers: AnswerBuffers,
     caller: Caller,
     random: u64,
     value: [u8; LONGEST],
@@ -114,13 +114,13 @@ impl Client {
     }
 
     /// Asks a kernel; an answer that is an error is one.
-    pub fn ask(&mut self, opcode: u64, params: &[u8]) -> Result<Answer> {
+    pub fn ask(&mut self, opcode: u64, params: &[u8]) -> Result<KernelAnswer> {
         let tag = self.answers.ask(&mut self.end.qps[0], opcode, params)?;
         self.wait(tag)
     }
 
     /// Waits for an answer.
-    pub fn wait(&mut self, tag: u32) -> Result<Answer> {
+    pub fn wait(&mut self, tag: u32) -> Result<KernelAnswer> {
         let answer = self.answers.wait(&mut self.end.cq, tag, LONG)?;
         ensure!(answer.status == Status::DONE, "a kernel answered: {}", answer.status);
         Ok(answer)

@@ -1,16 +1,18 @@
-//! Chains that a daemon executes for a program, and goes on with when that is gone: loopback queue pairs, ports, and code regions.
+//! Chains that a daemon executes for a program, and goes on with when that is gone: loopback queue pairs,
+//! ports, and code regions.
 //!
-//! A chain names queue pairs of its own protection domain, and completion queues that one of them completes into: the NIC sees to that
-//! (`core/nic/src/chain.rs`). So all that is looked up here is the tenant's own, and nothing that it writes into its queues names another's.
+//! A chain names queue pairs of its own protection domain, and completion queues that one of them completes
+//! into. The NIC checks that (`core/nic/src/chain.rs`). So this module looks up only the tenant's own
+//! objects, and nothing that the tenant writes into its queues names another's.
 
 use remora_memory::{Access, Range};
 
 use super::super::message::{CodeOf, CodePart, CreateCode, CreateQp, RegionFacts};
-use super::{AWAY, Answer, Region, Stage, Tenant, fresh, full, unknown, words};
+use super::{AWAY, Region, ReplyResult, Stage, Tenant, fresh, full, unknown, words};
 use crate::QueuePair;
 
 impl Tenant {
-    pub(super) fn create_loopback(&mut self, asked: CreateQp) -> Answer {
+    pub(super) fn create_loopback(&mut self, asked: CreateQp) -> ReplyResult {
         let [sends, receives] = self.ends(&asked)?;
         let made = QueuePair::loopback(self.domain(asked.domain)?, sends, receives, &asked.options);
         let mut pair = made.map_err(words)?;
@@ -19,11 +21,11 @@ impl Tenant {
     }
 
     /// Fresh memory and the slots of queue pairs, under one key with which a chain may do everything.
-    pub(super) fn create_code(&mut self, asked: &CreateCode) -> Answer {
+    pub(super) fn create_code(&mut self, asked: &CreateCode) -> ReplyResult {
         if self.regions.len() >= self.limits.regions {
             return Err(full("regions", self.limits.regions, "regions"));
         }
-        self.room(asked.len)?;
+        self.refuse_beyond(asked.len)?;
         let memory = fresh(asked.len)?;
         let mut parts = Vec::with_capacity(asked.parts.len());
         for CodePart { of, iova } in asked.parts.iter().copied() {
@@ -45,7 +47,7 @@ impl Tenant {
         })
     }
 
-    /// The slots of a queue pair's send queue. What stands in front of them, the indices, is no part of them.
+    /// The slots of a queue pair's send queue, without the indices in front of them.
     fn slots(&self, number: u32) -> Result<Range, String> {
         match &self.pair(number)?.stage {
             Stage::Idle(pair) => Ok(pair.code()),

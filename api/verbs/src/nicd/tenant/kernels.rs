@@ -3,11 +3,11 @@
 use remora_nic::kernel::Shipped;
 
 use super::super::message::{Deploy, Reply};
-use super::{Answer, Tenant, full, unknown, words};
-use crate::kernels::room_for;
+use super::{ReplyResult, Tenant, full, unknown, words};
+use crate::kernels::answer_bytes;
 use crate::{KernelHandle, KernelOptions, MemoryRegion};
 
-/// Steps that one packet of input may cost at most, whatever a program says.
+/// Steps that one packet of input may cost at most, with any value in the program's request.
 const STEPS: u64 = 1 << 20;
 /// Lanes of a kernel at most.
 const LANES: u32 = 1024;
@@ -21,7 +21,7 @@ pub(super) struct Deployed {
 }
 
 impl Tenant {
-    pub(super) fn deploy(&mut self, asked: &Deploy) -> Answer {
+    pub(super) fn deploy(&mut self, asked: &Deploy) -> ReplyResult {
         if self.kernels.len() >= self.limits.kernels {
             return Err(full("kernels", self.limits.kernels, "kernels"));
         }
@@ -30,8 +30,8 @@ impl Tenant {
             return Err(format!("a kernel has 1 to {LANES} lanes"));
         }
         let answers = u64::from(asked.lanes) + u64::from(asked.answers);
-        let bytes = room_for(answers, asked.longest);
-        self.room(bytes)?;
+        let bytes = answer_bytes(answers, asked.longest);
+        self.refuse_beyond(bytes)?;
         let region = |key: &u32| match self.regions.get(key) {
             Some(region) => Ok(&region.region),
             None => Err(unknown("region with key", *key)),

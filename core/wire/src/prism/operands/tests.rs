@@ -161,8 +161,8 @@ fn no_number_is_wider_than_its_bytes_say() {
             let repr = Repr { mode: Mode::Equal, size, compare_mask, swap_mask, compare, swap_add };
             let (len, ..) = repr.emit(swaps, &mut [0; MAX_LEN]);
             assert_eq!(len, repr.len(swaps));
-            let told = size_at_most(swaps, len);
-            assert!(usize::from(size) == told || size == 16 && told == 32, "{repr:?}: {len}");
+            let most = size_at_most(swaps, len);
+            assert!(usize::from(size) == most || size == 16 && most == 32, "{repr:?}: {len}");
         }
     }
 }

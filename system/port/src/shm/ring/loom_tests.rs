@@ -1,5 +1,5 @@
-//! The ring's publish and credit protocol under loom: all interleavings (up to its bound) of a producer and a consumer,
-//! with payload cells that report any access which the protocol does not order.
+//! The ring's publish and credit protocol under loom: all interleavings (up to its bound) of a producer and a
+//! consumer. The payload cells report any access which the protocol does not order.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

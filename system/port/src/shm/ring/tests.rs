@@ -124,7 +124,7 @@ fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
                     assert_eq!(
                         producer.reserve(&memory, len),
                         Ok(true),
-                        "an empty ring has room for any frame"
+                        "an empty ring has space for any frame"
                     );
                 }
             }

@@ -1,4 +1,4 @@
-//! What every queue pair has, whatever its service: a number on an engine, a state, and the way to its peer.
+//! The part that queue pairs of all services have: a number on an engine, a state, and the way to the peer.
 
 use remora_host::Engine;
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
@@ -14,22 +14,22 @@ use crate::{Context, CreateError, QpOptions};
 
 /// A queue pair in the NIC. Dropping it destroys it.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct LocalQp {
     pub number: Qpn,
     pub service: Service,
     pub engine: Arc<Engine>,
     pub context: Context,
     pub options: QpOptions,
     pub agreement: Option<Agreement>,
-    /// Tells the peer when this ends, and this when the peer does.
+    /// The connection of the set-up: it hangs up when either queue pair ends, and so the other side notices.
     pub connection: Option<SetupConnection>,
     bell: u32,
-    /// The set that the doorbell is of, if another process rings it.
+    /// The shared set of its doorbell, if another process rings it.
     set: Option<u32>,
     psn: Psn,
 }
 
-impl Drop for End {
+impl Drop for LocalQp {
     fn drop(&mut self) {
         if self.context.fork().is_child() {
             return;
@@ -50,13 +50,13 @@ impl Drop for End {
             // A forked child may have it open too.
             connection.end();
         }
-        // Windows of type 2 that were bound by it are nobody's now.
+        // Windows of type 2 that were bound by it lose their owner.
         let owner = Owner::new(self.engine.number() as u16, self.number.get());
         self.engine.table().unbind_owner(owner);
     }
 }
 
-impl End {
+impl LocalQp {
     /// Makes a queue pair by `make` and brings it to INIT.
     pub fn new(
         context: &Context,
@@ -64,7 +64,7 @@ impl End {
         service: Service,
         options: &QpOptions,
         make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, remora_nic::NicError>,
-    ) -> Result<End, CreateError> {
+    ) -> Result<LocalQp, CreateError> {
         let datagrams = service == Service::Ud;
         let to_init = Modify {
             state: Some(State::Init),
@@ -74,7 +74,7 @@ impl End {
             port: Some(1),
             ..Modify::default()
         };
-        End::made(context, engine, service, options, |nic| {
+        LocalQp::made(context, engine, service, options, |nic| {
             let number = make(nic)?;
             if let Err(fault) = nic.modify_qp(number, &to_init) {
                 nic.destroy_qp(number)?;
@@ -84,19 +84,19 @@ impl End {
         })
     }
 
-    /// A queue pair that is, when `make` has made it, in the state that it starts from.
+    /// As [`new`](LocalQp::new), but leaves the queue pair in the state in which `make` returns it.
     pub fn made(
         context: &Context,
         engine: &Arc<Engine>,
         service: Service,
         options: &QpOptions,
         make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, CreateError>,
-    ) -> Result<End, CreateError> {
+    ) -> Result<LocalQp, CreateError> {
         let (number, bell) = engine.control(|control| {
             let number = make(control.nic)?;
             Ok::<_, CreateError>((number, control.hang_bell(number)))
         })?;
-        Ok(End {
+        Ok(LocalQp {
             number,
             service,
             engine: Arc::clone(engine),
@@ -110,18 +110,18 @@ impl End {
         })
     }
 
-    /// Work was posted.
+    /// Rings the doorbell: work was posted.
     #[inline]
     pub fn ring(&self) {
         self.engine.ring(self.number, self.bell);
     }
 
-    /// The NIC looks at its queues, whoever rings its doorbell.
+    /// Makes the NIC look at its queues, also if another process rings its doorbell.
     pub fn look(&self) {
         self.engine.control(|control| control.nic.doorbell(self.number));
     }
 
-    /// Lets its send queue be fetched so far.
+    /// Lets its send queue be fetched up to `count` slots.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
         self.context.refuse_child()?;
         Ok(self.engine.control(|control| {
@@ -131,7 +131,7 @@ impl End {
         })?)
     }
 
-    /// From now on another process rings, by a doorbell of this set. Its place there.
+    /// From now on another process rings, by a doorbell of this set. Returns its index in the set.
     pub fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
         let (number, bell) = (self.number, self.bell);
         let shared = self.engine.control(|control| {
@@ -167,7 +167,7 @@ impl End {
         AddressVector { peer: agreement.peer, route: Route::new(ours, theirs) }
     }
 
-    /// INIT to RTR to RTS; then `up` holds the agreement.
+    /// INIT to RTR to RTS. On success `up` holds the agreement.
     fn bring_up(&self, agreement: &Agreement, up: &mut Option<Agreement>) -> Result<(), ConnectError> {
         let options = &self.options;
         let responds = matches!(self.service, Service::Rc | Service::XrcTarget);
@@ -199,7 +199,7 @@ impl End {
         Ok(())
     }
 
-    /// Makes several changes.
+    /// Makes several changes, in order.
     pub fn all(&self, changes: &[Modify]) -> Result<(), remora_nic::ModifyFault> {
         self.engine.control(|control| {
             changes.iter().try_for_each(|change| control.nic.modify_qp(self.number, change))
@@ -213,7 +213,7 @@ impl End {
         self.all(&[to_rtr, to_rts]).map_err(CreateError::Modify)
     }
 
-    /// Before it is connected: a forked child has no NIC to connect with.
+    /// Refuses to connect in a forked child, which has no NIC.
     pub fn refuse_to_connect(&self) -> Result<(), ConnectError> {
         if self.context.fork().is_child() { Err(ConnectError::Forked) } else { Ok(()) }
     }
@@ -224,13 +224,13 @@ impl End {
         let (side, timeout) = (self.side(), self.options.connect_timeout);
         let bring_up = |agreement: &Agreement| self.bring_up(agreement, &mut up);
         let agreed = remora_host::connect::connect(address, &side, timeout, bring_up);
-        // Whatever came after it: a queue pair that is up uses its peer until it is dropped.
+        // On every error after this too: a queue pair that is up uses its peer until it is dropped.
         self.agreement = up;
         self.connection = agreed?.1;
         Ok(())
     }
 
-    /// Answers a request, up to its last word.
+    /// Answers a request, without the last message.
     pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;
@@ -240,7 +240,7 @@ impl End {
         Ok(agreed?.1)
     }
 
-    pub fn connect_pair(first: &mut End, second: &mut End) -> Result<(), ConnectError> {
+    pub fn connect_pair(first: &mut LocalQp, second: &mut LocalQp) -> Result<(), ConnectError> {
         first.refuse_to_connect()?;
         second.refuse_to_connect()?;
         let (sides, mut ups) = ((first.side(), second.side()), (None, None));
@@ -265,7 +265,7 @@ impl End {
         self.all(std::slice::from_ref(change)).map_err(CreateError::Modify)
     }
 
-    /// What it was told so far, and its state.
+    /// The attributes that were set so far, and its state (`ibv_query_qp`).
     pub fn query(&self) -> Modify {
         if self.context.fork().is_child() {
             return Modify::default();

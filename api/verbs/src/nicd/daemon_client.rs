@@ -1,4 +1,4 @@
-//! The program's end of an attachment: it asks, and the daemon answers.
+//! The program's end of an attachment: it sends requests, and the daemon answers.
 
 use remora_host::connect::{Agreement, ConnectError, SetupConnection};
 use remora_host::packet::PacketSocket;
@@ -20,18 +20,19 @@ use crate::queue_pair::Loan;
 
 /// What a daemon may take beyond the time that a connection may take.
 const SLACK: Duration = Duration::from_secs(5);
-/// Time in which a daemon takes a program on. It may wait two seconds itself, for another program of the same name to end.
+/// Time in which a daemon takes a program on. It may wait two seconds itself, for another program of the same
+/// name to end.
 pub(super) const ATTACHING: Duration = Duration::from_secs(10);
 /// Time in which it answers a request: it may have to find gigabytes of memory.
 const ANSWERING: Duration = Duration::from_secs(20);
 
-/// An attachment to the daemon.
+/// An attachment to a daemon.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct DaemonClient {
     socket: Mutex<PacketSocket>,
     facts: PortFacts,
     doorbells: Doorbells<Bytes>,
-    /// Wakes the engine.
+    /// Writing to it wakes the daemon's engine.
     wake: std::fs::File,
     ending: Arc<Ending>,
     fork: ForkMark,
@@ -39,14 +40,14 @@ pub(crate) struct Desk {
     left: AtomicBool,
 }
 
-/// How an attachment ends: told by a thread that sleeps until the socket hangs up.
+/// The end of an attachment. A thread sleeps until the socket hangs up, and then sets `gone`.
 #[derive(Debug)]
 struct Ending {
     socket: PacketSocket,
     gone: AtomicBool,
 }
 
-impl Drop for Desk {
+impl Drop for DaemonClient {
     fn drop(&mut self) {
         if !self.fork.is_child() {
             self.ending.socket.hang_up();
@@ -58,7 +59,7 @@ fn refused(words: impl ToString) -> CreateError {
     CreateError::Daemon(words.to_string())
 }
 
-/// What is told of a daemon that is there and says nothing for so long.
+/// The text for a daemon that is there and has not answered for so long.
 pub(super) fn silent(patience: Duration) -> String {
     format!(
         "the NIC daemon has not answered for {} seconds: if it is stopped, continue it by `kill -CONT`; if it hangs, restart `remora nicd`",
@@ -73,9 +74,9 @@ fn lost(error: &std::io::Error) -> CreateError {
 const NONSENSE: &str =
     "the NIC daemon's answer makes no sense: is it of another version? restart it by `remora nicd`";
 
-impl Desk {
-    /// The first words: who this is.
-    pub fn attach(socket: PacketSocket, hello: &Request) -> Result<Desk, CreateError> {
+impl DaemonClient {
+    /// Sends the first message of an attachment, `hello`, and takes the daemon's answer to it.
+    pub fn attach(socket: PacketSocket, hello: &Request) -> Result<DaemonClient, CreateError> {
         let (reply, descriptors) = exchange(&socket, hello, &[], ATTACHING)?;
         socket.set_patience(Some(ANSWERING), Some(ANSWERING)).map_err(|error| lost(&error))?;
         let Reply::Attached { port, places } = reply else { return Err(refused(NONSENSE)) };
@@ -89,10 +90,10 @@ impl Desk {
             watched.gone.store(true, Ordering::Release);
         };
         std::thread::Builder::new()
-            .name("remora-desk".to_owned())
+            .name("remora-daemon".to_owned())
             .spawn(watch)
             .map_err(|error| CreateError::System(error.raw_os_error().unwrap_or(0)))?;
-        Ok(Desk {
+        Ok(DaemonClient {
             socket: Mutex::new(socket),
             facts: port,
             doorbells,
@@ -103,7 +104,7 @@ impl Desk {
         })
     }
 
-    /// The daemon's port.
+    /// The facts of the daemon's port.
     pub fn facts(&self) -> PortFacts {
         self.facts
     }
@@ -114,12 +115,13 @@ impl Desk {
         self.ending.gone.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing is given back: the daemon keeps it. Or it is again.
+    /// True: the daemon keeps everything, and from now on nothing is given back. False: objects are given
+    /// back again when they are dropped.
     pub fn leave(&self, leaves: bool) {
         self.left.store(leaves, Ordering::Release);
     }
 
-    /// Work was posted.
+    /// Rings a doorbell: work was posted.
     #[inline]
     pub fn ring(&self, bell: u32) {
         self.doorbells.ring(bell);
@@ -130,11 +132,11 @@ impl Desk {
 
     #[cold]
     fn call(&self) {
-        // Full, it is readable, and so the engine wakes.
+        // If it is full, it is readable, and so the engine wakes.
         let _ = (&self.wake).write(&1u64.to_ne_bytes());
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the reply.
     pub fn ask(
         &self,
         request: &Request,
@@ -156,7 +158,7 @@ impl Desk {
         Ok(answer?)
     }
 
-    /// Asks for what is answered by a word.
+    /// Sends a request whose reply is `Done`.
     pub fn done(&self, request: &Request) -> Result<(), CreateError> {
         match self.ask(request, &[])?.0 {
             Reply::Done => Ok(()),
@@ -164,15 +166,15 @@ impl Desk {
         }
     }
 
-    /// Gives something back. Whoever does so cannot do anything about a refusal.
-    pub fn tell(&self, request: &Request) {
+    /// Gives something back. A refusal is ignored: the caller could do nothing about it.
+    pub fn release(&self, request: &Request) {
         if self.fork.is_child() || self.left.load(Ordering::Acquire) || self.is_gone() {
             return;
         }
         let _ = self.done(request);
     }
 
-    /// Asks for what has a number.
+    /// Sends a request whose reply is a number.
     pub fn number(&self, request: &Request) -> Result<u32, CreateError> {
         match self.ask(request, &[])?.0 {
             Reply::Number(number) => Ok(number),
@@ -188,7 +190,7 @@ impl Desk {
         self.region(&Request::CreateCode(asked))
     }
 
-    /// Asks for memory.
+    /// Sends a request whose reply is a region.
     fn region(&self, request: &Request) -> Result<(RegionFacts, Bytes), CreateError> {
         match self.ask(request, &[])? {
             (Reply::Region(facts), memory) => Ok((facts, one(memory)?)),
@@ -218,7 +220,7 @@ impl Desk {
         self.pair(&Request::CreateLoopback(asked))
     }
 
-    /// Asks for a queue pair.
+    /// Sends a request whose reply is a queue pair.
     fn pair(&self, request: &Request) -> Result<(PairFacts, Loan), CreateError> {
         match self.ask(request, &[])? {
             (Reply::Pair(facts), lent) => Ok((*facts, loan(lent)?)),
@@ -240,8 +242,8 @@ impl Desk {
         }
     }
 
-    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile.
-    /// With it comes the connection of the set-up, if it is kept.
+    /// Sends a request that takes its time: the answer comes by a socket of its own, and other requests go on
+    /// meanwhile. With it comes the connection of the set-up, if it is kept.
     pub fn negotiate(
         &self,
         request: &Request,
@@ -277,7 +279,7 @@ impl Desk {
 enum Failed {
     /// The daemon refuses, or has gone.
     Refused(CreateError),
-    /// It has said nothing for so long.
+    /// It has not answered for so long.
     Silent(Duration),
 }
 
@@ -298,17 +300,17 @@ fn exchange(
 ) -> Result<(Reply, Vec<OwnedFd>), Failed> {
     match socket.send(&request.emit(), descriptors) {
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Failed::Silent(patience)),
-        // Of one that hung up the last words may be there still.
+        // After a hang-up the last reply may still be there.
         Ok(()) | Err(_) => receive(socket, patience),
     }
 }
 
-/// The daemon's next word; a refusal is an error.
+/// The daemon's next reply; a refusal is an error.
 fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), Failed> {
-    let mut room = [0; MAX_PACKET];
-    // A daemon that refuses does not hear us out, and the system tells that first.
-    let packet = match socket.receive(&mut room) {
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut room),
+    let mut buffer = [0; MAX_PACKET];
+    // A daemon that refuses does not read on, and the system reports the hang-up before the refusal.
+    let packet = match socket.receive(&mut buffer) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut buffer),
         done => done,
     };
     let packet = packet.map_err(|error| match error.kind() {
@@ -318,14 +320,14 @@ fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<Owne
     if packet.len == 0 {
         return Err(Failed::Refused(lost(&ErrorKind::ConnectionReset.into())));
     }
-    match Reply::parse(&room[..packet.len]) {
+    match Reply::parse(&buffer[..packet.len]) {
         Some(Reply::Refused(words)) => Err(Failed::Refused(refused(words))),
         Some(reply) => Ok((reply, packet.descriptors)),
         None => Err(Failed::Refused(refused(NONSENSE))),
     }
 }
 
-/// The memory of one thing.
+/// The memory of a reply that has exactly one descriptor.
 pub(super) fn one(descriptors: Vec<OwnedFd>) -> Result<Bytes, CreateError> {
     let [memory] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
     Ok(Bytes::from_memfd(memory)?)

@@ -1,4 +1,4 @@
-//! Answers of kernels, by the tags of their requests.
+//! AnswerBuffers of kernels, by the tags of their requests.
 
 use remora_nic::kernel::{Ending, Place, Status, TAG_MASK};
 use remora_nic::{CompletionKind, Flags, Operation, Sge, WorkCompletion, WorkRequest};
@@ -11,48 +11,48 @@ use crate::{
     ProtectionDomain, QueueError, QueuePair, work,
 };
 
-/// Rooms at most: a tag holds the number of one, and how often it was used.
+/// Buffers at most: a tag holds the number of one, and how often it was used.
 const MOST: u32 = 1 << 12;
 
-/// Completions that a wait takes at a time: filling places for more would take longer than looking again.
+/// Completions that a wait polls at a time: clearing an array for more would take longer than polling again.
 const AT_ONCE: usize = 4;
 
-/// How a request to a kernel was answered.
+/// The answer of a kernel to one request; its bytes are read by [`AnswerBuffers::read`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct KernelAnswer {
     /// The tag of the request.
     pub tag: u32,
-    /// How it ended.
+    /// The outcome, as the kernel or its NIC reports it.
     pub status: Status,
-    /// Bytes that came.
+    /// Bytes of the answer.
     pub len: u32,
 }
 
-/// What a room is used for.
+/// The state of a buffer: free, lent to a request, or holding its answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Room {
+enum BufferState {
     Empty,
     Asked,
-    Came(Answer),
+    Came(KernelAnswer),
 }
 
-/// Rooms for the answers of kernels, used in turn, and an account of the requests that they belong to. Requests of several queue
-/// pairs may share them.
+/// Buffers for the answers of kernels, used in turn, and an account of the requests that they belong to.
+/// Requests of several queue pairs may share them.
 ///
-/// A request takes the next room, if the request that had it last has been answered and its answer handed out. So the bytes of
-/// an answer stay until as many requests were made as there are rooms.
+/// A request takes the next buffer. Its last request must have been answered, and the answer handed out. So
+/// the bytes of an answer stay until as many requests were made as there are buffers.
 #[derive(Debug)]
-pub struct Answers {
+pub struct AnswerBuffers {
     memory: MemoryRegion,
-    room: u32,
-    rooms: Box<[Room]>,
+    size: u32,
+    states: Box<[BufferState]>,
     asked: u32,
 }
 
-/// Why there is no answer.
+/// Why [`AnswerBuffers::wait`] returns no answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// The completion queue's words.
+    /// Polling the completion queue failed.
     Poll(PollError),
     /// Work has failed, and with it the connection.
     Ended(crate::Status),
@@ -75,49 +75,59 @@ impl From<PollError> for AnswerError {
     }
 }
 
-impl Answers {
-    pub(crate) fn new(domain: &ProtectionDomain, count: u32, room: u32) -> Result<Answers, CreateError> {
+impl AnswerBuffers {
+    pub(crate) fn new(
+        domain: &ProtectionDomain,
+        count: u32,
+        size: u32,
+    ) -> Result<AnswerBuffers, CreateError> {
         if !(1..=MOST).contains(&count) {
             return Err(CreateError::TooMany("count", count.into(), MOST.into()));
         }
-        let bytes = count as usize * room.max(1) as usize;
+        let bytes = count as usize * size.max(1) as usize;
         let memory = domain.allocate(bytes, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        Ok(Answers { memory, room, rooms: vec![Room::Empty; count as usize].into_boxed_slice(), asked: 0 })
+        Ok(AnswerBuffers {
+            memory,
+            size,
+            states: vec![BufferState::Empty; count as usize].into_boxed_slice(),
+            asked: 0,
+        })
     }
 
     fn index(&self, tag: u32) -> usize {
         (tag % MOST) as usize
     }
 
-    /// Where the answer to a request goes.
+    /// The buffer for the answer to a request, as a kernel at the peer gets it.
     pub fn place(&self, tag: u32) -> Place {
-        let remote = self.memory.remote(self.index(tag) as u64 * u64::from(self.room));
-        Place { addr: remote.addr, rkey: remote.rkey.get(), room: self.room }
+        let remote = self.memory.remote(self.index(tag) as u64 * u64::from(self.size));
+        Place { addr: remote.addr, rkey: remote.rkey.get(), room: self.size }
     }
 
-    /// The next tag, if its room is free.
+    /// The next tag, if its buffer is free.
     fn begin(&self) -> Result<u32, PostError> {
-        let count = self.rooms.len() as u32;
+        let count = self.states.len() as u32;
         let (index, use_of_it) = (self.asked % count, self.asked / count);
-        if self.rooms[index as usize] != Room::Empty {
+        if self.states[index as usize] != BufferState::Empty {
             return Err(PostError::Queue(QueueError::QueueFull));
         }
         Ok((use_of_it * MOST + index) & TAG_MASK)
     }
 
     fn asked(&mut self, tag: u32) -> u32 {
-        self.rooms[self.index(tag)] = Room::Asked;
-        // As many as tags can tell apart.
-        self.asked = (self.asked + 1) % (self.rooms.len() as u32 * ((TAG_MASK + 1) / MOST));
+        self.states[self.index(tag)] = BufferState::Asked;
+        // As many as tags can distinguish.
+        self.asked = (self.asked + 1) % (self.states.len() as u32 * ((TAG_MASK + 1) / MOST));
         tag
     }
 
-    /// Asks a kernel of the peer's NIC as [`post_rpc`](QueuePair::post_rpc) does, without a completion of its own, and posts a
-    /// receive work request for the answer. Returns the request's tag.
+    /// Asks a kernel of the peer's NIC as [`post_rpc`](QueuePair::post_rpc) does, without a completion of its
+    /// own, and posts a receive work request for the answer. Returns the request's tag.
     ///
     /// # Errors
-    /// `Queue(QueueFull)`: the next room's answer has not been handed out, or a queue of the queue pair is full. Others as
-    /// [`post_rpc`](QueuePair::post_rpc) and [`post_recv`](QueuePair::post_recv). Nothing has been posted then.
+    /// `Queue(QueueFull)`: the next buffer's answer has not been handed out, or a queue of the queue pair is
+    /// full. Others as [`post_rpc`](QueuePair::post_rpc) and [`post_recv`](QueuePair::post_recv). Nothing has
+    /// been posted then.
     pub fn ask(&mut self, pair: &mut QueuePair, opcode: u64, params: &[u8]) -> Result<u32, PostError> {
         let tag = self.begin()?;
         let place = self.place(tag);
@@ -128,11 +138,12 @@ impl Answers {
         Ok(self.asked(tag))
     }
 
-    /// Gives a kernel bytes as [`post_rpc_write`](QueuePair::post_rpc_write) does. They stay as they are until the answer has come. Returns the request's tag; bytes of its answer come
-    /// into the room of the [`ask`](Answers::ask) before it.
+    /// Gives a kernel bytes as [`post_rpc_write`](QueuePair::post_rpc_write) does. They must not change until
+    /// the answer has come. Returns the request's tag; the bytes of its answer go to the buffer of the
+    /// [`ask`](AnswerBuffers::ask) before it.
     ///
     /// # Errors
-    /// As [`ask`](Answers::ask).
+    /// As [`ask`](AnswerBuffers::ask).
     pub fn give(&mut self, pair: &mut QueuePair, opcode: u64, local: &[Sge]) -> Result<u32, PostError> {
         let tag = self.begin()?;
         let request = work::rpc_write(u64::from(tag), opcode, tag, local);
@@ -140,16 +151,16 @@ impl Answers {
         Ok(self.asked(tag))
     }
 
-    /// Looks at a completion. True: it was an answer, which [`answer`](Answers::answer) gives out.
+    /// Looks at a completion. True: it was an answer, which [`answer`](AnswerBuffers::answer) gives out.
     pub fn take(&mut self, done: &WorkCompletion) -> bool {
         let Some(imm) = done.imm.filter(|_| done.kind == CompletionKind::ReceiveWriteImm) else {
             return false;
         };
         let Ending { status, tag } = Ending::parse(imm);
         let index = self.index(tag);
-        match self.rooms.get_mut(index) {
-            Some(room) if *room == Room::Asked => {
-                *room = Room::Came(Answer { tag, status, len: done.byte_len })
+        match self.states.get_mut(index) {
+            Some(state) if *state == BufferState::Asked => {
+                *state = BufferState::Came(KernelAnswer { tag, status, len: done.byte_len })
             }
             _ => return false,
         }
@@ -157,16 +168,17 @@ impl Answers {
     }
 
     /// The answer to a request, once, if it has come.
-    pub fn answer(&mut self, tag: u32) -> Option<Answer> {
+    pub fn answer(&mut self, tag: u32) -> Option<KernelAnswer> {
         let index = self.index(tag);
-        let room = self.rooms.get_mut(index)?;
-        let Room::Came(answer) = *room else { return None };
-        *room = Room::Empty;
+        let state = self.states.get_mut(index)?;
+        let BufferState::Came(answer) = *state else { return None };
+        *state = BufferState::Empty;
         Some(answer)
     }
 
-    /// Polls until the answer to a request has come; those that come before it are kept. Whatever else completes on the queue is
-    /// dropped: a program that has other work there polls itself, and shows what it sees to [`take`](Answers::take).
+    /// Polls until the answer to a request has come; earlier answers are kept. Other completions on the queue
+    /// are dropped. A program that has other work there polls itself, and hands its completions to
+    /// [`take`](AnswerBuffers::take).
     ///
     /// # Errors
     /// [`AnswerError`].
@@ -175,7 +187,7 @@ impl Answers {
         cq: &mut CompletionQueue,
         tag: u32,
         timeout: Duration,
-    ) -> Result<Answer, AnswerError> {
+    ) -> Result<KernelAnswer, AnswerError> {
         let mut done = [EMPTY; AT_ONCE];
         loop {
             if let Some(answer) = self.answer(tag) {
@@ -194,11 +206,11 @@ impl Answers {
     /// The first bytes of an answer.
     ///
     /// # Errors
-    /// `OutOfBounds`: more than a room holds.
-    pub fn read(&self, answer: &Answer, into: &mut [u8]) -> Result<(), AccessError> {
-        if into.len() > self.room as usize {
+    /// `OutOfBounds`: more than a buffer holds.
+    pub fn read(&self, answer: &KernelAnswer, into: &mut [u8]) -> Result<(), AccessError> {
+        if into.len() > self.size as usize {
             return Err(AccessError::OutOfBounds);
         }
-        self.memory.read(self.index(answer.tag) * self.room as usize, into)
+        self.memory.read(self.index(answer.tag) * self.size as usize, into)
     }
 }

@@ -1,0 +1,228 @@
+//! The backend of a queue pair: the NIC of this process, or a daemon's.
+
+use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
+use remora_nic::{AddressVector, Modify, Service};
+use remora_transport::state::State;
+use remora_wire::frame::Route;
+use std::net::ToSocketAddrs;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crate::local_qp::LocalQp;
+use crate::nicd::DaemonClient;
+use crate::nicd::message::{self, PairFacts};
+use crate::{CreateError, QpOptions};
+
+/// The NIC's part of a queue pair. Dropping it destroys the queue pair.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one per queue pair, and the large one is the usual one")]
+pub(crate) enum QpBackend {
+    Own(LocalQp),
+    Lent(Lent),
+}
+
+/// A queue pair of a daemon's NIC.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    daemon: Arc<DaemonClient>,
+    facts: PairFacts,
+    /// The daemon has it too, for as long as it has the queue pair.
+    connection: Option<SetupConnection>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.daemon.release(&message::Request::DestroyQp(self.facts.number));
+    }
+}
+
+impl Lent {
+    pub fn new(daemon: &Arc<DaemonClient>, facts: PairFacts, connection: Option<SetupConnection>) -> Lent {
+        Lent { daemon: Arc::clone(daemon), facts, connection }
+    }
+}
+
+impl QpBackend {
+    /// The queue pair, if it is in the NIC of this process.
+    pub fn own(&self) -> Result<&LocalQp, CreateError> {
+        match self {
+            QpBackend::Own(local) => Ok(local),
+            QpBackend::Lent(_) => Err(CreateError::NotByDaemon),
+        }
+    }
+
+    pub fn own_mut(&mut self) -> Result<&mut LocalQp, ConnectError> {
+        match self {
+            QpBackend::Own(local) => Ok(local),
+            QpBackend::Lent(_) => Err(ConnectError::Daemon(CreateError::NotByDaemon.to_string())),
+        }
+    }
+
+    /// Rings the doorbell: work was posted.
+    #[inline]
+    pub fn ring(&self) {
+        match self {
+            QpBackend::Own(local) => local.ring(),
+            QpBackend::Lent(lent) => lent.daemon.ring(lent.facts.bell),
+        }
+    }
+
+    /// Makes the NIC look at its queues, rung or not.
+    pub fn look(&self) {
+        match self {
+            QpBackend::Own(local) => local.look(),
+            QpBackend::Lent(lent) => lent.daemon.ring(lent.facts.bell),
+        }
+    }
+
+    pub fn number(&self) -> u32 {
+        match self {
+            QpBackend::Own(local) => local.number.get(),
+            QpBackend::Lent(lent) => lent.facts.number,
+        }
+    }
+
+    pub fn service(&self) -> Service {
+        match self {
+            QpBackend::Own(local) => local.service,
+            QpBackend::Lent(lent) => lent.facts.service,
+        }
+    }
+
+    pub fn engine_number(&self) -> usize {
+        match self {
+            QpBackend::Own(local) => local.engine.number(),
+            QpBackend::Lent(_) => 0,
+        }
+    }
+
+    pub fn options(&self) -> &QpOptions {
+        match self {
+            QpBackend::Own(local) => &local.options,
+            QpBackend::Lent(lent) => &lent.facts.options,
+        }
+    }
+
+    pub fn agreement(&self) -> Option<&Agreement> {
+        match self {
+            QpBackend::Own(local) => local.agreement.as_ref(),
+            QpBackend::Lent(lent) => lent.facts.agreement.as_ref(),
+        }
+    }
+
+    pub fn address_vector(&self) -> Option<AddressVector> {
+        let agreement = self.agreement()?;
+        Some(match self {
+            QpBackend::Own(local) => local.address_vector(agreement),
+            QpBackend::Lent(lent) => {
+                let route = Route::new(lent.daemon.facts().endpoint, agreement.remote.endpoint);
+                AddressVector { peer: agreement.peer, route }
+            }
+        })
+    }
+
+    pub fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
+        match self {
+            QpBackend::Own(local) => local.connect(address),
+            QpBackend::Lent(lent) => {
+                let address = address.to_socket_addrs().map_err(ConnectError::Resolve)?.next();
+                let address = address.ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))?;
+                let request = message::Request::Connect { number: lent.facts.number, address };
+                let (agreed, connection) =
+                    lent.daemon.negotiate(&request, None, lent.facts.options.connect_timeout)?;
+                (lent.facts.agreement, lent.connection) = (Some(agreed), connection);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers a request, without the last message.
+    pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
+        match self {
+            QpBackend::Own(local) => local.answer(request),
+            QpBackend::Lent(lent) => {
+                let (stream, hello) = request.into_parts();
+                let request = message::Request::Answer { number: lent.facts.number, hello: Box::new(hello) };
+                let timeout = lent.facts.options.connect_timeout;
+                let (agreed, _) = lent.daemon.negotiate(&request, Some(stream.as_fd()), timeout)?;
+                let answered = Answered::received(stream, &agreed);
+                lent.facts.agreement = Some(agreed);
+                Ok(answered)
+            }
+        }
+    }
+
+    /// Keeps the connection of the set-up.
+    pub fn keep(&mut self, connection: Option<SetupConnection>) {
+        match self {
+            QpBackend::Own(local) => local.connection = connection,
+            QpBackend::Lent(lent) => lent.connection = connection,
+        }
+    }
+
+    /// The connection of its set-up.
+    pub fn connection(&self) -> Option<&SetupConnection> {
+        match self {
+            QpBackend::Own(local) => local.connection.as_ref(),
+            QpBackend::Lent(lent) => lent.connection.as_ref(),
+        }
+    }
+
+    pub fn connect_pair(first: &mut QpBackend, second: &mut QpBackend) -> Result<(), ConnectError> {
+        match (first, second) {
+            (QpBackend::Own(first), QpBackend::Own(second)) => LocalQp::connect_pair(first, second),
+            (QpBackend::Lent(first), QpBackend::Lent(second))
+                if Arc::ptr_eq(&first.daemon, &second.daemon) =>
+            {
+                let (one, other) = (first.facts.number, second.facts.number);
+                let timeout = first.facts.options.connect_timeout;
+                let asked = message::Request::ConnectPair { one, other };
+                first.facts.agreement = Some(first.daemon.negotiate(&asked, None, timeout)?.0);
+                second.facts.agreement = Some(
+                    first.daemon.agreement(other).map_err(|error| ConnectError::Daemon(error.to_string()))?,
+                );
+                Ok(())
+            }
+            _ => Err(ConnectError::Daemon(
+                "the two queue pairs belong to two NICs, one of them a daemon's: connect them by a Listener"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    pub fn state(&self) -> State {
+        match self {
+            QpBackend::Own(local) => local.state(),
+            QpBackend::Lent(lent) => lent.daemon.state(lent.facts.number).unwrap_or(State::Reset),
+        }
+    }
+
+    /// Lets its send queue be fetched up to `count` slots.
+    pub fn enable(&self, count: u64) -> Result<(), CreateError> {
+        match self {
+            QpBackend::Own(local) => local.enable(count),
+            QpBackend::Lent(lent) => {
+                lent.daemon.done(&message::Request::Enable { number: lent.facts.number, count })
+            }
+        }
+    }
+
+    pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
+        self.own()?.modify(change)
+    }
+
+    /// The attributes; of a daemon's queue pair only the state.
+    pub fn query(&self) -> Modify {
+        match self {
+            QpBackend::Own(local) => local.query(),
+            QpBackend::Lent(_) => Modify { state: Some(self.state()), ..Modify::default() },
+        }
+    }
+
+    pub fn fail(&self) {
+        match self {
+            QpBackend::Own(local) => local.fail(),
+            QpBackend::Lent(lent) => lent.daemon.release(&message::Request::Fail(lent.facts.number)),
+        }
+    }
+}
