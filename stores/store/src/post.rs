@@ -3,8 +3,8 @@
 use remora_nic::{PostError, ReceiveRequest, WorkRequest, prism};
 use remora_transport::Status;
 
-/// The queue pair that a machine works on, as far as the machine sees it. Whoever implements it may ring the doorbell
-/// at each call or once after a batch of them.
+/// The queue pair of a machine, as the machine sees it. An implementation may ring the doorbell at each call
+/// or once after a batch of them.
 pub trait Post {
     /// Puts a work request on the send queue.
     ///

@@ -5,7 +5,8 @@ use crate::work_id::NUMBER;
 /// What a machine needs of its queue pair.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueueNeeds {
-    /// Work requests in the send queue, each of up to `sges` elements (or of as many inline bytes as were configured).
+    /// Work requests in the send queue, each of up to `sges` elements (or of as many inline bytes as were
+    /// configured).
     pub send: u32,
     /// Receive requests in the receive queue.
     pub receive: u32,
@@ -15,8 +16,9 @@ pub struct QueueNeeds {
     pub completions: u32,
 }
 
-/// A send queue's account. A request without completion is known to be out of the queue when a later one completes
-/// (IBTA vol. 1 §10.8.5.1: completions come in order), so every so often a request must be signaled.
+/// A send queue's account. A request without completion is known to have left the queue when a later one
+/// completes (IBTA vol. 1 §10.8.5.1: completions come in order). So every so often a request must be
+/// signaled.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     depth: u32,
@@ -37,14 +39,14 @@ impl SendQueue {
         SendQueue { depth: SendQueue::depth_for(window), posted: 0, retired: 0, unsignaled: 0 }
     }
 
-    /// Is there room for `requests` more?
+    /// Do `requests` more fit?
     #[inline]
     pub fn has_room(&self, requests: u32) -> bool {
         self.posted.wrapping_sub(self.retired) + requests <= self.depth
     }
 
-    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which its
-    /// completion gives to [`retire`](SendQueue::retire), and whether it must be signaled.
+    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which
+    /// its completion gives to [`retire`](SendQueue::retire), and whether it must be signaled.
     #[inline]
     pub fn enter(&mut self, wanted: bool) -> (u32, bool) {
         self.posted = self.posted.wrapping_add(1);
@@ -78,7 +80,7 @@ mod tests {
                         last_signaled = Some(number);
                     }
                 }
-                // Without one, nothing would ever make room again.
+                // Without a signaled request the queue would stay full for ever.
                 queue.retire(last_signaled.take().expect("a signaled request in a full queue"));
                 assert!(queue.has_room(3), "window {window}");
             }

@@ -1,9 +1,9 @@
-//! What somebody and a replica say to each other when they connect.
+//! The messages between a replica and a client, or another replica, when they connect.
 
 use super::{ClientId, Grant, MAX_REPLICAS, State};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// What somebody connects for.
+/// Why a peer connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Errand {
     /// A client: it reads and writes.
@@ -11,16 +11,16 @@ pub enum Errand {
         /// It will write, and has no number yet.
         wants_number: bool,
     },
-    /// A replica asks how things stand. The connection ends with the answer.
+    /// A replica asks for the state of the store. The connection ends with the answer.
     Ask {
-        /// Which.
+        /// Index of the replica that asks.
         replica: usize,
         /// Its incarnation; 0 if it has none yet.
         incarnation: u64,
     },
     /// A replica that is empty reads all blocks.
     Repair {
-        /// Which.
+        /// Index of the replica that is repaired.
         replica: usize,
         /// The incarnation that it will have.
         incarnation: u64,
@@ -29,21 +29,21 @@ pub enum Errand {
     },
     /// A replica moves the mark of its numbers. The connection ends with the answer.
     Mark {
-        /// Which.
+        /// Index of the replica whose mark moves.
         replica: usize,
-        /// Its incarnation.
+        /// Incarnation of that replica.
         incarnation: u64,
         /// The new mark.
         mark: u32,
     },
 }
 
-/// What somebody says.
+/// The first message of a connection, from the peer that connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// How many replicas the store has, as far as it knows.
+    /// How many replicas the store has, according to the sender.
     pub replicas: usize,
-    /// What it comes for.
+    /// Why it connects.
     pub errand: Errand,
 }
 
@@ -54,7 +54,7 @@ impl Hello {
     /// Bytes of the message.
     pub const LEN: usize = 32;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Hello::LEN] {
         let (kind, replica, incarnation, more) = match self.errand {
             Errand::Use { wants_number } => (1, 0, 0, wants_number.into()),
@@ -93,11 +93,11 @@ impl Hello {
 /// What the replica answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// How things stand, as far as it knows.
+    /// The state of the store, according to this replica.
     pub state: State,
     /// The client's number, if it wanted one.
     pub number: Option<ClientId>,
-    /// The rest.
+    /// Where the blocks are, and the limits of this connection.
     pub grant: Grant,
 }
 
@@ -105,7 +105,7 @@ impl Welcome {
     /// Bytes of the message.
     pub const LEN: usize = 8 + State::LEN + Grant::LEN;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Welcome::LEN] {
         let mut out = [0; Welcome::LEN];
         set_u32(&mut out, 0, self.number.map_or(u32::MAX, ClientId::get));

@@ -1,14 +1,16 @@
-//! How a replica stands to its store: whether it belongs to one yet, who the others are, and which numbers it may give.
+//! The membership of a replica: whether it belongs to a store yet, the other replicas, and the numbers that
+//! it may give.
 //!
-//! A replica's memory ends with its process, so whoever begins is empty, and says whether the store is new or lives. A *new* replica
-//! belongs to no store until all of them are new at once; then replica 0 begins the store. One that comes back is *repaired* first, in a higher
-//! incarnation than all before it. `docs/BLOCK.md` says why nothing is lost.
+//! A replica's memory ends with its process. So a process that begins is empty, and its operator says whether
+//! the store is new or exists. A *new* replica belongs to no store until all of them are new at once. Then
+//! replica 0 begins the store. One that comes back is *repaired* first, in a higher incarnation than all
+//! before it. `docs/BLOCK.md` proves that nothing is lost.
 
 use super::numbers::Numbers;
 use super::{ClientId, MAX_REPLICAS};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// What a replica knows of itself and the others, as it says it to whoever connects.
+/// What a replica knows of itself and the others. It sends this to each peer that connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Which replica it is.
@@ -19,12 +21,12 @@ pub struct State {
     pub store: u64,
     /// The newest incarnation of each replica that it has heard of.
     pub incarnations: [u64; MAX_REPLICAS],
-    /// How far each may go with its numbers, as far as it has heard.
+    /// How far each replica may go with its numbers, according to what this one has learned.
     pub marks: [u32; MAX_REPLICAS],
 }
 
 impl State {
-    /// Bytes of it.
+    /// Bytes of the encoded state.
     pub const LEN: usize = 16 + 12 * MAX_REPLICAS + 4;
 
     /// It belongs to a store.
@@ -69,7 +71,7 @@ impl State {
     }
 }
 
-/// Why somebody is refused.
+/// Why a replica or client is refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// This replica, which is meant to begin a store, has met one that serves a store already.
@@ -106,7 +108,7 @@ impl core::fmt::Display for Misfit {
 
 impl core::error::Error for Misfit {}
 
-/// How a replica stands.
+/// A replica's membership in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     state: State,
@@ -116,7 +118,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// A replica of a store that has not begun, in an incarnation that none had before. None: the numbers are impossible.
+    /// A replica of a store that has not begun, in an incarnation that none had before. Returns None if the
+    /// numbers are impossible.
     pub fn new(replica: usize, replicas: usize, incarnation: u64) -> Option<Standing> {
         let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas && incarnation != 0;
         let mut incarnations = [0; MAX_REPLICAS];
@@ -126,7 +129,8 @@ impl Standing {
         sound.then(|| Standing { state, promised: 0, numbers: Numbers::first(replica) })
     }
 
-    /// A replica that has read all blocks from others, which said this when they let it. None: they are too few, or of different stores.
+    /// A replica that has read all blocks from others, whose states these were when they permitted it.
+    /// Returns None if they are too few, or of different stores.
     pub fn repaired(replica: usize, incarnation: u64, sources: &[State]) -> Option<Standing> {
         let mut state = *sources.first()?;
         let same = |source: &State| source.store == state.store && source.replicas == state.replicas;
@@ -139,7 +143,8 @@ impl Standing {
         Some(Standing { state, promised: 0, numbers })
     }
 
-    /// An incarnation above all that a majority knows of a replica; those that draw at the same time get different ones.
+    /// An incarnation above all that a majority knows of a replica. Replicas that draw at the same time get
+    /// different ones.
     pub fn next_incarnation(replica: usize, answers: &[State], drawn: u32) -> u64 {
         let last = answers.iter().map(|answer| answer.incarnations[replica]).max().unwrap_or(0);
         last.saturating_add(1 + u64::from(drawn))
@@ -157,7 +162,8 @@ impl Standing {
         }
     }
 
-    /// What others answered in one round, while this one was new. True: the store has begun, and this one serves it.
+    /// Takes the answers of other replicas in one round, while this one was new. Returns true if the store
+    /// has begun, and this one serves it.
     ///
     /// # Errors
     /// [`Misfit::Lives`]: the store had begun without it.
@@ -183,7 +189,7 @@ impl Standing {
         Ok(self.state.is_whole())
     }
 
-    /// May a client use it?
+    /// May a client use this replica?
     ///
     /// # Errors
     /// [`Misfit::NotBegun`].
@@ -191,7 +197,7 @@ impl Standing {
         if self.state.is_whole() { Ok(()) } else { Err(Misfit::NotBegun) }
     }
 
-    /// A replica's place is taken by a newer incarnation, which may read here when all connections of clients have ended.
+    /// A newer incarnation replaces a replica. It may read here when all connections of clients have ended.
     ///
     /// # Errors
     /// It is not the newest, or of another store.
@@ -253,8 +259,8 @@ pub struct View {
 }
 
 impl View {
-    /// Takes in what a replica says that was connected. Connections to those that are not [current](View::is_current) any more must end
-    /// before anything is asked of this one.
+    /// Takes in the state of a replica that was connected. Connections to those that are no longer
+    /// [current](View::is_current) must end before anything is asked of this one.
     ///
     /// # Errors
     /// It must not be used.

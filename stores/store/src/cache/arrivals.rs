@@ -1,7 +1,8 @@
-//! Values under way: what has come of one lies in pieces until the rest is there. So a client that announces a value takes
-//! no memory for it, one that sends a part takes room for that part, and all of them have a bounded share.
+//! Values under way, in pieces until they are whole.
 //!
-//! When all pieces are taken, the value that has waited for its next byte for longest gives way.
+//! A client that announces a value takes no memory for it. One that sends a part takes memory for that part.
+//! All values under way have a bounded share of the memory. When all pieces are taken, the value that has
+//! waited longest for its next byte is dropped.
 
 use super::lru::{Lru, NONE};
 
@@ -41,7 +42,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Room for so many bytes.
+    /// A table of pieces for `bytes` bytes.
     pub fn new(bytes: usize) -> Arrivals {
         let pieces = u32::try_from(bytes / PIECE).unwrap_or(NONE - 1);
         Arrivals {
@@ -99,7 +100,7 @@ impl Arrivals {
         self.slot(arrival).is_some_and(|slot| self.slots[slot as usize].len == len)
     }
 
-    /// Gives its room back.
+    /// Frees its pieces.
     pub fn end(&mut self, arrival: Arrival) {
         if let Some(slot) = self.slot(&arrival) {
             self.release(slot);

@@ -1,4 +1,5 @@
-//! A line of a client's, read: every command but the retrievals, whose keys may be any number, and the meta commands.
+//! The parser of a command line: all commands but the retrievals, which have any number of keys, and the meta
+//! commands.
 
 use super::MAX_KEY;
 use remora_transport::Instant;
@@ -65,7 +66,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// The answer.
+    /// The line that answers this error.
     pub fn text(self) -> &'static str {
         match self {
             Wrong::Unknown => "ERROR",
@@ -95,7 +96,7 @@ pub fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
 
 /// Reads the words of a line; also whether the last of them forbids an answer.
 pub fn parse<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, Wrong>, bool) {
-    // To `delete` alone its first word is a key, whatever it says.
+    // The first word of `delete` is a key, even if it is `noreply`.
     let quiet = words.len() > if words.first() == Some(&&b"delete"[..]) { 2 } else { 1 }
         && words.last() == Some(&&b"noreply"[..]);
     match command(words, quiet) {
@@ -168,8 +169,8 @@ fn store<'a>(verb: Verb, words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
     read().ok_or(Wrong::Format)
 }
 
-/// A key, if it may be one: 1 to 250 bytes, none of them 0. Other control characters are in the keys of real programs, though
-/// memcached's protocol.txt forbids them.
+/// A key, if it may be one: 1 to 250 bytes, none of them 0. Keys of real programs hold other control
+/// characters, though memcached's protocol.txt forbids them.
 pub fn key(word: &[u8]) -> Option<&[u8]> {
     let whole = !word.contains(&0);
     (whole && (1..=MAX_KEY).contains(&word.len())).then_some(word)

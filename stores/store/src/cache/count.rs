@@ -16,7 +16,7 @@ pub enum Uncounted {
 }
 
 impl Uncounted {
-    /// The answer.
+    /// The line that answers this error.
     pub fn text(self) -> &'static str {
         match self {
             Uncounted::NotFound => "NOT_FOUND",
@@ -35,8 +35,8 @@ const MAX_NUMBER: usize = MAX_VALUE / 2;
 const DIGITS: usize = 20;
 
 impl Cache {
-    /// Counts up, around the end of 64 bits, or down to 0. The value keeps its length if the new number is shorter: spaces
-    /// follow, as memcached has it. With `unique`, only if the item has that number.
+    /// Counts up, with wraparound at 64 bits, or down to 0. The value keeps its length if the new number is
+    /// shorter: spaces follow, as in memcached. With `unique`, only if the item has that number.
     pub(super) fn count(
         &mut self,
         key: &[u8],

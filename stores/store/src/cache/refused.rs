@@ -1,4 +1,4 @@
-//! What stands behind a line that was refused. A value there must not be read as commands.
+//! What follows a line that was refused. A value there must not be read as commands.
 
 use super::command::{MAX_LEN, signed, unsigned};
 
@@ -13,7 +13,7 @@ pub enum Behind {
     Perhaps(Option<u64>),
 }
 
-/// Commands without a value: whatever is wrong with their lines, the next line follows.
+/// Commands without a value: even if their lines are wrong, the next line follows.
 const PLAIN: [&[u8]; 16] = [
     b"delete",
     b"incr",
@@ -40,14 +40,14 @@ pub fn behind(words: &[&[u8]]) -> Behind {
     if PLAIN.contains(verb) {
         return Behind::Line;
     }
-    // memcached answers `ERROR` to the line, and again to a value of one line, which it takes for a command. Clients get as
-    // many answers here, and the value is no command.
+    // memcached answers `ERROR` to the line, and once more to a value of one line, which it takes for a
+    // command. Clients get as many answers here, and the value is not read as a command.
     if verb == b"cas" && words.len() == 5 && numbers(words, 2..5) {
         return Behind::Perhaps(length(words, 4));
     }
     let plain_words = if is(&&b"cas"[..]) { 6 } else { 5 };
     if [&b"set"[..], b"add", b"replace", b"append", b"prepend", b"cas"].iter().any(is) {
-        // One word too many or too few, and nobody knows which of them is the length.
+        // One word too many or too few: the length may be any of them.
         let one_more = words.len() == plain_words + 1;
         let certain = words.last() == Some(&&b"noreply"[..]) || numbers(words, 2..4);
         let placed = words.len() == plain_words || (one_more && certain);

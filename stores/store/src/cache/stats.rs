@@ -98,7 +98,8 @@ impl Cache {
         }
     }
 
-    /// `stats slabs`, of one class: the same items as chunks, of which none is free, since memory is not cut into such.
+    /// `stats slabs`, of one class: the same items as chunks. No chunk is free, since memory is not divided
+    /// into chunks.
     fn slab(&self, class: usize, out: &mut Vec<u8>) {
         let figures = self.items.classes()[class];
         let counts = figures.counts;
@@ -179,7 +180,7 @@ impl Cache {
         stat(out, "reclaimed", gone.reclaimed);
         stat(out, "crawler_reclaimed", gone.crawled);
         stat(out, "crawler_items_checked", gone.looked_at);
-        // No item is left where it is because somebody uses it.
+        // No item stays in place because a client uses it.
         stat(out, "lrutail_reflocked", 0);
     }
 

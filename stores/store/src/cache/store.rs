@@ -48,7 +48,7 @@ pub struct Cache {
     pub(super) config: Config,
     pub(super) counters: Counters,
     pub(super) started: Instant,
-    /// Sessions open.
+    /// Sessions that are open.
     pub(super) sessions: u64,
     /// The number of the last change.
     unique: u64,
@@ -104,8 +104,8 @@ const SHARE: usize = 8;
 /// And never less than the longest value.
 const LEAST_SHARE: usize = 2 * MAX_VALUE;
 impl Cache {
-    /// An empty cache whose values lie in `memory`; `now` counts from 1970 here and everywhere, because clients name points
-    /// in time that way.
+    /// An empty cache whose values lie in `memory`. `now` counts from 1970 here and in all calls, because
+    /// clients name points in time that way.
     ///
     /// # Panics
     /// When `memory` is shorter than [`MIN_MEMORY`], or there may be no item.
@@ -127,8 +127,8 @@ impl Cache {
         }
     }
 
-    /// What is stored from now on is found by chains, too: for them it stands in `buckets`, for which
-    /// [`Buckets::memory`](super::Buckets::memory) says how many bytes there must be.
+    /// Chains, too, find what is stored from now on: it stands in `buckets` for them.
+    /// [`Buckets::memory`](super::Buckets::memory) says how many bytes these need.
     #[must_use]
     pub fn shown_in(mut self, buckets: Registered) -> Cache {
         self.items.show(buckets, self.config.hash_seed);
@@ -230,7 +230,7 @@ impl Cache {
         self.overwritten(verb, key, now);
     }
 
-    /// There is no room for a value.
+    /// There is no memory for a value.
     pub(super) fn no_room(&mut self, verb: Verb, key: &[u8], len: usize, now: Instant) {
         self.counters.store_no_memory += 1;
         self.items.out_of_memory(classes::size(key.len(), 0, len));
@@ -278,7 +278,7 @@ impl Cache {
                 return Ended::NotFound;
             }
             (Verb::Add, Some((name, _))) => {
-                // Who asks whether it is there uses it.
+                // A command that asks whether it exists uses it.
                 self.items.touch(name, now);
                 return Ended::NotStored;
             }
@@ -294,7 +294,7 @@ impl Cache {
         Ended::Stored(unique)
     }
 
-    /// Writes a value into the room for one.
+    /// Writes a value into the memory allocated for it.
     fn fill(&mut self, draft: &Draft, mut at: usize, value: Value<'_>) {
         match value {
             Value::Bytes(bytes) => self.items.fill(draft, at, bytes),

@@ -1,4 +1,4 @@
-//! The server's part: posts what comes back, and finds what dead clients have left.
+//! The server's part: posts returned buffers, and finds those that dead clients have left.
 
 use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, WorkCompletion, WorkRequest};
 use remora_transport::Status;
@@ -27,7 +27,8 @@ pub struct KeeperConfig {
     pub peers: u32,
 }
 
-/// Receive buffers of a client. It has one message under way at a time; the second covers the time in which the first is read.
+/// Receive buffers of a client. It has one message under way at a time; the second covers the time in which
+/// the first is read.
 const RECEIVES: u32 = 2;
 /// Bytes of a client's buffers: those, and a message to it.
 const STRIDE: usize = RECEIVES as usize * LONGEST + GRACE;
@@ -69,7 +70,7 @@ struct Client {
     answered: u64,
 }
 
-/// Posts buffers that come back: pure, driven by whoever owns the queue pairs.
+/// Posts buffers that come back. It is pure: the owner of the queue pairs drives it.
 #[derive(Debug)]
 pub struct Keeper {
     classes: Classes,
@@ -97,7 +98,7 @@ impl Keeper {
         })
     }
 
-    /// The classes.
+    /// The size classes.
     pub fn classes(&self) -> &Classes {
         &self.classes
     }
@@ -107,7 +108,8 @@ impl Keeper {
         self.counters
     }
 
-    /// Posts all buffers, except those that `keep` says are in use. At set-up, and after a restart with memory.
+    /// Posts all buffers, except those that `keep` says are in use. At set-up, and after a restart with
+    /// memory.
     ///
     /// # Errors
     /// A list takes no more.
@@ -126,8 +128,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes a client on, and posts the receive requests on its queue pair. None: there are as many as it was made for, or the queue
-    /// takes none.
+    /// Takes a client on, and posts the receive requests on its queue pair. Returns None if it serves its
+    /// maximum of clients, or if the queue takes no request.
     pub fn accept(&mut self, nic: &mut impl Post) -> Option<Peer> {
         let peer = Peer(self.clients.iter().position(Option::is_none)? as u32);
         (0..RECEIVES).try_for_each(|buffer| self.listen(peer, buffer, nic)).ok()?;
@@ -141,15 +143,17 @@ impl Keeper {
         Ok(nic.post_receive(&ReceiveRequest { id: buffer.into(), sges: &[sge] })?)
     }
 
-    /// A client is gone, and its queue pair with it: what it had is looked for. A sweep that is under way begins anew: the NIC has given
-    /// back by itself what the queue pair was taking, and that may be with somebody else by now.
+    /// A client and its queue pair no longer exist: a sweep looks for its buffers.
+    ///
+    /// A sweep that is under way starts over. The NIC has given back what the queue pair was taking, and
+    /// another client may have that by now.
     pub fn disconnect(&mut self, peer: Peer) {
         if self.clients.get_mut(peer.index()).and_then(Option::take).is_some() {
             self.sweep.stage = Stage::Out { class: 0 };
         }
     }
 
-    /// Looks for buffers that nobody has. Also of use when all are out.
+    /// Starts a sweep for buffers that no client holds. Also useful when all are out.
     pub fn sweep(&mut self) {
         match self.sweep.stage {
             Stage::Idle => self.sweep.stage = Stage::Out { class: 0 },
@@ -179,7 +183,7 @@ impl Keeper {
         self.clients.iter().all(Option::is_some)
     }
 
-    /// Takes a completion of a client's queue pair. Those of a forgotten client are ignored.
+    /// Takes a completion of a client's queue pair. Those of a disconnected client are ignored.
     ///
     /// # Errors
     /// The queue pair has failed or the client misbehaves: end it, then [`disconnect`](Keeper::disconnect).
@@ -232,7 +236,8 @@ impl Keeper {
         }
     }
 
-    /// Goes on with the sweep, if there is one; true if there may be more to do at once. Call it whenever there is time.
+    /// Does a step of the sweep, if there is one. Returns true if it can do more at once. Call it whenever
+    /// there is time.
     pub fn work(&mut self, table: &impl Reachable, lists: &mut impl Lists) -> bool {
         if matches!(self.sweep.stage, Stage::Grace { .. }) {
             if self.clients.iter().flatten().any(|client| client.answered != self.grace) {
@@ -254,7 +259,8 @@ impl Keeper {
         self.sweep.stage != Stage::Idle
     }
 
-    /// Tells a client the number of the period of grace, if it does not know it and has answered to the one before.
+    /// Tells a client the number of the grace period, if it does not know it and has answered to the one
+    /// before.
     ///
     /// # Errors
     /// The queue did not take the message.

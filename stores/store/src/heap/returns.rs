@@ -1,4 +1,4 @@
-//! The client's part: buffers that are of no use to it any more, on their way back.
+//! The client's part: buffers that it no longer needs, on their way back.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,12 @@ use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 use super::message::{GRACE, LONGEST, MOST, emit_returned, parse_grace};
 use crate::{Broken, Post, Registered};
 
-/// Which of two groups of operations one belongs to: those that a grace number waits for, or those that came later.
+/// The group of an operation: those that a grace number waits for, or those that came later.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase(bool);
 
-/// Buffers that go back to one server. It uses the queue pair of the operations, with ids that its owner chooses.
+/// Buffers that go back to one server. They use the queue pair of the operations, with ids that the owner
+/// chooses.
 #[derive(Debug)]
 pub struct Returns {
     arena: Registered,
@@ -58,8 +59,10 @@ impl Returns {
         Ok(nic.post_receive(&ReceiveRequest { id, sges: &[sge] })?)
     }
 
-    /// Buffers that may still be given before some must have gone. An operation that may have to give some begins only
-    /// if there is room for them, and for those of all that are in flight.
+    /// Buffers that may still be given before some must have gone.
+    ///
+    /// An operation that may return buffers begins only if they fit, together with those of all operations in
+    /// flight.
     pub fn room(&self) -> usize {
         self.waiting.capacity() - self.waiting.len()
     }
@@ -78,7 +81,7 @@ impl Returns {
         self.settle();
     }
 
-    /// A buffer goes back. The table does not lead to it, and the client will not name it again.
+    /// A buffer goes back. The table does not point to it, and the client will not use it any more.
     #[inline]
     pub fn give(&mut self, address: u64) {
         debug_assert!(self.room() > 0, "an operation begins only if there is room for what it returns");
@@ -90,7 +93,8 @@ impl Returns {
         self.answered != self.told
     }
 
-    /// Is there a reason to send a message now? Buffers go in groups unless `idle`; an answer to the keeper goes at once.
+    /// Is there a reason to send a message now? Buffers go in groups unless `idle`; an answer to the keeper
+    /// goes at once.
     #[inline]
     pub fn is_due(&self, idle: bool) -> bool {
         let few = if idle { 1 } else { MOST / 2 };
@@ -138,7 +142,7 @@ impl Returns {
         self.sending = false;
     }
 
-    /// A message of `len` bytes from the keeper has come; listens again under this id.
+    /// A message of `len` bytes from the keeper has come. Posts the next receive request under this id.
     ///
     /// # Errors
     /// It is no such message, or the queue took no receive request.

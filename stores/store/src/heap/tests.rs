@@ -1,4 +1,4 @@
-//! Sweeps beside a plain account of who has what, and messages of all kinds.
+//! Sweeps beside a plain account of each buffer's owner, and messages of all kinds.
 
 use std::collections::BTreeSet;
 

@@ -62,11 +62,11 @@ pub enum Outcome<'a> {
     Done,
     /// GET or DELETE: there is no such key.
     Absent,
-    /// PUT: the server has no room.
+    /// PUT: the server has no memory for it.
     Refused(Refusal),
     /// GET: the value is longer than this client's buffers.
     TooLong,
-    /// GET: the key changed under the reader each time it looked; asking again is fine.
+    /// GET: the key changed during each read of it; a retry is fine.
     Contended,
     /// The queue pair failed. A PUT or DELETE may have been done or not.
     Failed(Broken),
@@ -75,7 +75,7 @@ pub enum Outcome<'a> {
 /// An operation that has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Finished<'a> {
-    /// Where it was; free again.
+    /// The slot that it had, now free.
     pub slot: Slot,
     /// What it was.
     pub operation: Operation,
@@ -91,7 +91,7 @@ pub struct Finished<'a> {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Its next round trip is ready and waits for room in the send queue or for a staging piece.
+    /// Its next round trip is ready, and waits for space in the send queue or for a staging piece.
     Waiting,
     /// READs of so many bytes are under way.
     Reading(u32),
@@ -110,7 +110,7 @@ enum Next {
     Message(u32),
 }
 
-/// One slot.
+/// The state of one slot of the window.
 #[derive(Copy, Clone, Debug)]
 struct Flight<P> {
     state: State,
@@ -131,7 +131,7 @@ enum End {
     Other(Outcome<'static>),
 }
 
-/// A client: pure, driven by whoever owns the queue pair. Its memory is one block (see
+/// A client. It is pure: the owner of the queue pair drives it. Its memory is one block (see
 /// [`ClientConfig::arena_len`]); nothing is allocated after it was made.
 #[derive(Debug)]
 pub struct Client<L: Lookup> {
@@ -155,7 +155,8 @@ impl<L: Lookup> Client<L> {
     /// A client of the server that gave `grant`, with its memory in `arena`.
     ///
     /// # Errors
-    /// The grant is another design's or contradicts itself, the window is larger than granted, the arena too small.
+    /// The grant is another design's or contradicts itself, the window is larger than granted, or the arena
+    /// is too small.
     pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client<L>, SessionError> {
         if grant.design != L::DESIGN {
             return Err(SessionError::OtherDesign(grant.design));
@@ -256,7 +257,8 @@ impl<L: Lookup> Client<L> {
     /// Starts asking for the keys from `cursor` on; one such operation at a time.
     ///
     /// # Errors
-    /// See [`Refused`]; nothing was started. `KeyTooLong`: keys of this client must have [`Cursor::LEN`] bytes.
+    /// See [`Refused`]; nothing was started. `KeyTooLong`: keys of this client must have [`Cursor::LEN`]
+    /// bytes.
     pub fn list(&mut self, cursor: Cursor, nic: &mut impl Post) -> Result<Slot, Refused> {
         let cursor = cursor.encode();
         let slot = self.begin(Operation::List, &cursor)?;
@@ -331,7 +333,8 @@ impl<L: Lookup> Client<L> {
         Ok(slot)
     }
 
-    /// The slot of an operation whose first round trip was posted or waits; frees it if the queue pair failed.
+    /// The slot of an operation whose first round trip was posted or waits. Frees it if the queue pair
+    /// failed.
     #[inline]
     fn started(&mut self, slot: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
         posted.map(|()| Slot(slot)).map_err(|broken| {
@@ -393,7 +396,7 @@ impl<L: Lookup> Client<L> {
         Ok(())
     }
 
-    /// Posts what waits, as far as there is room.
+    /// Posts waiting round trips until the send queue is full.
     #[cold]
     fn resume(&mut self, nic: &mut impl Post) -> Result<(), Broken> {
         while let Some(&slot) = self.waiting.front() {
@@ -406,7 +409,7 @@ impl<L: Lookup> Client<L> {
         Ok(())
     }
 
-    /// Posts a round trip; false if there is no room for it now.
+    /// Posts a round trip. Returns false if the queue has no space for it now.
     #[inline]
     fn post(&mut self, slot: u16, next: &Next, nic: &mut impl Post) -> Result<bool, Broken> {
         match next {
@@ -429,7 +432,7 @@ impl<L: Lookup> Client<L> {
         }
         let mut at = self.buffer_at(slot);
         for (index, read) in reads.iter().enumerate() {
-            // READs of a queue pair end in order: the last one's completion is that of all.
+            // READs of a queue pair end in order: the last completion covers all.
             let (number, signaled) = self.queue.enter(index + 1 == reads.len());
             let work = if index + 1 == reads.len() { Work::Read } else { Work::Message };
             nic.post_send(&WorkRequest {

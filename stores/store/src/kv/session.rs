@@ -1,12 +1,12 @@
-//! What the two ends tell each other before the first operation, beside the queue pair's own numbers. How it travels
-//! (a TCP exchange, the private data of a connection manager) is the caller's business; both fit 196 bytes, the
-//! least private data that every connection manager message but the reject carries.
+//! The messages of the two ends before the first operation, beside the queue pair's own numbers. The caller
+//! chooses how they travel: a TCP exchange, or the private data of a connection manager. Both fit 196 bytes,
+//! the least private data that every connection manager message but the reject carries.
 
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 use remora_memory::Key;
 use remora_nic::Remote;
 
-/// The designs.
+/// The designs of the key-value store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Design {
@@ -69,7 +69,7 @@ pub enum SessionError {
     TooManyConnections,
     /// The client's memory is smaller than its own configuration needs.
     ArenaTooSmall {
-        /// Bytes needed.
+        /// Bytes that the arena needs.
         needed: usize,
     },
 }
@@ -104,7 +104,7 @@ const GRANT: u32 = u32::from_le_bytes(*b"RKV2");
 /// What a client tells the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The design that it speaks.
+    /// The design that the client uses.
     pub design: Design,
     /// Operations it may have in flight.
     pub window: u32,
@@ -122,7 +122,7 @@ impl Hello {
     /// Bytes of the message.
     pub const LEN: usize = 40;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Hello::LEN] {
         let mut out = [0; Hello::LEN];
         set_u32(&mut out, 0, HELLO);
@@ -168,7 +168,7 @@ pub struct Grant {
     pub index: Remote,
     /// How many entries or buckets there are to hash over.
     pub index_len: u64,
-    /// The objects.
+    /// The region of the objects.
     pub extents: Remote,
     /// This connection's staging pieces, for long requests.
     pub staging: Remote,
@@ -188,7 +188,7 @@ impl Grant {
     /// Bytes of the message.
     pub const LEN: usize = 96;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Grant::LEN] {
         let mut out = [0; Grant::LEN];
         set_u32(&mut out, 0, GRANT);

@@ -30,7 +30,7 @@ pub enum Work {
     Ask,
     /// The slot of somebody else's pending version.
     Snapshot,
-    /// The slot of a version that does not know its own address.
+    /// The slot of a version that does not contain its own address.
     Locate,
     /// Somebody else's version becomes committed, or is taken out.
     Mend,
@@ -83,7 +83,8 @@ fn quietly(request: WorkRequest<'_>) -> WorkRequest<'_> {
     WorkRequest { flags: Flags { signaled: false, ..request.flags }, ..request }
 }
 
-/// A compare-and-swap that compares and swaps nothing: its result is the target, of the moment when it is executed.
+/// A compare-and-swap that compares and swaps nothing. Its result is the target at the moment when it is
+/// executed.
 fn observe(size: u8) -> Operands {
     Operands {
         mode: Mode::Equal,
@@ -117,7 +118,7 @@ impl Client {
     /// READs a key's latest version.
     pub(super) fn post_look(&mut self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
         let entry = &self.entries[of as usize];
-        // Who will only write needs to know which key is there.
+        // A client that will only write needs to know which key is there.
         let len = if entry.reads { self.config.longest() } else { super::HEADER + entry.key_len as usize };
         let from = Address::bounded(self.remote(entry.shard, self.slot(entry)));
         let into = [self.arena.sge(self.config.landing_at(of), len)];
@@ -167,8 +168,8 @@ impl Client {
         header.bound()
     }
 
-    /// Takes a buffer, and puts it into the slot if the version found is still the latest one, committed, and nobody later has read
-    /// it. In one step the version is committed at once.
+    /// Takes a buffer, and links it into the slot. The version found must still be the latest one, committed,
+    /// and read by no later transaction. With a commit in one step the version is committed at once.
     pub(super) fn post_prepare(
         &mut self,
         (of, one_step): (u32, bool),
@@ -199,7 +200,7 @@ impl Client {
         let operands = self.prepare_operands(entry, at);
         let swap = request(Work::Prepare, of, Operation::CompareSwap { at: slot, operands });
         let swap = WorkRequest { conditional: true, result: Some(self.result(of, OLD, 32)), ..swap };
-        // A version knows its own address if those that will write it with other keys are to find it there.
+        // A version contains its own address if later writers with other keys are to find it.
         let own = Operation::Write {
             to: Address::indirect(scratch(0)),
             data: Data::There { addr: SCRATCH, len: 8 },
@@ -214,7 +215,8 @@ impl Client {
         Ok(end.post_prism(&swap)?)
     }
 
-    /// PW|PR must not be above the version found and the transaction's time; then PW, address and bound are new.
+    /// PW|PR must not be above the version found and the transaction's time; then PW, address and bound are
+    /// new.
     fn prepare_operands(&self, entry: &Entry, at: Timestamp) -> Operands {
         let (mode, compare_mask, compare) = match self.config.rules {
             Rules::PrintedAbort if !entry.reads => (Mode::Greater, [0, 0, 0, ALL], [0, 0, 0, at.word()]),
@@ -278,7 +280,7 @@ impl Client {
         Ok(fleet.end(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
     }
 
-    /// The slot leads to the version before again, if it leads to the one of this time.
+    /// The slot points to the previous version again, if it points to the one of this time.
     pub(super) fn post_undo(
         &mut self,
         (work, of): (Work, u32),

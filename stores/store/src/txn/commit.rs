@@ -1,4 +1,4 @@
-//! The commit: prepare, decide, and say so to the versions.
+//! The commit: prepare, decide, and mark the versions.
 
 use remora_nic::WorkCompletion;
 use remora_nic::prism::Outcome as Verdict;
@@ -12,7 +12,7 @@ use super::transaction::{Entry, Outcome, Phase, Step};
 use crate::{Broken, Fleet};
 
 impl Client {
-    /// All keys are to be found; then the transaction is prepared.
+    /// When all keys are found, the transaction is prepared.
     pub(super) fn advance(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
         let mut clash = None;
         let (mut writes, mut reads) = (0, 0);
@@ -53,7 +53,8 @@ impl Client {
         }
     }
 
-    /// Asks where the versions are that pending ones will be put in over: whoever takes those out must find them. False: all is known.
+    /// Asks for the addresses of the versions that pending ones will replace. A client that takes a pending
+    /// one out must find them. Returns false if all are known.
     fn locate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<bool, Broken> {
         for of in self.entries_of(tx) {
             let entry = &self.entries[of as usize];
@@ -65,7 +66,7 @@ impl Client {
         Ok(self.transactions[usize::from(tx)].under_way > 0)
     }
 
-    /// The slot says it, if it still leads to the version that was found.
+    /// The slot contains the address, if it still points to the version that was found.
     pub(super) fn located(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
         self.count_trip(tx, of);
         if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
@@ -81,7 +82,8 @@ impl Client {
         self.advance(tx, fleet)
     }
 
-    /// Does an earlier key that the transaction writes (or, for a key that is only read, any) stand in the same slot?
+    /// Is an earlier key that the transaction writes in the same slot? For a key that is only read, any
+    /// earlier key counts.
     fn is_covered(&self, tx: u16, of: u32) -> bool {
         let this = &self.entries[of as usize];
         let place = |entry: &Entry| {
@@ -152,7 +154,7 @@ impl Client {
         self.go_on(tx, News::Nothing, fleet)
     }
 
-    /// A read stands if the version is still the latest; that somebody later has read it is no matter.
+    /// A read is valid if the version is still the latest; a later reader does not matter.
     fn validated(&mut self, tx: u16, of: u32, verdict: Verdict) {
         let base = self.config.entry_at(of) + OLD;
         let (read, written) = (self.arena_word(base), self.arena_word(base + 8));
@@ -181,7 +183,7 @@ impl Client {
             _ => Step::NoBuffer,
         };
         if verdict == Verdict::Done && entry.found.addr == 0 {
-            // Of a version that did not know it, the slot has just told the address.
+            // The slot has just supplied the address of a version that did not contain it.
             entry.found.addr = before;
         }
         // The printed rules look at PR afterwards; the others have done so, and lose nothing here.
@@ -193,7 +195,7 @@ impl Client {
         }
     }
 
-    /// The cell has its word.
+    /// The decision cell is decided.
     fn decided(&mut self, tx: u16, verdict: Verdict) -> News {
         let transaction = &mut self.transactions[usize::from(tx)];
         transaction.trips += 1;
@@ -201,12 +203,12 @@ impl Client {
             transaction.phase = Phase::Finishing;
             return News::Ended(tx, Outcome::Committed(transaction.at));
         }
-        // Somebody had waited too long.
+        // Another client had waited too long.
         transaction.phase = Phase::Undoing(Outcome::Aborted);
         News::Nothing
     }
 
-    /// A version says that it is committed; if not by this client, then by another.
+    /// A version is marked as committed, by this client or by another.
     fn flipped(&mut self, of: u32, verdict: Verdict) {
         if verdict == Verdict::Skipped {
             return;
@@ -274,7 +276,8 @@ impl Client {
         Ok(News::Nothing)
     }
 
-    /// Says to versions that they are committed: to those at home if, and as soon as, the cell says so; or to all that are left. How many.
+    /// Marks versions as committed, and returns how many. Those at home are marked if, and as soon as, the
+    /// cell says so. Without `home`, all that remain are marked.
     fn flip_all(&mut self, tx: u16, home: Option<u16>, fleet: &mut impl Fleet) -> Result<u32, Broken> {
         let at = self.transactions[usize::from(tx)].at;
         let mut count = 0;

@@ -1,20 +1,20 @@
-//! What a client and a shard say to each other when they connect.
+//! The messages between a client and a shard when they connect.
 
 use super::{Grant, farm};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// The designs.
+/// The designs of the transaction store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DesignKind {
-    /// PRISM-TX.
+    /// PRISM-TX (PRISM paper, §8).
     PrismTx = 1,
     /// FaRM's lock, validate, update.
     Farm = 2,
 }
 
 impl DesignKind {
-    /// Both.
+    /// Both designs, PRISM-TX first.
     pub const ALL: [DesignKind; 2] = [DesignKind::PrismTx, DesignKind::Farm];
 
     /// Name as the command line says it.
@@ -30,14 +30,14 @@ impl DesignKind {
     }
 }
 
-/// What a client says.
+/// The first message of a connection, from the client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// A number that no other client has or had, above 0.
     pub name: u64,
-    /// The shard that it takes this one for, and how many it thinks there are.
+    /// The number of this shard in the client's map.
     pub shard: u32,
-    /// See there.
+    /// How many shards the client's map has.
     pub shards: u32,
 }
 
@@ -48,7 +48,7 @@ impl Hello {
     /// Bytes of the message.
     pub const LEN: usize = 24;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Hello::LEN] {
         let mut out = [0; Hello::LEN];
         set_u32(&mut out, 0, HELLO);
@@ -91,7 +91,7 @@ pub enum Granted {
 }
 
 impl Granted {
-    /// Which.
+    /// The design that the grant is for.
     pub fn design(&self) -> DesignKind {
         match self {
             Granted::PrismTx(_) => DesignKind::PrismTx,
@@ -115,13 +115,13 @@ pub struct Welcome {
     pub shard: u32,
     /// This run of it: another number each time it begins.
     pub run: u64,
-    /// When it began, in microseconds since 1970. The store's time is counted from that of shard 0.
+    /// When this run began, in microseconds since 1970. The store's time is counted from that of shard 0.
     pub began: u64,
     /// Address of its [`Roll`](super::Roll).
     pub roll: u64,
     /// What it takes; the same at all shards.
     pub limits: Limits,
-    /// The rest.
+    /// Where the shard's memory is, and the limits of this client.
     pub granted: Granted,
 }
 
@@ -131,7 +131,7 @@ const WELCOME: u32 = u32::from_le_bytes(*b"RTW1");
 const FRONT: usize = 56;
 
 impl Welcome {
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; FRONT];
         set_u32(&mut out, 0, WELCOME);

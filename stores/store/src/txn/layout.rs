@@ -11,15 +11,15 @@ pub const MARKS: u64 = 16;
 pub const HEADER: usize = 64;
 /// `value_len` of a version in which the key is absent.
 const ABSENT: u32 = u32::MAX;
-/// `key_len` of the buffer that all slots lead to which never had a key.
+/// `key_len` of the buffer that all slots point to which never had a key.
 const NO_KEY: u32 = u32::MAX;
 
-/// A version, as a slot or a newer version leads to it.
+/// A version, as a slot or a newer version points to it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Address of its buffer.
     pub addr: u64,
-    /// How many bytes of it are meant.
+    /// How many bytes of it are used.
     pub bound: u64,
     /// The slot's PW while the version is the latest.
     pub version: Timestamp,
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-/// A slot.
+/// The slot of a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Its latest version, committed or not.
@@ -62,15 +62,15 @@ pub struct Cell {
 /// The head of a buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Address of this buffer; 0 until the version is committed, and if nobody has said it.
+    /// Address of this buffer. It is 0 until the version is committed and a client has written it.
     pub own: u64,
     /// When the version was written.
     pub version: Timestamp,
-    /// Pending or committed.
+    /// Whether its transaction is pending or committed.
     pub fate: Fate,
-    /// The version before.
+    /// The version before this one.
     pub before: Place,
-    /// Says what became of its transaction.
+    /// The decision cell of its transaction.
     pub cell: Cell,
     /// None: no key was ever here.
     pub key_len: Option<u32>,
@@ -112,7 +112,7 @@ impl Header {
         })
     }
 
-    /// Bytes of the buffer that are meant.
+    /// Bytes of the buffer that are used.
     pub fn bound(&self) -> u64 {
         let len = |len: Option<u32>| u64::from(len.unwrap_or(0));
         HEADER as u64 + len(self.key_len) + len(self.value_len)

@@ -1,4 +1,5 @@
-//! Finding a key's latest committed version: from the slot where its hash leads on, one indirect bounded READ a slot.
+//! The lookup of a key's latest committed version: from the slot that its hash selects onwards, one indirect
+//! bounded READ a slot.
 
 use remora_nic::WorkCompletion;
 
@@ -52,7 +53,7 @@ impl Client {
         *trips = (*trips).max(since + 1);
     }
 
-    /// What a slot leads to is here.
+    /// The version that a slot points to has been read.
     fn landed(&mut self, tx: u16, of: u32, len: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
         self.count_trip(tx, of);
         if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
@@ -63,7 +64,8 @@ impl Client {
         let header = Header::parse(&bytes).filter(|_| len as usize >= HEADER).ok_or(Broken::Protocol)?;
         let same = self.is_key(of, &header, len);
         if header.fate == Fate::Pending {
-            // A key that stays, whatever becomes of this version, is passed; a slot that may become free again is not.
+            // A slot whose key stays after the decision on this version is passed. One that may become free
+            // is not.
             let stays = header.before.version != Default::default();
             if !same && stays {
                 return self.look_further(tx, of, fleet);
@@ -75,7 +77,8 @@ impl Client {
         }
         let closing = self.transactions[usize::from(tx)].phase == Phase::Closing;
         let entry = &mut self.entries[of as usize];
-        // Told that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
+        // The client found the key absent and began to commit. Another new key has taken its slot, and the
+        // key has appeared since.
         if closing && entry.reads && !entry.asked && entry.value_len.is_none() && header.value_len.is_some() {
             return Ok(self.fail(tx, Outcome::Aborted));
         }
@@ -108,7 +111,7 @@ impl Client {
         same
     }
 
-    /// The next slot; when it has gone as far as keys may lie, the key is nowhere.
+    /// Goes to the next slot. At the end of the key's reach, the key is absent.
     pub(super) fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
         let entry = &mut self.entries[of as usize];
         (entry.further, entry.looks) = (entry.further + 1, 0);

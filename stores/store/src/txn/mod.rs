@@ -1,14 +1,17 @@
-//! Transactions over keys of several shards: PRISM-TX (PRISM paper, §8), with rules that hold.
+//! Transactions over keys of several shards: PRISM-TX (PRISM paper, §8), with corrected rules.
 //!
-//! A [`Client`] has a window of transactions, each of which reads and writes keys and then commits or not; a [`Shard`] is the table of one
-//! server, whose program takes no part in any of it. `docs/TXN.md` draws the table, states the rules and proves them.
+//! A [`Client`] has a window of transactions. Each of them reads and writes keys and then commits or not. A
+//! [`Shard`] is the table of one server, whose program takes no part in transactions. `docs/TXN.md` draws the
+//! table, states the rules and proves them.
 //!
-//! Heads up: a key's slot (`layout.rs`) leads to the buffer of its latest version, and the buffer says whether that version is committed or
-//! pending. A commit (`commit.rs`) first puts pending versions in, in one round trip; then one compare-and-swap on the transaction's
-//! decision cell makes it committed or aborted, for good and for everybody. Whoever is held up by a pending version (`resolve.rs`) asks
-//! that cell and puts the key in order, so no client that died blocks anybody.
+//! Heads up: a key's slot (`layout.rs`) points to the buffer of its latest version, and the buffer says
+//! whether that version is committed or pending. A commit (`commit.rs`) first links pending versions, in one
+//! round trip. Then one compare-and-swap on the transaction's decision cell makes it committed or aborted,
+//! for good. A client that meets a pending version (`resolve.rs`) asks that cell and repairs the key. So a
+//! client that died blocks no other.
 //!
-//! [`farm`] is the protocol that the paper compares with; [`Design`] is what the two have in common, and [`workload`] what is asked of both.
+//! [`farm`] is the protocol that the paper compares with. [`Design`] is what the two have in common, and
+//! [`workload`] generates transactions for both.
 
 mod chains;
 mod client;

@@ -1,4 +1,5 @@
-//! A pending version in the way: waiting for it, and in the end asking what became of its transaction and putting the key in order.
+//! A pending version in the way: the client waits for it, and in the end asks its transaction's cell and
+//! repairs the key.
 
 use remora_nic::WorkCompletion;
 use remora_nic::prism::Outcome as Verdict;
@@ -11,7 +12,7 @@ use super::transaction::{Phase, Step};
 use crate::{Broken, Fleet};
 
 impl Client {
-    /// Looks again at a key whose latest version is pending; after so many looks asks its transaction's cell.
+    /// Reads a key again whose latest version is pending. After so many reads it asks the transaction's cell.
     pub(super) fn held_up(
         &mut self,
         tx: u16,
@@ -33,14 +34,14 @@ impl Client {
             return Err(Broken::Protocol);
         }
         self.set_out(tx, of, Step::Asking(2), 2);
-        // Undecided means aborted from now on. Who has decided otherwise before says so.
+        // Undecided means aborted from now on. The cell says so if another client decided before.
         let result = self.arena.sge(self.config.entry_at(of) + CELL, 8);
         self.post_cell((Work::Ask, of), (cell, at, Fate::Aborted), result, fleet)?;
         self.post_snapshot((Work::Snapshot, of), fleet)?;
         Ok(News::Nothing)
     }
 
-    /// Is there room for the buffer that mending gives back, beside those of all transactions?
+    /// Does the buffer that a repair gives back fit, beside those of all transactions?
     fn may_mend(&self, of: u32) -> bool {
         let shard = usize::from(self.entries[of as usize].shard);
         self.returns[shard].room() > self.config.most_returns() / 4 * 2
@@ -63,11 +64,11 @@ impl Client {
         let cell = self.arena_word(base + CELL);
         let decided = Timestamp::of(cell);
         if slot.latest.version != mark.version || decided > mark.version {
-            // Somebody else was quicker.
+            // Another client was quicker.
             self.look(tx, of, fleet)?;
             return Ok(News::Nothing);
         }
-        // A word of before its time was no decision, and this client has just made it one.
+        // A word from before its time was no decision, and this client has just made it one.
         let committed = decided == mark.version && Fate::of(cell) == Some(Fate::Committed);
         self.set_out(tx, of, Step::Mending(committed), 1);
         let entry = &mut self.entries[of as usize];
@@ -93,7 +94,7 @@ impl Client {
             return Err(Broken::Protocol);
         };
         if completion.vendor_err == Verdict::Done as u32 {
-            // Who takes a buffer out of the table gives it back.
+            // A client that takes a buffer out of the table gives it back.
             let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
             self.give(shard, out);
             self.transactions[usize::from(tx)].resolved += 1;

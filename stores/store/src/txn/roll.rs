@@ -1,5 +1,8 @@
-//! The roll: who the other shards of a store are, as each shard knows it. Clients write it, before their first transaction: a shard that began
-//! anew, without its memory, is found by its run's number, and shards that must speak to each other learn where.
+//! The other shards of a store, as each shard knows them: their runs and addresses. Clients write this table
+//! before their first transaction.
+//!
+//! The number of its run reveals a shard that restarted without its memory. The addresses are for shards that
+//! must talk to each other.
 
 use std::net::IpAddr;
 use std::net::Ipv6Addr;
@@ -36,7 +39,7 @@ impl Member {
     }
 }
 
-/// The roll of a shard, in its memory.
+/// The table of the other shards, in a shard's memory.
 #[derive(Clone, Debug)]
 pub struct Roll {
     memory: Registered,
@@ -56,17 +59,18 @@ impl Roll {
         fits.then_some(Roll { memory, at, shards })
     }
 
-    /// Its address.
+    /// Address of the table.
     pub fn address(&self) -> u64 {
         self.memory.addr + self.at as u64
     }
 
-    /// Where a shard's run stands in the roll at this address: 0 until a client has put the run there, by a compare-and-swap.
+    /// Address of a shard's run in the table at this address: 0 until a client has put the run there, by a
+    /// compare-and-swap.
     pub fn run_at(roll: u64, shard: u32) -> u64 {
         roll + u64::from(shard) * ENTRY as u64
     }
 
-    /// Where its [`place`](Member::place) does.
+    /// Address of its [`place`](Member::place).
     pub fn place_at(roll: u64, shard: u32) -> u64 {
         Roll::run_at(roll, shard) + 8
     }

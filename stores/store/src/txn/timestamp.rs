@@ -10,8 +10,8 @@ pub const CLIENTS: u32 = 1 << CLIENT_BITS;
 /// The clock's last tick.
 pub const LAST_TICK: u64 = (1 << (64 - CLOCK_SHIFT)) - 1;
 
-/// When a transaction happens: 48 bits of a clock in microseconds, 14 bits of the client's number, two zeros. No two transactions have the
-/// same.
+/// When a transaction happens: 48 bits of a clock in microseconds, 14 bits of the client's number, two zeros.
+/// No two transactions have the same.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -46,14 +46,14 @@ impl Timestamp {
 /// The bits of a word that are its state.
 pub const STATE: u64 = (1 << STATE_BITS) - 1;
 
-/// What became of a transaction.
+/// The state of a transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Not decided, as far as this word knows.
+    /// Not decided when this word was written.
     Pending = 0,
-    /// Committed.
+    /// Decided: the transaction happened.
     Committed = 1,
-    /// Aborted.
+    /// Decided: the transaction did not happen.
     Aborted = 2,
 }
 

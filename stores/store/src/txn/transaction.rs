@@ -5,7 +5,7 @@ use super::timestamp::Timestamp;
 use crate::Broken;
 use crate::heap::Phase as Grace;
 
-/// A transaction: below the window, and its owner's until its outcome is told.
+/// A transaction: an index below the window. It belongs to the program until the client reports its outcome.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Tx(pub(super) u16);
 
@@ -32,7 +32,8 @@ impl EntryId {
 pub enum Outcome {
     /// All of it happened, at this time; FaRM has no timestamps and says 0.
     Committed(Timestamp),
-    /// Nothing of it happened, because of another transaction or because its owner said so; a new attempt may commit.
+    /// Nothing of it happened, because of another transaction or because the program aborted it. A new
+    /// attempt may commit.
     Aborted,
     /// Nothing of it happened: a shard has no buffer left.
     NoBuffer,
@@ -68,11 +69,11 @@ pub enum Phase {
     Dropping(Outcome),
 }
 
-/// A transaction.
+/// The state of one transaction of the window.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Transaction {
     pub phase: Phase,
-    /// Keys.
+    /// Number of its keys.
     pub entries: u16,
     /// Completions to come.
     pub under_way: u32,
@@ -120,7 +121,7 @@ pub enum Step {
     Validated,
     /// Its version is in, pending, in this buffer.
     Linked(u64),
-    /// Its version is committed, or out again: nothing is left to do.
+    /// Its version is committed, or removed: nothing is left to do.
     Settled,
     /// It lost against another transaction here.
     Refused,
@@ -134,12 +135,12 @@ pub struct Entry {
     pub step: Step,
     pub shard: u16,
     pub key_len: u32,
-    /// Where the key's hash leads, and how many slots further it looks.
+    /// The key's hash, and how many slots behind its first one it looks.
     pub hash: u64,
     pub further: u32,
     /// The program asked for its value.
     pub reads: bool,
-    /// That it is told when the value is there.
+    /// The program waits for the value.
     pub asked: bool,
     pub change: Option<Change>,
     /// The version that was found. Its address is 0 while it is not known.
@@ -152,9 +153,9 @@ pub struct Entry {
     pub looks: u32,
     /// Round trips of the transaction when the present operation began.
     pub since: u32,
-    /// The pending version that is in the way.
+    /// The pending version in the way.
     pub mark: Option<Header>,
 }
 
-/// What a transaction holds at a shard: what it may touch there does not come to others meanwhile.
+/// What protects a transaction's buffers at a shard from reuse by others.
 pub type Hold = Option<Grace>;

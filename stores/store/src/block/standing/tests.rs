@@ -7,7 +7,7 @@ fn new(replica: usize, incarnation: u64) -> Standing {
     Standing::new(replica, 3, incarnation).expect("a replica")
 }
 
-/// A store of three, whose incarnations are 10, 11, 12.
+/// A store of three replicas, whose incarnations are 10, 11, 12.
 fn store() -> [Standing; 3] {
     let mut all = [new(0, 10), new(1, 11), new(2, 12)];
     (1..3).for_each(|other| all[other].asked(0, 10));
@@ -65,7 +65,7 @@ fn a_place_is_taken_by_the_highest_incarnation_and_everybody_hears_of_it() {
     let back = Standing::repaired(0, next, &[all[1].state(), all[2].state()]).expect("a majority");
     assert_eq!((back.state().store, back.state().incarnation()), (10, 17));
 
-    // A client that knew the old one, in every order of what it hears.
+    // A client that knew the old one, in every order of the states that it gets.
     let old = all[0].state();
     let mut view = View::default();
     assert_eq!(view.meet(&old), Ok(()));
@@ -109,7 +109,7 @@ fn who_takes_a_place_gives_none_of_the_numbers_that_were_given_there() {
     assert!(given.len() > 5_000 && repaired == 40, "{}", given.len());
 }
 
-/// Replicas that begin, ask, are answered late, die and begin again, as `--new` each time.
+/// Replicas begin, ask, are answered late, die and restart, each time with `--new`.
 #[test]
 fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
     let (mut begun, mut refused) = (0, 0);
@@ -120,7 +120,7 @@ fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
             fresh += 1;
             new(replica, fresh)
         });
-        // What each was answered and has not looked at.
+        // The answers to each that it has not read.
         let mut heard: [Vec<State>; 3] = Default::default();
         for _ in 0..60 {
             let one = random.below(3) as usize;
@@ -142,7 +142,7 @@ fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
                     match all[one].heard(&answers) {
                         Ok(whole) => begun += u32::from(whole),
                         Err(_) => {
-                            // It ends; somebody begins it again, and it will be refused again.
+                            // It ends; an operator restarts it, and it is refused.
                             refused += 1;
                             fresh += 1;
                             all[one] = new(one, fresh);

@@ -10,12 +10,12 @@ impl Items {
         self.node(name).size()
     }
 
-    /// Its class.
+    /// The size class of an item.
     pub fn class(&self, name: Name) -> usize {
         self.node(name).class()
     }
 
-    /// The classes.
+    /// The figures of all classes.
     pub fn classes(&self) -> &[Class; CLASSES] {
         &self.classes
     }
@@ -26,7 +26,7 @@ impl Items {
         &mut self.classes[class].counts
     }
 
-    /// There was no room for an item of this size.
+    /// There was no memory for an item of this size.
     pub fn out_of_memory(&mut self, size: usize) {
         self.classes[classes::class(size)].counts.outofmemory += 1;
     }

@@ -144,7 +144,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// The key.
+    /// The decoded key.
     pub fn key(&self) -> &[u8] {
         &self.decoded[..self.len]
     }
@@ -152,7 +152,7 @@ impl<'a> Request<'a> {
 
 /// The key behind its base64.
 pub fn decode(token: &[u8]) -> Option<([u8; MAX_KEY], usize)> {
-    // The decoder may want room for the longest that so many letters can stand for.
+    // The decoder may want a buffer for the longest that so many letters can stand for.
     let mut decoded = [0; MAX_KEY];
     let len = BASE64.decode_slice(token, &mut decoded).ok().filter(|len| *len > 0)?;
     Some((decoded, len))

@@ -16,7 +16,7 @@ pub fn left(expires: Instant, now: Instant) -> u64 {
 }
 
 impl Session {
-    /// `mg`
+    /// `mg`: the value of an item, its figures, or both.
     pub(super) fn meta_get(
         &mut self,
         request: &Request<'_>,
@@ -124,7 +124,7 @@ impl Cache {
         .expect("a Vec takes bytes");
     }
 
-    /// `me`
+    /// `me`: what is known of an item, for people.
     pub(super) fn debug(
         &mut self,
         token: &[u8],

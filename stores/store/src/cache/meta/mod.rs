@@ -44,20 +44,20 @@ pub enum Wrong {
     Long,
 }
 
-/// The commands.
+/// The meta commands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// `mg`
+    /// `mg`: reads an item.
     Get,
-    /// `ms`
+    /// `ms`: stores an item.
     Set,
-    /// `md`
+    /// `md`: removes an item.
     Delete,
-    /// `ma`
+    /// `ma`: counts an item up or down.
     Arithmetic,
-    /// `me`
+    /// `me`: shows an item for debugging.
     Debug,
-    /// `mn`
+    /// `mn`: no operation.
     Nothing,
 }
 

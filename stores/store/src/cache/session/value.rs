@@ -61,7 +61,7 @@ impl Session {
         let taken = bytes.len() + 2;
         if end != b"\r\n" {
             arrival.into_iter().for_each(|arrival| cache.arrivals.end(arrival));
-            // What follows belongs to the value, and nobody knows where it ends.
+            // What follows belongs to the value, and its end is unknown.
             self.state = State::Refused {
                 answer: "CLIENT_ERROR bad data chunk",
                 until: now.after(PATIENCE),
@@ -84,7 +84,7 @@ impl Session {
         Some(taken)
     }
 
-    /// There was no room for the value: so much of it is still to come.
+    /// There was no memory for the value: so much of it is still to come.
     fn gave_way(
         &mut self,
         store: Store,

@@ -38,14 +38,14 @@ fn values_that_stop_on_their_way_give_way_to_one_that_comes() {
         })
         .collect();
     assert!(talk.cache.arrivals.taken() <= 8 << 20, "they have an eighth of the memory");
-    // One that comes in pieces has room, since the one that stopped first gives way.
+    // One that comes in pieces fits, since the one that stopped first is dropped.
     let long = set("long", MAX_VALUE);
     let mut comes = Session::new(&mut talk.cache);
     let mut all = Vec::new();
     long.chunks(1000).for_each(|piece| all.extend(say(&mut talk.cache, &mut comes, talk.now, piece)));
     assert_eq!(all, b"STORED\r\n");
     assert_eq!((talk.stat("evictions"), talk.stat("store_no_memory")), (0, 0));
-    // That one is told when it goes on, and its value is not taken for commands.
+    // That one gets an error when it continues, and its value is not taken for commands.
     let rest = [&[b'p'; 48_000][..], b"\r\nversion\r\n"].concat();
     let answer = say(&mut talk.cache, &mut stopped[0], talk.now, &rest);
     assert_eq!(answer, b"SERVER_ERROR out of memory storing object\r\nVERSION 1.2.3\r\n");

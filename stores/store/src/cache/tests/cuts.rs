@@ -1,5 +1,5 @@
-//! Bytes come in any pieces, from several clients, some of them rude: what is answered does not depend on where the network
-//! cut, and everything taken comes back.
+//! Bytes come in any pieces, from several clients, some of them hostile. The answers do not depend on where
+//! the network cuts, and all memory taken comes back.
 
 use super::{Session, Talk};
 use crate::cache::OUTPUT;

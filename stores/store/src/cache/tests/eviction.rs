@@ -1,4 +1,4 @@
-//! What goes when there is no room.
+//! What is dropped when memory is full.
 
 use super::{Talk, set};
 use crate::cache::MAX_VALUE;

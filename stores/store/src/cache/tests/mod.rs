@@ -1,4 +1,4 @@
-//! The cache, spoken to as clients do.
+//! The cache, driven through sessions as clients drive it.
 
 mod admin;
 mod arriving;
@@ -60,7 +60,7 @@ impl Talk {
         Talk { cache, session, now: Instant(NOON * 1_000_000_000) }
     }
 
-    /// Another client comes in its place.
+    /// Another client connects in its place.
     pub fn again(&mut self) {
         let next = Session::new(&mut self.cache);
         std::mem::replace(&mut self.session, next).close(&mut self.cache);

@@ -1,4 +1,4 @@
-//! What is said and what is answered.
+//! Requests and their answers.
 
 use super::Talk;
 use crate::cache::{MAX_KEY, MAX_LINE};

@@ -1,5 +1,5 @@
-//! Clients that take, link, unlink, return and die at random, beside an account of who has what: no buffer is posted that somebody
-//! has, and at the end none is missing.
+//! Clients take, link, unlink, return and die at random, beside an account of each buffer's owner. No buffer
+//! is posted that a client holds, and at the end none is missing.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ struct Client {
     returns: Returns,
     arena: Registered,
     open: Vec<Open>,
-    /// Messages on their way to the keeper and back: who asked, and the bytes.
+    /// Messages on their way to the keeper and back: the sender, and the bytes.
     to_keeper: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
     nic: Posted,
@@ -166,7 +166,7 @@ impl Account {
         }
     }
 
-    /// Nobody has a free buffer.
+    /// No client holds a free buffer.
     fn check(&self) {
         let open = self.clients.iter().flat_map(|client| &client.open);
         let held = open.flat_map(|op| [op.taken, op.unlinked]).flatten();

@@ -14,7 +14,7 @@ pub(crate) const STRIDE: usize = 64;
 const _: () = assert!(REQUEST <= STRIDE);
 
 impl<L: Lookup> Client<L> {
-    /// Asks; false if there is no room for that now.
+    /// Asks the kernel. Returns false if the queue has no space for the request now.
     #[inline]
     pub(super) fn post_ask(&mut self, slot: u16, ask: &Ask, nic: &mut impl Post) -> Result<bool, Broken> {
         if !self.queue.has_room(1) {
@@ -41,7 +41,7 @@ impl<L: Lookup> Client<L> {
         Ok(true)
     }
 
-    /// The slot whose kernel's answer this is, if it is one.
+    /// The slot that this kernel's answer belongs to, if the completion is one.
     #[inline]
     pub(super) fn asked(&self, completion: &WorkCompletion) -> Option<u16> {
         let ending = Ending::parse(completion.imm?);
@@ -72,7 +72,7 @@ impl<L: Lookup> Client<L> {
         self.walk(slot, step, nic)
     }
 
-    /// The slot, and the low bits of its sequence: an answer that comes late is nobody's.
+    /// The slot, and the low bits of its sequence: an answer that comes late matches no operation.
     fn tag(&self, slot: u16) -> u32 {
         let sequence = self.flights[usize::from(slot)].sequence;
         (sequence & 0xff) << 16 | u32::from(slot)

@@ -120,7 +120,7 @@ impl Farm {
         Step::Read(Reads::one(self.line_of(self.index, home), 2 * LINE as u32))
     }
 
-    /// Something changed under the reader: begins again.
+    /// The table changed during the read: starts over.
     fn again(&self, progress: &mut Progress) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
@@ -149,7 +149,7 @@ impl Farm {
             let slot = progress.candidates[usize::from(progress.left)];
             progress.following = slot;
             progress.phase = Phase::Object;
-            // Of one too long, as much as tells whose it is.
+            // Of an object that is too long, only the part that holds its key.
             let len = (usize::from(slot.lines) * LINE).min(self.buffer_len);
             return Step::Read(Reads::one(self.line_of(self.extents, slot.line.into()), len as u32));
         }

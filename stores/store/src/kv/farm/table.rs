@@ -32,12 +32,13 @@ impl Config {
         Config { buckets, blocks: buckets / 16 + 8, hash_seed }
     }
 
-    /// Bytes of the table's block: the buckets, one more that is nobody's home, and the chained blocks.
+    /// Bytes of the table's block: the buckets, one more that is no key's home, and the chained blocks.
     pub fn index_len(&self) -> usize {
         self.lines() * LINE
     }
 
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
+    /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
         room_for(keys, lines_for(key_len, value_len))
     }
@@ -57,7 +58,7 @@ struct Place {
     slot: usize,
 }
 
-/// The table. `index` and `extents` are registered for remote READs; nobody else writes them.
+/// The server's table. `index` and `extents` are registered for remote READs; only the table writes them.
 pub struct FarmTable {
     index: Region,
     extents: Extents,
@@ -104,8 +105,8 @@ impl FarmTable {
         self.extents.free_lines()
     }
 
-    /// Chained blocks in use. They stay with their bucket for good: a reader on its way along a chain must never
-    /// find itself in another one.
+    /// Chained blocks in use. A block stays with its bucket for good: a reader on a chain must never reach
+    /// another chain.
     pub fn blocks_used(&self) -> u32 {
         self.blocks_used
     }
@@ -202,7 +203,7 @@ impl FarmTable {
         }
     }
 
-    /// Moves the gap that is nearest behind the neighbourhood into it: each step moves a key from its home bucket to
+    /// Moves the nearest gap behind the neighbourhood into it: each step moves a key from its home bucket to
     /// the next one.
     fn hop(&mut self, home: usize) -> Option<Place> {
         let last = (home + HOP_RANGE).min(self.config.buckets as usize);
@@ -218,8 +219,8 @@ impl FarmTable {
         Some(gap)
     }
 
-    /// Moves a key to the next bucket, where it is before it leaves. Both joints count on, so that a reader who saw
-    /// one bucket after and the other before the move knows.
+    /// Moves a key to the next bucket; it is there before it leaves the old one. Both joints count up. So a
+    /// reader detects that it saw one bucket after the move and the other before it.
     fn move_right(&mut self, from: Place, to: Place) {
         let (mut source, mut target) = (self.load(from.line), self.load(to.line));
         target.slots[to.slot] = core::mem::take(&mut source.slots[from.slot]);

@@ -39,7 +39,7 @@ enum Phase {
     Probe(u8),
     /// Reading the object of this way's entry.
     Object(u8),
-    /// All ways seen, none has the key: reading all again at once.
+    /// All ways were read and none has the key: reads all of them once more in one round trip.
     Confirm,
 }
 
@@ -94,7 +94,7 @@ impl Pilaf {
         Step::Read(Reads::one(self.entry_at(progress.hash, way.into()), ENTRY as u32))
     }
 
-    /// Something changed under the reader: reads the entry again.
+    /// The entry or its object changed during the read: reads the entry once more.
     fn again(&self, progress: &mut Progress, way: u8) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
@@ -124,8 +124,9 @@ impl Pilaf {
         if usize::from(way) + 1 < WAYS {
             return self.probe(progress, way + 1);
         }
-        // The key may have moved, while we looked, from a way not yet read to one already read. If the entries are
-        // still the same when all are read once more, then at the moment between they all were without the key.
+        // During the lookup the key may have moved from a way not yet read to one already read. If all
+        // entries are the same when they are read once more, no entry had the key at the moment between the
+        // two reads.
         progress.phase = Phase::Confirm;
         let read = |way| Read { remote: self.entry_at(progress.hash, way), len: ENTRY as u32 };
         Step::Read(Reads::three(core::array::from_fn(read)))

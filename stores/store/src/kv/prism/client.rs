@@ -17,7 +17,8 @@ use crate::heap::Returns;
 use crate::kv::{Finished, Operation, Outcome, Refusal, Refused, SessionError, Slot};
 use crate::{Broken, PostPrism, Registered};
 
-/// Slots of others that one may pass in a table. So a key is within as many from its home there, or not there.
+/// Slots of other keys that one key may pass in a table. So a key is within this distance from its home
+/// there, or absent.
 pub(super) const MOST_PASSED: u32 = 512;
 
 /// How an operation ended, before the value is borrowed.
@@ -28,7 +29,7 @@ pub(super) enum End {
     Other(Outcome<'static>),
 }
 
-/// What comes of a completion.
+/// What follows from a completion.
 pub(super) enum Then {
     /// The operation has ended.
     End(End),
@@ -36,7 +37,7 @@ pub(super) enum Then {
     On,
 }
 
-/// A client: pure, driven by whoever owns the queue pair. Nothing is allocated after it was made.
+/// A client. It is pure: the owner of the queue pair drives it. Nothing is allocated after it was made.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -44,14 +45,14 @@ pub struct Client {
     pub(super) tables: Tables,
     /// What is known of the word in front of them.
     pub(super) front: Front,
-    /// It is being read, for nobody in particular.
+    /// A READ of that word is under way, for no operation in particular.
     pub(super) looks_in_front: bool,
     pub(super) arena: Arena,
     pub(super) flights: Vec<Flight>,
     /// The keys in flight, `max_key` bytes a place.
     keys: Vec<u8>,
     idle: Vec<u16>,
-    /// Swaps that wait until what may come of them can be given back.
+    /// Swaps that wait until the buffers that they may leave can be given back.
     waiting: VecDeque<u16>,
     /// Swaps under way: each may leave a buffer to be given back.
     swaps: usize,
@@ -112,7 +113,7 @@ impl Client {
         self.flights.len() - self.idle.len()
     }
 
-    /// Slots that it has found frozen and taken to the next table itself, since nobody had.
+    /// Slots that it has found frozen and moved to the next table itself, since no other had.
     pub fn helped(&self) -> u64 {
         self.moves
     }
@@ -124,7 +125,7 @@ impl Client {
     #[inline]
     pub fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         let place = self.begin(Operation::Get, key)?;
-        // Most keys are at home. What is remembered of them lies further away than it saves.
+        // Most keys are at home. Their remembered slots are further away in memory than they save.
         if self.known.may_stray(self.flights[usize::from(place)].hash) {
             self.recall(place);
         }
@@ -302,7 +303,7 @@ impl Client {
         if self.flights[usize::from(place)].by_heart { self.swap(place, nic) } else { self.look(place, nic) }
     }
 
-    /// Swaps the slot now, or later if what comes of that could not be given back.
+    /// Swaps the slot now, or later if the buffer that it may leave could not be given back.
     fn swap(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
         if self.returns.room() > self.swaps && self.waiting.is_empty() {
             return self.post_swap(place, nic);
@@ -334,7 +335,7 @@ impl Client {
         (class < self.grant.classes.all().len()).then_some(class)
     }
 
-    /// Sends what is to be given back, and posts swaps that waited for that.
+    /// Sends the buffers to give back, and posts swaps that waited for that.
     #[inline]
     fn go_on(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let idle = self.in_flight() == 0 || !self.waiting.is_empty();
@@ -380,7 +381,7 @@ impl Client {
         })
     }
 
-    /// A READ has brought what a slot leads to.
+    /// A READ has brought the bytes that a slot points to.
     #[inline]
     fn landed(&mut self, place: u16, len: usize, nic: &mut impl PostPrism) -> Result<Then, Broken> {
         let flight = self.flights.get(usize::from(place)).ok_or(Broken::Protocol)?;
@@ -415,8 +416,10 @@ impl Client {
         }
     }
 
-    /// A GET has come to its object; all of it, unless that is longer than it asked for. Inlined always: what is remembered goes to a
-    /// line that is far, and a result that was stored behind it in pieces and loaded whole would wait for that.
+    /// A GET has reached its object; all of it, unless that is longer than it asked for.
+    ///
+    /// Always inlined: remembering the slot stores to a distant line. A result stored behind it in pieces and
+    /// loaded whole would wait for that store.
     #[inline(always)]
     fn found(
         &mut self,
@@ -443,8 +446,7 @@ impl Client {
         self.again(place, nic)
     }
 
-    /// Remembers where an operation has found its key; and of which keys to look that up, since it is not where they are looked for
-    /// first.
+    /// Remembers where an operation has found its key. Also marks keys that are not where a lookup starts.
     #[inline]
     fn remember(&mut self, place: u16, generation: u64) {
         let flight = &self.flights[usize::from(place)];

@@ -9,7 +9,7 @@ use crate::kv::Operation;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
-    /// Its next round trip waits for room to give back what it may come to hold.
+    /// Its next round trip waits until the buffers that it may leave can be given back.
     Waiting,
     /// Looks into a slot.
     Reading,
@@ -24,7 +24,7 @@ pub(super) enum State {
 /// A slot that an operation has found frozen.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frozen {
-    /// Its address.
+    /// Address of the slot.
     pub at: u64,
     /// What is in it, and will not change until it is moved.
     pub words: Words,
@@ -53,7 +53,7 @@ pub(super) struct Flight {
     pub asked: u32,
     /// The generation that the slot must have for the swap.
     pub generation: u64,
-    /// Since when it may come to hold buffers, for those who wait for that to end.
+    /// Since when it may hold buffers. The grace period of a sweep waits for that to end.
     pub phase: Option<Phase>,
     /// Free lists that were found empty: its buffer comes from one of so many sizes more.
     pub larger: u8,
@@ -90,8 +90,8 @@ impl Flight {
         self.at = tables.address(table, self.slot);
     }
 
-    /// The slot's generation once the swap is done: even ones become odd by a new object, odd ones even by a DELETE; an object that takes
-    /// the place of another of its key leaves it.
+    /// The slot's generation once the swap is done. Even ones become odd by a new object, odd ones even by a
+    /// DELETE. An object that replaces another of its key leaves the generation as it is.
     pub fn next_generation(&self) -> u64 {
         match self.operation {
             Operation::Delete => self.generation.wrapping_add(1),

@@ -1,4 +1,5 @@
-//! Slots that a client remembers, so that a PUT need not look for its slot: as many as were asked for, the older one gives way.
+//! Slots that a client remembers, so that a PUT need not search for its slot. The number is configured; a new
+//! slot replaces the older one of the same index.
 
 /// Where a key of some hash is.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -9,14 +10,15 @@ struct Entry {
     generation: u64,
 }
 
-/// Bits for each slot remembered that say whose keys are not at home.
+/// Bits for each remembered slot that mark keys that are not at home.
 const STRAYS: usize = 8;
 
 /// A table of slots by hash.
 #[derive(Debug)]
 pub(super) struct Known {
     entries: Vec<Entry>,
-    /// Bit by bit: may a key of such a hash be elsewhere than at home? It stays near, as the table does not.
+    /// Bit by bit: may a key of such a hash be away from its home? These bits stay in the cache; the table
+    /// does not.
     strays: Vec<u64>,
 }
 
@@ -35,14 +37,14 @@ impl Known {
         (bit / 64, 1 << (bit % 64))
     }
 
-    /// May its key be elsewhere than at home?
+    /// May the key of this hash be away from its home?
     #[inline]
     pub fn may_stray(&self, hash: u64) -> bool {
         let (word, bit) = self.bit(hash);
         self.strays.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// It was found elsewhere than at home.
+    /// The key of this hash was found away from its home.
     #[inline]
     pub fn strays(&mut self, hash: u64) {
         let (word, bit) = self.bit(hash);
@@ -57,7 +59,7 @@ impl Known {
         hash as usize & self.entries.len().wrapping_sub(1)
     }
 
-    /// It will soon be asked for.
+    /// Prefetches the entry of a hash that will soon be asked for.
     #[inline]
     pub fn announce(&self, hash: u64) {
         if let Some(entry) = self.entries.get(self.place(hash)) {
@@ -72,7 +74,7 @@ impl Known {
         Some((entry.at, entry.generation))
     }
 
-    /// Remembers one.
+    /// Remembers a slot.
     #[inline]
     pub fn set(&mut self, hash: u64, at: u64, generation: u64) {
         let place = self.place(hash);
@@ -81,7 +83,7 @@ impl Known {
         }
     }
 
-    /// Forgets one.
+    /// Forgets the slot of a hash.
     pub fn forget(&mut self, hash: u64) {
         let place = self.place(hash);
         if let Some(entry) = self.entries.get_mut(place).filter(|entry| entry.hash == hash) {

@@ -1,7 +1,9 @@
-//! Growth: a new table beside one that fills, and every slot of the old one moved there, while clients do what they do.
+//! Growth: a new table is added beside one that fills, and every slot of the old one moves there, while
+//! clients work.
 //!
-//! The mover has a queue pair of the server's to itself, so that its swaps are those of a NIC, as the clients' are. It keeps nothing in mind
-//! of a slot: what it does next is what the slots say, so it goes on where another one was stopped, and beside clients that help.
+//! The mover has a queue pair of the server to itself. So its swaps are executed by a NIC, as the clients'
+//! are. It stores nothing about a slot: the slots themselves determine its next step. So it can continue
+//! where another mover was stopped, and beside clients that help.
 
 use super::moves::Hand;
 use super::slot::{FROZEN, MOVED, SLOT, Words};
@@ -37,7 +39,7 @@ pub enum Care {
     /// It is frozen before it is moved.
     #[default]
     Proved,
-    /// For tests: it is moved as it was seen, whatever became of it since.
+    /// For tests: it is moved as it was seen, even if it changed since.
     Unfrozen,
 }
 
@@ -51,14 +53,14 @@ enum Job {
     Stuck(u64),
 }
 
-/// Where a hash is, or may be, in the tables behind the one that is moved.
+/// The slot of a hash, or the one that it may get, in the tables behind the one that is moved.
 enum Place {
     Bound(u64),
     Free(u64),
     Nowhere,
 }
 
-/// Makes the tables grow: pure, driven by whoever owns the queue pair.
+/// Makes the tables grow. It is pure: the owner of the queue pair drives it.
 #[derive(Debug)]
 pub struct Mover {
     table: PrismTable,
@@ -89,7 +91,7 @@ impl Mover {
         })
     }
 
-    /// Bytes of memory that it needs; nobody but its own NIC touches it.
+    /// Bytes of memory that it needs; only its own NIC touches it.
     pub fn arena_len() -> usize {
         WINDOW * SLOT
     }
@@ -116,7 +118,8 @@ impl Mover {
         self.ready.is_some() || base + 1 < count
     }
 
-    /// Does some of what there is to do; true if there is more, now or when a swap has ended. Call it whenever there is time.
+    /// Does a part of the work. Returns true if there is more, now or when a swap has ended. Call it whenever
+    /// there is time.
     ///
     /// # Errors
     /// The queue pair has failed.
@@ -136,7 +139,7 @@ impl Mover {
             && self.jobs.iter().any(|job| matches!(job, Job::Stuck(_)))
     }
 
-    /// Looks at some slots of the newest table: where half of them are bound there will be another one.
+    /// Looks at some slots of the newest table. When half of them are bound, another table is added.
     fn watch(&mut self) {
         let Front { count, .. } = self.table.front();
         if self.ready.is_some() || count == self.table.places().most() {
@@ -169,7 +172,8 @@ impl Mover {
         }
     }
 
-    /// Moves slots of the table that is given up; when all are, nobody needs to look into it any more.
+    /// Moves slots of the table that is given up. When all are moved, no client needs to look into it any
+    /// more.
     fn go_on(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let (first, slots) = (self.table.places().before(base), self.table.places().slots(base));
         for at in 0..WINDOW {
@@ -190,7 +194,7 @@ impl Mover {
         Ok(())
     }
 
-    /// A swap has ended: whatever it found, its slot says what is next.
+    /// A swap has ended, with any result. The slot itself determines the next step.
     ///
     /// # Errors
     /// The queue pair has failed.
@@ -235,8 +239,10 @@ impl Mover {
         }
     }
 
-    /// A slot: of one that is frozen, what was in it when it was. A NIC stores the words of a slot from the first to the last, so what is
-    /// loaded first must be the last: who sees the hash sees a generation that came with it or later.
+    /// The words of a slot; for a frozen slot, the words at the time it was frozen.
+    ///
+    /// A NIC stores the words of a slot from the first to the last, so the last must be loaded first. A
+    /// reader that sees the hash also sees the generation that came with it, or a later one.
     fn look(&self, entry: u64) -> Words {
         let word = |which| self.table.word(entry, which);
         match word(3) {
@@ -248,8 +254,8 @@ impl Mover {
         }
     }
 
-    /// The slot that is bound to a hash in the tables behind the one that is moved, or the one that can be: there is one of the two, unless
-    /// all runs are full.
+    /// The slot that is bound to a hash in the tables behind the one that is moved, or one that can be bound
+    /// to it. One of the two exists, unless all runs are full.
     fn find(&self, hash: u64) -> Place {
         let Front { count, base } = self.table.front();
         for table in base + 1..count {

@@ -1,5 +1,7 @@
-//! The four swaps by which a slot goes to the next table. Each of them finds a slot that is not as it must be, or changes it once and for
-//! all, so it does not matter how many try it, nor whether one does after the others are long done.
+//! The four swaps by which a slot goes to the next table.
+//!
+//! Each of them fails if the slot is not as it must be, or changes it once and for all. So any number of
+//! movers may try, even long after the others are done.
 
 use remora_nic::prism::{Address, Mode, Number, Operand, Operands, Operation, WorkRequest};
 use remora_nic::{Flags, Remote, Sge};
@@ -10,7 +12,7 @@ use crate::{Broken, PostPrism};
 
 const GENERATION: Number = [0, 0, u64::MAX, 0];
 
-/// Who posts them: their ids, and where what they find may come to.
+/// Where a mover posts: the ids of its requests, and the memory for their results.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Hand {
     /// Of what brings a completion.
@@ -60,8 +62,8 @@ impl Hand {
         self.ask(swap(slot, generation, [0, 0, generation | FROZEN, 0], GENERATION), nic)
     }
 
-    /// Puts what is frozen into the slot that waits for it, unless that was done, and gives the frozen slot up, unless that was done. The
-    /// first is executed before the second.
+    /// Puts what is frozen into the slot that waits for it, then gives the frozen slot up. Each step does
+    /// nothing if it was done before. The first is executed before the second.
     pub fn hand_over(
         self,
         from: Remote,
@@ -75,7 +77,7 @@ impl Hand {
         self.give_up(from, frozen, nic)
     }
 
-    /// Gives a slot up that leads to no object, or whose object is in the next table.
+    /// Gives up a slot that points to no object, or whose object is in the next table.
     pub fn give_up(self, slot: Remote, words: &Words, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let moved = Words::bare(slot.addr, MOVED, words.hash);
         self.ask(swap(slot, words.generation, moved.number(), [u64::MAX; 4]), nic)

@@ -8,8 +8,8 @@
 //! 20  value len   u32
 //! 24  key, value
 //! ```
-//! There is no checksum: an object is written before its address is in the slot and never after, and the server's NIC keeps a buffer
-//! that is being read from being taken anew.
+//! There is no checksum. An object is written before its address is in the slot, and never after. The
+//! server's NIC does not hand out a buffer again while it is being read.
 
 use super::slot::{BARE, MOVED};
 use crate::kv::hash::hash_key;
@@ -34,19 +34,19 @@ pub(super) fn header(generation: u64, hash: u64, key_len: usize, value_len: usiz
     out
 }
 
-/// What is in a slot, for someone who looks for a key.
+/// The content of a slot, for a client that looks for a key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It was never used: the key is nowhere.
+    /// It was never used: no slot holds the key.
     Free,
     /// It is the one for this key, and holds none.
     Gone {
-        /// Even.
+        /// Generation of the slot, even.
         generation: u64,
     },
     /// It holds the key.
     Mine {
-        /// Odd.
+        /// Generation of the slot, odd.
         generation: u64,
         /// Bytes of the object.
         len: u64,

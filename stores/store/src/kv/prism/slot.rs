@@ -6,10 +6,12 @@
 //! 16  generation  u64  odd: there is an object
 //! 24  hash        u64  of the keys that the slot is for; 0: of none yet
 //! ```
-//! So one bounded READ through the pointer brings either an object or the slot's own last two words, and no slot leads nowhere.
+//! So one bounded READ through the pointer brings either an object or the slot's own last two words; every
+//! pointer is valid.
 //!
-//! The highest bits of a generation say that the slot is on its way into the next table (`docs/PRISM.md`, growth); no slot lives long enough
-//! to count to them. Every swap compares the generation, so one that was begun before finds that it has changed.
+//! The highest bits of a generation say that the slot is on its way into the next table (`docs/PRISM.md`,
+//! growth). No slot lives long enough to count to them. Every swap compares the generation. So a swap that
+//! began earlier finds that it has changed, and fails.
 
 use remora_nic::prism::Number;
 
@@ -24,7 +26,8 @@ pub(super) const BARE: usize = 16;
 pub(super) const MOVED: u64 = 1 << 63;
 /// The object may be read and not be changed: it is about to be in the next table.
 pub(super) const FROZEN: u64 = 1 << 62;
-/// The generation of a slot of the next table that waits for an object. Even, so it is a slot without one, and never counted to.
+/// The generation of a slot of the next table that waits for an object. It is even, as in a slot without an
+/// object, and no slot counts to it.
 pub(super) const RESERVED: u64 = 1 << 61;
 
 /// A slot, as a value.
@@ -62,7 +65,7 @@ impl Words {
         Words { pointer: word(0), bound: word(1), generation: word(2), hash: word(3) }
     }
 
-    /// Its bytes.
+    /// The slot's bytes, little-endian.
     pub(super) fn emit(&self) -> [u8; SLOT] {
         let mut out = [0; SLOT];
         self.number().iter().enumerate().for_each(|(at, word)| set_u64(&mut out, at * 8, *word));

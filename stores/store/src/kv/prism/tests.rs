@@ -1,6 +1,6 @@
-//! An exhaustive search of small worlds that grow: a few clients with an operation or two each, a mover, every order in which the server's
-//! NIC can execute what they ask for, and one of them that dies at any moment. What the clients saw must have been possible one operation
-//! after the other.
+//! An exhaustive search of small worlds that grow: a few clients with an operation or two each, and a mover.
+//! It tries every order in which the server's NIC can execute their requests, and lets one of them die at any
+//! moment. The clients' results must be possible for one operation after the other.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -18,7 +18,7 @@ const BUFFERS: u32 = 10;
 const BUFFER: u32 = 64;
 /// A key is a number, and so is a value.
 type Asked = (Operation, u8, u8);
-/// What came of it: the value, or whether there was one.
+/// The result of an operation: the value, or whether there was one.
 type Answer = Option<u8>;
 
 /// What is searched.
@@ -57,7 +57,7 @@ struct Event {
 struct Program {
     client: Client,
     next: usize,
-    /// Its event.
+    /// The event of the open operation.
     open: Option<usize>,
 }
 
@@ -90,7 +90,7 @@ impl<'w> Run<'w> {
         let free = free.collect();
         let server = Server { shard: table.clone(), memory, classes, free };
         let mut net = Net::of(vec![server]);
-        // The mover's comes behind those of the clients.
+        // The mover's queue pair comes behind those of the clients.
         let way = world.clients.len();
         let programs = world.clients.iter().map(|_| join(&mut net)).collect();
         let arena = net.connect(Mover::arena_len());
@@ -216,7 +216,7 @@ impl<'w> Run<'w> {
         hasher.finish()
     }
 
-    /// Nobody has anything to do any more: somebody reads all keys, and it must fit together.
+    /// The end of a run: a client reads all keys, and they must fit the results so far.
     fn close(mut self) -> Result<u32, String> {
         let (tables, _) = self.net.servers[0].shard.tables();
         let reader = self.programs.len();
@@ -255,7 +255,8 @@ fn join(net: &mut Net<PrismTable>) -> Program {
     Program { client: Client::new(CONFIG, &grant, arena).unwrap(), next: 0, open: None }
 }
 
-/// Can the operations have been one after the other, each between its question and its answer? Those without an answer may have been.
+/// Is there an order of the operations, each between its question and its answer? Those without an answer may
+/// have been executed or not.
 fn one_after_the_other(events: &[Event], done: &mut [bool], keys: &[Option<u8>; 3]) -> bool {
     let open = |at: &usize| !done[*at];
     if (0..events.len()).filter(open).all(|at| events[at].to.is_none()) {
@@ -295,7 +296,7 @@ struct Found {
     broken: Option<String>,
 }
 
-/// Every order.
+/// Searches every order.
 fn search(world: &World) -> Found {
     let (mut found, mut known) = (Found::default(), BTreeSet::new());
     let mut paths: Vec<Vec<Move>> = vec![Vec::new()];

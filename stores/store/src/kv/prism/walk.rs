@@ -1,4 +1,4 @@
-//! How a client goes from slot to slot and from table to table, and what it does when it meets a slot that is on its way into the next one.
+//! How a client goes from slot to slot and from table to table. Slots may be moving to the next table.
 
 use super::chain::{self, Part};
 use super::client::{Client, End, MOST_PASSED, Then};
@@ -12,7 +12,7 @@ use crate::kv::lookup::MOST_TRIES;
 use crate::kv::{Operation, Outcome, Refusal};
 use crate::{Broken, PostPrism};
 
-/// The place of what is read for nobody in particular.
+/// The slot of the window for what is read for no operation in particular.
 const NOBODY: u16 = u16::MAX;
 
 impl Client {
@@ -48,11 +48,11 @@ impl Client {
         Ok(Then::On)
     }
 
-    /// The key is in no table, and there is no place for it.
+    /// No table has the key, nor a free slot for it.
     fn nowhere(&mut self, place: u16) -> Then {
         let flight = &self.flights[usize::from(place)];
         Then::End(End::Other(match flight.operation {
-            // What is frozen has a place; the server says otherwise.
+            // A frozen object has a slot there; the server's memory contradicts itself.
             _ if flight.frozen.is_some() => Outcome::Contended,
             Operation::Put => Outcome::Refused(Refusal::TableFull),
             Operation::Get | Operation::Delete | Operation::List => Outcome::Absent,
@@ -82,7 +82,8 @@ impl Client {
         }
     }
 
-    /// The run of the key ends at a slot that was given up. Where that is in the table that looks begin with, perhaps they should not any more.
+    /// The run of the key ends at a slot that was given up. If that is in the first table that lookups use,
+    /// that table may have been emptied since.
     #[cold]
     pub(super) fn follow(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
         let table = self.flights[usize::from(place)].table;
@@ -106,7 +107,7 @@ impl Client {
         Ok(Then::On)
     }
 
-    /// Looks into the same slot once more.
+    /// Reads the same slot once more.
     pub(super) fn again(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         flight.tries += 1;
@@ -117,7 +118,7 @@ impl Client {
         Ok(Then::On)
     }
 
-    /// What was remembered or thought is not so: begins at the key's home.
+    /// What was remembered or assumed is out of date: starts at the key's home.
     #[cold]
     pub(super) fn anew(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
         let flight = &mut self.flights[usize::from(place)];
@@ -127,8 +128,8 @@ impl Client {
         self.again(place, nic)
     }
 
-    /// A swap has found its slot on its way into the next table. If it is frozen, what is in it must be there before it can be changed, and
-    /// we wait for nobody to do that.
+    /// A swap has found its slot moving to the next table. If the slot is frozen, its object must be in the
+    /// next table before it can be changed. The client moves it without waiting for another.
     #[cold]
     pub(super) fn met_a_move(
         &mut self,
@@ -144,7 +145,7 @@ impl Client {
         self.next_table(place, nic)
     }
 
-    /// The next table's slot for what is frozen: takes it there, unless somebody has.
+    /// The next table's slot for what is frozen: moves it there, unless that was done.
     #[cold]
     pub(super) fn help(&mut self, place: u16, seen: Seen, nic: &mut impl PostPrism) -> Result<Then, Broken> {
         let flight = &mut self.flights[usize::from(place)];
@@ -162,7 +163,7 @@ impl Client {
         Ok(Then::On)
     }
 
-    /// What was frozen is in the next table, whoever took it there: goes on there.
+    /// What was frozen is in the next table, moved by this client or another: continues there.
     #[cold]
     pub(super) fn handed_over(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;

@@ -55,8 +55,8 @@ impl Lookup for Strom {
         match status {
             Status::DONE => self.verify(progress, key, landed),
             Status::MISS if usize::from(progress.way) + 1 < WAYS => self.ask(progress, progress.way + 1),
-            // While it is there a key goes from its first slot to the later one, and never back: at some moment between the two
-            // looks there was none.
+            // While it is in the table a key goes from its first slot to the later one, and never back. So at
+            // some moment between the two looks it was absent.
             Status::MISS => Step::Absent,
             Status::NO_ROOM => Step::TooLong { len: landed.len() },
             // The server's rights or lanes do not suffice: its NIC is not set up for this.

@@ -1,5 +1,5 @@
-//! Whole machines under fire: between any two words that a READ copies, the server may carry out whole operations on
-//! the keys being read. What a GET returns must have been the key's value at some moment while the GET ran.
+//! Whole machines under concurrent change: between any two words that a READ copies, the server may execute
+//! whole operations on the same keys. A GET must return the key's value at some moment while it ran.
 
 use super::wire::below;
 use super::world::{Arm, World};

@@ -1,5 +1,5 @@
-//! What client and shard say to each other in the 32 bits beside a message. A log entry comes with the request to lock it; all else is said
-//! without bytes.
+//! The 32 bits of immediate data of a message between client and shard. A log entry comes with the request to
+//! lock its key. All other messages have no bytes.
 //!
 //! ```text
 //! 31..28  what is asked, or how a lock went     27..0  entry of the client's log
@@ -11,15 +11,15 @@ use super::layout::ENTRIES;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ask {
-    /// The lock of the key whose log entry has come with this.
+    /// Lock the key whose log entry has come with this message.
     Lock = 1,
-    /// All that the entry's transaction has locked is written, and unlocked.
+    /// Write and unlock everything that the entry's transaction has locked.
     Update,
-    /// All that it has locked is unlocked.
+    /// Unlock everything that it has locked.
     Unlock,
 }
 
-/// What the shard says.
+/// What the shard answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
@@ -27,7 +27,7 @@ pub enum Verdict {
     Done = 1,
     /// The key is locked, or has another version.
     Changed,
-    /// There is no room for another key.
+    /// There is no space for another key.
     Full,
 }
 
@@ -45,7 +45,7 @@ impl Ask {
         pack(self as u8, entry)
     }
 
-    /// None: no client asks so.
+    /// Decodes a request. Returns None if no client sends it.
     pub fn parse(imm: u32) -> Option<(Ask, u32)> {
         let (what, entry) = parts(imm)?;
         let ask = [Ask::Lock, Ask::Update, Ask::Unlock].into_iter().find(|ask| *ask as u32 == what)?;
@@ -58,7 +58,7 @@ impl Verdict {
         pack(self as u8, entry)
     }
 
-    /// None: no shard answers so.
+    /// Decodes an answer. Returns None if no shard sends it.
     pub fn parse(imm: u32) -> Option<(Verdict, u32)> {
         let (what, entry) = parts(imm)?;
         let all = [Verdict::Done, Verdict::Changed, Verdict::Full];

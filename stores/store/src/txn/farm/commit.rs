@@ -9,7 +9,7 @@ use crate::txn::{Outcome, Timestamp};
 use crate::{Broken, Fleet};
 
 impl Client {
-    /// All keys are to be found; then the locks are taken.
+    /// When all keys are found, the locks are taken.
     pub(super) fn advance(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
         let (mut writes, mut reads) = (0, 0);
         for of in self.entries_of(tx) {
@@ -17,7 +17,7 @@ impl Client {
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += 1,
-                // No word of the index that could lead to it does or is free: it is absent for ever.
+                // No word of the index that could point to it does so or is free: it is absent for ever.
                 Step::NoRoom if entry.change.is_none() => {}
                 Step::NoRoom => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
@@ -92,7 +92,7 @@ impl Client {
         let mut word = [0; WORD];
         self.arena.read(self.config.entry_at(of, self.room), &mut word);
         let entry = &self.entries[of as usize];
-        // An index that still leads nowhere from there leads to the key from nowhere else.
+        // An index that still has no entry there has no entry for the key at all.
         let wanted = entry.object.map_or(0, |_| Word::free(entry.version).pack());
         let step = if u64::from_le_bytes(word) == wanted { Step::Found } else { Step::Refused };
         self.next(tx, of, step, fleet)
@@ -117,7 +117,8 @@ impl Client {
         }
     }
 
-    /// All that is written is locked: what was only read is looked at again. Its own lock says that a written key has not changed.
+    /// All keys to write are locked: the keys that were only read are read again. A written key's own lock
+    /// proves that it has not changed.
     fn validate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
         self.transactions[usize::from(tx)].phase = Phase::Validating;
         for of in self.entries_of(tx) {
@@ -133,7 +134,7 @@ impl Client {
         }
     }
 
-    /// Nothing stands in the way any more: each shard is told so.
+    /// Nothing prevents the commit any more: each shard is told to update.
     fn update(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
         self.finish(tx, Phase::Updating, Ask::Update, Outcome::Committed(Timestamp::default()), fleet)
     }

@@ -1,4 +1,4 @@
-//! What a shard tells a client before the first transaction. How it travels is the caller's business.
+//! What a shard grants to a client before the first transaction. The caller chooses how it travels.
 
 use remora_memory::Key;
 use remora_nic::Remote;
@@ -14,11 +14,11 @@ const LEN: usize = 72;
 /// What a shard grants to a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The index, under the key of all there is.
+    /// The index, under the key of the whole memory.
     pub index: Remote,
-    /// Words of it that hashes lead to.
+    /// Words of it that hashes select.
     pub homes: u64,
-    /// The objects.
+    /// Address of the first object.
     pub objects: u64,
     /// How many there may be.
     pub keys: u64,
@@ -26,18 +26,18 @@ pub struct Grant {
     pub log: u64,
     /// Bytes of key and value together, at most.
     pub room: u32,
-    /// Places that it has a log for.
+    /// Transactions of the client's window that it has a log for.
     pub window: u32,
-    /// Keys of each.
+    /// Keys of each transaction.
     pub max_keys: u32,
     /// Its number in the locks of this shard.
     pub holder: u32,
-    /// Words of the index that a key may be away from where its hash leads.
+    /// Words of the index that a key may be away from the one that its hash selects.
     pub reach: u32,
 }
 
 impl Grant {
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(LEN);
         out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -74,7 +74,7 @@ impl Grant {
         Remote { addr: self.index.addr + word * 8, ..self.index }
     }
 
-    /// An object.
+    /// Where an object is, by its number.
     pub fn object_at(&self, object: u64) -> Remote {
         Remote { addr: self.objects + object * stride(self.room) as u64, ..self.index }
     }
@@ -84,7 +84,7 @@ impl Grant {
         Remote { addr: self.log + u64::from(entry) * log_stride(self.room) as u64, ..self.index }
     }
 
-    /// Does it not contradict itself?
+    /// Is it free of contradictions?
     pub(super) fn is_sound(&self) -> bool {
         let entries = u64::from(self.window) * u64::from(self.max_keys);
         (1..1 << 32).contains(&self.homes)

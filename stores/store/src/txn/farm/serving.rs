@@ -28,7 +28,8 @@ impl ShardConfig {
 }
 
 impl Shard {
-    /// The client that was [accepted](Shard::accept) under this name may call from now on. None: there is no such client.
+    /// The client that was [accepted](Shard::accept) under this name may call from now on. Returns None if
+    /// there is no such client.
     ///
     /// # Errors
     /// The queue pair takes no receive requests.
@@ -142,7 +143,7 @@ impl Shard {
     fn finish(&mut self, holder: u32, entry: u32, happens: bool) {
         let log = self.config.log_at(holder, entry);
         let object = self.word(log + 8);
-        // Who scribbles over its own log meanwhile locks itself out.
+        // A client that overwrites its own log at this moment locks itself out.
         if object >= self.config.keys {
             return;
         }
@@ -159,7 +160,7 @@ impl Shard {
         self.set(at, Word::free(version).pack());
     }
 
-    /// The record of a log entry becomes that of an object.
+    /// Copies the record of a log entry into an object.
     fn install(&mut self, record_at: usize, object: u64) {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.resize(FRONT, 0);
@@ -172,7 +173,7 @@ impl Shard {
     }
 }
 
-/// A receive request that takes no bytes: requests say what they say beside them.
+/// A receive request that takes no bytes: messages carry immediate data alone.
 fn listen(nic: &mut impl Post) -> Result<(), Broken> {
     Ok(nic.post_receive(&ReceiveRequest { id: 0, sges: &[] })?)
 }

@@ -37,7 +37,7 @@ struct Posted {
     sge: Option<Sge>,
 }
 
-/// How far an operation comes.
+/// How far an operation gets.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum How {
     Whole,
@@ -116,7 +116,7 @@ struct Peer {
     allocated: u64,
 }
 
-/// The shards.
+/// The shards and their clients.
 struct Net {
     memories: Vec<Registered>,
     shards: Vec<Shard>,
@@ -146,7 +146,8 @@ impl Net {
         Peer { client, callers, arena, queues: Queues { posted }, ended: Vec::new(), allocated: 0 }
     }
 
-    /// Executes a client's next operation at a shard, as far as it comes. False: there is none.
+    /// Executes a client's next operation at a shard, up to the point that `how` says. Returns false if there
+    /// is none.
     fn step(&mut self, peer: &mut Peer, shard: usize, how: How) -> bool {
         let Some(posted) = peer.queues.posted[shard].pop_front() else { return false };
         let memory = &self.memories[shard];
@@ -339,7 +340,7 @@ fn who_finds_a_lock_looks_again_and_gives_up_and_one_who_lost_its_version_aborts
     assert!(pauses[0] < 8_000 && pauses[8] > 100_000, "{pauses:?}");
 }
 
-/// Keys whose place in an index of so many words is the first.
+/// Keys whose hash selects the first word of an index of so many words.
 fn at_home(homes: u64) -> impl Iterator<Item = [u8; 4]> {
     (0_u32..).map(u32::to_le_bytes).filter(move |key| reduce(hash_of(key), homes) == 0)
 }
@@ -348,7 +349,8 @@ fn at_home(homes: u64) -> impl Iterator<Item = [u8; 4]> {
 fn an_absent_key_that_comes_before_the_commit_is_not_what_was_read() {
     let alike: Vec<[u8; 4]> = at_home(SHARD.homes).take(3).collect();
     let [a, b, c] = [&alike[0][..], &alike[1][..], &alike[2][..]];
-    // Whether the key that was absent is written, and which key comes: another one may have taken its place in the index.
+    // Whether the key that was absent is written, and which key comes: another one may have taken its word of
+    // the index.
     for (writes, comes) in [(false, b), (true, b), (false, c)] {
         let mut net = Net::new(1);
         let (mut one, mut two) = (net.join(1), net.join(2));
@@ -404,7 +406,7 @@ fn keys_of_which_the_index_says_the_same_are_told_apart() {
 fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
     let (mut happened, mut did_not) = (0, 0);
-    // So many operations at one shard, then at the other; then one that does not come as far as it should.
+    // So many operations at one shard, then at the other; then one that is interrupted.
     for (first, second, how) in
         (0..600).map(|n| (n / 30, n / 3 % 10, [None, Some(How::Half), Some(How::Unserved)][n % 3]))
     {
@@ -426,7 +428,7 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
                 net.step(&mut dead, order[0], how);
             }
             let told = dead.ended.pop();
-            // The shards restart, and whoever ends what it began is interrupted once.
+            // The shards restart, and the recovery of the client is interrupted once.
             net.shards = net.memories.iter().map(|memory| Shard::open(SHARD, memory).unwrap()).collect();
             let decided: Vec<u64> = net.shards.iter().flat_map(|shard| shard.decided(1)).collect();
             net.shards[order[0]].settle(1, &decided);

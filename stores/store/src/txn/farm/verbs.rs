@@ -18,7 +18,7 @@ pub enum Work {
     Look,
     /// A word of a key that was only read.
     Validate,
-    /// Something that the shard's program was asked for. Its answer ends it; the request has a completion only if it failed.
+    /// A call to the shard's program. Its answer ends it; the request has a completion only if it failed.
     Call,
 }
 
@@ -72,7 +72,8 @@ impl Client {
         self.post((Work::Look, of), Operation::Read(from), &[into], fleet)
     }
 
-    /// READs the word that says whether a key is as it was: that of its object, or the one of the index that would lead to it.
+    /// READs the word that shows whether a key is unchanged: that of its object, or the word of the index
+    /// that would point to it.
     pub(super) fn post_validate(&self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
         let from = match self.entries[of as usize].object {
             Some(object) => self.grant(of).object_at(object),

@@ -1,5 +1,5 @@
-//! Servers' memories, and what clients have posted to them: one operation is executed when a test says so. The servers are shards, unless a
-//! test says otherwise.
+//! Servers' memories, and what clients have posted to them: one operation is executed when a test says so.
+//! The servers are shards, unless a test says otherwise.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -100,12 +100,12 @@ impl<S: Reachable> Server<S> {
     }
 }
 
-/// All of it.
+/// All servers, and the queues of all clients.
 pub struct Net<S = Shard> {
     pub servers: Vec<Server<S>>,
     links: Vec<Vec<Link>>,
     arenas: Vec<Registered>,
-    /// All that each client has been told.
+    /// Digest of all results that each client has received.
     seen: Vec<Xxh3>,
 }
 
@@ -123,7 +123,7 @@ impl Net {
 }
 
 impl<S: Reachable> Net<S> {
-    /// Without clients.
+    /// A network of these servers without clients.
     pub fn of(servers: Vec<Server<S>>) -> Net<S> {
         Net { servers, links: Vec::new(), arenas: Vec::new(), seen: Vec::new() }
     }
@@ -151,7 +151,7 @@ impl<S: Reachable> Net<S> {
         format!("{:?}", self.links[client][shard].queue)
     }
 
-    /// Was anything executed that a client has not heard of?
+    /// Was anything executed whose result a client has not received?
     pub fn has_answer(&self, client: usize, shard: usize) -> bool {
         !self.links[client][shard].completions.is_empty()
     }
@@ -165,13 +165,13 @@ impl<S: Reachable> Net<S> {
         self.links[client][shard].completions.pop_front()
     }
 
-    /// Two clients that were told the same are in the same state.
+    /// Two clients with the same results are in the same state.
     pub fn seen(&self, client: usize) -> u64 {
         self.seen[client].finish()
     }
 
-    /// Executes a client's operations at a shard up to the first that others can tell from not executed, and those behind it that they
-    /// cannot.
+    /// Executes a client's operations at a shard, up to the first that others can observe. Also executes
+    /// those behind it that they cannot observe.
     pub fn step(&mut self, client: usize, shard: usize) {
         let mut visible = false;
         while let Some(posted) = self.links[client][shard].queue.front() {
@@ -310,7 +310,7 @@ impl Posted {
     fn shows(&self) -> bool {
         match &self.op {
             Op::Read { from, .. } => from.remote.addr < SCRATCH,
-            // A buffer that nobody knows of yet.
+            // A buffer that no other client knows yet.
             Op::Write { .. } | Op::Allocate { .. } | Op::Message(_) => false,
             Op::Swap { at, .. } => at.remote.addr < SCRATCH,
         }

@@ -1,4 +1,4 @@
-//! One client: what its transactions see, how many round trips they take, and where its bounds are.
+//! One client: the results of its transactions, their round trips, and its bounds.
 
 use super::executor::Net;
 use crate::heap::MOST_RETURNED;
@@ -91,7 +91,8 @@ fn keys_apart() -> [[u8; 1]; 2] {
     [0, 1].map(|home| (b'a'..).map(|key| [key]).find(|key| slot_of(key, 2) == home).expect("one of many"))
 }
 
-/// One key at a time nobody needs to know where a version is. Who writes two keys asks, and says it from then on.
+/// A transaction of one key need not know where a version is. One of two keys asks, and writes the address
+/// from then on.
 #[test]
 fn where_a_version_is_costs_a_round_trip_once() {
     let mut bench = Bench::new(true, 8);
@@ -215,7 +216,8 @@ fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32
     ended
 }
 
-/// Between looking at a version and asking where it is somebody puts one in over it: where that one is, is not the answer.
+/// Between reading a version and asking for its address, another client replaces it. The address of the new
+/// one is not the answer.
 #[test]
 fn a_version_that_is_no_longer_the_latest_is_not_located() {
     let (mut net, mut clients) = two_clients();
@@ -236,7 +238,8 @@ fn a_version_that_is_no_longer_the_latest_is_not_located() {
     assert_eq!(run(&mut net, &mut clients, 1), Some((Outcome::Aborted, 2)), "before anything was put in");
 }
 
-/// A key that was not there, in a slot that another key has taken meanwhile: reading it is validated although its reader locks the slot.
+/// A key that was absent, in a slot that another key has taken since: the read is validated although the
+/// reader locks the slot.
 #[test]
 fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     let (mut net, mut clients) = two_clients();
@@ -266,7 +269,8 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     );
 }
 
-/// Who was told that a key is absent, and looks further for it since another key has its slot, may find that it has come meanwhile.
+/// A key is absent when it is read. The lookup continues, since another key has taken its slot, and may find
+/// that the key has appeared.
 #[test]
 fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
     let (mut net, mut clients) = two_clients();

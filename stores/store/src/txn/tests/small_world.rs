@@ -1,5 +1,6 @@
-//! An exhaustive search of small worlds: a few clients with a few transactions on two keys, every order in which the shards can
-//! execute their operations, and a client that dies at any of them. What is left at the end must have been possible one after the other.
+//! An exhaustive search of small worlds: a few clients with a few transactions on two keys. It tries every
+//! order in which the shards can execute their operations, and lets a client die at any of them. The final
+//! state must be possible for one transaction after the other.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -235,7 +236,7 @@ impl Run {
         hasher.finish()
     }
 
-    /// Nobody has anything to do any more: somebody looks at all keys, and it must fit together.
+    /// The end of a run: a client reads all keys, and they must fit the results so far.
     fn close(mut self, world: &World) -> Result<u32, String> {
         let janitor = self.programs.len();
         let config = ClientConfig { patience: 0, rules: Rules::Proved, ..world.config };
@@ -270,7 +271,7 @@ pub struct Found {
     pub broken: Option<String>,
 }
 
-/// Every order.
+/// Searches every order.
 pub fn search(world: &World) -> Found {
     let mut found = Found { committed: (u32::MAX, 0), ..Found::default() };
     let mut known = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! All rows of a workload: putting them there, and adding up what they are worth.
+//! All rows of a workload: loading them, and the sum of their worth.
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
@@ -18,7 +18,7 @@ fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
     row
 }
 
-/// How many deals put all rows of a workload there, one each.
+/// How many jobs load all rows of a workload, one each.
 fn present<W: Workload>(workload: &W) -> u64 {
     let mut value = Vec::new();
     (0..workload.rows()).filter(|at| workload.row(*at, &mut value).1).count() as u64
@@ -75,8 +75,10 @@ impl<W: Workload> Workload for Load<'_, W> {
     }
 }
 
-/// Reads all rows of a workload, each in a transaction of its own, and says what they are worth. While nothing else happens, the gains of these
-/// transactions add up to the sum: of the rows that were loaded, and of all gains that were committed since.
+/// Reads all rows of a workload, each in a transaction of its own, and adds up their worth.
+///
+/// While nothing else happens, the gains of these transactions add up to the sum over all rows. That is the
+/// sum of the rows that were loaded, and of all gains that were committed since.
 #[derive(Debug)]
 pub struct Audit<'a, W> {
     workload: &'a W,
@@ -106,7 +108,7 @@ impl<W: Workload> Workload for Audit<'_, W> {
         next(self.workload, &mut self.at, false)
     }
 
-    /// Declines where a row has a value that is none of its own.
+    /// Declines where a row has a value that no transaction wrote.
     fn step(&self, deal: &Row, script: &mut Script) -> Step {
         if script.asked() == 0 {
             let (key, _) = self.workload.row(deal.0, &mut Vec::new());

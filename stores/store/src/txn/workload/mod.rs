@@ -1,10 +1,13 @@
 //! Workloads of transactions, seeded: [`YcsbT`], [`SmallBank`], [`Tatp`].
 //!
-//! A [`Workload`] draws *deals*, what somebody wants done, and turns a deal step by step into keys to read and then keys to write
-//! ([`Script`]): the same deal may be tried again when its transaction has aborted. It knows no protocol; a [`Runner`] carries deals out
-//! with a client machine of either [`Design`](super::Design). Each workload keeps a sum over all that is stored which only
-//! committed transactions change, each by an amount that it says beforehand ([`Script::gain`]): so [`Audit`] finds updates that
-//! were lost, done twice or done by half.
+//! A [`Workload`] draws *jobs*, each the parameters of one transaction. It turns a job step by step into keys
+//! to read and then keys to write ([`Script`]). The same job may be retried when its transaction has aborted.
+//! A workload knows no protocol. A [`Runner`] executes jobs with a client machine of either
+//! [`Design`](super::Design).
+//!
+//! Each workload keeps a sum over all that is stored. Only committed transactions change it, each by an
+//! amount that it announces before ([`Script::gain`]). So [`Audit`] finds updates that were lost, done twice
+//! or done by half.
 
 mod ledger;
 mod runner;
@@ -30,11 +33,11 @@ pub enum Step {
     Read,
     /// It writes what the script says, and commits.
     Commit,
-    /// The rules of its business forbid it: it writes nothing. It commits all the same, since what forbids it must be true.
+    /// The business rules forbid it: it writes nothing. It still commits, to prove that what it read is true.
     Decline,
 }
 
-/// How large what a workload stores is: for whoever makes room for it.
+/// The size of what a workload stores, to dimension a server's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Keys that are ever there.
@@ -49,7 +52,7 @@ pub struct Extent {
 
 /// A stream of transactions, and what is stored when it begins.
 pub trait Workload {
-    /// What somebody wants done.
+    /// The parameters of one transaction.
     type Deal: Copy + core::fmt::Debug;
 
     /// How large it is.
@@ -58,15 +61,18 @@ pub trait Workload {
     /// The next deal.
     fn draw(&mut self) -> Self::Deal;
 
-    /// Goes on with a deal: at first with an empty script, then each time when all that was asked is there.
+    /// Continues a job: at first with an empty script, then each time when all keys that it asked for are
+    /// read.
     fn step(&self, deal: &Self::Deal, script: &mut Script) -> Step;
 
-    /// Places of the ledger: rows that are there when it begins, or may come.
+    /// Rows of the ledger: those that are there when it begins, and those that may come.
     fn rows(&self) -> u64;
 
-    /// The row of a place: puts the value that it begins with into `value`. False: it begins absent.
+    /// The row of an index: writes its initial value into `value`. Returns the key, and false if the row
+    /// begins absent.
     fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool);
 
-    /// What the row of a place adds to the sum that only committed transactions change; None: that is no value of this row.
+    /// What a row adds to the sum that only committed transactions change. None: `value` is no value of this
+    /// row.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64>;
 }

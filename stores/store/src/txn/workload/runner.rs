@@ -1,4 +1,4 @@
-//! Carries deals out: a window of transactions over a client machine, those that abort tried again.
+//! Executes jobs: a window of transactions over a client machine, with a retry of those that abort.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
@@ -10,14 +10,14 @@ use crate::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
 use crate::ycsb::Random;
 use crate::{Broken, Fleet};
 
-/// Nothing more can be done.
+/// Why the runner cannot continue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Stuck {
     /// A connection has failed.
     Broken(Broken),
     /// The client does not take what the workload asks for.
     Refused(Refused),
-    /// A transaction ended in a way that another attempt does not mend.
+    /// A transaction ended in a way that a retry does not change.
     Ended(Outcome),
 }
 
@@ -47,18 +47,18 @@ impl From<Refused> for Stuck {
     }
 }
 
-/// What came of the attempts.
+/// Counts of the attempts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Transactions that were begun.
     pub attempted: u64,
-    /// That committed: as many as deals that are done.
+    /// Transactions that committed: as many as completed jobs.
     pub committed: u64,
-    /// Of these, those that the rules of their business made do nothing.
+    /// Committed transactions whose business rules made them write nothing.
     pub declined: u64,
-    /// That aborted, and were tried again.
+    /// Transactions that aborted, and were retried.
     pub aborted: u64,
-    /// Of these, those for which a shard had no buffer.
+    /// Aborted transactions for which a shard had no buffer.
     pub short: u64,
     /// Pending versions of others that they put in order.
     pub resolved: u64,
@@ -71,7 +71,7 @@ pub struct Counts {
 /// An attempt that is over.
 #[derive(Debug)]
 pub struct Ended<'a, D> {
-    /// What was wanted.
+    /// The job that was executed.
     pub deal: &'a D,
     /// What it read, and what it writes.
     pub script: &'a Script,
@@ -120,12 +120,12 @@ impl<D> Flight<D> {
     }
 }
 
-/// Carries deals out with a client that does nothing else.
+/// Executes jobs with a client that does nothing else.
 #[derive(Debug)]
 pub struct Runner<W: Workload> {
     workload: W,
     flights: Vec<Flight<W::Deal>>,
-    /// Places without a deal, and places whose deals wait for another attempt.
+    /// Slots of the window without a job, and slots whose jobs wait for a retry.
     idle: Vec<usize>,
     paused: Vec<usize>,
     /// Places of transactions, by the client's number of them.
@@ -139,7 +139,7 @@ pub struct Runner<W: Workload> {
 }
 
 impl<W: Workload> Runner<W> {
-    /// Up to `window` deals at a time; `seed` is that of its pauses.
+    /// Up to `window` jobs at a time; `seed` is that of its pauses.
     pub fn new(workload: W, window: usize, seed: u64) -> Runner<W> {
         let window = window.max(1);
         Runner {
@@ -161,7 +161,7 @@ impl<W: Workload> Runner<W> {
         Runner { ahead, ..self }
     }
 
-    /// Draws deals, which are carried out from then on: so none is drawn while somebody looks at a clock.
+    /// Draws jobs, which are executed from then on: so none is drawn while a benchmark measures time.
     pub fn draw(&mut self, deals: u64) {
         self.drawn.drain(..self.next);
         self.next = 0;
@@ -169,17 +169,17 @@ impl<W: Workload> Runner<W> {
         self.drawn.extend((0..deals).map(|_| workload.draw()));
     }
 
-    /// Deals that nobody has begun with are given up.
+    /// Drops jobs that no attempt has begun.
     pub fn forget(&mut self) {
         self.drawn.truncate(self.next);
     }
 
-    /// The workload.
+    /// The workload that jobs are drawn from.
     pub fn workload(&self) -> &W {
         &self.workload
     }
 
-    /// What came of the attempts so far.
+    /// Counts of the attempts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -201,7 +201,7 @@ impl<W: Workload> Runner<W> {
         self.ready(now).is_some()
     }
 
-    /// Begins what may begin now: other attempts whose pause is over, and new deals as far as there is room.
+    /// Begins what may begin now: retries whose pause is over, and new jobs while the window has free slots.
     ///
     /// # Errors
     /// The client takes none.
@@ -256,11 +256,13 @@ impl<W: Workload> Runner<W> {
         place
     }
 
-    /// Takes a completion of a shard's queue pair. It asks for the time only if a step of a deal or its end needs it: a reading takes as long
-    /// as what it does for many completions.
+    /// Takes a completion of a shard's queue pair.
+    ///
+    /// It reads the clock only if a step of a job or its end needs the time. One reading costs as much as the
+    /// work for many completions.
     ///
     /// # Errors
-    /// The queue pair has failed, or a deal cannot be carried out.
+    /// The queue pair has failed, or a job cannot be executed.
     #[inline]
     pub fn complete(
         &mut self,

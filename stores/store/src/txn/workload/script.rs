@@ -1,11 +1,11 @@
-//! One attempt at a deal: what it reads, what that was, and what it writes.
+//! One attempt at a job: the keys that it reads, their values, and the keys that it writes.
 
 use core::ops::Range;
 
 /// Bytes of the longest key of a workload.
 pub const MAX_KEY: usize = 16;
 
-/// A key.
+/// The key of a row: at most [`MAX_KEY`] bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     bytes: [u8; MAX_KEY],
@@ -23,7 +23,7 @@ impl Key {
         key
     }
 
-    /// Its bytes.
+    /// The bytes of the key.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -33,7 +33,7 @@ impl Key {
 /// What is known of a key that is read.
 #[derive(Clone, Debug)]
 enum Found {
-    /// Nothing yet.
+    /// The key was not read yet.
     Nothing,
     Absent,
     /// Where in the script's bytes its value is.
@@ -48,7 +48,7 @@ pub struct Script {
     waiting: usize,
     /// Keys, and where their new values are; None: the key is removed.
     writes: Vec<(Key, Option<Range<usize>>)>,
-    /// What was found and what is written, as far as `filled`; behind it is what earlier attempts left.
+    /// What was found and what is written, up to `filled`; behind it is the rest of earlier attempts.
     bytes: Vec<u8>,
     filled: usize,
     /// What the transaction adds to the workload's sum if it commits.
@@ -63,7 +63,7 @@ impl Script {
         (self.waiting, self.gain, self.filled) = (0, 0, 0);
     }
 
-    /// So many bytes more, whatever is in them.
+    /// Reserves `len` more bytes; their content is undefined.
     fn room(&mut self, len: usize) -> Range<usize> {
         let room = self.filled..self.filled + len;
         self.filled = room.end;
@@ -90,7 +90,7 @@ impl Script {
         self.reads.get(place).map(|(key, _)| *key)
     }
 
-    /// An answer.
+    /// The value of a key that was asked for; None: the key is absent.
     pub fn found(&mut self, place: usize, value: Option<&[u8]>) {
         let known = match value {
             None => Found::Absent,
@@ -118,7 +118,7 @@ impl Script {
         }
     }
 
-    /// Writes a key: room for its new value, all of which is to be written.
+    /// Writes a key. Returns the buffer of its new value, all of which is to be written.
     pub fn write(&mut self, key: Key, len: usize) -> &mut [u8] {
         let room = self.room(len);
         self.writes.push((key, Some(room.clone())));

@@ -1,8 +1,9 @@
-//! SmallBank (Alomari, Cahill, Fekete, Röhm: *The cost of serializability on platforms that use snapshot isolation*, ICDE 2008), as
-//! systems over RDMA use it: each customer has a savings and a checking account, and six kinds of transactions move money.
+//! SmallBank (Alomari, Cahill, Fekete, Röhm: *The cost of serializability on platforms that use snapshot
+//! isolation*, ICDE 2008), as systems over RDMA use it. Each customer has a savings and a checking account,
+//! and six kinds of transactions move money.
 //!
-//! The mix is that of OLTP-Bench and H-Store. A few accounts are hot: nine of ten transactions go to one customer of twenty-five.
-//! Money is counted in cents.
+//! The mix is that of OLTP-Bench and H-Store. A few accounts are hot: nine of ten transactions go to one
+//! customer of twenty-five. Money is counted in cents.
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
@@ -22,7 +23,8 @@ pub enum Kind {
     SendPayment,
     /// Money comes to a savings account or is taken out, if there is enough.
     TransactSavings,
-    /// A cheque is paid from a checking account, with a penalty of a cent if both accounts together have not enough.
+    /// A cheque is paid from a checking account, with a penalty of a cent if both accounts together have not
+    /// enough.
     WriteCheck,
 }
 
@@ -38,16 +40,16 @@ impl Kind {
     ];
 }
 
-/// What somebody wants done.
+/// The parameters of one transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SmallBankDeal {
-    /// Which kind.
+    /// Kind of the transaction.
     pub kind: Kind,
     /// The customer, and the other one where there are two.
     pub customers: [u64; 2],
     /// Cents. Negative: to be taken out.
     pub amount: i64,
-    /// Says in each balance that it writes who wrote it: no two deals of one workload have the same.
+    /// Each balance that it writes contains this number. No two jobs of one workload have the same.
     pub number: u64,
 }
 
@@ -62,7 +64,7 @@ const MOST: u64 = 20_000;
 /// Bytes of an account: balance, number of the deal that wrote it.
 const VALUE: usize = 16;
 
-/// The workload.
+/// The SmallBank workload.
 #[derive(Clone, Debug)]
 pub struct SmallBank {
     customers: u64,
@@ -96,7 +98,8 @@ fn put(script: &mut Script, at: (Account, u64), balance: i64, number: u64) {
 }
 
 impl SmallBank {
-    /// Of so many customers (at least 2, below 2^32); `client` is one of up to 2^16 that draw at the same bank.
+    /// A bank of so many customers (at least 2, below 2^32). `client` is one of up to 2^16 that draw at the
+    /// same bank.
     pub fn new(customers: u64, client: u16, seed: u64) -> SmallBank {
         let customers = customers.clamp(2, 1 << 32);
         let random = Random::new(seed ^ u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -1,19 +1,21 @@
-//! TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner, Raatikka: *TATP benchmark description*,
-//! IBM 2009), over keys and values.
+//! TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner, Raatikka: *TATP
+//! benchmark description*, IBM 2009), over keys and values.
 //!
 //! Four tables about subscribers and one index become rows with keys of their own:
 //!
 //! ```text
-//! key                                   value
-//! 's'  0   0   0  s_id u32               subscriber, 44 B: s_id u32, number 15, bits 2, hex 5, bytes 10, msc u32, vlr u32
-//! 'n'  15 digits                         s_id u32: a subscriber by the number that is dialled
-//! 'a' type 0   0  s_id u32               access info, 10 B: data1 u8, data2 u8, data3 3, data4 5
-//! 'f' type 0   0  s_id u32               special facility, 8 B: is active u8, error u8, data a u8, data b 5
-//! 'c' type start 0  s_id u32             call forwarding, 16 B: end u8, number 15
+//! key                           value
+//! 's'  0   0   0  s_id u32      subscriber, 44 B: s_id u32, number 15, bits 2, hex 5, bytes 10,
+//!                                                 msc u32, vlr u32
+//! 'n'  15 digits                s_id u32: a subscriber by the number that is dialled
+//! 'a' type 0   0  s_id u32      access info, 10 B: data1 u8, data2 u8, data3 3, data4 5
+//! 'f' type 0   0  s_id u32      special facility, 8 B: is active u8, error u8, data a u8, data b 5
+//! 'c' type start 0  s_id u32    call forwarding, 16 B: end u8, number 15
 //! ```
 //!
-//! A range of a table is asked for as the keys that may be in it: there are few. Seven kinds of transactions, 80 percent of them reads; many find
-//! nothing, and are meant to. Subscribers are drawn unevenly, as §2 of the description says.
+//! A range of a table is read as the few keys that may be in it. There are seven kinds of transactions, 80
+//! percent of them reads. Many find nothing, as intended. Subscribers are drawn unevenly, as §2 of the
+//! description says.
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
@@ -31,11 +33,11 @@ pub enum Kind {
     GetAccessData,
     /// A bit of a subscriber, and a byte of a facility.
     UpdateSubscriberData,
-    /// Where a subscriber is who is known by number.
+    /// Where a subscriber with a given number is.
     UpdateLocation,
-    /// A forwarding more.
+    /// One more forwarding.
     InsertCallForwarding,
-    /// A forwarding less.
+    /// One forwarding fewer.
     DeleteCallForwarding,
 }
 
@@ -57,10 +59,10 @@ impl Kind {
     }
 }
 
-/// What somebody wants done.
+/// The parameters of one transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TatpDeal {
-    /// Which kind.
+    /// Kind of the transaction.
     pub kind: Kind,
     /// The subscriber, from 1.
     pub subscriber: u32,
@@ -77,7 +79,8 @@ pub struct TatpDeal {
 /// Rows of access info, and facilities, of a subscriber; hours that a forwarding may begin at.
 const TYPES: u8 = 4;
 const STARTS: [u8; 3] = [0, 8, 16];
-/// Places of a subscriber in the ledger: its row, its number, infos, facilities, and forwardings of each facility.
+/// Rows of a subscriber in the ledger: its row, its number, infos, facilities, and forwardings of each
+/// facility.
 const PLACES: u64 = 2 + 2 * TYPES as u64 + TYPES as u64 * STARTS.len() as u64;
 
 const SUBSCRIBER: usize = 44;
@@ -86,7 +89,7 @@ const VLR_AT: usize = 40;
 const FORWARDING: usize = 16;
 const NUMBER: usize = 15;
 
-/// The workload.
+/// The TATP workload.
 #[derive(Clone, Debug)]
 pub struct Tatp {
     subscribers: u32,
@@ -341,7 +344,7 @@ impl Workload for Tatp {
         let (infos, facilities) = (rows_there(&mut random), rows_there(&mut random));
         value.clear();
         value.resize(place.len(), 0);
-        // What is in it, each row of its own.
+        // Random fields, different for each row.
         let mut own = Random::new(at);
         value.iter_mut().for_each(|byte| *byte = own.bits() as u8);
         let is = |bits: u8, row: u8| bits >> (row - 1) & 1 == 1;
@@ -376,7 +379,7 @@ impl Workload for Tatp {
         (place.key(subscriber), there)
     }
 
-    /// Forwardings come and go; all else stays. A row that must be there must also be whose it is.
+    /// Forwardings come and go; all else stays. A row that must be there must also belong to its subscriber.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
         let (subscriber, place) = Place::of(at);
         if value.is_some_and(|value| value.len() != place.len()) {
@@ -454,8 +457,9 @@ mod tests {
         assert_eq!(keys.len() as u64, tatp.rows(), "each place has a key of its own");
     }
 
-    /// How many of each kind find what they look for follows from what is stored: a facility is there with 5/8, and active with
-    /// 0.85, each forwarding with 1/2; it ends later than an hour of 24 with 0.146, 0.479 and 0.813, by its beginning.
+    /// The share of each kind that finds its row follows from what is stored. A facility is there with 5/8,
+    /// and active with 0.85, each forwarding with 1/2. It ends later than an hour of 24 with 0.146, 0.479 and
+    /// 0.813, by its beginning.
     #[test]
     fn the_mix_and_what_it_finds_are_as_described() {
         let mut tatp = Tatp::new(2000, 2);

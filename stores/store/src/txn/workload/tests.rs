@@ -1,4 +1,4 @@
-//! The workloads carried out over plain rows, by a machine that aborts whoever was too slow.
+//! The workloads executed over plain rows, by a machine that aborts transactions that were too slow.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -143,7 +143,7 @@ impl Design for Plain {
     }
 }
 
-/// Nobody listens.
+/// Connections whose queue pairs drop everything.
 struct Nobody;
 
 impl Post for Nobody {
@@ -183,7 +183,7 @@ const DONE: WorkCompletion = WorkCompletion {
     vendor_err: 0,
 };
 
-/// Carries so many deals out, and says what came of it and in which order deals ended.
+/// Executes so many jobs, and returns the counts and the order in which jobs ended.
 fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, deals: u64) -> Vec<String> {
     let (mut now, mut ends) = (Instant(0), Vec::new());
     runner.draw(deals);
@@ -212,7 +212,7 @@ fn sum<W: Workload>(workload: &W, plain: &mut Plain) -> (i64, u64) {
     (counts.gain, counts.declined)
 }
 
-/// Loads, runs and adds up; `torn` of the commits are broken. What came of it, and by how much the sum is off.
+/// Loads, runs and adds up; `torn` of the commits are broken. Returns the counts, and the error of the sum.
 fn account<W: Workload + Clone>(workload: &W, torn: u32) -> (super::Counts, i64) {
     let mut plain = Plain::new(8);
     let load = Load::of(workload);

@@ -1,5 +1,5 @@
-//! YCSB-T (Dey, Fekete, Nambiar, Röhm, ICDEW 2014) as the PRISM paper uses it (§8.3): short read-modify-write transactions over
-//! objects of one length with keys of 8 bytes, all alike or by Zipf's law.
+//! YCSB-T (Dey, Fekete, Nambiar, Röhm, ICDEW 2014) as the PRISM paper uses it (§8.3). Short read-modify-write
+//! transactions access objects of one length with keys of 8 bytes, uniformly or by Zipf's law.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub struct YcsbTDeal {
 }
 
 impl YcsbTDeal {
-    /// They.
+    /// The records that it changes.
     pub fn records(&self) -> &[Record] {
         &self.records[..usize::from(self.count)]
     }
 }
 
-/// The workload. A record's value says which version it is (`remora_store::ycsb::record`), and each committed transaction makes that one
-/// more: the sum of all versions is the number of changes that were committed.
+/// The workload. A record's value contains its version (`remora_store::ycsb::record`), and each committed
+/// transaction increments that. So the sum of all versions is the number of changes that were committed.
 #[derive(Clone, Debug)]
 pub struct YcsbT {
     records: u64,
@@ -43,8 +43,8 @@ pub struct YcsbT {
 }
 
 impl YcsbT {
-    /// Over so many records with values of `value_len` bytes (at least 16); each transaction changes `each` of them (1 to
-    /// [`MOST_RECORDS`]), drawn by Zipf's law with this exponent, 0 for all alike.
+    /// A workload over so many records with values of `value_len` bytes (at least 16). Each transaction
+    /// changes `each` of them (1 to [`MOST_RECORDS`]), drawn by Zipf's law with this exponent, 0 for uniform.
     pub fn new(records: u64, value_len: u32, each: u8, exponent: f64, seed: u64) -> YcsbT {
         let records = records.max(1);
         let each = each.clamp(1, MOST_RECORDS as u8).min(records.min(MOST_RECORDS as u64) as u8);
@@ -58,8 +58,8 @@ impl YcsbT {
         }
     }
 
-    /// The same with keys that do not meet in a shard's table of so many slots, all of them at home: the paper's hash function is without
-    /// collisions. None: there are fewer slots than records.
+    /// The same with keys that do not collide in a shard's table of so many slots, all of them at home. The
+    /// paper's hash function has no collisions either. Returns None if there are fewer slots than records.
     pub fn apart(self, slots: u64) -> Option<YcsbT> {
         if slots < self.records {
             return None;
@@ -115,7 +115,7 @@ impl Workload for YcsbT {
             return Step::Read;
         }
         for (place, record) in deal.records().iter().enumerate() {
-            // What the value is, the ledger judges; a version goes on from whatever stands there.
+            // The ledger judges the value; the version counts up from any value found.
             let version = script.value(place).filter(|value| value.len() >= 16).map(|value| u64_at(value, 8));
             let out = script.write(key(deal.numbers[place]), self.values.len(*record));
             self.values.fill(*record, version.unwrap_or(0) + 1, out);

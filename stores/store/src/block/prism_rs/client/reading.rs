@@ -3,7 +3,8 @@
 use super::*;
 
 impl Client {
-    /// The read phase begins: whom will the operation ask for the value? Blocks spread over the replicas, each client's differently.
+    /// The read phase begins, and chooses the replica to ask for the value. Blocks spread over the replicas,
+    /// each client's differently.
     pub(super) fn aim(&mut self, slot: usize, now: Instant) {
         let flight = &mut self.flights[slot];
         if (flight.state, flight.operation) == (State::Reading, Operation::Read) {
@@ -52,7 +53,7 @@ impl Client {
         self.decide(slot, replica, now, fleet)
     }
 
-    /// Tags for a write: with those of a quorum it knows its own.
+    /// Tags came for a write. With those of a quorum it can choose its own.
     fn tags_came(&mut self, slot: usize, fleet: &mut impl Fleet) -> Option<End> {
         let flight = &self.flights[slot];
         if flight.answered.len() < self.config.quorum() {
@@ -66,7 +67,8 @@ impl Client {
         None
     }
 
-    /// May the READ end with what its replicas have said, this one last? Otherwise, whose value does it ask for?
+    /// Can the READ end with the answers so far, this replica's last? If not, which replica does it ask for
+    /// the value?
     fn decide(&mut self, slot: usize, replica: usize, now: Instant, fleet: &mut impl Fleet) -> Option<End> {
         let quorum = self.config.quorum();
         let flight = &mut self.flights[slot];
@@ -86,7 +88,7 @@ impl Client {
         None
     }
 
-    /// A quorum has said its tags, and the value of the newest is not at hand.
+    /// A quorum has answered its tags, and the value of the newest has not arrived.
     fn wait_for_value(&mut self, slot: usize, now: Instant, fleet: &mut impl Fleet) {
         let flight = &self.flights[slot];
         if flight.wanted == Set::all(self.config.replicas) {
@@ -94,7 +96,8 @@ impl Client {
         }
         let coming = flight.coming();
         if coming.is_empty() {
-            // Nobody is late: who was asked is behind. One of those that are not will do.
+            // No replica is late: the one that was asked has an older value. One of those with the newest
+            // will do.
             let newest = flight.newest();
             let holders = flight.answered.filter(|replica| flight.seen[replica] == newest);
             let takes = |replica| holders.has(replica) && self.crew.is_free(replica);
@@ -107,7 +110,7 @@ impl Client {
         self.deadline = self.deadline.min(flight.until);
     }
 
-    /// Asks these for their values: at once those that have said their tags, the others when they have.
+    /// Asks these for their values: at once those that have answered their tags, the others when they have.
     fn want(&mut self, slot: usize, replicas: Set, now: Instant, fleet: &mut impl Fleet) {
         let flight = &mut self.flights[slot];
         flight.wanted = flight.wanted.or(replicas);
@@ -123,8 +126,9 @@ impl Client {
         self.deadline.min(self.rested)
     }
 
-    /// Does not wait any longer for values that are late: all replicas are asked for theirs, since something is wrong. Others that wait for
-    /// the same replicas do not wait either. And a client that has rested gives buffers back.
+    /// Ends the wait for values that are late: all replicas are asked for theirs, since something is wrong.
+    /// Others that wait for the same replicas do not wait either. A client that was idle also gives buffers
+    /// back.
     pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
         if self.rested <= now {
             self.rested = Instant::NEVER;

@@ -1,9 +1,10 @@
-//! A table goes on over the memory that a server left, which may have died between any two stores.
+//! Reopens a table over the memory of a server that may have died between any two stores.
 //!
-//! A server changes one line at a time, so one line at most is locked or torn, and in it one slot. An object is complete before
-//! a slot points to it, and the object being stored has the newest version of all: a torn slot that has either half of it becomes
-//! its own, so that the PUT has happened; any other torn slot is empty, as after the DELETE, or the hop, that it was part of. A key that was on its
-//! way from one bucket to the next is in both; the left one goes.
+//! A server changes one line at a time. So at most one line is locked or torn, and at most one slot in it. An
+//! object is complete before a slot points to it, and the object being stored has the newest version of all.
+//! A torn slot that has either half of that version is completed, so that the PUT has happened. Any other
+//! torn slot becomes empty, as after the DELETE or the hop that it was part of. A key that was hopping is in
+//! both buckets; the left copy goes.
 
 use super::{
     Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, Place, Region,
@@ -22,7 +23,8 @@ struct Found {
 }
 
 impl FarmTable {
-    /// The table of a server that has ended, however it did, in its `index` and `extents`. None: there is none of this size.
+    /// The table of a server that ended or died, in its `index` and `extents`. Returns None if there is none
+    /// of this size.
     pub fn again(config: Config, index: Registered, extents: Registered) -> Option<FarmTable> {
         if config.buckets == 0 || index.bytes.len() < config.index_len() {
             return None;
@@ -134,7 +136,7 @@ impl Found {
         Some(())
     }
 
-    /// Is this line among those of the object's home? Chained blocks are anybody's.
+    /// Is this line one where the object's key may be? Any key may be in a chained block.
     fn may_stand(&self, slot: &FarmSlot, line: usize) -> bool {
         let home = home(self.header(slot.line).hash, self.config.buckets.into()) as usize;
         line > self.config.buckets as usize || line == home || line == home + 1
@@ -211,8 +213,8 @@ mod tests {
         }
     }
 
-    /// A server dies after each store of each of many changes in a table that is nearly full: whatever was done is there, what was
-    /// being done has happened or not, and the table goes on.
+    /// A server dies after each store of each of many changes in a table that is nearly full. Completed
+    /// changes are there, the interrupted one has happened or not, and the table is usable.
     #[test]
     fn whenever_a_server_dies_the_next_one_has_all_that_was_done() {
         let [index, extents] = blocks();
