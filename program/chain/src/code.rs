@@ -1,8 +1,8 @@
-//! Straight code in one queue that enables itself, piece by piece: what RedN builds conditionals and loads from.
+//! Straight code in one queue that enables itself, piece by piece: the base of RedN's conditionals and loads.
 //!
-//! A *group* of work requests is fetched when the ENABLE before it has ended, so that all that changed it earlier is seen. A
-//! variable is a word with two bytes of zero in front: one copy of the eight bytes that begin there is a NOP's header with
-//! the variable as its id.
+//! A *group* of work requests is fetched when the ENABLE before it has ended, so that it sees all earlier
+//! changes. A variable is a word with two bytes of zero in front. One copy of the eight bytes that begin
+//! there is a NOP's header with the variable as its id.
 
 mod loops;
 
@@ -27,7 +27,7 @@ const ID_BYTES: u64 = ID_BITS as u64 / 8;
 /// What a variable is compared with, or what is added.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A number.
+    /// A constant of 64 bits.
     Number(u64),
     /// The variable at a place.
     Var(Place),
@@ -50,7 +50,7 @@ impl Test {
     pub const ALL: [Test; 6] =
         [Test::Equal, Test::NotEqual, Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual];
 
-    /// What holds when it does not.
+    /// The test that holds exactly when this one does not.
     #[must_use]
     pub fn opposite(self) -> Test {
         match self {
@@ -63,7 +63,7 @@ impl Test {
         }
     }
 
-    /// Does it hold?
+    /// Does it hold for these two numbers?
     pub fn holds(self, x: u64, y: u64) -> bool {
         match self {
             Test::Equal => x == y,
@@ -117,17 +117,17 @@ impl Cost {
     }
 }
 
-/// Code that is being written into a queue of its own.
+/// Code that is being written into a queue that holds nothing else.
 pub struct Code<'p> {
     program: &'p mut Program,
     queue: usize,
     /// The ENABLE that opens the group being written; None: the first group is.
     open: Option<usize>,
-    /// WAITs and ENABLEs of its own, which count on in every round.
+    /// Slots of its own WAITs and ENABLEs, whose counts grow in every round.
     counts: Vec<usize>,
-    /// So many of its work requests have headers that somebody compares: they stay as they are.
+    /// The first so many of its work requests have headers that are compared: they stay as they are.
     compared: usize,
-    /// Completions of work requests that do not stand there as signaled.
+    /// Completions of work requests that are not written as signaled.
     unsaid: u64,
 }
 
@@ -137,7 +137,7 @@ impl Code<'_> {
         Code::of(program, name, Fetching::Enabled)
     }
 
-    /// Code that runs again and again, whenever somebody enables its first group.
+    /// Code that runs repeatedly, each time when its first group is enabled.
     pub fn again<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
         Code::of(program, name, Fetching::Recycled)
     }
@@ -181,7 +181,7 @@ impl Code<'_> {
         &mut self.program.queues[self.queue].works
     }
 
-    /// What has been written so far ends before what is written next begins: a WAIT.
+    /// A WAIT: all earlier work requests complete before the next one begins.
     pub fn order(&mut self) {
         let compared = self.compared;
         match self.works_mut().split_at_mut(compared).1.last_mut() {
@@ -198,7 +198,7 @@ impl Code<'_> {
         self.program.queues[self.queue].signaled(self.works().len()) + self.unsaid
     }
 
-    /// The same, and what is written next is fetched only then: a WAIT and an ENABLE.
+    /// A WAIT and an ENABLE: the next work requests are fetched only after all earlier ones have completed.
     pub fn barrier(&mut self) {
         self.order();
         let at = self.works().len();
@@ -223,10 +223,13 @@ impl Code<'_> {
         self.queue
     }
 
-    /// Ends code that runs again: the counts of its WAITs and ENABLEs grow by one round. At last it enables what three words
-    /// say that stand at `next`: the number of a queue, 0, and a count. None: here everything ends.
+    /// Ends code that runs repeatedly: the counts of its WAITs and ENABLEs grow by one round.
+    ///
+    /// At last it performs the ENABLE that the three words at `next` describe: the number of a queue, 0, and
+    /// a count. None: the program ends here.
     pub fn end_of_round(mut self, next: Option<Place>) -> usize {
-        // In front of the last ENABLE stand a WAIT and an ENABLE, and an add for each count, those of these two among them.
+        // In front of the last ENABLE: a WAIT, an ENABLE, and an add for each count. Those of this WAIT and
+        // ENABLE are among them.
         let adds = self.counts.len() as u64 + 2;
         let last = self.ahead(3 + adds);
         if let Some(next) = next {
@@ -259,7 +262,8 @@ impl Code<'_> {
         Place { home: crate::program::Home::Queue(self.queue), offset: (posted + further) * SLOT as u64 }
     }
 
-    /// `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A more for an order.
+    /// Executes `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A
+    /// more for an order.
     pub fn when(&mut self, x: Place, test: Test, y: Operand, then: Work) {
         self.choose((x, test, y), then.clone().dormant(), then);
     }
@@ -280,7 +284,8 @@ impl Code<'_> {
             self.push(Work::calculate(calculation, copy, number(y), old));
             x = copy;
         }
-        // Behind this: the copies, a WAIT (and an ENABLE, if the comparand is copied in), the swap, a WAIT, an ENABLE.
+        // Behind this: the copies, a WAIT (and an ENABLE, if the comparand is copied in), the swap, a WAIT,
+        // an ENABLE.
         let copies = 1 + u64::from(patched) + u64::from(reset);
         let swap = self.ahead(copies + 1 + u64::from(patched));
         let woken = self.ahead(copies + 4 + u64::from(patched));
@@ -311,7 +316,8 @@ impl Code<'_> {
         self.compared = self.works().len();
     }
 
-    /// `then` if the bytes at `x` are `bytes`: a comparison for each six of them, 1C + 1A + 3E each. For code that runs once.
+    /// Executes `then` if the bytes at `x` are `bytes`: a comparison for each six of them, 1C + 1A + 3E each.
+    /// For code that runs once.
     pub fn when_bytes(&mut self, x: Place, bytes: &[u8], then: Work) {
         let pieces: Vec<&[u8]> = bytes.chunks(ID_BYTES as usize).collect();
         let id = |piece: &[u8]| {
@@ -325,7 +331,7 @@ impl Code<'_> {
             self.order();
             let woken = self.ahead(3);
             let step = match pieces.get(number + 1) {
-                // Woken, it brings the next piece to where it is compared; asleep, what stands there differs.
+                // If it is awake, it copies the next piece to its comparison. If not, the bytes there differ.
                 Some(next) => {
                     let (at, len) = (x + (number as u64 + 1) * ID_BYTES, next.len() as u64);
                     Work::write(at, self.ahead(4 + 5) + ID, len)
@@ -377,7 +383,8 @@ impl Code<'_> {
         }
     }
 
-    /// `to = [pointer + offset]`: the address becomes the source of a copy (`mov`'s indirect and indexed modes).
+    /// `to = [pointer + offset]`: the address becomes the source of a copy (`mov`'s indirect and indexed
+    /// modes).
     pub fn load(&mut self, to: Place, pointer: Place, offset: Operand) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + LOCAL, 8));

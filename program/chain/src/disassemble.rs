@@ -1,4 +1,4 @@
-//! What bytes mean: a slot as the line of text that it would be.
+//! The disassembler: a slot's bytes as a line of program text.
 
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag, sges};
 
@@ -6,14 +6,14 @@ use crate::assemble::VERBS;
 use crate::link::Numbers;
 use crate::program::{FIELDS, Home, Place, Program};
 
-/// What addresses and numbers are called.
+/// Names of the addresses and numbers of a program.
 pub struct Names<'a> {
     program: &'a Program,
     numbers: &'a Numbers,
 }
 
 impl<'a> Names<'a> {
-    /// Those of a program where it is loaded.
+    /// The names of a program with the addresses that it was loaded at.
     pub fn new(program: &'a Program, numbers: &'a Numbers) -> Names<'a> {
         Names { program, numbers }
     }
@@ -118,7 +118,8 @@ fn flags(bits: u8) -> String {
 
 /// The text of a work request; `more` are the slots behind it.
 ///
-/// A NOP with something in its other words is a dormant one: its text says what it would copy, which is what most of them do.
+/// A NOP with something in its other words is a dormant one. Its text shows the copy that most of them would
+/// do.
 pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let wqe = Wqe::parse(slot);
     let opcode = wqe.opcode();

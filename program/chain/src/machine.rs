@@ -1,4 +1,4 @@
-//! A NIC on which nothing is but one program.
+//! A NIC that runs one program and nothing else.
 
 mod client;
 
@@ -92,7 +92,7 @@ struct Loaded {
     client: Option<Client>,
 }
 
-/// A program on a NIC of its own.
+/// A program on a NIC that runs nothing else.
 pub struct Machine {
     program: Program,
     numbers: Numbers,
@@ -107,7 +107,7 @@ impl Machine {
     /// Loads a program; nothing runs yet.
     ///
     /// # Errors
-    /// Those of [`LoadError`].
+    /// See [`LoadError`].
     pub fn load(program: Program) -> Result<Machine, LoadError> {
         let too_big = |_| LoadError::TooBig;
         let count = program.queues.len() as u32;
@@ -186,7 +186,8 @@ impl Machine {
         }
     }
 
-    /// A client's message to a queue: it takes the next receive. False: the queue has none, or takes no more at once.
+    /// Sends a client's message to a queue: it takes the next receive. Returns false if the queue has none,
+    /// or takes no more at once.
     pub fn send(&mut self, queue: usize, message: &[u8]) -> bool {
         let Some(client) = &mut self.queues[queue].client else { return false };
         let sent = client.push(message);
@@ -240,14 +241,16 @@ impl Machine {
         Some(Step { number: self.steps - 1, queue, message, index, slot, changes, failed })
     }
 
-    /// Runs as [`run`](Machine::run) does; every work request that was executed, for a model of hardware to play.
+    /// Runs as [`run`](Machine::run) does. Returns every work request that was executed, as input of a model
+    /// of hardware.
     pub fn watch(&mut self, budget: usize) -> Vec<Executed> {
         self.shadow = None;
         let steps = std::iter::from_fn(|| self.step_quietly());
         steps.filter(|(_, message, ..)| !message).map(|(executed, ..)| executed).take(budget).collect()
     }
 
-    /// One work request, whether it is a client's message, the copy of its slot that was executed, and whether it failed.
+    /// Executes one work request. Returns it, the copy of its slot that was executed, and whether it failed.
+    /// A client's message has no slot.
     fn step_quietly(&mut self) -> Option<(Executed, bool, [u8; SLOT], bool)> {
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();

@@ -1,9 +1,10 @@
-//! A program: queues of work requests and sections of data. Places are named by where they stand, not by addresses.
+//! A program: queues of work requests and sections of data. A location is a section or queue and an offset,
+//! not an address.
 
 use remora_nic::wqe::{ID_BITS, MAX_SGE, SLOT, WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
 
-/// Where a place is.
+/// The section or queue of a location.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Home {
     /// In the section of this number.
@@ -15,7 +16,7 @@ pub enum Home {
 /// A byte of a program's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// In what.
+    /// The section or queue that holds the byte.
     pub home: Home,
     /// How far from its first byte.
     pub offset: u64,
@@ -40,7 +41,7 @@ impl std::ops::Add<u64> for Place {
 /// A word that is known when the program is loaded, if not before.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
+    /// A constant of 64 bits.
     Number(u64),
     /// The address of a place.
     At(Place),
@@ -58,13 +59,13 @@ impl Default for Value {
     }
 }
 
-/// A field of a work request: where it stands in the slot, and its bytes.
+/// A field of a work request: its offset in the slot, and its length.
 pub struct Field {
     /// What it is called.
     pub name: &'static str,
     /// Its first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
@@ -72,7 +73,8 @@ const fn field(name: &'static str, offset: u64, len: u64) -> Field {
     Field { name, offset, len }
 }
 
-/// All fields; some words have a name for each operation that uses them. The first name of a word is the one that is shown.
+/// All fields; some words have a name for each operation that uses them. The first name of a word is the one
+/// that is shown.
 pub const FIELDS: [Field; 17] = [
     field("header", 0, 8),
     field("opcode", 0, 1),
@@ -96,18 +98,18 @@ pub const FIELDS: [Field; 17] = [
 /// A name for some bytes of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The name.
+    /// The label's name.
     pub name: String,
     /// Its first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 /// Bytes that work requests read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
+    /// The section's name.
     pub name: String,
     /// What stands there at first.
     pub bytes: Vec<u8>,
@@ -115,7 +117,7 @@ pub struct Section {
     pub labels: Vec<Label>,
     /// Words that are known when it is loaded.
     pub values: Vec<(u64, Value)>,
-    /// It is a *region*: memory that is there already where the program is loaded, with a key of its own.
+    /// It is a *region*: memory that exists where the program is loaded, with a key of its own.
     pub given: bool,
 }
 
@@ -135,14 +137,14 @@ impl Section {
 pub struct Piece {
     /// Its first byte.
     pub at: Place,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
 /// A loopback queue pair and what stands in its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its name.
+    /// The queue's name.
     pub name: String,
     /// How far it is fetched.
     pub fetching: Fetching,
@@ -154,8 +156,8 @@ pub struct Queue {
     pub receives: Vec<Vec<Piece>>,
     /// Slots that are enabled when it is loaded.
     pub enabled: u64,
-    /// It is a connection: its receives take a client's messages, and what it sends goes to the client. Without one it sends to
-    /// itself.
+    /// It is a connection: its receives take a client's messages, and it sends to the client. Otherwise it
+    /// sends to itself.
     pub client: bool,
 }
 
@@ -183,14 +185,15 @@ impl Queue {
         (self.posted() as u32).max(self.slots).max(1).next_power_of_two()
     }
 
-    /// Pieces that each of its receives has room for. Those of a recycled queue go round with it, and take a power of two of slots.
+    /// Pieces of each of its receives. A recycled queue repeats its receives, and each takes a power of two
+    /// of slots.
     pub fn receive_pieces(&self) -> u32 {
         let most = self.receives.iter().map(Vec::len).max().unwrap_or(0).max(1) as u32;
         let round = 2 * remora_nic::stride(most).next_power_of_two() as u32 - 1;
         if self.fetching == Fetching::Recycled { round.min(MAX_SGE as u32) } else { most }
     }
 
-    /// Do its receives go round with it? There must be a power of two of them then.
+    /// Does it repeat its receives? Then their number must be a power of two.
     pub fn recycles_receives(&self) -> bool {
         self.fetching == Fetching::Recycled && !self.receives.is_empty()
     }
@@ -204,19 +207,19 @@ impl Queue {
 /// A work request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Its name.
+    /// Name of the work request in the text.
     pub label: Option<String>,
     /// What it does.
     pub opcode: u8,
-    /// How.
+    /// Flags of the work request, as in a WQE.
     pub flags: u8,
     /// The program's 48 bits.
     pub id: u64,
     /// It stands there as a NOP, until something changes its op-code.
     pub dormant: bool,
-    /// Local address.
+    /// Local address, or the operand of a calculation.
     pub local: Value,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     /// Remote address, or the queue that it is about.
     pub remote: Value,
@@ -224,7 +227,7 @@ pub struct Work {
     pub compare: Value,
     /// What it swaps in, adds, or counts to.
     pub swap_add: Value,
-    /// Immediate data.
+    /// Immediate data of a SEND or WRITE.
     pub imm: u64,
     /// Bytes that it brings along, instead of local ones.
     pub inline: Vec<u8>,
@@ -241,7 +244,7 @@ impl Work {
         Work { opcode: opcode.0, ..Work::default() }
     }
 
-    /// Does nothing.
+    /// A NOP: it does nothing.
     pub fn nop() -> Work {
         Work::of(WqeOpcode::NOP)
     }
@@ -265,7 +268,7 @@ impl Work {
         Work { remote, len, flags: flag::INLINE, inline, ..Work::of(WqeOpcode::WRITE) }
     }
 
-    /// A SEND.
+    /// A SEND of `len` bytes.
     pub fn send(from: Place, len: u64) -> Work {
         Work { local: Value::At(from), len, compare: Value::Number(1), ..Work::of(WqeOpcode::SEND) }
     }
@@ -275,12 +278,12 @@ impl Work {
         Work { compare, ..Work::atomic(WqeOpcode::COMPARE_SWAP, at, swap, old) }
     }
 
-    /// A fetch-and-add.
+    /// A fetch-and-add; the old value goes to `old`.
     pub fn add(at: Place, add: Value, old: Place) -> Work {
         Work::atomic(WqeOpcode::FETCH_ADD, at, add, old)
     }
 
-    /// A calculation.
+    /// A calculation of `calculation` on the word at `at`.
     pub fn calculate(calculation: Calculation, at: Place, operand: Value, old: Place) -> Work {
         Work::atomic(calculation.opcode(), at, operand, old)
     }
@@ -360,9 +363,9 @@ impl Default for Program {
 /// Sections of data and queues of work requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its data. The first section is a word for old values that nobody wants.
+    /// Its data. The first section is a word that takes old values that are not used.
     pub sections: Vec<Section>,
-    /// Its queues.
+    /// Its queues of work requests.
     pub queues: Vec<Queue>,
 }
 
@@ -374,7 +377,7 @@ impl Program {
         Program { sections: vec![scrap], queues: Vec::new() }
     }
 
-    /// Where old values go that nobody wants.
+    /// The location that takes old values that are not used.
     pub fn scrap() -> Place {
         Place { home: Home::Section(0), offset: 0 }
     }

@@ -34,8 +34,8 @@ pub struct Step {
     pub failed: bool,
 }
 
-/// The words in which two images of one home differ. Words of data that stand together are one change; those of a work request
-/// are a field each.
+/// The words in which two images of one section or queue differ. Neighbouring words of data are one change.
+/// Each field of a work request is its own change.
 pub(crate) fn differences(base: Place, before: &[u8], after: &[u8]) -> Vec<Change> {
     let joins = matches!(base.home, Home::Section(_));
     let mut changes: Vec<Change> = Vec::new();

@@ -1,5 +1,5 @@
-//! What is wrong with a program before it runs: places outside of its memory, counts that never come, changes without a barrier,
-//! and what a client may put where.
+//! Mistakes in a program, found before it runs: accesses outside its memory, counts that never come, and
+//! changes without a barrier. Also reports what a client may write, and where.
 
 mod barriers;
 mod clients;
@@ -14,7 +14,7 @@ use crate::program::{FIELDS, Home, Place, Program, Value, Work};
 pub enum Severity {
     /// It cannot be right.
     Fault,
-    /// Somebody should know.
+    /// It works, but the author should know.
     Notice,
 }
 
@@ -99,7 +99,7 @@ fn list(work: &Work) -> Vec<(Value, u64)> {
     std::iter::once((work.local, work.len)).chain(rest).collect()
 }
 
-/// What it takes from elsewhere.
+/// The bytes that it reads, beside its own list.
 fn sources(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
         WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND if work.inline.is_empty() => list(work),
@@ -255,7 +255,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Everything in a managed queue is enabled by somebody.
+    /// Every work request in a managed queue is enabled by another one.
     fn enabled(&mut self, queue: usize) {
         let about = &self.program.queues[queue];
         if about.fetching == Fetching::Posted || about.works.is_empty() {

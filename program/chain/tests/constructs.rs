@@ -198,7 +198,7 @@ fn loops_cost_no_more_than_table_2_says() {
             assert!(order > 0 || cost.iter().zip([3, 2, 4]).all(|(ours, table)| *ours <= table), "Table 2");
         }
     }
-    // The loops that ship: what a round of each is, beside the body's own add, a queue after the other.
+    // The loops that ship: the cost of a round of each, beside the body's own add, a queue after the other.
     let shipped = |text: &str| {
         let program = remora_chain::assemble(text).unwrap();
         let all: Vec<Work> = program.queues.iter().flat_map(|queue| queue.works.clone()).collect();

@@ -1,4 +1,5 @@
-//! The offloads that ship answer as a plain table and a plain list would, request by request, without anybody's help.
+//! The offloads that ship answer as a plain table and a plain list would, request by request, without the
+//! CPU.
 
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
 use remora_chain::{Machine, Place, assemble};
@@ -44,7 +45,7 @@ fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     (Some(value).filter(|value| !value.is_empty()), machine.executed() - before)
 }
 
-/// A table whose keys 1 to `keys` stand in one of their buckets, if there is room.
+/// A table whose keys 1 to `keys` stand in one of their buckets, if one is free.
 fn fill(machine: &mut Machine, keys: u64, ways: usize) -> Vec<Option<u64>> {
     let (table, address) = region(machine, "table");
     let mut taken = [false; BUCKETS as usize];
@@ -117,7 +118,7 @@ fn list(machine: &mut Machine) -> (Place, u64) {
     (list, address)
 }
 
-/// Keys that are there and others, each with the node from which it is looked for, and what is to be found there.
+/// Keys that are there and others. Each has the node at which the search begins, and the expected result.
 fn searches() -> impl Iterator<Item = (u64, u64, Option<Vec<u8>>)> {
     (95..115).chain(100..108).map(|key| {
         let from = key % 3;
@@ -144,14 +145,16 @@ fn a_list_with_a_break_is_searched_no_further_than_the_key() {
         let (got, works) = call(&mut machine, &ask(address + from * BUCKET, key));
         let nodes = 1 + if expected.is_some() { key - 100 } else { LIST as u64 } - from;
         assert_eq!(got, expected, "key {key} from node {from}");
-        // Six of each node, and the one that goes on; the message, the answer, what tells it, and what begins anew.
+        // Six of each node, and the one that continues; the message, the answer, its completion, and the
+        // reset.
         assert_eq!(works, 7 * nodes + 18, "key {key} from node {from}");
     }
-    // Key 0 is that of the empty node, and no key.
+    // Key 0 is that of the empty node, and not valid.
     assert_eq!(call(&mut machine, &ask(address, 0)).0, None);
 }
 
-/// The cache's program on its own: which of two buckets it is, and what is told of it. What is in them, its server's tests say.
+/// The cache's program on its own: it selects one of two buckets, and answers with it. The server's tests
+/// check what the buckets contain.
 #[test]
 fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked() {
     let mut machine = machine("cache");

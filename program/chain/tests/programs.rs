@@ -63,7 +63,7 @@ fn ask_answers_a_client_that_holds_no_key() {
     assert_eq!((machine.word("greater"), machine.word("done")), (Some(900), Some(1)));
 }
 
-/// Step by step it does what it does in one go, and each step tells what it changed.
+/// Step by step it does the same as in one run, and each step reports its changes.
 #[test]
 fn steps_are_the_run() {
     let text = include_str!("../programs/count.chain");

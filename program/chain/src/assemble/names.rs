@@ -1,4 +1,4 @@
-//! Names become places, numbers of queues, and counts.
+//! Resolution of names to locations, numbers of queues, and counts.
 
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
@@ -6,7 +6,7 @@ use super::Mistake;
 use super::read::{AS_ITS_ENDS, Draft, Name, Use};
 use crate::program::{FIELDS, Place, Program, Queue, Value, Work};
 
-/// Puts what names mean where they are used.
+/// Replaces each use of a name by its meaning.
 pub(super) fn resolve(draft: Draft) -> Result<Program, Mistake> {
     let Draft { mut program, names, .. } = draft;
     for name in &names {
@@ -50,7 +50,7 @@ fn fault<T>(name: &Name, what: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake { line: name.line, column: name.column, what: what.into() })
 }
 
-/// The queue that a WAIT or ENABLE is about.
+/// The queue that a WAIT or ENABLE names.
 fn about(program: &Program, name: &Name) -> Result<usize, Mistake> {
     let queue = name.text.strip_suffix(".received").unwrap_or(&name.text);
     match program.queue(queue) {

@@ -1,4 +1,4 @@
-//! Line by line: what stands where. Names stay names.
+//! The parser of a program, line by line. Names are not resolved yet.
 
 use remora_nic::wqe::{WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
@@ -8,7 +8,7 @@ use super::repeat;
 use super::tokens::{Token, tokens};
 use crate::program::{Home, Label, Piece, Program, Queue, Section, Value, Work, header};
 
-/// The length of a copy that says none: as long as the field at one of its ends.
+/// The length of a copy that gives none: the length of the field at one of its ends.
 pub(super) const AS_ITS_ENDS: u64 = u64::MAX;
 
 /// Where a name is used.
@@ -260,7 +260,8 @@ impl Line<'_> {
                     break;
                 }
             },
-            // Two bytes of zero in front make one copy of eight bytes a NOP's header with the variable as its id.
+            // Two bytes of zero in front make one copy of eight bytes a NOP's header with the variable as its
+            // id.
             Some("var") => {
                 self.draft.program.sections[section].bytes.extend([0; 8]);
                 bytes.extend(self.item_word(section, start + 8)?.to_le_bytes());
@@ -419,7 +420,7 @@ impl Line<'_> {
         Ok(work)
     }
 
-    /// How much is taken from the place that was just named, and further places: `8, B 16`.
+    /// The length of the part that was just named, and further parts: `8, B 16`.
     fn local_list(&mut self, work: &mut Work, at: (usize, usize)) -> Result<(), Mistake> {
         work.len = self.number().unwrap_or(work.len);
         self.pieces(work, at)

@@ -1,5 +1,6 @@
-//! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block ends with an ENABLE of
-//! the next one; which that is, and up to what count, stands in a record that is copied into the ENABLE.
+//! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block
+//! ends with an ENABLE of the next one. The next block and its count stand in a record that is copied into
+//! the ENABLE.
 
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
@@ -82,7 +83,8 @@ impl<'t> Blocks<'t> {
         self.all.len() - 1
     }
 
-    /// Puts statements at the end of a block; in which block it goes on behind them, if it does.
+    /// Puts statements at the end of a block. Returns the block in which it continues behind them, if it
+    /// does.
     fn lower(&mut self, mut at: usize, statements: &'t [Statement]) -> Option<usize> {
         for statement in statements {
             match statement {

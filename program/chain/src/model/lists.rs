@@ -1,8 +1,11 @@
-//! A list of eight over the network (`RedN`, Figure 13): searched to its end by a chain (Figure 12), with a break (Figure 6), by READs, by a
-//! call; and by the chain with a break that ships, which goes round where theirs is posted ahead for each request.
+//! A list of eight over the network (`RedN`, Figure 13).
 //!
-//! A READ of this house's language brings one piece; the authors' brings three, into three places. So a node is read into a place of
-//! its own here, and two WRITEs carry its key and the address of its value, and that of the next node, to where they are needed.
+//! It is searched to its end by a chain (Figure 12), with a break (Figure 6), by READs, and by a call. It is
+//! also searched by the chain with a break that ships: a ring, where theirs is posted ahead for each request.
+//!
+//! A READ of this language brings one piece; the authors' brings three, to three addresses. So a node is
+//! first read into a buffer here. Two WRITEs carry its key with the address of its value, and the address of
+//! the next node, to their users.
 
 use remora_nic::Fetching;
 use remora_nic::cost::connectx5::ConnectX5;
@@ -97,7 +100,8 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     lookups::seen(&experiment.run(model), model, &[queues.answer])
 }
 
-/// One node: it is read, its key is compared, and the answer goes if it is the one. Where its address and the key belong.
+/// One node: it is read, its key is compared, and the answer goes if the key matches. Returns where its
+/// address and the key belong.
 fn node(
     program: &mut Program,
     queues: &Queues,
@@ -135,9 +139,10 @@ fn node(
     [read + REMOTE, swap + COMPARAND]
 }
 
-/// A break between the comparison and the answer (Figure 6): an `if` of its own, 1C + 1A + 3E. The answer's header is copied; if it is
-/// awake by now, a WRITE wakes that makes the answer one that does not tell its end, so nothing behind it is begun. The node's work requests
-/// end at a slot, and so many had completed.
+/// A break between the comparison and the answer (Figure 6): an `if` of its own, 1C + 1A + 3E.
+///
+/// The answer's header is copied. If the answer is awake by now, a WRITE wakes that makes it unsignaled, so
+/// nothing behind it begins. The node's work requests end at a slot, and so many had completed.
 fn break_if(
     program: &mut Program,
     &Queues { main, work, .. }: &Queues,

@@ -1,4 +1,4 @@
-//! Single verbs, chains of NOPs in the three orders, and verbs on all units: what the constants were read from.
+//! Single verbs, chains of NOPs in the three orders, and verbs on all units: the source of the constants.
 
 use remora_nic::cost::connectx5::{ConnectX5, UNITS};
 use remora_nic::cost::number::{Number, Part, Unit};

@@ -1,5 +1,5 @@
-//! What is changed in a work request is seen only if it is fetched afterwards: behind a WAIT and an ENABLE, or behind an ENABLE
-//! with a fence, if a READ or an atomic of the same queue changes it.
+//! A change of a work request takes effect only if the request is fetched afterwards: behind a WAIT and an
+//! ENABLE. A fenced ENABLE also suffices, if a READ or an atomic of the same queue makes the change.
 
 use remora_nic::Fetching;
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
@@ -72,7 +72,7 @@ impl Verifier<'_> {
                 |()| None,
             );
         };
-        // A fence waits for what fetches, whose bytes come back here.
+        // A fence waits for work requests that fetch: their bytes come back here.
         let opcode = WqeOpcode(works[at].opcode);
         let fetches = !matches!(opcode, WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND);
         let fenced = fetches && works[enable].flags & flag::FENCE != 0;

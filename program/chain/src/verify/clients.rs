@@ -1,4 +1,4 @@
-//! What a client's message may change: operands, never where something goes or what it is.
+//! What a client's message may change: operands, but never targets or op-codes.
 
 use remora_nic::wqe::{SLOT, WqeOpcode};
 
@@ -69,7 +69,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// The region that a READ reads: its key opens nothing else, whatever its address is.
+    /// The region that a READ reads: its key opens nothing else, for any address.
     fn read_from(&self, queue: usize, work: usize) -> Option<String> {
         let work = self.work(queue, work);
         let Value::At(Place { home: Home::Section(at), .. }) = work.remote else { return None };

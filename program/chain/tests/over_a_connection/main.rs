@@ -1,5 +1,5 @@
-//! A client calls a chain over a connection that loses, doubles, delays and reorders. It holds no key to anything: its message
-//! is scattered into the chain's variables, the chain decides, and the server's NIC sends the answer.
+//! A client calls a chain over a connection that loses, doubles, delays and reorders. It holds no key. Its
+//! message is scattered into the chain's variables, the chain decides, and the server's NIC sends the answer.
 
 mod install;
 mod offloads;

@@ -1,4 +1,5 @@
-//! The offloads that ship, asked over links that lose, double and reorder: answers are those of a plain table and a plain list.
+//! The offloads that ship, asked over links that lose, double and reorder. Their answers are those of a plain
+//! table and a plain list.
 
 use std::collections::BTreeMap;
 
