@@ -1,7 +1,7 @@
-//! Links: where frames are between two NICs.
+//! Links: frames between two NICs.
 //!
-//! A link goes one way. It takes a frame if its queue has room, sends one after the other at its rate, and delivers them
-//! a latency later, unless its fault rules say otherwise.
+//! A link goes one way. It takes a frame if its queue has space, and sends one after the other at its rate. A
+//! latency later it delivers them, unless its fault rules say otherwise.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,7 +13,7 @@ use crate::switch::{self, Passed, Port, SwitchConfig};
 use crate::trace::Trace;
 use remora_fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 
-/// What a link is like.
+/// Latency, rate and queue of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// From the last bit's departure to its arrival, nanoseconds.
@@ -34,13 +34,13 @@ impl Default for LinkConfig {
 /// A frame as it left a NIC, for tests that look at what was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When.
+    /// When it left the NIC.
     pub at: Instant,
     /// By which node.
     pub from: usize,
     /// To which node.
     pub to: usize,
-    /// The frame.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
     /// What the fault rules did to it.
     pub verdict: Verdict,
@@ -65,7 +65,7 @@ impl Link {
     }
 }
 
-/// The rules of link `index`: a stream of its own for each.
+/// The rules of link `index`, with a random stream for each link.
 fn policy(rules: &Rules, seed: u64, index: usize) -> Policy {
     let own = (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
     Policy::new(&Rules { seed: rules.seed ^ seed ^ own, ..rules.clone() })
@@ -163,7 +163,7 @@ impl Links {
         self.flights.peek().map_or(Instant::NEVER, |flight| flight.0.at)
     }
 
-    /// When a full queue of `from` has room again; `now` if none is full.
+    /// When a full queue of `from` has space; `now` if none is full.
     pub fn room_at(&self, from: usize, now: Instant) -> Instant {
         let room = |link: &Link| {
             let waiting = || link.departures.iter().copied().filter(|at| *at > now);
@@ -258,7 +258,7 @@ impl Links {
         }
         let late = match verdict {
             Verdict::Delay { ns } => ns,
-            // So many frames of its own length, sent behind it without a pause, arrive first.
+            // So many frames of its length, sent behind it without a pause, arrive first.
             Verdict::Reorder { frames } => u64::from(frames) * (transmission + 1),
             Verdict::Corrupt { at, mask } => {
                 frame[at] ^= mask;
@@ -283,13 +283,13 @@ impl Links {
     }
 }
 
-/// One node's way out: what its NIC sees of the links.
+/// A node's egress: the links as its NIC sees them.
 pub(crate) struct Outlet<'a> {
     links: &'a mut Links,
     now: Instant,
     from: usize,
     leased: Option<(u32, usize)>,
-    /// Frames since the last flush: the place in a train, which the IPv4 identification tells.
+    /// Frames since the last flush: the position in a train, which the IPv4 identification shows.
     train: u16,
 }
 

@@ -1,5 +1,5 @@
-//! The program's side of a simulated node: it fills work queues, rings doorbells and polls completions, as a user of the
-//! verbs would.
+//! The program's side of a simulated node. It fills work queues, rings doorbells and polls completions, as a
+//! user of the verbs would.
 
 use remora_memory::{Access, Bytes, Key, Range};
 use remora_nic::chain::LoopbackInit;
@@ -35,7 +35,7 @@ pub(crate) struct End {
 
 /// A free list of PRISM, as its server sees it.
 pub struct FreeList {
-    /// The node.
+    /// Number of the node.
     pub node: usize,
     /// Its number, which ALLOCATE names.
     pub number: u64,
@@ -73,10 +73,10 @@ impl ReceiveEnd {
 /// A queue pair of a node.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueuePair {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     pub(crate) index: usize,
-    /// Its number.
+    /// Queue pair number.
     pub number: Qpn,
     /// Its transport service.
     pub service: Service,
@@ -85,17 +85,17 @@ pub struct QueuePair {
 /// A shared receive queue of a node.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SharedQueue {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     pub(crate) index: usize,
-    /// Its number.
+    /// Number of the shared receive queue.
     pub number: Qpn,
 }
 
 /// A completion queue of a node.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CompletionQueue {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     index: usize,
     /// Its number in the NIC.
@@ -105,13 +105,13 @@ pub struct CompletionQueue {
 /// A registered region of a node.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     /// Its local and remote key.
     pub key: Key,
     /// Address of its first byte.
     pub address: u64,
-    /// Its memory.
+    /// Memory of the region.
     pub bytes: Bytes,
 }
 
@@ -133,7 +133,7 @@ impl Region {
         remora_nic::Sge { addr: self.address + offset as u64, len: len as u32, lkey: self.key }
     }
 
-    /// The place `offset` for a peer.
+    /// The address of `offset` for a peer.
     pub fn remote(&self, offset: usize) -> remora_nic::Remote {
         remora_nic::Remote { addr: self.address + offset as u64, rkey: self.key }
     }
@@ -150,7 +150,7 @@ pub struct Settings {
     pub max_sge: u32,
     /// Elements of a receive work request.
     pub receive_max_sge: u32,
-    /// Inline bytes.
+    /// Bytes of inline data.
     pub max_inline: u32,
     /// Every send work request is signaled.
     pub signal_all: bool,
@@ -158,13 +158,13 @@ pub struct Settings {
     pub fetching: Fetching,
     /// What the peer may do.
     pub access: Access,
-    /// Path MTU.
+    /// Path MTU, in bytes.
     pub mtu: u32,
     /// First PSN of the first side, and of the second.
     pub psn: [u32; 2],
     /// Local ACK timeout code.
     pub timeout: u8,
-    /// Retries.
+    /// Retries after a timeout.
     pub retry_cnt: u8,
     /// Retries after RNR; 7: for ever.
     pub rnr_retry: u8,
@@ -176,7 +176,8 @@ pub struct Settings {
     pub min_rnr_timer: u8,
     /// Q_Key of datagram queue pairs.
     pub qkey: u32,
-    /// IRN is agreed on, with peers that remember so many packets ahead of the order; else the queue pairs go back N.
+    /// Both sides use IRN, with peers that remember so many packets ahead of the order. Without it the queue
+    /// pairs go back N.
     pub irn: Option<u32>,
     /// PRISM is agreed on.
     pub prism: bool,
@@ -307,7 +308,7 @@ impl World {
     /// Makes a loopback queue pair, ready to send.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Those of [`remora_nic::Nic`].
     pub fn create_loopback(
         &mut self,
         send_cq: CompletionQueue,
@@ -332,8 +333,8 @@ impl World {
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
     }
 
-    /// Registers the memory of a send queue: a *code region*, whose work requests may be rewritten. Slot `n` stands at
-    /// `64 + 64 n`.
+    /// Registers the memory of a send queue: a *code region*, whose work requests may be rewritten. Slot `n`
+    /// is at `64 + 64 n`.
     ///
     /// # Panics
     /// If the node's table refuses.
@@ -374,7 +375,8 @@ impl World {
         settings: &Settings,
     ) -> [(QueuePair, CompletionQueue); 2] {
         let mut side = |node| {
-            // Slots are free as soon as the NIC is done with them, so there may be more completions than slots.
+            // Slots are free as soon as the NIC is done with them, so there may be more completions than
+            // slots.
             let cq = self.create_cq(node, 2 * (settings.send_slots + settings.receives));
             (self.create_qp(cq, cq, settings).expect("room for a queue pair"), cq)
         };
@@ -464,7 +466,8 @@ impl World {
         Ok(())
     }
 
-    /// Makes a free list of `count` buffers of `size` bytes over a region, from `offset` on. Nothing is posted.
+    /// Makes a free list of `count` buffers of `size` bytes over a region, from `offset` on. Nothing is
+    /// posted.
     ///
     /// # Errors
     /// Those of the NIC.
@@ -492,18 +495,19 @@ impl World {
         list.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })
     }
 
-    /// What is with the buffers of a free list.
+    /// The state of a free list's buffers.
     ///
     /// # Panics
-    /// If the list is gone.
+    /// If the list does not exist.
     pub fn free_list_facts(&mut self, list: &FreeList) -> FreeListFacts {
         self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
     }
 
-    /// Which buffers of a free list are neither free nor resting, as [`remora_nic::Nic::free_list_out`] says it.
+    /// Which buffers of a free list are neither free nor resting, as [`remora_nic::Nic::free_list_out`]
+    /// returns them.
     ///
     /// # Panics
-    /// If the list is gone.
+    /// If the list does not exist.
     pub fn free_list_out(&mut self, list: &FreeList, first: u32, bits: &mut [u64]) {
         let asked = self.with_nic(list.node, |nic, _| nic.free_list_out(list.number, first, bits));
         asked.expect("a list that is there");
@@ -542,12 +546,12 @@ impl World {
         self.end(qp).send.clone()
     }
 
-    /// The memory of a receive queue, if the queue pair has one of its own.
+    /// The memory of the queue pair's own receive queue, if it has one.
     pub fn receive_ring(&mut self, qp: QueuePair) -> Option<Ring> {
         self.end(qp).receive.as_ref().map(|end| end.ring.clone())
     }
 
-    /// Slots posted to a receive queue of its own: 0 if there is none.
+    /// Slots posted to the queue pair's own receive queue: 0 if it has none.
     pub fn receives_posted(&mut self, qp: QueuePair) -> u64 {
         self.end(qp).receive.as_ref().map_or(0, |end| end.posted)
     }
@@ -580,7 +584,7 @@ impl World {
         Some(entry)
     }
 
-    /// The next entry of a completion queue, which the NIC may not use again yet.
+    /// The next entry of a completion queue, which the NIC may not reuse yet.
     pub fn poll_and_keep(&mut self, cq: CompletionQueue) -> Option<Cqe> {
         self.nodes[cq.node].program.completion_queues[cq.index].1.poll()
     }

@@ -1,4 +1,5 @@
-//! The program's side of the services beside RC: queue pairs of each, shared receive queues, address handles, XRC domains.
+//! The program's side of the services beside RC: queue pairs of each, shared receive queues, address handles,
+//! XRC domains.
 
 use remora_nic::wqe::Bounds;
 use remora_nic::{
@@ -10,7 +11,7 @@ use crate::program::{CompletionQueue, End, QueuePair, ReceiveEnd, Settings, Shar
 use crate::world::World;
 
 impl World {
-    /// Makes a queue pair of any service in RESET, whose receives are its own or a shared receive queue's.
+    /// Makes a queue pair of any service in RESET. Its receives come from its own queue or from a shared one.
     ///
     /// # Errors
     /// Those of the NIC.
@@ -75,7 +76,7 @@ impl World {
         self.nodes[srq.node].program.shared_queues[srq.index].push(request)
     }
 
-    /// Moves a shared receive queue to room for `max_wr` work requests.
+    /// Moves a shared receive queue to a capacity of `max_wr` work requests.
     ///
     /// # Errors
     /// [`NicError::TooSmall`] if what waits in it, or its limit, would not fit.

@@ -1,7 +1,7 @@
-//! StRoM's figures in model time: real kernels on the NIC of a world; their steps and the frames that were sent are laid out on the time
-//! of the paper's FPGA (`remora_nic::cost::strom`).
+//! StRoM's figures in model time. Real kernels run on the NIC of a world. Their steps and the frames that
+//! were sent are laid out on the time of the paper's FPGA (`remora_nic::cost::strom`).
 //!
-//! What the world's own time says does not count: only which frames there were, how long, and what each step of a kernel did.
+//! The world's own time does not count. Only the frames, their lengths, and each step of a kernel do.
 
 use std::sync::PoisonError;
 
@@ -129,7 +129,7 @@ impl Bench {
     }
 }
 
-/// What messages pass on their way: that of requests, that of answers, and a kernel.
+/// The resources on a message's path: that of requests, that of answers, and a kernel.
 #[derive(Default)]
 struct Path {
     there: Stations,
@@ -143,7 +143,8 @@ fn arrives(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64) -> u64 
     seen.asked.iter().map(&mut arrive).max().unwrap_or(starts)
 }
 
-/// An answer's bytes, of the host's memory or of the NIC: when the client's program sees the last of them.
+/// The time when the client's program sees the last byte of an answer. The bytes come from the host's memory
+/// or from the NIC.
 fn answers(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64, of_host: bool) -> u64 {
     let stations = &mut path.back;
     let mut last = starts;
@@ -155,13 +156,14 @@ fn answers(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64, of_host
     last
 }
 
-/// When the bytes of a READ are seen that is posted at the beginning.
+/// When the bytes of a READ, posted at the beginning, are seen.
 fn read(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
     let asked = arrives(model, seen, path, model.post.ns);
     answers(model, seen, path, asked, true)
 }
 
-/// When a WRITE's bytes are seen at the server that is posted at the beginning; and what its kernel takes in or writes, if it passes one.
+/// When a WRITE's bytes, posted at the beginning, are seen at the server. If it passes a kernel, also when
+/// the kernel takes them in or writes them.
 fn write(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
     let (stations, mut last) = (&mut path.there, 0);
     let mut steps = seen.steps.iter();
@@ -201,7 +203,7 @@ fn rpc_ns(model: &StromFpga, seen: &Seen) -> u64 {
     let mut now = arrives(model, seen, path, model.post.ns);
     for (at, step) in seen.steps.iter().enumerate() {
         now += model.step(step);
-        // What it asks for comes to its next step, or goes out without passing it.
+        // A read that it asks for reaches its next step, or goes out without passing it.
         if step.asked > 0 && seen.steps.get(at + 1).is_none_or(|next| next.given == 0) {
             return answers(model, seen, path, now, true);
         }
@@ -226,8 +228,10 @@ fn stated(number: Number, measured: f64) -> Number {
     Number { measured: Some(measured), ..number }
 }
 
-/// Everything that is predicted of the FPGA at 10 Gb/s: Figures 5 and 7 to 11. What CPUs do beside it there (calls over TCP, check values
-/// and partitions in software) is no primitive of the FPGA's: it is measured, not modelled.
+/// Everything that is predicted of the FPGA at 10 Gb/s: Figures 5 and 7 to 11.
+///
+/// The CPUs' work beside it (calls over TCP, check values and partitions in software) is no primitive of the
+/// FPGA: it is measured, not modelled.
 pub fn at_10g(model: &StromFpga) -> Vec<Number> {
     let mut streams = streams(model, ["Figure 5b", "Figure 5c"]);
     // §6.1: for large payloads.
@@ -274,7 +278,8 @@ fn streams(model: &StromFpga, [bytes, messages]: [&'static str; 2]) -> Vec<Numbe
     all
 }
 
-/// Figure 7: the value of a random element, 64 bytes, by walks over each element and as many READs, and one for the value.
+/// Figure 7: the value of a random element, 64 bytes. Walks visit each element; READs take one each, and one
+/// for the value.
 fn lists(model: &StromFpga) -> Vec<Number> {
     let mut bench = Bench::new(Traversal::default());
     let value = bench.there.remote(VALUE).addr;
@@ -360,7 +365,7 @@ fn objects(model: &StromFpga) -> Vec<Number> {
             let over = number("Figure 9", "over READ", len, Unit::Ratio, checked as f64 / read as f64);
             all.push(stated(over, 1.08));
         }
-        // What it takes to read it once more: an object that is torn, tried once and tried twice.
+        // The cost of a second read: an object that is torn, tried once and tried twice.
         bench.there.store(0, &[6]);
         let again = rpc_ns(model, &bench.rpc(&twice)) - rpc_ns(model, &bench.rpc(&once));
         for failures in FAILURES {
@@ -406,7 +411,7 @@ fn shuffles(model: &StromFpga) -> Vec<Number> {
     all
 }
 
-/// Figure 13b: WRITEs whose values are counted on their way, and plain ones, one behind the other.
+/// Figure 13b: WRITEs whose values are counted in transit, and plain ones, one behind the other.
 fn counting(model: &StromFpga) -> Vec<Number> {
     let (mut plain, mut counted) = (Bench::new(HyperLogLog::default()), Bench::new(HyperLogLog::default()));
     counted.attach();

@@ -1,4 +1,5 @@
-//! Nothing on the path allocates after set-up: each verb, many times, with every allocation of the thread counted.
+//! Nothing on the path allocates after set-up: each verb, many times, with every allocation of the thread
+//! counted.
 //!
 //! The count covers program, NIC, transport, memory and the simulated link alike.
 

@@ -1,4 +1,4 @@
-//! StRoM's figures in model time: how far predictions are off, and that nothing else than the primitives is charged.
+//! StRoM's figures in model time: the error of predictions is bounded, and only the primitives cost time.
 
 use remora_fabric::strom::{at_10g, at_100g};
 use remora_nic::cost::number::{Number, Unit};

@@ -63,7 +63,7 @@ impl Bench {
         chain.posted.get() - 1
     }
 
-    /// The doorbell.
+    /// Rings the doorbell of a chain.
     pub fn ring(&mut self, chain: &Chain) {
         self.world.ring(chain.qp);
     }

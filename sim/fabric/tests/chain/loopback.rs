@@ -1,4 +1,4 @@
-//! Loopback queue pairs: every verb on the memory of one's own domain, with the checks of a connection.
+//! Loopback queue pairs: every verb on the memory of their own domain, with the checks of a connection.
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT};
 use remora_fabric::Settings;
@@ -92,7 +92,7 @@ fn a_message_to_itself_takes_a_receive() {
     assert_eq!((done[0].imm, bench.data.load(9000, 8)), (Some(5), vec![7; 8]));
 }
 
-/// What is refused on a connection is refused here, in the same words.
+/// A request that a connection refuses is refused here with the same status.
 #[test]
 fn rights_are_those_of_a_connection() {
     let mut bench = Bench::new();
@@ -283,7 +283,7 @@ fn chains_that_never_end_leave_another_party_its_share() {
     let counts: Vec<u64> = chains.iter().map(|chain| bench.count(chain)).collect();
     let (alone, others) = (counts[15], counts[..15].iter().sum::<u64>());
     assert!(alone > 10_000 && alone.abs_diff(others) * 20 < others, "{counts:?}");
-    // Its own is what the others' party does not use.
+    // Its own share is what the others' tenants do not use.
     for chain in &chains[..15] {
         bench.world.with_nic(0, |nic, _| nic.destroy_qp(chain.qp.number)).unwrap();
     }

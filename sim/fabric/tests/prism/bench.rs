@@ -13,7 +13,7 @@ pub struct Bench {
     pub right: QueuePair,
     /// The client's memory: operations bring their bytes to its start, and their results to 1 MiB.
     pub here: Region,
-    /// The server's.
+    /// The server's memory.
     pub there: Region,
 }
 

@@ -1,5 +1,5 @@
-//! What a queue pair does about marks, notifications and round trips, packet by packet. That two flows share a bottleneck is
-//! shown in `tests/congestion.rs`.
+//! The reactions of a queue pair to marks, notifications and round trips, packet by packet.
+//! `tests/congestion.rs` shows that two flows share a bottleneck.
 
 use crate::bench::Bench;
 use remora_fabric::forge::{Forge, transport};
@@ -142,7 +142,7 @@ fn notifications_without_end_leave_the_least_rate_and_acknowledgements_pass_free
     bench.write(1, 2048);
     bench.world.run_for(100_000);
     assert!(bench.world.drain(bench.left_cq).is_empty());
-    // Meanwhile the left serves the right, at its ease but not at its leisure.
+    // In that time the left serves the right, slowed but not stopped.
     let (remote, list) = (bench.here.remote(0), [bench.there.sge(0, 64)]);
     let request = remora_nic::WorkRequest {
         id: 2,

@@ -1,4 +1,5 @@
-//! What a peer or the own NIC refuses: each cause with its status at the requester, its NAK, and nothing touched.
+//! Refusals by a peer or the own NIC: each cause with its status at the requester, its NAK, and nothing
+//! touched.
 
 use crate::bench::{Bench, SIGNALED, good};
 use remora_fabric::{ALL, Settings, forge};

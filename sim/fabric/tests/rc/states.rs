@@ -87,7 +87,7 @@ fn a_failed_request_ends_the_queue_pair_and_gives_its_slots_back() {
     assert_eq!(bench.settle(), [(1, Status::RemoteAccess)]);
     assert_eq!(bench.world.state(bench.left), Some(State::Err));
     assert_eq!(bench.world.state(bench.right), Some(State::Err));
-    // The queue of one slot is empty again.
+    // The queue of one slot is empty once more.
     bench.post(2, Operation::Write(nowhere), &list);
     assert_eq!(bench.settle(), [(2, Status::WrFlushed)]);
 }

@@ -1,4 +1,5 @@
-//! What the bodies that run seed by seed share: two threads over the seeds, and names for what must have happened.
+//! Shared code of the bodies that run seed by seed: two threads over the seeds, and names of the events that
+//! must have happened.
 
 use remora_fault::Tally;
 use remora_transport::Counters;

@@ -43,8 +43,8 @@ fn each_service_goes_up_with_its_own_attributes_and_no_others() {
     }
 }
 
-/// A RoCE NIC has no second path: the kernel's verbs refuse an alternate path on Ethernet with EINVAL, but take and show
-/// the state of migration.
+/// A RoCE NIC has no second path. The kernel's verbs refuse an alternate path on Ethernet with EINVAL, but
+/// take and show the state of migration.
 #[test]
 fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
     for service in [Service::Rc, Service::Uc, Service::XrcInitiator] {

@@ -1,4 +1,4 @@
-//! Servers and clients of the stores in a simulated world: who posts, polls, joins, dies, crashes and comes back.
+//! Servers and clients of the stores in a simulated world: they post, poll, join, die, crash and come back.
 
 use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
 use remora_nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
@@ -62,14 +62,14 @@ impl Link {
         world.poll(self.cq)
     }
 
-    /// The client is dead, or gives this connection up: its NIC says nothing more on it.
+    /// The client is dead, or gives this connection up: its NIC sends nothing more on it.
     pub fn end(&self, world: &mut World) {
         end(world, self.qp);
         while world.poll(self.cq).is_some() {}
     }
 }
 
-/// Ends a queue pair. Work that was posted comes back flushed, and nobody asks for it.
+/// Ends a queue pair. Work that was posted comes back flushed, and is not polled.
 pub fn end(world: &mut World, qp: QueuePair) {
     world.bring(qp, State::Err);
     world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).expect("a queue pair that is there");
@@ -115,7 +115,7 @@ pub struct Host<T> {
     connections: Vec<Connection>,
     /// Connections are refused, and nothing is answered.
     pub down: bool,
-    /// How often it came back: what it said of connections before is of no meaning now.
+    /// How often it came back: results of earlier connections no longer count.
     pub restarts: u32,
 }
 
@@ -169,7 +169,8 @@ pub fn arena(world: &mut World, node: usize, len: usize) -> Registered {
 }
 
 impl<T: Serves> Host<T> {
-    /// A server on a node, all buffers posted; `make` makes the table out of the memory, whose first bytes are its own.
+    /// A server on a node, all buffers posted. `make` makes the table from the memory, whose first bytes
+    /// belong to the table.
     pub fn open(
         world: &mut World,
         node: usize,
@@ -290,7 +291,7 @@ impl<T: Serves> Host<T> {
         }
     }
 
-    /// The server crashes: every connection ends, and nobody is told.
+    /// The server crashes: every connection ends, without a message to the clients.
     pub fn crash(&mut self, world: &mut World) {
         self.down = true;
         for connection in std::mem::take(&mut self.connections) {

@@ -1,7 +1,8 @@
-//! Buffers between clients that link, unlink, lose, die and are cut off: at the end free buffers are those that the table does not lead to.
+//! Buffers between clients that link, unlink, lose, die and are cut off: at the end every buffer that the
+//! table does not point to is free.
 //!
-//! The store is the least one that uses buffers: slots that hold an address. An operation allocates, and swaps the new buffer in for what
-//! it believes to be there; half of them believe wrongly.
+//! The store is the smallest one that uses buffers: slots that hold an address. An operation allocates, and
+//! swaps the new buffer in for the one that it believes to be there. Half of the operations believe wrongly.
 
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
@@ -73,8 +74,8 @@ impl Client {
         Some(Client { node, server, classes, arena, returns, link, seen: [0; SLOTS], open: None, left })
     }
 
-    /// The chain: a buffer, its address to scratch memory and from there into the slot; then the address of what is not in
-    /// the table.
+    /// The chain: a buffer, its address to scratch memory and from there into the slot. Then the address of
+    /// the buffer that is not in the table.
     fn begin(&mut self, slot: usize, right: bool, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let rkey = self.server.key;
         let expected = if right { self.seen[slot] } else { 1 };
@@ -200,7 +201,7 @@ impl Run {
         self.world.step_until(limit);
     }
 
-    /// A client is gone. If it died, the server hears of it; if its connection broke, it joins again.
+    /// A client is disconnected. If it died, the server learns of it. If its connection broke, it rejoins.
     fn leave(&mut self, at: usize, again: bool) {
         let client = self.clients.swap_remove(at);
         client.link.end(&mut self.world);

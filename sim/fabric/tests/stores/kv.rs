@@ -1,4 +1,4 @@
-//! PRISM-KV under what goes wrong: histories that a checker judges, and an account of every buffer.
+//! PRISM-KV under faults: histories that a checker judges, and an account of every buffer.
 
 use std::collections::BTreeSet;
 
@@ -158,7 +158,7 @@ impl Program {
         true
     }
 
-    /// Starts an operation, if there is room.
+    /// Starts an operation, if the window has a free slot.
     fn ask(
         &mut self,
         world: &mut World,
@@ -293,7 +293,8 @@ impl Run {
         self.world.run_for(1_000);
     }
 
-    /// A client is gone. One that died says nothing; one whose connection broke says so, and joins again.
+    /// A client is disconnected. A dead one sends nothing; one whose connection broke reports it, and
+    /// rejoins.
     fn leave(&mut self, at: usize, again: bool) {
         let mut program = self.programs.swap_remove(at);
         self.book.helped += program.client.helped();

@@ -1,4 +1,4 @@
-//! PRISM-KV with one operation at a time: what each costs, lengths, bounds, and memory that lies.
+//! PRISM-KV with one operation at a time: the cost of each, lengths, bounds, and corrupted memory.
 
 use remora_fabric::{Config, Sent, Settings, World, forge};
 use remora_fault::Random;
@@ -153,7 +153,8 @@ fn watched<R>(alone: &mut Alone, client: usize, operation: impl FnOnce(&mut Alon
     let ended = operation(alone);
     let start = alone.world.start();
     let sent = alone.world.sent();
-    // Buffers that go back are none of the operation's requests, and nor are acknowledgements of what the server says.
+    // Messages with returned buffers are not requests of the operation; nor are acknowledgements of the
+    // server's messages.
     let counts = |sent: &&Sent| {
         let opcode = forge::transport(start, &sent.bytes).expect("a packet").bth.opcode;
         ![Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE].contains(&opcode)
@@ -298,7 +299,7 @@ fn what_was_loaded_is_there_and_so_it_is_after_a_restart_with_memory() {
     assert_eq!(memory.bytes.len(), alone.host.memory.bytes.len());
 }
 
-/// Another key of the same hash: nobody can make one for a test, so an object is made to look like one.
+/// Another key of the same hash: a test cannot find one, so an object is made to look like one.
 #[test]
 fn of_two_keys_of_one_hash_the_second_is_refused() {
     let mut alone = Alone::new(8, vec![(64, 4)]);

@@ -1,4 +1,4 @@
-//! What goes wrong in a run, drawn from its seed, and how often each kind did.
+//! The mishaps of a run, drawn from its seed, and how often each kind happened.
 
 use remora_fabric::World;
 use remora_fault::Random;
@@ -94,7 +94,7 @@ impl Tally {
     }
 }
 
-/// Cuts a node off from all others, or joins it to them again.
+/// Cuts a node off from all others, or reconnects it.
 pub fn cut_off(world: &mut World, node: usize, nodes: usize, cut: bool) {
     for other in (0..nodes).filter(|other| *other != node) {
         world.cut(node, other, cut);

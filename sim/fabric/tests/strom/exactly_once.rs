@@ -1,4 +1,4 @@
-//! Whatever is lost, repeated or reordered: a kernel gets every byte once and in order.
+//! A kernel gets every byte once and in order, even if packets are lost, repeated or reordered.
 
 use remora_fabric::Settings;
 use remora_fault::Random;

@@ -7,7 +7,7 @@ use remora_nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
 
-/// Answers with a number of its own.
+/// Answers with its own number.
 struct Says(u8);
 
 impl Kernel for Says {
@@ -34,7 +34,7 @@ impl Kernel for Silent {
     fn reset(&mut self) {}
 }
 
-/// Serves whoever sent it parameters until it has sent bytes too.
+/// Serves the client that sent it parameters until that has sent bytes too.
 struct Held;
 
 impl Kernel for Held {
@@ -208,7 +208,8 @@ impl Kernel for Slow {
 fn requests_around_which_their_kernel_is_removed_are_answered_once_each() {
     let mut told = [0; 3];
     for arm in 0..2 {
-        // The kernel is removed after each of the world's steps in turn, and another one is there at once, or none.
+        // The kernel is removed after each of the world's steps in turn, and another one is there at once, or
+        // none.
         for after in 0..120 {
             let mut bench = Bench::new(1, &arms()[arm]);
             let number = bench.deploy(vec![Box::new(Slow { steps: 1500, left: 0 })]);
@@ -258,7 +259,7 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
         let init = bench.init(Some(OPCODE), vec![Box::new(Brief)]);
         let init = KernelInit { answers: 2, ..init };
         let number = bench.try_deploy(init).unwrap();
-        // No acknowledgement of an answer arrives, so their room is used up.
+        // No acknowledgement of an answer arrives, so their memory is used up.
         bench.world.cut(1, 0, true);
         (0..8).for_each(|tag| bench.rpc(OPCODE, tag, b""));
         bench.world.run_for(200_000);

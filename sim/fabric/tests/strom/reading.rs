@@ -1,5 +1,5 @@
-//! What a kernel has read, and where it stays: bytes that are read while a message is being made come to where it goes on, and nobody
-//! who steps a kernel may notice.
+//! A kernel's reads, and where their bytes stay. Bytes that are read while a message is being made arrive at
+//! its continuation. The caller of a kernel must not notice.
 
 use remora_nic::kernel::{Kernel, Progress, Status, Streams};
 
@@ -36,7 +36,7 @@ fn memory() -> Vec<u8> {
     (0..=255).cycle().take(3 * LONGEST as usize).collect()
 }
 
-/// How these steps answer, twice: the second time rooms are not fresh.
+/// How these steps answer, twice: the second time the buffers are not fresh.
 fn answered(steps: &'static [Step]) -> (Status, Vec<u8>) {
     let mut said = Vec::new();
     for mut bench in Bench::arms() {
@@ -123,7 +123,7 @@ fn what_was_read_outlives_the_message_that_it_came_for() {
             streams.forward(4);
             Progress::Again
         },
-        // The answer has left, and its room is another's.
+        // The answer has left, and its buffer is another's.
         left,
     ];
     let withdrawn: &[Step] = &[

@@ -1,4 +1,4 @@
-//! What is refused, where, and who is told.
+//! What is refused, where, and which side is told.
 
 use remora_fabric::Settings;
 use remora_nic::kernel::{Get, Kernel, Lookup, Place, Slot, Status, TAG_MASK};

@@ -173,8 +173,8 @@ fn binary_trees() {
     });
 }
 
-/// Two levels of nodes with up to three keys: keys at words 0, 2, 4, children at 6, their number at 14. Values belong to leaves, at
-/// 6 words behind their key.
+/// Two levels of nodes with up to three keys: keys at words 0, 2, 4, children at 6, their number at 14.
+/// Values belong to leaves, at 6 words behind their key.
 #[test]
 fn nodes_of_a_tree_with_several_keys() {
     every_seed::<2, Traversal>(|bench, random| {
@@ -191,7 +191,8 @@ fn nodes_of_a_tree_with_several_keys() {
             node.0[56..60].copy_from_slice(&(keys.len() as u32).to_le_bytes());
             node
         };
-        // The root's keys are the greatest of the leaves before the last; it has values at no place, so it is asked past.
+        // The root's keys are the greatest of the leaves before the last. It has no values, so it is asked
+        // past.
         let parts: Vec<u64> = leaves[..leaves.len() - 1].iter().map(|leaf| leaf[leaf.len() - 1]).collect();
         let root = node(&parts, &|number| at(bench, number + 1), leaves.len());
         for (number, leaf) in leaves.iter().enumerate() {

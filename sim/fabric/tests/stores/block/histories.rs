@@ -1,4 +1,4 @@
-//! Many seeds: every history is linearizable, and what is broken on purpose is found.
+//! Many seeds: every history is linearizable, and faults made on purpose are found.
 
 use remora_check::{Asked, Measures, hold, linearizable};
 use remora_store::block::{Canary, abdlock, prism_rs};

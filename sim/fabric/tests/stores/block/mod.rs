@@ -1,4 +1,5 @@
-//! Replicated blocks: histories of clients, while replicas crash, come back with their memory or with nothing, and are cut off.
+//! Replicated blocks: histories of clients, while replicas crash, come back with or without their memory, and
+//! are cut off.
 
 mod design;
 mod histories;

@@ -1,4 +1,4 @@
-//! Reads one at a time: the value comes from one replica, whoever is behind, cut off, dead or empty.
+//! Reads one at a time: the value comes from one replica, even if others are behind, cut off, dead or empty.
 
 use remora_fabric::{Config, Settings, World};
 use remora_store::block::{
@@ -10,7 +10,7 @@ use super::run::Ends;
 use crate::harness::{Host, Link, arena};
 
 const LAYOUT: Layout = Layout { blocks: 24, block_len: 1024 };
-/// What a replica sends at most that says its tag, and acknowledges.
+/// Bytes at most from a replica that answers its tag, and acknowledges.
 const LITTLE: u64 = 200;
 const WINDOW: u16 = 16;
 
@@ -26,7 +26,7 @@ struct Ended {
     value: Option<u8>,
     tag: Tag,
     round_trips: u32,
-    /// Microseconds.
+    /// Time that it took, in microseconds.
     took: u64,
 }
 
@@ -183,7 +183,7 @@ impl<D: Design> Few<D> {
         (result, all(self).iter().zip(before).map(|(after, before)| after - before).collect())
     }
 
-    /// Who would be asked for the value of each block: by what they send.
+    /// The replica that would be asked for the value of each block, by the bytes that it sends.
     fn source(&mut self, client: usize, block: u64) -> usize {
         let (_, sent) = self.sent(|few| few.read(client, block));
         let mut large = (0..sent.len()).filter(|replica| sent[*replica] > LITTLE);
@@ -239,7 +239,8 @@ fn a_source_that_is_behind_costs_a_round_trip_and_the_value_is_the_newest() {
     assert!(ended.tag > before && ended.took < 100, "nobody is late: {ended:?}");
 }
 
-/// A write of `byte` to block 5 that reaches one replica: not `behind`, and not `other`, though that one has said its tag.
+/// A write of `byte` to block 5 that reaches one replica. It does not reach `behind`, nor `other`, though the
+/// latter has answered its tag.
 fn written_at_one(few: &mut Rs, behind: usize, other: usize, byte: u8) {
     few.cut(0, behind, true);
     few.begin_write(0, 5, byte);
@@ -276,7 +277,7 @@ fn who_has_the_newest_alone_and_falls_silent_stops_no_read() {
     while few.world.counters(holder).sent_bytes == said {
         few.steps(1);
     }
-    // Its tag is under way, and the last thing that it says.
+    // Its tag is under way, and is its last message.
     few.cut(1, holder, true);
     few.steps(20);
     few.cut(1, other, false);
@@ -338,7 +339,7 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
     let slot = few.begin_read(1, 5);
     few.hosts[source].crash(&mut few.world);
     assert_eq!(few.end(1, slot).value, Some(5));
-    // What a quorum has is what it is repaired with (`run.rs` does it as replicas do).
+    // A repair copies what a quorum has (`run.rs` does it as replicas do).
     few.steps(2_000);
     let all: Vec<Copied> = (0..LAYOUT.blocks)
         .map(|block| {

@@ -142,8 +142,8 @@ pub struct Run<D: Design> {
 impl<D: Design> Run<D> {
     pub fn new(seed: u64, canary: Canary) -> Run<D> {
         let mut random = Random::new(seed);
-        // Whoever looks for a fault of the store makes it likely: somebody dies in the middle of what he does, and replicas hear of a write at
-        // different times.
+        // A run with a fault of the store makes the fault likely: a client dies during an operation, and
+        // replicas get a write at different times.
         let drawn = Plan::draw(&mut random);
         let plan = if canary == Canary::Sound { drawn } else { drawn.with(Mishap::Death) };
         let lossy = Rules::of(vec![Rule::chance(Action::Drop, 0.1)]);
@@ -178,7 +178,7 @@ impl<D: Design> Run<D> {
         self.clients.push(Client::new(&mut self.world, node, self.incarnations, left, self.canary));
     }
 
-    /// Connects a client to whoever is there.
+    /// Connects a client to all replicas that are there.
     fn connect(&mut self, at: usize) {
         for replica in 0..REPLICAS {
             let client = &mut self.clients[at];
@@ -302,7 +302,8 @@ impl<D: Design> Run<D> {
         self.enter(dead.node, dead.left);
     }
 
-    /// A replica that has lost its memory: the others end all connections, then it reads each block from a quorum.
+    /// A replica that has lost its memory: the others end all connections, then it reads each block from a
+    /// quorum.
     fn repair(&mut self, replica: usize) {
         for at in 0..self.clients.len() {
             for (other, host) in self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != replica) {
@@ -390,7 +391,8 @@ impl<D: Design> Client<D> {
     }
 }
 
-/// A replica ends a connection, and what it stood for, unless it has come back since: then another has the same lease.
+/// A replica ends a connection and its lease. It does not if the replica has come back since: then another
+/// client has the same lease.
 fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, (link, grant): (&Link, Option<Granted>)) {
     host.lose(world, link);
     if let Some((grant, restarts)) = grant

@@ -10,7 +10,7 @@ use crate::mishaps::{Mishap, Plan, Tally};
 use crate::seeds;
 
 const MAX_KEYS: u32 = 4;
-/// Of a shard at a time: those included that are gone, which it has not learnt yet.
+/// Connections of a shard at a time, with those of dead clients that it has not noticed yet.
 const PEERS: u32 = 64;
 
 const PRISM_TX: PrismTx = PrismTx {
@@ -52,7 +52,7 @@ const FARM: Farm = Farm {
 const MISHAPS: [Mishap; 5] =
     [Mishap::Loss, Mishap::Reordering, Mishap::Death, Mishap::Restart, Mishap::Partition];
 
-/// So many runs with the rules that hold; what came of their transactions.
+/// So many runs with the correct rules; the counts of their transactions.
 fn histories<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) -> Ended {
     let (mut tally, mut measures) = (Tally::default(), Measures::default());
     let mut ended = Ended::default();

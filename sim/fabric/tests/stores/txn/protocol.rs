@@ -11,11 +11,12 @@ use remora_transport::Instant;
 
 use crate::harness::{End, Host, Link, Serves, Shape};
 
-/// What differs between them. A value says how large shards and clients are, and which rules the clients keep.
+/// The differences between them. A value says how large shards and clients are, and which rules the clients
+/// keep.
 pub trait Protocol: Copy {
     type Shard: Serves;
     type Client: Design;
-    /// A client that is alone always commits at once: nobody dead can have left it something to do.
+    /// A client that is alone always commits at once: no dead client can have left it work.
     const ALONE_COMMITS: bool;
 
     /// Tables and buffers.
@@ -23,7 +24,7 @@ pub trait Protocol: Copy {
     fn open(&self, memory: &Registered) -> Self::Shard;
     /// Bytes of a client's memory.
     fn arena_len(&self, shards: usize) -> usize;
-    /// A client of all shards, with its memory and a number that is above 0 and nobody else's.
+    /// A client of all shards, with its memory and a unique number above 0.
     fn join(
         &self,
         world: &mut World,
@@ -31,17 +32,17 @@ pub trait Protocol: Copy {
         links: &[Link],
         own: (Registered, u64),
     ) -> Self::Client;
-    /// Until when a client pauses whose transactions aborted so many times, one behind the other.
+    /// Until when a client pauses after so many transactions in a row have aborted.
     fn pause(client: &mut Self::Client, now: Instant, aborted: u32) -> Instant;
-    /// All connections of a client have ended: what it began is ended. How many locks it held.
+    /// All connections of a client have ended: its transactions are ended. Returns how many locks it held.
     fn bury(hosts: &mut [Host<Self::Shard>], number: u64) -> u64;
-    /// These clients are at rest, and nobody else is there.
+    /// These clients are at rest, and there are no others.
     #[track_caller]
     fn rests(host: &Host<Self::Shard>, clients: usize);
     fn judge(history: &History) -> Result<(), Violation>;
 }
 
-/// PRISM-TX.
+/// The design PRISM-TX.
 #[derive(Copy, Clone)]
 pub struct PrismTx {
     pub shard: ShardConfig,
@@ -93,7 +94,7 @@ impl Protocol for PrismTx {
         now
     }
 
-    /// Whoever meets what it left puts it in order.
+    /// A client that meets an unfinished transaction repairs it.
     fn bury(_: &mut [Host<Shard>], _: u64) -> u64 {
         0
     }
@@ -105,7 +106,7 @@ impl Protocol for PrismTx {
     }
 }
 
-/// FaRM's.
+/// The design FaRM.
 #[derive(Copy, Clone)]
 pub struct Farm {
     pub shard: farm::ShardConfig,

@@ -1,4 +1,4 @@
-//! A run: clients with clocks that are seconds apart, two shards, and everything that goes wrong.
+//! A run: clients with clocks that are seconds apart, two shards, and all mishaps.
 
 use remora_check::{History, Step};
 use remora_fabric::{Config, World};
@@ -69,14 +69,14 @@ struct Grave {
     steps: u64,
 }
 
-/// What came of the transactions.
+/// Counts of the transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended {
     pub committed: u32,
-    /// Of these wrote what they had read.
+    /// Committed transactions that wrote what they had read.
     pub changed: u32,
     pub aborted: u32,
-    /// What dead clients had left and others put in order.
+    /// Transactions of dead clients that others finished.
     pub resolved: u32,
     /// Locks of dead clients.
     pub broken: u64,
@@ -191,7 +191,8 @@ impl<P: Protocol> Run<P> {
         self.ended.broken += P::bury(&mut self.hosts, name);
     }
 
-    /// A client is gone. If it is not dead, it says what it knows of its transactions. Another one joins.
+    /// A client is disconnected. If it is not dead, it reports what it knows of its transactions. Another one
+    /// joins.
     fn leave(&mut self, at: usize, alive: bool) {
         let mut actor = self.actors.swap_remove(at);
         let now = self.world.now().0;
@@ -266,7 +267,7 @@ impl<P: Protocol> Run<P> {
         record(&mut self.history, &mut actor.numbers, &open, outcome, now.0);
     }
 
-    /// Begins a transaction on up to three keys, if there is room.
+    /// Begins a transaction on up to three keys, if the window has a free slot.
     fn begin(&mut self, at: usize) {
         let actor = &mut self.actors[at];
         if actor.left == 0 || actor.pause > self.world.now() || self.random.below(3) == 0 {
@@ -370,7 +371,8 @@ impl<P: Protocol> Run<P> {
         panic!("{what}");
     }
 
-    /// Everybody ends what it does and the dead are buried. Then somebody reads all keys, four at a time, and all is quiet.
+    /// All clients end their work and dead ones are recovered. Then one client reads all keys, four at a
+    /// time, and all is quiet.
     pub fn rest(&mut self) {
         self.until("a transaction never ends", |run| {
             run.graves.is_empty() && run.actors.iter().all(|actor| actor.left == 0 && actor.open.is_empty())
@@ -383,7 +385,7 @@ impl<P: Protocol> Run<P> {
         }
     }
 
-    /// One transaction that reads these keys; false if it has to be tried again.
+    /// One transaction that reads these keys; false if it must be retried.
     fn read_all(&mut self, keys: std::ops::Range<u64>) -> bool {
         let before = self.ended.committed;
         let Ok(tx) = self.actors[0].client.begin() else {
@@ -415,7 +417,8 @@ impl<P: Protocol> Run<P> {
     }
 }
 
-/// What a client says of a transaction that has ended. A number whose transaction may still happen is not used again.
+/// The client's report of a transaction that has ended. A number whose transaction may still happen is not
+/// reused.
 fn record(history: &mut History, numbers: &mut Vec<u32>, open: &Open, outcome: Outcome, now: u64) {
     if !open.committing {
         return numbers.push(open.number);
