@@ -1,5 +1,5 @@
-//! Hostile packets of PRISM against reliable connections over IRN: what no key gives stays as it is and unseen, the scratch
-//! memory of another connection too, and no buffer is lost or given twice.
+//! Hostile packets of PRISM against reliable connections over IRN. Memory without a key stays unchanged and
+//! unread, as does the scratch memory of another connection. No buffer is lost or given twice.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

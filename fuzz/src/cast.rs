@@ -1,4 +1,5 @@
-//! Two nodes and a connection between them: how it is made, what its programs post, and what must come out of it.
+//! Two nodes and a connection between them: its set-up, honest work requests, and the checks of their
+//! results.
 
 use arbitrary::Arbitrary;
 use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
@@ -13,7 +14,7 @@ use remora_wire::{Qpn, Start};
 
 use crate::estate::{self, Estate, FRAME, Name, SLOT, SOURCE};
 
-/// Bytes that a receive has at least: room for the 40 bytes before a datagram, and for a small message.
+/// Least bytes of a receive: the 40 bytes before a datagram, and a small message.
 const ROOM: usize = 64;
 /// Steps after which a world that still moves will never rest.
 const RESTLESS: usize = 200_000;
@@ -27,11 +28,11 @@ pub enum Kind {
     Irn,
     /// Reliable connection that takes from a shared receive queue.
     RcShared,
-    /// Unreliable connection.
+    /// Unreliable connection, with its own receive queue.
     Uc,
     /// Unreliable connection that takes from a shared receive queue.
     UcShared,
-    /// Datagrams.
+    /// Datagrams, with their own receive queue.
     Ud,
     /// Datagrams that take from a shared receive queue.
     UdShared,
@@ -65,7 +66,7 @@ impl Kind {
     }
 }
 
-/// What the world is like.
+/// The parameters of the world.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Stage {
     shape: u8,
@@ -75,7 +76,7 @@ pub struct Stage {
     depth: u8,
 }
 
-/// A world as small as can be: each input has one of its own.
+/// A world as small as possible: each input has its own.
 pub fn small() -> Config {
     let nic = remora_nic::Config {
         max_qps: 14,
@@ -103,7 +104,7 @@ impl Stage {
         Config { start, ipv6: self.shape & 0x40 != 0, ..small() }
     }
 
-    /// What peers may do.
+    /// The rights of peers.
     pub fn rights(&self) -> Access {
         // Most inputs shall get somewhere.
         if self.rights < 0x80 { remora_fabric::REMOTE } else { estate::rights(self.rights & 7) }
@@ -163,7 +164,7 @@ impl Side {
 
 /// The world, its memory, and the connection.
 pub struct Cast {
-    /// The world.
+    /// The simulated world.
     pub world: World,
     /// Each node's memory.
     pub estates: [Estate; 2],
@@ -171,20 +172,21 @@ pub struct Cast {
     pub sides: [Side; 2],
     /// The key of each node's window.
     pub windows: [Key; 2],
-    /// What joins them.
+    /// The service that joins them.
     pub kind: Kind,
-    /// How.
+    /// Settings of both queue pairs.
     pub settings: Settings,
     congestion: Algorithm,
 }
 
 impl Cast {
-    /// The connection in RTS, nothing posted; `prism` is agreed on. What `guarded` names is a secret at that node.
+    /// The connection in RTS, nothing posted; `prism` is agreed on. The bytes of `guarded` regions are
+    /// secrets at that node.
     pub fn new(kind: Kind, prism: bool, stage: &Stage, managed: bool, guarded: [&[Name]; 2]) -> Cast {
         let mut world = World::new(&stage.config());
         let fetching = if managed { Fetching::Enabled } else { Fetching::Posted };
         let settings = Settings { fetching, prism, ..stage.settings(kind) };
-        // The peer's queue is never managed: nobody would enable it.
+        // The peer's queue is never managed: no work request would enable it.
         let sides = [settings, Settings { fetching: Fetching::Posted, ..settings }];
         let sides = [0, 1].map(|node| side(&mut world, node, kind, &sides[node]));
         let mut estates = [0, 1].map(|node| Estate::new(&world, node, guarded[node]));
@@ -211,7 +213,7 @@ impl Cast {
         }
     }
 
-    /// Whom a work request of `node` is for.
+    /// The target of a work request of `node`.
     fn target(&self, node: usize) -> Target {
         let (own, peer) = (&self.sides[node], &self.sides[1 - node]);
         match own.qp.service {
@@ -261,7 +263,7 @@ impl Cast {
         self.post(node, Operation::Send, sge)
     }
 
-    /// Posts an honest READ; as much as has a place.
+    /// Posts an honest READ, cut to the memory that is left for it.
     pub fn read(&mut self, node: usize, remote: Remote, len: usize) -> bool {
         let sink = self.estates[node].sink(len.min(SLOT));
         sink.is_some_and(|sge| self.post(node, Operation::Read(remote), sge))
@@ -284,13 +286,13 @@ impl Cast {
         }
     }
 
-    /// From now on the program of `node` does what it likes.
+    /// From now on the program of `node` is hostile.
     pub fn rude(&mut self, node: usize) {
         self.sides[node].orderly = false;
         self.estates[node].allow_program();
     }
 
-    /// One more receive at the right, for which there is always a place.
+    /// One more receive at the right, for which there is always memory.
     fn spare_receive(&mut self) {
         let (side, list) = (&self.sides[1], [self.estates[1].spare()]);
         let request = ReceiveRequest { id: 0, sges: &list };
@@ -315,14 +317,14 @@ impl Cast {
             } else {
                 let (len, ended) = &mut side.receives[id];
                 assert!(!std::mem::replace(ended, true), "receive {id} of node {node} ended twice");
-                // What a WRITE brings is not bounded by the receive work request that it completes.
+                // A WRITE's bytes are not bounded by the receive work request that it completes.
                 let fits = done.kind != CompletionKind::Receive || done.byte_len as usize <= *len;
                 assert!(fits || done.status != Status::Success, "{done:?} of {len}");
             }
         }
     }
 
-    /// The world comes to rest; then memory, frames, states and books are as they may be.
+    /// The world settles; then memory, frames, states and books are checked.
     pub fn rest(&mut self) {
         assert!(self.world.settle(RESTLESS), "it never comes to rest");
         self.check();
@@ -343,7 +345,7 @@ impl Cast {
         }
     }
 
-    /// Memory and frames are as they may be.
+    /// Checks memory and frames.
     pub fn check(&mut self) {
         self.estates.iter().for_each(Estate::check);
         for sent in self.world.sent() {
@@ -351,15 +353,15 @@ impl Cast {
         }
     }
 
-    /// The queue pairs go back to RESET and up again: whatever happened to them, they work as new. Unless their completion
-    /// queues have overflowed, which nothing mends; then false.
+    /// The queue pairs go back to RESET and up: after any fault they work as new ones. Returns false if their
+    /// completion queues have overflowed, which cannot be repaired.
     pub fn again(&mut self) -> bool {
         if (0..2).any(|node| self.world.counters(node).cq_overrun > 0) {
             return false;
         }
         for node in [0, 1] {
             let qp = self.sides[node].qp;
-            // A rude program's indices count again from what was posted.
+            // A hostile program's indices count from what was posted.
             let (posted, receives) = (self.world.posted(qp), self.world.receives_posted(qp));
             self.world.send_ring(qp).set_word(Word::Produced, posted);
             if let Some(ring) = self.world.receive_ring(qp) {
@@ -433,7 +435,7 @@ fn side(world: &mut World, node: usize, kind: Kind, settings: &Settings) -> Side
     Side { qp, cq, srq, handle, orderly: true, sends: Vec::new(), receives: Vec::new() }
 }
 
-/// A window on a part of the framed plot; of type 2, which a peer may invalidate, or of type 1.
+/// A window on a part of the framed region; of type 2, which a peer may invalidate, or of type 1.
 fn window(world: &mut World, estate: &Estate, side: &Side, type1: bool) -> Key {
     let (node, pd) = (side.qp.node, world.pd(side.qp.node));
     let kind = if type1 { WindowType::Type1 } else { WindowType::Type2B };

@@ -1,4 +1,4 @@
-//! Packets of a rude peer's making: any op-code, PSN, key, length and payload, with a right ICRC.
+//! Packets of a hostile peer: any op-code, PSN, key, length and payload, with a right ICRC.
 
 use arbitrary::Arbitrary;
 use remora_fabric::forge::Forge;
@@ -15,7 +15,7 @@ use crate::place::Place;
 /// Bytes of payload at most.
 const LONGEST: u16 = 1200;
 
-/// What plots, receives, windows and atomics are long, and a byte more or less.
+/// Lengths of regions, receives, windows and atomics, and a byte more or less.
 const EDGES: [u32; 15] = [0, 1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 2048];
 /// Requests that need nothing before them.
 const STARTS: [Opcode; 7] = [
@@ -32,7 +32,7 @@ const ODD: u8 = 0x40;
 /// No READ that fits its op-code asks for more.
 const WHOLE: u32 = 2048;
 
-/// How long something is.
+/// A length, often one at a bound.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Length {
     /// So many packets of the path MTU.
@@ -41,14 +41,14 @@ pub enum Length {
     More(u8, u8),
     /// So many bytes.
     Few(u8),
-    /// As long as something is that may be met, or a byte more or less.
+    /// One of [`EDGES`]: a known length, or a byte more or less.
     Edge(u8),
-    /// Any.
+    /// Any 32 bits.
     Any(u32),
 }
 
 impl Length {
-    /// In bytes.
+    /// The length in bytes.
     pub fn bytes(self, mtu: u32) -> u32 {
         match self {
             Length::Packets(count) => u32::from(count) * mtu,
@@ -60,7 +60,7 @@ impl Length {
     }
 }
 
-/// One packet.
+/// One packet of a hostile peer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Crafted {
     /// The lower five bits are the operation; or one that starts something, or any op-code.
@@ -78,7 +78,7 @@ pub struct Crafted {
     number: u8,
 }
 
-/// What a packet is made for.
+/// The context of a packet: whom it imitates, and what it attacks.
 pub struct Purpose<'a> {
     /// Makes it look as if it came from the peer.
     pub forge: &'a Forge,
@@ -111,7 +111,8 @@ impl Crafted {
         }
     }
 
-    /// From the PSN that would be next: mostly none, else a few, or about as far as a peer over IRN remembers.
+    /// Distance from the PSN that would be next: mostly 0, else a few, or about the window of a peer over
+    /// IRN.
     fn distance(&self) -> i32 {
         match self.psn {
             few @ -16..=16 => i32::from(few),
@@ -149,7 +150,7 @@ impl Crafted {
         let opcode = self.opcode(purpose.service);
         let cursor = &mut purpose.cursor[usize::from(opcode.is_response())];
         let psn = Psn::new(cursor.wrapping_add_signed(self.distance()) & 0x00ff_ffff);
-        // What is repeated or ahead does not move it.
+        // A repeated or early packet does not move it.
         if self.distance() == 0 {
             *cursor = (*cursor + 1) & 0x00ff_ffff;
         }
@@ -191,7 +192,7 @@ impl Crafted {
         }
     }
 
-    /// What IRN adds to a packet of this op-code.
+    /// IRN's additions to a packet of this op-code.
     fn additions(&self, bth: &bth::Repr, ext: &Extensions, dma_len: u32, purpose: &Purpose<'_>) -> Additions {
         let (key, va) = self.place.of(purpose.estate, purpose.window, u64::from(dma_len));
         let rest = reth::Repr { va, rkey: key.get(), dma_len };
@@ -209,7 +210,7 @@ impl Crafted {
         fitting.next().unwrap_or_default()
     }
 
-    /// The frame.
+    /// Builds the whole frame.
     pub fn frame(&self, purpose: &mut Purpose<'_>) -> Vec<u8> {
         let bth = self.bth(purpose);
         let (payload, total) = self.lengths(bth.opcode, purpose.mtu, purpose.left);
@@ -231,7 +232,8 @@ impl Crafted {
     }
 }
 
-/// A number that no other connection on the stage has: who speaks in the name of its peer may of course end that.
+/// A number that no other connection of the world has: a frame in its peer's name may rightly end a
+/// connection.
 fn nobody(operand: u32) -> Qpn {
     const OTHERS: u32 = 0x10;
     let number = operand & 0x00ff_ffff;

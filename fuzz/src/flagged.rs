@@ -1,4 +1,5 @@
-//! Packets of PRISM of a rude peer's making: any flags, addresses, pointers, bounds, operands and masks, with a right ICRC.
+//! Packets of PRISM of a hostile peer: any flags, addresses, pointers, bounds, operands and masks, with a
+//! right ICRC.
 
 use arbitrary::Arbitrary;
 use remora_memory::Key;
@@ -20,17 +21,17 @@ const WHOLE: u32 = 3000;
 /// An address that a packet names.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Spot {
-    /// A pointer and its bound, in the open plot.
+    /// A pointer and its bound, in the open region.
     Pointer(u8),
-    /// A word of the open plot.
+    /// A word of the open region.
     Open(u8),
     /// In scratch memory, or near its start or end.
     Scratch(u8),
-    /// Anywhere else.
+    /// Any other address.
     Place(Place),
 }
 
-/// Pointers in the open plot, 16 bytes each, from its first byte on.
+/// Pointers in the open region, 16 bytes each, from its first byte on.
 pub const POINTERS: usize = 8;
 
 impl Spot {
@@ -47,12 +48,12 @@ impl Spot {
     }
 }
 
-/// One packet.
+/// One packet of PRISM.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Flagged {
     verb: u8,
     flags: u8,
-    /// Below [`ODD`]: whatever flags and lengths.
+    /// Below [`ODD`]: any flags and lengths.
     fit: u8,
     psn: i8,
     target: Spot,
@@ -66,7 +67,7 @@ pub struct Flagged {
     bent: Option<(u8, u8)>,
 }
 
-/// What a peer remembers of what it sent.
+/// The state that a peer keeps of its own packets.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Under {
     flags: u8,
@@ -96,7 +97,7 @@ impl Flagged {
     fn opcode(&self, under: &Under) -> Opcode {
         match self.verb {
             ..0x40 => Opcode::RC_RDMA_READ_REQUEST,
-            // What is under way goes on, mostly.
+            // The message under way continues, mostly.
             _ if under.left > 0 && self.verb < 0xe0 => Opcode::RC_RDMA_WRITE_LAST,
             0x40..0x70 => Opcode::RC_RDMA_WRITE_ONLY,
             0x70..0x90 => Opcode::RC_RDMA_WRITE_FIRST,
@@ -237,7 +238,7 @@ impl Flagged {
         under.flags = flags.bits();
         let (len, total) = self.lengths(opcode, flags, mtu, under);
         let (key, mut va) = self.target.of(purpose, u64::from(total));
-        // The list of the open plot, or the one behind it that nobody may use.
+        // The list of the open region, or the one behind it that peers may not use.
         if flags.has(Flags::ALLOCATE) && self.fit >= ODD {
             va = lists[usize::from(self.flags >> 7)];
         }
@@ -309,7 +310,7 @@ fn ext_differs(opcode: Opcode, ext: &Extensions) -> bool {
         || opcode.has_atomic_ack()
 }
 
-/// What IRN adds: nothing, if there are flags.
+/// IRN's additions: none, if there are flags.
 fn additions(opcode: Opcode, flags: Flags, under: &Under, ext: &Extensions) -> Additions {
     let none = Additions::default();
     if flags != Flags::NONE {

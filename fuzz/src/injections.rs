@@ -1,7 +1,9 @@
-//! A rude client of an offload (RedN, section 3.5): it may SEND, and what it sends is scattered into work requests.
+//! A hostile client of an offload (RedN, section 3.5): it may SEND, and its messages are scattered into work
+//! requests.
 //!
-//! [`word`] says what its messages are made of, [`ground`] what memory there is. Most inputs go to an offload that ships, whose
-//! client says addresses and operands; the others to one that the verifier refuses, because its client says all.
+//! [`word`] builds its messages, [`ground`] lays out memory. Most inputs go to an offload that ships, whose
+//! client chooses addresses and operands. The others go to one that the verifier refuses, because its client
+//! chooses everything.
 
 mod ground;
 mod word;
@@ -22,9 +24,9 @@ use crate::estate::{SECRET, harmless, leaks};
 use crate::install::{Installed, serve};
 use crate::to_the_end;
 
-/// The offload whose client says everything.
+/// The offload whose client chooses everything.
 const WIDE: (&str, &str) = ("wide", include_str!("injections/wide.chain"));
-/// All of them, without the bytes of regions that are there already.
+/// All offloads, without the bytes of given regions.
 static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     let light = |(name, text)| {
         let mut program = assemble(text).expect("it ships");
@@ -36,27 +38,27 @@ static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     };
     OFFLOADS.into_iter().chain([WIDE]).map(light).collect()
 });
-/// Bytes of a message at most; each has a place of its own for a while.
+/// Bytes of a message at most; each has its own memory for a while.
 const MESSAGE: usize = 512;
-/// Receives of the client, for what it is told.
+/// Receives of the client, for its answers.
 const ROOMS: usize = 24;
 /// Work requests for a message at most: `list.chain` has the most.
 const WORKS: u64 = 128;
-/// A message that is refused has still come, and its end flushes the one receive: two rounds that nobody asked for. A third is
-/// that with which the offloads begin.
+/// A refused message has still come, and its end flushes the one receive: two rounds beside the requested
+/// ones. The offloads begin with a third.
 const BESIDE: u64 = 3;
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Play {
     program: u8,
-    /// What another client has stored: data of the server's, to which a message may lead.
+    /// Records of another client: data of the server, which a message may address.
     planted: [Record; RECORDS as usize],
     #[arbitrary(with = to_the_end)]
     moves: Vec<Move>,
 }
 
-/// One thing that the client does.
+/// One action of the client.
 #[derive(Arbitrary, Clone, Debug)]
 enum Move {
     /// A message in the offload's shape.
@@ -65,11 +67,11 @@ enum Move {
     Work(Work),
     /// A message of words, cut to so many bytes.
     Words([Word; 9], u8),
-    /// Any bytes.
+    /// Any bytes as a message.
     Bytes(#[arbitrary(with = crate::bytes)] Vec<u8>),
-    /// The same byte, so often.
+    /// The same byte, repeated.
     Long(u8, u16),
-    /// What it may not: WRITE, READ, fetch-and-add, compare-and-swap.
+    /// A verb that it may not use: WRITE, READ, fetch-and-add, compare-and-swap.
     Verb(u8, Word, u8),
     /// Time passes, tenths of a microsecond.
     Wait(u8),
@@ -87,7 +89,7 @@ struct Stage {
     ground: Ground,
     name: &'static str,
     client: End,
-    /// Another client; none beside the offload whose client may do what it likes in its own protection domain.
+    /// Another client; none beside the offload whose client may do everything in its own protection domain.
     honest: Option<End>,
     /// Memory that must not change, as it is at first.
     first: [Vec<u8>; 3],
@@ -119,7 +121,7 @@ impl Stage {
         let client = place(&mut world, &ground, program);
         let honest = (!wide).then(|| place(&mut world, &ground, &PROGRAMS[0].1));
         ground.numbers = Some(client.offload.numbers.clone());
-        // A list that goes round in a circle is walked for ever, by `list-break.chain`: that one is the server's to keep straight.
+        // `list-break.chain` walks a circular list for ever: the server must keep that list straight.
         ground.fill(if *name == "list-break" { &[] } else { &play.planted });
         for _ in 0..ROOMS {
             let room = [ground.told.sge(0, MESSAGE)];
@@ -142,7 +144,7 @@ impl Stage {
 
     fn post(&mut self, operation: Operation, payload: Payload<'_>) {
         let flags = Flags { signaled: true, ..Flags::default() };
-        // When its queue is full, or its connection has ended, that is all that it can do.
+        // If its queue is full, or its connection has ended, posting fails.
         let _ = self.world.post(self.client.qp, &WorkRequest { id: 1, operation, payload, flags });
     }
 
@@ -174,10 +176,10 @@ impl Stage {
         let _ = self.world.drain(self.client.cq);
     }
 
-    /// Everything comes to rest, within what a message may cost.
+    /// Runs until all is quiet, within the cost of a message.
     fn rest(&mut self) {
         let most = WORKS * (BESIDE + self.sent as u64);
-        // What never ends is noticed before it has gone on for long.
+        // An endless run is detected early.
         let at_rest = (0..1000).any(|_| {
             let at_rest = self.world.settle(100);
             let works = self.world.counters(0).wqes_executed;
@@ -192,7 +194,7 @@ impl Stage {
         assert!(at_rest, "it goes on and on");
     }
 
-    /// At rest, what was not granted is as it was, and nobody has seen it.
+    /// Checks that all is quiet, and that other memory is unchanged and unread.
     fn check(&mut self) {
         self.rest();
         for (now, first) in untouchable(&self.ground).map(Plot::whole).iter().zip(&self.first) {
@@ -207,7 +209,7 @@ impl Stage {
         self.check_code();
     }
 
-    /// The offload, and that of another client, are as they were but for what their text says.
+    /// The code of both offloads is unchanged, except for the targets in its text.
     fn check_code(&self) {
         for (_, now, _) in self.client.offload.memory() {
             assert!(!leaks(&now), "the offload has what nobody may see");
@@ -218,7 +220,7 @@ impl Stage {
         }
     }
 
-    /// Another client is served as if nothing had been.
+    /// Another client is served as before.
     fn is_served(&mut self) {
         let Some(End { qp, cq, .. }) = self.honest else { return };
         let key = 5;
@@ -238,16 +240,16 @@ impl Stage {
     }
 }
 
-/// What nothing may change.
+/// Memory that nothing may change.
 fn untouchable(ground: &Ground) -> [&Plot; 3] {
     [&ground.table, &ground.secret, &ground.own]
 }
 
 impl Play {
-    /// Plays it.
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the client reaches what it was not granted.
+    /// If the client reaches memory that it was not granted.
     pub fn run(&self) {
         let mut stage = Stage::new(self);
         self.moves.iter().for_each(|one| stage.make(one));

@@ -1,59 +1,59 @@
-//! Addresses and keys that a rude peer or program makes up: often right, often a little wrong.
+//! Addresses and keys of a hostile peer or program: often right, often a little wrong.
 
 use arbitrary::Arbitrary;
 use remora_memory::Key;
 
 use crate::estate::{Estate, FRAME, Name};
 
-/// So far from a plot's first byte at most: a little further than most are long.
+/// Greatest distance from a region's first byte: a little more than the length of most regions.
 const NEAR: i64 = 1100;
 
 /// A key and an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Place {
-    /// In or near a plot.
+    /// In or near a region.
     Near {
-        /// Which one.
+        /// Number of the region.
         plot: u8,
-        /// From its first byte.
+        /// Offset from its first byte.
         offset: i16,
     },
-    /// Where what is asked for ends as a plot does, or the window, or a byte before or behind.
+    /// The access ends where a region or the window ends, or a byte before or behind.
     End {
-        /// Which one.
+        /// Number of the region.
         plot: u8,
         /// How many bytes behind.
         over: u8,
     },
-    /// By the right address and another plot's key.
+    /// The right address with another region's key.
     Mixed {
-        /// Whose key.
+        /// Number of the region whose key is used.
         key: u8,
-        /// Whose address.
+        /// Number of the region whose address is used.
         plot: u8,
     },
     /// Through the window.
     Window(i16),
-    /// In the open plot.
+    /// In the open region.
     Open(u8),
     /// By a key that was never given.
     Bent {
-        /// Whose key.
+        /// Number of the region whose key is changed.
         plot: u8,
         /// Bits turned in it.
         bits: u32,
     },
-    /// Anywhere.
+    /// Any key and address.
     Any {
-        /// The key.
+        /// The remote key.
         key: u32,
-        /// The address.
+        /// The remote address.
         address: u64,
     },
 }
 
 impl Place {
-    /// The key and the address of `len` bytes, in an estate whose window has the key `window`.
+    /// The key and the address of `len` bytes, in a node's memory whose window has the key `window`.
     pub fn of(self, estate: &Estate, window: Key, len: u64) -> (Key, u64) {
         match self {
             Place::Near { plot, offset } => {

@@ -1,4 +1,4 @@
-//! A rude peer: packets of any kind against live queue pairs, between and amid honest work.
+//! A hostile peer: packets of any kind against live queue pairs, between and amid honest work.
 
 use arbitrary::Arbitrary;
 use remora_fabric::forge::Forge;
@@ -10,10 +10,10 @@ use crate::crafted::{Crafted, Purpose, behind};
 use crate::estate::{Name, SOURCE};
 use crate::{bytes, to_the_end};
 
-/// Whose bytes are secrets.
+/// Regions whose bytes are secrets.
 pub(crate) const GUARDED: &[Name] = &[Name::Private, Name::Writable, Name::Foreign, Name::Framed];
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Play {
     stage: Stage,
@@ -21,7 +21,7 @@ pub struct Play {
     moves: Vec<Move>,
 }
 
-/// One thing that happens.
+/// One action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 pub(crate) enum Move {
     /// A packet to the right.
@@ -40,7 +40,7 @@ pub(crate) enum Move {
         #[arbitrary(with = bytes)]
         bytes: Vec<u8>,
     },
-    /// Any bytes.
+    /// Any bytes, as a whole frame.
     Bytes {
         left: bool,
         #[arbitrary(with = bytes)]
@@ -54,7 +54,7 @@ pub(crate) enum Move {
     Wait(u16),
 }
 
-/// What becomes of a frame.
+/// What happens to a frame.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub(crate) enum Spoil {
     Twice,
@@ -74,7 +74,7 @@ pub(crate) enum Verb {
     CompareSwap,
 }
 
-/// A cast, and the next PSNs that a rude peer would use against either side: of requests, of answers.
+/// The nodes, and the next PSNs that a hostile peer would use against either side: of requests, of answers.
 pub(crate) struct Show {
     pub cast: Cast,
     pub cursors: [[u32; 2]; 2],
@@ -177,10 +177,10 @@ impl Show {
 }
 
 impl Play {
-    /// Plays it.
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC does what it may not.
+    /// If the NIC breaks a rule.
     pub fn run(&self, kind: Kind) {
         let mut show = Show::new(Cast::new(kind, false, &self.stage, false, [GUARDED; 2]));
         for one in &self.moves {

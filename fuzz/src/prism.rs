@@ -1,4 +1,5 @@
-//! A rude peer on a connection that agreed on PRISM, and a server whose free lists, pointers and scratch memory are to outlast it.
+//! A hostile peer on a connection that agreed on PRISM, and a server whose free lists, pointers and scratch
+//! memory must survive it.
 
 use arbitrary::Arbitrary;
 use remora_fabric::{CompletionQueue, FreeList, QueuePair};
@@ -14,12 +15,12 @@ use crate::flagged::{Flagged, POINTERS, Spot, Under};
 use crate::play::{GUARDED, Move as Plain, Show};
 use crate::to_the_end;
 
-/// Buffers of each list, in the second half of its plot.
+/// Buffers of each list, in the second half of its region.
 const COUNT: u32 = 4;
 const SIZE: u32 = 128;
 const BUFFERS: usize = 512;
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Play {
     stage: Stage,
@@ -27,7 +28,7 @@ pub struct Play {
     moves: Vec<Move>,
 }
 
-/// One thing that happens.
+/// One action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 enum Move {
     /// A packet of PRISM to the right.
@@ -40,9 +41,9 @@ enum Move {
     Post(u8),
     /// An honest operation.
     Honest(Honest, u16),
-    /// What may happen on any connection.
+    /// An action of any connection.
     Plain(Plain),
-    /// Some as a chain in one packet, which says that there are so many.
+    /// Some as a chain in one packet, whose header gives this count.
     Chain([Flagged; 3], Option<u8>),
 }
 
@@ -54,16 +55,16 @@ enum Honest {
     Swap,
 }
 
-/// Another connection to the same server, whose scratch memory is its own.
+/// Another connection to the same server, with its own scratch memory.
 struct Bystander {
     qp: QueuePair,
     cq: CompletionQueue,
 }
 
-/// A show, with what a server of PRISM has.
+/// The nodes, with the lists of a PRISM server.
 struct Shop {
     show: Show,
-    /// In the open plot, and in one where peers may do nothing.
+    /// In the open region, and in one where peers may do nothing.
     lists: [FreeList; 2],
     under: Under,
     bad_posts: u64,
@@ -105,7 +106,7 @@ impl Shop {
     fn post(&mut self, index: u32) {
         let first = self.show.cast.estates[1].open(BUFFERS);
         let before = self.facts(0);
-        // What is no buffer is ignored, and counted.
+        // An address that is no buffer is ignored, and counted.
         let posted = self.show.cast.world.post_buffer(&mut self.lists[0], address(&first, index));
         let after = self.facts(0);
         let taken = after.free + after.resting - before.free - before.resting;
@@ -170,7 +171,7 @@ impl Shop {
         }
     }
 
-    /// A list of which nobody holds anything any more: whatever is posted is free, and all of it can be.
+    /// A list without users: every posted buffer is free, and all of them can be posted.
     fn account(&mut self) {
         assert_eq!(self.facts(0).resting, 0, "nobody is left who could touch a buffer");
         (0..COUNT).for_each(|index| self.post(index));
@@ -184,7 +185,8 @@ fn address(first: &Remote, index: u32) -> u64 {
 }
 
 impl Bystander {
-    /// Its scratch memory is full of what nobody else may see; it is lent next behind that of the rude peer's connection.
+    /// Its scratch memory is full of secret bytes; it is lent next behind that of the hostile peer's
+    /// connection.
     fn new(cast: &mut Cast) -> Bystander {
         let settings = remora_fabric::Settings {
             access: remora_fabric::REMOTE,
@@ -229,21 +231,21 @@ impl Bystander {
 }
 
 impl Play {
-    /// Plays it.
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC does what it may not.
+    /// If the NIC breaks a rule.
     pub fn run(&self, kind: Kind) {
         let mut cast = Cast::new(kind, true, &self.stage, false, [GUARDED; 2]);
         let bystander = Bystander::new(&mut cast);
         let mut shop = Shop::new(cast);
-        // The rude peer's connection is lent its scratch memory first, if it has rights enough to ask for it.
+        // The hostile peer's connection gets its scratch memory first, if it has rights enough to ask for it.
         if shop.show.cast.settings.access == remora_fabric::REMOTE {
             shop.honest(Honest::Swap, 1);
         }
         assert!(shop.show.cast.world.settle(200_000), "it never comes to rest");
         bystander.fill(&mut shop.show.cast);
-        // What the bystander sent was no leak.
+        // Frames of the other connection are no leak.
         shop.show.cast.world.sent();
         self.moves.iter().for_each(|one| shop.make(one));
         shop.show.cast.rest();

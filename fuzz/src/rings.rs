@@ -1,4 +1,4 @@
-//! A rude program: anything may stand in the memory of its queues, and its doorbell may ring at any time.
+//! A hostile program: its queues hold any bytes, and its doorbell may ring at any time.
 
 use arbitrary::Arbitrary;
 use remora_nic::wqe::{Wqe, WqeOpcode};
@@ -9,14 +9,14 @@ use crate::estate::{Name, SOURCE, harmless};
 use crate::place::Place;
 use crate::to_the_end;
 
-/// What is a secret of the rude program's node, and of its peer's.
+/// Secret regions of the hostile program's node, and of its peer's.
 const GUARDED: [&[Name]; 2] =
     [&[Name::Foreign], &[Name::Private, Name::Writable, Name::Foreign, Name::Framed]];
 
 /// Op-codes that are known, and one more.
 const OPCODES: u8 = WqeOpcode::LOGICAL_XOR.0 + 2;
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Play {
     kind: Kind,
@@ -26,7 +26,7 @@ pub struct Play {
     moves: Vec<Move>,
 }
 
-/// One thing that happens.
+/// One action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 enum Move {
     /// The first slot of a work request.
@@ -37,7 +37,7 @@ enum Move {
     Slot([u8; 16]),
     /// A slot of the receive queue.
     Receive(Work),
-    /// The doorbell.
+    /// Rings the doorbell.
     Ring,
     /// The producer index is so far from what was posted.
     Produced(i8),
@@ -65,7 +65,7 @@ struct Work {
     len: u16,
     list: u8,
     operand: u32,
-    /// What is not sound.
+    /// Which fields are not sound.
     odd: u8,
 }
 
@@ -192,10 +192,10 @@ fn make(cast: &mut Cast, number: u64, one: &Move) {
 }
 
 impl Play {
-    /// Plays it.
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC does what it may not.
+    /// If the NIC breaks a rule.
     pub fn run(&self) {
         let mut cast = Cast::new(self.kind, false, &self.stage, self.managed, GUARDED);
         cast.rude(0);

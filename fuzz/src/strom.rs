@@ -1,4 +1,5 @@
-//! A rude peer on a connection that agreed on StRoM, and a server whose kernels are led wherever parameters and memory say.
+//! A hostile peer on a connection that agreed on StRoM, and a server whose kernels follow hostile parameters
+//! and memory.
 
 use arbitrary::Arbitrary;
 use remora_fabric::forge::Forge;
@@ -12,16 +13,17 @@ use remora_wire::{Extensions, Opcode, reth};
 
 use crate::to_the_end;
 
-/// Bytes of the server's memory that its kernels may touch, and of that before and behind it which they may not.
+/// Bytes of the server's memory that its kernels may touch, and of that before and behind it which they may
+/// not.
 const LEN: usize = 1 << 12;
-/// What stands there, and may not travel.
+/// The bytes of the forbidden memory, which may not be sent.
 const SECRET: [u8; 16] = *b"nobody sees this";
 /// Bytes of the client's that answers may go to.
 const ANSWERS: usize = 1 << 10;
 /// Op-codes of kernels, and one that has none.
 const KERNELS: u64 = 7;
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Play {
     irn: bool,
@@ -30,7 +32,7 @@ pub struct Play {
     moves: Vec<Move>,
 }
 
-/// A number that leads somewhere.
+/// A parameter, often an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Number {
     Open(u16),
@@ -39,7 +41,7 @@ enum Number {
     Any(u64),
 }
 
-/// One thing that happens.
+/// One action of an input.
 #[derive(Arbitrary, Clone, Debug)]
 enum Move {
     /// A packet: op-code, how far ahead, kernel, tag, length announced, bytes.
@@ -55,15 +57,15 @@ enum Move {
     },
     /// An honest request with any parameters.
     Rpc { kernel: u8, place: Spot, numbers: [Number; 5], cut: u8 },
-    /// Honest bytes.
+    /// Honest bytes of an RPC WRITE.
     RpcWrite { kernel: u8, len: u16 },
-    /// A plain WRITE into what the kernels read.
+    /// A plain WRITE into memory that the kernels read.
     Write { at: u16, number: Number },
     /// A kernel sees what is written, or no longer.
     Attach(Option<u8>),
     /// A kernel is removed.
     Remove(u8),
-    /// Time passes.
+    /// Time passes, in nanoseconds.
     Wait(u16),
 }
 
@@ -88,7 +90,7 @@ struct Stage {
     secrets: Vec<u8>,
     numbers: Vec<u32>,
     forge: Forge,
-    /// The PSN of the next packet, as far as the rude peer knows.
+    /// The PSN of the next packet, by the hostile peer's own count.
     cursor: u32,
 }
 
@@ -255,10 +257,10 @@ impl Stage {
 }
 
 impl Play {
-    /// Plays it.
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC or a kernel does what it may not.
+    /// If the NIC or a kernel breaks a rule.
     pub fn run(&self) {
         let mut stage = Stage::new(self);
         self.moves.iter().for_each(|one| stage.make(one));

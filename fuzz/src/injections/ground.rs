@@ -1,4 +1,4 @@
-//! The memory on which an offload works, and what lies beside it.
+//! The memory of an offload, and other memory beside it.
 
 use remora_chain::Numbers;
 use remora_chain::offload::{BUCKET, LIST, node};
@@ -14,9 +14,9 @@ use crate::estate::SECRET;
 pub const LEN: usize = 4096;
 /// Bytes around it that belong to none.
 const GUARD: usize = 64;
-/// Where buckets stand that another client has stored, and where values do.
+/// Offset of the buckets of another client. Values have their own.
 pub const PLANTED: usize = 1024;
-/// As many of them.
+/// Number of those records.
 pub const RECORDS: u8 = 6;
 const VALUES: u64 = 2048;
 const VALUE: u64 = 256;
@@ -30,7 +30,7 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// So much memory of a node under an address, with `around` before and behind it.
+    /// So much memory of a node at an address, with `around` before and behind it.
     fn new(world: &World, node: usize, (pd, access): (Pd, Access), address: u64, around: u8) -> Plot {
         let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
         bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
@@ -40,7 +40,7 @@ impl Plot {
         Plot { address, key, len: LEN, bytes }
     }
 
-    /// Changes it.
+    /// Stores bytes, as the program does.
     pub fn store(&self, at: usize, bytes: &[u8]) {
         self.bytes.write(GUARD + at, bytes).expect("within it");
     }
@@ -59,9 +59,9 @@ impl Plot {
         bytes
     }
 
-    /// As the fabric has regions.
+    /// The same as a region of the fabric.
     pub fn region(&self, node: usize) -> remora_fabric::Region {
-        // Programs are told address and key, and nobody stores by it.
+        // Programs get address and key, and do not store through it.
         remora_fabric::Region { node, key: self.key, address: self.address, bytes: self.bytes.clone() }
     }
 
@@ -71,22 +71,23 @@ impl Plot {
     }
 }
 
-/// All memory.
+/// All memory of an input.
 pub struct Ground {
     /// The server's: chains may read it.
     pub table: Plot,
-    /// What no chain may reach: of the same domain, with a key that no client holds; or of another one.
+    /// Memory that no chain may reach: of the same domain, with a key that no client holds; or of another
+    /// one.
     pub secret: Plot,
     /// The client's, for answers.
     pub reply: Plot,
     /// The client's own, to which the server has no key.
     pub own: Plot,
-    /// The client's messages, and what it is told.
+    /// The client's messages, and its answers.
     pub messages: Plot,
     pub told: Plot,
     /// A managed queue of another domain, and its completion queue.
     pub stranger: (remora_wire::Qpn, u32),
-    /// What the offload is called.
+    /// The offload's addresses, keys and numbers.
     pub numbers: Option<Numbers>,
 }
 
@@ -110,7 +111,8 @@ impl Ground {
         }
     }
 
-    /// Fills it: buckets of eight keys, which are nodes of a list, too, the empty node behind them, what others have stored, values.
+    /// Fills it: buckets of eight keys, which are also nodes of a list, the empty node behind them, records
+    /// of others, values.
     pub fn fill(&self, planted: &[Record]) {
         let (table, address) = (&self.table, self.table.address);
         for at in 0..LIST as u64 {
@@ -167,7 +169,7 @@ impl Ground {
     }
 }
 
-/// A queue of another domain which nobody has enabled.
+/// A queue of another domain that no work request has enabled.
 fn stranger(world: &mut World, pd: Pd) -> (remora_wire::Qpn, u32) {
     let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
     world.with_nic(0, |nic, _| {
@@ -179,7 +181,7 @@ fn stranger(world: &mut World, pd: Pd) -> (remora_wire::Qpn, u32) {
     })
 }
 
-/// How far the stranger's queue may be fetched: nobody has said that it may.
+/// How far the stranger's queue may be fetched: 0, unless a chain has changed it.
 pub fn limit(world: &mut World, stranger: remora_wire::Qpn) -> Option<u64> {
     world.with_nic(0, |nic, _| nic.send_queue_facts(stranger)).map(|facts| facts.limit)
 }

@@ -1,4 +1,4 @@
-//! What a client's messages are made of: words that lead somewhere.
+//! The words of a client's messages.
 
 use arbitrary::Arbitrary;
 use remora_chain::offload::{BUCKET, wanted};
@@ -7,12 +7,12 @@ use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
 use super::ground::{Ground, PLANTED, RECORDS};
 use crate::estate::harmless;
 
-/// A word that leads somewhere.
+/// A word of a message, often an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Word {
     /// A bucket or node of the table.
     Node(u8),
-    /// What another client has stored there.
+    /// A record of another client.
     Planted(u8),
     /// Near the begin or the end of a region.
     Edge { region: u8, end: bool, by: i8 },
@@ -22,14 +22,14 @@ pub enum Word {
     Header(u8, u8, u8),
     /// A local and a remote key.
     Keys(u8, u8),
-    /// A number, of bytes perhaps.
+    /// A small number, often a length.
     Small(u8),
-    /// Any.
+    /// Any 64 bits.
     Any(u64),
 }
 
 impl Word {
-    /// The word.
+    /// The value of the word.
     pub fn value(self, ground: &Ground) -> u64 {
         match self {
             Word::Node(at) => ground.table.address + u64::from(at % 10) * BUCKET,
@@ -60,21 +60,21 @@ pub fn bytes(words: &[Word], ground: &Ground) -> Vec<u8> {
     bytes
 }
 
-/// What an offload is asked: about two places, for a key.
+/// A request to an offload: about two addresses, for a key.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Ask {
     at: [u8; 2],
-    /// Instead of the first of these places.
+    /// Replaces the first of these addresses.
     odd: Option<Word>,
     key: u8,
-    /// Instead of the header that is right.
+    /// Replaces the right header.
     header: Option<Word>,
     /// How much longer, or shorter, the message is than it should be.
     more: i8,
 }
 
 impl Ask {
-    /// The message, in the shape that an offload takes.
+    /// The message, in the form that an offload takes.
     pub fn message(&self, name: &str, ground: &Ground) -> Vec<u8> {
         let header = self.header.map_or(wanted(1 + u64::from(self.key % 8)), |word| word.value(ground));
         let place = |at: u8| if at % 2 == 0 { Word::Node(at / 2) } else { Word::Planted(at / 2) };
@@ -90,7 +90,7 @@ impl Ask {
             }
         };
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // A byte more or less is what matters; how many more, other moves say.
+        // A byte more or less is what matters; other actions change the length further.
         if !(-64..=64).contains(&self.more) {
             bytes.resize(bytes.len().saturating_add_signed(isize::from(self.more) % 16), 0x5a);
         }
@@ -99,7 +99,7 @@ impl Ask {
     }
 }
 
-/// A place and its key, most of them right.
+/// An address and its key, most of them right.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Spot {
     region: u8,
@@ -124,7 +124,7 @@ impl Spot {
     }
 }
 
-/// What another client has stored: in the shape of a bucket, with any header.
+/// A record of another client: in the form of a bucket, with any header.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Record {
     opcode: u8,
@@ -135,7 +135,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Its bytes.
+    /// The record's bytes.
     pub fn bytes(&self, ground: &Ground) -> Vec<u8> {
         let header = Word::Header(self.opcode, self.flags, self.len).value(ground);
         let words = [header, self.at.of(ground).0, self.len.into(), self.next.value(ground)];
@@ -161,7 +161,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Its bytes, and those of a list.
+    /// Its bytes, and those of its list.
     pub fn message(&self, ground: &Ground) -> Vec<u8> {
         let opcode = WqeOpcode(self.opcode % OPCODES);
         let ((local, lkey), (remote, rkey)) = (self.local.of(ground), self.remote.of(ground));

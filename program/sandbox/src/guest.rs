@@ -7,7 +7,7 @@ use crate::limits::Charged;
 use crate::mailbox::{self, Shown};
 use crate::module::{Module, SandboxError};
 
-/// An instance.
+/// An instance of the module that has not trapped.
 struct Alive {
     store: Store<Charged>,
     memory: Memory,
@@ -17,7 +17,7 @@ struct Alive {
     reset: TypedFunc<(), ()>,
 }
 
-/// The kernel.
+/// A lane as a kernel of the NIC.
 pub struct Guest {
     module: Module,
     /// None: it has trapped, and what is in its memory means nothing.

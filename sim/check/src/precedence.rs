@@ -1,5 +1,5 @@
-//! Which transaction comes before which, and why: a directed graph that is always closed, so that a cycle is found
-//! with the edge that makes it.
+//! The order of transactions, with reasons: a directed graph that is always transitively closed. So a cycle
+//! is found with the edge that closes it.
 
 use fixedbitset::FixedBitSet;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -20,7 +20,7 @@ pub(crate) enum Because {
 /// A cycle: each transaction with why it comes before the next, and the last before the first.
 pub(crate) type Cycle = Vec<(usize, Because)>;
 
-/// The order as far as it is known.
+/// The known part of the order.
 #[derive(Clone)]
 pub(crate) struct Precedence {
     /// By transaction: all that come after it.
@@ -32,8 +32,8 @@ pub(crate) struct Precedence {
 }
 
 impl Precedence {
-    /// Transactions numbered in the order of their invocations; transaction `i` returned before those from `next[i]`
-    /// on were invoked.
+    /// Transactions numbered in the order of their invocations. Transaction `i` returned before those from
+    /// `next[i]` on were invoked.
     pub fn new(next: Vec<usize>) -> Self {
         let all = next.len();
         let following = |&next: &usize| {
@@ -76,7 +76,7 @@ impl Precedence {
     fn cycle(&self, first: usize, second: usize, because: Because) -> Cycle {
         let mut graph: DiGraph<(), Because> = DiGraph::new();
         let nodes: Vec<NodeIndex> = self.after.iter().map(|_| graph.add_node(())).collect();
-        // What was read or replaced tells more than a clock: put in last, `find_edge` meets it first.
+        // A read or a replaced value explains more than a clock: inserted last, `find_edge` meets it first.
         for (earlier, &next) in self.next.iter().enumerate() {
             for later in next..nodes.len() {
                 graph.add_edge(nodes[earlier], nodes[later], Because::Returned);

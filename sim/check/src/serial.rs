@@ -1,9 +1,11 @@
 //! Serializability by Adya's dependencies, as Elle finds them, with the order of versions inferred exactly.
 //!
-//! Each value is written once, so who read from whom is known (wr). The order of a key's versions is not, and only
-//! matters where one was read: if R read W's version, any other writer O of the key came before W (ww) or after R (rw).
-//! A history is serializable exactly if one of the two can be chosen for each such triple without a cycle (Papadimitriou's
-//! polygraph). Nearly all choices follow from the edges known so far; what is left is searched.
+//! Each value is written once, so each read's writer is known (wr). The order of a key's versions is unknown,
+//! and only matters where one was read. If R read W's version, any other writer O of the key came before W
+//! (ww) or after R (rw).
+//!
+//! A history is serializable exactly if one of the two can be chosen for each such triple without a cycle
+//! (Papadimitriou's polygraph). Nearly all choices follow from the edges known so far; the rest is searched.
 
 use crate::linear::intervals;
 use crate::porcupine::{self, Verdict};
@@ -12,10 +14,10 @@ use crate::transactions::{Transaction, committed, show};
 use crate::{Anomaly, History, Operation, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Is there an order of the transactions that explains all that they read? Each key begins without a value.
+/// Is there an order of the transactions that explains all their reads? Each key begins without a value.
 ///
 /// # Errors
-/// What shows that there is none; `Undecided` when the search was given up.
+/// The proof that there is none; `Undecided` when the search was given up.
 pub fn serializable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let transactions = committed(&operations)?;
@@ -26,11 +28,13 @@ pub fn serializable(history: &History) -> Result<(), Violation> {
     order(&transactions, unordered(&transactions), GUESSES)
 }
 
-/// Is there an order that also has each transaction after all that had returned before it was invoked? Porcupine is
-/// asked as well, as a second judge: transactions are operations on one object that holds all the keys.
+/// Is there an order that also has each transaction after all that had returned before it was invoked?
+///
+/// Porcupine is asked as well, as a second judge: transactions are operations on one object that holds all
+/// the keys.
 ///
 /// # Errors
-/// What shows that there is none; `Undecided` when the search was given up.
+/// The proof that there is none; `Undecided` when the search was given up.
 pub fn strictly_serializable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let transactions = committed(&operations)?;
@@ -38,7 +42,7 @@ pub fn strictly_serializable(history: &History) -> Result<(), Violation> {
     second_judge(&transactions)
 }
 
-/// Who had returned before another was invoked comes before it; more is not known.
+/// A transaction that had returned before another was invoked comes before it; nothing more is known.
 fn in_time(transactions: &[Transaction<'_>]) -> Precedence {
     let next = |transaction: &Transaction<'_>| {
         transactions.partition_point(|other| other.operation.invoked <= transaction.returned)
@@ -51,7 +55,7 @@ fn unordered(transactions: &[Transaction<'_>]) -> Precedence {
     Precedence::new(vec![transactions.len(); transactions.len()])
 }
 
-/// So long may the second judge think. It is exponential where the first is not, and has no verdict then.
+/// Time limit of the second judge. It is exponential where the first is not, and then has no verdict.
 const MILLISECONDS: u64 = 100;
 
 fn second_judge(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
@@ -96,7 +100,7 @@ fn order(transactions: &[Transaction<'_>], mut known: Precedence, guesses: usize
     settle(transactions, known, choices, &mut { guesses })
 }
 
-/// Puts in all that is certain, and returns what is to be chosen.
+/// Inserts all certain edges, and returns the open choices.
 fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Result<Vec<Choice>, Cycle> {
     let mut writers: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
     for (at, transaction) in transactions.iter().enumerate() {
@@ -195,7 +199,7 @@ fn settle(
     }
 }
 
-/// The cycle in words, and its name.
+/// The cycle as text, and its name.
 fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
     let names = |at: usize| format!("T{at}");
     let mut says = String::from("a cycle");
@@ -235,7 +239,7 @@ mod tests {
     use super::*;
     use crate::Step;
 
-    /// Two write a key and one reads it, all at once: who wrote last cannot be known.
+    /// Two write a key and one reads it, all at once: the last writer cannot be known.
     fn either_way() -> History {
         let mut history = History::default();
         let steps = [Step::Write { key: 1, value: 10 }, Step::Write { key: 1, value: 11 }];

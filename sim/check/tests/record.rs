@@ -1,4 +1,4 @@
-//! Recording: files, several processes, and what a batch is made of.
+//! Recording: files, several processes, and the statistics of a batch.
 
 mod story;
 

@@ -1,4 +1,4 @@
-//! Known histories of registers, and what `linearizable` must say of them.
+//! Known histories of registers, and the verdicts that `linearizable` must give.
 
 mod story;
 

@@ -1,4 +1,5 @@
-//! Histories as long and as crowded as the stores' own, of small models of stores, right ones and broken ones.
+//! Histories as long and as concurrent as the stores' own, of small models of stores, right ones and broken
+//! ones.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -19,7 +20,7 @@ enum Validation {
     Reads,
     /// That nothing it replaces was replaced: snapshot isolation.
     Writes,
-    /// Nothing.
+    /// It validates nothing.
     Skipped,
 }
 
@@ -112,8 +113,8 @@ fn steps(store: &Store, random: &mut Xoshiro256PlusPlus, fresh: &mut u64) -> Vec
     steps
 }
 
-/// Who does what when. A client in twenty turns is killed, and what it had sent takes effect much later or never; another
-/// takes its place.
+/// The schedule of all clients. A client in twenty turns is killed, and its requests take effect much later
+/// or never; another one replaces it.
 fn turns(store: &Store, random: &mut Xoshiro256PlusPlus) -> Vec<Turn> {
     let (mut turns, mut fresh, mut next_client) = (Vec::new(), 0, CLIENTS);
     for lane in 0..CLIENTS {
@@ -202,8 +203,8 @@ fn take_effect(
     valid
 }
 
-/// The lines as another project's checker reads them: does it find them serializable? Its rules are Elle's, so it knows
-/// less of the order of versions than ours.
+/// The lines as another project's checker reads them: does it find them serializable? Its rules are Elle's,
+/// so it infers less of the order of versions.
 fn adya_accepts(mut history: History) -> bool {
     let mut lines = Vec::new();
     let mut asked = BTreeMap::new();

@@ -14,7 +14,8 @@ use remora_fabric::{Config, World};
 use remora_fault::Random;
 use remora_fault::{Action, Rule, Rules};
 
-/// One end of a pair: what it sends by, what serves its peer (the same, but for XRC), where its receives are.
+/// One end of a pair: its sender, the responder to its peer (the same, except for XRC), and its receive
+/// queue.
 #[derive(Copy, Clone)]
 struct End {
     sender: QueuePair,
@@ -25,16 +26,16 @@ struct End {
     handle: u32,
 }
 
-/// A world of two nodes, side 0 and side 1, whose queue pairs are of one service.
+/// A world of two nodes, side 0 and side 1, whose queue pairs have one service.
 pub struct WorldArm {
-    /// The world.
+    /// The simulated world.
     pub world: World,
     service: Service,
     /// Of each side, for XRC.
     domains: [u32; 2],
     pairs: Vec<[End; 2]>,
     regions: Vec<Region>,
-    /// Time that passes between a post and whatever the program does next.
+    /// Time that passes between a post and the program's next action.
     head_start: u64,
 }
 
@@ -55,7 +56,8 @@ impl WorldArm {
         WorldArm { world, service, domains, pairs: Vec::new(), regions: Vec::new(), head_start: 0 }
     }
 
-    /// With NICs that are quicker than their program: what it posts has so many nanoseconds before it does anything else.
+    /// With NICs that are quicker than their program: each post has so many nanoseconds before the program's
+    /// next action.
     #[must_use]
     pub fn quicker_by(self, head_start: u64) -> WorldArm {
         WorldArm { head_start, ..self }
@@ -103,8 +105,8 @@ impl WorldArm {
     }
 }
 
-/// A world that is bad in a way of its own: loss up to 10 %, duplication, reordering, delay and corruption, any rate and
-/// latency, IPv4 or IPv6, frames that begin anywhere.
+/// A world with random faults: loss up to 10 %, duplication, reordering, delay and corruption. Rate, latency,
+/// IPv4 or IPv6 and the start of frames are random too.
 pub fn bad_world(seed: u64) -> Config {
     let mut random = Random::new(seed ^ 0x0bad_0bad);
     let mut rate =
@@ -239,7 +241,7 @@ impl Arm for WorldArm {
     }
 
     fn pass(&mut self) {
-        // When nothing happens by itself, a moment passes all the same: the program may be about to do something.
+        // When nothing happens by itself, a moment still passes: the program may be about to do something.
         if !self.world.step() {
             self.world.run_for(1_000);
         }

@@ -63,7 +63,7 @@ impl Machine {
     }
 }
 
-/// What an experiment came to.
+/// The result of an experiment.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// From the first post to the last completion, nanoseconds.

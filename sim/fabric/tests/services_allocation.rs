@@ -1,6 +1,6 @@
 //! Nothing on the path of the services beside RC allocates after set-up: UC, UD and multicast, XRC, shared
-//! receive queues, windows that are bound and closed. Every allocation of the thread is counted: program,
-//! NIC, memory and simulated link.
+//! receive queues, and windows. Every allocation of the thread is counted: program, NIC, memory and simulated
+//! link.
 
 use allocation_counter::measure;
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, REMOTE, Region, Settings, SharedQueue, World};

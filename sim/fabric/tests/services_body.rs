@@ -1,5 +1,5 @@
-//! The conformance bodies for the services beside RC, over bad links, seed by seed: XRC as RC, exactly once;
-//! UC and UD, whole or not at all.
+//! The conformance bodies for the services beside RC, over bad links, seed by seed. XRC is exactly once as
+//! RC; UC and UD deliver messages whole or not at all.
 //!
 //! A failure names its seed. This command runs only that one: `REMORA_SERVICE=uc REMORA_SEED=n cargo test -p
 //! remora-fabric --test services_body replay -- --nocapture`.

@@ -6,14 +6,15 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// All that shall go wrong on a link. The first rule that wants a frame has it.
+/// All faults of a link. The first rule that matches a frame decides.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
     /// Decides all chances: the same rules and seed make the same decisions about the same frames.
     #[serde(default)]
     pub seed: u64,
-    /// Frames that may be held (delayed, reordered, duplicated) at once in each direction; past that they pass.
+    /// Frames that may be held (delayed, reordered, duplicated) at once in each direction; past that they
+    /// pass.
     #[serde(default = "default_hold")]
     pub hold: usize,
     /// The rules, in the order in which they are asked (`[[rule]]` in TOML).
@@ -36,7 +37,7 @@ fn default_hold() -> usize {
 pub enum Direction {
     /// Away from here.
     Send,
-    /// Towards here.
+    /// Received by this side.
     Receive,
 }
 
@@ -66,12 +67,12 @@ impl Directions {
     }
 }
 
-/// What is done to a frame.
+/// The fault of a rule.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It vanishes.
+    /// It is dropped.
     Drop,
-    /// It comes twice.
+    /// It arrives twice.
     Duplicate,
     /// It comes after `frames` later ones of its direction, or after a millisecond if they do not come.
     Reorder {
@@ -80,9 +81,9 @@ pub enum Action {
     },
     /// It comes later by a time between these, in nanoseconds.
     Delay {
-        /// At least.
+        /// Shortest delay, in nanoseconds.
         min_ns: u64,
-        /// At most.
+        /// Longest delay, in nanoseconds.
         max_ns: u64,
     },
     /// One byte between BTH and the end of the ICRC is changed.
@@ -92,7 +93,7 @@ pub enum Action {
 /// A peer, on any of its UDP ports or on one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PeerMatch {
-    /// Its address.
+    /// IP address of the peer.
     pub address: Address,
     /// Its UDP port; `None`: any.
     pub udp_port: Option<u16>,
@@ -126,7 +127,7 @@ impl FromStr for PeerMatch {
 pub struct Rule {
     /// What is done.
     pub action: Action,
-    /// Which way.
+    /// Directions that it applies to.
     pub directions: Directions,
     /// Only frames with one of these op-codes (the first byte of the BTH); empty: all.
     pub opcodes: Vec<u8>,

@@ -1,4 +1,5 @@
-//! A map in etcd (v3.4 or later), asked through the JSON gateway that each of its servers has: `/v3/kv/range`, `/v3/watch`.
+//! A map in etcd (v3.4 or later), by the JSON gateway that each of its servers has: `/v3/kv/range`,
+//! `/v3/watch`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::thread;
@@ -14,9 +15,9 @@ use crate::{Map, SourceError};
 
 /// A server that does not answer in this time is passed over.
 const ANSWER: Duration = Duration::from_secs(3);
-/// A watch that says nothing for so long is begun again: nobody knows whether its server is still there.
+/// A watch that is silent for so long is restarted, since its server may be dead.
 const WATCH: Duration = Duration::from_secs(10);
-/// Time until the servers are asked again after none answered.
+/// Time until a retry after no server answered.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Longest line of a watch.
 const LONGEST: u64 = 4 << 20;

@@ -1,5 +1,5 @@
-//! A map in a file. Whoever changes it writes a new file and renames it, or edits it in place: what is no map at one look is
-//! looked at again.
+//! A map in a file. An operator writes a new file and renames it, or edits it in place. So a file that is no
+//! map is read again at the next look.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

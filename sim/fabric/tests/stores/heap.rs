@@ -1,4 +1,4 @@
-//! Buffers between clients that link, unlink, lose, die and are cut off: at the end every buffer that the
+//! Buffers between clients that link, unlink, lose, die and are cut off. At the end every buffer that the
 //! table does not point to is free.
 //!
 //! The store is the smallest one that uses buffers: slots that hold an address. An operation allocates, and

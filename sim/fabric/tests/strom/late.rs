@@ -1,4 +1,4 @@
-//! Delayed acknowledgements.
+//! Acknowledgements that the responder delays.
 
 use remora_fabric::{Config, LinkConfig, Sent, Settings};
 use remora_fault::{Action, Rule, Rules};

@@ -142,7 +142,7 @@ pub struct Run<D: Design> {
 impl<D: Design> Run<D> {
     pub fn new(seed: u64, canary: Canary) -> Run<D> {
         let mut random = Random::new(seed);
-        // A run with a fault of the store makes the fault likely: a client dies during an operation, and
+        // A run with a fault of the store makes the fault likely. A client dies during an operation, and
         // replicas get a write at different times.
         let drawn = Plan::draw(&mut random);
         let plan = if canary == Canary::Sound { drawn } else { drawn.with(Mishap::Death) };

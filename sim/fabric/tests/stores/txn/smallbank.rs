@@ -16,7 +16,7 @@ const TELLERS: usize = 4;
 const SHARDS: usize = 2;
 const WINDOW: u32 = 3;
 const CUSTOMERS: u64 = 6;
-/// Deals of each teller.
+/// Jobs of each teller.
 const DEALS: u64 = 25;
 
 const MAX_KEYS: u32 = 3;
