@@ -15,7 +15,7 @@ use remora_wire::{Qpn, Start};
 use crate::estate::{self, Estate, FRAME, Name, SLOT, SOURCE};
 
 /// Least bytes of a receive: the 40 bytes before a datagram, and a small message.
-const ROOM: usize = 64;
+const LEAST: usize = 64;
 /// Steps after which a world that still moves will never rest.
 const RESTLESS: usize = 200_000;
 
@@ -271,7 +271,7 @@ impl Cast {
 
     /// Posts a receive of `len` bytes, or a few more.
     pub fn receive(&mut self, node: usize, len: usize) {
-        let len = len.clamp(ROOM, SLOT);
+        let len = len.clamp(LEAST, SLOT);
         let Some(sge) = self.estates[node].receive(len) else { return };
         let side = &mut self.sides[node];
         let list = [sge];
@@ -300,7 +300,7 @@ impl Cast {
             Some(srq) => self.world.post_shared(srq, &request),
             None => self.world.post_receive(side.qp, &request),
         }
-        .expect("room for one more");
+        .expect("space for one more");
     }
 
     /// Takes what completed at a node, and checks it against the books.
@@ -379,7 +379,7 @@ impl Cast {
         self.connect();
         self.spare_receive();
         self.world.with_nic(0, |nic, _| nic.enable(self.sides[0].qp.number, u64::MAX).ok());
-        self.send(0, ROOM / 4);
+        self.send(0, LEAST / 4);
         assert!(self.world.settle(RESTLESS), "it never comes to rest");
         let done = self.world.drain(self.sides[0].cq);
         assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} after RESET");

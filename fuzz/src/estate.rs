@@ -115,7 +115,7 @@ impl Estate {
             let address = (place as u64 + 1) << 36;
             let range =
                 remora_memory::Range { bytes: bytes.clone(), offset: GUARD, len: name.len(), iova: address };
-            let key = world.table(node).register(pd, &[range], name.access()).expect("room for a region");
+            let key = world.table(node).register(pd, &[range], name.access()).expect("space for a region");
             Plot { name: *name, key, address, bytes, image, may_change: Vec::new() }
         };
         Estate { node, plots: NAMES.iter().enumerate().map(plot).collect(), receives: 0, sinks: 0 }

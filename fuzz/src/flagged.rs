@@ -208,8 +208,8 @@ impl Flagged {
             let at = bytes.len();
             bytes.resize(at + chain::len_of(bth.opcode, payload.len()), 0);
             let head = (bth.opcode, Flags::from_bits(bth.resv7));
-            if let Some((room, _)) = chain::emit(head, &target, payload.len(), &mut bytes[at..]) {
-                room.copy_from_slice(&payload);
+            if let Some((body, _)) = chain::emit(head, &target, payload.len(), &mut bytes[at..]) {
+                body.copy_from_slice(&payload);
             }
         }
         let count = odd.unwrap_or(these.len() as u8) & 0x7f;

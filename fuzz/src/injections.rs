@@ -41,7 +41,7 @@ static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
 /// Bytes of a message at most; each has its own memory for a while.
 const MESSAGE: usize = 512;
 /// Receives of the client, for its answers.
-const ROOMS: usize = 24;
+const RECEIVES: usize = 24;
 /// Work requests for a message at most: `list.chain` has the most.
 const WORKS: u64 = 128;
 /// A refused message has still come, and its end flushes the one receive: two rounds beside the requested
@@ -123,9 +123,9 @@ impl Stage {
         ground.numbers = Some(client.offload.numbers.clone());
         // `list-break.chain` walks a circular list for ever: the server must keep that list straight.
         ground.fill(if *name == "list-break" { &[] } else { &play.planted });
-        for _ in 0..ROOMS {
-            let room = [ground.told.sge(0, MESSAGE)];
-            world.post_receive(client.qp, &ReceiveRequest { id: 0, sges: &room }).expect("room to post");
+        for _ in 0..RECEIVES {
+            let list = [ground.told.sge(0, MESSAGE)];
+            world.post_receive(client.qp, &ReceiveRequest { id: 0, sges: &list }).expect("space to post");
         }
         world.tap();
         let first = untouchable(&ground).map(Plot::whole);
@@ -225,10 +225,10 @@ impl Stage {
         let Some(End { qp, cq, .. }) = self.honest else { return };
         let key = 5;
         let message = ask(self.ground.table.address + (key - 1) * BUCKET, key);
-        self.world.post_receive(qp, &ReceiveRequest { id: 0, sges: &[] }).expect("room to post");
+        self.world.post_receive(qp, &ReceiveRequest { id: 0, sges: &[] }).expect("space to post");
         let payload = Payload::Inline(&message);
         let request = WorkRequest { id: 1, operation: Operation::Send, payload, flags: Flags::default() };
-        self.world.post(qp, &request).expect("room to post");
+        self.world.post(qp, &request).expect("space to post");
         self.sent += 1;
         self.rest();
         let came = self.world.drain(cq);

@@ -76,9 +76,9 @@ impl Shop {
         let lists = [Name::Open, Name::Private].map(|name| {
             let region = show.cast.estates[1].region(name);
             let world = &mut show.cast.world;
-            let mut list = world.create_free_list(&region, BUFFERS, SIZE, COUNT).expect("room for a list");
+            let mut list = world.create_free_list(&region, BUFFERS, SIZE, COUNT).expect("space for a list");
             for index in 0..COUNT {
-                world.post_buffer(&mut list, address(&region.remote(BUFFERS), index)).expect("room to post");
+                world.post_buffer(&mut list, address(&region.remote(BUFFERS), index)).expect("space to post");
             }
             list
         });

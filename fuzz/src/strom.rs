@@ -133,10 +133,10 @@ impl Stage {
                 longest: 1024,
                 limit: 1 << 10,
             };
-            numbers.push(world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("room for a kernel"));
+            numbers.push(world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("space for a kernel"));
         }
         for _ in 0..64 {
-            world.post_receive(left, &ReceiveRequest { id: 0, sges: &[] }).expect("room to post");
+            world.post_receive(left, &ReceiveRequest { id: 0, sges: &[] }).expect("space to post");
         }
         let forge = Forge::new(&world, 0, right);
         world.tap();
@@ -244,13 +244,13 @@ impl Stage {
         }
         assert!(
             self.client.load(ANSWERS, ANSWERS).iter().all(|byte| *byte == 0),
-            "more than there was room for"
+            "more than there was space for"
         );
         let _ = (self.world.drain(self.left_cq), self.world.drain(self.right_cq));
         self.world.bring(self.right, State::Err);
         let facts: Vec<_> = self.world.with_nic(1, |nic, _| nic.kernels().collect());
         for facts in facts {
-            assert_eq!(facts.answers.0, facts.answers.1, "room for answers was lost: {facts:?}");
+            assert_eq!(facts.answers.0, facts.answers.1, "memory for answers was lost: {facts:?}");
             assert_eq!(facts.lanes.1, 0, "a lane serves nobody: {facts:?}");
         }
     }

@@ -36,7 +36,7 @@ impl Plot {
         bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
         bytes.write(GUARD, &[0; LEN]).expect("its own bytes");
         let range = Range { bytes: bytes.clone(), offset: GUARD, len: LEN, iova: address };
-        let key = world.table(node).register(pd, &[range], access).expect("room for a region");
+        let key = world.table(node).register(pd, &[range], access).expect("space for a region");
         Plot { address, key, len: LEN, bytes }
     }
 
@@ -173,11 +173,11 @@ impl Ground {
 fn stranger(world: &mut World, pd: Pd) -> (remora_wire::Qpn, u32) {
     let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
     world.with_nic(0, |nic, _| {
-        let cq = nic.create_cq(ring()).expect("room for a queue");
+        let cq = nic.create_cq(ring()).expect("space for a queue");
         let (send_ring, receives) = (ring(), (ring(), 1));
         let fetching = Fetching::Recycled;
         let init = LoopbackInit { pd, send_ring, receives, send_cq: cq, receive_cq: cq, fetching };
-        (nic.create_loopback(init).expect("room for a queue pair"), cq)
+        (nic.create_loopback(init).expect("space for a queue pair"), cq)
     })
 }
 

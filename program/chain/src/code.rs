@@ -138,7 +138,7 @@ impl Code<'_> {
     }
 
     /// Code that runs repeatedly, each time when its first group is enabled.
-    pub fn again<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
+    pub fn repeated<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
         Code::of(program, name, Fetching::Recycled)
     }
 

@@ -360,7 +360,7 @@ impl Machine {
 
 /// One turn of one queue pair, if there is one to be had.
 fn go(nic: &mut Nic, mem: Mem<'_>) {
-    nic.transmit(Instant(0), mem, &mut Nowhere, 1);
+    nic.transmit(Instant(0), mem, &mut NullPort, 1);
 }
 
 fn failure(at: usize, queue: &Loaded) -> Option<Failure> {
@@ -415,9 +415,9 @@ fn create(
 }
 
 /// A port from which nothing leaves: loopback queue pairs send no packets.
-struct Nowhere;
+struct NullPort;
 
-impl Egress for Nowhere {
+impl Egress for NullPort {
     fn start(&self) -> Start {
         Start::Ip
     }

@@ -242,7 +242,7 @@ impl Verifier<'_> {
         let about = &self.program.queues[other];
         if about.fetching == Fetching::Posted {
             let what = format!(
-                "{} is posted: nobody enables it, and what is changed in it comes too late",
+                "{} is posted: it needs no ENABLE, and a change of it comes too late",
                 about.name
             );
             return self.fault(queue, at, what);

@@ -202,7 +202,7 @@ fn mistakes_point_at_their_place() {
         ("var x\nif x = 1 {\n}", 2, 6, "a comparison is missing"),
         ("var x\nif x == 1 {\nx = 2", 3, 6, "`}` is missing"),
         ("break", 1, 1, "no loop"),
-        ("array a[2] = 1, 2, 3", 1, 20, "more than it has room for"),
+        ("array a[2] = 1, 2, 3", 1, 20, "more values than it has elements"),
         ("array a[2]\nvar x\nx = a[2]", 3, 7, "has 2 elements"),
         ("var x\nx = 1 x = 2", 2, 7, "one statement"),
     ];

@@ -35,7 +35,7 @@ fn fill(program: &mut Program, name: &str, values: &[u64]) {
     let (Place { home, offset }, len) = program.find(name).unwrap();
     let Home::Section(section) = home else { panic!("{name} is no data") };
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    assert!(bytes.len() as u64 <= len, "{name} has no room for {} words", values.len());
+    assert!(bytes.len() as u64 <= len, "{name} has no space for {} words", values.len());
     program.sections[section].bytes[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
 }
 

@@ -65,11 +65,11 @@ pub struct Shown {
 
 /// Why the result of a step is invalid.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Nonsense;
+pub struct InvalidMailbox;
 
-struct Words<'m>(&'m mut [u8]);
+struct Fields<'m>(&'m mut [u8]);
 
-impl Words<'_> {
+impl Fields<'_> {
     fn word(&self, at: usize) -> u32 {
         self.0[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
@@ -81,7 +81,7 @@ impl Words<'_> {
 
 /// The version that the kernel was made for.
 pub fn version(mail: &mut [u8]) -> u32 {
-    Words(mail).word(0)
+    Fields(mail).word(0)
 }
 
 /// Before a step.
@@ -131,8 +131,8 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
 }
 
 /// After a step: the streams execute the kernel's requests.
-pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, Nonsense> {
-    let words = Words(mail);
+pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, InvalidMailbox> {
+    let words = Fields(mail);
     let status = Status(words.word(76) as u8);
     let (len, forward, put) = (words.word(80), words.word(96) as usize, words.word(100) as usize);
     let taken = words.word(64) != 0;
@@ -148,13 +148,13 @@ pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, No
         1 => drop(streams.answer(status, len)),
         2 => streams.open(status),
         3 => streams.send(words.long(88), words.word(84), len),
-        _ => return Err(Nonsense),
+        _ => return Err(InvalidMailbox),
     }
     if forward > 0 {
         streams.forward(forward);
     }
     if put > 0 {
-        streams.put(words.0[PUT..WRITES].get(..put).ok_or(Nonsense)?);
+        streams.put(words.0[PUT..WRITES].get(..put).ok_or(InvalidMailbox)?);
     }
     if words.word(104) != 0 {
         streams.close();
@@ -163,23 +163,23 @@ pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, No
     match command {
         0 => {}
         // A native kernel may ask for more: the mailbox has no space for it.
-        1 if asked as usize > PUT - READ => return Err(Nonsense),
+        1 if asked as usize > PUT - READ => return Err(InvalidMailbox),
         1 => streams.read(words.long(112), asked),
         2 => streams.read_to_wire(words.long(112), asked),
-        _ => return Err(Nonsense),
+        _ => return Err(InvalidMailbox),
     }
     Ok(Shown { input: streams.input().is_some() && !taken, asked: command == 1 })
 }
 
-fn write(words: &Words<'_>, streams: &mut Streams<'_, '_>) -> Result<(), Nonsense> {
+fn write(words: &Fields<'_>, streams: &mut Streams<'_, '_>) -> Result<(), InvalidMailbox> {
     let count = words.word(124) as usize;
     let mut bytes = &words.0[WRITTEN..];
     if count > MOST {
-        return Err(Nonsense);
+        return Err(InvalidMailbox);
     }
     for record in 0..count {
         let at = WRITES + record * RECORD;
-        let (own, rest) = bytes.split_at_checked(words.word(at + 8) as usize).ok_or(Nonsense)?;
+        let (own, rest) = bytes.split_at_checked(words.word(at + 8) as usize).ok_or(InvalidMailbox)?;
         streams.write(words.long(at), own);
         bytes = rest;
     }

@@ -32,7 +32,7 @@ struct Question<'a> {
 }
 
 #[derive(serde::Deserialize)]
-struct Answer {
+struct Response {
     #[serde(rename = "Result")]
     result: String,
     #[serde(rename = "Longest")]
@@ -93,7 +93,7 @@ impl Process {
         Ok(Self { _child: child, questions, answers })
     }
 
-    fn ask(&mut self, question: &Question<'_>) -> io::Result<Answer> {
+    fn ask(&mut self, question: &Question<'_>) -> io::Result<Response> {
         let mut line = serde_json::to_vec(question)?;
         line.push(b'\n');
         self.questions.write_all(&line)?;

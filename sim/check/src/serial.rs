@@ -9,7 +9,7 @@
 
 use crate::linear::intervals;
 use crate::porcupine::{self, Verdict};
-use crate::precedence::{Because, Cycle, Precedence};
+use crate::precedence::{Reason, Cycle, Precedence};
 use crate::transactions::{Transaction, committed, show};
 use crate::{Anomaly, History, Operation, Violation};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,13 +84,13 @@ struct Choice {
 }
 
 impl Choice {
-    fn other_last(&self) -> (usize, usize, Because) {
-        let because = Because::Replaced { key: self.key, read: Some(self.read), by: self.other_value };
+    fn other_last(&self) -> (usize, usize, Reason) {
+        let because = Reason::Replaced { key: self.key, read: Some(self.read), by: self.other_value };
         (self.reader, self.other, because)
     }
 
-    fn other_first(&self) -> (usize, usize, Because) {
-        (self.other, self.writer, Because::Overwrote { key: self.key, reader: self.reader })
+    fn other_first(&self) -> (usize, usize, Reason) {
+        (self.other, self.writer, Reason::Overwrote { key: self.key, reader: self.reader })
     }
 }
 
@@ -114,7 +114,7 @@ fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Res
             let of_key = writers.get(&key).map_or(&[][..], Vec::as_slice);
             let from = of_key.iter().find(|(_, value)| Some(*value) == read).map(|(writer, _)| *writer);
             if let (Some(writer), Some(value)) = (from, read) {
-                known.insert(writer, reader, Because::Read { key, value })?;
+                known.insert(writer, reader, Reason::Read { key, value })?;
             }
             for &(other, other_value) in of_key.iter().filter(|(other, _)| *other != reader) {
                 match (from, read) {
@@ -123,7 +123,7 @@ fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Res
                     }
                     (Some(_), _) => {}
                     // Nothing was there yet: every writer comes later.
-                    _ => known.insert(reader, other, Because::Replaced { key, read, by: other_value })?,
+                    _ => known.insert(reader, other, Reason::Replaced { key, read, by: other_value })?,
                 }
             }
         }
@@ -206,26 +206,26 @@ fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
     for (place, &(at, because)) in cycle.iter().enumerate() {
         let (this, next) = (names(at), names(cycle[(place + 1) % cycle.len()].0));
         let why = match because {
-            Because::Read { key, value } => format!("{next} read what {this} wrote, {key}: {value}"),
-            Because::Replaced { key, read, by } => {
+            Reason::Read { key, value } => format!("{next} read what {this} wrote, {key}: {value}"),
+            Reason::Replaced { key, read, by } => {
                 format!("{this} read {key}: {}, which {next} replaced by {by}", show(read))
             }
-            Because::Overwrote { key, reader } => {
+            Reason::Overwrote { key, reader } => {
                 format!("both wrote {key}, and {}, later than {this}, read {next}'s", names(reader))
             }
-            Because::Returned => format!("{this} had returned when {next} was invoked"),
+            Reason::Returned => format!("{this} had returned when {next} was invoked"),
         };
         says += &format!("\n    {this} before {next}: {why}");
     }
     let readers = cycle.iter().filter_map(|(_, because)| match because {
-        Because::Overwrote { reader, .. } => Some(*reader),
+        Reason::Overwrote { reader, .. } => Some(*reader),
         _ => None,
     });
     let named: BTreeSet<usize> = cycle.iter().map(|(at, _)| *at).chain(readers).collect();
     for at in named {
         says += &format!("\n  {}: {}", names(at), transactions[at].operation);
     }
-    let replaced = cycle.iter().filter(|(_, because)| matches!(because, Because::Replaced { .. })).count();
+    let replaced = cycle.iter().filter(|(_, because)| matches!(because, Reason::Replaced { .. })).count();
     let anomaly = match replaced {
         0 => Anomaly::CircularInformation,
         1 => Anomaly::ReadSkew,

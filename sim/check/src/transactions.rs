@@ -63,7 +63,7 @@ impl<'a> Transaction<'a> {
                 }
                 Step::Delete { .. } => {
                     let says =
-                        format!("a transaction deletes, so who read nothing could not be told: {operation}");
+                        format!("a transaction deletes, so a read of nothing is ambiguous: {operation}");
                     return Err(Violation::malformed(says));
                 }
             }

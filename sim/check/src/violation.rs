@@ -43,7 +43,7 @@ impl fmt::Display for Anomaly {
             Self::Malformed => "not a history",
             Self::Undecided => "undecided",
             Self::NotLinearizable => "not linearizable",
-            Self::Unwritten => "read of what nobody wrote",
+            Self::Unwritten => "read of a value that was never written",
             Self::AbortedRead => "aborted read (G1a)",
             Self::IntermediateRead => "intermediate read (G1b)",
             Self::Internal => "internal inconsistency",

@@ -395,13 +395,13 @@ impl Flow {
         *report.statuses.entry(wc.status).or_default() += 1;
         assert_eq!(wc.id, RECEIVE | self.taken, "receives end in order");
         self.taken += 1;
-        let (room, bad) = self.receives.pop_front().expect("as many as were posted");
+        let (capacity, bad) = self.receives.pop_front().expect("as many as were posted");
         if wc.status != Status::Success {
             assert!(wc.status == Status::WrFlushed || bad && wc.status == Status::LocalProtection, "{wc:?}");
             return true;
         }
         let slot = (wc.id & !RECEIVE) as usize % self.settings.receives as usize * self.slot_len;
-        self.check_message(arm, wc, slot, room, report);
+        self.check_message(arm, wc, slot, capacity, report);
         false
     }
 
@@ -410,13 +410,13 @@ impl Flow {
         arm: &mut impl Arm,
         wc: &WorkCompletion,
         slot: usize,
-        room: u32,
+        capacity: u32,
         report: &mut UnreliableReport,
     ) {
         let write = wc.kind == remora_nic::CompletionKind::ReceiveWriteImm;
         let prefix = if write { 0 } else { arm.prefix() };
         let len = wc.byte_len as usize - prefix;
-        assert!(write || wc.byte_len <= room, "{wc:?} in {room} bytes");
+        assert!(write || wc.byte_len <= capacity, "{wc:?} in {capacity} bytes");
         let mut found = vec![0; len];
         if !write {
             arm.load(&self.sink, slot + prefix, &mut found);

@@ -17,7 +17,7 @@ use remora_fault::{Action, Rule, Rules};
 /// One end of a pair: its sender, the responder to its peer (the same, except for XRC), and its receive
 /// queue.
 #[derive(Copy, Clone)]
-struct End {
+struct Endpoint {
     sender: QueuePair,
     server: QueuePair,
     srq: Option<SharedQueue>,
@@ -33,7 +33,7 @@ pub struct WorldArm {
     service: Service,
     /// Of each side, for XRC.
     domains: [u32; 2],
-    pairs: Vec<[End; 2]>,
+    pairs: Vec<[Endpoint; 2]>,
     regions: Vec<Region>,
     /// Time that passes between a post and the program's next action.
     head_start: u64,
@@ -67,30 +67,30 @@ impl WorldArm {
         self.service == Service::XrcInitiator
     }
 
-    fn end(&mut self, side: usize, settings: &Settings) -> End {
+    fn end(&mut self, side: usize, settings: &Settings) -> Endpoint {
         // Slots are free as soon as the NIC is done with them, so there may be more completions than slots.
         let cq = self.world.create_cq(side, 2 * (settings.send_slots + settings.receives));
         let made = self.world.create_qp_of(self.service, cq, cq, None, settings);
-        let sender = made.expect("room for a queue pair");
+        let sender = made.expect("space for a queue pair");
         let server = match self.is_extended() {
-            true => self.world.create_xrc_target(side, self.domains[side]).expect("room for a target"),
+            true => self.world.create_xrc_target(side, self.domains[side]).expect("space for a target"),
             false => sender,
         };
         let srq = self.is_extended().then(|| self.shared_queue(side, cq, settings));
         let handle = match self.service {
-            Service::Ud => self.world.create_address_handle(side, 1 - side).expect("room for a handle"),
+            Service::Ud => self.world.create_address_handle(side, 1 - side).expect("space for a handle"),
             _ => 0,
         };
-        End { sender, server, srq, cq, handle }
+        Endpoint { sender, server, srq, cq, handle }
     }
 
     fn shared_queue(&mut self, side: usize, cq: CompletionQueue, settings: &Settings) -> SharedQueue {
         let xrc = XrcSrq { domain: self.domains[side], cq: cq.number };
         let made = self.world.create_srq(side, settings.receives, settings.receive_max_sge, Some(xrc));
-        made.expect("room for a shared receive queue")
+        made.expect("space for a shared receive queue")
     }
 
-    fn join(&mut self, ends: &[End; 2], settings: &Settings) {
+    fn join(&mut self, ends: &[Endpoint; 2], settings: &Settings) {
         if self.service == Service::Ud {
             ends.iter()
                 .zip(settings.psn)

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use remora_transport::Instant;
 use remora_wire::frame::{Egress, Lease, Peer, Start};
 
-use crate::switch::{self, Passed, Port, SwitchConfig};
+use crate::switch::{self, Departure, Port, SwitchConfig};
 use crate::trace::Trace;
 use remora_fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 
@@ -73,7 +73,7 @@ fn policy(rules: &Rules, seed: u64, index: usize) -> Policy {
 
 /// A frame under way: ordered by arrival, then by departure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Flight {
+pub(crate) struct FrameInFlight {
     pub at: Instant,
     number: u64,
     pub slot: u32,
@@ -92,7 +92,7 @@ pub(crate) struct Links {
     start: Start,
     frames: Vec<Vec<u8>>,
     free: Vec<u32>,
-    flights: BinaryHeap<Reverse<Flight>>,
+    flights: BinaryHeap<Reverse<FrameInFlight>>,
     number: u64,
     pub trace: Trace,
     pub tap: Option<Vec<Sent>>,
@@ -164,17 +164,17 @@ impl Links {
     }
 
     /// When a full queue of `from` has space; `now` if none is full.
-    pub fn room_at(&self, from: usize, now: Instant) -> Instant {
-        let room = |link: &Link| {
+    pub fn space_at(&self, from: usize, now: Instant) -> Instant {
+        let space = |link: &Link| {
             let waiting = || link.departures.iter().copied().filter(|at| *at > now);
             if waiting().count() < link.config.queue { None } else { waiting().next() }
         };
-        let first = self.links[from * self.nodes..(from + 1) * self.nodes].iter().filter_map(room).min();
+        let first = self.links[from * self.nodes..(from + 1) * self.nodes].iter().filter_map(space).min();
         first.unwrap_or(now)
     }
 
     /// Takes out a frame that has arrived at its node.
-    pub fn arrived(&mut self, now: Instant) -> Option<(Flight, Vec<u8>)> {
+    pub fn arrived(&mut self, now: Instant) -> Option<(FrameInFlight, Vec<u8>)> {
         loop {
             let flight = self.flights.peek().map(|flight| flight.0).filter(|flight| flight.at <= now)?;
             self.flights.pop();
@@ -183,17 +183,17 @@ impl Links {
             }
             let frame = &mut self.frames[flight.slot as usize];
             let port = &mut self.ports[flight.to as usize];
-            let Some(Passed { at, mark }) = port.take(flight.at, frame.len()) else {
+            let Some(Departure { at, mark }) = port.take(flight.at, frame.len()) else {
                 self.free.push(flight.slot);
                 continue;
             };
             port.marked += u64::from(mark && switch::mark(self.start, frame));
-            self.flights.push(Reverse(Flight { at, switched: false, ..flight }));
+            self.flights.push(Reverse(FrameInFlight { at, switched: false, ..flight }));
         }
     }
 
     /// Gives a frame's memory back.
-    pub fn give_back(&mut self, flight: Flight, frame: Vec<u8>) {
+    pub fn give_back(&mut self, flight: FrameInFlight, frame: Vec<u8>) {
         self.frames[flight.slot as usize] = frame;
         self.free.push(flight.slot);
     }
@@ -211,7 +211,7 @@ impl Links {
     fn fly(&mut self, at: Instant, slot: u32, from: usize, to: usize) {
         self.number += 1;
         let switched = !self.ports.is_empty();
-        let flight = Flight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
+        let flight = FrameInFlight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
         self.flights.push(Reverse(flight));
     }
 
@@ -226,7 +226,7 @@ impl Links {
         self.fly(at, slot, from, to);
     }
 
-    fn room(&mut self, now: Instant, from: usize, to: usize) -> bool {
+    fn has_space(&mut self, now: Instant, from: usize, to: usize) -> bool {
         let link = &mut self.links[from * self.nodes + to];
         while link.departures.front().is_some_and(|departure| *departure <= now) {
             link.departures.pop_front();
@@ -316,7 +316,7 @@ impl Egress for Outlet<'_> {
         if let Some((slot, _)) = self.leased.take() {
             self.links.free.push(slot);
         }
-        if !self.links.room(self.now, self.from, to) {
+        if !self.links.has_space(self.now, self.from, to) {
             return None;
         }
         let slot = self.links.slot(len);

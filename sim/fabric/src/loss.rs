@@ -108,7 +108,7 @@ impl Flow {
                 payload: Payload::Sges(&list),
                 flags: Flags { signaled: true, ..Flags::default() },
             };
-            world.post_quietly(self.pair, &request).expect("room for as many as are kept posted");
+            world.post_quietly(self.pair, &request).expect("space for as many as are kept posted");
             self.unposted -= 1;
         }
         if most > 0 {

@@ -17,18 +17,18 @@ use crate::world::World;
 /// A program's queues, by number.
 #[derive(Default)]
 pub(crate) struct Program {
-    pub queue_pairs: Vec<End>,
-    pub shared_queues: Vec<ReceiveEnd>,
+    pub queue_pairs: Vec<Endpoint>,
+    pub shared_queues: Vec<ReceiveQueue>,
     completion_queues: Vec<(u32, Poller)>,
     /// Address that the next region gets: regions have addresses of their own, the same in every run.
     next_address: u64,
 }
 
 /// One end of a queue pair, as the program sees it.
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     pub send: Ring,
     /// None: it takes from a shared receive queue, or receives nothing.
-    pub receive: Option<ReceiveEnd>,
+    pub receive: Option<ReceiveQueue>,
     pub sent: u64,
     pub bounds: Bounds,
 }
@@ -39,19 +39,19 @@ pub struct FreeList {
     pub node: usize,
     /// Its number, which ALLOCATE names.
     pub number: u64,
-    posts: ReceiveEnd,
+    posts: ReceiveQueue,
 }
 
 /// A queue of receive work requests, as the program sees it.
-pub(crate) struct ReceiveEnd {
+pub(crate) struct ReceiveQueue {
     pub ring: Ring,
     posted: u64,
     pub max_sge: u32,
 }
 
-impl ReceiveEnd {
-    pub fn new(max_wr: u32, max_sge: u32) -> ReceiveEnd {
-        ReceiveEnd { ring: ring(u64::from(max_wr) * stride(max_sge)), posted: 0, max_sge }
+impl ReceiveQueue {
+    pub fn new(max_wr: u32, max_sge: u32) -> ReceiveQueue {
+        ReceiveQueue { ring: ring(u64::from(max_wr) * stride(max_sge)), posted: 0, max_sge }
     }
 
     pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
@@ -276,7 +276,7 @@ impl World {
         place.program.next_address += 0x10_0000_0000;
         let address = place.program.next_address;
         let range = Range::at(&bytes, address);
-        let key = place.table.register(place.pd, &[range], access).expect("room for a region");
+        let key = place.table.register(place.pd, &[range], access).expect("space for a region");
         Region { node, key, address, bytes }
     }
 
@@ -288,7 +288,7 @@ impl World {
     /// Makes a completion queue of `slots` entries.
     pub fn create_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
         let ring = ring(u64::from(slots));
-        let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("room for a queue");
+        let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("space for a queue");
         let queues = &mut self.nodes[node].program.completion_queues;
         queues.push((number, Poller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
@@ -299,7 +299,7 @@ impl World {
         let ring = ring(u64::from(slots));
         let number = self
             .with_nic(node, |nic, _| nic.create_cq_ignoring_overrun(ring.clone()))
-            .expect("room for a queue");
+            .expect("space for a queue");
         let queues = &mut self.nodes[node].program.completion_queues;
         queues.push((number, Poller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
@@ -317,7 +317,7 @@ impl World {
     ) -> Result<QueuePair, NicError> {
         let node = send_cq.node;
         let send = ring(u64::from(settings.send_slots));
-        let receive = ReceiveEnd::new(settings.receives, settings.receive_max_sge);
+        let receive = ReceiveQueue::new(settings.receives, settings.receive_max_sge);
         let init = LoopbackInit {
             pd: self.nodes[node].pd,
             send_ring: send.clone(),
@@ -329,7 +329,7 @@ impl World {
         let number = self.with_nic(node, |nic, _| nic.create_loopback(init))?;
         let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
         let ends = &mut self.nodes[node].program.queue_pairs;
-        ends.push(End { send, receive: Some(receive), sent: 0, bounds });
+        ends.push(Endpoint { send, receive: Some(receive), sent: 0, bounds });
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
     }
 
@@ -378,7 +378,7 @@ impl World {
             // Slots are free as soon as the NIC is done with them, so there may be more completions than
             // slots.
             let cq = self.create_cq(node, 2 * (settings.send_slots + settings.receives));
-            (self.create_qp(cq, cq, settings).expect("room for a queue pair"), cq)
+            (self.create_qp(cq, cq, settings).expect("space for a queue pair"), cq)
         };
         let ends = [side(left), side(right)];
         self.connect(ends[0].0, ends[1].0, settings);
@@ -430,7 +430,7 @@ impl World {
             .expect("a state that takes nothing");
     }
 
-    pub(crate) fn end(&mut self, qp: QueuePair) -> &mut End {
+    pub(crate) fn end(&mut self, qp: QueuePair) -> &mut Endpoint {
         &mut self.nodes[qp.node].program.queue_pairs[qp.index]
     }
 
@@ -479,7 +479,7 @@ impl World {
         count: u32,
     ) -> Result<FreeList, NicError> {
         let (node, pd) = (region.node, self.pd(region.node));
-        let posts = ReceiveEnd::new(count, 1);
+        let posts = ReceiveQueue::new(count, 1);
         let base = region.remote(offset).addr;
         let init = FreeListInit { pd, ring: posts.ring.clone(), base, size, count };
         let number = self.with_nic(node, |nic, _| nic.create_free_list(init))?;

@@ -7,7 +7,7 @@ use remora_nic::{
     WorkRequest, XrcSrq,
 };
 
-use crate::program::{CompletionQueue, End, QueuePair, ReceiveEnd, Settings, SharedQueue, ring};
+use crate::program::{CompletionQueue, Endpoint, QueuePair, ReceiveQueue, Settings, SharedQueue, ring};
 use crate::world::World;
 
 impl World {
@@ -25,7 +25,7 @@ impl World {
     ) -> Result<QueuePair, NicError> {
         let node = send_cq.node;
         let send = ring(u64::from(settings.send_slots));
-        let own = ReceiveEnd::new(settings.receives, settings.receive_max_sge);
+        let own = ReceiveQueue::new(settings.receives, settings.receive_max_sge);
         let receives = match srq {
             Some(srq) => Receives::Shared(srq.number),
             None if service == Service::XrcInitiator => Receives::None,
@@ -45,7 +45,7 @@ impl World {
         let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
         let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
-        ends.push(End { send, receive, sent: 0, bounds });
+        ends.push(Endpoint { send, receive, sent: 0, bounds });
         Ok(QueuePair { node, index: ends.len() - 1, number, service })
     }
 
@@ -60,7 +60,7 @@ impl World {
         max_sge: u32,
         xrc: Option<XrcSrq>,
     ) -> Result<SharedQueue, NicError> {
-        let end = ReceiveEnd::new(max_wr, max_sge);
+        let end = ReceiveQueue::new(max_wr, max_sge);
         let init = SrqInit { pd: self.nodes[node].pd, ring: end.ring.clone(), max_sge, xrc };
         let number = self.with_nic(node, |nic, _| nic.create_srq(init))?;
         let queues = &mut self.nodes[node].program.shared_queues;
@@ -82,7 +82,7 @@ impl World {
     /// [`NicError::TooSmall`] if what waits in it, or its limit, would not fit.
     pub fn resize_srq(&mut self, srq: SharedQueue, max_wr: u32) -> Result<(), NicError> {
         let end = &self.nodes[srq.node].program.shared_queues[srq.index];
-        let ring = ReceiveEnd::new(max_wr, end.max_sge).ring;
+        let ring = ReceiveQueue::new(max_wr, end.max_sge).ring;
         self.with_nic(srq.node, |nic, _| nic.resize_srq(srq.number, ring.clone()))?;
         self.nodes[srq.node].program.shared_queues[srq.index].ring = ring;
         Ok(())
@@ -96,7 +96,7 @@ impl World {
         let number = self.with_nic(node, |nic, _| nic.create_xrc_target(domain))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
         let bounds = Bounds { max_sge: 0, max_inline: 0 };
-        ends.push(End { send: ring(1), receive: None, sent: 0, bounds });
+        ends.push(Endpoint { send: ring(1), receive: None, sent: 0, bounds });
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::XrcTarget })
     }
 

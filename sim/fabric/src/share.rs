@@ -148,7 +148,7 @@ impl Flow {
                 payload: Payload::Sges(&list),
                 flags: Flags { signaled: true, ..Flags::default() },
             };
-            world.post_quietly(self.pair, &request).expect("room for as many as are kept posted");
+            world.post_quietly(self.pair, &request).expect("space for as many as are kept posted");
             self.posted += 1;
         }
         world.ring(self.pair);

@@ -39,7 +39,7 @@ const LONG: usize = 1 << 20;
 const VALUE: usize = 1 << 16;
 
 /// What an operation sent, and what a kernel did for it.
-struct Seen {
+struct Observed {
     asked: Vec<u64>,
     answered: Vec<u64>,
     steps: Vec<Stepped>,
@@ -76,7 +76,7 @@ impl Bench {
             longest: 1 << 13,
             limit: 1 << 16,
         };
-        let kernel = world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("room for a kernel");
+        let kernel = world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("space for a kernel");
         world.tap();
         Bench { world, client, ended, server, kernel, here, there, steps, attached: false }
     }
@@ -89,12 +89,12 @@ impl Bench {
     }
 
     /// Posts a request and lets everything happen.
-    fn ask(&mut self, operation: Operation, payload: Payload<'_>) -> Seen {
+    fn ask(&mut self, operation: Operation, payload: Payload<'_>) -> Observed {
         if matches!(operation, Operation::Rpc { .. } | Operation::RpcWrite { .. }) {
-            self.world.post_receive(self.client, &ReceiveRequest { id: 0, sges: &[] }).expect("room");
+            self.world.post_receive(self.client, &ReceiveRequest { id: 0, sges: &[] }).expect("space");
         }
         let request = WorkRequest { id: 0, operation, payload, flags: SIGNALED };
-        self.world.post(self.client, &request).expect("room");
+        self.world.post(self.client, &request).expect("space");
         assert!(self.world.settle(10_000_000), "it never comes to rest");
         let ended = self.world.drain(self.ended);
         assert!(ended.iter().all(|end| end.status == remora_nic::Status::Success), "{ended:?}");
@@ -108,22 +108,22 @@ impl Bench {
         };
         let by = |node| sent.iter().filter(matters).filter(move |frame| frame.from == node).map(ip).collect();
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
-        Seen { asked: by(0), answered: by(1), steps, passing: self.attached }
+        Observed { asked: by(0), answered: by(1), steps, passing: self.attached }
     }
 
-    fn rpc(&mut self, params: &[u8]) -> Seen {
+    fn rpc(&mut self, params: &[u8]) -> Observed {
         let to = self.here.remote(LONG);
         let place = Place { addr: to.addr, rkey: to.rkey.get(), room: 1 << 13 };
         let bytes = [&place.emit(), params].concat();
         self.ask(Operation::Rpc { opcode: OPCODE, tag: 0 }, Payload::Inline(&bytes))
     }
 
-    fn read(&mut self, len: usize) -> Seen {
+    fn read(&mut self, len: usize) -> Observed {
         let (sges, from) = ([self.here.sge(0, len)], self.there.remote(0));
         self.ask(Operation::Read(from), Payload::Sges(&sges))
     }
 
-    fn write(&mut self, len: usize) -> Seen {
+    fn write(&mut self, len: usize) -> Observed {
         let (sges, to) = ([self.here.sge(0, len)], self.there.remote(0));
         self.ask(Operation::Write(to), Payload::Sges(&sges))
     }
@@ -138,14 +138,14 @@ struct Path {
 }
 
 /// When the last of a request's frames has been taken in by the server.
-fn arrives(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64) -> u64 {
+fn arrives(model: &StromFpga, seen: &Observed, path: &mut Path, starts: u64) -> u64 {
     let mut arrive = |bytes: &u64| model.frame(&mut path.there, starts, *bytes);
     seen.asked.iter().map(&mut arrive).max().unwrap_or(starts)
 }
 
 /// The time when the client's program sees the last byte of an answer. The bytes come from the host's memory
 /// or from the NIC.
-fn answers(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64, of_host: bool) -> u64 {
+fn answers(model: &StromFpga, seen: &Observed, path: &mut Path, starts: u64, of_host: bool) -> u64 {
     let stations = &mut path.back;
     let mut last = starts;
     for bytes in &seen.answered {
@@ -157,14 +157,14 @@ fn answers(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64, of_host
 }
 
 /// When the bytes of a READ, posted at the beginning, are seen.
-fn read(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
+fn read(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
     let asked = arrives(model, seen, path, model.post.ns);
     answers(model, seen, path, asked, true)
 }
 
 /// When a WRITE's bytes, posted at the beginning, are seen at the server. If it passes a kernel, also when
 /// the kernel takes them in or writes them.
-fn write(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
+fn write(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
     let (stations, mut last) = (&mut path.there, 0);
     let mut steps = seen.steps.iter();
     for bytes in &seen.asked {
@@ -182,11 +182,11 @@ fn write(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
     last.max(if seen.steps.is_empty() { 0 } else { path.kernel + model.post.ns })
 }
 
-fn read_ns(model: &StromFpga, seen: &Seen) -> u64 {
+fn read_ns(model: &StromFpga, seen: &Observed) -> u64 {
     read(model, seen, &mut Path::default())
 }
 
-fn write_ns(model: &StromFpga, seen: &Seen) -> u64 {
+fn write_ns(model: &StromFpga, seen: &Observed) -> u64 {
     write(model, seen, &mut Path::default())
 }
 
@@ -198,7 +198,7 @@ fn apart(mut done: impl FnMut(&mut Path) -> u64) -> f64 {
 }
 
 /// A request to a kernel, until its answer is seen.
-fn rpc_ns(model: &StromFpga, seen: &Seen) -> u64 {
+fn rpc_ns(model: &StromFpga, seen: &Observed) -> u64 {
     let path = &mut Path::default();
     let mut now = arrives(model, seen, path, model.post.ns);
     for (at, step) in seen.steps.iter().enumerate() {

@@ -75,7 +75,7 @@ pub(crate) struct Port {
 
 /// How a frame leaves the switch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct Departure {
     /// When it arrives at its node.
     pub at: Instant,
     /// It is to be marked, if it may be.
@@ -98,7 +98,7 @@ impl Port {
     }
 
     /// A frame of `len` bytes comes. Returns when it leaves, if it fits the buffer.
-    pub fn take(&mut self, now: Instant, len: usize) -> Option<Passed> {
+    pub fn take(&mut self, now: Instant, len: usize) -> Option<Departure> {
         if self.held(now) + len > self.config.buffer {
             self.dropped += 1;
             return None;
@@ -110,7 +110,7 @@ impl Port {
         let transmission = (len as u64 * 8_000_000_000).checked_div(self.config.rate).unwrap_or(0);
         self.free_at = self.free_at.max(now).after(transmission);
         self.departures.push_back((self.free_at, len));
-        Some(Passed { at: self.free_at.after(self.config.latency_ns), mark })
+        Some(Departure { at: self.free_at.after(self.config.latency_ns), mark })
     }
 }
 

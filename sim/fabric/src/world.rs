@@ -277,7 +277,7 @@ impl World {
             let nic = node.engine.enter();
             next = next.min(nic.next_deadline());
             if node.blocked {
-                next = next.min(self.links.room_at(index, self.now));
+                next = next.min(self.links.space_at(index, self.now));
             } else if nic.has_work() {
                 next = next.min(node.resumes.max(self.now));
             }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::follower::{News, Place};
+use crate::follower::{Update, Backend};
 use crate::{Map, SourceError};
 
 /// A server that does not answer in this time is passed over.
@@ -36,7 +36,7 @@ pub struct Etcd {
 /// What etcd answers; its numbers are strings, and what is zero or empty is left out.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Answer {
+struct Response {
     header: Header,
     kvs: Vec<Pair>,
     events: Vec<Event>,
@@ -65,7 +65,7 @@ struct Event {
 /// A line of a watch.
 #[derive(Deserialize)]
 struct Line {
-    result: Answer,
+    result: Response,
 }
 
 impl Etcd {
@@ -92,11 +92,11 @@ impl Etcd {
     }
 
     /// Asks one server after the other until one answers.
-    fn range(&mut self) -> Result<Answer, SourceError> {
+    fn range(&mut self) -> Result<Response, SourceError> {
         let question = json!({ "key": self.coded_key() });
         let mut says = String::new();
         for _ in 0..self.endpoints.len() {
-            match self.ask("/v3/kv/range", &question).and_then(|mut body| body.read_json::<Answer>()) {
+            match self.ask("/v3/kv/range", &question).and_then(|mut body| body.read_json::<Response>()) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => says = error.to_string(),
             }
@@ -105,7 +105,7 @@ impl Etcd {
         Err(SourceError::Reach(format!("no etcd answers at {}: {says}", self.endpoints.join(","))))
     }
 
-    fn read(&self, pair: Option<&Pair>) -> News {
+    fn read(&self, pair: Option<&Pair>) -> Update {
         let pair = pair.ok_or_else(|| SourceError::Missing(self.place()))?;
         let text = STANDARD.decode(&pair.value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let text = text.ok_or_else(|| SourceError::Reach(format!("{} holds no text", self.place())))?;
@@ -121,7 +121,7 @@ impl Etcd {
     }
 
     /// The next line of the watch; None if there is no more.
-    fn line(&mut self) -> Option<Answer> {
+    fn line(&mut self) -> Option<Response> {
         let watch = self.watch.as_mut()?;
         let mut text = String::new();
         let read = watch.by_ref().take(LONGEST).read_line(&mut text);
@@ -130,14 +130,14 @@ impl Etcd {
     }
 }
 
-impl Place for Etcd {
-    fn load(&mut self) -> News {
+impl Backend for Etcd {
+    fn load(&mut self) -> Update {
         let answer = self.range()?;
         self.revision = answer.header.revision.parse().unwrap_or(0);
         self.read(answer.kvs.first())
     }
 
-    fn wait(&mut self) -> Option<News> {
+    fn wait(&mut self) -> Option<Update> {
         if self.watch.is_none() && self.listen().is_err() {
             thread::sleep(AGAIN);
             // By asking, it finds a server that is there, and what it missed.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::follower::{News, Place};
+use crate::follower::{Update, Backend};
 use crate::{Map, SourceError};
 
 /// Time between two looks.
@@ -41,19 +41,19 @@ impl File {
         }
     }
 
-    fn news(&self) -> News {
+    fn news(&self) -> Update {
         let text = self.text.clone()?;
         Map::parse(&text).map_err(|error| SourceError::Map(self.place(), error))
     }
 }
 
-impl Place for File {
-    fn load(&mut self) -> News {
+impl Backend for File {
+    fn load(&mut self) -> Update {
         self.text = self.read();
         self.news()
     }
 
-    fn wait(&mut self) -> Option<News> {
+    fn wait(&mut self) -> Option<Update> {
         thread::sleep(LOOK);
         let text = self.read();
         if text == self.text {

@@ -9,7 +9,7 @@ use crate::file::File;
 use crate::{Map, Source, SourceError};
 
 /// A map, or an error, from a source.
-pub type News = Result<Map, SourceError>;
+pub type Update = Result<Map, SourceError>;
 
 /// Changes that wait to be asked for; the source waits then.
 const WAITING: usize = 4;
@@ -19,18 +19,18 @@ const WAITING: usize = 4;
 #[derive(Debug)]
 pub struct Follower {
     map: Map,
-    news: Receiver<News>,
+    news: Receiver<Update>,
     /// Its thread ends when this has no other owner.
     _listens: Arc<()>,
 }
 
 /// A source in which a map is kept.
-pub trait Place: Send + 'static {
+pub trait Backend: Send + 'static {
     /// The map as it is.
-    fn load(&mut self) -> News;
+    fn load(&mut self) -> Update;
 
     /// Waits for a change, at most for a second or some. None: there was none.
-    fn wait(&mut self) -> Option<News>;
+    fn wait(&mut self) -> Option<Update>;
 }
 
 impl Follower {
@@ -41,7 +41,7 @@ impl Follower {
         }
     }
 
-    fn of(mut place: impl Place) -> Result<Follower, SourceError> {
+    fn of(mut place: impl Backend) -> Result<Follower, SourceError> {
         let map = place.load()?;
         let (sender, news) = sync_channel(WAITING);
         let (first, listens) = (map.clone(), Arc::new(()));
@@ -71,7 +71,7 @@ impl Follower {
 }
 
 /// Sends changes until the follower is dropped.
-fn watch(mut place: impl Place, mut known: Map, news: &SyncSender<News>, listener: &Weak<()>) {
+fn watch(mut place: impl Backend, mut known: Map, news: &SyncSender<Update>, listener: &Weak<()>) {
     let mut fault = None;
     while listener.strong_count() > 0 {
         let new = match place.wait() {

@@ -134,8 +134,8 @@ impl<R: BufRead> Pairs<R> {
             any = true;
             let end = piece.iter().position(|byte| *byte == b'\n');
             let taken = &piece[..end.unwrap_or(piece.len())];
-            let room = KEPT - self.line.len();
-            self.line.extend_from_slice(&taken[..taken.len().min(room)]);
+            let free = KEPT - self.line.len();
+            self.line.extend_from_slice(&taken[..taken.len().min(free)]);
             let consumed = end.map_or(piece.len(), |end| end + 1);
             self.reader.consume(consumed);
             if end.is_some() {

@@ -56,7 +56,7 @@ impl core::fmt::Display for Broken {
         match self {
             Broken::Completion(status) => write!(f, "the queue pair failed: {}", status.explain()),
             Broken::Post(error) => write!(f, "the queue pair took no request: {error}"),
-            Broken::Protocol => f.write_str("the peer sent what no correct peer sends"),
+            Broken::Protocol => f.write_str("the peer sent a message that no correct peer sends"),
         }
     }
 }

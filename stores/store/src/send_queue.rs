@@ -41,7 +41,7 @@ impl SendQueue {
 
     /// Do `requests` more fit?
     #[inline]
-    pub fn has_room(&self, requests: u32) -> bool {
+    pub fn has_space(&self, requests: u32) -> bool {
         self.posted.wrapping_sub(self.retired) + requests <= self.depth
     }
 
@@ -75,14 +75,14 @@ mod tests {
             let mut queue = SendQueue::new(window);
             let mut last_signaled = None;
             for _ in 0..10 {
-                while queue.has_room(3) {
+                while queue.has_space(3) {
                     if let (number, true) = queue.enter(false) {
                         last_signaled = Some(number);
                     }
                 }
                 // Without a signaled request the queue would stay full for ever.
                 queue.retire(last_signaled.take().expect("a signaled request in a full queue"));
-                assert!(queue.has_room(3), "window {window}");
+                assert!(queue.has_space(3), "window {window}");
             }
         }
     }
@@ -91,7 +91,7 @@ mod tests {
     fn low_bits_of_a_number_suffice() {
         let mut queue = SendQueue::new(2);
         (queue.posted, queue.retired) = (0x3000_0003, 0x2fff_fffb);
-        assert!(!queue.has_room(1));
+        assert!(!queue.has_space(1));
         queue.retire(0x0fff_fffe);
         assert_eq!(queue.retired, 0x2fff_fffe);
         queue.retire(3);
@@ -104,12 +104,12 @@ mod tests {
         queue.posted = u32::MAX - 1;
         queue.retired = u32::MAX - 1;
         for _ in 0..8 {
-            assert!(queue.has_room(1));
+            assert!(queue.has_space(1));
             queue.enter(true);
         }
-        assert!(!queue.has_room(1));
+        assert!(!queue.has_space(1));
         queue.retire(2);
         assert_eq!(queue.retired, 2);
-        assert!(queue.has_room(4) && !queue.has_room(5));
+        assert!(queue.has_space(4) && !queue.has_space(5));
     }
 }

@@ -77,7 +77,7 @@ fn slots_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
 fn completions_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
     let at = position(queue, name)?;
     if name.text != "all" && queue.works[at].flags & flag::SIGNALED == 0 {
-        return fault(name, format!("`{}` is not signaled: nobody can wait for it", name.text));
+        return fault(name, format!("`{}` is not signaled: no WAIT can count it", name.text));
     }
     Ok(queue.signaled(at + 1) + name.further)
 }

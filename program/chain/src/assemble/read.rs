@@ -283,9 +283,9 @@ impl Line<'_> {
         }
         self.draft.program.sections[section].put(label, &bytes);
         let put = self.draft.program.sections[section].bytes.len();
-        let room = self.draft.regions.iter().find(|(at, _)| *at == section);
-        if let Some((_, room)) = room.filter(|(_, room)| put > *room) {
-            return self.fault(format!("the region has {room} bytes"));
+        let region = self.draft.regions.iter().find(|(at, _)| *at == section);
+        if let Some((_, len)) = region.filter(|(_, len)| put > *len) {
+            return self.fault(format!("the region has {len} bytes"));
         }
         Ok(())
     }
@@ -411,7 +411,7 @@ impl Line<'_> {
                 work.inline.truncate(len as usize);
                 work.len = len;
             } else {
-                return self.fault_before("longer than what it brings along");
+                return self.fault_before("longer than its inline bytes");
             }
         }
         if opcode == WqeOpcode::READ {
@@ -474,7 +474,7 @@ impl Line<'_> {
         match self.number() {
             Some(number) => Ok(Value::Number(number)),
             None => self.fault(
-                "an operand is a number, `&NAME` or a header such as `[nop 5]`: what stands in memory must be copied into it first",
+                "an operand is a number, `&NAME` or a header such as `[nop 5]`: a value in memory must be copied into it first",
             ),
         }
     }

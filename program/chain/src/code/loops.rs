@@ -60,7 +60,7 @@ impl Rings {
         mut body: impl FnMut(&mut Code<'_>),
     ) -> Rings {
         let rings = ["even", "odd"].map(|turn| {
-            let mut code = Code::again(program, &format!("{name}.{turn}"));
+            let mut code = Code::repeated(program, &format!("{name}.{turn}"));
             let (first, ring) = (Work::enable(code.queue, 0), code.queue);
             code.push(if test.wakes() { first.dormant() } else { first });
             body(&mut code);

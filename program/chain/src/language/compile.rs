@@ -13,7 +13,7 @@ use crate::program::{Home, Place, Program, Section, Value, Work};
 const COUNT: u64 = 16;
 
 /// Where a block goes on.
-enum Onward<'t> {
+enum Successor<'t> {
     Nowhere,
     To(usize),
     /// If it holds to the first, else to the second.
@@ -22,7 +22,7 @@ enum Onward<'t> {
 
 struct Block<'t> {
     body: Vec<&'t Statement>,
-    onward: Onward<'t>,
+    successor: Successor<'t>,
 }
 
 /// Compiles a tree.
@@ -41,18 +41,18 @@ pub(super) fn compile(tree: &Tree) -> Program {
     let next = record("next");
     let records: Vec<_> = (0..blocks.all.len()).map(|at| record(&format!("to_block{at}"))).collect();
     for (at, block) in blocks.all.iter().enumerate() {
-        let mut code = Code::again(&mut program, &format!("block{at}"));
+        let mut code = Code::repeated(&mut program, &format!("block{at}"));
         code.push(Work::add(records[at] + COUNT, Value::Number(0), Program::scrap()));
         for statement in &block.body {
             names.statement(&mut code, statement);
         }
-        let goes_on = match block.onward {
-            Onward::Nowhere => None,
-            Onward::To(to) => {
+        let goes_on = match block.successor {
+            Successor::Nowhere => None,
+            Successor::To(to) => {
                 code.push(Work::write(records[to], next, RECORD));
                 Some(next)
             }
-            Onward::Either(condition, yes, no) => {
+            Successor::Either(condition, yes, no) => {
                 code.push(Work::write(records[no], next, RECORD));
                 names.when(&mut code, condition, Work::write(records[yes], next, RECORD));
                 Some(next)
@@ -79,7 +79,7 @@ struct Blocks<'t> {
 
 impl<'t> Blocks<'t> {
     fn open(&mut self) -> usize {
-        self.all.push(Block { body: Vec::new(), onward: Onward::Nowhere });
+        self.all.push(Block { body: Vec::new(), successor: Successor::Nowhere });
         self.all.len() - 1
     }
 
@@ -90,31 +90,31 @@ impl<'t> Blocks<'t> {
             match statement {
                 Statement::If(condition, yes, no) => {
                     let (then, other, behind) = (self.open(), self.open(), self.open());
-                    self.all[at].onward = Onward::Either(condition, then, other);
+                    self.all[at].successor = Successor::Either(condition, then, other);
                     for (block, statements) in [(then, yes), (other, no)] {
                         if let Some(end) = self.lower(block, statements) {
-                            self.all[end].onward = Onward::To(behind);
+                            self.all[end].successor = Successor::To(behind);
                         }
                     }
                     at = behind;
                 }
                 Statement::While(condition, body) => {
                     let (head, inner, behind) = (self.open(), self.open(), self.open());
-                    self.all[at].onward = Onward::To(head);
-                    self.all[head].onward = match condition {
-                        Some(condition) => Onward::Either(condition, inner, behind),
-                        None => Onward::To(inner),
+                    self.all[at].successor = Successor::To(head);
+                    self.all[head].successor = match condition {
+                        Some(condition) => Successor::Either(condition, inner, behind),
+                        None => Successor::To(inner),
                     };
                     self.exits.push(behind);
                     if let Some(end) = self.lower(inner, body) {
-                        self.all[end].onward = Onward::To(head);
+                        self.all[end].successor = Successor::To(head);
                     }
                     self.exits.pop();
                     at = behind;
                 }
                 Statement::Break => {
                     // The parser has seen to it that there is a loop.
-                    self.all[at].onward = self.exits.last().map_or(Onward::Nowhere, |exit| Onward::To(*exit));
+                    self.all[at].successor = self.exits.last().map_or(Successor::Nowhere, |exit| Successor::To(*exit));
                     return None;
                 }
                 simple => self.all[at].body.push(simple),

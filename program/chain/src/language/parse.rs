@@ -250,7 +250,7 @@ impl Parser {
                 self.skip_ends();
                 let value = self.number()?;
                 let Some(place) = values.get_mut(next) else {
-                    return self.fault_before("more than it has room for");
+                    return self.fault_before("more values than it has elements");
                 };
                 (*place, next) = (value, next + 1);
                 if !self.is(",") {

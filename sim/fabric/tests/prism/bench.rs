@@ -77,7 +77,7 @@ impl Bench {
     }
 
     pub fn put(&mut self, request: &WorkRequest<'_>) {
-        self.world.post_prism(self.left, request).expect("room in the queue");
+        self.world.post_prism(self.left, request).expect("space in the queue");
     }
 
     /// Posts these at once, runs until nothing happens, and gives how they ended.

@@ -203,12 +203,12 @@ impl<'a, A: Arm> Run<'a, A> {
         let there =
             (matches!(verb, 1 | 2) && self.random.below(3) == 0).then(|| self.apart(place, u64::from(len)));
         let redirects = verb != 1 && self.random.below(3) == 0;
-        let room = match verb {
+        let extent = match verb {
             0 => u64::from(len),
             2 => 8,
             _ => 32,
         };
-        let redirect = redirects.then(|| self.apart(place, room));
+        let redirect = redirects.then(|| self.apart(place, extent));
         Parts {
             address,
             len,

@@ -110,15 +110,15 @@ fn a_misaligned_atomic_is_an_invalid_request() {
 
 #[test]
 fn a_message_longer_than_its_receive_is_an_error_on_both_sides() {
-    for (len, room) in [(1, 0), (100, 99), (5000, 4999), (5000, 1)] {
+    for (len, capacity) in [(1, 0), (100, 99), (5000, 4999), (5000, 1)] {
         let mut bench = Bench::new(&Settings::default());
-        let (list, receive) = ([bench.here.sge(0, len)], [bench.there.sge(0, room)]);
+        let (list, receive) = ([bench.here.sge(0, len)], [bench.there.sge(0, capacity)]);
         bench.world.post_receive(bench.right, &ReceiveRequest { id: 5, sges: &receive }).unwrap();
         bench.world.post_receive(bench.right, &ReceiveRequest { id: 6, sges: &receive }).unwrap();
         let nak = refused(&mut bench, Operation::Send, &list, Status::RemoteInvalidRequest);
         assert_eq!(nak, Some(NakCode::INVALID_REQUEST));
         assert_eq!(bench.right_ends(), [(5, Status::LocalLength), (6, Status::WrFlushed)]);
-        assert_eq!(bench.there.load(room, 5000), vec![0; 5000], "nothing beyond its list");
+        assert_eq!(bench.there.load(capacity, 5000), vec![0; 5000], "nothing beyond its list");
     }
 }
 

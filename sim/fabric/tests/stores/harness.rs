@@ -214,7 +214,7 @@ impl<T: Serves> Host<T> {
             })
         });
         let mut lists = WorldLists { world, lists: &mut self.lists };
-        self.keeper.post_all(&mut lists, |address| kept.contains(&address)).expect("room for every buffer");
+        self.keeper.post_all(&mut lists, |address| kept.contains(&address)).expect("space for every buffer");
     }
 
     /// Connects a client; None if the server is down, or has as many as it takes.
@@ -259,7 +259,7 @@ impl<T: Serves> Host<T> {
             return self.table.call(qp, completion, &mut End { world, qp });
         }
         // Two hands on one world: the queue pair's is used for receive requests only.
-        let mut posts = Later::default();
+        let mut posts = Deferred::default();
         let mut lists = WorldLists { world, lists: &mut self.lists };
         self.keeper.handle(peer, completion, &mut posts, &mut lists)?;
         posts
@@ -355,9 +355,9 @@ fn lists(world: &mut World, region: &Region, shape: &Shape, local: &Registered) 
 
 /// Receive requests that are posted a moment later.
 #[derive(Default)]
-struct Later(Vec<(u64, Sge)>);
+struct Deferred(Vec<(u64, Sge)>);
 
-impl Post for Later {
+impl Post for Deferred {
     fn post_send(&mut self, _: &WorkRequest<'_>) -> Result<(), PostError> {
         Err(PostError::BadState)
     }

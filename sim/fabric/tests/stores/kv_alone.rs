@@ -55,7 +55,7 @@ impl Alone {
 
     fn join_by(&mut self, node: usize, grant: &Grant) -> Program {
         let settings = Settings { prism: true, send_slots: CONFIG.needs().send, ..Settings::default() };
-        let link = self.host.accept(&mut self.world, node, &settings).expect("room for it");
+        let link = self.host.accept(&mut self.world, node, &settings).expect("space for it");
         let arena = arena(&mut self.world, node, CONFIG.arena_len());
         let mut client = Client::new(CONFIG, grant, arena).unwrap();
         client.start(&mut End { world: &mut self.world, qp: link.qp }).unwrap();

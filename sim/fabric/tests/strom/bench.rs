@@ -188,7 +188,7 @@ pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
             bench.world.set_rules(&bad_links(seed), seed);
             let counts = ask(&mut bench, &mut Random::new(seed));
             let facts = bench.facts();
-            assert_eq!(facts[0].answers.0, facts[0].answers.1, "seed {seed}: room that did not come back");
+            assert_eq!(facts[0].answers.0, facts[0].answers.1, "seed {seed}: memory that did not come back");
             counts
         };
         seeds::each(0..100, one, |_, counts: [u64; N]| {

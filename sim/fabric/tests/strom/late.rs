@@ -143,7 +143,7 @@ fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner
     }
     let sent = bench.world.sent();
     let (_, asked) = spoken(&mut bench, 1, &sent);
-    assert!((5..=8).contains(&asked), "the third of four rooms, then all again: {asked}");
+    assert!((5..=8).contains(&asked), "the third of four buffers, then all of them: {asked}");
 }
 
 /// A port with space for a frame at a time, and answers that would take all of it.

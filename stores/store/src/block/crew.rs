@@ -85,8 +85,8 @@ impl Crew {
     /// May it get a new request? If not, the client retries when the replica has [caught
     /// up](Crew::caught_up).
     #[inline]
-    pub fn takes(&mut self, replica: usize, room: bool) -> bool {
-        let takes = room && self.members[replica].tails < self.most_tails;
+    pub fn takes(&mut self, replica: usize, has_space: bool) -> bool {
+        let takes = has_space && self.members[replica].tails < self.most_tails;
         if !takes {
             self.passed.add(replica);
         }
@@ -94,8 +94,8 @@ impl Crew {
     }
 
     /// Returns true once when a replica that was skipped takes requests again.
-    pub fn caught_up(&mut self, replica: usize, room: bool) -> bool {
-        let caught = self.passed.has(replica) && room && self.members[replica].tails < self.most_tails;
+    pub fn caught_up(&mut self, replica: usize, has_space: bool) -> bool {
+        let caught = self.passed.has(replica) && has_space && self.members[replica].tails < self.most_tails;
         if caught {
             self.passed.remove(replica);
         }

@@ -71,11 +71,11 @@ impl Arrivals {
             let Slot { last, len, .. } = self.slots[slot as usize];
             let used = len % PIECE;
             let last = if used == 0 && len > 0 { self.grow(slot, last)? } else { last };
-            let room = data.len().min(PIECE - used);
+            let fits = data.len().min(PIECE - used);
             let at = last as usize * PIECE + used;
-            self.bytes[at..at + room].copy_from_slice(&data[..room]);
-            self.slots[slot as usize].len += room;
-            data = &data[room..];
+            self.bytes[at..at + fits].copy_from_slice(&data[..fits]);
+            self.slots[slot as usize].len += fits;
+            data = &data[fits..];
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * PIECE + 7).map(|n| (n % 251) as u8).collect();
         for cut in [1, 7, PIECE - 1, PIECE, PIECE + 1, bytes.len()] {
             let mut arrival = None;
-            bytes.chunks(cut).for_each(|piece| arrivals.append(&mut arrival, piece).expect("room"));
+            bytes.chunks(cut).for_each(|piece| arrivals.append(&mut arrival, piece).expect("space"));
             let arrival = arrival.expect("begun");
             assert_eq!(whole(&arrivals, &arrival), bytes);
             assert_eq!(arrivals.taken(), 4 * PIECE);
@@ -194,8 +194,8 @@ mod tests {
     fn the_one_that_waited_for_longest_gives_way() {
         let mut arrivals = Arrivals::new(4 * PIECE);
         let (mut first, mut second, mut third) = (None, None, None);
-        arrivals.append(&mut first, &[1; PIECE]).expect("room");
-        arrivals.append(&mut second, &[2; 2 * PIECE]).expect("room");
+        arrivals.append(&mut first, &[1; PIECE]).expect("space");
+        arrivals.append(&mut second, &[2; 2 * PIECE]).expect("space");
         arrivals.append(&mut first, &[1; 1]).expect("the last piece");
         arrivals.append(&mut third, &[3; 2 * PIECE]).expect("the second gives way");
         assert_eq!(arrivals.append(&mut second, &[2]), Err(NoPiece));

@@ -51,7 +51,7 @@ pub struct Directory {
 
 /// A key's first bucket, and its tag of 48 bits, which is not 0.
 #[derive(Copy, Clone)]
-struct Place {
+struct BucketTag {
     bucket: u64,
     tag: u64,
 }
@@ -81,14 +81,14 @@ impl Directory {
         })
     }
 
-    fn place(&self, key: &[u8]) -> Place {
+    fn place(&self, key: &[u8]) -> BucketTag {
         let hash = hash_key(self.seed, key);
-        Place { bucket: hash & (self.buckets - 1), tag: (hash >> (64 - ID_BITS)).max(1) }
+        BucketTag { bucket: hash & (self.buckets - 1), tag: (hash >> (64 - ID_BITS)).max(1) }
     }
 
     /// What a client sends to the chain: the address of each bucket, and the header to look for there.
     pub fn ask(&self, key: &[u8]) -> [u8; ASK] {
-        let Place { bucket, tag } = self.place(key);
+        let BucketTag { bucket, tag } = self.place(key);
         let at = |bucket: u64| self.address.wrapping_add(bucket * BUCKET as u64);
         let header = header(tag);
         let words = [at(bucket), header, at(other(bucket, tag, self.buckets)), header].map(u64::to_le_bytes);
@@ -205,7 +205,7 @@ impl Buckets {
         let place = self.directory.place(key);
         let address = values.addr + offset as u64;
         let (len, expires, unique) = (len as u64, attributes.expires.0, attributes.unique);
-        let bucket = self.room(place);
+        let bucket = self.vacate(place);
         self.write(bucket, [header(place.tag), address, len, expires, flags, unique, digest]);
         self.own(bucket, node);
     }
@@ -239,7 +239,7 @@ impl Buckets {
 
     /// Finds a bucket for an item; other items move to their other bucket. If they cannot, one is no longer
     /// shown.
-    fn room(&mut self, Place { bucket, tag }: Place) -> u64 {
+    fn vacate(&mut self, BucketTag { bucket, tag }: BucketTag) -> u64 {
         let second = other(bucket, tag, self.directory.buckets);
         let free = |buckets: &Buckets, bucket: u64| buckets.owners[bucket as usize] == NONE;
         if let Some(bucket) = [bucket, second].into_iter().find(|bucket| free(self, *bucket)) {

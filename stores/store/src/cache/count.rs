@@ -1,7 +1,7 @@
 //! Values that are numbers: they are counted up and down.
 
 use super::command::{expiry, unsigned};
-use super::items::{Attributes, Marks, Name, NoRoom};
+use super::items::{Attributes, Marks, Name, OutOfMemory};
 use super::{Cache, MAX_VALUE};
 use remora_transport::Instant;
 
@@ -93,14 +93,14 @@ impl Cache {
     /// A new item with a number, or with nothing, for a meta command that found none.
     ///
     /// # Errors
-    /// `NoRoom`.
+    /// `OutOfMemory`.
     pub(super) fn make(
         &mut self,
         key: &[u8],
         number: Option<u64>,
         attributes: (i64, Marks),
         now: Instant,
-    ) -> Result<Name, NoRoom> {
+    ) -> Result<Name, OutOfMemory> {
         let mut text = [b' '; DIGITS];
         let len = number.map_or(0, |number| write(number, &mut text));
         let draft = self.items.draft(key, len, now)?;

@@ -1,7 +1,7 @@
 //! The items: objects of the table, a node beside each, and which items are dropped when memory is full.
 
+mod eviction;
 mod figures;
-mod room;
 
 use super::buckets::{Buckets, Directory};
 use super::classes::{self, CLASSES, Class};
@@ -92,7 +92,7 @@ pub enum Missing {
 
 /// There is no memory though no item is left to drop: values under way take all of it.
 #[derive(Debug)]
-pub struct NoRoom;
+pub struct OutOfMemory;
 
 /// All items of a cache.
 pub struct Items {

@@ -7,7 +7,7 @@ use super::arrivals::Arrival;
 use super::command::{self, Command};
 use super::dump::Dump;
 use super::meta::{Reply, Verb as Meta};
-use super::refused::{Behind, behind, is_http};
+use super::refused::{Trailer, behind, is_http};
 use super::stats::Listing;
 use super::store::Store;
 use super::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
@@ -253,12 +253,12 @@ impl Session {
             return self.reject_http(cache);
         }
         match behind(words) {
-            Behind::Line => self.answer(answer, out),
-            Behind::Value(len) => {
+            Trailer::Line => self.answer(answer, out),
+            Trailer::Value(len) => {
                 self.answer(answer, out);
                 self.state = State::Swallow { left: len + 2, then: None };
             }
-            Behind::Perhaps(value) => {
+            Trailer::Perhaps(value) => {
                 self.state = State::Refused { answer, until: now.after(PATIENCE), value }
             }
         }

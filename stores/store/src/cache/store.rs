@@ -78,7 +78,7 @@ pub enum Ended {
     NotStored,
     Exists,
     NotFound,
-    NoRoom,
+    OutOfMemory,
 }
 
 /// A whole value, wherever it lies.
@@ -231,7 +231,7 @@ impl Cache {
     }
 
     /// There is no memory for a value.
-    pub(super) fn no_room(&mut self, verb: Verb, key: &[u8], len: usize, now: Instant) {
+    pub(super) fn out_of_memory(&mut self, verb: Verb, key: &[u8], len: usize, now: Instant) {
         self.counters.store_no_memory += 1;
         self.items.out_of_memory(classes::size(key.len(), 0, len));
         self.overwritten(verb, key, now);
@@ -285,8 +285,8 @@ impl Cache {
             (Verb::Replace | Verb::Append | Verb::Prepend, None) => return Ended::NotStored,
         }
         let Ok(draft) = self.items.draft(key, value.len(), now) else {
-            self.no_room(store.verb, key, value.len(), now);
-            return Ended::NoRoom;
+            self.out_of_memory(store.verb, key, value.len(), now);
+            return Ended::OutOfMemory;
         };
         self.fill(&draft, 0, value);
         let unique = self.next_unique();

@@ -80,7 +80,7 @@ pub struct Keeper {
     /// The number of the latest period of grace.
     grace: u64,
     /// A client has died since the sweep began.
-    again: bool,
+    restart: bool,
     counters: KeeperCounters,
 }
 
@@ -93,7 +93,7 @@ impl Keeper {
             local,
             clients: vec![None; config.peers as usize],
             grace: 0,
-            again: false,
+            restart: false,
             counters: KeeperCounters::default(),
         })
     }
@@ -157,7 +157,7 @@ impl Keeper {
     pub fn sweep(&mut self) {
         match self.sweep.stage {
             Stage::Idle => self.sweep.stage = Stage::Out { class: 0 },
-            _ => self.again = true,
+            _ => self.restart = true,
         }
     }
 
@@ -252,7 +252,7 @@ impl Keeper {
         if before != Stage::Idle && self.sweep.stage == Stage::Idle {
             self.counters.sweeps += 1;
             self.counters.swept = self.sweep.posted;
-            if std::mem::take(&mut self.again) {
+            if std::mem::take(&mut self.restart) {
                 self.sweep();
             }
         }

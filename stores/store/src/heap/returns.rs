@@ -84,7 +84,7 @@ impl Returns {
     /// A buffer goes back. The table does not point to it, and the client will not use it any more.
     #[inline]
     pub fn give(&mut self, address: u64) {
-        debug_assert!(self.room() > 0, "an operation begins only if there is room for what it returns");
+        debug_assert!(self.room() > 0, "an operation begins only if its returns fit");
         self.waiting.push_back(address);
     }
 

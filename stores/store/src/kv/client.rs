@@ -125,7 +125,7 @@ struct Flight<P> {
 
 /// How an operation ended, before the value is borrowed.
 #[derive(Copy, Clone)]
-enum End {
+enum OwnedOutcome {
     /// `len` bytes at `start` of the scratch.
     Value(usize, usize),
     Other(Outcome<'static>),
@@ -289,8 +289,8 @@ impl<L: Lookup> Client<L> {
         }
         Ok(ended.map(|(slot, end)| {
             let outcome = match end {
-                End::Value(start, len) => Outcome::Value(&self.scratch[start..start + len]),
-                End::Other(outcome) => outcome,
+                OwnedOutcome::Value(start, len) => Outcome::Value(&self.scratch[start..start + len]),
+                OwnedOutcome::Other(outcome) => outcome,
             };
             let flight = &self.flights[usize::from(slot)];
             finished(slot, flight, outcome, L::tries(&flight.progress))
@@ -369,7 +369,7 @@ impl<L: Lookup> Client<L> {
         request.emit(&mut header);
         if len <= self.config.inline.min(self.grant.eager) as usize
             && self.waiting.is_empty()
-            && self.queue.has_room(1)
+            && self.queue.has_space(1)
         {
             self.scratch[..HEADER].copy_from_slice(&header);
             self.scratch[HEADER..HEADER + key.len()].copy_from_slice(key);
@@ -427,7 +427,7 @@ impl<L: Lookup> Client<L> {
     #[inline]
     fn post_reads(&mut self, slot: u16, reads: &Reads, nic: &mut impl Post) -> Result<bool, Broken> {
         let reads = reads.as_slice();
-        if !self.queue.has_room(reads.len() as u32) {
+        if !self.queue.has_space(reads.len() as u32) {
             return Ok(false);
         }
         let mut at = self.buffer_at(slot);
@@ -457,7 +457,7 @@ impl<L: Lookup> Client<L> {
         piece: Option<u32>,
         nic: &mut impl Post,
     ) -> Result<bool, Broken> {
-        if !self.queue.has_room(1) {
+        if !self.queue.has_space(1) {
             self.staging.extend(piece);
             return Ok(false);
         }
@@ -511,7 +511,7 @@ impl<L: Lookup> Client<L> {
         &mut self,
         completion: &WorkCompletion,
         nic: &mut impl Post,
-    ) -> Result<Option<(u16, End)>, Broken> {
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
@@ -531,7 +531,7 @@ impl<L: Lookup> Client<L> {
 
     /// The READs of a slot have landed.
     #[inline]
-    fn landed(&mut self, slot: u16, nic: &mut impl Post) -> Result<Option<(u16, End)>, Broken> {
+    fn landed(&mut self, slot: u16, nic: &mut impl Post) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let flight = self.flights.get_mut(usize::from(slot)).ok_or(Broken::Protocol)?;
         let State::Reading(len) = flight.state else { return Err(Broken::Protocol) };
         let at = self.config.slot_stride::<L>() * usize::from(slot);
@@ -545,7 +545,7 @@ impl<L: Lookup> Client<L> {
 
     /// Goes on with a lookup, or ends it.
     #[inline(always)]
-    fn walk(&mut self, slot: u16, step: Step, nic: &mut impl Post) -> Result<Option<(u16, End)>, Broken> {
+    fn walk(&mut self, slot: u16, step: Step, nic: &mut impl Post) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let end = match step {
             Step::Read(reads) => {
                 self.go(slot, Next::Reads(reads), nic)?;
@@ -555,10 +555,10 @@ impl<L: Lookup> Client<L> {
                 self.go(slot, Next::Ask(ask), nic)?;
                 return Ok(None);
             }
-            Step::Found { start, len } => End::Value(start, len),
-            Step::Absent => End::Other(Outcome::Absent),
-            Step::TooLong { .. } => End::Other(Outcome::TooLong),
-            Step::Contended | Step::Call => End::Other(Outcome::Contended),
+            Step::Found { start, len } => OwnedOutcome::Value(start, len),
+            Step::Absent => OwnedOutcome::Other(Outcome::Absent),
+            Step::TooLong { .. } => OwnedOutcome::Other(Outcome::TooLong),
+            Step::Contended | Step::Call => OwnedOutcome::Other(Outcome::Contended),
         };
         Ok(Some((slot, end)))
     }
@@ -569,10 +569,10 @@ impl<L: Lookup> Client<L> {
         completion: &WorkCompletion,
         buffer: u16,
         nic: &mut impl Post,
-    ) -> Result<Option<(u16, End)>, Broken> {
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         if let Some(slot) = self.asked(completion) {
             self.post_receive(buffer, nic)?;
-            return self.told(slot, completion, nic);
+            return self.kernel_answered(slot, completion, nic);
         }
         let len = completion.byte_len as usize;
         let (at, most) = match (completion.kind, completion.imm) {
@@ -594,11 +594,11 @@ impl<L: Lookup> Client<L> {
             return Err(Broken::Protocol);
         }
         let end = match (flight.operation, response.result) {
-            (Operation::Get | Operation::List, Ok(())) => End::Value(HEADER, response.value_len as usize),
-            (_, Ok(())) => End::Other(Outcome::Done),
-            (_, Err(Refusal::Absent)) => End::Other(Outcome::Absent),
-            (Operation::Get, Err(Refusal::TooLong)) => End::Other(Outcome::TooLong),
-            (_, Err(refusal)) => End::Other(Outcome::Refused(refusal)),
+            (Operation::Get | Operation::List, Ok(())) => OwnedOutcome::Value(HEADER, response.value_len as usize),
+            (_, Ok(())) => OwnedOutcome::Other(Outcome::Done),
+            (_, Err(Refusal::Absent)) => OwnedOutcome::Other(Outcome::Absent),
+            (Operation::Get, Err(Refusal::TooLong)) => OwnedOutcome::Other(Outcome::TooLong),
+            (_, Err(refusal)) => OwnedOutcome::Other(Outcome::Refused(refusal)),
         };
         Ok(Some((response.slot, end)))
     }

@@ -42,7 +42,7 @@ fn class(lines: usize) -> usize {
 
 /// Bytes of extents for `keys` objects of so many lines. An eighth more is for PUTs, which store the new
 /// object before they free the old, and for gaps between objects of different lengths.
-pub(crate) fn room_for(keys: u32, lines: usize) -> usize {
+pub(crate) fn bytes_for(keys: u32, lines: usize) -> usize {
     let objects = keys as usize * class(lines);
     (objects + objects / 8 + 4 * lines + 64) * LINE
 }
@@ -155,12 +155,12 @@ mod tests {
             let lines = Extents::lines_for(bytes);
             let keys = 20;
             let block =
-                Registered { bytes: Bytes::heap(room_for(keys, lines)).unwrap(), addr: 64, key: Key::new(1) };
+                Registered { bytes: Bytes::heap(bytes_for(keys, lines)).unwrap(), addr: 64, key: Key::new(1) };
             let mut extents = Extents::new(block, keys + 1);
             let mut held: Vec<Extent> = (0..keys).map(|_| extents.allocate(bytes).unwrap()).collect();
             let mut random = Random::new(1);
             for _ in 0..20_000 {
-                let new = extents.allocate(bytes).expect("as much room as before");
+                let new = extents.allocate(bytes).expect("as much space as before");
                 extents.free(std::mem::replace(&mut held[random.below(keys.into()) as usize], new));
             }
         }

@@ -54,9 +54,9 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Refusal::Absent => "there is no such key",
-            Refusal::TableFull => "the table is full (ENOMEM): serve it with room for more keys",
+            Refusal::TableFull => "the table is full (ENOMEM): start the server for more keys",
             Refusal::NoSpace => {
-                "there is no room for the value (ENOMEM): delete something, or serve with more memory"
+                "there is no memory for the value (ENOMEM): delete something, or start the server with more"
             }
             Refusal::TooLong => "key or value is longer than the server takes",
             Refusal::Busy => "one page of a listing at a time: wait for the one before",

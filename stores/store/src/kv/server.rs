@@ -408,7 +408,7 @@ impl<T: Table> Server<T> {
         if let Some(value) = reply.value {
             self.table.hold(value.hold);
         }
-        if peer.backlog.is_empty() && peer.queue.has_room(1) {
+        if peer.backlog.is_empty() && peer.queue.has_space(1) {
             return self.post_reply(connection, reply, nic);
         }
         if peer.backlog.len() == peer.held.len() {
@@ -427,7 +427,7 @@ impl<T: Table> Server<T> {
     /// Sends waiting responses until the send queue is full.
     fn flush(&mut self, connection: Connection, nic: &mut impl Post) -> Result<(), Broken> {
         while let Some(peer) = &mut self.peers[connection.index()] {
-            if !peer.queue.has_room(1) {
+            if !peer.queue.has_space(1) {
                 break;
             }
             let Some(reply) = peer.backlog.pop_front() else { break };

@@ -89,7 +89,7 @@ impl core::fmt::Display for SessionError {
             SessionError::BuffersTooShort { needed } => {
                 write!(f, "receive buffers must hold {needed} bytes")
             }
-            SessionError::TooManyConnections => write!(f, "the server has no room for another connection"),
+            SessionError::TooManyConnections => write!(f, "the server has as many connections as it allows"),
             SessionError::ArenaTooSmall { needed } => write!(f, "the client needs {needed} bytes of memory"),
         }
     }

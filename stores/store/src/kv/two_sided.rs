@@ -13,7 +13,7 @@
 //! ```
 
 pub(crate) use super::extents::LINE;
-use super::extents::{Extent, Extents, room_for};
+use super::extents::{Extent, Extents, bytes_for};
 use super::hash::hash_key;
 use super::listing::{Moves, push};
 use super::lookup::{Lookup, Step};
@@ -72,7 +72,7 @@ impl Config {
     /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
     /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, Extents::lines_for(object_len(key_len, value_len)))
+        bytes_for(keys, Extents::lines_for(object_len(key_len, value_len)))
     }
 }
 

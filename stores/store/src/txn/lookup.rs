@@ -103,11 +103,11 @@ impl Client {
             return false;
         }
         let there = self.config.landing_at(of) + HEADER;
-        let mut room = std::mem::take(&mut self.scratch);
-        let bytes = &mut room[..self.entries[of as usize].key_len as usize];
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let bytes = &mut scratch[..self.entries[of as usize].key_len as usize];
         self.arena.read(there, bytes);
         let same = *bytes == *self.key(of);
-        self.scratch = room;
+        self.scratch = scratch;
         same
     }
 

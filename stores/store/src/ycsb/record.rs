@@ -80,16 +80,16 @@ impl Values {
 /// A benchmark makes and checks one value for each operation, so that must cost little beside it. A CPU's
 /// vectors add, but do not multiply, 64 bits.
 #[derive(Clone)]
-struct Words(u64);
+struct Pattern(u64);
 
-impl Words {
-    fn of(record: Record, version: u64) -> Words {
+impl Pattern {
+    fn of(record: Record, version: u64) -> Pattern {
         let mixed = (record ^ version.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Words(mixed ^ mixed >> 29)
+        Pattern(mixed ^ mixed >> 29)
     }
 }
 
-impl Iterator for Words {
+impl Iterator for Pattern {
     type Item = u64;
 
     #[inline(always)]
@@ -110,7 +110,7 @@ fn fill(record: Record, version: u64, out: &mut [u8]) {
     let (head, rest) = out.split_at_mut(named);
     head.copy_from_slice(&names(record, version).as_flattened()[..named]);
     let (pieces, last) = rest.as_chunks_mut::<8>();
-    let mut words = Words::of(record, version);
+    let mut words = Pattern::of(record, version);
     pieces.iter_mut().zip(&mut words).for_each(|(piece, word)| *piece = word.to_le_bytes());
     let end = words.0.to_le_bytes();
     last.copy_from_slice(&end[..last.len()]);
@@ -119,7 +119,7 @@ fn fill(record: Record, version: u64, out: &mut [u8]) {
 fn is_filled(record: Record, version: u64, value: &[u8]) -> bool {
     let (head, rest) = value.split_at(value.len().min(16));
     let (pieces, last) = rest.as_chunks::<8>();
-    let mut words = Words::of(record, version);
+    let mut words = Pattern::of(record, version);
     // All words are compared together, without an early end: values are nearly always right.
     let differs = |(piece, word): (&[u8; 8], u64)| u64::from_le_bytes(*piece) ^ word;
     let wrong = pieces.iter().zip(&mut words).map(differs).fold(0, |wrong, differs| wrong | differs);

@@ -31,16 +31,16 @@ struct Ended {
 }
 
 /// So many replicas, and two clients.
-struct Few<D: Design> {
+struct SmallStore<D: Design> {
     world: World,
     hosts: Vec<Host<D::Table>>,
     clients: Vec<Program<D>>,
     settings: Settings,
 }
 
-impl<D: Design> Few<D> {
+impl<D: Design> SmallStore<D> {
     /// A connection that says nothing is given up after about 4 us times 2^`patience`, several times over.
-    fn new(replicas: usize, patience: u8) -> Few<D> {
+    fn new(replicas: usize, patience: u8) -> SmallStore<D> {
         let mut world = World::new(&Config { nodes: replicas + 2, ..Config::default() });
         let open = |world: &mut World, node| {
             let shape = D::shape(LAYOUT, 4, WINDOW);
@@ -49,7 +49,7 @@ impl<D: Design> Few<D> {
         let hosts: Vec<_> = (0..replicas).map(|node| open(&mut world, node)).collect();
         let settings =
             Settings { prism: true, timeout: patience, send_slots: 512, retry_cnt: 3, ..Settings::default() };
-        let mut few = Few { world, hosts, clients: Vec::new(), settings };
+        let mut few = SmallStore { world, hosts, clients: Vec::new(), settings };
         for client in 0..2 {
             let id = ClientId::new(client as u32).expect("few clients");
             let canary = Canary::Sound;
@@ -173,8 +173,8 @@ impl<D: Design> Few<D> {
     }
 
     /// Bytes that each replica sends while this happens, and a little longer.
-    fn sent<R>(&mut self, what: impl FnOnce(&mut Few<D>) -> R) -> (R, Vec<u64>) {
-        let all = |few: &Few<D>| -> Vec<u64> {
+    fn sent<R>(&mut self, what: impl FnOnce(&mut SmallStore<D>) -> R) -> (R, Vec<u64>) {
+        let all = |few: &SmallStore<D>| -> Vec<u64> {
             (0..few.hosts.len()).map(|node| few.world.counters(node).sent_bytes).collect()
         };
         let before = all(self);
@@ -193,7 +193,7 @@ impl<D: Design> Few<D> {
     }
 }
 
-type Rs = Few<prism_rs::Client>;
+type Rs = SmallStore<prism_rs::Client>;
 
 /// Blocks that were written, each with its number.
 fn written(replicas: usize, patience: u8) -> Rs {
@@ -356,8 +356,8 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
 }
 
 /// The same of ABDLOCK.
-fn written_under_locks() -> Few<abdlock::Client> {
-    let mut few = Few::new(3, 14);
+fn written_under_locks() -> SmallStore<abdlock::Client> {
+    let mut few = SmallStore::new(3, 14);
     (0..LAYOUT.blocks).for_each(|block| few.write(0, block, block as u8));
     few
 }

@@ -35,7 +35,7 @@ pub trait Protocol: Copy {
     /// Until when a client pauses after so many transactions in a row have aborted.
     fn pause(client: &mut Self::Client, now: Instant, aborted: u32) -> Instant;
     /// All connections of a client have ended: its transactions are ended. Returns how many locks it held.
-    fn bury(hosts: &mut [Host<Self::Shard>], number: u64) -> u64;
+    fn recover(hosts: &mut [Host<Self::Shard>], number: u64) -> u64;
     /// These clients are at rest, and there are no others.
     #[track_caller]
     fn rests(host: &Host<Self::Shard>, clients: usize);
@@ -85,7 +85,7 @@ impl Protocol for PrismTx {
     ) -> Client {
         let grants = hosts.iter_mut().map(|host| {
             let classes = host.keeper.classes().clone();
-            host.table.accept(&classes).expect("room for another session")
+            host.table.accept(&classes).expect("space for another session")
         });
         Client::new(self.client, grants.collect(), arena).expect("a client")
     }
@@ -95,7 +95,7 @@ impl Protocol for PrismTx {
     }
 
     /// A client that meets an unfinished transaction repairs it.
-    fn bury(_: &mut [Host<Shard>], _: u64) -> u64 {
+    fn recover(_: &mut [Host<Shard>], _: u64) -> u64 {
         0
     }
 
@@ -173,7 +173,7 @@ impl Protocol for Farm {
     ) -> farm::Client {
         let grants = hosts.iter_mut().zip(links).map(|(host, Link { far: qp, .. })| {
             let Served { shard, callers } = &mut host.table;
-            let grant = shard.accept(number).expect("room for a client");
+            let grant = shard.accept(number).expect("space for a client");
             let caller = shard.listen(number, &mut End { world, qp: *qp }).expect("receive requests");
             callers.push((*qp, caller.expect("one that was accepted")));
             grant
@@ -186,7 +186,7 @@ impl Protocol for Farm {
         client.retry_at(now, aborted)
     }
 
-    fn bury(hosts: &mut [Host<Served>], number: u64) -> u64 {
+    fn recover(hosts: &mut [Host<Served>], number: u64) -> u64 {
         let locked =
             |hosts: &[Host<Served>]| -> u64 { hosts.iter().map(|host| host.table.shard.locked()).sum() };
         let before = locked(hosts);

@@ -63,7 +63,7 @@ struct Actor<C> {
 }
 
 /// A client that is gone: the shards learn it when so many steps have passed.
-struct Grave {
+struct DeadClient {
     name: u64,
     links: Vec<Link>,
     steps: u64,
@@ -101,7 +101,7 @@ pub struct Run<P: Protocol> {
     plan: Plan,
     hosts: Vec<Host<P::Shard>>,
     actors: Vec<Actor<P::Client>>,
-    graves: Vec<Grave>,
+    graves: Vec<DeadClient>,
     numbers: u32,
     values: u64,
     names: u64,
@@ -143,7 +143,7 @@ impl<P: Protocol> Run<P> {
     fn join(&mut self, node: usize, arena: Registered, left: u32, skew: u64) {
         self.names += 1;
         let accept = |host: &mut Host<P::Shard>| {
-            host.accept(&mut self.world, node, &settings()).expect("room for another connection")
+            host.accept(&mut self.world, node, &settings()).expect("space for another connection")
         };
         let links: Vec<Link> = self.hosts.iter_mut().map(accept).collect();
         let mut client =
@@ -174,7 +174,7 @@ impl<P: Protocol> Run<P> {
         }
         for at in (0..self.graves.len()).rev() {
             match self.graves[at].steps {
-                0 => self.bury(at),
+                0 => self.recover(at),
                 _ => self.graves[at].steps -= 1,
             }
         }
@@ -183,12 +183,12 @@ impl<P: Protocol> Run<P> {
     }
 
     /// The shards end a dead client's connections, all of them, and then what it began.
-    fn bury(&mut self, at: usize) {
-        let Grave { name, links, .. } = self.graves.swap_remove(at);
+    fn recover(&mut self, at: usize) {
+        let DeadClient { name, links, .. } = self.graves.swap_remove(at);
         for link in &links {
             self.hosts.iter_mut().for_each(|host| host.lose(&mut self.world, link));
         }
-        self.ended.broken += P::bury(&mut self.hosts, name);
+        self.ended.broken += P::recover(&mut self.hosts, name);
     }
 
     /// A client is disconnected. If it is not dead, it reports what it knows of its transactions. Another one
@@ -205,7 +205,7 @@ impl<P: Protocol> Run<P> {
         }
         actor.links.iter().for_each(|link| link.end(&mut self.world));
         let steps = self.random.below(40);
-        self.graves.push(Grave { name: actor.name, links: actor.links, steps });
+        self.graves.push(DeadClient { name: actor.name, links: actor.links, steps });
         self.join(actor.node, actor.arena, actor.left, actor.skew);
     }
 
@@ -300,12 +300,12 @@ impl<P: Protocol> Run<P> {
         let mut fleet = Ends { world: &mut self.world, links: &actor.links };
         let mut value = vec![0; VALUE];
         let read = |number: &u64| {
-            (actor.client.read(tx, &key(*number), &mut fleet).expect("room for a key"), *number)
+            (actor.client.read(tx, &key(*number), &mut fleet).expect("space for a key"), *number)
         };
         let reads: Vec<(EntryId, u64)> = reads.iter().map(read).collect();
         for (number, stamp) in writes {
             remora_check::stamp(*stamp, &mut value);
-            actor.client.write(tx, &key(*number), &value, &mut fleet).expect("room for a key");
+            actor.client.write(tx, &key(*number), &value, &mut fleet).expect("space for a key");
         }
         let number = actor.numbers.pop().unwrap_or_else(|| {
             self.numbers += 1;

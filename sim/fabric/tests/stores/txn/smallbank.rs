@@ -129,7 +129,7 @@ impl<P: Protocol> Bank<P> {
             }
         }
         let fleet = &mut Ends { world: &mut self.world, links };
-        runner.begin(now, client, fleet, &mut told).expect("there is room");
+        runner.begin(now, client, fleet, &mut told).expect("there is space");
         (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, fleet)).expect("nothing breaks");
     }
 

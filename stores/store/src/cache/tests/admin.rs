@@ -1,6 +1,6 @@
 //! Commands to the server, and figures by class.
 
-use super::{Talk, config, set};
+use super::{TestClient, config, set};
 use crate::Registered;
 use crate::cache::{Cache, Config, MIN_MEMORY};
 use remora_memory::{Bytes, Key};
@@ -8,7 +8,7 @@ use remora_transport::Instant;
 
 #[test]
 fn all_items_are_told_some_with_each_turn() {
-    let mut talk = Talk::with(4 << 20, 10_000);
+    let mut talk = TestClient::with(4 << 20, 10_000);
     for n in 0..5000 {
         talk.tell(format!("set key{n} 0 {} 1\r\nx\r\n", if n % 2 == 0 { 0 } else { 10 }));
     }
@@ -38,7 +38,7 @@ fn all_items_are_told_some_with_each_turn() {
 
 #[test]
 fn a_dump_behind_other_answers_is_refused() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     let refused = "ERROR cannot pipeline other commands before metadump\r\n";
     let said = talk.tell("mg foo v\r\nlru_crawler metadump all\r\nlru_crawler metadump all\r\n");
     assert_eq!(said, format!("EN\r\n{refused}{refused}"));
@@ -47,7 +47,7 @@ fn a_dump_behind_other_answers_is_refused() {
 
 #[test]
 fn dead_items_are_removed_when_they_are_looked_for() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     for n in 0..500 {
         talk.tell(format!("set key{n} 0 10 1\r\nx\r\n"));
     }
@@ -65,7 +65,7 @@ fn dead_items_are_removed_when_they_are_looked_for() {
 
 #[test]
 fn items_are_counted_by_class() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("set a 0 0 1\r\nx\r\nget a\r\n");
     talk.tell(set("b", 1000));
     talk.pass(7);
@@ -88,7 +88,7 @@ fn items_are_counted_by_class() {
 
 #[test]
 fn keys_and_values_take_no_more_than_the_limit_says() {
-    let mut talk = Talk::with(16 << 20, 10_000);
+    let mut talk = TestClient::with(16 << 20, 10_000);
     for n in 0..200 {
         talk.tell(set(&format!("k{n}"), 50_000));
     }
@@ -97,7 +97,7 @@ fn keys_and_values_take_no_more_than_the_limit_says() {
     assert_eq!(
         (talk.stat("limit_maxbytes"), talk.stat("evictions")),
         (4 << 20, 64),
-        "a store makes room step by step"
+        "a store frees memory step by step"
     );
     talk.tell(set("a", 1));
     talk.tell(set("a", 1));
@@ -116,11 +116,11 @@ fn keys_and_values_take_no_more_than_the_limit_says() {
 
 #[test]
 fn a_client_ends_the_server_only_if_it_may() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell("shutdown\r\nshutdown graceful\r\n"), "ERROR: shutdown not enabled\r\n".repeat(2));
     assert!(!talk.cache.is_ending());
     let memory = Registered { bytes: Bytes::heap(MIN_MEMORY).unwrap(), addr: 0, key: Key::new(0) };
-    let mut talk = Talk::to(Cache::new(Config { shutdown: true, ..config(10) }, memory, Instant(1)));
+    let mut talk = TestClient::to(Cache::new(Config { shutdown: true, ..config(10) }, memory, Instant(1)));
     assert_eq!(talk.tell("shutdown foo\r\n"), "CLIENT_ERROR invalid shutdown mode\r\n");
     assert!(!talk.cache.is_ending());
     assert_eq!(talk.tell("shutdown graceful\r\nversion\r\n"), "");

@@ -1,6 +1,6 @@
 //! What is shown to chains: found as a chain finds it, by two READs, it is what the protocol answers.
 
-use super::{NOON, Talk, config};
+use super::{NOON, TestClient, config};
 use crate::Registered;
 use crate::cache::{Buckets, Cache, Config, Item, MIN_MEMORY};
 use crate::ycsb::Random;
@@ -13,7 +13,7 @@ const BUCKETS: u64 = 1 << 41;
 
 /// A cache, and the memory that chains read.
 struct Shown {
-    talk: Talk,
+    talk: TestClient,
     values: Bytes,
     buckets: Bytes,
 }
@@ -25,7 +25,7 @@ impl Shown {
         let registered = |bytes: &Bytes, addr| Registered { bytes: bytes.clone(), addr, key: Key::new(1) };
         let config = Config { hash_seed: 3, ..config(items) };
         let cache = Cache::new(config, registered(&values, VALUES), Instant(NOON * 1_000_000_000));
-        let talk = Talk::to(cache.shown_in(registered(&buckets, BUCKETS)));
+        let talk = TestClient::to(cache.shown_in(registered(&buckets, BUCKETS)));
         Shown { talk, values, buckets }
     }
 

@@ -1,18 +1,18 @@
 //! A command that was refused, and the value behind it: no part of that is a command.
 
-use super::Talk;
+use super::TestClient;
 
 /// A cache in which `precious` is stored.
-fn precious() -> Talk {
-    let mut talk = Talk::new();
+fn precious() -> TestClient {
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell("set precious 0 0 4\r\ngold\r\n"), "STORED\r\n");
     talk
 }
 
 /// Is it still there? Another client asks.
 #[track_caller]
-fn assert_there(talk: &mut Talk, said: &str) {
-    talk.again();
+fn assert_there(talk: &mut TestClient, said: &str) {
+    talk.reconnect();
     assert_eq!(talk.tell("get precious\r\n"), "VALUE precious 0 4\r\ngold\r\nEND\r\n", "{said:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::lookup::{Ask, Lookup};
 use super::super::{Broken, Post};
-use super::{Client, End, State};
+use super::{Client, OwnedOutcome, State};
 use crate::work_id::{Work, WorkId};
 use remora_nic::kernel::{Ending, HEAD_LEN, Place, Status};
 use remora_nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
@@ -17,7 +17,7 @@ impl<L: Lookup> Client<L> {
     /// Asks the kernel. Returns false if the queue has no space for the request now.
     #[inline]
     pub(super) fn post_ask(&mut self, slot: u16, ask: &Ask, nic: &mut impl Post) -> Result<bool, Broken> {
-        if !self.queue.has_room(1) {
+        if !self.queue.has_space(1) {
             return Ok(false);
         }
         let (at, to) = (self.ask_at(slot), self.buffer_at(slot));
@@ -55,12 +55,12 @@ impl<L: Lookup> Client<L> {
 
     /// A kernel has answered.
     #[inline]
-    pub(super) fn told(
+    pub(super) fn kernel_answered(
         &mut self,
         slot: u16,
         completion: &WorkCompletion,
         nic: &mut impl Post,
-    ) -> Result<Option<(u16, End)>, Broken> {
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let (at, len) = (self.buffer_at(slot), completion.byte_len as usize);
         let status = completion.imm.map_or(Status::FAILED, |imm| Ending::parse(imm).status);
         let landed = self.scratch.get_mut(..len).ok_or(Broken::Protocol)?;
@@ -68,7 +68,7 @@ impl<L: Lookup> Client<L> {
         let key_at = usize::from(slot) * self.config.max_key as usize;
         let flight = &mut self.flights[usize::from(slot)];
         let key = &self.keys[key_at..key_at + flight.key_len as usize];
-        let step = self.lookup.told(&mut flight.progress, key, status, landed);
+        let step = self.lookup.kernel_answered(&mut flight.progress, key, status, landed);
         self.walk(slot, step, nic)
     }
 

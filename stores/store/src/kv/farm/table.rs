@@ -4,7 +4,7 @@ use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
 use super::line::{
     LINE, LOCKED, OBJECT_HEADER, ObjectHeader, PAYLOAD, lines_for, next_version, store_fresh, store_locked,
 };
-use crate::kv::extents::{Extent, Extents, room_for};
+use crate::kv::extents::{Extent, Extents, bytes_for};
 use crate::kv::hash::hash_key;
 use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
@@ -40,7 +40,7 @@ impl Config {
     /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
     /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, lines_for(key_len, value_len))
+        bytes_for(keys, lines_for(key_len, value_len))
     }
 
     fn lines(&self) -> usize {
@@ -53,7 +53,7 @@ const HOP_RANGE: usize = 64;
 
 /// A slot: the line of its bucket or block, and which of the three.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct SlotRef {
     line: usize,
     slot: usize,
 }
@@ -121,7 +121,7 @@ impl FarmTable {
         store_locked(&mut self.index, line * LINE, &bucket.emit());
     }
 
-    fn set(&mut self, place: Place, slot: FarmSlot) {
+    fn set(&mut self, place: SlotRef, slot: FarmSlot) {
         let mut bucket = self.load(place.line);
         bucket.slots[place.slot] = slot;
         self.publish(place.line, &bucket);
@@ -141,11 +141,11 @@ impl FarmTable {
     }
 
     /// The slot that holds `key`.
-    fn locate(&self, hash: u64, key: &[u8]) -> Option<Place> {
+    fn locate(&self, hash: u64, key: &[u8]) -> Option<SlotRef> {
         self.lines_of(self.home(hash)).find_map(|line| {
             let slots = self.load(line).slots;
             let mine = |slot: &FarmSlot| slot.is_taken() && slot.tag == tag(hash) && self.is(slot, hash, key);
-            slots.iter().position(mine).map(|slot| Place { line, slot })
+            slots.iter().position(mine).map(|slot| SlotRef { line, slot })
         })
     }
 
@@ -186,16 +186,16 @@ impl FarmTable {
         }
     }
 
-    fn free_in(&self, line: usize) -> Option<Place> {
+    fn free_in(&self, line: usize) -> Option<SlotRef> {
         let slot = self.load(line).slots.iter().position(|slot| !slot.is_taken())?;
-        Some(Place { line, slot })
+        Some(SlotRef { line, slot })
     }
 
     /// A free slot for a new key: in its neighbourhood, else by hopping, else in its chain.
     ///
     /// # Errors
     /// `TableFull`: the chain is at its longest or there are no blocks left.
-    fn make_room(&mut self, home: usize) -> Result<Place, Refusal> {
+    fn make_space(&mut self, home: usize) -> Result<SlotRef, Refusal> {
         let near = self.free_in(home).or_else(|| self.free_in(home + 1));
         match near.or_else(|| self.hop(home)) {
             Some(place) => Ok(place),
@@ -205,14 +205,14 @@ impl FarmTable {
 
     /// Moves the nearest gap behind the neighbourhood into it: each step moves a key from its home bucket to
     /// the next one.
-    fn hop(&mut self, home: usize) -> Option<Place> {
+    fn hop(&mut self, home: usize) -> Option<SlotRef> {
         let last = (home + HOP_RANGE).min(self.config.buckets as usize);
         let mut gap = (home + 2..=last).find_map(|line| self.free_in(line))?;
         while gap.line > home + 1 {
             let from = gap.line - 1;
             let at_home = |slot: &FarmSlot| self.home(self.header(slot).hash) == from;
             let slot = self.load(from).slots.iter().position(at_home)?;
-            let source = Place { line: from, slot };
+            let source = SlotRef { line: from, slot };
             self.move_right(source, gap);
             gap = source;
         }
@@ -221,7 +221,7 @@ impl FarmTable {
 
     /// Moves a key to the next bucket; it is there before it leaves the old one. Both joints count up. So a
     /// reader detects that it saw one bucket after the move and the other before it.
-    fn move_right(&mut self, from: Place, to: Place) {
+    fn move_right(&mut self, from: SlotRef, to: SlotRef) {
         let (mut source, mut target) = (self.load(from.line), self.load(to.line));
         target.slots[to.slot] = core::mem::take(&mut source.slots[from.slot]);
         source.right = source.right.wrapping_add(1);
@@ -233,7 +233,7 @@ impl FarmTable {
     }
 
     /// A free slot in the chain of `home`, which grows by a block if it must.
-    fn chain(&mut self, home: usize) -> Result<Place, Refusal> {
+    fn chain(&mut self, home: usize) -> Result<SlotRef, Refusal> {
         let blocks = || self.lines_of(home).skip(2);
         if let Some(place) = blocks().find_map(|line| self.free_in(line)) {
             return Ok(place);
@@ -247,7 +247,7 @@ impl FarmTable {
         let mut bucket = self.load(end);
         bucket.chain = self.blocks_used;
         self.publish(end, &bucket);
-        Ok(Place { line: self.config.buckets as usize + self.blocks_used as usize, slot: 0 })
+        Ok(SlotRef { line: self.config.buckets as usize + self.blocks_used as usize, slot: 0 })
     }
 
     /// Stores an object in fresh lines, under a version of its own.
@@ -305,7 +305,7 @@ impl Table for FarmTable {
         let (extent, slot) = self.store(hash, key, value)?;
         let place = match self.locate(hash, key) {
             Some(place) => Ok(place),
-            None => self.make_room(self.home(hash)).inspect(|_| self.keys += 1),
+            None => self.make_space(self.home(hash)).inspect(|_| self.keys += 1),
         };
         let Ok(place) = place else {
             self.extents.free(extent);

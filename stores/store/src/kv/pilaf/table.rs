@@ -3,7 +3,7 @@
 use super::client::WAYS;
 use super::entry::{ENTRY, PilafEntry};
 use crate::kv::checksum::crc64;
-use crate::kv::extents::{Extent, Extents, room_for};
+use crate::kv::extents::{Extent, Extents, bytes_for};
 use crate::kv::hash::{choice, hash_key};
 use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
@@ -36,7 +36,7 @@ impl Config {
     /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
     /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, Extents::lines_for(key_len + value_len))
+        bytes_for(keys, Extents::lines_for(key_len + value_len))
     }
 }
 
@@ -137,7 +137,7 @@ impl PilafTable {
     ///
     /// # Errors
     /// `TableFull`: no free entry within [`SEARCH`]; nothing was moved.
-    fn make_room(&mut self, hash: u64) -> Result<u32, Refusal> {
+    fn make_space(&mut self, hash: u64) -> Result<u32, Refusal> {
         self.search.clear();
         for entry in self.ways(hash) {
             if self.held[entry as usize].is_none() {
@@ -213,7 +213,7 @@ impl Table for PilafTable {
         content.hash = hash;
         let place = match self.locate(hash, key) {
             Some(entry) => Ok(entry),
-            None => self.make_room(hash).inspect(|_| self.keys += 1),
+            None => self.make_space(hash).inspect(|_| self.keys += 1),
         };
         let Ok(entry) = place else {
             self.extents.free(extent);

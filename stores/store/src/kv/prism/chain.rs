@@ -5,7 +5,7 @@ use remora_nic::{Flags, Payload, Remote};
 
 use super::client_config::{Arena, FRONT_WORD};
 use super::flight::Flight;
-use super::slot::{SLOT, Words};
+use super::slot::{SLOT, TableSlot};
 use crate::heap::Class;
 use crate::words::{set_u64, u64_at};
 use crate::{Broken, PostPrism};
@@ -108,7 +108,7 @@ pub(super) fn delete(
     arena: &Arena,
     nic: &mut impl PostPrism,
 ) -> Result<(), Broken> {
-    let bare = Words::bare(slot.addr, flight.next_generation(), flight.hash);
+    let bare = TableSlot::bare(slot.addr, flight.next_generation(), flight.hash);
     let new = Operand::Immediate(bare.number());
     Ok(nic.post_prism(&swap(slot, place, flight.generation, new, arena))?)
 }
@@ -156,10 +156,10 @@ pub(super) fn put(
 }
 
 /// The slot as a swap found it.
-pub(super) fn old(arena: &Arena, place: u16) -> Words {
+pub(super) fn old(arena: &Arena, place: u16) -> TableSlot {
     let mut bytes = [0; SLOT];
     arena.block.read(arena.old(place), &mut bytes);
-    Words::parse(&bytes)
+    TableSlot::parse(&bytes)
 }
 
 /// The address of the buffer that a chain took.

@@ -1,6 +1,6 @@
 //! An operation in flight.
 
-use super::slot::Words;
+use super::slot::TableSlot;
 use super::tables::Tables;
 use crate::heap::Phase;
 use crate::kv::Operation;
@@ -27,7 +27,7 @@ pub(super) struct Frozen {
     /// Address of the slot.
     pub at: u64,
     /// What is in it, and will not change until it is moved.
-    pub words: Words,
+    pub words: TableSlot,
 }
 
 /// One place of the window.
@@ -41,7 +41,7 @@ pub(super) struct Flight {
     /// The address of the slot that it is at.
     pub at: u64,
     /// That is the one that it remembered.
-    pub by_heart: bool,
+    pub remembered: bool,
     /// Else its table, and where in it.
     pub table: u32,
     pub slot: u64,
@@ -69,7 +69,7 @@ impl Flight {
         key_len: 0,
         value_len: 0,
         at: 0,
-        by_heart: false,
+        remembered: false,
         table: 0,
         slot: 0,
         passed: 0,
@@ -85,7 +85,7 @@ impl Flight {
     /// To the beginning of its key's run in a table.
     #[inline]
     pub fn go_home(&mut self, tables: &Tables, table: u32) {
-        (self.table, self.passed, self.by_heart) = (table, 0, false);
+        (self.table, self.passed, self.remembered) = (table, 0, false);
         self.slot = tables.home(table, self.hash);
         self.at = tables.address(table, self.slot);
     }

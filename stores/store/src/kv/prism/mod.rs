@@ -1,6 +1,6 @@
 //! PRISM-KV (PRISM paper, §6): GET, PUT and DELETE without the server's program.
 //!
-//! A [`slot`](Words) of the hash table points to an *object*: a header, a key and a value in a buffer. The
+//! A [`slot`](TableSlot) of the hash table points to an *object*: a header, a key and a value in a buffer. The
 //! buffer does not change while the slot points to it. A GET is one bounded READ through the slot. A PUT
 //! finds the slot by such a READ, unless it [knows](ClientConfig::known) it. Then it is one chain: it takes a
 //! buffer, and swaps its address into the slot. A DELETE swaps the object out.
@@ -15,7 +15,7 @@ mod client;
 mod client_config;
 mod flight;
 mod grant;
-mod known;
+mod slot_cache;
 mod mover;
 mod moves;
 mod object;
@@ -34,5 +34,5 @@ pub use grant::Grant;
 pub use mover::{Care, Mover, MoverCounters};
 pub use object::HEADER;
 pub use scan::Scan;
-pub use slot::{SLOT, Words};
+pub use slot::{SLOT, TableSlot};
 pub use table::{Config, Loader, PrismTable};

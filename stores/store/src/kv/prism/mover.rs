@@ -5,8 +5,8 @@
 //! are. It stores nothing about a slot: the slots themselves determine its next step. So it can continue
 //! where another mover was stopped, and beside clients that help.
 
-use super::moves::Hand;
-use super::slot::{FROZEN, MOVED, SLOT, Words};
+use super::moves::SwapIds;
+use super::slot::{FROZEN, MOVED, SLOT, TableSlot};
 use super::table::PrismTable;
 use super::tables::Front;
 use crate::{Broken, PostPrism, QueueNeeds, Registered};
@@ -45,7 +45,7 @@ pub enum Care {
 
 /// What one place of the window does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Job {
+enum Task {
     Idle,
     /// A swap for this slot is under way.
     Busy(u64),
@@ -54,7 +54,7 @@ enum Job {
 }
 
 /// The slot of a hash, or the one that it may get, in the tables behind the one that is moved.
-enum Place {
+enum Target {
     Bound(u64),
     Free(u64),
     Nowhere,
@@ -66,7 +66,7 @@ pub struct Mover {
     table: PrismTable,
     arena: Registered,
     care: Care,
-    jobs: Vec<Job>,
+    tasks: Vec<Task>,
     /// Slots of the table to come that are ready.
     ready: Option<u64>,
     /// The next slot of the table that is moved.
@@ -83,7 +83,7 @@ impl Mover {
             table,
             arena,
             care,
-            jobs: vec![Job::Idle; WINDOW],
+            tasks: vec![Task::Idle; WINDOW],
             ready: None,
             next: 0,
             looked: 0,
@@ -109,7 +109,7 @@ impl Mover {
     /// All that decides what it does next, but for the slots.
     #[cfg(test)]
     pub(super) fn state(&self) -> String {
-        format!("{:?} {:?} {} {}", self.jobs, self.ready, self.next, self.looked)
+        format!("{:?} {:?} {} {}", self.tasks, self.ready, self.next, self.looked)
     }
 
     /// Is a table being made or moved?
@@ -135,8 +135,8 @@ impl Mover {
 
     fn is_stuck(&self) -> bool {
         self.ready.is_none()
-            && self.jobs.iter().all(|job| !matches!(job, Job::Busy(_)))
-            && self.jobs.iter().any(|job| matches!(job, Job::Stuck(_)))
+            && self.tasks.iter().all(|task| !matches!(task, Task::Busy(_)))
+            && self.tasks.iter().any(|task| matches!(task, Task::Stuck(_)))
     }
 
     /// Looks at some slots of the newest table. When half of them are bound, another table is added.
@@ -177,16 +177,16 @@ impl Mover {
     fn go_on(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let (first, slots) = (self.table.places().before(base), self.table.places().slots(base));
         for at in 0..WINDOW {
-            if let Job::Stuck(entry) = self.jobs[at] {
-                self.jobs[at] = Job::Idle;
+            if let Task::Stuck(entry) = self.tasks[at] {
+                self.tasks[at] = Task::Idle;
                 self.act(at, entry, nic)?;
             }
-            while self.jobs[at] == Job::Idle && self.next < slots {
+            while self.tasks[at] == Task::Idle && self.next < slots {
                 self.next += 1;
                 self.act(at, first + self.next - 1, nic)?;
             }
         }
-        if self.next == slots && self.jobs.iter().all(|job| *job == Job::Idle) {
+        if self.next == slots && self.tasks.iter().all(|task| *task == Task::Idle) {
             let Front { count, .. } = self.table.front();
             self.table.set_front(Front { count, base: base + 1 });
             self.next = 0;
@@ -203,14 +203,14 @@ impl Mover {
             return Err(Broken::Completion(completion.status));
         }
         let at = usize::try_from(completion.id).map_err(|_| Broken::Protocol)?;
-        let Some(Job::Busy(entry)) = self.jobs.get(at).copied() else { return Err(Broken::Protocol) };
-        self.jobs[at] = Job::Idle;
+        let Some(Task::Busy(entry)) = self.tasks.get(at).copied() else { return Err(Broken::Protocol) };
+        self.tasks[at] = Task::Idle;
         self.act(at, entry, nic)
     }
 
     /// Does with a slot what is next. It may have changed since it was looked at: then the swap fails.
     fn act(&mut self, at: usize, entry: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let hand = Hand { id: at as u64, quiet: QUIET, old: self.arena.sge(at * SLOT, SLOT) };
+        let hand = SwapIds { id: at as u64, quiet: QUIET, old: self.arena.sge(at * SLOT, SLOT) };
         let words = self.look(entry);
         let moved = self.table.word(entry, 2) & MOVED != 0;
         let slot = self.table.remote(self.table.places().entry(entry));
@@ -218,22 +218,22 @@ impl Mover {
             self.counters.slots += 1;
             return Ok(());
         }
-        self.jobs[at] = Job::Busy(entry);
+        self.tasks[at] = Task::Busy(entry);
         if words.generation & 1 == 0 {
             return hand.give_up(slot, &words, nic);
         }
         let place = |to: u64| self.table.remote(self.table.places().entry(to));
         match self.find(words.hash) {
-            Place::Free(to) => hand.reserve(place(to), words.hash, nic),
-            Place::Bound(to) if words.generation & FROZEN != 0 || self.care == Care::Unfrozen => {
+            Target::Free(to) => hand.reserve(place(to), words.hash, nic),
+            Target::Bound(to) if words.generation & FROZEN != 0 || self.care == Care::Unfrozen => {
                 hand.hand_over(slot, &words, place(to), nic)
             }
-            Place::Bound(_) => {
+            Target::Bound(_) => {
                 self.counters.objects += 1;
                 hand.freeze(slot, words.generation, nic)
             }
-            Place::Nowhere => {
-                self.jobs[at] = Job::Stuck(entry);
+            Target::Nowhere => {
+                self.tasks[at] = Task::Stuck(entry);
                 Ok(())
             }
         }
@@ -243,20 +243,20 @@ impl Mover {
     ///
     /// A NIC stores the words of a slot from the first to the last, so the last must be loaded first. A
     /// reader that sees the hash also sees the generation that came with it, or a later one.
-    fn look(&self, entry: u64) -> Words {
+    fn look(&self, entry: u64) -> TableSlot {
         let word = |which| self.table.word(entry, which);
         match word(3) {
-            0 => Words::bare(self.table.places().entry(entry), 0, 0),
+            0 => TableSlot::bare(self.table.places().entry(entry), 0, 0),
             hash => {
                 let generation = word(2);
-                Words { generation, hash, pointer: word(0), bound: word(1) }
+                TableSlot { generation, hash, pointer: word(0), bound: word(1) }
             }
         }
     }
 
     /// The slot that is bound to a hash in the tables behind the one that is moved, or one that can be bound
     /// to it. One of the two exists, unless all runs are full.
-    fn find(&self, hash: u64) -> Place {
+    fn find(&self, hash: u64) -> Target {
         let Front { count, base } = self.table.front();
         for table in base + 1..count {
             let places = self.table.places();
@@ -264,12 +264,12 @@ impl Mover {
             let most = u64::from(super::client::MOST_PASSED).min(slots);
             for entry in (home..home + most).map(|slot| first + slot % slots) {
                 match self.table.word(entry, 3) {
-                    0 => return Place::Free(entry),
-                    bound if bound == hash => return Place::Bound(entry),
+                    0 => return Target::Free(entry),
+                    bound if bound == hash => return Target::Bound(entry),
                     _ => {}
                 }
             }
         }
-        Place::Nowhere
+        Target::Nowhere
     }
 }

@@ -7,14 +7,14 @@ use remora_nic::prism::{Address, Mode, Number, Operand, Operands, Operation, Wor
 use remora_nic::{Flags, Remote, Sge};
 
 use super::chain::{SIGNALED, request};
-use super::slot::{FROZEN, MOVED, RESERVED, SLOT, Words};
+use super::slot::{FROZEN, MOVED, RESERVED, SLOT, TableSlot};
 use crate::{Broken, PostPrism};
 
 const GENERATION: Number = [0, 0, u64::MAX, 0];
 
 /// Where a mover posts: the ids of its requests, and the memory for their results.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Hand {
+pub(super) struct SwapIds {
     /// Of what brings a completion.
     pub id: u64,
     /// Of what brings none.
@@ -36,7 +36,7 @@ fn swap(slot: Remote, generation: u64, new: Number, mask: Number) -> Operation<'
     Operation::CompareSwap { at: Address::direct(slot), operands }
 }
 
-impl Hand {
+impl SwapIds {
     fn post(
         self,
         id: u64,
@@ -53,7 +53,7 @@ impl Hand {
 
     /// Binds a free slot of the next table to a hash.
     pub fn reserve(self, slot: Remote, hash: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let bound = Words::bare(slot.addr, RESERVED, hash);
+        let bound = TableSlot::bare(slot.addr, RESERVED, hash);
         self.ask(swap(slot, 0, bound.number(), [u64::MAX; 4]), nic)
     }
 
@@ -67,19 +67,19 @@ impl Hand {
     pub fn hand_over(
         self,
         from: Remote,
-        frozen: &Words,
+        frozen: &TableSlot,
         to: Remote,
         nic: &mut impl PostPrism,
     ) -> Result<(), Broken> {
-        let thawed = Words { generation: frozen.generation & !FROZEN, ..*frozen };
+        let thawed = TableSlot { generation: frozen.generation & !FROZEN, ..*frozen };
         let fill = swap(to, RESERVED, thawed.number(), [u64::MAX; 4]);
         self.post(self.quiet, Flags::default(), fill, nic)?;
         self.give_up(from, frozen, nic)
     }
 
     /// Gives up a slot that points to no object, or whose object is in the next table.
-    pub fn give_up(self, slot: Remote, words: &Words, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let moved = Words::bare(slot.addr, MOVED, words.hash);
+    pub fn give_up(self, slot: Remote, words: &TableSlot, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let moved = TableSlot::bare(slot.addr, MOVED, words.hash);
         self.ask(swap(slot, words.generation, moved.number(), [u64::MAX; 4]), nic)
     }
 }

@@ -12,7 +12,7 @@ use remora_transport::Status;
 use super::chain::{Part, SIGNALED, request};
 use super::grant::Grant;
 use super::object::HEADER;
-use super::slot::{BARE, SLOT, Words};
+use super::slot::{BARE, SLOT, TableSlot};
 use super::tables::{Front, Tables};
 use crate::kv::SessionError;
 use crate::words::{u32_at, u64_at};
@@ -183,7 +183,7 @@ impl Scan {
         self.arena.read(0, landed);
         let (slots, _) = landed.as_chunks::<SLOT>();
         let next = self.next;
-        let holds = |slot: &[u8; SLOT]| Words::parse(slot).generation & 1 == 1;
+        let holds = |slot: &[u8; SLOT]| TableSlot::parse(slot).generation & 1 == 1;
         self.taken.extend((next..).zip(slots).filter(|(_, slot)| holds(slot)).map(|(entry, _)| entry));
         self.next += count;
         self.objects(nic)

@@ -32,7 +32,7 @@ pub(super) const RESERVED: u64 = 1 << 61;
 
 /// A slot, as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct TableSlot {
     /// Where the object is, or where the slot's own generation is.
     pub pointer: u64,
     /// Bytes of the object, or 16.
@@ -43,10 +43,10 @@ pub struct Words {
     pub hash: u64,
 }
 
-impl Words {
+impl TableSlot {
     /// A slot at `address` that leads to no object.
-    pub fn bare(address: u64, generation: u64, hash: u64) -> Words {
-        Words { pointer: address.wrapping_add(BARE as u64), bound: BARE as u64, generation, hash }
+    pub fn bare(address: u64, generation: u64, hash: u64) -> TableSlot {
+        TableSlot { pointer: address.wrapping_add(BARE as u64), bound: BARE as u64, generation, hash }
     }
 
     /// Is it on its way into the next table, or there?
@@ -60,9 +60,9 @@ impl Words {
     }
 
     /// From its bytes.
-    pub(super) fn parse(bytes: &[u8; SLOT]) -> Words {
+    pub(super) fn parse(bytes: &[u8; SLOT]) -> TableSlot {
         let word = |at: usize| u64_at(bytes, at * 8);
-        Words { pointer: word(0), bound: word(1), generation: word(2), hash: word(3) }
+        TableSlot { pointer: word(0), bound: word(1), generation: word(2), hash: word(3) }
     }
 
     /// The slot's bytes, little-endian.
@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn a_bare_slot_leads_to_its_own_generation() {
-        let words = Words::bare(0x1000, 4, 9);
+        let words = TableSlot::bare(0x1000, 4, 9);
         let bytes = words.emit();
         assert_eq!(bytes[..16], [0x10, 0x10, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[16..], [4, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(Words::parse(&bytes), words);
+        assert_eq!(TableSlot::parse(&bytes), words);
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use remora_nic::Remote;
 
 use super::grant::Grant;
-use super::object::{HEADER, Seen, binding, header, see};
-use super::slot::{BARE, SLOT, Words};
+use super::object::{HEADER, SlotContent, binding, header, see};
+use super::slot::{BARE, SLOT, TableSlot};
 use super::tables::{FRONT, Front, MOST_TABLES, Tables};
 use crate::heap::{Classes, Reachable};
 use crate::kv::rpc::Refusal;
@@ -132,13 +132,13 @@ impl PrismTable {
     }
 
     /// A slot that may be changing during the call. Slots are counted through all tables.
-    pub fn words(&self, entry: u64) -> Words {
+    pub fn words(&self, entry: u64) -> TableSlot {
         let mut bytes = [0; SLOT];
         self.memory.read(self.offset(entry), &mut bytes);
-        Words::parse(&bytes)
+        TableSlot::parse(&bytes)
     }
 
-    fn put_words(&self, entry: u64, words: &Words) {
+    fn put_words(&self, entry: u64, words: &TableSlot) {
         self.memory.write(self.offset(entry), &words.emit());
     }
 
@@ -146,7 +146,7 @@ impl PrismTable {
     pub(super) fn clear(&self, table: u32, slots: std::ops::Range<u64>) {
         let first = self.places.before(table);
         for entry in first + slots.start..first + slots.end {
-            self.put_words(entry, &Words::bare(self.places.entry(entry), 0, 0));
+            self.put_words(entry, &TableSlot::bare(self.places.entry(entry), 0, 0));
         }
     }
 }
@@ -205,12 +205,12 @@ impl Loader {
         let most = u64::from(super::client::MOST_PASSED).min(slots);
         for slot in (home..home + most).map(|slot| slot % slots) {
             match self.look(table, slot, hash, key) {
-                Seen::Other => {}
-                Seen::Twin | Seen::Moved => return Err(Refusal::TableFull),
-                Seen::Mine { generation, .. } | Seen::Gone { generation } => {
+                SlotContent::Other => {}
+                SlotContent::Twin | SlotContent::Moved => return Err(Refusal::TableFull),
+                SlotContent::Mine { generation, .. } | SlotContent::Gone { generation } => {
                     return self.store(table, slot, generation | 1, hash, key, value);
                 }
-                Seen::Free => {
+                SlotContent::Free => {
                     self.store(table, slot, 1, hash, key, value)?;
                     self.keys += 1;
                     return Ok(());
@@ -220,14 +220,14 @@ impl Loader {
         Err(Refusal::TableFull)
     }
 
-    fn look(&self, table: &PrismTable, slot: u64, hash: u64, key: &[u8]) -> Seen {
+    fn look(&self, table: &PrismTable, slot: u64, hash: u64, key: &[u8]) -> SlotContent {
         let words = table.words(slot);
         if words.hash != hash {
-            return if words.hash == 0 { Seen::Free } else { Seen::Other };
+            return if words.hash == 0 { SlotContent::Free } else { SlotContent::Other };
         }
         let mut landed = vec![0; (HEADER + key.len()).min(words.bound as usize)];
         table.memory.read((words.pointer - table.memory.addr) as usize, &mut landed);
-        see(&landed, hash, key).unwrap_or(Seen::Twin)
+        see(&landed, hash, key).unwrap_or(SlotContent::Twin)
     }
 
     fn store(
@@ -259,7 +259,7 @@ impl Loader {
         table.memory.write(at, &header(generation, hash, key.len(), value.len()));
         table.memory.write(at + HEADER, key);
         table.memory.write(at + HEADER + key.len(), value);
-        table.put_words(slot, &Words { pointer, bound: len as u64, generation, hash });
+        table.put_words(slot, &TableSlot { pointer, bound: len as u64, generation, hash });
         Ok(())
     }
 }

@@ -17,9 +17,9 @@ use Operation::{Delete, Get, Put};
 const BUFFERS: u32 = 10;
 const BUFFER: u32 = 64;
 /// A key is a number, and so is a value.
-type Asked = (Operation, u8, u8);
+type Request = (Operation, u8, u8);
 /// The result of an operation: the value, or whether there was one.
-type Answer = Option<u8>;
+type Reply = Option<u8>;
 
 /// What is searched.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ struct World {
     tables: u32,
     /// Keys that are there from the beginning, with value 0.
     loaded: &'static [u8],
-    clients: &'static [&'static [Asked]],
+    clients: &'static [&'static [Request]],
     /// One of the clients, or the mover, may die; the mover is followed by another.
     deaths: bool,
     care: Care,
@@ -51,7 +51,7 @@ enum Move {
 struct Event {
     asked: (u8, u8, u8),
     from: usize,
-    to: Option<(usize, Answer)>,
+    to: Option<(usize, Reply)>,
 }
 
 struct Program {
@@ -121,7 +121,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    fn ask(&mut self, at: usize, (operation, key, value): Asked) {
+    fn ask(&mut self, at: usize, (operation, key, value): Request) {
         let way = if at < self.way { at } else { at + 1 };
         let Program { client, open, .. } = &mut self.programs[at];
         let mut fleet = self.net.fleet(way);
@@ -156,7 +156,7 @@ impl<'w> Run<'w> {
             Move::Step(at) => {
                 self.net.step(at, 0);
                 if at != self.way {
-                    self.hear(at, at);
+                    self.deliver(at, at);
                 }
             }
             Move::Think => self.think(),
@@ -185,7 +185,7 @@ impl<'w> Run<'w> {
     }
 
     /// A client takes what was executed for it.
-    fn hear(&mut self, at: usize, way: usize) {
+    fn deliver(&mut self, at: usize, way: usize) {
         while let Some(completion) = self.net.poll(way, 0) {
             let Program { client, open, .. } = &mut self.programs[at];
             let mut fleet = self.net.fleet(way);
@@ -225,7 +225,7 @@ impl<'w> Run<'w> {
             self.ask(reader, (Get, key, 0));
             while self.programs[reader].open.is_some() {
                 self.net.step(reader + 1, 0);
-                self.hear(reader, reader + 1);
+                self.deliver(reader, reader + 1);
             }
         }
         if !one_after_the_other(&self.events, &mut vec![false; self.events.len()][..], &self.loaded()) {

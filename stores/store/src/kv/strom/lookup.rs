@@ -51,7 +51,7 @@ impl Lookup for Strom {
     }
 
     #[inline]
-    fn told(&self, progress: &mut Progress, key: &[u8], status: Status, landed: &mut [u8]) -> Step {
+    fn kernel_answered(&self, progress: &mut Progress, key: &[u8], status: Status, landed: &mut [u8]) -> Step {
         match status {
             Status::DONE => self.verify(progress, key, landed),
             Status::MISS if usize::from(progress.way) + 1 < WAYS => self.ask(progress, progress.way + 1),
@@ -83,12 +83,12 @@ impl Strom {
         let whole = landed.len() >= HEADER && crc64(&landed[HEADER..]) == u64_at(landed, 0);
         match landed.get(HEADER..).and_then(|object| object.strip_prefix(key)) {
             Some(value) if whole => Step::Found { start: HEADER + key.len(), len: value.len() },
-            _ => self.again(progress),
+            _ => self.retry(progress),
         }
     }
 
     /// Overwritten while it was looked for: from the beginning.
-    fn again(&self, progress: &mut Progress) -> Step {
+    fn retry(&self, progress: &mut Progress) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
             return Step::Contended;

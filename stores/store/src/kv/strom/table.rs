@@ -2,7 +2,7 @@
 
 use super::{HEADER, WAYS};
 use crate::kv::checksum::crc64;
-use crate::kv::extents::{Extent, Extents, room_for};
+use crate::kv::extents::{Extent, Extents, bytes_for};
 use crate::kv::hash::{choice, hash_key};
 use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
@@ -39,7 +39,7 @@ impl Config {
     /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
     /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, Extents::lines_for(HEADER + key_len + value_len))
+        bytes_for(keys, Extents::lines_for(HEADER + key_len + value_len))
     }
 }
 
@@ -149,7 +149,7 @@ impl StromTable {
 
     /// A bucket for a hash that has none: a vacant one, or one whose key can move to its later slot. For
     /// that, another key may have to move there first. It takes the fewest moves.
-    fn make_room(&mut self, hash: u64) -> Option<Bucket> {
+    fn make_space(&mut self, hash: u64) -> Option<Bucket> {
         let ways = self.ways(hash);
         if let Some(at) = ways.into_iter().find_map(|slot| self.vacant(slot)) {
             return Some(at);
@@ -246,7 +246,7 @@ impl Table for StromTable {
             return Err(Refusal::TableFull);
         }
         let extent = self.extents.allocate(HEADER + key.len() + value.len())?;
-        let Some(at) = found.or_else(|| self.make_room(hash)) else {
+        let Some(at) = found.or_else(|| self.make_space(hash)) else {
             self.extents.free(extent);
             return Err(Refusal::TableFull);
         };

@@ -11,7 +11,7 @@ const KEYS: usize = 6;
 
 /// Every state that a key has been in: the length and fill of its value, or nothing.
 #[derive(Default)]
-struct Lives {
+struct States {
     states: [Vec<Option<(usize, u8)>>; KEYS],
     random: u64,
     /// One operation in so many words.
@@ -28,7 +28,7 @@ fn value(number: usize, state: usize, (len, fill): (usize, u8)) -> Vec<u8> {
     stamp.to_le_bytes().into_iter().cycle().take(len).collect()
 }
 
-impl Lives {
+impl States {
     fn act(&mut self, table: &mut impl Table) {
         if below(&mut self.random, self.pace) > 0 {
             return;
@@ -67,7 +67,7 @@ fn no_wrong_value_is_returned_by<A: Arm>() {
         let mut world = World::<A>::new(client, server, KEYS as u32 * 2, 8 << 10, seed);
         let server = world.server.clone();
         let pace = [3, 20, 60, 400][seed as usize];
-        let lives = RefCell::new(Lives { states: Default::default(), random: seed, pace });
+        let lives = RefCell::new(States { states: Default::default(), random: seed, pace });
         for states in &mut lives.borrow_mut().states {
             states.push(None);
         }

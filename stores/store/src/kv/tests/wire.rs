@@ -79,7 +79,7 @@ impl Post for QueuePair {
         if let Some(error) = self.failing {
             return Err(error);
         }
-        assert!(self.unretired < self.needs.send, "the machine posts more than it asked room for");
+        assert!(self.unretired < self.needs.send, "the machine posts more than it asked space for");
         self.unretired += 1;
         let none = Sge { addr: 0, len: 0, lkey: Key::new(0) };
         let mut posted = Posted {

@@ -136,10 +136,10 @@ impl Net {
 
     fn join(&mut self, name: u64) -> Peer {
         let grants = self.shards.iter_mut().map(|shard| shard.accept(name).unwrap()).collect();
-        let mut room = Answer::default();
-        let listen = |shard: &Shard| shard.listen(name, &mut room).unwrap().unwrap();
+        let mut answer = Answer::default();
+        let listen = |shard: &Shard| shard.listen(name, &mut answer).unwrap().unwrap();
         let callers = self.shards.iter().map(listen).collect();
-        assert_eq!(room.receives as usize, self.shards.len() * 6);
+        assert_eq!(answer.receives as usize, self.shards.len() * 6);
         let arena = block(1 << 40, 9, CONFIG.arena_len(SHARD.room));
         let client = Client::new(CONFIG, grants, arena.clone()).unwrap();
         let posted = self.shards.iter().map(|_| VecDeque::with_capacity(64)).collect();

@@ -237,7 +237,7 @@ impl<W: Workload> Runner<W> {
         let place = match waits {
             Some(at) => self.paused.swap_remove(at),
             None => {
-                let place = self.idle.pop().expect("there is room for a new deal");
+                let place = self.idle.pop().expect("there is a free slot for a new job");
                 let flight = &mut self.flights[place];
                 (flight.deal, flight.before, flight.began[0]) = (Some(self.drawn[self.next]), 0, now);
                 self.next += 1;

@@ -64,13 +64,13 @@ impl Script {
     }
 
     /// Reserves `len` more bytes; their content is undefined.
-    fn room(&mut self, len: usize) -> Range<usize> {
-        let room = self.filled..self.filled + len;
-        self.filled = room.end;
-        if self.bytes.len() < room.end {
-            self.bytes.resize(room.end, 0);
+    fn reserve(&mut self, len: usize) -> Range<usize> {
+        let range = self.filled..self.filled + len;
+        self.filled = range.end;
+        if self.bytes.len() < range.end {
+            self.bytes.resize(range.end, 0);
         }
-        room
+        range
     }
 
     /// Asks for a key; its place among the reads.
@@ -95,9 +95,9 @@ impl Script {
         let known = match value {
             None => Found::Absent,
             Some(value) => {
-                let room = self.room(value.len());
-                self.bytes[room.clone()].copy_from_slice(value);
-                Found::Value(room)
+                let range = self.reserve(value.len());
+                self.bytes[range.clone()].copy_from_slice(value);
+                Found::Value(range)
             }
         };
         if let Found::Nothing = std::mem::replace(&mut self.reads[place].1, known) {
@@ -120,9 +120,9 @@ impl Script {
 
     /// Writes a key. Returns the buffer of its new value, all of which is to be written.
     pub fn write(&mut self, key: Key, len: usize) -> &mut [u8] {
-        let room = self.room(len);
-        self.writes.push((key, Some(room.clone())));
-        &mut self.bytes[room]
+        let range = self.reserve(len);
+        self.writes.push((key, Some(range.clone())));
+        &mut self.bytes[range]
     }
 
     /// Removes a key.

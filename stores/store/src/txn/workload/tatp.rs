@@ -130,7 +130,7 @@ fn rows_there(random: &mut Random) -> u8 {
 
 /// A place of the ledger.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum RowKind {
     Subscriber,
     Number,
     Info(u8),
@@ -138,36 +138,36 @@ enum Place {
     Forwarding(u8, u8),
 }
 
-impl Place {
-    fn of(at: u64) -> (u32, Place) {
+impl RowKind {
+    fn of(at: u64) -> (u32, RowKind) {
         let (subscriber, place) = ((at / PLACES) as u32 + 1, (at % PLACES) as u8);
         let place = match place {
-            0 => Place::Subscriber,
-            1 => Place::Number,
-            2..=5 => Place::Info(place - 1),
-            6..=9 => Place::Facility(place - 5),
-            _ => Place::Forwarding((place - 10) / 3 + 1, STARTS[usize::from((place - 10) % 3)]),
+            0 => RowKind::Subscriber,
+            1 => RowKind::Number,
+            2..=5 => RowKind::Info(place - 1),
+            6..=9 => RowKind::Facility(place - 5),
+            _ => RowKind::Forwarding((place - 10) / 3 + 1, STARTS[usize::from((place - 10) % 3)]),
         };
         (subscriber, place)
     }
 
     fn key(self, subscriber: u32) -> Key {
         match self {
-            Place::Subscriber => key(b's', 0, 0, subscriber),
-            Place::Number => by_number(subscriber),
-            Place::Info(row) => key(b'a', row, 0, subscriber),
-            Place::Facility(row) => key(b'f', row, 0, subscriber),
-            Place::Forwarding(row, start) => key(b'c', row, start, subscriber),
+            RowKind::Subscriber => key(b's', 0, 0, subscriber),
+            RowKind::Number => by_number(subscriber),
+            RowKind::Info(row) => key(b'a', row, 0, subscriber),
+            RowKind::Facility(row) => key(b'f', row, 0, subscriber),
+            RowKind::Forwarding(row, start) => key(b'c', row, start, subscriber),
         }
     }
 
     fn len(self) -> usize {
         match self {
-            Place::Subscriber => SUBSCRIBER,
-            Place::Number => 4,
-            Place::Info(_) => 10,
-            Place::Facility(_) => 8,
-            Place::Forwarding(..) => FORWARDING,
+            RowKind::Subscriber => SUBSCRIBER,
+            RowKind::Number => 4,
+            RowKind::Info(_) => 10,
+            RowKind::Facility(_) => 8,
+            RowKind::Forwarding(..) => FORWARDING,
         }
     }
 }
@@ -339,7 +339,7 @@ impl Workload for Tatp {
     }
 
     fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
-        let (subscriber, place) = Place::of(at);
+        let (subscriber, place) = RowKind::of(at);
         let mut random = Random::new(subscriber.into());
         let (infos, facilities) = (rows_there(&mut random), rows_there(&mut random));
         value.clear();
@@ -349,21 +349,21 @@ impl Workload for Tatp {
         value.iter_mut().for_each(|byte| *byte = own.bits() as u8);
         let is = |bits: u8, row: u8| bits >> (row - 1) & 1 == 1;
         let there = match place {
-            Place::Subscriber => {
+            RowKind::Subscriber => {
                 set_u32(value, 0, subscriber);
                 value[4..4 + NUMBER].copy_from_slice(&digits(subscriber));
                 true
             }
-            Place::Number => {
+            RowKind::Number => {
                 set_u32(value, 0, subscriber);
                 true
             }
-            Place::Info(row) => is(infos, row),
-            Place::Facility(row) => {
+            RowKind::Info(row) => is(infos, row),
+            RowKind::Facility(row) => {
                 value[0] = u8::from(own.below(100) < 85);
                 is(facilities, row)
             }
-            Place::Forwarding(row, start) => {
+            RowKind::Forwarding(row, start) => {
                 // None to three of them, each hour as likely.
                 let mut of_facility = Random::new(u64::from(subscriber) << 8 | u64::from(row));
                 let count = of_facility.below(4);
@@ -381,14 +381,14 @@ impl Workload for Tatp {
 
     /// Forwardings come and go; all else stays. A row that must be there must also belong to its subscriber.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
-        let (subscriber, place) = Place::of(at);
+        let (subscriber, place) = RowKind::of(at);
         if value.is_some_and(|value| value.len() != place.len()) {
             return None;
         }
         match place {
-            Place::Subscriber | Place::Number => (u32_at(value?, 0) == subscriber).then_some(0),
-            Place::Info(_) | Place::Facility(_) => Some(i64::from(value.is_some()) << 32),
-            Place::Forwarding(..) => Some(i64::from(value.is_some())),
+            RowKind::Subscriber | RowKind::Number => (u32_at(value?, 0) == subscriber).then_some(0),
+            RowKind::Info(_) | RowKind::Facility(_) => Some(i64::from(value.is_some()) << 32),
+            RowKind::Forwarding(..) => Some(i64::from(value.is_some())),
         }
     }
 }

@@ -144,9 +144,9 @@ impl Design for Plain {
 }
 
 /// Connections whose queue pairs drop everything.
-struct Nobody;
+struct Discard;
 
-impl Post for Nobody {
+impl Post for Discard {
     fn post_send(&mut self, _: &WorkRequest<'_>) -> Result<(), PostError> {
         Err(PostError::BadState)
     }
@@ -156,17 +156,17 @@ impl Post for Nobody {
     }
 }
 
-impl PostPrism for Nobody {
+impl PostPrism for Discard {
     fn post_prism(&mut self, _: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         Err(PostError::BadState)
     }
 }
 
-impl Fleet for Nobody {
-    type End<'a> = Nobody;
+impl Fleet for Discard {
+    type End<'a> = Discard;
 
-    fn end(&mut self, _: usize) -> Nobody {
-        Nobody
+    fn end(&mut self, _: usize) -> Discard {
+        Discard
     }
 }
 
@@ -195,8 +195,8 @@ fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, deals: u64) -> Ve
                 ends.push(format!("{:?} after {}", ended.deal, ended.before));
             }
         };
-        runner.begin(now, plain, &mut Nobody, &mut told).expect("nothing breaks");
-        runner.complete(|| now, (0, &DONE), plain, &mut Nobody, &mut told).expect("nothing breaks");
+        runner.begin(now, plain, &mut Discard, &mut told).expect("nothing breaks");
+        runner.complete(|| now, (0, &DONE), plain, &mut Discard, &mut told).expect("nothing breaks");
     }
     ends
 }

@@ -7,7 +7,7 @@
 //! both buckets; the left copy goes.
 
 use super::{
-    Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, Place, Region,
+    Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, SlotRef, Region,
     Registered, SLOTS, home, lines_for, tag,
 };
 use crate::kv::farm::line::version_of;
@@ -39,7 +39,7 @@ impl FarmTable {
         found.look_for_newest();
         (0..config.lines()).try_for_each(|line| found.mend(line))?;
         (0..config.buckets as usize).for_each(|line| found.join(line));
-        let mut runs: Vec<(FarmSlot, Place)> =
+        let mut runs: Vec<(FarmSlot, SlotRef)> =
             (0..config.lines()).flat_map(|line| found.runs(line)).collect();
         runs.sort_unstable_by_key(|(slot, _)| slot.line);
         let objects = u32::try_from(config.lines() * SLOTS).unwrap_or(u32::MAX);
@@ -157,9 +157,9 @@ impl Found {
         }
     }
 
-    fn runs(&self, line: usize) -> impl Iterator<Item = (FarmSlot, Place)> + use<> {
+    fn runs(&self, line: usize) -> impl Iterator<Item = (FarmSlot, SlotRef)> + use<> {
         let slots = self.load(line).slots.into_iter().enumerate();
-        slots.filter(|(_, slot)| slot.is_taken()).map(move |(slot, held)| (held, Place { line, slot }))
+        slots.filter(|(_, slot)| slot.is_taken()).map(move |(slot, held)| (held, SlotRef { line, slot }))
     }
 }
 
@@ -234,18 +234,18 @@ mod tests {
                 let (block, at) = if *addr < VALUES { (0, *addr) } else { (1, *addr - VALUES) };
                 before[block].write(at as usize, &word.to_le_bytes());
                 let [index, extents] = [copy(&before[0]), copy(&before[1])];
-                let mut again = FarmTable::again(CONFIG, index, extents).expect("the table");
+                let mut reopened = FarmTable::again(CONFIG, index, extents).expect("the table");
                 deaths += 1;
                 for (other, expected) in model.iter().filter(|(other, _)| **other != key) {
-                    assert_eq!(get(&again, other).as_ref(), Some(expected), "turn {turn}");
+                    assert_eq!(get(&reopened, other).as_ref(), Some(expected), "turn {turn}");
                 }
-                let got = get(&again, &key);
+                let got = get(&reopened, &key);
                 assert!(got == old || done.is_ok() && got == value, "turn {turn}: {got:?}");
                 mended += u32::from(got != old);
                 let keys = model.len() as u64;
-                assert_eq!(again.len(), keys - u64::from(old.is_some()) + u64::from(got.is_some()));
+                assert_eq!(reopened.len(), keys - u64::from(old.is_some()) + u64::from(got.is_some()));
                 // It goes on, in what is free.
-                again.delete(b"key1").or_else(|_| again.put(b"key1", b"new")).expect("a change");
+                reopened.delete(b"key1").or_else(|_| reopened.put(b"key1", b"new")).expect("a change");
             }
             if done.is_ok() {
                 match value {
@@ -269,9 +269,9 @@ mod tests {
                 table.put(key.as_bytes(), &vec![1; turn as usize * 5]).unwrap();
             }
         }
-        let again = FarmTable::again(CONFIG, index, extents).unwrap();
-        assert_eq!((again.len(), again.free_lines()), (table.len(), table.free_lines()));
-        assert_eq!((again.version, again.blocks_used), (table.version, table.blocks_used));
+        let reopened = FarmTable::again(CONFIG, index, extents).unwrap();
+        assert_eq!((reopened.len(), reopened.free_lines()), (table.len(), table.free_lines()));
+        assert_eq!((reopened.version, reopened.blocks_used), (table.version, table.blocks_used));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Eviction: which items are dropped to free memory, because they are dead, and by `lru_crawler`.
 
-use super::{Attributes, Items, Name, NoRoom};
+use super::{Attributes, Items, Name, OutOfMemory};
 use crate::cache::lru::NONE;
 use crate::cache::{MAX_KEY, MAX_VALUE};
 use crate::kv::two_sided::{Draft, TwoSidedTable};
@@ -21,8 +21,8 @@ impl Items {
     /// Memory for a value. Other items are dropped if they must be; also the item of `key` itself.
     ///
     /// # Errors
-    /// `NoRoom`, and then no item is left.
-    pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, NoRoom> {
+    /// `OutOfMemory`, and then no item is left.
+    pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, OutOfMemory> {
         self.sweep(now);
         let needed = TwoSidedTable::lines(key.len(), len);
         for _ in 0..LIMITED {
@@ -38,7 +38,7 @@ impl Items {
             if let Ok(draft) = self.table.draft(key, len) {
                 return Ok(draft);
             }
-            let oldest = Name(self.lru.oldest().ok_or(NoRoom)?);
+            let oldest = Name(self.lru.oldest().ok_or(OutOfMemory)?);
             if dropped < ONE_BY_ONE {
                 self.drop_item(oldest, now);
             } else {
