@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::injections::Play;
+use remora_fuzz::injections::Input;
 
-fuzz_target!(|play: Play| play.run());
+fuzz_target!(|input: Input| input.run());

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::cast::Kind;
-use remora_fuzz::prism::Play;
+use remora_fuzz::testbed::Kind;
+use remora_fuzz::prism::Input;
 
-fuzz_target!(|play: Play| play.run(Kind::Irn));
+fuzz_target!(|input: Input| input.run(Kind::Irn));

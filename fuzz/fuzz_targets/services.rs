@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::cast::Kind;
-use remora_fuzz::play::Play;
+use remora_fuzz::testbed::Kind;
+use remora_fuzz::peer::Input;
 
-fuzz_target!(|input: (Kind, Play)| input.1.run(input.0));
+fuzz_target!(|input: (Kind, Input)| input.1.run(input.0));

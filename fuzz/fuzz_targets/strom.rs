@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::strom::Play;
+use remora_fuzz::strom::Input;
 
-fuzz_target!(|play: Play| play.run());
+fuzz_target!(|input: Input| input.run());

@@ -9,8 +9,8 @@ use remora_wire::{
     immdt, reth, xrceth,
 };
 
-use crate::estate::{Estate, harmless};
-use crate::place::Place;
+use crate::node_memory::{NodeMemory, harmless};
+use crate::hostile_address::HostileAddress;
 
 /// Bytes of payload at most.
 const LONGEST: u16 = 1200;
@@ -70,7 +70,7 @@ pub struct Crafted {
     psn: i8,
     /// Below [`ODD`]: any lengths.
     fit: u8,
-    place: Place,
+    place: HostileAddress,
     payload: Length,
     total: Length,
     syndrome: u8,
@@ -79,11 +79,11 @@ pub struct Crafted {
 }
 
 /// The context of a packet: whom it imitates, and what it attacks.
-pub struct Purpose<'a> {
+pub struct Context<'a> {
     /// Makes it look as if it came from the peer.
     pub forge: &'a Forge,
     /// The victim's memory.
-    pub estate: &'a Estate,
+    pub memory: &'a NodeMemory,
     /// The key of the window there.
     pub window: Key,
     /// The connection's path MTU.
@@ -146,15 +146,15 @@ impl Crafted {
         }
     }
 
-    fn bth(&self, purpose: &mut Purpose<'_>) -> bth::Repr {
-        let opcode = self.opcode(purpose.service);
-        let cursor = &mut purpose.cursor[usize::from(opcode.is_response())];
+    fn bth(&self, context: &mut Context<'_>) -> bth::Repr {
+        let opcode = self.opcode(context.service);
+        let cursor = &mut context.cursor[usize::from(opcode.is_response())];
         let psn = Psn::new(cursor.wrapping_add_signed(self.distance()) & 0x00ff_ffff);
         // A repeated or early packet does not move it.
         if self.distance() == 0 {
             *cursor = (*cursor + 1) & 0x00ff_ffff;
         }
-        let right = purpose.forge.bth(opcode, psn.get());
+        let right = context.forge.bth(opcode, psn.get());
         let bth = bth::Repr {
             ack_req: self.flags & 1 == 0,
             solicited: self.flags & 2 != 0,
@@ -171,13 +171,13 @@ impl Crafted {
         }
     }
 
-    fn extensions(&self, opcode: Opcode, dma_len: u32, purpose: &Purpose<'_>) -> Extensions {
-        let (key, va) = self.place.of(purpose.estate, purpose.window, u64::from(dma_len));
+    fn extensions(&self, opcode: Opcode, dma_len: u32, context: &Context<'_>) -> Extensions {
+        let (key, va) = self.place.of(context.memory, context.window, u64::from(dma_len));
         let rkey = key.get();
         // The upper bits are zeros, so that no operand is a secret's bytes.
         let (swap_add, compare) = (u64::from(self.operand), u64::from(self.number) * 0x11);
-        let qkey = if self.number < 0xf0 { purpose.qkey } else { self.operand };
-        let srq = if self.number < 0xf0 { purpose.srq } else { Qpn::new(self.operand & 0x00ff_ffff) };
+        let qkey = if self.number < 0xf0 { context.qkey } else { self.operand };
+        let srq = if self.number < 0xf0 { context.srq } else { Qpn::new(self.operand & 0x00ff_ffff) };
         Extensions {
             xrceth: opcode.has_xrceth().then_some(xrceth::Repr { srq }),
             deth: opcode.has_deth().then_some(deth::Repr { qkey, src_qp: Qpn::new(self.operand & 0xff) }),
@@ -193,11 +193,11 @@ impl Crafted {
     }
 
     /// IRN's additions to a packet of this op-code.
-    fn additions(&self, bth: &bth::Repr, ext: &Extensions, dma_len: u32, purpose: &Purpose<'_>) -> Additions {
-        let (key, va) = self.place.of(purpose.estate, purpose.window, u64::from(dma_len));
+    fn additions(&self, bth: &bth::Repr, ext: &Extensions, dma_len: u32, context: &Context<'_>) -> Additions {
+        let (key, va) = self.place.of(context.memory, context.window, u64::from(dma_len));
         let rest = reth::Repr { va, rkey: key.get(), dma_len };
         let number = u32::from(self.number & 0x0f);
-        let message = message::Repr { number, offset: self.payload.bytes(purpose.mtu).wrapping_mul(number) };
+        let message = message::Repr { number, offset: self.payload.bytes(context.mtu).wrapping_mul(number) };
         let arrived = Psn::new(bth.psn.get().wrapping_add(u32::from(self.number)) & 0x00ff_ffff);
         let shapes = (0..16u8).map(|bits| Additions {
             reth: (bits & 1 != 0).then_some(rest),
@@ -211,24 +211,24 @@ impl Crafted {
     }
 
     /// Builds the whole frame.
-    pub fn frame(&self, purpose: &mut Purpose<'_>) -> Vec<u8> {
-        let bth = self.bth(purpose);
-        let (payload, total) = self.lengths(bth.opcode, purpose.mtu, purpose.left);
+    pub fn frame(&self, context: &mut Context<'_>) -> Vec<u8> {
+        let bth = self.bth(context);
+        let (payload, total) = self.lengths(bth.opcode, context.mtu, context.left);
         let len = payload.min(u32::from(LONGEST)) as usize;
         if !bth.opcode.is_known() {
             let mut transport = vec![self.number; bth::LEN + len];
             harmless(&mut transport);
             bth.emit(&mut transport);
-            return purpose.forge.wrap(transport);
+            return context.forge.wrap(transport);
         }
-        let ext = self.extensions(bth.opcode, total, purpose);
+        let ext = self.extensions(bth.opcode, total, context);
         let mut payload = [0; remora_wire::irn::MAX_LEN].to_vec();
         let added =
-            if purpose.irn { self.additions(&bth, &ext, total, purpose).emit(&mut payload) } else { 0 };
+            if context.irn { self.additions(&bth, &ext, total, context).emit(&mut payload) } else { 0 };
         payload.truncate(added);
         payload.resize(added + len, 0xee);
         let packet = Packet::new(bth, ext, &payload);
-        purpose.forge.frame(packet.bth, ext, &payload)
+        context.forge.frame(packet.bth, ext, &payload)
     }
 }
 
@@ -241,11 +241,11 @@ fn nobody(operand: u32) -> Qpn {
 }
 
 /// Any bytes behind a right base header, sealed.
-pub fn behind(purpose: &mut Purpose<'_>, opcode: u8, psn: i8, bytes: &[u8]) -> Vec<u8> {
-    let at = purpose.cursor[0].wrapping_add_signed(i32::from(psn)) & 0x00ff_ffff;
+pub fn behind(context: &mut Context<'_>, opcode: u8, psn: i8, bytes: &[u8]) -> Vec<u8> {
+    let at = context.cursor[0].wrapping_add_signed(i32::from(psn)) & 0x00ff_ffff;
     let mut transport = vec![0; bth::LEN];
-    purpose.forge.bth(Opcode(opcode), at).emit(&mut transport);
+    context.forge.bth(Opcode(opcode), at).emit(&mut transport);
     transport.extend_from_slice(bytes);
     harmless(&mut transport[bth::LEN..]);
-    purpose.forge.wrap(transport)
+    context.forge.wrap(transport)
 }

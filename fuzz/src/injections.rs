@@ -1,11 +1,11 @@
 //! A hostile client of an offload (RedN, section 3.5): it may SEND, and its messages are scattered into work
 //! requests.
 //!
-//! [`word`] builds its messages, [`ground`] lays out memory. Most inputs go to an offload that ships, whose
+//! [`word`] builds its messages, [`layout`] lays out memory. Most inputs go to an offload that ships, whose
 //! client chooses addresses and operands. The others go to one that the verifier refuses, because its client
 //! chooses everything.
 
-mod ground;
+mod layout;
 mod word;
 
 use std::sync::LazyLock;
@@ -17,10 +17,10 @@ use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, World};
 use remora_memory::Key;
 use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Remote, WorkRequest};
 
-use self::ground::{Ground, LEN, Plot, RECORDS, limit};
+use self::layout::{Layout, LEN, GuardedRegion, RECORDS, limit};
 use self::word::{Ask, Record, Word, Work, bytes};
-use crate::cast::small;
-use crate::estate::{SECRET, harmless, leaks};
+use crate::testbed::small;
+use crate::node_memory::{SECRET, harmless, leaks};
 use crate::install::{Installed, serve};
 use crate::to_the_end;
 
@@ -50,17 +50,17 @@ const BESIDE: u64 = 3;
 
 /// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
-pub struct Play {
+pub struct Input {
     program: u8,
     /// Records of another client: data of the server, which a message may address.
     planted: [Record; RECORDS as usize],
     #[arbitrary(with = to_the_end)]
-    moves: Vec<Move>,
+    actions: Vec<Action>,
 }
 
 /// One action of the client.
 #[derive(Arbitrary, Clone, Debug)]
-enum Move {
+enum Action {
     /// A message in the offload's shape.
     Ask(Ask),
     /// A whole work request.
@@ -78,19 +78,19 @@ enum Move {
 }
 
 /// A client's end of an offload.
-struct End {
+struct Endpoint {
     qp: QueuePair,
     cq: CompletionQueue,
     offload: Installed,
 }
 
-struct Stage {
+struct Run {
     world: World,
-    ground: Ground,
+    layout: Layout,
     name: &'static str,
-    client: End,
+    client: Endpoint,
     /// Another client; none beside the offload whose client may do everything in its own protection domain.
-    honest: Option<End>,
+    honest: Option<Endpoint>,
     /// Memory that must not change, as it is at first.
     first: [Vec<u8>; 3],
     sent: usize,
@@ -101,44 +101,44 @@ fn config() -> Config {
     Config { nic: remora_nic::Config { max_cqs: 16, window: 32, ..small.nic }, ..small }
 }
 
-fn place(world: &mut World, ground: &Ground, program: &Program) -> End {
+fn install(world: &mut World, layout: &Layout, program: &Program) -> Endpoint {
     let given = program.sections.iter().filter(|section| section.given);
-    let (table, reply) = (ground.table.region(0), ground.reply.region(1));
+    let (table, reply) = (layout.table.region(0), layout.reply.region(1));
     let regions: Vec<_> = given
         .map(|section| (&*section.name, if section.name == "reply" { &reply } else { &table }))
         .collect();
     let settings = Settings { rnr_retry: 3, receives: 32, ..Settings::default() };
     let (qp, cq, offload) = serve(world, program, &regions, &settings);
-    End { qp, cq, offload }
+    Endpoint { qp, cq, offload }
 }
 
-impl Stage {
-    fn new(play: &Play) -> Stage {
-        let (name, program) = &PROGRAMS[usize::from(play.program % 9).min(PROGRAMS.len() - 1)];
+impl Run {
+    fn new(input: &Input) -> Run {
+        let (name, program) = &PROGRAMS[usize::from(input.program % 9).min(PROGRAMS.len() - 1)];
         let wide = *name == WIDE.0;
         let mut world = World::new(&config());
-        let mut ground = Ground::new(&mut world, wide);
-        let client = place(&mut world, &ground, program);
-        let honest = (!wide).then(|| place(&mut world, &ground, &PROGRAMS[0].1));
-        ground.numbers = Some(client.offload.numbers.clone());
+        let mut layout = Layout::new(&mut world, wide);
+        let client = install(&mut world, &layout, program);
+        let honest = (!wide).then(|| install(&mut world, &layout, &PROGRAMS[0].1));
+        layout.numbers = Some(client.offload.numbers.clone());
         // `list-break.chain` walks a circular list for ever: the server must keep that list straight.
-        ground.fill(if *name == "list-break" { &[] } else { &play.planted });
+        layout.fill(if *name == "list-break" { &[] } else { &input.planted });
         for _ in 0..RECEIVES {
-            let list = [ground.told.sge(0, MESSAGE)];
+            let list = [layout.answers.sge(0, MESSAGE)];
             world.post_receive(client.qp, &ReceiveRequest { id: 0, sges: &list }).expect("space to post");
         }
         world.tap();
-        let first = untouchable(&ground).map(Plot::whole);
-        Stage { world, ground, name, client, honest, first, sent: 0 }
+        let first = untouchable(&layout).map(GuardedRegion::whole);
+        Run { world, layout, name, client, honest, first, sent: 0 }
     }
 
     fn send(&mut self, mut message: Vec<u8>) {
         message.truncate(MESSAGE);
         harmless(&mut message);
         let at = self.sent % (LEN / MESSAGE) * MESSAGE;
-        self.ground.messages.store(at, &message);
+        self.layout.messages.store(at, &message);
         self.sent += 1;
-        let list = [self.ground.messages.sge(at, message.len())];
+        let list = [self.layout.messages.sge(at, message.len())];
         self.post(Operation::Send, Payload::Sges(&list));
     }
 
@@ -148,30 +148,30 @@ impl Stage {
         let _ = self.world.post(self.client.qp, &WorkRequest { id: 1, operation, payload, flags });
     }
 
-    fn make(&mut self, one: &Move) {
+    fn make(&mut self, one: &Action) {
         match one {
-            Move::Ask(ask) => self.send(ask.message(self.name, &self.ground)),
-            Move::Work(work) => self.send(work.message(&self.ground)),
-            Move::Words(words, cut) => {
-                let mut message = bytes(words, &self.ground);
+            Action::Ask(ask) => self.send(ask.message(self.name, &self.layout)),
+            Action::Work(work) => self.send(work.message(&self.layout)),
+            Action::Words(words, cut) => {
+                let mut message = bytes(words, &self.layout);
                 message.truncate(usize::from(*cut));
                 self.send(message);
             }
-            Move::Bytes(bytes) => self.send(bytes.clone()),
-            Move::Long(byte, len) => self.send(vec![*byte; usize::from(*len) % MESSAGE]),
-            Move::Verb(verb, at, key) => {
-                let rkey = Key::new(self.ground.key(*key) as u32);
-                let remote = Remote { addr: at.value(&self.ground), rkey };
+            Action::Bytes(bytes) => self.send(bytes.clone()),
+            Action::Long(byte, len) => self.send(vec![*byte; usize::from(*len) % MESSAGE]),
+            Action::Verb(verb, at, key) => {
+                let rkey = Key::new(self.layout.key(*key) as u32);
+                let remote = Remote { addr: at.value(&self.layout), rkey };
                 let operation = match verb % 4 {
                     0 => Operation::Write(remote),
                     1 => Operation::Read(remote),
                     2 => Operation::FetchAdd { remote, add: 1 },
                     _ => Operation::CompareSwap { remote, compare: 0, swap: 1 },
                 };
-                let list = [self.ground.told.sge(0, 8)];
+                let list = [self.layout.answers.sge(0, 8)];
                 self.post(operation, Payload::Sges(&list));
             }
-            Move::Wait(tenths) => self.world.run_for(100 * u64::from(*tenths)),
+            Action::Wait(tenths) => self.world.run_for(100 * u64::from(*tenths)),
         }
         let _ = self.world.drain(self.client.cq);
     }
@@ -185,7 +185,7 @@ impl Stage {
             let works = self.world.counters(0).wqes_executed;
             assert!(works <= most, "{works} work requests for {} messages", self.sent);
             assert_eq!(
-                limit(&mut self.world, self.ground.stranger.0),
+                limit(&mut self.world, self.layout.stranger.0),
                 Some(0),
                 "a stranger's queue was enabled"
             );
@@ -197,11 +197,11 @@ impl Stage {
     /// Checks that all is quiet, and that other memory is unchanged and unread.
     fn check(&mut self) {
         self.rest();
-        for (now, first) in untouchable(&self.ground).map(Plot::whole).iter().zip(&self.first) {
+        for (now, first) in untouchable(&self.layout).map(GuardedRegion::whole).iter().zip(&self.first) {
             let changed = now.iter().zip(first).position(|(now, first)| now != first);
             assert_eq!(changed, None, "what was not granted has changed");
         }
-        let reply = self.ground.reply.load(0, LEN);
+        let reply = self.layout.reply.load(0, LEN);
         assert!(!reply.contains(&SECRET), "an answer has a byte of what nobody may see");
         for sent in self.world.sent() {
             assert!(sent.from != 0 || !leaks(&sent.bytes), "the server sent what nobody may see");
@@ -222,9 +222,9 @@ impl Stage {
 
     /// Another client is served as before.
     fn is_served(&mut self) {
-        let Some(End { qp, cq, .. }) = self.honest else { return };
+        let Some(Endpoint { qp, cq, .. }) = self.honest else { return };
         let key = 5;
-        let message = ask(self.ground.table.address + (key - 1) * BUCKET, key);
+        let message = ask(self.layout.table.address + (key - 1) * BUCKET, key);
         self.world.post_receive(qp, &ReceiveRequest { id: 0, sges: &[] }).expect("space to post");
         let payload = Payload::Inline(&message);
         let request = WorkRequest { id: 1, operation: Operation::Send, payload, flags: Flags::default() };
@@ -235,26 +235,26 @@ impl Stage {
         let told = came.iter().find(|end| end.kind == CompletionKind::ReceiveWriteImm);
         let len = told.map(|end| end.byte_len);
         assert_eq!(len, Some(1 + (key as u32 - 1) * 31), "{came:?}");
-        let reply = self.ground.reply.load(0, len.unwrap_or(0) as usize);
+        let reply = self.layout.reply.load(0, len.unwrap_or(0) as usize);
         assert!(reply.iter().all(|byte| *byte == key as u8));
     }
 }
 
 /// Memory that nothing may change.
-fn untouchable(ground: &Ground) -> [&Plot; 3] {
-    [&ground.table, &ground.secret, &ground.own]
+fn untouchable(layout: &Layout) -> [&GuardedRegion; 3] {
+    [&layout.table, &layout.secret, &layout.own]
 }
 
-impl Play {
+impl Input {
     /// Runs the input.
     ///
     /// # Panics
     /// If the client reaches memory that it was not granted.
     pub fn run(&self) {
-        let mut stage = Stage::new(self);
-        self.moves.iter().for_each(|one| stage.make(one));
-        stage.check();
-        stage.is_served();
-        stage.check();
+        let mut run = Run::new(self);
+        self.actions.iter().for_each(|one| run.make(one));
+        run.check();
+        run.is_served();
+        run.check();
     }
 }

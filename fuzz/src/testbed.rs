@@ -12,7 +12,7 @@ use remora_transport::congestion::Algorithm;
 use remora_transport::state::State;
 use remora_wire::{Qpn, Start};
 
-use crate::estate::{self, Estate, FRAME, Name, SLOT, SOURCE};
+use crate::node_memory::{self, NodeMemory, FRAME, Name, SLOT, SOURCE};
 
 /// Least bytes of a receive: the 40 bytes before a datagram, and a small message.
 const LEAST: usize = 64;
@@ -68,7 +68,7 @@ impl Kind {
 
 /// The parameters of the world.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-pub struct Stage {
+pub struct Setup {
     shape: u8,
     mtu: u8,
     psn: [u8; 2],
@@ -98,7 +98,7 @@ pub fn small() -> Config {
     Config { nic, memory, ..Config::default() }
 }
 
-impl Stage {
+impl Setup {
     fn config(&self) -> Config {
         let start = [Start::Ip, Start::Bth, Start::Ethernet][usize::from(self.shape) % 3];
         Config { start, ipv6: self.shape & 0x40 != 0, ..small() }
@@ -107,7 +107,7 @@ impl Stage {
     /// The rights of peers.
     pub fn rights(&self) -> Access {
         // Most inputs shall get somewhere.
-        if self.rights < 0x80 { remora_fabric::REMOTE } else { estate::rights(self.rights & 7) }
+        if self.rights < 0x80 { remora_fabric::REMOTE } else { node_memory::rights(self.rights & 7) }
     }
 
     fn congestion(&self) -> Algorithm {
@@ -163,11 +163,11 @@ impl Side {
 }
 
 /// The world, its memory, and the connection.
-pub struct Cast {
+pub struct Testbed {
     /// The simulated world.
     pub world: World,
     /// Each node's memory.
-    pub estates: [Estate; 2],
+    pub memories: [NodeMemory; 2],
     /// Each node's end: left, right.
     pub sides: [Side; 2],
     /// The key of each node's window.
@@ -179,25 +179,25 @@ pub struct Cast {
     congestion: Algorithm,
 }
 
-impl Cast {
+impl Testbed {
     /// The connection in RTS, nothing posted; `prism` is agreed on. The bytes of `guarded` regions are
     /// secrets at that node.
-    pub fn new(kind: Kind, prism: bool, stage: &Stage, managed: bool, guarded: [&[Name]; 2]) -> Cast {
-        let mut world = World::new(&stage.config());
+    pub fn new(kind: Kind, prism: bool, setup: &Setup, managed: bool, guarded: [&[Name]; 2]) -> Testbed {
+        let mut world = World::new(&setup.config());
         let fetching = if managed { Fetching::Enabled } else { Fetching::Posted };
-        let settings = Settings { fetching, prism, ..stage.settings(kind) };
+        let settings = Settings { fetching, prism, ..setup.settings(kind) };
         // The peer's queue is never managed: no work request would enable it.
         let sides = [settings, Settings { fetching: Fetching::Posted, ..settings }];
         let sides = [0, 1].map(|node| side(&mut world, node, kind, &sides[node]));
-        let mut estates = [0, 1].map(|node| Estate::new(&world, node, guarded[node]));
-        let type1 = stage.shape & 0x80 != 0;
-        let windows = [0, 1].map(|node| window(&mut world, &estates[node], &sides[node], type1));
-        estates.iter_mut().for_each(|estate| estate.allow_peers(stage.rights()));
-        let mut cast =
-            Cast { world, estates, sides, windows, kind, settings, congestion: stage.congestion() };
-        cast.connect();
-        cast.world.tap();
-        cast
+        let mut memories = [0, 1].map(|node| NodeMemory::new(&world, node, guarded[node]));
+        let type1 = setup.shape & 0x80 != 0;
+        let windows = [0, 1].map(|node| window(&mut world, &memories[node], &sides[node], type1));
+        memories.iter_mut().for_each(|memory| memory.allow_peers(setup.rights()));
+        let mut testbed =
+            Testbed { world, memories, sides, windows, kind, settings, congestion: setup.congestion() };
+        testbed.connect();
+        testbed.world.tap();
+        testbed
     }
 
     /// From RESET to RTS.
@@ -259,20 +259,20 @@ impl Cast {
 
     /// Posts an honest SEND of the first `len` bytes of the program's own.
     pub fn send(&mut self, node: usize, len: usize) -> bool {
-        let sge = self.estates[node].own(SOURCE, len);
+        let sge = self.memories[node].own(SOURCE, len);
         self.post(node, Operation::Send, sge)
     }
 
     /// Posts an honest READ, cut to the memory that is left for it.
     pub fn read(&mut self, node: usize, remote: Remote, len: usize) -> bool {
-        let sink = self.estates[node].sink(len.min(SLOT));
+        let sink = self.memories[node].sink(len.min(SLOT));
         sink.is_some_and(|sge| self.post(node, Operation::Read(remote), sge))
     }
 
     /// Posts a receive of `len` bytes, or a few more.
     pub fn receive(&mut self, node: usize, len: usize) {
         let len = len.clamp(LEAST, SLOT);
-        let Some(sge) = self.estates[node].receive(len) else { return };
+        let Some(sge) = self.memories[node].receive(len) else { return };
         let side = &mut self.sides[node];
         let list = [sge];
         let request = ReceiveRequest { id: side.receives.len() as u64, sges: &list };
@@ -287,14 +287,14 @@ impl Cast {
     }
 
     /// From now on the program of `node` is hostile.
-    pub fn rude(&mut self, node: usize) {
+    pub fn make_hostile(&mut self, node: usize) {
         self.sides[node].orderly = false;
-        self.estates[node].allow_program();
+        self.memories[node].allow_program();
     }
 
     /// One more receive at the right, for which there is always memory.
     fn spare_receive(&mut self) {
-        let (side, list) = (&self.sides[1], [self.estates[1].spare()]);
+        let (side, list) = (&self.sides[1], [self.memories[1].spare()]);
         let request = ReceiveRequest { id: 0, sges: &list };
         match side.srq {
             Some(srq) => self.world.post_shared(srq, &request),
@@ -347,15 +347,15 @@ impl Cast {
 
     /// Checks memory and frames.
     pub fn check(&mut self) {
-        self.estates.iter().for_each(Estate::check);
+        self.memories.iter().for_each(NodeMemory::check);
         for sent in self.world.sent() {
-            assert!(!estate::leaks(&sent.bytes), "node {} sent what nobody may see", sent.from);
+            assert!(!node_memory::leaks(&sent.bytes), "node {} sent what nobody may see", sent.from);
         }
     }
 
     /// The queue pairs go back to RESET and up: after any fault they work as new ones. Returns false if their
     /// completion queues have overflowed, which cannot be repaired.
-    pub fn again(&mut self) -> bool {
+    pub fn works_after_reset(&mut self) -> bool {
         if (0..2).any(|node| self.world.counters(node).cq_overrun > 0) {
             return false;
         }
@@ -394,13 +394,13 @@ impl Cast {
             Settings { access: remora_fabric::REMOTE, fetching: Fetching::Posted, ..self.settings };
         let [(left, cq), _] = self.world.pair(0, 1, &settings);
         let text: Vec<u8> = (0..600u32).map(|at| (at % 191) as u8).collect();
-        self.estates[0].store(Name::Own, SOURCE, &text);
-        self.estates[0].allow(Name::Own, 2048..2048 + text.len());
-        self.estates[1].allow(Name::Open, 0..text.len());
-        let remote = self.estates[1].open(0);
+        self.memories[0].store(Name::Own, SOURCE, &text);
+        self.memories[0].allow(Name::Own, 2048..2048 + text.len());
+        self.memories[1].allow(Name::Open, 0..text.len());
+        let remote = self.memories[1].open(0);
         let verbs = [(Operation::Write(remote), SOURCE), (Operation::Read(remote), 2048)];
         for (id, (operation, at)) in verbs.into_iter().enumerate() {
-            let list = [self.estates[0].own(at, text.len())];
+            let list = [self.memories[0].own(at, text.len())];
             let flags = Flags { signaled: true, ..Flags::default() };
             let request = WorkRequest { id: id as u64, operation, payload: Payload::Sges(&list), flags };
             self.world.post(left, &request).expect("an empty queue");
@@ -409,7 +409,7 @@ impl Cast {
         let done = self.world.drain(cq);
         let good = done.len() == 2 && done.iter().all(|done| done.status == Status::Success);
         assert!(good, "{done:?} on a fresh pair");
-        assert_eq!(self.estates[0].load(Name::Own, 2048, text.len()), text);
+        assert_eq!(self.memories[0].load(Name::Own, 2048, text.len()), text);
         self.check();
     }
 }
@@ -436,11 +436,11 @@ fn side(world: &mut World, node: usize, kind: Kind, settings: &Settings) -> Side
 }
 
 /// A window on a part of the framed region; of type 2, which a peer may invalidate, or of type 1.
-fn window(world: &mut World, estate: &Estate, side: &Side, type1: bool) -> Key {
+fn window(world: &mut World, memory: &NodeMemory, side: &Side, type1: bool) -> Key {
     let (node, pd) = (side.qp.node, world.pd(side.qp.node));
     let kind = if type1 { WindowType::Type1 } else { WindowType::Type2B };
     let window = world.table(node).alloc_window(pd, kind).expect("a window");
-    let framed = estate.plot(Name::Framed);
+    let framed = memory.guarded(Name::Framed);
     let binding = Binding {
         window,
         key: window.next(),

@@ -70,7 +70,7 @@ impl Name {
 
 /// A region between two guards.
 #[derive(Debug)]
-pub struct Plot {
+pub struct GuardedRegion {
     name: Name,
     /// Its local and remote key.
     pub key: Key,
@@ -82,7 +82,7 @@ pub struct Plot {
     may_change: Vec<Range<usize>>,
 }
 
-impl Plot {
+impl GuardedRegion {
     /// Bytes of the region.
     pub fn len(&self) -> u64 {
         self.name.len() as u64
@@ -91,19 +91,19 @@ impl Plot {
 
 /// The regions of one node.
 #[derive(Debug)]
-pub struct Estate {
+pub struct NodeMemory {
     node: usize,
-    plots: Vec<Plot>,
+    regions: Vec<GuardedRegion>,
     receives: usize,
     sinks: usize,
 }
 
-impl Estate {
+impl NodeMemory {
     /// The regions of `node`. The bytes of `guarded` regions are secrets, as those of the guards.
-    pub fn new(world: &World, node: usize, guarded: &[Name]) -> Estate {
+    pub fn new(world: &World, node: usize, guarded: &[Name]) -> NodeMemory {
         let foreign = world.table(node).alloc_pd().expect("a second protection domain");
-        let plot = |(place, name): (usize, &Name)| {
-            let bytes = Bytes::heap(name.len() + 2 * GUARD).expect("memory for a plot");
+        let region = |(place, name): (usize, &Name)| {
+            let bytes = Bytes::heap(name.len() + 2 * GUARD).expect("memory for a region");
             let fill = if guarded.contains(name) { SECRET } else { PLAIN };
             let mut image = vec![SECRET; bytes.len()];
             image[GUARD..GUARD + name.len()].fill(fill);
@@ -116,25 +116,25 @@ impl Estate {
             let range =
                 remora_memory::Range { bytes: bytes.clone(), offset: GUARD, len: name.len(), iova: address };
             let key = world.table(node).register(pd, &[range], name.access()).expect("space for a region");
-            Plot { name: *name, key, address, bytes, image, may_change: Vec::new() }
+            GuardedRegion { name: *name, key, address, bytes, image, may_change: Vec::new() }
         };
-        Estate { node, plots: NAMES.iter().enumerate().map(plot).collect(), receives: 0, sinks: 0 }
+        NodeMemory { node, regions: NAMES.iter().enumerate().map(region).collect(), receives: 0, sinks: 0 }
     }
 
     /// The region of this name.
-    pub fn plot(&self, name: Name) -> &Plot {
-        &self.plots[NAMES.iter().position(|other| *other == name).expect("every name has one")]
+    pub fn guarded(&self, name: Name) -> &GuardedRegion {
+        &self.regions[NAMES.iter().position(|other| *other == name).expect("every name has one")]
     }
 
     /// The region of this number; any number is valid.
-    pub fn any(&self, number: u8) -> &Plot {
-        &self.plots[usize::from(number) % self.plots.len()]
+    pub fn any(&self, number: u8) -> &GuardedRegion {
+        &self.regions[usize::from(number) % self.regions.len()]
     }
 
     /// These bytes of a region may change from now on.
     pub fn allow(&mut self, name: Name, range: Range<usize>) {
-        let plot = self.plots.iter_mut().find(|plot| plot.name == name).expect("every name has one");
-        plot.may_change.push(range);
+        let region = self.regions.iter_mut().find(|region| region.name == name).expect("every name has one");
+        region.may_change.push(range);
     }
 
     /// Allows the changes that peers with these rights on the connection may make.
@@ -184,32 +184,32 @@ impl Estate {
 
     /// An element of the program's own region.
     pub fn own(&self, at: usize, len: usize) -> Sge {
-        let plot = self.plot(Name::Own);
-        Sge { addr: plot.address + at as u64, len: len as u32, lkey: plot.key }
+        let region = self.guarded(Name::Own);
+        Sge { addr: region.address + at as u64, len: len as u32, lkey: region.key }
     }
 
     /// An address in the open region, for a peer.
     pub fn open(&self, at: usize) -> Remote {
-        let plot = self.plot(Name::Open);
-        Remote { addr: plot.address + at as u64, rkey: plot.key }
+        let region = self.guarded(Name::Open);
+        Remote { addr: region.address + at as u64, rkey: region.key }
     }
 
     /// Changes bytes of a region, as the program does.
     pub fn store(&mut self, name: Name, at: usize, bytes: &[u8]) {
-        self.plot(name).bytes.write(GUARD + at, bytes).expect("within the plot");
+        self.guarded(name).bytes.write(GUARD + at, bytes).expect("within the region");
         self.allow(name, at..at + bytes.len());
     }
 
     /// Bytes of a region.
     pub fn load(&self, name: Name, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.plot(name).bytes.read(GUARD + at, &mut bytes).expect("within the plot");
+        self.guarded(name).bytes.read(GUARD + at, &mut bytes).expect("within the region");
         bytes
     }
 
     /// The same as a region of the fabric.
     pub fn region(&self, name: Name) -> Region {
-        let Plot { key, address, bytes, .. } = self.plot(name);
+        let GuardedRegion { key, address, bytes, .. } = self.guarded(name);
         Region { node: self.node, key: *key, address: *address, bytes: bytes.clone() }
     }
 
@@ -229,18 +229,18 @@ impl Estate {
     /// # Panics
     /// If others have.
     pub fn check(&self) {
-        for plot in &self.plots {
-            let mut bytes = vec![0; plot.bytes.len()];
-            plot.bytes.read(0, &mut bytes).expect("its own bytes");
-            for range in &plot.may_change {
+        for region in &self.regions {
+            let mut bytes = vec![0; region.bytes.len()];
+            region.bytes.read(0, &mut bytes).expect("its own bytes");
+            for range in &region.may_change {
                 let range = GUARD + range.start..GUARD + range.end;
-                bytes[range.clone()].copy_from_slice(&plot.image[range]);
+                bytes[range.clone()].copy_from_slice(&region.image[range]);
             }
             // As a whole first: the fuzzer instruments each comparison.
-            if bytes != plot.image {
-                let changed = bytes.iter().zip(&plot.image).position(|(now, before)| now != before);
+            if bytes != region.image {
+                let changed = bytes.iter().zip(&region.image).position(|(now, before)| now != before);
                 let at = changed.map(|at| at as isize - GUARD as isize);
-                panic!("byte {at:?} of {:?} of node {} changed", plot.name, self.node);
+                panic!("byte {at:?} of {:?} of node {} changed", region.name, self.node);
             }
         }
     }

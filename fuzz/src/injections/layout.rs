@@ -8,7 +8,7 @@ use remora_nic::chain::LoopbackInit;
 use remora_nic::{Fetching, Ring};
 
 use super::word::Record;
-use crate::estate::SECRET;
+use crate::node_memory::SECRET;
 
 /// Bytes of each region.
 pub const LEN: usize = 4096;
@@ -22,22 +22,22 @@ const VALUES: u64 = 2048;
 const VALUE: u64 = 256;
 
 /// A region with guards around it.
-pub struct Plot {
+pub struct GuardedRegion {
     pub address: u64,
     pub key: Key,
     pub len: usize,
     bytes: Bytes,
 }
 
-impl Plot {
+impl GuardedRegion {
     /// So much memory of a node at an address, with `around` before and behind it.
-    fn new(world: &World, node: usize, (pd, access): (Pd, Access), address: u64, around: u8) -> Plot {
+    fn new(world: &World, node: usize, (pd, access): (Pd, Access), address: u64, around: u8) -> GuardedRegion {
         let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
         bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
         bytes.write(GUARD, &[0; LEN]).expect("its own bytes");
         let range = Range { bytes: bytes.clone(), offset: GUARD, len: LEN, iova: address };
         let key = world.table(node).register(pd, &[range], access).expect("space for a region");
-        Plot { address, key, len: LEN, bytes }
+        GuardedRegion { address, key, len: LEN, bytes }
     }
 
     /// Stores bytes, as the program does.
@@ -72,40 +72,40 @@ impl Plot {
 }
 
 /// All memory of an input.
-pub struct Ground {
+pub struct Layout {
     /// The server's: chains may read it.
-    pub table: Plot,
+    pub table: GuardedRegion,
     /// Memory that no chain may reach: of the same domain, with a key that no client holds; or of another
     /// one.
-    pub secret: Plot,
+    pub secret: GuardedRegion,
     /// The client's, for answers.
-    pub reply: Plot,
+    pub reply: GuardedRegion,
     /// The client's own, to which the server has no key.
-    pub own: Plot,
+    pub own: GuardedRegion,
     /// The client's messages, and its answers.
-    pub messages: Plot,
-    pub told: Plot,
+    pub messages: GuardedRegion,
+    pub answers: GuardedRegion,
     /// A managed queue of another domain, and its completion queue.
     pub stranger: (remora_wire::Qpn, u32),
     /// The offload's addresses, keys and numbers.
     pub numbers: Option<Numbers>,
 }
 
-impl Ground {
+impl Layout {
     /// On node 0 the server's, on node 1 the client's.
-    pub fn new(world: &mut World, abroad: bool) -> Ground {
+    pub fn new(world: &mut World, abroad: bool) -> Layout {
         let (here, there) = (world.pd(0), world.pd(1));
         let elsewhere = world.table(0).alloc_pd().expect("a second domain");
         let at = |number: u64| number << 36;
         let secret = (if abroad { elsewhere } else { here }, ALL);
         let client = (there, ALL);
-        Ground {
-            secret: Plot::new(world, 0, secret, at(1), SECRET),
-            table: Plot::new(world, 0, (here, Access::REMOTE_READ), at(2), SECRET),
-            reply: Plot::new(world, 1, client, at(3), 0),
-            own: Plot::new(world, 1, client, at(4), 0),
-            messages: Plot::new(world, 1, client, at(5), 0),
-            told: Plot::new(world, 1, client, at(6), 0),
+        Layout {
+            secret: GuardedRegion::new(world, 0, secret, at(1), SECRET),
+            table: GuardedRegion::new(world, 0, (here, Access::REMOTE_READ), at(2), SECRET),
+            reply: GuardedRegion::new(world, 1, client, at(3), 0),
+            own: GuardedRegion::new(world, 1, client, at(4), 0),
+            messages: GuardedRegion::new(world, 1, client, at(5), 0),
+            answers: GuardedRegion::new(world, 1, client, at(6), 0),
             stranger: stranger(world, elsewhere),
             numbers: None,
         }
@@ -129,14 +129,14 @@ impl Ground {
     }
 
     /// Some region of either node.
-    pub fn any(&self, number: u8) -> &Plot {
+    pub fn any(&self, number: u8) -> &GuardedRegion {
         [&self.table, &self.secret, &self.reply, &self.own][usize::from(number) % 4]
     }
 
     /// A key, also the offload's own.
     pub fn key(&self, number: u8) -> u64 {
         let code = self.numbers.as_ref().map_or(0, |numbers| numbers.key);
-        let keys = [&self.table, &self.secret, &self.reply, &self.own].map(|plot| plot.key.get());
+        let keys = [&self.table, &self.secret, &self.reply, &self.own].map(|region| region.key.get());
         keys.get(usize::from(number) % 5).copied().unwrap_or(code).into()
     }
 

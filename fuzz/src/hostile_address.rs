@@ -3,25 +3,25 @@
 use arbitrary::Arbitrary;
 use remora_memory::Key;
 
-use crate::estate::{Estate, FRAME, Name};
+use crate::node_memory::{NodeMemory, FRAME, Name};
 
 /// Greatest distance from a region's first byte: a little more than the length of most regions.
 const NEAR: i64 = 1100;
 
 /// A key and an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-pub enum Place {
+pub enum HostileAddress {
     /// In or near a region.
     Near {
         /// Number of the region.
-        plot: u8,
+        region: u8,
         /// Offset from its first byte.
         offset: i16,
     },
     /// The access ends where a region or the window ends, or a byte before or behind.
     End {
         /// Number of the region.
-        plot: u8,
+        region: u8,
         /// How many bytes behind.
         over: u8,
     },
@@ -30,7 +30,7 @@ pub enum Place {
         /// Number of the region whose key is used.
         key: u8,
         /// Number of the region whose address is used.
-        plot: u8,
+        region: u8,
     },
     /// Through the window.
     Window(i16),
@@ -39,7 +39,7 @@ pub enum Place {
     /// By a key that was never given.
     Bent {
         /// Number of the region whose key is changed.
-        plot: u8,
+        region: u8,
         /// Bits turned in it.
         bits: u32,
     },
@@ -52,36 +52,36 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl HostileAddress {
     /// The key and the address of `len` bytes, in a node's memory whose window has the key `window`.
-    pub fn of(self, estate: &Estate, window: Key, len: u64) -> (Key, u64) {
+    pub fn of(self, memory: &NodeMemory, window: Key, len: u64) -> (Key, u64) {
         match self {
-            Place::Near { plot, offset } => {
-                let plot = estate.any(plot);
-                (plot.key, plot.address.wrapping_add_signed(i64::from(offset) % NEAR))
+            HostileAddress::Near { region, offset } => {
+                let region = memory.any(region);
+                (region.key, region.address.wrapping_add_signed(i64::from(offset) % NEAR))
             }
-            Place::End { plot, over } => {
-                let framed = estate.plot(Name::Framed);
-                let (key, end) = match plot {
+            HostileAddress::End { region, over } => {
+                let framed = memory.guarded(Name::Framed);
+                let (key, end) = match region {
                     ..0x40 => (window, framed.address + FRAME.end as u64),
-                    _ => (estate.any(plot).key, estate.any(plot).address + estate.any(plot).len()),
+                    _ => (memory.any(region).key, memory.any(region).address + memory.any(region).len()),
                 };
                 (key, end.wrapping_sub(len).wrapping_add(u64::from(over % 3)).wrapping_sub(1))
             }
-            Place::Mixed { key, plot } => (estate.any(key).key, estate.any(plot).address),
-            Place::Window(offset) => {
-                let frame = estate.plot(Name::Framed).address + FRAME.start as u64;
+            HostileAddress::Mixed { key, region } => (memory.any(key).key, memory.any(region).address),
+            HostileAddress::Window(offset) => {
+                let frame = memory.guarded(Name::Framed).address + FRAME.start as u64;
                 (window, frame.wrapping_add_signed(i64::from(offset) % (FRAME.len() as i64 + 8)))
             }
-            Place::Open(offset) => {
-                let open = estate.open(8 * usize::from(offset));
+            HostileAddress::Open(offset) => {
+                let open = memory.open(8 * usize::from(offset));
                 (open.rkey, open.addr)
             }
-            Place::Bent { plot, bits } => {
-                let plot = estate.any(plot);
-                (Key::new(plot.key.get() ^ bits), plot.address)
+            HostileAddress::Bent { region, bits } => {
+                let region = memory.any(region);
+                (Key::new(region.key.get() ^ bits), region.address)
             }
-            Place::Any { key, address } => (Key::new(key), address),
+            HostileAddress::Any { key, address } => (Key::new(key), address),
         }
     }
 }
