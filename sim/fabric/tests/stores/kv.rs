@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use remora_check::{History, Measures, Step};
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
-use remora_nic::prism::{self, Operation as Asked};
+use remora_nic::prism::{self, Operation as PrismOperation};
 use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
 use remora_store::kv::prism::{Care, Client, ClientConfig, Config as TableConfig, PrismTable};
 use remora_store::kv::{Finished, Operation, Outcome, Refusal};
@@ -78,7 +78,7 @@ impl Post for Hand<'_> {
 impl PostPrism for Hand<'_> {
     fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         let mut request = *request;
-        if let (true, Asked::CompareSwap { operands, .. }) = (self.blind, &mut request.operation) {
+        if let (true, PrismOperation::CompareSwap { operands, .. }) = (self.blind, &mut request.operation) {
             operands.compare_mask = [0; 4];
         }
         self.end.post_prism(&request)
