@@ -11,7 +11,7 @@ pub use loops::{Condition, Rings};
 use remora_nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
 
-use crate::program::{Place, Program, Queue, Value, Work, header};
+use crate::program::{Location, Program, Queue, Value, Work, header};
 
 /// Offsets of the words of a work request that are rewritten.
 const ID: u64 = 2;
@@ -30,7 +30,7 @@ pub enum Operand {
     /// A constant of 64 bits.
     Number(u64),
     /// The variable at a place.
-    Var(Place),
+    Var(Location),
 }
 
 /// A comparison of numbers of 48 bits, without sign.
@@ -168,12 +168,12 @@ impl Code<'_> {
     }
 
     /// A new variable.
-    pub fn var(&mut self, name: &str, value: u64) -> Place {
+    pub fn var(&mut self, name: &str, value: u64) -> Location {
         self.program.var(name, value)
     }
 
     /// One work request more; its first byte.
-    pub fn push(&mut self, work: Work) -> Place {
+    pub fn push(&mut self, work: Work) -> Location {
         self.program.push(self.queue, work)
     }
 
@@ -227,7 +227,7 @@ impl Code<'_> {
     ///
     /// At last it performs the ENABLE that the three words at `next` describe: the number of a queue, 0, and
     /// a count. None: the program ends here.
-    pub fn end_of_round(mut self, next: Option<Place>) -> usize {
+    pub fn end_of_round(mut self, next: Option<Location>) -> usize {
         // In front of the last ENABLE: a WAIT, an ENABLE, and an add for each count. Those of this WAIT and
         // ENABLE are among them.
         let adds = self.counts.len() as u64 + 2;
@@ -252,19 +252,19 @@ impl Code<'_> {
         self.queue
     }
 
-    fn place(&self, at: usize) -> Place {
-        Place { home: crate::program::Home::Queue(self.queue), offset: self.works()[at].slot * SLOT as u64 }
+    fn place(&self, at: usize) -> Location {
+        Location { segment: crate::program::Segment::Queue(self.queue), offset: self.works()[at].slot * SLOT as u64 }
     }
 
     /// The place of the next work request, `further` slots on.
-    fn ahead(&self, further: u64) -> Place {
+    fn ahead(&self, further: u64) -> Location {
         let posted = self.program.queues[self.queue].posted();
-        Place { home: crate::program::Home::Queue(self.queue), offset: (posted + further) * SLOT as u64 }
+        Location { segment: crate::program::Segment::Queue(self.queue), offset: (posted + further) * SLOT as u64 }
     }
 
     /// Executes `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A
     /// more for an order.
-    pub fn when(&mut self, x: Place, test: Test, y: Operand, then: Work) {
+    pub fn when(&mut self, x: Location, test: Test, y: Operand, then: Work) {
         self.choose((x, test, y), then.clone().dormant(), then);
     }
 
@@ -318,7 +318,7 @@ impl Code<'_> {
 
     /// Executes `then` if the bytes at `x` are `bytes`: a comparison for each six of them, 1C + 1A + 3E each.
     /// For code that runs once.
-    pub fn when_bytes(&mut self, x: Place, bytes: &[u8], then: Work) {
+    pub fn when_bytes(&mut self, x: Location, bytes: &[u8], then: Work) {
         let pieces: Vec<&[u8]> = bytes.chunks(ID_BYTES as usize).collect();
         let id = |piece: &[u8]| {
             let mut word = [0; 8];
@@ -350,17 +350,17 @@ impl Code<'_> {
     }
 
     /// `to = number`: an inline WRITE.
-    pub fn set(&mut self, to: Place, number: u64) {
+    pub fn set(&mut self, to: Location, number: u64) {
         self.push(Work::put(&number.to_le_bytes(), to));
     }
 
     /// `to = from`.
-    pub fn copy(&mut self, to: Place, from: Place) {
+    pub fn copy(&mut self, to: Location, from: Location) {
         self.push(Work::write(from, to, 8));
     }
 
     /// `x += y`, or another atomic.
-    pub fn change(&mut self, x: Place, opcode: WqeOpcode, y: Operand) {
+    pub fn change(&mut self, x: Location, opcode: WqeOpcode, y: Operand) {
         if let Operand::Var(y) = y {
             let operand = self.ahead(3) + OPERAND;
             self.push(Work::read(y, operand, 8));
@@ -370,7 +370,7 @@ impl Code<'_> {
     }
 
     /// `x -= y`: the two's complement is added.
-    pub fn subtract(&mut self, x: Place, y: Operand) {
+    pub fn subtract(&mut self, x: Location, y: Operand) {
         match y {
             Operand::Number(y) => self.change(x, WqeOpcode::FETCH_ADD, Operand::Number(y.wrapping_neg())),
             Operand::Var(y) => {
@@ -385,7 +385,7 @@ impl Code<'_> {
 
     /// `to = [pointer + offset]`: the address becomes the source of a copy (`mov`'s indirect and indexed
     /// modes).
-    pub fn load(&mut self, to: Place, pointer: Place, offset: Operand) {
+    pub fn load(&mut self, to: Location, pointer: Location, offset: Operand) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + LOCAL, 8));
         self.offset(copy + LOCAL, offset);
@@ -393,7 +393,7 @@ impl Code<'_> {
     }
 
     /// `[pointer + offset] = from`.
-    pub fn store(&mut self, pointer: Place, offset: Operand, from: Place) {
+    pub fn store(&mut self, pointer: Location, offset: Operand, from: Location) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + REMOTE, 8));
         self.offset(copy + REMOTE, offset);
@@ -401,7 +401,7 @@ impl Code<'_> {
     }
 
     /// Where the copy of a load or store will stand.
-    fn ahead_of_copy(&self, offset: Operand) -> Place {
+    fn ahead_of_copy(&self, offset: Operand) -> Location {
         self.ahead(match offset {
             Operand::Number(0) => 3,
             Operand::Number(_) => 4,
@@ -409,7 +409,7 @@ impl Code<'_> {
         })
     }
 
-    fn offset(&mut self, address: Place, offset: Operand) {
+    fn offset(&mut self, address: Location, offset: Operand) {
         if let Operand::Var(offset) = offset {
             let add = self.ahead(3) + OPERAND;
             self.push(Work::read(offset, add, 8));

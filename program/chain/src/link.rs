@@ -4,7 +4,7 @@ use remora_memory::Key;
 use remora_nic::Sge;
 use remora_nic::wqe::{SLOT, Wqe, sge_slot};
 
-use crate::program::{Home, Piece, Place, Program, Queue, Value, Work};
+use crate::program::{Segment, Piece, Location, Program, Queue, Value, Work};
 
 /// Distance of the sections and code regions of a program that is alone. An address beyond the end of one is
 /// in no other.
@@ -40,10 +40,10 @@ pub struct Numbers {
 
 impl Numbers {
     /// The address of a place.
-    pub fn address(&self, place: Place) -> u64 {
-        let base = match place.home {
-            Home::Section(at) => self.sections[at],
-            Home::Queue(at) => self.queues[at].code,
+    pub fn address(&self, place: Location) -> u64 {
+        let base = match place.segment {
+            Segment::Section(at) => self.sections[at],
+            Segment::Queue(at) => self.queues[at].code,
         };
         base.wrapping_add(place.offset)
     }
@@ -56,7 +56,7 @@ impl Numbers {
     /// The key of the memory that a value is an address of.
     pub fn key_of(&self, value: Value) -> u32 {
         match value {
-            Value::At(Place { home: Home::Section(at), .. }) => self.regions[at].unwrap_or(self.key),
+            Value::At(Location { segment: Segment::Section(at), .. }) => self.regions[at].unwrap_or(self.key),
             _ => self.key,
         }
     }

@@ -14,11 +14,11 @@ use remora_wire::frame::{Egress, Lease, Peer, Start};
 use std::sync::Arc;
 
 use crate::link::{Image, Numbers, QueueNumbers, layout, link};
-use crate::program::{Home, Place, Program, Queue};
+use crate::program::{Segment, Location, Program, Queue};
 use crate::step::{Step, differences};
 use client::Client;
 
-pub use client::Answer;
+pub use client::Reply;
 
 /// Receives with so many pieces at most: what RedN's NIC scatters.
 const PIECES: usize = 16;
@@ -65,7 +65,7 @@ impl std::error::Error for LoadError {}
 
 /// How a run came to its end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// Nothing is left to do: all queues are empty or wait.
     Rest,
     /// The budget is used up, and it would go on.
@@ -198,12 +198,12 @@ impl Machine {
     }
 
     /// The next message that a queue has sent to its client; the newest few are kept.
-    pub fn answer(&mut self, queue: usize) -> Option<Answer> {
+    pub fn answer(&mut self, queue: usize) -> Option<Reply> {
         self.queues[queue].client.as_mut()?.answer()
     }
 
     /// Runs until nothing is left to do or about `budget` work requests have been executed.
-    pub fn run(&mut self, budget: u64) -> End {
+    pub fn run(&mut self, budget: u64) -> RunEnd {
         self.shadow = None;
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
@@ -212,13 +212,13 @@ impl Machine {
         loop {
             let before = nic.counters().wqes_executed;
             if before >= until {
-                return if nic.has_work() { End::Budget } else { End::Rest };
+                return if nic.has_work() { RunEnd::Budget } else { RunEnd::Rest };
             }
             let turn = (until - before).min(64) as usize;
             nic.set_chain_turn(turn);
             go(nic, mem);
             if nic.counters().wqes_executed == before && !nic.has_work() {
-                return End::Rest;
+                return RunEnd::Rest;
             }
         }
     }
@@ -228,12 +228,12 @@ impl Machine {
         let before = self.shadow.take().unwrap_or_else(|| self.memory());
         let (Executed { queue, index, .. }, message, slot, failed) = self.step_quietly()?;
         let after = self.memory();
-        let homes =
-            (0..self.sections.len()).map(Home::Section).chain((0..self.queues.len()).map(Home::Queue));
+        let segments =
+            (0..self.sections.len()).map(Segment::Section).chain((0..self.queues.len()).map(Segment::Queue));
         let mut changes = Vec::new();
-        for ((home, before), after) in homes.zip(&before).zip(&after) {
+        for ((segment, before), after) in segments.zip(&before).zip(&after) {
             if before != after {
-                changes.extend(differences(Place { home, offset: 0 }, before, after));
+                changes.extend(differences(Location { segment, offset: 0 }, before, after));
             }
         }
         self.shadow = Some(after);
@@ -304,7 +304,7 @@ impl Machine {
     }
 
     /// Bytes from a place on; None beyond the end.
-    pub fn read(&self, at: Place, len: usize) -> Option<Vec<u8>> {
+    pub fn read(&self, at: Location, len: usize) -> Option<Vec<u8>> {
         let (bytes, base) = self.bytes(at)?;
         let mut out = vec![0; len];
         bytes.read(base + at.offset as usize, &mut out).ok()?;
@@ -312,15 +312,15 @@ impl Machine {
     }
 
     /// Changes bytes, as a program on the CPU would. False: they are not all there.
-    pub fn write(&mut self, at: Place, content: &[u8]) -> bool {
+    pub fn write(&mut self, at: Location, content: &[u8]) -> bool {
         self.shadow = None;
         self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
     }
 
-    fn bytes(&self, at: Place) -> Option<(&Bytes, usize)> {
-        match at.home {
-            Home::Section(at) => Some((self.sections.get(at)?, 0)),
-            Home::Queue(at) => Some((self.queues.get(at)?.send.bytes(), SLOT)),
+    fn bytes(&self, at: Location) -> Option<(&Bytes, usize)> {
+        match at.segment {
+            Segment::Section(at) => Some((self.sections.get(at)?, 0)),
+            Segment::Queue(at) => Some((self.queues.get(at)?.send.bytes(), SLOT)),
         }
     }
 

@@ -6,7 +6,7 @@ use remora_nic::{Calculation, Fetching};
 
 /// The section or queue of a location.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Home {
+pub enum Segment {
     /// In the section of this number.
     Section(usize),
     /// In the slots of the queue of this number.
@@ -15,26 +15,26 @@ pub enum Home {
 
 /// A byte of a program's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     /// The section or queue that holds the byte.
-    pub home: Home,
+    pub segment: Segment,
     /// How far from its first byte.
     pub offset: u64,
 }
 
-impl Place {
+impl Location {
     /// So many bytes before it.
     #[must_use]
-    pub fn back(self, by: u64) -> Place {
-        Place { offset: self.offset.wrapping_sub(by), ..self }
+    pub fn back(self, by: u64) -> Location {
+        Location { offset: self.offset.wrapping_sub(by), ..self }
     }
 }
 
-impl std::ops::Add<u64> for Place {
-    type Output = Place;
+impl std::ops::Add<u64> for Location {
+    type Output = Location;
 
-    fn add(self, further: u64) -> Place {
-        Place { offset: self.offset.wrapping_add(further), ..self }
+    fn add(self, further: u64) -> Location {
+        Location { offset: self.offset.wrapping_add(further), ..self }
     }
 }
 
@@ -44,7 +44,7 @@ pub enum Value {
     /// A constant of 64 bits.
     Number(u64),
     /// The address of a place.
-    At(Place),
+    At(Location),
     /// The number of a queue's queue pair.
     Qp(usize),
     /// The number of its completion queue.
@@ -136,7 +136,7 @@ impl Section {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Its first byte.
-    pub at: Place,
+    pub at: Location,
     /// Length in bytes.
     pub len: u32,
 }
@@ -250,45 +250,45 @@ impl Work {
     }
 
     /// A WRITE: bytes from one place to another.
-    pub fn write(from: Place, to: Place, len: u64) -> Work {
+    pub fn write(from: Location, to: Location, len: u64) -> Work {
         let (local, remote) = (Value::At(from), Value::At(to));
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::WRITE) }
     }
 
     /// A READ: the same with the ends exchanged.
-    pub fn read(from: Place, to: Place, len: u64) -> Work {
+    pub fn read(from: Location, to: Location, len: u64) -> Work {
         let (local, remote) = (Value::At(to), Value::At(from));
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::READ) }
     }
 
     /// An inline WRITE: an immediate.
-    pub fn put(bytes: &[u8], to: Place) -> Work {
+    pub fn put(bytes: &[u8], to: Location) -> Work {
         let inline = bytes.to_vec();
         let (remote, len) = (Value::At(to), bytes.len() as u64);
         Work { remote, len, flags: flag::INLINE, inline, ..Work::of(WqeOpcode::WRITE) }
     }
 
     /// A SEND of `len` bytes.
-    pub fn send(from: Place, len: u64) -> Work {
+    pub fn send(from: Location, len: u64) -> Work {
         Work { local: Value::At(from), len, compare: Value::Number(1), ..Work::of(WqeOpcode::SEND) }
     }
 
     /// A compare-and-swap; the old value goes to `old`.
-    pub fn compare_swap(at: Place, compare: Value, swap: Value, old: Place) -> Work {
+    pub fn compare_swap(at: Location, compare: Value, swap: Value, old: Location) -> Work {
         Work { compare, ..Work::atomic(WqeOpcode::COMPARE_SWAP, at, swap, old) }
     }
 
     /// A fetch-and-add; the old value goes to `old`.
-    pub fn add(at: Place, add: Value, old: Place) -> Work {
+    pub fn add(at: Location, add: Value, old: Location) -> Work {
         Work::atomic(WqeOpcode::FETCH_ADD, at, add, old)
     }
 
     /// A calculation of `calculation` on the word at `at`.
-    pub fn calculate(calculation: Calculation, at: Place, operand: Value, old: Place) -> Work {
+    pub fn calculate(calculation: Calculation, at: Location, operand: Value, old: Location) -> Work {
         Work::atomic(calculation.opcode(), at, operand, old)
     }
 
-    pub(crate) fn atomic(opcode: WqeOpcode, at: Place, operand: Value, old: Place) -> Work {
+    pub(crate) fn atomic(opcode: WqeOpcode, at: Location, operand: Value, old: Location) -> Work {
         let (local, remote) = (Value::At(old), Value::At(at));
         Work { local, remote, len: 8, swap_add: operand, ..Work::of(opcode) }
     }
@@ -332,7 +332,7 @@ impl Work {
 
     /// The same with its list going on.
     #[must_use]
-    pub fn and(mut self, at: Place, len: u32) -> Work {
+    pub fn and(mut self, at: Location, len: u32) -> Work {
         self.more.push(Piece { at, len });
         self.compare = Value::Number(1 + self.more.len() as u64);
         self
@@ -378,8 +378,8 @@ impl Program {
     }
 
     /// The location that takes old values that are not used.
-    pub fn scrap() -> Place {
-        Place { home: Home::Section(0), offset: 0 }
+    pub fn scrap() -> Location {
+        Location { segment: Segment::Section(0), offset: 0 }
     }
 
     /// The section that code puts its own data into.
@@ -392,7 +392,7 @@ impl Program {
     }
 
     /// A new variable: a word with a word of zeros in front. It has a label if its name is not empty.
-    pub fn var(&mut self, name: &str, value: u64) -> Place {
+    pub fn var(&mut self, name: &str, value: u64) -> Location {
         let at = self.own();
         let section = &mut self.sections[at];
         section.bytes.extend([0; 8]);
@@ -401,40 +401,40 @@ impl Program {
         if !name.is_empty() {
             section.labels.push(Label { name: name.into(), offset, len: 8 });
         }
-        Place { home: Home::Section(at), offset }
+        Location { segment: Segment::Section(at), offset }
     }
 
     /// A word of the data is known only when the program is loaded.
-    pub(crate) fn let_be(&mut self, at: Place, value: Value) {
-        if let Home::Section(section) = at.home {
+    pub(crate) fn let_be(&mut self, at: Location, value: Value) {
+        if let Segment::Section(section) = at.segment {
             self.sections[section].values.push((at.offset, value));
         }
     }
 
     /// A word that nothing changes.
-    pub fn constant(&mut self, value: u64) -> Place {
+    pub fn constant(&mut self, value: u64) -> Location {
         self.var("", value)
     }
 
     /// Puts a work request at the end of a queue; its first byte.
-    pub fn push(&mut self, queue: usize, work: Work) -> Place {
-        let place = Place { home: Home::Queue(queue), offset: self.queues[queue].posted() * SLOT as u64 };
+    pub fn push(&mut self, queue: usize, work: Work) -> Location {
+        let place = Location { segment: Segment::Queue(queue), offset: self.queues[queue].posted() * SLOT as u64 };
         let slot = self.queues[queue].posted();
         self.queues[queue].works.push(Work { slot, ..work });
         place
     }
 
     /// The place of this name and its bytes: a label of the data, or of a work request.
-    pub fn find(&self, name: &str) -> Option<(Place, u64)> {
+    pub fn find(&self, name: &str) -> Option<(Location, u64)> {
         for (at, section) in self.sections.iter().enumerate() {
             if let Some(label) = section.labels.iter().find(|label| label.name == name) {
-                return Some((Place { home: Home::Section(at), offset: label.offset }, label.len));
+                return Some((Location { segment: Segment::Section(at), offset: label.offset }, label.len));
             }
         }
         self.queues.iter().enumerate().find_map(|(at, queue)| {
             let work = queue.works.iter().find(|work| work.label.as_deref() == Some(name))?;
             let offset = work.slot * SLOT as u64;
-            Some((Place { home: Home::Queue(at), offset }, work.slots() * SLOT as u64))
+            Some((Location { segment: Segment::Queue(at), offset }, work.slots() * SLOT as u64))
         })
     }
 

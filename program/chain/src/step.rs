@@ -2,13 +2,13 @@
 
 use remora_nic::wqe::SLOT;
 
-use crate::program::{Home, Place};
+use crate::program::{Segment, Location};
 
 /// Bytes that a step changed, all in one section or queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The first of them.
-    pub at: Place,
+    pub at: Location,
     /// What they were.
     pub before: Vec<u8>,
     /// What they are.
@@ -36,8 +36,8 @@ pub struct Step {
 
 /// The words in which two images of one section or queue differ. Neighbouring words of data are one change.
 /// Each field of a work request is its own change.
-pub(crate) fn differences(base: Place, before: &[u8], after: &[u8]) -> Vec<Change> {
-    let joins = matches!(base.home, Home::Section(_));
+pub(crate) fn differences(base: Location, before: &[u8], after: &[u8]) -> Vec<Change> {
+    let joins = matches!(base.segment, Segment::Section(_));
     let mut changes: Vec<Change> = Vec::new();
     for at in (0..before.len()).step_by(8) {
         let range = at..before.len().min(at + 8);
@@ -73,6 +73,6 @@ mod tests {
             all.iter().map(|change| (change.at.offset, change.after.len())).collect::<Vec<_>>()
         };
         assert_eq!(places(Program::scrap()), [(8, 16), (32, 8)]);
-        assert_eq!(places(Place { home: Home::Queue(0), offset: 0 }), [(8, 8), (16, 8), (32, 8)]);
+        assert_eq!(places(Location { segment: Segment::Queue(0), offset: 0 }), [(8, 8), (16, 8), (32, 8)]);
     }
 }

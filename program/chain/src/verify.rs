@@ -7,7 +7,7 @@ mod clients;
 use remora_nic::Fetching;
 use remora_nic::wqe::{SLOT, WqeOpcode};
 
-use crate::program::{FIELDS, Home, Place, Program, Value, Work};
+use crate::program::{FIELDS, Segment, Location, Program, Value, Work};
 
 /// How bad it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ pub fn verify(program: &Program) -> Vec<Finding> {
 
 /// A stretch of a program's memory that something changes.
 struct Written {
-    at: Place,
+    at: Location,
     len: u64,
 }
 
@@ -112,8 +112,8 @@ fn is_atomic(opcode: WqeOpcode) -> bool {
     matches!(opcode, WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD) || opcode.is_calculation()
 }
 
-fn overlaps(at: Place, len: u64, other: Place, other_len: u64) -> bool {
-    at.home == other.home && at.offset < other.offset + other_len && other.offset < at.offset + len
+fn overlaps(at: Location, len: u64, other: Location, other_len: u64) -> bool {
+    at.segment == other.segment && at.offset < other.offset + other_len && other.offset < at.offset + len
 }
 
 impl Verifier<'_> {
@@ -131,8 +131,8 @@ impl Verifier<'_> {
     }
 
     /// Its first byte.
-    fn place(&self, queue: usize, work: usize) -> Place {
-        Place { home: Home::Queue(queue), offset: self.work(queue, work).slot * SLOT as u64 }
+    fn place(&self, queue: usize, work: usize) -> Location {
+        Location { segment: Segment::Queue(queue), offset: self.work(queue, work).slot * SLOT as u64 }
     }
 
     /// Does anything change this field of it while the program runs?
@@ -142,10 +142,10 @@ impl Verifier<'_> {
         self.writes.iter().any(|written| overlaps(at, field.len, written.at, written.len))
     }
 
-    fn len_of(&self, home: Home) -> u64 {
-        match home {
-            Home::Section(at) => self.program.sections[at].bytes.len() as u64,
-            Home::Queue(at) => u64::from(self.program.queues[at].ring_slots()) * SLOT as u64,
+    fn len_of(&self, segment: Segment) -> u64 {
+        match segment {
+            Segment::Section(at) => self.program.sections[at].bytes.len() as u64,
+            Segment::Queue(at) => u64::from(self.program.queues[at].ring_slots()) * SLOT as u64,
         }
     }
 
@@ -187,7 +187,7 @@ impl Verifier<'_> {
                 );
                 continue;
             };
-            let (end, limit) = (place.offset.checked_add(len), self.len_of(place.home));
+            let (end, limit) = (place.offset.checked_add(len), self.len_of(place.segment));
             if end.is_none_or(|end| end > limit) {
                 let what = format!(
                     "{len} bytes from {} on end behind the region granted, which has {limit}",

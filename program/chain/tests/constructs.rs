@@ -1,6 +1,6 @@
 //! RedN's constructs against plain arithmetic, and their costs against its Table 2.
 
-use remora_chain::{Code, Cost, End, Home, Machine, Operand, Place, Program, Rings, Section, Test, Work};
+use remora_chain::{Code, Cost, RunEnd, Segment, Machine, Operand, Location, Program, Rings, Section, Test, Work};
 use remora_nic::wqe::WqeOpcode;
 
 const MOST: u64 = (1 << 48) - 1;
@@ -37,12 +37,12 @@ impl Numbers {
 fn run(program: Program) -> Machine {
     let mut machine = Machine::load(program).unwrap();
     machine.start();
-    assert_eq!(machine.run(100_000), End::Rest);
+    assert_eq!(machine.run(100_000), RunEnd::Rest);
     assert_eq!(machine.failures(), []);
     machine
 }
 
-fn word(machine: &Machine, at: Place) -> u64 {
+fn word(machine: &Machine, at: Location) -> u64 {
     u64::from_le_bytes(machine.read(at, 8).unwrap().try_into().unwrap())
 }
 
@@ -107,11 +107,11 @@ fn plain((test, y): (Test, u64), [mut x, step, mut rounds]: Vars, most: u64) -> 
     [x, step, rounds]
 }
 
-fn vars(code: &mut Program, [x, step, rounds]: Vars) -> [Place; 3] {
+fn vars(code: &mut Program, [x, step, rounds]: Vars) -> [Location; 3] {
     [("x", x), ("step", step), ("rounds", rounds)].map(|(name, value)| code.var(name, value))
 }
 
-fn body(code: &mut Code<'_>, [x, _, rounds]: [Place; 3], step: u64) {
+fn body(code: &mut Code<'_>, [x, _, rounds]: [Location; 3], step: u64) {
     code.change(rounds, WqeOpcode::FETCH_ADD, Operand::Number(1));
     code.change(x, WqeOpcode::FETCH_ADD, Operand::Number(step));
 }
@@ -129,7 +129,7 @@ fn written_out((test, y): (Test, u64), start: Vars, by_var: bool) -> Vars {
 }
 
 /// The same as two rings; how it ended, too, after so many work requests at most.
-fn recycled((test, y): (Test, u64), start: Vars, budget: u64) -> (Vars, End) {
+fn recycled((test, y): (Test, u64), start: Vars, budget: u64) -> (Vars, RunEnd) {
     let mut program = Program::new();
     let places = vars(&mut program, start);
     Rings::new(&mut program, "loop", (places[0], test, y), |code| body(code, places, start[1]));
@@ -156,10 +156,10 @@ fn loops_end_where_those_of_plain_numbers_do() {
             let expected = plain((test, y), start, 50);
             let (now, end) = recycled((test, y), start, 16 * 100);
             if expected[2] < 50 {
-                assert_eq!((now, end), (expected, End::Rest), "{x} {test:?} {y}, seed {seed}");
+                assert_eq!((now, end), (expected, RunEnd::Rest), "{x} {test:?} {y}, seed {seed}");
                 ended += 1;
             } else {
-                assert_eq!(end, End::Budget, "{x} {test:?} {y}, seed {seed}");
+                assert_eq!(end, RunEnd::Budget, "{x} {test:?} {y}, seed {seed}");
                 // It is between two of its steps.
                 let rounds = now[2];
                 assert!(
@@ -222,7 +222,7 @@ fn longer_operands_take_a_comparison_for_each_six_bytes() {
             }
             section.put("key", &stored);
             program.sections.push(section);
-            let key = Place { home: Home::Section(1), offset: 0 };
+            let key = Location { segment: Segment::Section(1), offset: 0 };
             let mut code = Code::once(&mut program, "main");
             let (one, answer) = (code.var("one", 1), code.var("answer", 0));
             code.when_bytes(key, &bytes, Work::write(one, answer, 8));
@@ -238,7 +238,7 @@ fn longer_operands_take_a_comparison_for_each_six_bytes() {
 /// What a step does, in words of the plain model.
 type Model = [u64; 4];
 
-fn one_step(code: &mut Code<'_>, vars: [Place; 4], numbers: &mut Numbers, model: &mut Model) {
+fn one_step(code: &mut Code<'_>, vars: [Location; 4], numbers: &mut Numbers, model: &mut Model) {
     let (a, b) = ((numbers.any() % 4) as usize, (numbers.any() % 4) as usize);
     let number = numbers.any();
     let (operand, value) = if numbers.any().is_multiple_of(2) {
@@ -302,7 +302,7 @@ fn the_modes_of_mov_reach_what_they_name() {
         section.put("table", &table.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
         // The pointer's value is known when the program is loaded.
         section.bytes.extend([0; 16]);
-        let at = |offset| Place { home: Home::Section(1), offset };
+        let at = |offset| Location { segment: Segment::Section(1), offset };
         section.values.push((128, remora_chain::Value::At(at(0))));
         program.sections.push(section);
         let pointer = at(128);

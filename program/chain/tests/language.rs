@@ -1,7 +1,7 @@
 //! The language against an ordinary interpreter of the same trees.
 
 use remora_chain::language::{Amount, Condition, Statement, Target, Tree, parse};
-use remora_chain::{End, Machine, compile};
+use remora_chain::{RunEnd, Machine, compile};
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn chain(text: &str) -> Machine {
         Machine::load(compile(text).unwrap_or_else(|mistake| panic!("{}", mistake.show("it", text))))
             .unwrap();
     machine.start();
-    assert_eq!(machine.run(10_000_000), End::Rest);
+    assert_eq!(machine.run(10_000_000), RunEnd::Rest);
     assert_eq!(machine.failures(), []);
     machine
 }

@@ -2,7 +2,7 @@
 //! CPU.
 
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
-use remora_chain::{Machine, Place, assemble};
+use remora_chain::{Machine, Location, assemble};
 
 const BUCKETS: u64 = 64;
 const VALUES: u64 = 8192;
@@ -18,7 +18,7 @@ fn machine(name: &str) -> Machine {
 }
 
 /// A region's first byte, and its address.
-fn region(machine: &Machine, name: &str) -> (Place, u64) {
+fn region(machine: &Machine, name: &str) -> (Location, u64) {
     let place = machine.program().find(name).expect("a region").0;
     (place, machine.numbers().address(place))
 }
@@ -105,7 +105,7 @@ fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
 }
 
 /// A list of eight, and the empty node at its end; its first byte and address.
-fn list(machine: &mut Machine) -> (Place, u64) {
+fn list(machine: &mut Machine) -> (Location, u64) {
     let (list, address) = region(machine, "list");
     for at in 0..LIST as u64 {
         let (key, next) = (100 + at, address + (at + 1) * BUCKET);

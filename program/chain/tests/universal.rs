@@ -1,7 +1,7 @@
 //! Universal machines, entirely as chains: after the first enabling nothing is posted and no doorbell rings.
 //! The NIC's own counter says what it executed. Each is compared step by step with an ordinary program.
 
-use remora_chain::{End, Home, Machine, Place, Program, compile};
+use remora_chain::{RunEnd, Segment, Machine, Location, Program, compile};
 
 struct Universal {
     machine: Machine,
@@ -16,7 +16,7 @@ impl Universal {
 
     /// Goes on by a few work requests. False: it has come to its end.
     fn go(&mut self, works: u64) -> bool {
-        self.machine.run(works) == End::Budget
+        self.machine.run(works) == RunEnd::Budget
     }
 
     fn word(&self, name: &str) -> u64 {
@@ -32,8 +32,8 @@ impl Universal {
 
 /// Fills an array of a program before it is loaded.
 fn fill(program: &mut Program, name: &str, values: &[u64]) {
-    let (Place { home, offset }, len) = program.find(name).unwrap();
-    let Home::Section(section) = home else { panic!("{name} is no data") };
+    let (Location { segment, offset }, len) = program.find(name).unwrap();
+    let Segment::Section(section) = segment else { panic!("{name} is no data") };
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     assert!(bytes.len() as u64 <= len, "{name} has no space for {} words", values.len());
     program.sections[section].bytes[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);

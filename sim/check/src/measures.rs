@@ -32,7 +32,7 @@ pub struct Measures {
 
 /// The requirements on a batch.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Requirements<'a> {
     /// At least so many histories.
     pub histories: usize,
     /// At least so many clients in each.
@@ -108,7 +108,7 @@ impl Measures {
     ///
     /// # Panics
     /// With all that is missing.
-    pub fn hold(&self, asked: &Asked<'_>) {
+    pub fn hold(&self, asked: &Requirements<'_>) {
         println!("{self}");
         let mut missing = Vec::new();
         let mut need = |holds: bool, says: String| {

@@ -3,7 +3,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use remora_check::{Anomaly, Asked, History, Kind, Measures, Step, Violation, hold};
+use remora_check::{Anomaly, Requirements, History, Kind, Measures, Step, Violation, hold};
 use remora_check::{linearizable, serializable, strictly_serializable};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -231,7 +231,7 @@ fn is_never_refused(name: &str, store: &Store, judge: Judge) -> Measures {
         hold(&format!("{name}, seed {seed}"), &history, judge);
         measures.add(&history, &["kill"]);
     }
-    let asked = Asked {
+    let asked = Requirements {
         histories: HISTORIES as usize,
         clients: 12,
         keys: 16,

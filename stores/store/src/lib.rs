@@ -29,7 +29,7 @@ mod send_queue;
 mod words;
 mod work_id;
 
-pub use post::{Broken, Fleet, Post, PostPrism};
+pub use post::{Broken, Connections, Post, PostPrism};
 pub use region::Registered;
 pub use remora_nic::PostError;
 pub use send_queue::QueueNeeds;

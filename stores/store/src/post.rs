@@ -30,14 +30,14 @@ pub trait PostPrism: Post {
 }
 
 /// The queue pairs of a machine that works with several servers.
-pub trait Fleet {
+pub trait Connections {
     /// One of them.
-    type End<'a>: PostPrism
+    type Endpoint<'a>: PostPrism
     where
         Self: 'a;
 
     /// The queue pair that leads to a server.
-    fn end(&mut self, server: usize) -> Self::End<'_>;
+    fn endpoint(&mut self, server: usize) -> Self::Endpoint<'_>;
 }
 
 /// The queue pair is of no further use to the machine.

@@ -4,7 +4,7 @@ use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::Mistake;
 use super::read::{AS_ITS_ENDS, Draft, Name, Use};
-use crate::program::{FIELDS, Place, Program, Queue, Value, Work};
+use crate::program::{FIELDS, Location, Program, Queue, Value, Work};
 
 /// Replaces each use of a name by its meaning.
 pub(super) fn resolve(draft: Draft) -> Result<Program, Mistake> {
@@ -83,7 +83,7 @@ fn completions_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
 }
 
 /// The place that a name means, and the bytes of the field or label.
-fn place(program: &Program, name: &Name) -> Result<(Place, u64), Mistake> {
+fn place(program: &Program, name: &Name) -> Result<(Location, u64), Mistake> {
     let (label, field) = match name.text.split_once('.') {
         Some((label, field)) => (label, Some(field)),
         None => (name.text.as_str(), None),
@@ -92,7 +92,7 @@ fn place(program: &Program, name: &Name) -> Result<(Place, u64), Mistake> {
         return fault(name, format!("nothing is called `{label}`"));
     };
     let Some(field) = field else { return Ok((place + name.further, len)) };
-    let is_code = matches!(place.home, crate::program::Home::Queue(_));
+    let is_code = matches!(place.segment, crate::program::Segment::Queue(_));
     let found = FIELDS.iter().find(|known| known.name == field).filter(|_| is_code);
     let Some(found) = found else {
         let all: Vec<_> = FIELDS.iter().map(|field| field.name).collect();

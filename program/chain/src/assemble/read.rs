@@ -6,7 +6,7 @@ use remora_nic::{Calculation, Fetching};
 use super::Mistake;
 use super::repeat;
 use super::tokens::{Token, tokens};
-use crate::program::{Home, Label, Piece, Program, Queue, Section, Value, Work, header};
+use crate::program::{Segment, Label, Piece, Program, Queue, Section, Value, Work, header};
 
 /// The length of a copy that gives none: the length of the field at one of its ends.
 pub(super) const AS_ITS_ENDS: u64 = u64::MAX;
@@ -145,28 +145,28 @@ impl Line<'_> {
     }
 
     /// One line; in which section or queue the next one is.
-    fn read(&mut self, inside: Option<Home>) -> Result<Home, Mistake> {
+    fn read(&mut self, inside: Option<Segment>) -> Result<Segment, Mistake> {
         let labelled = matches!(self.tokens.get(1), Some((_, Token::Mark(":"))));
         let label = if labelled { self.label()? } else { None };
         let now = match (label.is_none().then(|| self.word()).flatten().as_deref(), inside) {
             (Some("data"), _) => self.section()?,
             (Some("region"), _) => self.region()?,
             (Some("queue"), _) => self.queue()?,
-            (Some("receive"), Some(Home::Queue(queue))) => {
+            (Some("receive"), Some(Segment::Queue(queue))) => {
                 self.receive(queue)?;
-                Home::Queue(queue)
+                Segment::Queue(queue)
             }
-            (first, Some(Home::Queue(queue))) => {
+            (first, Some(Segment::Queue(queue))) => {
                 self.at -= usize::from(first.is_some());
                 self.work(queue, label)?;
-                Home::Queue(queue)
+                Segment::Queue(queue)
             }
-            (None, Some(Home::Section(section))) => {
+            (None, Some(Segment::Section(section))) => {
                 let Some(label) = label else { return self.fault("data has a name: `NAME: word 7`") };
                 self.item(section, &label)?;
-                Home::Section(section)
+                Segment::Section(section)
             }
-            (Some(_), Some(Home::Section(_))) => {
+            (Some(_), Some(Segment::Section(_))) => {
                 return self.fault_before("data has a name: `NAME: word 7`");
             }
             (_, None) => {
@@ -195,14 +195,14 @@ impl Line<'_> {
         Ok(Some(label))
     }
 
-    fn section(&mut self) -> Result<Home, Mistake> {
+    fn section(&mut self) -> Result<Segment, Mistake> {
         let Some(name) = self.word() else { return self.fault("a section has a name: `data NAME`") };
         self.draft.program.sections.push(Section { name, ..Section::default() });
-        Ok(Home::Section(self.draft.program.sections.len() - 1))
+        Ok(Segment::Section(self.draft.program.sections.len() - 1))
     }
 
     /// Memory that is there already where the program is loaded.
-    fn region(&mut self) -> Result<Home, Mistake> {
+    fn region(&mut self) -> Result<Segment, Mistake> {
         let Some(name) = self.word() else { return self.fault("a region has a name: `region NAME BYTES`") };
         if self.draft.labels.iter().any(|(other, ..)| *other == name) {
             return self.fault_before(format!("there is something called `{name}` already"));
@@ -215,10 +215,10 @@ impl Line<'_> {
         let labels = vec![Label { name: name.clone(), offset: 0, len }];
         self.draft.program.sections.push(Section { name, given: true, labels, ..Section::default() });
         self.draft.regions.push((at, len as usize));
-        Ok(Home::Section(at))
+        Ok(Segment::Section(at))
     }
 
-    fn queue(&mut self) -> Result<Home, Mistake> {
+    fn queue(&mut self) -> Result<Segment, Mistake> {
         let Some(name) = self.word() else { return self.fault("a queue has a name: `queue NAME`") };
         if self.draft.program.queue(&name).is_some() {
             return self.fault_before(format!("there is a queue `{name}` already"));
@@ -246,7 +246,7 @@ impl Line<'_> {
             }
         }
         self.draft.program.queues.push(queue);
-        Ok(Home::Queue(at))
+        Ok(Segment::Queue(at))
     }
 
     fn item(&mut self, section: usize, label: &str) -> Result<(), Mistake> {

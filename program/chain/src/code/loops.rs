@@ -3,10 +3,10 @@
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Code, ID, ID_BYTES, OPERAND, Operand, Test};
-use crate::program::{Home, Place, Program, Value, Work, header};
+use crate::program::{Segment, Location, Program, Value, Work, header};
 
 /// `x TEST y`.
-pub type Condition<Y> = (Place, Test, Y);
+pub type Condition<Y> = (Location, Test, Y);
 
 impl Code<'_> {
     /// Stops this queue if a comparison holds: the completion that the WAIT behind it needs does not come
@@ -81,9 +81,9 @@ impl Rings {
     }
 
     /// Where the count of a ring's first and last ENABLE stands.
-    fn counts(&self, turn: usize) -> [Place; 2] {
-        let home = Home::Queue(self.rings[turn]);
-        [0, self.last].map(|slot| Place { home, offset: slot * SLOT as u64 + OPERAND })
+    fn counts(&self, turn: usize) -> [Location; 2] {
+        let segment = Segment::Queue(self.rings[turn]);
+        [0, self.last].map(|slot| Location { segment, offset: slot * SLOT as u64 + OPERAND })
     }
 
     /// The other ring's counts, for its next turn.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::parse::{Amount, Condition, Statement, Target, Tree};
 use crate::code::{Code, Operand, RECORD};
-use crate::program::{Home, Place, Program, Section, Value, Work};
+use crate::program::{Segment, Location, Program, Section, Value, Work};
 
 /// Where the count is among them.
 const COUNT: u64 = 16;
@@ -36,7 +36,7 @@ pub(super) fn compile(tree: &Tree) -> Program {
     let jumps = program.sections.len() - 1;
     let mut record = |name: &str| {
         let offset = program.sections[jumps].put(name, &[0; RECORD as usize]);
-        Place { home: Home::Section(jumps), offset }
+        Location { segment: Segment::Section(jumps), offset }
     };
     let next = record("next");
     let records: Vec<_> = (0..blocks.all.len()).map(|at| record(&format!("to_block{at}"))).collect();
@@ -126,9 +126,9 @@ impl<'t> Blocks<'t> {
 
 /// Where variables and arrays are.
 struct Names {
-    vars: BTreeMap<String, Place>,
+    vars: BTreeMap<String, Location>,
     /// Each array's first element, and the variable that has its address.
-    arrays: BTreeMap<String, (Place, Place)>,
+    arrays: BTreeMap<String, (Location, Location)>,
 }
 
 impl Names {
@@ -139,7 +139,7 @@ impl Names {
             let mut section = Section { name: name.clone(), ..Section::default() };
             section.put(name, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
             program.sections.push(section);
-            let first = Place { home: Home::Section(program.sections.len() - 1), offset: 0 };
+            let first = Location { segment: Segment::Section(program.sections.len() - 1), offset: 0 };
             let pointer = program.var("", 0);
             program.let_be(pointer, Value::At(first));
             arrays.insert(name.clone(), (first, pointer));
@@ -171,7 +171,7 @@ impl Names {
         }
     }
 
-    fn change(&self, code: &mut Code<'_>, target: &Target, how: impl Fn(&mut Code<'_>, Place, &Names)) {
+    fn change(&self, code: &mut Code<'_>, target: &Target, how: impl Fn(&mut Code<'_>, Location, &Names)) {
         match target {
             Target::Var(name) => how(code, self.vars[name], self),
             Target::Element(array, Amount::Number(number)) => {
@@ -187,7 +187,7 @@ impl Names {
     }
 
     /// `to = amount`.
-    fn bring(&self, code: &mut Code<'_>, to: Place, amount: &Amount) {
+    fn bring(&self, code: &mut Code<'_>, to: Location, amount: &Amount) {
         match amount {
             Amount::Number(number) => code.set(to, *number),
             Amount::Var(name) => code.copy(to, self.vars[name]),
@@ -201,7 +201,7 @@ impl Names {
         }
     }
 
-    fn put(&self, code: &mut Code<'_>, array: &str, index: &Amount, from: Place) {
+    fn put(&self, code: &mut Code<'_>, array: &str, index: &Amount, from: Location) {
         let (first, pointer) = self.arrays[array];
         if let Amount::Number(number) = index {
             return code.copy(first + 8 * number, from);
@@ -228,7 +228,7 @@ impl Names {
     }
 
     /// A variable that has the amount.
-    fn var(&self, code: &mut Code<'_>, amount: &Amount) -> Place {
+    fn var(&self, code: &mut Code<'_>, amount: &Amount) -> Location {
         match amount {
             Amount::Number(number) => code.program().constant(*number),
             Amount::Var(name) => self.vars[name],

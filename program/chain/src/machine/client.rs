@@ -18,7 +18,7 @@ const ANSWER: u64 = 4096;
 
 /// An answer, as the completion of a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Reply {
     /// Bytes that have come.
     pub len: u32,
     /// The bytes of a SEND; a WRITE's bytes are at its remote address.
@@ -106,12 +106,12 @@ impl Client {
     }
 
     /// The next message that came.
-    pub fn answer(&mut self) -> Option<Answer> {
+    pub fn answer(&mut self) -> Option<Reply> {
         let (sequence, entry) = entry(&self.inbox_completions, self.taken);
         if sequence != self.taken + 1 || entry.completion.status != Status::Success {
             return None;
         }
-        let mut answer = Answer { len: entry.completion.byte_len, message: None };
+        let mut answer = Reply { len: entry.completion.byte_len, message: None };
         if entry.completion.kind == CompletionKind::Receive {
             let mut bytes = vec![0; answer.len as usize];
             self.inbox.read((self.taken % ANSWERS * ANSWER) as usize, &mut bytes).ok()?;

@@ -15,7 +15,7 @@ use remora_nic::wqe::WqeOpcode;
 use super::lookups::{self, COMPARAND, ID, KEY, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
 use super::{Experiment, Site, shipped};
-use crate::program::{Home, Piece, Place, Program, Value, Work, header};
+use crate::program::{Segment, Piece, Location, Program, Value, Work, header};
 
 /// Nodes of the list, and bytes of a value.
 const NODES: u64 = 8;
@@ -106,13 +106,13 @@ fn node(
     program: &mut Program,
     queues: &Queues,
     number: u64,
-    (node, answer): (Place, Work),
+    (node, answer): (Location, Work),
     breaks: bool,
-) -> [Place; 2] {
+) -> [Location; 2] {
     let Queues { main, work, answer: answers } = *queues;
     let [slots, ends] = if breaks { [11, 6] } else { [6, 3] };
     let (first, done) = (number * slots, number * ends);
-    let next = Place { home: Home::Queue(work), offset: (first + slots) * 64 } + REMOTE;
+    let next = Location { segment: Segment::Queue(work), offset: (first + slots) * 64 } + REMOTE;
     let next = if number + 1 < NODES { next } else { Program::scrap() };
     let answer = if breaks { answer.signaled() } else { answer };
     let flags = answer.flags;
@@ -146,10 +146,10 @@ fn node(
 fn break_if(
     program: &mut Program,
     &Queues { main, work, .. }: &Queues,
-    (answer, awake): (Place, u64),
+    (answer, awake): (Location, u64),
     [end, done]: [u64; 2],
 ) {
-    let place = Place { home: Home::Queue(work), offset: (end - 1) * 64 };
+    let place = Location { segment: Segment::Queue(work), offset: (end - 1) * 64 };
     let quiet = program.constant(header(WqeOpcode::WRITE.0, 0, 0));
     let silence = Work::write(quiet, answer, 8).signaled().dormant();
     let flags = silence.flags;
@@ -164,7 +164,7 @@ fn break_if(
 }
 
 /// The list: the key stands at one place.
-fn list(experiment: &mut Experiment, found: u64) -> Place {
+fn list(experiment: &mut Experiment, found: u64) -> Location {
     let node = |at: u64| {
         let key = if at == found { KEY } else { at };
         [&key.to_le_bytes()[..6], &[0; NODE as usize - 6]].concat()

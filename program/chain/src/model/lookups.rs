@@ -11,7 +11,7 @@ use remora_nic::wqe::WqeOpcode;
 
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
 use super::{Experiment, Run, Site, shipped};
-use crate::program::{Home, Piece, Place, Program, Section, Value, Work, header};
+use crate::program::{Segment, Piece, Location, Program, Section, Value, Work, header};
 
 /// Offsets in a work request.
 pub const ID: u64 = 2;
@@ -87,15 +87,15 @@ fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
 }
 
 /// A section of so many bytes.
-pub fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Place {
+pub fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Location {
     let mut section = Section { name: name.into(), ..Section::default() };
     section.put(name, bytes);
     experiment.program.sections.push(section);
-    Place { home: Home::Section(experiment.program.sections.len() - 1), offset: 0 }
+    Location { segment: Segment::Section(experiment.program.sections.len() - 1), offset: 0 }
 }
 
 /// A word of the data is the address of a place.
-pub fn point(experiment: &mut Experiment, at: Place, to: Place) {
+pub fn point(experiment: &mut Experiment, at: Location, to: Location) {
     experiment.program.let_be(at, Value::At(to));
 }
 

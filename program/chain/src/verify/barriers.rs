@@ -5,14 +5,14 @@ use remora_nic::Fetching;
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Verifier, targets};
-use crate::program::{Home, Value};
+use crate::program::{Segment, Value};
 
 impl Verifier<'_> {
     /// If a work request changes another, a WAIT and an ENABLE stand between.
     pub(super) fn barrier(&mut self, queue: usize, at: usize) {
         for (value, len) in targets(self.work(queue, at)) {
             let Value::At(place) = value else { continue };
-            let Home::Queue(changed) = place.home else { continue };
+            let Segment::Queue(changed) = place.segment else { continue };
             let slots = place.offset / SLOT as u64..(place.offset + len).div_ceil(SLOT as u64);
             if let Some(what) = self.without(queue, at, changed, &slots) {
                 self.fault(queue, at, what);

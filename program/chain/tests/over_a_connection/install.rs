@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use remora_chain::{Home, Image, Numbers, Place, Program, QueueNumbers, layout, link};
+use remora_chain::{Segment, Image, Numbers, Location, Program, QueueNumbers, layout, link};
 use remora_fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
 use remora_nic::wqe::{SLOT, WqeOpcode};
 use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};
@@ -20,8 +20,8 @@ pub struct Installed {
 
 impl Installed {
     /// Bytes of a section, as an element of a list.
-    pub fn sge(&self, at: Place, len: u32) -> Sge {
-        let Home::Section(section) = at.home else { panic!("only data is asked for") };
+    pub fn sge(&self, at: Location, len: u32) -> Sge {
+        let Segment::Section(section) = at.segment else { panic!("only data is asked for") };
         Sge { addr: self.numbers.address(at), len, lkey: self.sections[section].key }
     }
 

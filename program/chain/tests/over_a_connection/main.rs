@@ -4,7 +4,7 @@
 mod install;
 mod offloads;
 
-use remora_chain::{Code, Operand, Place, Program, Queue, Test, Work};
+use remora_chain::{Code, Operand, Location, Program, Queue, Test, Work};
 use remora_fabric::{Config, Settings, World};
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::{Fetching, Flags, Operation, Payload, ReceiveRequest, WorkRequest};
@@ -14,7 +14,7 @@ use install::install;
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
 /// The chain: when a message has come, compare what it brought, and let the answer go.
-fn program(test: Test) -> (Program, [Place; 3]) {
+fn program(test: Test) -> (Program, [Location; 3]) {
     let mut program = Program::new();
     program.queues.push(Queue::new("port", Fetching::Enabled));
     let mut code = Code::once(&mut program, "main");

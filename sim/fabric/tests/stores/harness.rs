@@ -3,16 +3,16 @@
 use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
 use remora_nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
 use remora_store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reachable};
-use remora_store::{Broken, Fleet, Post, PostPrism, Registered};
+use remora_store::{Broken, Connections, Post, PostPrism, Registered};
 use remora_transport::state::State;
 
 /// A queue pair in the world, as the machines see it.
-pub struct End<'a> {
+pub struct Endpoint<'a> {
     pub world: &'a mut World,
     pub qp: QueuePair,
 }
 
-impl Post for End<'_> {
+impl Post for Endpoint<'_> {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.world.post(self.qp, request)
     }
@@ -22,7 +22,7 @@ impl Post for End<'_> {
     }
 }
 
-impl PostPrism for End<'_> {
+impl PostPrism for Endpoint<'_> {
     fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         self.world.post_prism(self.qp, request)?;
         self.world.ring(self.qp);
@@ -31,19 +31,19 @@ impl PostPrism for End<'_> {
 }
 
 /// The queue pairs of a client, one a server.
-pub struct Ends<'a> {
+pub struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Link],
 }
 
-impl Fleet for Ends<'_> {
-    type End<'a>
-        = End<'a>
+impl Connections for Endpoints<'_> {
+    type Endpoint<'a>
+        = Endpoint<'a>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> End<'_> {
-        End { world: self.world, qp: self.links[server].qp }
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_> {
+        Endpoint { world: self.world, qp: self.links[server].qp }
     }
 }
 
@@ -152,7 +152,7 @@ pub trait Serves: Reachable {
     ///
     /// # Errors
     /// The client is gone, or says what no client does.
-    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut End<'_>) -> Result<(), Broken> {
+    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut Endpoint<'_>) -> Result<(), Broken> {
         let _ = (qp, call, nic);
         Err(Broken::Protocol)
     }
@@ -223,7 +223,7 @@ impl<T: Serves> Host<T> {
             return None;
         }
         let [(qp, cq), (far, far_cq)] = world.pair(client, self.node, settings);
-        let peer = self.keeper.accept(&mut End { world, qp: far })?;
+        let peer = self.keeper.accept(&mut Endpoint { world, qp: far })?;
         self.connections.push(Connection { qp: far, cq: far_cq, peer });
         Some(Link { qp, cq, far })
     }
@@ -239,7 +239,7 @@ impl<T: Serves> Host<T> {
             while let (false, Some(completion)) = (broken, world.poll(cq)) {
                 broken = self.handle(world, qp, peer, &completion).is_err();
             }
-            broken |= !T::CALLED && self.keeper.tell(peer, &mut End { world, qp }).is_err();
+            broken |= !T::CALLED && self.keeper.notify(peer, &mut Endpoint { world, qp }).is_err();
             if broken {
                 self.disconnect(world, at);
             }
@@ -256,7 +256,7 @@ impl<T: Serves> Host<T> {
         completion: &WorkCompletion,
     ) -> Result<(), Broken> {
         if T::CALLED {
-            return self.table.call(qp, completion, &mut End { world, qp });
+            return self.table.call(qp, completion, &mut Endpoint { world, qp });
         }
         // Two hands on one world: the queue pair's is used for receive requests only.
         let mut posts = Deferred::default();

@@ -11,7 +11,7 @@ use remora_nic::{Flags, Payload, Remote, WorkCompletion};
 use remora_store::heap::{Classes, Phase, Reachable, Returns};
 use remora_store::{Broken, Post, PostPrism, Registered};
 
-use crate::harness::{Buffers, End, Host, Link, Serves, Shape, arena, failed};
+use crate::harness::{Buffers, Endpoint, Host, Link, Serves, Shape, arena, failed};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 const SLOTS: usize = 4;
@@ -69,7 +69,7 @@ impl Client {
         let link = host.accept(world, node, &settings)?;
         let arena = arena(world, node, ARENA);
         let returns = Returns::new(arena.clone(), 0, 64);
-        returns.listen(LISTEN, &mut End { world, qp: link.qp }).unwrap();
+        returns.listen(LISTEN, &mut Endpoint { world, qp: link.qp }).unwrap();
         let (server, classes) = (host.memory.clone(), host.keeper.classes().clone());
         Some(Client { node, server, classes, arena, returns, link, seen: [0; SLOTS], open: None, left })
     }
@@ -154,10 +154,10 @@ impl Client {
     /// The client's program has its turn.
     fn turn(&mut self, world: &mut World, random: &mut Random) -> Result<(), Broken> {
         while let Some(completion) = self.link.poll(world) {
-            self.complete(&completion, &mut End { world, qp: self.link.qp })?;
+            self.complete(&completion, &mut Endpoint { world, qp: self.link.qp })?;
         }
-        let mut nic = End { world, qp: self.link.qp };
-        if self.open.is_none() && self.left > 0 && self.returns.room() > 1 {
+        let mut nic = Endpoint { world, qp: self.link.qp };
+        if self.open.is_none() && self.left > 0 && self.returns.space() > 1 {
             self.left -= 1;
             let slot = random.below(SLOTS as u64) as usize;
             self.begin(slot, random.below(2) == 0, &mut nic)?;

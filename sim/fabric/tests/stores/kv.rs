@@ -7,12 +7,12 @@ use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
 use remora_nic::prism::{self, Operation as PrismOperation};
 use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
-use remora_store::kv::prism::{Care, Client, ClientConfig, Config as TableConfig, PrismTable};
+use remora_store::kv::prism::{MovePolicy, Client, ClientConfig, Config as TableConfig, PrismTable};
 use remora_store::kv::{Finished, Operation, Outcome, Refusal};
 use remora_store::{Post, PostPrism};
 
 use crate::growth::Growth;
-use crate::harness::{Buffers, End, Host, Link, Shape, arena};
+use crate::harness::{Buffers, Endpoint, Host, Link, Shape, arena};
 use crate::mishaps::{Mishap, Plan, cut_off};
 use crate::seeds;
 
@@ -34,7 +34,7 @@ struct Shaped {
     /// Slots of the first table, and tables.
     slots: u64,
     tables: u32,
-    care: Care,
+    care: MovePolicy,
     /// Buffers of each of the two sizes.
     buffers: u32,
     /// Of 20 operations so many are GETs, and so many PUTs; the others are DELETEs.
@@ -61,7 +61,7 @@ impl Shaped {
 
 /// A queue pair of a client, honest or not.
 struct Hand<'a> {
-    end: End<'a>,
+    end: Endpoint<'a>,
     blind: bool,
 }
 
@@ -133,7 +133,7 @@ impl Program {
         let link = host.accept(world, node, &settings)?;
         let grant = host.table.grant(host.keeper.classes());
         let mut client = Client::new(config, &grant, arena(world, node, config.arena_len())).unwrap();
-        client.start(&mut Hand { end: End { world, qp: link.qp }, blind }).unwrap();
+        client.start(&mut Hand { end: Endpoint { world, qp: link.qp }, blind }).unwrap();
         let number = book.clients;
         book.clients += WINDOW;
         Some(Program { node, client, link, number, open: vec![None; WINDOW as usize], blind })
@@ -148,7 +148,7 @@ impl Program {
                 let lost = completion.vendor_err == prism::Outcome::NotSwapped as u32;
                 book.swaps[usize::from(lost)] += 1;
             }
-            let mut nic = Hand { end: End { world: &mut *world, qp: self.link.qp }, blind: self.blind };
+            let mut nic = Hand { end: Endpoint { world: &mut *world, qp: self.link.qp }, blind: self.blind };
             match self.client.complete(&completion, &mut nic) {
                 Ok(Some(ended)) => note(&mut self.open, self.number, &ended, now, book),
                 Ok(None) => {}
@@ -172,7 +172,7 @@ impl Program {
         let now = world.now().0;
         let ([gets, puts], key) = (shaped.mix, random.below(keys));
         let name = name(key);
-        let mut nic = Hand { end: End { world, qp: self.link.qp }, blind: self.blind };
+        let mut nic = Hand { end: Endpoint { world, qp: self.link.qp }, blind: self.blind };
         let (started, step, value) = match random.below(20) {
             drawn if drawn < gets => (self.client.get(&name, &mut nic), Step::Read { key, value: None }, 0),
             drawn if drawn < gets + puts => {
@@ -411,7 +411,7 @@ fn drawn(seed: u64, blind: bool) -> Shaped {
     let keys = random.between(FIRST, 8);
     let buffers = if random.below(4) == 0 { 6 } else { 40 };
     let slots = keys + random.between(0, 4);
-    let even = Shaped { keys, slots, tables: 1, care: Care::Proved, buffers, mix: [8, 8], blind };
+    let even = Shaped { keys, slots, tables: 1, care: MovePolicy::Proved, buffers, mix: [8, 8], blind };
     if seed.is_multiple_of(2) {
         return even;
     }
@@ -442,7 +442,7 @@ fn histories(seeds: std::ops::Range<u64>) {
         swept += found;
     });
     println!("{refused} runs out of buffers, {swept} buffers swept, {tries} looks again");
-    measures.hold(&remora_check::Asked {
+    measures.hold(&remora_check::Requirements {
         histories: count,
         clients: 8,
         keys: 16,
@@ -499,7 +499,7 @@ fn a_store_that_does_not_look_at_generations_is_caught() {
 #[test]
 fn a_move_that_does_not_freeze_is_caught() {
     let caught = (0u64..100).find(|seed| {
-        let mut run = Run::new(*seed, Shaped { care: Care::Unfrozen, ..drawn(2 * *seed + 1, false) });
+        let mut run = Run::new(*seed, Shaped { care: MovePolicy::Unfrozen, ..drawn(2 * *seed + 1, false) });
         run.run();
         let judged = remora_check::linearizable(&run.book.history);
         judged.is_err_and(|violation| {

@@ -11,7 +11,7 @@ use remora_store::kv::{Operation, Outcome, Refusal, Refused};
 
 use remora_wire::Opcode;
 
-use crate::harness::{End, Host, Link, Shape, arena};
+use crate::harness::{Endpoint, Host, Link, Shape, arena};
 
 const SERVER: usize = 2;
 const LONGEST: u32 = 1 << 20;
@@ -58,7 +58,7 @@ impl Alone {
         let link = self.host.accept(&mut self.world, node, &settings).expect("space for it");
         let arena = arena(&mut self.world, node, CONFIG.arena_len());
         let mut client = Client::new(CONFIG, grant, arena).unwrap();
-        client.start(&mut End { world: &mut self.world, qp: link.qp }).unwrap();
+        client.start(&mut Endpoint { world: &mut self.world, qp: link.qp }).unwrap();
         Program { client, link }
     }
 
@@ -69,7 +69,7 @@ impl Alone {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), Refused> {
-        let nic = &mut End { world: &mut self.world, qp: program.link.qp };
+        let nic = &mut Endpoint { world: &mut self.world, qp: program.link.qp };
         let started = match operation {
             Operation::Get => program.client.get(key, nic),
             Operation::Put => program.client.put(key, value, nic),
@@ -85,7 +85,7 @@ impl Alone {
         for _ in 0..2_000 {
             self.host.turn(&mut self.world);
             while let Some(completion) = program.link.poll(&mut self.world) {
-                let nic = &mut End { world: &mut self.world, qp: program.link.qp };
+                let nic = &mut Endpoint { world: &mut self.world, qp: program.link.qp };
                 match program.client.complete(&completion, nic) {
                     Ok(Some(finished)) => {
                         let end = match finished.outcome {

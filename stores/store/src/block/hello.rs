@@ -5,7 +5,7 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Why a peer connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum Purpose {
     /// A client: it reads and writes.
     Use {
         /// It will write, and has no number yet.
@@ -44,7 +44,7 @@ pub struct Hello {
     /// How many replicas the store has, according to the sender.
     pub replicas: usize,
     /// Why it connects.
-    pub errand: Errand,
+    pub purpose: Purpose,
 }
 
 /// First word: "RBH2".
@@ -56,11 +56,11 @@ impl Hello {
 
     /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Hello::LEN] {
-        let (kind, replica, incarnation, more) = match self.errand {
-            Errand::Use { wants_number } => (1, 0, 0, wants_number.into()),
-            Errand::Ask { replica, incarnation } => (2, replica, incarnation, 0),
-            Errand::Repair { replica, incarnation, store } => (3, replica, incarnation, store),
-            Errand::Mark { replica, incarnation, mark } => (4, replica, incarnation, mark.into()),
+        let (kind, replica, incarnation, more) = match self.purpose {
+            Purpose::Use { wants_number } => (1, 0, 0, wants_number.into()),
+            Purpose::Ask { replica, incarnation } => (2, replica, incarnation, 0),
+            Purpose::Repair { replica, incarnation, store } => (3, replica, incarnation, store),
+            Purpose::Mark { replica, incarnation, mark } => (4, replica, incarnation, mark.into()),
         };
         let mut out = [0; Hello::LEN];
         set_u32(&mut out, 0, HELLO);
@@ -79,14 +79,14 @@ impl Hello {
         }
         let (replica, replicas) = (u32_at(bytes, 8) as usize, u32_at(bytes, 12) as usize);
         let (incarnation, more) = (u64_at(bytes, 16), u64_at(bytes, 24));
-        let errand = match u32_at(bytes, 4) {
-            1 if more <= 1 => Errand::Use { wants_number: more == 1 },
-            2 => Errand::Ask { replica, incarnation },
-            3 => Errand::Repair { replica, incarnation, store: more },
-            4 => Errand::Mark { replica, incarnation, mark: u32::try_from(more).ok()? },
+        let purpose = match u32_at(bytes, 4) {
+            1 if more <= 1 => Purpose::Use { wants_number: more == 1 },
+            2 => Purpose::Ask { replica, incarnation },
+            3 => Purpose::Repair { replica, incarnation, store: more },
+            4 => Purpose::Mark { replica, incarnation, mark: u32::try_from(more).ok()? },
             _ => return None,
         };
-        (replicas <= MAX_REPLICAS && replica < replicas).then_some(Hello { replicas, errand })
+        (replicas <= MAX_REPLICAS && replica < replicas).then_some(Hello { replicas, purpose })
     }
 }
 
@@ -140,17 +140,17 @@ mod tests {
     #[test]
     fn every_hello_comes_back_as_it_went_and_nothing_else_does() {
         let (replica, incarnation) = (6, u64::MAX - 3);
-        for errand in [
-            Errand::Use { wants_number: false },
-            Errand::Use { wants_number: true },
-            Errand::Ask { replica, incarnation },
-            Errand::Repair { replica, incarnation, store: u64::MAX },
-            Errand::Mark { replica, incarnation, mark: u32::MAX },
+        for purpose in [
+            Purpose::Use { wants_number: false },
+            Purpose::Use { wants_number: true },
+            Purpose::Ask { replica, incarnation },
+            Purpose::Repair { replica, incarnation, store: u64::MAX },
+            Purpose::Mark { replica, incarnation, mark: u32::MAX },
         ] {
-            let hello = Hello { replicas: 7, errand };
+            let hello = Hello { replicas: 7, purpose };
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         }
-        let good = Hello { replicas: 3, errand: Errand::Use { wants_number: true } }.encode();
+        let good = Hello { replicas: 3, purpose: Purpose::Use { wants_number: true } }.encode();
         for (at, byte) in [(0, 0), (4, 0), (4, 5), (8, 3), (12, 8), (12, 0), (24, 2)] {
             let mut bad = good;
             bad[at] = byte;
@@ -158,7 +158,7 @@ mod tests {
         }
         assert_eq!((Hello::decode(&good[1..]), Hello::decode(&[])), (None, None));
         let mut bad =
-            Hello { replicas: 3, errand: Errand::Mark { replica: 1, incarnation, mark: 1 } }.encode();
+            Hello { replicas: 3, purpose: Purpose::Mark { replica: 1, incarnation, mark: 1 } }.encode();
         bad[28] = 1;
         assert_eq!(Hello::decode(&bad), None);
     }

@@ -264,7 +264,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The queue did not take the message.
-    pub fn tell(&mut self, peer: Peer, nic: &mut impl Post) -> Result<(), Broken> {
+    pub fn notify(&mut self, peer: Peer, nic: &mut impl Post) -> Result<(), Broken> {
         let Some(Some(client)) = self.clients.get_mut(peer.index()) else { return Ok(()) };
         if client.told == self.grace || client.answered != client.told {
             return Ok(());

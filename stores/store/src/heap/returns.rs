@@ -63,7 +63,7 @@ impl Returns {
     ///
     /// An operation that may return buffers begins only if they fit, together with those of all operations in
     /// flight.
-    pub fn room(&self) -> usize {
+    pub fn space(&self) -> usize {
         self.waiting.capacity() - self.waiting.len()
     }
 
@@ -84,7 +84,7 @@ impl Returns {
     /// A buffer goes back. The table does not point to it, and the client will not use it any more.
     #[inline]
     pub fn give(&mut self, address: u64) {
-        debug_assert!(self.room() > 0, "an operation begins only if its returns fit");
+        debug_assert!(self.space() > 0, "an operation begins only if its returns fit");
         self.waiting.push_back(address);
     }
 

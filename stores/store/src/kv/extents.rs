@@ -59,7 +59,7 @@ impl Extents {
 
     /// Takes the whole block after a restart. `runs` are the first line and the length of each object, in
     /// order. Returns None if they overlap, or lie outside.
-    pub fn again(block: Registered, objects: u32, runs: &[(u32, u32)]) -> Option<(Extents, Vec<Extent>)> {
+    pub fn reopen(block: Registered, objects: u32, runs: &[(u32, u32)]) -> Option<(Extents, Vec<Extent>)> {
         let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
         // A gap is taken in pieces before it is given back whole.
         let nodes = objects.saturating_mul(4).saturating_add(64).min(u32::MAX - 2);

@@ -5,10 +5,10 @@ use remora_nic::{Flags, Payload, Remote, Sge};
 
 use super::client::Client;
 use super::client_config::Rules;
-use super::layout::{Cell, Header, MARKS, Place, SLOT, Slot};
-use super::timestamp::{Fate, STATE, Timestamp};
+use super::layout::{Cell, Header, MARKS, VersionRef, SLOT, Slot};
+use super::timestamp::{TxState, STATE, Timestamp};
 use super::transaction::{Change, Entry};
-use crate::{Broken, Fleet, PostPrism};
+use crate::{Broken, Connections, PostPrism};
 
 /// What an operation was for; its completion says so.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Work {
     /// Buffers are returned.
     Return,
     /// The keeper says something.
-    Told,
+    Notice,
 }
 
 const WORKS: [Work; 12] = [
@@ -52,7 +52,7 @@ const WORKS: [Work; 12] = [
     Work::Locate,
     Work::Mend,
     Work::Return,
-    Work::Told,
+    Work::Notice,
 ];
 
 /// An id: the work, and the transaction or key that it is for.
@@ -116,14 +116,14 @@ impl Client {
     }
 
     /// READs a key's latest version.
-    pub(super) fn post_look(&mut self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub(super) fn post_look(&mut self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let entry = &self.entries[of as usize];
         // A client that will only write needs to know which key is there.
         let len = if entry.reads { self.config.longest() } else { super::HEADER + entry.key_len as usize };
         let from = Address::bounded(self.remote(entry.shard, self.slot(entry)));
         let into = [self.arena.sge(self.config.landing_at(of), len)];
         let look = request(Work::Look, of, Operation::Read { from, len: len as u32, into: &into });
-        Ok(fleet.end(entry.shard.into()).post_prism(&look)?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&look)?)
     }
 
     /// PR becomes the transaction's time, if the version read is the latest and committed.
@@ -131,7 +131,7 @@ impl Client {
         &mut self,
         of: u32,
         at: Timestamp,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.entries[of as usize];
         let operands = Operands {
@@ -146,16 +146,16 @@ impl Client {
         let swap = request(Work::Validate, of, Operation::CompareSwap { at: marks, operands });
         // Of a key that is also written the old slot comes with the version that is put in.
         let result = entry.change.is_none().then(|| self.result(of, OLD, 16));
-        Ok(fleet.end(entry.shard.into()).post_prism(&WorkRequest { result, ..swap })?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&WorkRequest { result, ..swap })?)
     }
 
     /// Writes what the key becomes into the arena; how many bytes.
-    fn compose(&self, of: u32, at: Timestamp, fate: Fate, cell: Cell) -> u64 {
+    fn compose(&self, of: u32, at: Timestamp, tx_state: TxState, cell: Cell) -> u64 {
         let entry = &self.entries[of as usize];
         let header = Header {
             own: 0,
             version: at,
-            fate,
+            tx_state,
             before: entry.found,
             cell,
             key_len: Some(entry.key_len),
@@ -175,10 +175,10 @@ impl Client {
         (of, one_step): (u32, bool),
         at: Timestamp,
         cell: Cell,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        let fate = if one_step { Fate::Committed } else { Fate::Pending };
-        let bound = self.compose(of, at, fate, cell);
+        let tx_state = if one_step { TxState::Committed } else { TxState::Pending };
+        let bound = self.compose(of, at, tx_state, cell);
         let entry = &self.entries[of as usize];
         let grant = &self.grants[usize::from(entry.shard)];
         let rkey = grant.slots.rkey;
@@ -206,7 +206,7 @@ impl Client {
             data: Data::There { addr: SCRATCH, len: 8 },
         };
         let own = WorkRequest { conditional: true, ..quietly(request(Work::Prepare, of, own)) };
-        let mut end = fleet.end(entry.shard.into());
+        let mut end = connections.endpoint(entry.shard.into());
         end.post_prism(&quietly(request(Work::Prepare, of, rest)))?;
         end.post_prism(&allocate)?;
         if one_step && self.several {
@@ -240,9 +240,9 @@ impl Client {
     pub(super) fn post_cell(
         &mut self,
         (work, of): (Work, u32),
-        (cell, at, fate): (Cell, Timestamp, Fate),
+        (cell, at, tx_state): (Cell, Timestamp, TxState),
         result: Sge,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let operands = Operands {
             mode: Mode::Greater,
@@ -250,12 +250,12 @@ impl Client {
             compare_mask: [!STATE, 0, 0, 0],
             swap_mask: [ALL, 0, 0, 0],
             compare: Operand::Immediate([at.word(), 0, 0, 0]),
-            swap_add: Operand::Immediate([at.is(fate), 0, 0, 0]),
+            swap_add: Operand::Immediate([at.is(tx_state), 0, 0, 0]),
         };
         let place = Address::direct(self.remote(cell.shard, self.cell(cell)));
         let swap = request(work, of, Operation::CompareSwap { at: place, operands });
         let swap = WorkRequest { result: Some(result), ..swap };
-        Ok(fleet.end(cell.shard.into()).post_prism(&swap)?)
+        Ok(connections.endpoint(cell.shard.into()).post_prism(&swap)?)
     }
 
     /// The pending version of this time in the buffer at `addr` becomes committed, and knows its address.
@@ -264,28 +264,28 @@ impl Client {
         (work, of): (Work, u32),
         (addr, at): (u64, Timestamp),
         conditional: bool,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let operands = Operands {
             mode: Mode::Equal,
             size: 16,
             compare_mask: [0, ALL, 0, 0],
             swap_mask: [ALL, ALL, 0, 0],
-            compare: Operand::Immediate([0, at.is(Fate::Pending), 0, 0]),
-            swap_add: Operand::Immediate([addr, at.is(Fate::Committed), 0, 0]),
+            compare: Operand::Immediate([0, at.is(TxState::Pending), 0, 0]),
+            swap_add: Operand::Immediate([addr, at.is(TxState::Committed), 0, 0]),
         };
         let shard = self.entries[of as usize].shard;
         let place = Address::direct(self.remote(shard, addr));
         let swap = request(work, of, Operation::CompareSwap { at: place, operands });
-        Ok(fleet.end(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
+        Ok(connections.endpoint(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
     }
 
     /// The slot points to the previous version again, if it points to the one of this time.
     pub(super) fn post_undo(
         &mut self,
         (work, of): (Work, u32),
-        (at, before): (Timestamp, Place),
-        fleet: &mut impl Fleet,
+        (at, before): (Timestamp, VersionRef),
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.entries[of as usize];
         let back = Slot { latest: before, read: Timestamp::default() };
@@ -299,19 +299,19 @@ impl Client {
         };
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let swap = request(work, of, Operation::CompareSwap { at: slot, operands });
-        Ok(fleet.end(entry.shard.into()).post_prism(&swap)?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&swap)?)
     }
 
     /// Reads a key's slot, of one moment. A plain READ could mix two.
     pub(super) fn post_snapshot(
         &mut self,
         (work, of): (Work, u32),
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.entries[of as usize];
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let read = request(work, of, Operation::CompareSwap { at: slot, operands: observe(32) });
         let read = WorkRequest { result: Some(self.result(of, OLD, 32)), ..read };
-        Ok(fleet.end(entry.shard.into()).post_prism(&read)?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&read)?)
     }
 }

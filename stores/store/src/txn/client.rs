@@ -10,7 +10,7 @@ use super::timestamp::{CLIENTS, LAST_TICK, Timestamp};
 use super::transaction::{Change, Entry, EntryId, Hold, Outcome, Phase, Step, Transaction, Tx};
 use crate::heap::Returns;
 use crate::kv::hash_key;
-use crate::{Broken, Fleet, Registered};
+use crate::{Broken, Connections, Registered};
 
 /// Something was not started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -174,12 +174,12 @@ impl Client {
     ///
     /// # Errors
     /// A queue did not take them.
-    pub fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let told = id(Work::Told, 0);
+    pub fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
+        let told = id(Work::Notice, 0);
         self.returns
             .iter()
             .enumerate()
-            .try_for_each(|(shard, returns)| returns.listen(told, &mut fleet.end(shard)))
+            .try_for_each(|(shard, returns)| returns.listen(told, &mut connections.endpoint(shard)))
     }
 
     /// Which shard a key is on.
@@ -212,7 +212,7 @@ impl Client {
         }
         // Each transaction gives back two buffers a key at most, and some for others.
         let reserve = self.config.most_returns() / 2;
-        if self.returns.iter().any(|returns| returns.room() < reserve) {
+        if self.returns.iter().any(|returns| returns.space() < reserve) {
             return Err(Refused::WindowFull);
         }
         let tx = self.idle.pop().ok_or(Refused::WindowFull)?;
@@ -224,8 +224,8 @@ impl Client {
     ///
     /// # Errors
     /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
-    pub fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        self.touch(tx, key, None, fleet)
+    pub fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        self.touch(tx, key, None, connections)
     }
 
     /// Writes a key: the value is copied, and seen by nobody before the commit.
@@ -237,14 +237,14 @@ impl Client {
         tx: Tx,
         key: &[u8],
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
         let grant = &self.grants[self.shard_of(key)];
         let len = (super::HEADER + key.len() + value.len()) as u64;
         if value.len() > self.config.max_value as usize || grant.classes.for_len(len).is_none() {
             return Err(Refused::ValueTooLong);
         }
-        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), fleet)?;
+        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), connections)?;
         let at = self.config.outgoing_at(self.entry_index(tx.0, entry.0));
         self.arena.write(at + super::HEADER, key);
         self.arena.write(at + super::HEADER + key.len(), value);
@@ -255,8 +255,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`write`](Client::write).
-    pub fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        let entry = self.touch(tx, key, Some(Change::Absent), fleet)?;
+    pub fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        let entry = self.touch(tx, key, Some(Change::Absent), connections)?;
         let at = self.config.outgoing_at(self.entry_index(tx.0, entry.0));
         self.arena.write(at + super::HEADER, key);
         Ok(entry)
@@ -284,7 +284,7 @@ impl Client {
         tx: Tx,
         key: &[u8],
         change: Option<Change>,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
         if let Some(broken) = self.broken {
             return Err(Refused::Broken(broken));
@@ -309,7 +309,7 @@ impl Client {
         }
         entry.further = entry.further.min(self.grants[usize::from(entry.shard)].reach - 1);
         if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
-            self.look(tx.0, of, fleet)?;
+            self.look(tx.0, of, connections)?;
         }
         Ok(id)
     }
@@ -366,7 +366,7 @@ impl Client {
         &mut self,
         tx: Tx,
         clock: u64,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
         if let Some(broken) = self.broken {
             return Err(Refused::Broken(broken));
@@ -380,7 +380,7 @@ impl Client {
         let transaction = &mut self.transactions[tx.index()];
         // The clock's reading stands here until the keys are found.
         (transaction.phase, transaction.at) = (Phase::Closing, Timestamp::new(clock, self.number));
-        let news = self.advance(tx.0, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        let news = self.advance(tx.0, connections).inspect_err(|broken| self.broken = Some(*broken))?;
         Ok(self.end_of(news))
     }
 
@@ -423,12 +423,12 @@ impl Client {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let news = self.take(shard, completion, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        let news = self.take(shard, completion, connections).inspect_err(|broken| self.broken = Some(*broken))?;
         Ok(match news {
             News::Nothing => None,
             News::Read(of) => Some(self.tell_value(of)),
@@ -440,7 +440,7 @@ impl Client {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
@@ -452,17 +452,17 @@ impl Client {
                 returns.sent();
                 News::Nothing
             }
-            Work::Told => {
-                returns.received(completion.byte_len, id(Work::Told, 0), &mut fleet.end(shard))?;
+            Work::Notice => {
+                returns.received(completion.byte_len, id(Work::Notice, 0), &mut connections.endpoint(shard))?;
                 News::Nothing
             }
-            _ => self.progress(work, of, completion, fleet)?,
+            _ => self.progress(work, of, completion, connections)?,
         };
         if let News::Ended(_, Outcome::NoBuffer) = news {
             // Where there are none, none waits here for others to go with.
-            (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, fleet))?;
+            (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, connections))?;
         }
-        self.give_back(shard, false, fleet)?;
+        self.give_back(shard, false, connections)?;
         Ok(news)
     }
 
@@ -471,13 +471,13 @@ impl Client {
     ///
     /// # Errors
     /// The queue did not take it.
-    pub fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        self.give_back(shard, self.in_flight() == 0, fleet)
+    pub fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+        self.give_back(shard, self.in_flight() == 0, connections)
     }
 
-    fn give_back(&mut self, shard: usize, all: bool, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn give_back(&mut self, shard: usize, all: bool, connections: &mut impl Connections) -> Result<(), Broken> {
         if self.returns[shard].is_due(all) {
-            self.returns[shard].send(id(Work::Return, 0), all, &mut fleet.end(shard))?;
+            self.returns[shard].send(id(Work::Return, 0), all, &mut connections.endpoint(shard))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use remora_nic::WorkCompletion;
 use remora_transport::Status;
 
 use super::{EntryId, Event, Outcome, Refused, Tx, farm};
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
 /// A client machine of PRISM-TX or of FaRM. Its methods are those of the same name of [`Client`](super::Client) and [`farm::Client`].
 pub trait Design {
@@ -12,7 +12,7 @@ pub trait Design {
     ///
     /// # Errors
     /// A queue did not take its receive request.
-    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken>;
+    fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken>;
     /// Begins a transaction.
     ///
     /// # Errors
@@ -22,18 +22,18 @@ pub trait Design {
     ///
     /// # Errors
     /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
-    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused>;
+    fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
     /// Writes a key.
     ///
     /// # Errors
     /// As [`read`](Design::read), and `ValueTooLong`.
-    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], fleet: &mut impl Fleet)
+    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], connections: &mut impl Connections)
     -> Result<EntryId, Refused>;
     /// Removes a key.
     ///
     /// # Errors
     /// As [`read`](Design::read).
-    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused>;
+    fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
     /// What a transaction knows of a key.
     fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>>;
     /// Commits, at about this time in microseconds.
@@ -44,7 +44,7 @@ pub trait Design {
         &mut self,
         tx: Tx,
         clock: u64,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused>;
     /// Gives a transaction up.
     ///
@@ -59,13 +59,13 @@ pub trait Design {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken>;
     /// Called for every shard now and then: what waits to go to it goes.
     ///
     /// # Errors
     /// The queue did not take it.
-    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken>;
+    fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken>;
     /// Transactions under way.
     fn in_flight(&self) -> usize;
     /// Does a shard wait for the transactions that are open?
@@ -81,26 +81,26 @@ pub trait Design {
 macro_rules! design {
     ($client:ty, $start:expr, $return_buffers:expr, $is_awaited:expr) => {
         impl Design for $client {
-            fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
-                $start(self, fleet)
+            fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
+                $start(self, connections)
             }
             fn begin(&mut self) -> Result<Tx, Refused> {
                 self.begin()
             }
-            fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-                self.read(tx, key, fleet)
+            fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+                self.read(tx, key, connections)
             }
             fn write(
                 &mut self,
                 tx: Tx,
                 key: &[u8],
                 value: &[u8],
-                fleet: &mut impl Fleet,
+                connections: &mut impl Connections,
             ) -> Result<EntryId, Refused> {
-                self.write(tx, key, value, fleet)
+                self.write(tx, key, value, connections)
             }
-            fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-                self.delete(tx, key, fleet)
+            fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+                self.delete(tx, key, connections)
             }
             fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
                 self.value(tx, entry)
@@ -109,9 +109,9 @@ macro_rules! design {
                 &mut self,
                 tx: Tx,
                 clock: u64,
-                fleet: &mut impl Fleet,
+                connections: &mut impl Connections,
             ) -> Result<Option<Event<'static>>, Refused> {
-                self.commit(tx, clock, fleet)
+                self.commit(tx, clock, connections)
             }
             fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
                 self.abort(tx)
@@ -120,12 +120,12 @@ macro_rules! design {
                 &mut self,
                 shard: usize,
                 completion: &WorkCompletion,
-                fleet: &mut impl Fleet,
+                connections: &mut impl Connections,
             ) -> Result<Option<Event<'_>>, Broken> {
-                self.complete(shard, completion, fleet)
+                self.complete(shard, completion, connections)
             }
-            fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-                $return_buffers(self, shard, fleet)
+            fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+                $return_buffers(self, shard, connections)
             }
             fn in_flight(&self) -> usize {
                 self.in_flight()

@@ -117,8 +117,8 @@ pub struct Welcome {
     pub run: u64,
     /// When this run began, in microseconds since 1970. The store's time is counted from that of shard 0.
     pub began: u64,
-    /// Address of its [`Roll`](super::Roll).
-    pub roll: u64,
+    /// Address of its [`Incarnations`](super::Incarnations).
+    pub incarnations: u64,
     /// What it takes; the same at all shards.
     pub limits: Limits,
     /// Where the shard's memory is, and the limits of this client.
@@ -138,7 +138,7 @@ impl Welcome {
         set_u32(&mut out, 4, self.granted.design() as u32);
         set_u64(&mut out, 8, self.run);
         set_u64(&mut out, 16, self.began);
-        set_u64(&mut out, 24, self.roll);
+        set_u64(&mut out, 24, self.incarnations);
         let Limits { max_key, max_value, max_keys, window } = self.limits;
         for (at, word) in [self.shard, max_key, max_value, max_keys, window].into_iter().enumerate() {
             set_u32(&mut out, 32 + 4 * at, word);
@@ -162,8 +162,8 @@ impl Welcome {
         };
         let word = |at: usize| u32_at(front, 32 + 4 * at);
         let limits = Limits { max_key: word(1), max_value: word(2), max_keys: word(3), window: word(4) };
-        let (run, began, roll) = (u64_at(front, 8), u64_at(front, 16), u64_at(front, 24));
-        (run != 0).then_some(Welcome { shard: word(0), run, began, roll, limits, granted })
+        let (run, began, incarnations) = (u64_at(front, 8), u64_at(front, 16), u64_at(front, 24));
+        (run != 0).then_some(Welcome { shard: word(0), run, began, incarnations, limits, granted })
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
             objects: 0x9000,
             keys: 60,
             log: 0xa000,
-            room: 600,
+            max_pair: 600,
             window: 16,
             max_keys: 8,
             holder: 3,
@@ -195,7 +195,7 @@ mod tests {
         };
         let limits = Limits { max_key: 64, max_value: 500, max_keys: 8, window: 16 };
         let granted = Granted::Farm(grant);
-        let welcome = Welcome { shard: 1, run: 5, began: 6, roll: 0x8000, limits, granted };
+        let welcome = Welcome { shard: 1, run: 5, began: 6, incarnations: 0x8000, limits, granted };
         let bytes = welcome.encode();
         assert_eq!(Welcome::decode(&bytes), Some(welcome.clone()));
         assert!((0..bytes.len()).all(|len| Welcome::decode(&bytes[..len]).is_none()));

@@ -2,14 +2,14 @@
 //! repairs the key.
 
 use remora_nic::WorkCompletion;
-use remora_nic::prism::Outcome as Verdict;
+use remora_nic::prism::Outcome as PrismOutcome;
 
 use super::chains::{CELL, OLD, Work};
 use super::client::{Client, News};
 use super::layout::{Header, Slot};
-use super::timestamp::{Fate, Timestamp};
+use super::timestamp::{TxState, Timestamp};
 use super::transaction::{Phase, Step};
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
 impl Client {
     /// Reads a key again whose latest version is pending. After so many reads it asks the transaction's cell.
@@ -18,12 +18,12 @@ impl Client {
         tx: u16,
         of: u32,
         mark: Header,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         let entry = &mut self.entries[of as usize];
         entry.looks += 1;
         if entry.looks <= self.config.patience || !self.may_mend(of) {
-            self.look(tx, of, fleet)?;
+            self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
         let entry = &mut self.entries[of as usize];
@@ -36,19 +36,19 @@ impl Client {
         self.set_out(tx, of, Step::Asking(2), 2);
         // Undecided means aborted from now on. The cell says so if another client decided before.
         let result = self.arena.sge(self.config.entry_at(of) + CELL, 8);
-        self.post_cell((Work::Ask, of), (cell, at, Fate::Aborted), result, fleet)?;
-        self.post_snapshot((Work::Snapshot, of), fleet)?;
+        self.post_cell((Work::Ask, of), (cell, at, TxState::Aborted), result, connections)?;
+        self.post_snapshot((Work::Snapshot, of), connections)?;
         Ok(News::Nothing)
     }
 
     /// Does the buffer that a repair gives back fit, beside those of all transactions?
     fn may_mend(&self, of: u32) -> bool {
         let shard = usize::from(self.entries[of as usize].shard);
-        self.returns[shard].room() > self.config.most_returns() / 4 * 2
+        self.returns[shard].space() > self.config.most_returns() / 4 * 2
     }
 
     /// One of two answers is here: the cell, the slot. With both it is known what to do.
-    pub(super) fn asked(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    pub(super) fn asked(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         let entry = &mut self.entries[of as usize];
         if entry.step == Step::Asking(2) {
             entry.step = Step::Asking(1);
@@ -65,17 +65,17 @@ impl Client {
         let decided = Timestamp::of(cell);
         if slot.latest.version != mark.version || decided > mark.version {
             // Another client was quicker.
-            self.look(tx, of, fleet)?;
+            self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
         // A word from before its time was no decision, and this client has just made it one.
-        let committed = decided == mark.version && Fate::of(cell) == Some(Fate::Committed);
+        let committed = decided == mark.version && TxState::of(cell) == Some(TxState::Committed);
         self.set_out(tx, of, Step::Mending(committed), 1);
         let entry = &mut self.entries[of as usize];
         entry.found = slot.latest;
         match committed {
-            true => self.post_flip((Work::Mend, of), (slot.latest.addr, mark.version), false, fleet)?,
-            false => self.post_undo((Work::Mend, of), (mark.version, mark.before), fleet)?,
+            true => self.post_flip((Work::Mend, of), (slot.latest.addr, mark.version), false, connections)?,
+            false => self.post_undo((Work::Mend, of), (mark.version, mark.before), connections)?,
         }
         Ok(News::Nothing)
     }
@@ -86,14 +86,14 @@ impl Client {
         tx: u16,
         of: u32,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         self.count_trip(tx, of);
         let entry = &self.entries[of as usize];
         let (Step::Mending(committed), Some(mark)) = (entry.step, entry.mark) else {
             return Err(Broken::Protocol);
         };
-        if completion.vendor_err == Verdict::Done as u32 {
+        if completion.vendor_err == PrismOutcome::Done as u32 {
             // A client that takes a buffer out of the table gives it back.
             let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
             self.give(shard, out);
@@ -102,7 +102,7 @@ impl Client {
         if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
         }
-        self.look(tx, of, fleet)?;
+        self.look(tx, of, connections)?;
         Ok(News::Nothing)
     }
 

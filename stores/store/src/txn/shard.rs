@@ -7,8 +7,8 @@ use remora_nic::Remote;
 
 use super::client::slot_of;
 use super::grant::Grant;
-use super::layout::{Cell, HEADER, Header, Place, SLOT, Slot};
-use super::timestamp::{CLIENTS, Fate, Timestamp};
+use super::layout::{Cell, HEADER, Header, VersionRef, SLOT, Slot};
+use super::timestamp::{CLIENTS, TxState, Timestamp};
 use crate::Registered;
 use crate::heap::{Classes, Reachable};
 
@@ -85,14 +85,14 @@ impl Shard {
         let header = Header {
             own: empty,
             version: Timestamp::default(),
-            fate: Fate::Committed,
-            before: Place::default(),
+            tx_state: TxState::Committed,
+            before: VersionRef::default(),
             cell: Cell::default(),
             key_len: None,
             value_len: None,
         };
         self.memory.write(EMPTY, &header.emit());
-        let slot = Slot { latest: Place::empty(empty), read: Timestamp::default() };
+        let slot = Slot { latest: VersionRef::empty(empty), read: Timestamp::default() };
         (0..self.config.slots).for_each(|index| self.put(index, &slot));
         let cells = self.config.cells_at()..self.config.table_len();
         cells.step_by(8).for_each(|at| self.set(at, 0));
@@ -164,8 +164,8 @@ impl Shard {
         let header = Header {
             own: buffer,
             version,
-            fate: Fate::Committed,
-            before: Place::empty(self.memory.addr + EMPTY as u64),
+            tx_state: TxState::Committed,
+            before: VersionRef::empty(self.memory.addr + EMPTY as u64),
             cell: Cell::default(),
             key_len: Some(key.len() as u32),
             value_len: Some(value.len() as u32),
@@ -173,7 +173,7 @@ impl Shard {
         self.memory.write(at as usize, &header.emit());
         self.memory.write(at as usize + HEADER, key);
         self.memory.write(at as usize + HEADER + key.len(), value);
-        let latest = Place { addr: buffer, bound: header.bound(), version };
+        let latest = VersionRef { addr: buffer, bound: header.bound(), version };
         self.put(index, &Slot { latest, read: Timestamp::default() });
         true
     }
@@ -184,7 +184,7 @@ impl Shard {
         let mut bytes = [0; HEADER];
         self.memory.bytes.read(at, &mut bytes).ok()?;
         let header = Header::parse(&bytes)?;
-        (header.fate == Fate::Pending).then_some(header.before.addr)
+        (header.tx_state == TxState::Pending).then_some(header.before.addr)
     }
 }
 

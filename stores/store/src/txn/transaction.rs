@@ -1,6 +1,6 @@
 //! A transaction in a client's window, and the keys that it touches.
 
-use super::layout::{Header, Place};
+use super::layout::{Header, VersionRef};
 use super::timestamp::Timestamp;
 use crate::Broken;
 use crate::heap::Phase as Grace;
@@ -144,7 +144,7 @@ pub struct Entry {
     pub asked: bool,
     pub change: Option<Change>,
     /// The version that was found. Its address is 0 while it is not known.
-    pub found: Place,
+    pub found: VersionRef,
     /// Length of its value, if the key was there.
     pub value_len: Option<u32>,
     /// The slot never had a key.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use remora_store::QueueNeeds;
-use remora_store::block::{Errand, Hello, Welcome};
+use remora_store::block::{Purpose, Hello, Welcome};
 use remora_verbs::{CompletionQueue, Context, ProtectionDomain, QpOptions, QueuePair, Ready};
 
 use crate::serving::READS;
@@ -92,7 +92,7 @@ fn connect(
     };
     let pair = crate::connecting::connect(domain, &cq, &options, address)?;
     let welcome = Welcome::decode(pair.peer_private_data()).context("no replica of blocks answers there")?;
-    let wants_number = hello.errand == Errand::Use { wants_number: true };
+    let wants_number = hello.purpose == Purpose::Use { wants_number: true };
     anyhow::ensure!(!wants_number || welcome.number.is_some(), "it gave no number to a writer");
     Ok((Link { pair, cq }, welcome))
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use remora_store::block::{
     ClientConfig, Design, Finished, Grant, Lost, Operation, Refused, Slot, abdlock, prism_rs,
 };
-use remora_store::{Broken, Fleet, QueueNeeds, Registered};
+use remora_store::{Broken, Connections, QueueNeeds, Registered};
 use remora_transport::Instant;
 use remora_verbs::WorkCompletion;
 
@@ -43,17 +43,17 @@ impl Machine {
         machine.context("a store of blocks has 1, 3, 5 or 7 replicas")
     }
 
-    pub fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections) -> Result<(), Broken> {
         match self {
-            Machine::PrismRs(client) => client.connect(replica, grant, fleet),
-            Machine::AbdLock(client) => client.connect(replica, grant, fleet),
+            Machine::PrismRs(client) => client.connect(replica, grant, connections),
+            Machine::AbdLock(client) => client.connect(replica, grant, connections),
         }
     }
 
-    pub fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
+    pub fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
         match self {
-            Machine::PrismRs(client) => client.disconnect(replica, now, fleet),
-            Machine::AbdLock(client) => client.disconnect(replica, now, fleet),
+            Machine::PrismRs(client) => client.disconnect(replica, now, connections),
+            Machine::AbdLock(client) => client.disconnect(replica, now, connections),
         }
     }
 
@@ -62,13 +62,13 @@ impl Machine {
         &mut self,
         now: Instant,
         (operation, block, value): (Operation, u64, &[u8]),
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
         match (self, operation) {
-            (Machine::PrismRs(client), Operation::Read) => client.read(now, block, fleet),
-            (Machine::PrismRs(client), Operation::Write) => client.write(now, block, value, fleet),
-            (Machine::AbdLock(client), Operation::Read) => client.read(now, block, fleet),
-            (Machine::AbdLock(client), Operation::Write) => client.write(now, block, value, fleet),
+            (Machine::PrismRs(client), Operation::Read) => client.read(now, block, connections),
+            (Machine::PrismRs(client), Operation::Write) => client.write(now, block, value, connections),
+            (Machine::AbdLock(client), Operation::Read) => client.read(now, block, connections),
+            (Machine::AbdLock(client), Operation::Write) => client.write(now, block, value, connections),
         }
     }
 
@@ -78,20 +78,20 @@ impl Machine {
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>> {
         match self {
-            Machine::PrismRs(client) => client.complete(now, replica, completion, fleet),
-            Machine::AbdLock(client) => client.complete(now, replica, completion, fleet),
+            Machine::PrismRs(client) => client.complete(now, replica, completion, connections),
+            Machine::AbdLock(client) => client.complete(now, replica, completion, connections),
         }
     }
 
     /// Goes on with what has waited long enough.
     #[inline]
-    pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+    pub fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
         match self {
-            Machine::PrismRs(client) if client.next_deadline() <= now => client.expire(now, fleet),
-            Machine::AbdLock(client) if client.next_deadline() <= now => client.expire(now, fleet),
+            Machine::PrismRs(client) if client.next_deadline() <= now => client.expire(now, connections),
+            Machine::AbdLock(client) if client.next_deadline() <= now => client.expire(now, connections),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use remora_store::block::{Errand, Operation, Outcome, Standing, State};
+use remora_store::block::{Purpose, Operation, Outcome, Membership, State};
 use remora_verbs::Context;
 
 use super::WINDOW;
@@ -27,7 +27,7 @@ pub fn repair<B: Blocks>(
     peers: &mut Peers,
     (context, servers): (Context, Servers),
     own: usize,
-) -> Result<Standing> {
+) -> Result<Membership> {
     let others = find(peers, own)?;
     let store = others[0].store;
     ensure!(
@@ -35,13 +35,13 @@ pub fn repair<B: Blocks>(
         "the others are of different stores: end those that do not belong to this one"
     );
     let drawn = crate::kv::serve::fresh_seed() as u32;
-    let incarnation = Standing::next_incarnation(own, &others, drawn);
+    let incarnation = Membership::next_incarnation(own, &others, drawn);
     let mut session =
         Session::over(context, servers, WINDOW, Role::Repairer { replica: own, incarnation, store })?;
     copy(blocks, &mut session)?;
     let sources = session.sources();
     session.close()?;
-    Standing::repaired(own, incarnation, &sources).context("too few replicas were read")
+    Membership::repaired(own, incarnation, &sources).context("too few replicas were read")
 }
 
 /// What f + 1 others say who serve the store.
@@ -53,7 +53,7 @@ fn find(peers: &mut Peers, own: usize) -> Result<Vec<State>> {
     );
     let started = Instant::now();
     loop {
-        let answers = peers.ask(Errand::Ask { replica: own, incarnation: 0 })?;
+        let answers = peers.ask(Purpose::Ask { replica: own, incarnation: 0 })?;
         let (whole, new): (Vec<State>, Vec<State>) = answers.iter().partition(|answer| answer.is_whole());
         if whole.len() >= needed {
             return Ok(whole);

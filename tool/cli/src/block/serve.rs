@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
-use remora_store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
+use remora_store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Membership};
 use remora_verbs::Listener;
 
 use super::DesignName;
@@ -86,8 +86,8 @@ fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
     let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
     let domain = memory.domain.clone();
     let mut peers = Peers::new(context.clone(), domain.clone(), servers, own, (B::DESIGN, layout));
-    let standing = if args.new {
-        Standing::new(own, count, 1 | crate::kv::serve::fresh_seed() >> 2)
+    let membership = if args.new {
+        Membership::new(own, count, 1 | crate::kv::serve::fresh_seed() >> 2)
             .context("an odd number of replicas")?
     } else {
         // Of an address that is taken one should hear first.
@@ -95,19 +95,19 @@ fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
         repair(&mut blocks, &mut peers, (context.clone(), args.servers.find()?), own)?
     };
     blocks.begin()?;
-    let standing = Shared::new(standing);
-    let mut replica = Replica::new(blocks, standing.clone());
+    let membership = Shared::new(membership);
+    let mut replica = Replica::new(blocks, membership.clone());
     let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
     if args.new {
-        found(&mut peers, &standing, &mut replica, (&context, &domain), &listener)?;
+        found(&mut peers, &membership, &mut replica, (&context, &domain), &listener)?;
     } else {
-        peers.move_mark(&standing)?;
+        peers.move_mark(&membership)?;
     }
     let over = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&over);
     let marks = std::thread::Builder::new()
         .name("marks".into())
-        .spawn(move || peers.keep_marks(&standing, &told))
+        .spawn(move || peers.keep_marks(&membership, &told))
         .context("a thread for the numbers of writers")?;
     let mut service = Service::new(
         context,

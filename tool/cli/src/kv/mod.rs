@@ -367,7 +367,7 @@ impl Classical for FarmDesign {
         index: Option<Registered>,
         extents: Registered,
     ) -> Option<FarmTable> {
-        FarmTable::again(farm::Config::for_keys(keys, seed), index?, extents)
+        FarmTable::reopen(farm::Config::for_keys(keys, seed), index?, extents)
     }
 }
 

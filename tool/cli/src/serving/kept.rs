@@ -151,7 +151,7 @@ impl<S: Shelf> Program for Kept<S> {
     }
 
     fn tell(&mut self, peer: Peer, nic: &mut Direct<'_>) -> Result<(), Broken> {
-        self.keeper.tell(peer, nic)
+        self.keeper.notify(peer, nic)
     }
 
     fn is_late(&self, peer: Peer) -> bool {

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use remora_store::Fleet;
+use remora_store::Connections;
 use remora_store::txn::{Design, DesignKind, Granted, Hello, Limits, Welcome};
 use remora_verbs::{
     Access, Batch, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
@@ -55,14 +55,14 @@ impl<'a> Ends<'a> {
     }
 }
 
-impl<'a> Fleet for Ends<'a> {
-    type End<'e>
+impl<'a> Connections for Ends<'a> {
+    type Endpoint<'e>
         = Batched<'e, 'a>
     where
         Self: 'e;
 
     #[inline]
-    fn end(&mut self, server: usize) -> Batched<'_, 'a> {
+    fn endpoint(&mut self, server: usize) -> Batched<'_, 'a> {
         Batched(self.0[server].as_mut().expect("the machine knows how many shards there are"))
     }
 }

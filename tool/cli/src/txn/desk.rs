@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use remora_store::Registered;
-use remora_store::txn::{Granted, Hello, Limits, Roll, Welcome};
+use remora_store::txn::{Granted, Hello, Limits, Incarnations, Welcome};
 
 /// Which shard.
 #[derive(Copy, Clone, Debug)]
@@ -22,20 +22,20 @@ pub struct Desk {
     run: u64,
     began: u64,
     /// The other shards, as far as clients have told.
-    pub roll: Roll,
+    pub incarnations: Incarnations,
 }
 
 impl Desk {
-    /// Begins now; the roll is at this offset of the shard's memory.
+    /// Begins now; the incarnations is at this offset of the shard's memory.
     ///
     /// # Errors
     /// The memory is too small.
-    pub fn open(place: Place, limits: Limits, memory: Registered, roll_at: usize) -> Result<Desk> {
-        let roll = Roll::new(memory, roll_at, place.shards).context("memory for the roll")?;
+    pub fn open(place: Place, limits: Limits, memory: Registered, incarnations_at: usize) -> Result<Desk> {
+        let incarnations = Incarnations::new(memory, incarnations_at, place.shards).context("memory for the incarnations")?;
         let run = crate::kv::serve::fresh_seed().max(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
         // The loader's timestamp is 1.
-        Ok(Desk { place, limits, run, began: now.as_micros() as u64 - 2, roll })
+        Ok(Desk { place, limits, run, began: now.as_micros() as u64 - 2, incarnations })
     }
 
     /// Which shard it is.
@@ -69,7 +69,7 @@ impl Desk {
     pub fn welcome(&self, granted: Granted) -> Vec<u8> {
         let Desk { limits, run, began, .. } = *self;
         let welcome =
-            Welcome { shard: self.place.shard, run, began, roll: self.roll.address(), limits, granted };
+            Welcome { shard: self.place.shard, run, began, incarnations: self.incarnations.address(), limits, granted };
         welcome.encode()
     }
 }

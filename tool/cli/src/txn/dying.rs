@@ -7,7 +7,7 @@ use std::thread;
 use clap::Parser;
 use remora_store::kv::PostError;
 use remora_store::txn::{Design as _, shard_of};
-use remora_store::{Fleet, Post, PostPrism};
+use remora_store::{Connections, Post, PostPrism};
 use remora_verbs::{Listener, ReceiveRequest, WorkRequest, prism};
 
 use super::client::{Ends, Session, Size};
@@ -45,14 +45,14 @@ struct Mute<'a, 'b>(&'a mut Ends<'b>, usize);
 /// The queue pair of a shard; None: it is that one's.
 struct End<'a, 'b>(Option<Batched<'a, 'b>>);
 
-impl<'b> Fleet for Mute<'_, 'b> {
-    type End<'e>
+impl<'b> Connections for Mute<'_, 'b> {
+    type Endpoint<'e>
         = End<'e, 'b>
     where
         Self: 'e;
 
-    fn end(&mut self, server: usize) -> End<'_, 'b> {
-        End((server != self.1).then(|| self.0.end(server)))
+    fn endpoint(&mut self, server: usize) -> End<'_, 'b> {
+        End((server != self.1).then(|| self.0.endpoint(server)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, Result, ensure};
 use remora_store::txn::farm::{Caller, Shard, ShardConfig};
-use remora_store::txn::{Granted, Roll};
+use remora_store::txn::{Granted, Incarnations};
 use remora_store::{Broken, Post, QueueNeeds, Registered};
 use remora_verbs::{
     Access, Context, Flags, Full, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion,
@@ -61,7 +61,7 @@ impl FarmShard {
             keys: args.keys,
             homes: slots,
             reach: u64::from(REACH).min(slots) as u32,
-            room: args.key_len + args.value_len,
+            max_pair: args.key_len + args.value_len,
             clients: args.clients,
             window: args.window,
             max_keys: args.max_keys,
@@ -75,15 +75,15 @@ impl FarmShard {
             "{clients} clients, each with {window} transactions of {max_keys} keys, make more calls than a queue has completions for: \
              ask for fewer --clients, or a smaller --window or --max-keys"
         );
-        let roll_at = config.table_len().next_multiple_of(64);
-        let block = memory.region("keys and values", roll_at + Roll::len(args.shards), shared())?;
+        let incarnations_at = config.table_len().next_multiple_of(64);
+        let block = memory.region("keys and values", incarnations_at + Incarnations::len(args.shards), shared())?;
         let asking = vec![false; args.asking() as usize];
         let messages = memory.region("messages", asking.len() * 2 * LONGEST, Access::LOCAL_WRITE)?;
-        let desk = Desk::open(args.place(), args.limits(), block.clone(), roll_at)?;
+        let desk = Desk::open(args.place(), args.limits(), block.clone(), incarnations_at)?;
         let shard =
             Shard::open(config, &block).context("--window and --max-keys multiply to 4096 at most")?;
         let shard = Shared::new(shard);
-        let gone = recovery::start(context.clone(), shard.clone(), desk.roll.clone(), desk.place())?;
+        let gone = recovery::start(context.clone(), shard.clone(), desk.incarnations.clone(), desk.place())?;
         Ok(FarmShard {
             shard,
             desk,

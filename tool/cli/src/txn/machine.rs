@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use remora_store::txn::{
     Client, ClientConfig, Design, DesignKind, EntryId, Event, Granted, Limits, Outcome, Refused, Tx, farm,
 };
-use remora_store::{Broken, Fleet, QueueNeeds, Registered};
+use remora_store::{Broken, Connections, QueueNeeds, Registered};
 use remora_verbs::{Status, WorkCompletion};
 
 /// One of them.
@@ -41,7 +41,7 @@ impl Machine {
     pub fn arena_len(limits: &Limits, grants: &[Granted]) -> usize {
         let room = |granted: &Granted| match granted {
             Granted::PrismTx(_) => 0,
-            Granted::Farm(grant) => grant.room,
+            Granted::Farm(grant) => grant.max_pair,
         };
         match grants.first().map(Granted::design) {
             Some(DesignKind::Farm) => {
@@ -91,8 +91,8 @@ macro_rules! either {
 }
 
 impl Design for Machine {
-    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        either!(self, client => Design::start(client, fleet))
+    fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
+        either!(self, client => Design::start(client, connections))
     }
 
     #[inline]
@@ -101,8 +101,8 @@ impl Design for Machine {
     }
 
     #[inline]
-    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        either!(self, client => client.read(tx, key, fleet))
+    fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        either!(self, client => client.read(tx, key, connections))
     }
 
     #[inline]
@@ -111,13 +111,13 @@ impl Design for Machine {
         tx: Tx,
         key: &[u8],
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
-        either!(self, client => client.write(tx, key, value, fleet))
+        either!(self, client => client.write(tx, key, value, connections))
     }
 
-    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        either!(self, client => client.delete(tx, key, fleet))
+    fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        either!(self, client => client.delete(tx, key, connections))
     }
 
     #[inline]
@@ -130,9 +130,9 @@ impl Design for Machine {
         &mut self,
         tx: Tx,
         clock: u64,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
-        either!(self, client => client.commit(tx, clock, fleet))
+        either!(self, client => client.commit(tx, clock, connections))
     }
 
     fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
@@ -144,13 +144,13 @@ impl Design for Machine {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken> {
-        either!(self, client => client.complete(shard, completion, fleet))
+        either!(self, client => client.complete(shard, completion, connections))
     }
 
-    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        either!(self, client => Design::return_buffers(client, shard, fleet))
+    fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+        either!(self, client => Design::return_buffers(client, shard, connections))
     }
 
     fn in_flight(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use remora_store::heap::{Classes, Reachable};
-use remora_store::txn::{Granted, HEADER, Roll, Shard, ShardConfig, Welcome};
+use remora_store::txn::{Granted, HEADER, Incarnations, Shard, ShardConfig, Welcome};
 
 use super::desk::Desk;
 use super::serve::ServeArgs;
@@ -41,16 +41,16 @@ pub fn open(args: &ServeArgs, memory: &mut Memory) -> Result<Kept<PrismTx>> {
     let slots = args.slots();
     let reach = u64::from(REACH).min(slots) as u32;
     let config = ShardConfig { slots, reach, sessions: SESSIONS, window: args.window };
-    let roll_at = config.table_len().next_multiple_of(64);
+    let incarnations_at = config.table_len().next_multiple_of(64);
     let size = (HEADER as u32 + args.key_len + args.value_len).next_multiple_of(64);
     let room = Room {
         what: "keys and values",
-        table_len: roll_at + Roll::len(args.shards),
+        table_len: incarnations_at + Incarnations::len(args.shards),
         sizes: &[(size, buffers(args)?)],
         clients: args.clients,
     };
     let mut kept = Kept::open(&room, memory, |block, _| {
-        let desk = Desk::open(args.place(), args.limits(), block.clone(), roll_at)?;
+        let desk = Desk::open(args.place(), args.limits(), block.clone(), incarnations_at)?;
         let shard = Shard::open(config, &block).context("memory for the table")?;
         Ok(PrismTx { shard, desk })
     })?;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use remora_store::txn::Roll;
+use remora_store::txn::Incarnations;
 use remora_store::txn::farm::Shard;
 use remora_verbs::Context;
 
@@ -36,7 +36,7 @@ impl Shared {
 struct Recovery {
     context: Context,
     shard: Shared,
-    roll: Roll,
+    incarnations: Incarnations,
     place: Place,
     /// The other shards, once one of them had to be asked; anew when one does not answer.
     peers: Vec<Peer>,
@@ -51,9 +51,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// There is no thread for it.
-pub fn start(context: Context, shard: Shared, roll: Roll, place: Place) -> Result<Sender<u64>> {
+pub fn start(context: Context, shard: Shared, incarnations: Incarnations, place: Place) -> Result<Sender<u64>> {
     let (sender, names) = channel();
-    let mut recovery = Recovery { context, shard, roll, place, peers: Vec::new(), said: String::new() };
+    let mut recovery = Recovery { context, shard, incarnations, place, peers: Vec::new(), said: String::new() };
     let thread = thread::Builder::new().name("recover".into());
     thread.spawn(move || recovery.work(&names)).context("a thread to recover clients in")?;
     Ok(sender)
@@ -122,7 +122,7 @@ impl Recovery {
     fn connect(&self) -> Result<Vec<Peer>> {
         let others = (0..self.place.shards).filter(|shard| *shard != self.place.shard);
         let peer = |shard| {
-            let member = self.roll.member(shard);
+            let member = self.incarnations.member(shard);
             let member = member.with_context(|| format!("no client has told yet where shard {shard} is"))?;
             Peer::connect(&self.context, member)
         };

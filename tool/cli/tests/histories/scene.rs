@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remora_check::{Asked, History, Measures, Operation, Outcome, Violation, hold};
+use remora_check::{Requirements, History, Measures, Operation, Outcome, Violation, hold};
 use remora_store::ycsb::Random;
 
 use crate::hosts::Hosts;
@@ -284,7 +284,7 @@ impl Scene {
             self.fired.iter().filter(|(_, count)| **count > 0).map(|(kind, _)| *kind).collect();
         let mut measures = Measures::default();
         measures.add(history, &fired);
-        measures.hold(&Asked {
+        measures.hold(&Requirements {
             histories: 1,
             clients: 8,
             keys: 16,

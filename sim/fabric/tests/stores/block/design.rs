@@ -5,7 +5,7 @@ use remora_store::block::{
     ClientConfig, Finished, Grant, Layout, Lost, Refused, Slot, Tag, abdlock, prism_rs,
 };
 use remora_store::heap::Class;
-use remora_store::{Fleet, Registered};
+use remora_store::{Connections, Registered};
 use remora_transport::Instant;
 
 use crate::harness::{Host, Serves, Shape};
@@ -27,25 +27,25 @@ pub trait Design: Sized {
     /// The connection that was granted this has ended at the replica.
     fn ended(host: &mut Host<Self::Table>, grant: &Grant);
 
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet);
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet);
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused>;
+    fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections);
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections);
+    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused>;
     fn write(
         &mut self,
         now: Instant,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused>;
     fn complete(
         &mut self,
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>>;
     /// Time has passed.
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet);
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections);
     fn lost(&self) -> Option<Lost>;
     fn in_flight(&self) -> usize;
     fn is_quiet(&self) -> bool;
@@ -88,16 +88,16 @@ impl Design for prism_rs::Client {
 
     fn ended(_: &mut Host<Self::Table>, _: &Grant) {}
 
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) {
-        prism_rs::Client::connect(self, replica, grant, fleet).expect("a replica of this store");
+    fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections) {
+        prism_rs::Client::connect(self, replica, grant, connections).expect("a replica of this store");
     }
 
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
-        prism_rs::Client::disconnect(self, replica, now, fleet);
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
+        prism_rs::Client::disconnect(self, replica, now, connections);
     }
 
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        prism_rs::Client::read(self, now, block, fleet)
+    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused> {
+        prism_rs::Client::read(self, now, block, connections)
     }
 
     fn write(
@@ -105,9 +105,9 @@ impl Design for prism_rs::Client {
         now: Instant,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
-        prism_rs::Client::write(self, now, block, value, fleet)
+        prism_rs::Client::write(self, now, block, value, connections)
     }
 
     fn complete(
@@ -115,13 +115,13 @@ impl Design for prism_rs::Client {
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>> {
-        prism_rs::Client::complete(self, now, replica, completion, fleet)
+        prism_rs::Client::complete(self, now, replica, completion, connections)
     }
 
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
-        prism_rs::Client::expire(self, now, fleet);
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
+        prism_rs::Client::expire(self, now, connections);
     }
 
     fn lost(&self) -> Option<Lost> {
@@ -174,16 +174,16 @@ impl Design for abdlock::Client {
         host.table.break_locks(|lease| lease != grant.lease);
     }
 
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) {
-        abdlock::Client::connect(self, replica, grant, fleet).expect("a replica of this store");
+    fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections) {
+        abdlock::Client::connect(self, replica, grant, connections).expect("a replica of this store");
     }
 
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
-        abdlock::Client::disconnect(self, replica, now, fleet);
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
+        abdlock::Client::disconnect(self, replica, now, connections);
     }
 
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        abdlock::Client::read(self, now, block, fleet)
+    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused> {
+        abdlock::Client::read(self, now, block, connections)
     }
 
     fn write(
@@ -191,9 +191,9 @@ impl Design for abdlock::Client {
         now: Instant,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
-        abdlock::Client::write(self, now, block, value, fleet)
+        abdlock::Client::write(self, now, block, value, connections)
     }
 
     fn complete(
@@ -201,13 +201,13 @@ impl Design for abdlock::Client {
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>> {
-        abdlock::Client::complete(self, now, replica, completion, fleet)
+        abdlock::Client::complete(self, now, replica, completion, connections)
     }
 
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
-        abdlock::Client::expire(self, now, fleet);
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
+        abdlock::Client::expire(self, now, connections);
     }
 
     fn lost(&self) -> Option<Lost> {

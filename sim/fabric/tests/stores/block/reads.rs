@@ -6,7 +6,7 @@ use remora_store::block::{
 };
 
 use super::design::{Copied, Design};
-use super::run::Ends;
+use super::run::Endpoints;
 use crate::harness::{Host, Link, arena};
 
 const LAYOUT: Layout = Layout { blocks: 24, block_len: 1024 };
@@ -72,7 +72,7 @@ impl<D: Design> SmallStore<D> {
                 {
                     links[replica] = Some(link);
                     let grant = D::grant(host);
-                    machine.connect(replica, grant, &mut Ends { world: &mut self.world, links });
+                    machine.connect(replica, grant, &mut Endpoints { world: &mut self.world, links });
                 }
             }
         }
@@ -91,19 +91,19 @@ impl<D: Design> SmallStore<D> {
         for (at, Program { machine, links, .. }) in self.clients.iter_mut().enumerate() {
             for replica in 0..links.len() {
                 while let Some(completion) = links[replica].and_then(|link| link.poll(&mut self.world)) {
-                    let ends = &mut Ends { world: &mut self.world, links };
+                    let ends = &mut Endpoints { world: &mut self.world, links };
                     if let Some(finished) = machine.complete(now, replica, &completion, ends) {
                         ended(at, &finished);
                     }
                 }
             }
-            machine.expire(now, &mut Ends { world: &mut self.world, links });
+            machine.expire(now, &mut Endpoints { world: &mut self.world, links });
             while let Some(lost) = machine.lost() {
                 if let Some(link) = links[lost.replica].take() {
                     link.end(&mut self.world);
                     self.hosts[lost.replica].lose(&mut self.world, &link);
                 }
-                machine.disconnect(now, lost.replica, &mut Ends { world: &mut self.world, links });
+                machine.disconnect(now, lost.replica, &mut Endpoints { world: &mut self.world, links });
             }
         }
         self.world.run_for(1_000);
@@ -116,13 +116,13 @@ impl<D: Design> SmallStore<D> {
     fn begin_read(&mut self, client: usize, block: u64) -> Slot {
         let now = self.world.now();
         let Program { machine, links, .. } = &mut self.clients[client];
-        machine.read(now, block, &mut Ends { world: &mut self.world, links }).expect("it begins")
+        machine.read(now, block, &mut Endpoints { world: &mut self.world, links }).expect("it begins")
     }
 
     fn begin_write(&mut self, client: usize, block: u64, byte: u8) -> Slot {
         let (now, value) = (self.world.now(), [byte; LAYOUT.block_len as usize]);
         let Program { machine, links, .. } = &mut self.clients[client];
-        machine.write(now, block, &value, &mut Ends { world: &mut self.world, links }).expect("it begins")
+        machine.write(now, block, &value, &mut Endpoints { world: &mut self.world, links }).expect("it begins")
     }
 
     /// Until the operation in this slot has ended.

@@ -4,11 +4,11 @@ use remora_check::{History, Step, identify, stamp};
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
 use remora_fault::{Action, Rule, Rules};
-use remora_store::Fleet;
+use remora_store::Connections;
 use remora_store::block::{Canary, ClientConfig, ClientId, Grant, Layout, Operation, Outcome, Slot, Tag};
 
 use super::design::{Copied, Design};
-use crate::harness::{Buffers, End, Host, Link, arena};
+use crate::harness::{Buffers, Endpoint, Host, Link, arena};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 pub const REPLICAS: usize = 3;
@@ -31,20 +31,20 @@ fn settings() -> Settings {
 }
 
 /// The queue pairs of a client; None where there is no connection.
-pub struct Ends<'a> {
+pub struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Option<Link>],
 }
 
-impl Fleet for Ends<'_> {
-    type End<'a>
-        = End<'a>
+impl Connections for Endpoints<'_> {
+    type Endpoint<'a>
+        = Endpoint<'a>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> End<'_> {
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_> {
         let link = self.links[server].expect("the machine knows who is there");
-        End { world: self.world, qp: link.qp }
+        Endpoint { world: self.world, qp: link.qp }
     }
 }
 
@@ -81,7 +81,7 @@ impl<D: Design> Client<D> {
         let mut value = [0; LAYOUT.block_len as usize];
         *serial += 1;
         stamp(*serial, &mut value);
-        let mut ends = Ends { world, links: &self.links };
+        let mut ends = Endpoints { world, links: &self.links };
         let slot = if writes {
             self.machine.write(now, block, &value, &mut ends)
         } else {
@@ -104,7 +104,7 @@ impl<D: Design> Client<D> {
         let now = world.now();
         for replica in 0..REPLICAS {
             while let Some(completion) = self.links[replica].and_then(|link| link.poll(world)) {
-                let mut ends = Ends { world, links: &self.links };
+                let mut ends = Endpoints { world, links: &self.links };
                 let Some(ended) = self.machine.complete(now, replica, &completion, &mut ends) else {
                     continue;
                 };
@@ -123,7 +123,7 @@ impl<D: Design> Client<D> {
                 }
             }
         }
-        self.machine.expire(now, &mut Ends { world, links: &self.links });
+        self.machine.expire(now, &mut Endpoints { world, links: &self.links });
     }
 }
 
@@ -188,7 +188,7 @@ impl<D: Design> Run<D> {
             let host = &mut self.hosts[replica];
             let Some(link) = host.accept(&mut self.world, client.node, &settings()) else { continue };
             client.links[replica] = Some(link);
-            let mut ends = Ends { world: &mut self.world, links: &client.links };
+            let mut ends = Endpoints { world: &mut self.world, links: &client.links };
             let grant = D::grant(host);
             client.grants[replica] = Some((grant, host.restarts));
             client.machine.connect(replica, grant, &mut ends);
@@ -208,7 +208,7 @@ impl<D: Design> Run<D> {
                     (&link, client.grants[lost.replica]),
                 );
             }
-            let mut ends = Ends { world: &mut self.world, links: &client.links };
+            let mut ends = Endpoints { world: &mut self.world, links: &client.links };
             client.machine.disconnect(now, lost.replica, &mut ends);
         }
     }
@@ -328,13 +328,13 @@ impl<D: Design> Run<D> {
             reader = self.clients.pop().expect("the reader");
             let now = self.world.now();
             while next < KEYS && reader.machine.in_flight() < WINDOW.into() {
-                let mut ends = Ends { world: &mut self.world, links: &reader.links };
+                let mut ends = Endpoints { world: &mut self.world, links: &reader.links };
                 if reader.machine.read(now, next, &mut ends).is_err() {
                     break;
                 }
                 next += 1;
             }
-            reader.machine.expire(now, &mut Ends { world: &mut self.world, links: &reader.links });
+            reader.machine.expire(now, &mut Endpoints { world: &mut self.world, links: &reader.links });
             reader.copy(&mut self.world, &mut copied);
         }
         assert_eq!(copied.len(), KEYS as usize, "a quorum says what each block holds");
@@ -381,7 +381,7 @@ impl<D: Design> Client<D> {
         let now = world.now();
         for replica in 0..REPLICAS {
             while let Some(completion) = self.links[replica].and_then(|link| link.poll(world)) {
-                let mut ends = Ends { world, links: &self.links };
+                let mut ends = Endpoints { world, links: &self.links };
                 if let Some(ended) = self.machine.complete(now, replica, &completion, &mut ends) {
                     let Outcome::Value(value) = ended.outcome else { panic!("a value") };
                     copied.push((ended.block, ended.tag, value.to_vec()));

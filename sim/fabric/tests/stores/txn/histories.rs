@@ -1,6 +1,6 @@
 //! Histories of many runs by many seeds are judged; stores that are broken on purpose are found out.
 
-use remora_check::{Asked, Measures};
+use remora_check::{Requirements, Measures};
 use remora_fault::Random;
 use remora_store::txn::{ClientConfig, Rules, ShardConfig, farm};
 
@@ -33,7 +33,7 @@ const FARM: Farm = Farm {
         keys: 32,
         homes: 32,
         reach: 32,
-        room: 16 + VALUE as u32,
+        max_pair: 16 + VALUE as u32,
         clients: PEERS,
         window: WINDOW,
         max_keys: MAX_KEYS,
@@ -69,7 +69,7 @@ fn histories<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) -> Ended {
     }
     println!("{ended:?}");
     tally.check(&MISHAPS);
-    measures.hold(&Asked {
+    measures.hold(&Requirements {
         histories: count as usize,
         clients: CLIENTS,
         keys: 16,

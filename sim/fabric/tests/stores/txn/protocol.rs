@@ -9,7 +9,7 @@ use remora_store::txn::{Client, ClientConfig, Design, Rules, Shard, ShardConfig}
 use remora_store::{Broken, Registered};
 use remora_transport::Instant;
 
-use crate::harness::{End, Host, Link, Serves, Shape};
+use crate::harness::{Endpoint, Host, Link, Serves, Shape};
 
 /// The differences between them. A value says how large shards and clients are, and which rules the clients
 /// keep.
@@ -138,7 +138,7 @@ impl Reachable for Served {
 impl Serves for Served {
     const CALLED: bool = true;
 
-    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut End<'_>) -> Result<(), Broken> {
+    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut Endpoint<'_>) -> Result<(), Broken> {
         let caller = self.callers.iter_mut().find(|(theirs, _)| *theirs == qp);
         let (_, caller) = caller.ok_or(Broken::Protocol)?;
         self.shard.handle(caller, call, nic)
@@ -161,7 +161,7 @@ impl Protocol for Farm {
     }
 
     fn arena_len(&self, _: usize) -> usize {
-        self.client.arena_len(self.shard.room)
+        self.client.arena_len(self.shard.max_pair)
     }
 
     fn join(
@@ -174,7 +174,7 @@ impl Protocol for Farm {
         let grants = hosts.iter_mut().zip(links).map(|(host, Link { far: qp, .. })| {
             let Served { shard, callers } = &mut host.table;
             let grant = shard.accept(number).expect("space for a client");
-            let caller = shard.listen(number, &mut End { world, qp: *qp }).expect("receive requests");
+            let caller = shard.listen(number, &mut Endpoint { world, qp: *qp }).expect("receive requests");
             callers.push((*qp, caller.expect("one that was accepted")));
             grant
         });

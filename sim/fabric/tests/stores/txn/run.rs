@@ -8,7 +8,7 @@ use remora_store::{Broken, Registered};
 use remora_transport::Instant;
 
 use super::protocol::{Protocol, settings};
-use crate::harness::{Ends, Host, Link, arena};
+use crate::harness::{Endpoints, Host, Link, arena};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 pub const CLIENTS: usize = 8;
@@ -148,7 +148,7 @@ impl<P: Protocol> Run<P> {
         let links: Vec<Link> = self.hosts.iter_mut().map(accept).collect();
         let mut client =
             self.protocol.join(&mut self.world, &mut self.hosts, &links, (arena.clone(), self.names));
-        client.start(&mut Ends { world: &mut self.world, links: &links }).expect("a receive request");
+        client.start(&mut Endpoints { world: &mut self.world, links: &links }).expect("a receive request");
         self.actors.push(Actor {
             node,
             name: self.names,
@@ -219,8 +219,8 @@ impl<P: Protocol> Run<P> {
         self.begin(at);
         self.commit(at);
         let Actor { client, links, .. } = &mut self.actors[at];
-        let mut fleet = Ends { world: &mut self.world, links };
-        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, &mut fleet))
+        let mut connections = Endpoints { world: &mut self.world, links };
+        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, &mut connections))
     }
 
     fn complete(
@@ -230,8 +230,8 @@ impl<P: Protocol> Run<P> {
         completion: &remora_nic::WorkCompletion,
     ) -> Result<(), Broken> {
         let Actor { client, links, open, .. } = &mut self.actors[at];
-        let mut fleet = Ends { world: &mut self.world, links };
-        match client.complete(shard, completion, &mut fleet)? {
+        let mut connections = Endpoints { world: &mut self.world, links };
+        match client.complete(shard, completion, &mut connections)? {
             None => {}
             Some(Event::Read { tx, entry, value }) => {
                 let open = open.iter_mut().find(|open| open.tx == tx).expect("an open transaction");
@@ -297,15 +297,15 @@ impl<P: Protocol> Run<P> {
     /// What a transaction reads and writes.
     fn open(&mut self, at: usize, tx: Tx, reads: &[u64], writes: &[(u64, u64)]) {
         let actor = &mut self.actors[at];
-        let mut fleet = Ends { world: &mut self.world, links: &actor.links };
+        let mut connections = Endpoints { world: &mut self.world, links: &actor.links };
         let mut value = vec![0; VALUE];
         let read = |number: &u64| {
-            (actor.client.read(tx, &key(*number), &mut fleet).expect("space for a key"), *number)
+            (actor.client.read(tx, &key(*number), &mut connections).expect("space for a key"), *number)
         };
         let reads: Vec<(EntryId, u64)> = reads.iter().map(read).collect();
         for (number, stamp) in writes {
             remora_check::stamp(*stamp, &mut value);
-            actor.client.write(tx, &key(*number), &value, &mut fleet).expect("space for a key");
+            actor.client.write(tx, &key(*number), &value, &mut connections).expect("space for a key");
         }
         let number = actor.numbers.pop().unwrap_or_else(|| {
             self.numbers += 1;
@@ -327,8 +327,8 @@ impl<P: Protocol> Run<P> {
             }
             this.committing = true;
             self.history.invoke(this.number, this.began, &this.writes);
-            let mut fleet = Ends { world: &mut self.world, links };
-            let ended = client.commit(this.tx, clock, &mut fleet);
+            let mut connections = Endpoints { world: &mut self.world, links };
+            let ended = client.commit(this.tx, clock, &mut connections);
             if let Ok(Some(Event::Ended { tx, outcome, .. })) = ended {
                 self.ended(at, tx, outcome);
             }

@@ -93,7 +93,7 @@ impl Sources {
 
     /// The replica answers. Returns true if it was silent before.
     #[inline]
-    pub fn heard(&mut self, replica: usize) -> bool {
+    pub fn answered(&mut self, replica: usize) -> bool {
         let was = self.silent.has(replica);
         self.silent.remove(replica);
         was
@@ -133,7 +133,7 @@ mod tests {
             sources.late(set(&[1]));
             // As long as it owes an answer it is not asked at all.
             assert!((0..1000).all(|_| sources.choose(1, |_| true) == 2));
-            assert!(sources.heard(1) && !sources.heard(1));
+            assert!(sources.answered(1) && !sources.answered(1));
             sources.failed(1);
             pauses.push((0..).take_while(|_| sources.choose(1, |_| true) != 1).count());
         }
@@ -141,7 +141,7 @@ mod tests {
         // A replica that has been in time as often is trusted as at first.
         (0..20).for_each(|_| sources.came(1, 1));
         sources.late(set(&[1]));
-        assert!(sources.heard(1));
+        assert!(sources.answered(1));
         assert_eq!((0..).take_while(|_| sources.choose(1, |_| true) != 1).count(), 15);
     }
 

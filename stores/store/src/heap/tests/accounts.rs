@@ -106,7 +106,7 @@ impl Account {
         let which = self.below(open.max(1));
         let client = &mut self.clients[at];
         match choice {
-            0 if open < WINDOW && client.returns.room() > open * 2 + 2 => {
+            0 if open < WINDOW && client.returns.space() > open * 2 + 2 => {
                 let taken = self.lists.free.iter().copied().nth(slot % self.lists.free.len().max(1));
                 taken.iter().for_each(|address| assert!(self.lists.free.remove(address)));
                 client.open.push(Open { phase: client.returns.begin(), taken, unlinked: None });
@@ -157,7 +157,7 @@ impl Account {
     fn keep(&mut self) {
         self.keeper.work(&self.table, &mut self.lists);
         for client in &mut self.clients {
-            self.keeper.tell(client.peer, &mut client.keepers).unwrap();
+            self.keeper.notify(client.peer, &mut client.keepers).unwrap();
             for (_, sges) in client.keepers.sends.drain(..) {
                 let mut bytes = vec![0; sges[0].len as usize];
                 self.local.read(sges[0].addr as usize, &mut bytes);

@@ -12,7 +12,7 @@ use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
 use crate::region::{Region, Registered};
 
-mod again;
+mod reopen;
 
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

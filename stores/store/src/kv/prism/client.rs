@@ -187,7 +187,7 @@ impl Client {
             self.release(place);
         }
         // A failure is noted, and told by the next call: what ended here has ended.
-        if let Err(broken) = self.go_on(nic) {
+        if let Err(broken) = self.proceed(nic) {
             self.broken = Some(broken);
         }
         Ok(ended.map(|(place, end)| {
@@ -305,7 +305,7 @@ impl Client {
 
     /// Swaps the slot now, or later if the buffer that it may leave could not be given back.
     fn swap(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        if self.returns.room() > self.swaps && self.waiting.is_empty() {
+        if self.returns.space() > self.swaps && self.waiting.is_empty() {
             return self.post_swap(place, nic);
         }
         self.flights[usize::from(place)].state = State::Waiting;
@@ -337,12 +337,12 @@ impl Client {
 
     /// Sends the buffers to give back, and posts swaps that waited for that.
     #[inline]
-    fn go_on(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    fn proceed(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let idle = self.in_flight() == 0 || !self.waiting.is_empty();
         if self.returns.is_due(idle) {
             self.returns.send(Part::Return.id(0), idle, nic)?;
         }
-        while self.returns.room() > self.swaps {
+        while self.returns.space() > self.swaps {
             let Some(place) = self.waiting.pop_front() else { break };
             self.post_swap(place, nic)?;
         }

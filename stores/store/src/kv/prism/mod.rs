@@ -31,7 +31,7 @@ mod tests;
 pub use client::Client;
 pub use client_config::ClientConfig;
 pub use grant::Grant;
-pub use mover::{Care, Mover, MoverCounters};
+pub use mover::{MovePolicy, Mover, MoverCounters};
 pub use object::HEADER;
 pub use scan::Scan;
 pub use slot::{SLOT, TableSlot};

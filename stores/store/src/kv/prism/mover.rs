@@ -35,7 +35,7 @@ pub struct MoverCounters {
 
 /// How a mover treats an object.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Care {
+pub enum MovePolicy {
     /// It is frozen before it is moved.
     #[default]
     Proved,
@@ -65,7 +65,7 @@ enum Target {
 pub struct Mover {
     table: PrismTable,
     arena: Registered,
-    care: Care,
+    care: MovePolicy,
     tasks: Vec<Task>,
     /// Slots of the table to come that are ready.
     ready: Option<u64>,
@@ -78,7 +78,7 @@ pub struct Mover {
 
 impl Mover {
     /// Of these tables, with a block of [`arena_len`](Mover::arena_len) bytes; None if it is smaller.
-    pub fn new(table: PrismTable, arena: Registered, care: Care) -> Option<Mover> {
+    pub fn new(table: PrismTable, arena: Registered, care: MovePolicy) -> Option<Mover> {
         (arena.bytes.len() >= Mover::arena_len()).then(|| Mover {
             table,
             arena,
@@ -128,7 +128,7 @@ impl Mover {
         self.make_ready();
         let Front { count, base } = self.table.front();
         if base + 1 < count {
-            self.go_on(base, nic)?;
+            self.proceed(base, nic)?;
         }
         Ok(self.is_busy() && !self.is_stuck())
     }
@@ -174,7 +174,7 @@ impl Mover {
 
     /// Moves slots of the table that is given up. When all are moved, no client needs to look into it any
     /// more.
-    fn go_on(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    fn proceed(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let (first, slots) = (self.table.places().before(base), self.table.places().slots(base));
         for at in 0..WINDOW {
             if let Task::Stuck(entry) = self.tasks[at] {
@@ -225,7 +225,7 @@ impl Mover {
         let place = |to: u64| self.table.remote(self.table.places().entry(to));
         match self.find(words.hash) {
             Target::Free(to) => hand.reserve(place(to), words.hash, nic),
-            Target::Bound(to) if words.generation & FROZEN != 0 || self.care == Care::Unfrozen => {
+            Target::Bound(to) if words.generation & FROZEN != 0 || self.care == MovePolicy::Unfrozen => {
                 hand.hand_over(slot, &words, place(to), nic)
             }
             Target::Bound(_) => {

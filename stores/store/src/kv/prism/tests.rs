@@ -7,11 +7,11 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Care, Client, ClientConfig, Config, Loader, Mover, PrismTable};
+use super::{MovePolicy, Client, ClientConfig, Config, Loader, Mover, PrismTable};
 use crate::heap::{Class, Classes, Reachable};
 use crate::kv::{Operation, Outcome};
 use crate::txn::tests::executor::{Net, Server, block};
-use crate::{Fleet, Registered};
+use crate::{Connections, Registered};
 use Operation::{Delete, Get, Put};
 
 const BUFFERS: u32 = 10;
@@ -31,7 +31,7 @@ struct World {
     clients: &'static [&'static [Request]],
     /// One of the clients, or the mover, may die; the mover is followed by another.
     deaths: bool,
-    care: Care,
+    care: MovePolicy,
 }
 
 const CONFIG: ClientConfig = ClientConfig { window: 1, max_key: 1, max_value: 1, first_read: 32, known: 2 };
@@ -107,12 +107,12 @@ impl<'w> Run<'w> {
             events: Vec::new(),
             now: 0,
         };
-        (0..run.programs.len()).for_each(|client| run.go_on(client));
+        (0..run.programs.len()).for_each(|client| run.proceed(client));
         run
     }
 
     /// A client begins what is next, if it has nothing to do.
-    fn go_on(&mut self, at: usize) {
+    fn proceed(&mut self, at: usize) {
         let plan = self.world.clients.get(at).copied().unwrap_or_default();
         let Program { next, open, .. } = &mut self.programs[at];
         if let (None, Some(asked)) = (&open, plan.get(*next)) {
@@ -124,8 +124,8 @@ impl<'w> Run<'w> {
     fn ask(&mut self, at: usize, (operation, key, value): Request) {
         let way = if at < self.way { at } else { at + 1 };
         let Program { client, open, .. } = &mut self.programs[at];
-        let mut fleet = self.net.fleet(way);
-        let nic = &mut fleet.end(0);
+        let mut connections = self.net.connections(way);
+        let nic = &mut connections.endpoint(0);
         let started = match operation {
             Get => client.get(&[key], nic),
             Put => client.put(&[key], &[value], nic),
@@ -179,17 +179,17 @@ impl<'w> Run<'w> {
     fn think(&mut self) {
         self.started = true;
         while let Some(completion) = self.net.poll(self.way, 0) {
-            self.mover.complete(&completion, &mut self.net.fleet(self.way).end(0)).unwrap();
+            self.mover.complete(&completion, &mut self.net.connections(self.way).endpoint(0)).unwrap();
         }
-        self.mover.work(&mut self.net.fleet(self.way).end(0)).unwrap();
+        self.mover.work(&mut self.net.connections(self.way).endpoint(0)).unwrap();
     }
 
     /// A client takes what was executed for it.
     fn deliver(&mut self, at: usize, way: usize) {
         while let Some(completion) = self.net.poll(way, 0) {
             let Program { client, open, .. } = &mut self.programs[at];
-            let mut fleet = self.net.fleet(way);
-            let Some(ended) = client.complete(&completion, &mut fleet.end(0)).unwrap() else { continue };
+            let mut connections = self.net.connections(way);
+            let Some(ended) = client.complete(&completion, &mut connections.endpoint(0)).unwrap() else { continue };
             let answer = match ended.outcome {
                 Outcome::Value(value) => Some(value[0]),
                 Outcome::Done => Some(0),
@@ -199,7 +199,7 @@ impl<'w> Run<'w> {
             self.now += 1;
             self.events[open.take().unwrap()].to = Some((self.now, answer));
         }
-        self.go_on(at);
+        self.proceed(at);
     }
 
     /// Two runs in the same state go on alike.
@@ -341,7 +341,7 @@ const ONE_KEY: World = World {
     loaded: &[0],
     clients: &[&[(Put, 0, 1)], &[(Get, 0, 0), (Get, 0, 0)]],
     deaths: false,
-    care: Care::Proved,
+    care: MovePolicy::Proved,
 };
 
 #[test]
@@ -376,7 +376,7 @@ fn a_death_anywhere_leaves_nothing_broken() {
 
 #[test]
 fn the_search_finds_a_move_that_does_not_freeze() {
-    let found = search(&World { care: Care::Unfrozen, ..ONE_KEY });
+    let found = search(&World { care: MovePolicy::Unfrozen, ..ONE_KEY });
     let broken = found.broken.expect("a PUT that was forgotten");
     assert!(broken.contains("not linearizable"), "{broken}");
 }

@@ -22,7 +22,7 @@ pub enum Ask {
 /// What the shard answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verdict {
+pub enum Reply {
     /// It is done.
     Done = 1,
     /// The key is locked, or has another version.
@@ -53,16 +53,16 @@ impl Ask {
     }
 }
 
-impl Verdict {
+impl Reply {
     pub fn pack(self, entry: u32) -> u32 {
         pack(self as u8, entry)
     }
 
     /// Decodes an answer. Returns None if no shard sends it.
-    pub fn parse(imm: u32) -> Option<(Verdict, u32)> {
+    pub fn parse(imm: u32) -> Option<(Reply, u32)> {
         let (what, entry) = parts(imm)?;
-        let all = [Verdict::Done, Verdict::Changed, Verdict::Full];
-        Some((all.into_iter().find(|verdict| *verdict as u32 == what)?, entry))
+        let all = [Reply::Done, Reply::Changed, Reply::Full];
+        Some((all.into_iter().find(|reply| *reply as u32 == what)?, entry))
     }
 }
 
@@ -75,10 +75,10 @@ mod tests {
         for entry in [0, 1, ENTRIES - 1] {
             assert_eq!(Ask::parse(Ask::Lock.pack(entry)), Some((Ask::Lock, entry)));
             assert_eq!(Ask::parse(Ask::Unlock.pack(entry)), Some((Ask::Unlock, entry)));
-            assert_eq!(Verdict::parse(Verdict::Full.pack(entry)), Some((Verdict::Full, entry)));
+            assert_eq!(Reply::parse(Reply::Full.pack(entry)), Some((Reply::Full, entry)));
         }
         for imm in [0, 5, 4 << 28, u32::MAX, 1 << 28 | ENTRIES] {
-            assert_eq!((Ask::parse(imm), Verdict::parse(imm)), (None, None));
+            assert_eq!((Ask::parse(imm), Reply::parse(imm)), (None, None));
         }
     }
 }

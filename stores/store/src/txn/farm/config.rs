@@ -72,32 +72,32 @@ impl ClientConfig {
         QueueNeeds { send: keys * BEHIND, receive: keys, sges: 1, completions: keys * 2 + 2 }
     }
 
-    /// Bytes of registered memory that it needs. `room` is the shards' limit of key and value together, in
+    /// Bytes of registered memory that it needs. `max_pair` is the shards' limit of key and value together, in
     /// bytes.
-    pub fn arena_len(&self, room: u32) -> usize {
-        self.entry_at(self.window * self.max_keys, room)
+    pub fn arena_len(&self, max_pair: u32) -> usize {
+        self.entry_at(self.window * self.max_keys, max_pair)
     }
 
     /// Offset of a word that is read again. Behind it is what is read of the key, and what is written there.
-    pub(super) fn entry_at(&self, entry: u32, room: u32) -> usize {
-        entry as usize * (RESULT + self.landing_len(room) + self.outgoing_len(room))
+    pub(super) fn entry_at(&self, entry: u32, max_pair: u32) -> usize {
+        entry as usize * (RESULT + self.landing_len(max_pair) + self.outgoing_len(max_pair))
     }
 
-    fn landing_len(&self, room: u32) -> usize {
-        (WORD + record_len(room)).max(NEAR as usize * 8).next_multiple_of(64)
+    fn landing_len(&self, max_pair: u32) -> usize {
+        (WORD + record_len(max_pair)).max(NEAR as usize * 8).next_multiple_of(64)
     }
 
-    fn outgoing_len(&self, room: u32) -> usize {
-        (LOG_FRONT + record_len(room)).next_multiple_of(64)
+    fn outgoing_len(&self, max_pair: u32) -> usize {
+        (LOG_FRONT + record_len(max_pair)).next_multiple_of(64)
     }
 
     /// Where words of the index and a key's object are read to.
-    pub(super) fn landing_at(&self, entry: u32, room: u32) -> usize {
-        self.entry_at(entry, room) + RESULT
+    pub(super) fn landing_at(&self, entry: u32, max_pair: u32) -> usize {
+        self.entry_at(entry, max_pair) + RESULT
     }
 
     /// Where its log entry is put together.
-    pub(super) fn outgoing_at(&self, entry: u32, room: u32) -> usize {
-        self.landing_at(entry, room) + self.landing_len(room)
+    pub(super) fn outgoing_at(&self, entry: u32, max_pair: u32) -> usize {
+        self.landing_at(entry, max_pair) + self.landing_len(max_pair)
     }
 }

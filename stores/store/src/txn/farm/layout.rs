@@ -73,19 +73,19 @@ pub fn next(version: u64) -> u64 {
     version.wrapping_add(1) & LAST
 }
 
-/// Bytes of a record whose key and value have at most `room` bytes together.
-pub fn record_len(room: u32) -> usize {
-    FRONT + room as usize + SUM
+/// Bytes of a record whose key and value have at most `max_pair` bytes together.
+pub fn record_len(max_pair: u32) -> usize {
+    FRONT + max_pair as usize + SUM
 }
 
 /// Bytes from an object to the next.
-pub fn stride(room: u32) -> usize {
-    (WORD + record_len(room)).next_multiple_of(64)
+pub fn stride(max_pair: u32) -> usize {
+    (WORD + record_len(max_pair)).next_multiple_of(64)
 }
 
 /// Bytes from a log entry to the next.
-pub fn log_stride(room: u32) -> usize {
-    (LOG_FRONT + record_len(room)).next_multiple_of(64)
+pub fn log_stride(max_pair: u32) -> usize {
+    (LOG_FRONT + record_len(max_pair)).next_multiple_of(64)
 }
 
 /// The lengths and version in front of a record.

@@ -4,7 +4,7 @@ use remora_nic::{
     CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkCompletion, WorkRequest,
 };
 
-use super::calls::{Ask, Verdict};
+use super::calls::{Ask, Reply};
 use super::layout::{FRONT, LOG_FRONT, NONE, Record, Word, next, record_len};
 use super::shard::{Shard, ShardConfig};
 use crate::send_queue::SendQueue;
@@ -60,7 +60,7 @@ impl Shard {
         if entry >= self.config.entries() {
             return Err(Broken::Protocol);
         }
-        let verdict = match ask {
+        let reply = match ask {
             Ask::Lock => self.lock(caller.holder, entry)?,
             Ask::Update => self.end(caller.holder, entry, true),
             Ask::Unlock => self.end(caller.holder, entry, false),
@@ -68,7 +68,7 @@ impl Shard {
         listen(nic)?;
         let (number, signaled) = caller.answers.enter(false);
         let flags = Flags { signaled, ..Flags::default() };
-        let operation = Operation::SendImm(verdict.pack(entry));
+        let operation = Operation::SendImm(reply.pack(entry));
         Ok(nic.post_send(&WorkRequest {
             id: number.into(),
             operation,
@@ -77,18 +77,18 @@ impl Shard {
         })?)
     }
 
-    fn lock(&mut self, holder: u32, entry: u32) -> Result<Verdict, Broken> {
+    fn lock(&mut self, holder: u32, entry: u32) -> Result<Reply, Broken> {
         let log = self.config.log_at(holder, entry);
         let mut front = [0; LOG_FRONT + FRONT];
         self.bytes(log, &mut front);
         let record = Record::front(&front[LOG_FRONT..]);
-        if record.len() > record_len(self.config.room) || u64_at(&front, 0) == 0 {
+        if record.len() > record_len(self.config.max_pair) || u64_at(&front, 0) == 0 {
             return Err(Broken::Protocol);
         }
         let object = match u64_at(&front, 8) {
             NONE => match self.object_for(log + LOG_FRONT, &record) {
                 Some(object) => object,
-                None => return Ok(Verdict::Full),
+                None => return Ok(Reply::Full),
             },
             object if object < self.config.keys => object,
             _ => return Err(Broken::Protocol),
@@ -96,13 +96,13 @@ impl Shard {
         let at = self.config.object_at(object);
         let word = Word::parse(self.word(at));
         if word.holder != 0 || next(word.version) != record.version {
-            return Ok(Verdict::Changed);
+            return Ok(Reply::Changed);
         }
         self.set(log + 8, object);
         self.set(at, Word::locked(word.version, holder, entry).pack());
         let (place, key) = self.place(holder, entry);
         self.locks[place] |= 1 << key;
-        Ok(Verdict::Done)
+        Ok(Reply::Done)
     }
 
     /// The object of a key that had none when the client looked.
@@ -125,7 +125,7 @@ impl Shard {
     }
 
     /// The transaction of an entry ends here: what it has locked is written first, or not.
-    fn end(&mut self, holder: u32, entry: u32, happens: bool) -> Verdict {
+    fn end(&mut self, holder: u32, entry: u32, happens: bool) -> Reply {
         let (place, _) = self.place(holder, entry);
         let first = entry - entry % self.config.max_keys;
         let mut locked = std::mem::take(&mut self.locks[place]);
@@ -137,7 +137,7 @@ impl Shard {
             self.finish(holder, first + locked.trailing_zeros(), happens);
             locked &= locked - 1;
         }
-        Verdict::Done
+        Reply::Done
     }
 
     fn finish(&mut self, holder: u32, entry: u32, happens: bool) {
@@ -165,7 +165,7 @@ impl Shard {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.resize(FRONT, 0);
         self.bytes(record_at, &mut bytes);
-        let len = Record::front(&bytes).len().min(record_len(self.config.room));
+        let len = Record::front(&bytes).len().min(record_len(self.config.max_pair));
         bytes.resize(len, 0);
         self.bytes(record_at, &mut bytes);
         self.put(object, &bytes);

@@ -24,7 +24,7 @@ pub struct ShardConfig {
     /// Words of it that a key may be away from the one that its hash selects.
     pub reach: u32,
     /// Bytes of key and value together, at most.
-    pub room: u32,
+    pub max_pair: u32,
     /// Clients at a time, those included that died and are not recovered yet; below 4096.
     pub clients: u32,
     /// Transactions of each at a time.
@@ -60,7 +60,7 @@ impl ShardConfig {
 
     pub(super) fn log_at(&self, holder: u32, entry: u32) -> usize {
         let first = self.mark_at(self.clients + 1, 0).next_multiple_of(64);
-        first + ((holder as usize - 1) * self.entries() as usize + entry as usize) * log_stride(self.room)
+        first + ((holder as usize - 1) * self.entries() as usize + entry as usize) * log_stride(self.max_pair)
     }
 
     /// A word of the index. Behind the last word that may point to a key are as many as a READ of that word
@@ -71,11 +71,11 @@ impl ShardConfig {
 
     pub(super) fn object_at(&self, object: u64) -> usize {
         let first = self.index_at(self.homes + u64::from(self.reach + NEAR)).next_multiple_of(64);
-        first + object as usize * stride(self.room)
+        first + object as usize * stride(self.max_pair)
     }
 
     fn shape(&self) -> u64 {
-        let parts = [self.reach, self.room, self.clients, self.window, self.max_keys].map(u64::from);
+        let parts = [self.reach, self.max_pair, self.clients, self.window, self.max_keys].map(u64::from);
         let mix = |shape: u64, part: &u64| (shape ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         parts.iter().fold(mix(self.keys, &self.homes), mix)
     }
@@ -88,7 +88,7 @@ impl ShardConfig {
             && (1..HOLDERS).contains(&self.clients)
             && (1..=MOST_KEYS).contains(&self.max_keys)
             && (1..=u64::from(ENTRIES)).contains(&entries)
-            && self.room <= 1 << 22
+            && self.max_pair <= 1 << 22
     }
 }
 
@@ -114,7 +114,7 @@ impl Shard {
             return None;
         }
         let places = (config.clients * config.window) as usize;
-        let scratch = Vec::with_capacity(record_len(config.room));
+        let scratch = Vec::with_capacity(record_len(config.max_pair));
         let shard = Shard { config, memory: memory.clone(), locks: vec![0; places].into(), scratch };
         if shard.word(0) != MAGIC || shard.word(SHAPE) != config.shape() {
             shard.format();
@@ -150,7 +150,7 @@ impl Shard {
 
     /// The record at an offset, of an object or a log entry; None if it is not whole.
     pub(super) fn record(&self, at: usize) -> Option<(Record, Vec<u8>)> {
-        let mut bytes = vec![0; record_len(self.config.room)];
+        let mut bytes = vec![0; record_len(self.config.max_pair)];
         self.memory.read(at, &mut bytes);
         let record = Record::unseal(&bytes)?;
         bytes.truncate(record.len());
@@ -230,7 +230,7 @@ impl Shard {
             objects: addr + self.config.object_at(0) as u64,
             keys: self.config.keys,
             log: addr + self.config.log_at(holder, 0) as u64,
-            room: self.config.room,
+            max_pair: self.config.max_pair,
             window: self.config.window,
             max_keys: self.config.max_keys,
             holder,
@@ -259,7 +259,7 @@ impl Shard {
     /// Puts a key into the table before clients come. Returns false if the table is full, or if the key is
     /// too long.
     pub fn load(&mut self, key: &[u8], value: &[u8]) -> bool {
-        if key.len() > crate::kv::MAX_KEY || key.len() + value.len() > self.config.room as usize {
+        if key.len() > crate::kv::MAX_KEY || key.len() + value.len() > self.config.max_pair as usize {
             return false;
         }
         let Err(Some(index)) = self.find(key) else { return false };

@@ -11,10 +11,10 @@ use remora_transport::{Instant, Status};
 use super::{Caller, Client, ClientConfig, Shard, ShardConfig, recover};
 use crate::txn::client::{hash_of, reduce};
 use crate::txn::{Event, Outcome, Refused, Timestamp, Tx};
-use crate::{Fleet, Post, PostPrism, Registered};
+use crate::{Connections, Post, PostPrism, Registered};
 
 const SHARD: ShardConfig =
-    ShardConfig { keys: 8, homes: 16, reach: 16, room: 40, clients: 2, window: 2, max_keys: 3 };
+    ShardConfig { keys: 8, homes: 16, reach: 16, max_pair: 40, clients: 2, window: 2, max_keys: 3 };
 
 const CONFIG: ClientConfig = ClientConfig {
     window: 2,
@@ -52,9 +52,9 @@ struct Queues {
     posted: Vec<VecDeque<Posted>>,
 }
 
-struct End<'a>(&'a mut VecDeque<Posted>);
+struct Endpoint<'a>(&'a mut VecDeque<Posted>);
 
-impl Post for End<'_> {
+impl Post for Endpoint<'_> {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         let Payload::Sges(sges) = request.payload else { panic!("elements") };
         let WorkRequest { id, operation, flags, .. } = *request;
@@ -89,17 +89,17 @@ impl Post for Answer {
     }
 }
 
-impl PostPrism for End<'_> {
+impl PostPrism for Endpoint<'_> {
     fn post_prism(&mut self, _: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         panic!("plain verbs");
     }
 }
 
-impl Fleet for Queues {
-    type End<'a> = End<'a>;
+impl Connections for Queues {
+    type Endpoint<'a> = Endpoint<'a>;
 
-    fn end(&mut self, server: usize) -> End<'_> {
-        End(&mut self.posted[server])
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_> {
+        Endpoint(&mut self.posted[server])
     }
 }
 
@@ -140,7 +140,7 @@ impl Net {
         let listen = |shard: &Shard| shard.listen(name, &mut answer).unwrap().unwrap();
         let callers = self.shards.iter().map(listen).collect();
         assert_eq!(answer.receives as usize, self.shards.len() * 6);
-        let arena = block(1 << 40, 9, CONFIG.arena_len(SHARD.room));
+        let arena = block(1 << 40, 9, CONFIG.arena_len(SHARD.max_pair));
         let client = Client::new(CONFIG, grants, arena.clone()).unwrap();
         let posted = self.shards.iter().map(|_| VecDeque::with_capacity(64)).collect();
         Peer { client, callers, arena, queues: Queues { posted }, ended: Vec::new(), allocated: 0 }

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::heap::{Class, Classes, Reachable};
 use crate::txn::{Grant, Shard, ShardConfig};
-use crate::{Fleet, Post, PostPrism, Registered};
+use crate::{Connections, Post, PostPrism, Registered};
 
 pub fn block(addr: u64, key: u32, len: usize) -> Registered {
     Registered { bytes: Bytes::heap(len).unwrap(), addr, key: Key::new(key) }
@@ -137,8 +137,8 @@ impl<S: Reachable> Net<S> {
         arena
     }
 
-    pub fn fleet(&mut self, client: usize) -> Ends<'_, S> {
-        Ends { net: self, client }
+    pub fn connections(&mut self, client: usize) -> Endpoints<'_, S> {
+        Endpoints { net: self, client }
     }
 
     /// Has a client anything for a shard?
@@ -318,30 +318,30 @@ impl Posted {
 }
 
 /// A client's queue pairs.
-pub struct Ends<'a, S = Shard> {
+pub struct Endpoints<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,
 }
 
-impl<S: Reachable> Fleet for Ends<'_, S> {
-    type End<'a>
-        = End<'a, S>
+impl<S: Reachable> Connections for Endpoints<'_, S> {
+    type Endpoint<'a>
+        = Endpoint<'a, S>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> End<'_, S> {
-        End { net: self.net, client: self.client, shard: server }
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_, S> {
+        Endpoint { net: self.net, client: self.client, shard: server }
     }
 }
 
 /// One of them.
-pub struct End<'a, S = Shard> {
+pub struct Endpoint<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,
     shard: usize,
 }
 
-impl<S: Reachable> End<'_, S> {
+impl<S: Reachable> Endpoint<'_, S> {
     fn gather(&self, payload: Payload<'_>) -> Vec<u8> {
         match payload {
             Payload::Inline(bytes) => bytes.to_vec(),
@@ -362,7 +362,7 @@ impl<S: Reachable> End<'_, S> {
     }
 }
 
-impl<S: Reachable> Post for End<'_, S> {
+impl<S: Reachable> Post for Endpoint<'_, S> {
     fn post_send(&mut self, request: &remora_nic::WorkRequest<'_>) -> Result<(), PostError> {
         let bytes = self.gather(request.payload);
         let op = match request.operation {
@@ -379,7 +379,7 @@ impl<S: Reachable> Post for End<'_, S> {
     }
 }
 
-impl<S: Reachable> PostPrism for End<'_, S> {
+impl<S: Reachable> PostPrism for Endpoint<'_, S> {
     fn post_prism(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         let data = |data: &Data<'_>| match data {
             Data::Local(payload) => Ok(self.gather(*payload)),

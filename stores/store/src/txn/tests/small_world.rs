@@ -95,43 +95,43 @@ impl Run {
         }
         let mut run = Run { net, programs: Vec::new(), history, recorded: 1, committed: 0 };
         world.clients.iter().for_each(|plans| run.join(world.config, plans.clone()));
-        (0..run.programs.len()).for_each(|client| run.go_on(client));
+        (0..run.programs.len()).for_each(|client| run.proceed(client));
         run
     }
 
     fn join(&mut self, config: ClientConfig, plans: Vec<Plan>) {
         let (grants, arena) = self.net.join(config.arena_len(self.net.servers.len()));
         let mut client = Client::new(config, grants, arena).unwrap();
-        client.start(&mut self.net.fleet(self.programs.len())).unwrap();
+        client.start(&mut self.net.connections(self.programs.len())).unwrap();
         self.programs.push(Program { client, plans, next: 0, open: None, committing: false, dead: false });
     }
 
     /// A client does what it can before it has to wait.
-    fn go_on(&mut self, at: usize) {
+    fn proceed(&mut self, at: usize) {
         loop {
             let Program { client, plans, next, open, committing, .. } = &mut self.programs[at];
             let Some(plan) = plans.get(*next).copied() else {
                 (0..self.net.servers.len())
-                    .for_each(|shard| client.return_buffers(shard, &mut self.net.fleet(at)).unwrap());
+                    .for_each(|shard| client.return_buffers(shard, &mut self.net.connections(at)).unwrap());
                 return;
             };
-            let mut fleet = self.net.fleet(at);
+            let mut connections = self.net.connections(at);
             match open {
                 None => {
                     let Ok(tx) = client.begin() else { return };
                     let reads =
-                        plan.reads.iter().map(|key| client.read(tx, keys()[*key], &mut fleet).unwrap());
+                        plan.reads.iter().map(|key| client.read(tx, keys()[*key], &mut connections).unwrap());
                     let entries = reads.collect();
                     for key in plan.writes {
                         let bytes = value(at, *next, *key).to_le_bytes();
-                        client.write(tx, keys()[*key], &bytes, &mut fleet).unwrap();
+                        client.write(tx, keys()[*key], &bytes, &mut connections).unwrap();
                     }
                     *open = Some((tx, entries, Vec::new()));
                 }
                 Some((tx, entries, found)) if found.len() == entries.len() && !*committing => {
                     *committing = true;
                     let tx = *tx;
-                    let ended = client.commit(tx, plan.clock, &mut fleet).unwrap();
+                    let ended = client.commit(tx, plan.clock, &mut connections).unwrap();
                     if let Some(Event::Ended { outcome, .. }) = ended {
                         self.ended(at, outcome);
                     }
@@ -203,7 +203,7 @@ impl Run {
                 while let Some(completion) = self.net.poll(client, shard) {
                     let program = &mut self.programs[client];
                     let event =
-                        program.client.complete(shard, &completion, &mut self.net.fleet(client)).unwrap();
+                        program.client.complete(shard, &completion, &mut self.net.connections(client)).unwrap();
                     match event {
                         Some(Event::Read { entry, value, .. }) => {
                             let value = value.map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
@@ -216,7 +216,7 @@ impl Run {
                         None => {}
                     }
                 }
-                self.go_on(client);
+                self.proceed(client);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Run {
         let janitor = self.programs.len();
         let config = ClientConfig { patience: 0, rules: Rules::Proved, ..world.config };
         self.join(config, vec![Plan { reads: &[0, 1], writes: &[], clock: 0 }; 3]);
-        self.go_on(janitor);
+        self.proceed(janitor);
         let before = self.committed;
         while let Some(step) = self.moves(false).first().copied() {
             self.make(step);

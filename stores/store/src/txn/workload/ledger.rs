@@ -37,14 +37,14 @@ impl<'a, W: Workload> Load<'a, W> {
         Load { workload, at: 0 }
     }
 
-    /// Deals that it has.
-    pub fn deals(&self) -> u64 {
+    /// Jobs that it has.
+    pub fn jobs(&self) -> u64 {
         present(self.workload)
     }
 }
 
 impl<W: Workload> Workload for Load<'_, W> {
-    type Deal = Row;
+    type Job = Row;
 
     fn extent(&self) -> Extent {
         self.workload.extent()
@@ -54,10 +54,10 @@ impl<W: Workload> Workload for Load<'_, W> {
         next(self.workload, &mut self.at, true)
     }
 
-    fn step(&self, deal: &Row, script: &mut Script) -> Step {
+    fn step(&self, job: &Row, script: &mut Script) -> Step {
         let mut value = Vec::new();
-        let (key, _) = self.workload.row(deal.0, &mut value);
-        script.gain = self.workload.worth(deal.0, Some(&value)).unwrap_or(0);
+        let (key, _) = self.workload.row(job.0, &mut value);
+        script.gain = self.workload.worth(job.0, Some(&value)).unwrap_or(0);
         script.write(key, value.len()).copy_from_slice(&value);
         Step::Commit
     }
@@ -91,14 +91,14 @@ impl<'a, W: Workload> Audit<'a, W> {
         Audit { workload, at: 0 }
     }
 
-    /// Deals that it has.
-    pub fn deals(&self) -> u64 {
+    /// Jobs that it has.
+    pub fn jobs(&self) -> u64 {
         self.workload.rows()
     }
 }
 
 impl<W: Workload> Workload for Audit<'_, W> {
-    type Deal = Row;
+    type Job = Row;
 
     fn extent(&self) -> Extent {
         self.workload.extent()
@@ -109,13 +109,13 @@ impl<W: Workload> Workload for Audit<'_, W> {
     }
 
     /// Declines where a row has a value that no transaction wrote.
-    fn step(&self, deal: &Row, script: &mut Script) -> Step {
+    fn step(&self, job: &Row, script: &mut Script) -> Step {
         if script.asked() == 0 {
-            let (key, _) = self.workload.row(deal.0, &mut Vec::new());
+            let (key, _) = self.workload.row(job.0, &mut Vec::new());
             script.read(key);
             return Step::Read;
         }
-        match self.workload.worth(deal.0, script.value(0)) {
+        match self.workload.worth(job.0, script.value(0)) {
             Some(worth) => {
                 script.gain = worth;
                 Step::Commit

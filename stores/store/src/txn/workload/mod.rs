@@ -20,11 +20,11 @@ mod ycsb_t;
 mod tests;
 
 pub use ledger::{Audit, Load, Row};
-pub use runner::{Counts, Ended, Runner, Stuck};
+pub use runner::{Counts, Ended, Runner, RunnerError};
 pub use script::{Key, MAX_KEY, Script};
-pub use smallbank::{Kind as SmallBankKind, SmallBank, SmallBankDeal};
-pub use tatp::{Kind as TatpKind, Tatp, TatpDeal};
-pub use ycsb_t::{MOST_RECORDS, YcsbT, YcsbTDeal};
+pub use smallbank::{Kind as SmallBankKind, SmallBank, SmallBankJob};
+pub use tatp::{Kind as TatpKind, Tatp, TatpJob};
+pub use ycsb_t::{MOST_RECORDS, YcsbT, YcsbTJob};
 
 /// What a transaction does next.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -53,17 +53,17 @@ pub struct Extent {
 /// A stream of transactions, and what is stored when it begins.
 pub trait Workload {
     /// The parameters of one transaction.
-    type Deal: Copy + core::fmt::Debug;
+    type Job: Copy + core::fmt::Debug;
 
     /// How large it is.
     fn extent(&self) -> Extent;
 
-    /// The next deal.
-    fn draw(&mut self) -> Self::Deal;
+    /// The next job.
+    fn draw(&mut self) -> Self::Job;
 
     /// Continues a job: at first with an empty script, then each time when all keys that it asked for are
     /// read.
-    fn step(&self, deal: &Self::Deal, script: &mut Script) -> Step;
+    fn step(&self, job: &Self::Job, script: &mut Script) -> Step;
 
     /// Rows of the ledger: those that are there when it begins, and those that may come.
     fn rows(&self) -> u64;

@@ -8,11 +8,11 @@ use super::{Step, Workload};
 use crate::block::abdlock::backoff;
 use crate::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
 use crate::ycsb::Random;
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
 /// Why the runner cannot continue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Stuck {
+pub enum RunnerError {
     /// A connection has failed.
     Broken(Broken),
     /// The client does not take what the workload asks for.
@@ -21,29 +21,29 @@ pub enum Stuck {
     Ended(Outcome),
 }
 
-impl core::fmt::Display for Stuck {
+impl core::fmt::Display for RunnerError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Stuck::Broken(broken) => broken.fmt(f),
-            Stuck::Refused(refused) => refused.fmt(f),
-            Stuck::Ended(Outcome::TableFull) => f.write_str("there is no slot for a new key"),
-            Stuck::Ended(Outcome::TooLong) => f.write_str("a value is longer than the client's buffers"),
-            Stuck::Ended(outcome) => write!(f, "a transaction ended as {outcome:?}"),
+            RunnerError::Broken(broken) => broken.fmt(f),
+            RunnerError::Refused(refused) => refused.fmt(f),
+            RunnerError::Ended(Outcome::TableFull) => f.write_str("there is no slot for a new key"),
+            RunnerError::Ended(Outcome::TooLong) => f.write_str("a value is longer than the client's buffers"),
+            RunnerError::Ended(outcome) => write!(f, "a transaction ended as {outcome:?}"),
         }
     }
 }
 
-impl core::error::Error for Stuck {}
+impl core::error::Error for RunnerError {}
 
-impl From<Broken> for Stuck {
-    fn from(broken: Broken) -> Stuck {
-        Stuck::Broken(broken)
+impl From<Broken> for RunnerError {
+    fn from(broken: Broken) -> RunnerError {
+        RunnerError::Broken(broken)
     }
 }
 
-impl From<Refused> for Stuck {
-    fn from(refused: Refused) -> Stuck {
-        Stuck::Refused(refused)
+impl From<Refused> for RunnerError {
+    fn from(refused: Refused) -> RunnerError {
+        RunnerError::Refused(refused)
     }
 }
 
@@ -72,14 +72,14 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Ended<'a, D> {
     /// The job that was executed.
-    pub deal: &'a D,
+    pub job: &'a D,
     /// What it read, and what it writes.
     pub script: &'a Script,
     /// Aborted, or committed.
     pub outcome: Outcome,
     /// Round trips of this attempt.
     pub round_trips: u32,
-    /// When the deal was begun with, and when this attempt.
+    /// When the job was begun with, and when this attempt.
     pub began: [Instant; 2],
     /// When its end was seen.
     pub at: Instant,
@@ -92,7 +92,7 @@ pub struct Ended<'a, D> {
 /// A place in the window.
 #[derive(Debug)]
 struct Flight<D> {
-    deal: Option<D>,
+    job: Option<D>,
     /// The attempt that is under way.
     tx: Option<Tx>,
     script: Script,
@@ -108,7 +108,7 @@ struct Flight<D> {
 impl<D> Flight<D> {
     fn idle() -> Flight<D> {
         Flight {
-            deal: None,
+            job: None,
             tx: None,
             script: Script::default(),
             entries: Vec::new(),
@@ -124,13 +124,13 @@ impl<D> Flight<D> {
 #[derive(Debug)]
 pub struct Runner<W: Workload> {
     workload: W,
-    flights: Vec<Flight<W::Deal>>,
+    flights: Vec<Flight<W::Job>>,
     /// Slots of the window without a job, and slots whose jobs wait for a retry.
     idle: Vec<usize>,
     paused: Vec<usize>,
     /// Places of transactions, by the client's number of them.
     places: Vec<usize>,
-    drawn: Vec<W::Deal>,
+    drawn: Vec<W::Job>,
     next: usize,
     random: Random,
     /// Microseconds that its clock is ahead of what it is told.
@@ -162,11 +162,11 @@ impl<W: Workload> Runner<W> {
     }
 
     /// Draws jobs, which are executed from then on: so none is drawn while a benchmark measures time.
-    pub fn draw(&mut self, deals: u64) {
+    pub fn draw(&mut self, jobs: u64) {
         self.drawn.drain(..self.next);
         self.next = 0;
         let workload = &mut self.workload;
-        self.drawn.extend((0..deals).map(|_| workload.draw()));
+        self.drawn.extend((0..jobs).map(|_| workload.draw()));
     }
 
     /// Drops jobs that no attempt has begun.
@@ -209,9 +209,9 @@ impl<W: Workload> Runner<W> {
         &mut self,
         now: Instant,
         machine: &mut impl Design,
-        fleet: &mut impl Fleet,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
+        connections: &mut impl Connections,
+        told: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
         while let Some(waits) = self.ready(now) {
             let tx = match machine.begin() {
                 Ok(tx) => tx,
@@ -220,12 +220,12 @@ impl<W: Workload> Runner<W> {
                 Err(refused) => return Err(refused.into()),
             };
             let place = self.enter(waits, tx, now);
-            self.go_on(place, now, machine, fleet, told)?;
+            self.proceed(place, now, machine, connections, told)?;
         }
         Ok(())
     }
 
-    /// Whether something may begin: the number of a deal that has waited long enough, or a new one.
+    /// Whether something may begin: the number of a job that has waited long enough, or a new one.
     fn ready(&self, now: Instant) -> Option<Option<usize>> {
         let over = self.paused.iter().position(|place| self.flights[*place].pause <= now);
         let new = !self.idle.is_empty() && self.next < self.drawn.len();
@@ -239,7 +239,7 @@ impl<W: Workload> Runner<W> {
             None => {
                 let place = self.idle.pop().expect("there is a free slot for a new job");
                 let flight = &mut self.flights[place];
-                (flight.deal, flight.before, flight.began[0]) = (Some(self.drawn[self.next]), 0, now);
+                (flight.job, flight.before, flight.began[0]) = (Some(self.drawn[self.next]), 0, now);
                 self.next += 1;
                 place
             }
@@ -269,10 +269,10 @@ impl<W: Workload> Runner<W> {
         now: impl Fn() -> Instant,
         (shard, completion): (usize, &WorkCompletion),
         machine: &mut impl Design,
-        fleet: &mut impl Fleet,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
-        match machine.complete(shard, completion, fleet)? {
+        connections: &mut impl Connections,
+        told: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
+        match machine.complete(shard, completion, connections)? {
             None => Ok(()),
             Some(Event::Read { tx, entry, value }) => {
                 let place = self.places[tx.index()];
@@ -280,7 +280,7 @@ impl<W: Workload> Runner<W> {
                 let at = flight.entries.iter().position(|known| *known == entry);
                 flight.script.found(at.ok_or(Broken::Protocol)?, value);
                 if flight.script.is_complete() && flight.entries.len() == flight.script.asked() {
-                    self.go_on(place, now(), machine, fleet, told)?;
+                    self.proceed(place, now(), machine, connections, told)?;
                 }
                 Ok(())
             }
@@ -290,33 +290,33 @@ impl<W: Workload> Runner<W> {
         }
     }
 
-    /// The next step of a deal.
-    fn go_on(
+    /// The next step of a job.
+    fn proceed(
         &mut self,
         place: usize,
         now: Instant,
         machine: &mut impl Design,
-        fleet: &mut impl Fleet,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
+        connections: &mut impl Connections,
+        told: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
         let flight = &mut self.flights[place];
-        let (Some(deal), Some(tx)) = (&flight.deal, flight.tx) else { return Ok(()) };
-        let step = self.workload.step(deal, &mut flight.script);
+        let (Some(job), Some(tx)) = (&flight.job, flight.tx) else { return Ok(()) };
+        let step = self.workload.step(job, &mut flight.script);
         if step == Step::Read {
             while let Some(key) = flight.script.key(flight.entries.len()) {
-                flight.entries.push(machine.read(tx, key.bytes(), fleet)?);
+                flight.entries.push(machine.read(tx, key.bytes(), connections)?);
             }
             return Ok(());
         }
         for (key, value) in flight.script.writes() {
             match value {
-                Some(value) => machine.write(tx, key.bytes(), value, fleet)?,
-                None => machine.delete(tx, key.bytes(), fleet)?,
+                Some(value) => machine.write(tx, key.bytes(), value, connections)?,
+                None => machine.delete(tx, key.bytes(), connections)?,
             };
         }
         flight.declined = step == Step::Decline;
         let clock = now.0 / 1000 + self.ahead;
-        if let Some(Event::Ended { tx, outcome, round_trips, resolved }) = machine.commit(tx, clock, fleet)? {
+        if let Some(Event::Ended { tx, outcome, round_trips, resolved }) = machine.commit(tx, clock, connections)? {
             self.ended(tx, (outcome, round_trips, resolved), now, told)?;
         }
         Ok(())
@@ -327,13 +327,13 @@ impl<W: Workload> Runner<W> {
         tx: Tx,
         (outcome, round_trips, resolved): (Outcome, u32, u32),
         now: Instant,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
+        told: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
         let place = self.places[tx.index()];
         let flight = &mut self.flights[place];
-        let deal = flight.deal.as_ref().ok_or(Broken::Protocol)?;
+        let job = flight.job.as_ref().ok_or(Broken::Protocol)?;
         let Flight { script, began, before, .. } = flight;
-        told(&Ended { deal, script, outcome, round_trips, began: *began, at: now, before: *before, place });
+        told(&Ended { job, script, outcome, round_trips, began: *began, at: now, before: *before, place });
         let counts = &mut self.counts;
         counts.resolved += u64::from(resolved);
         flight.tx = None;
@@ -343,7 +343,7 @@ impl<W: Workload> Runner<W> {
                 counts.declined += u64::from(flight.declined);
                 counts.round_trips += u64::from(round_trips);
                 counts.gain += flight.script.gain;
-                flight.deal = None;
+                flight.job = None;
                 self.idle.push(place);
             }
             Outcome::Aborted | Outcome::NoBuffer => {
@@ -353,7 +353,7 @@ impl<W: Workload> Runner<W> {
                 flight.before += 1;
                 self.paused.push(place);
             }
-            other => return Err(Stuck::Ended(other)),
+            other => return Err(RunnerError::Ended(other)),
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ enum Found {
     Value(Range<usize>),
 }
 
-/// One attempt at a deal. Its memory stays when it is cleared.
+/// One attempt at a job. Its memory stays when it is cleared.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     reads: Vec<(Key, Found)>,

@@ -61,7 +61,7 @@ impl Kind {
 
 /// The parameters of one transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct TatpDeal {
+pub struct TatpJob {
     /// Kind of the transaction.
     pub kind: Kind,
     /// The subscriber, from 1.
@@ -196,8 +196,8 @@ impl Tatp {
     }
 
     /// Goes on when the row is known that is to be changed.
-    fn change(&self, deal: &TatpDeal, subscriber: u32, script: &mut Script) -> Step {
-        let TatpDeal { kind, row, start, end, data, .. } = *deal;
+    fn change(&self, job: &TatpJob, subscriber: u32, script: &mut Script) -> Step {
+        let TatpJob { kind, row, start, end, data, .. } = *job;
         match kind {
             Kind::UpdateSubscriberData => {
                 let (Some(whose), Some(facility)) = (script.value(0), script.value(1)) else {
@@ -237,11 +237,11 @@ impl Tatp {
     }
 
     /// Did a read find what it is meant to find?
-    fn answer(deal: &TatpDeal, script: &Script) -> Step {
-        let found = match deal.kind {
+    fn answer(job: &TatpJob, script: &Script) -> Step {
+        let found = match job.kind {
             Kind::GetNewDestination => {
                 let active = script.value(0).is_some_and(|facility| facility[0] == 1);
-                let ends = |place| script.value(place).is_some_and(|forwarding| deal.end < forwarding[0]);
+                let ends = |place| script.value(place).is_some_and(|forwarding| job.end < forwarding[0]);
                 active && (1..script.asked()).any(ends)
             }
             _ => script.value(0).is_some(),
@@ -250,8 +250,8 @@ impl Tatp {
     }
 
     /// Asks for the rows of a subscriber.
-    fn ask(deal: &TatpDeal, subscriber: u32, script: &mut Script) {
-        let TatpDeal { kind, row, start, .. } = *deal;
+    fn ask(job: &TatpJob, subscriber: u32, script: &mut Script) {
+        let TatpJob { kind, row, start, .. } = *job;
         match kind {
             Kind::GetSubscriberData | Kind::UpdateLocation => {
                 script.read(key(b's', 0, 0, subscriber));
@@ -284,20 +284,20 @@ impl Tatp {
 }
 
 impl Workload for Tatp {
-    type Deal = TatpDeal;
+    type Job = TatpJob;
 
     fn extent(&self) -> Extent {
         Extent { keys: self.rows(), max_key: 16, max_value: SUBSCRIBER as u32, max_keys: 6 }
     }
 
-    fn draw(&mut self) -> TatpDeal {
+    fn draw(&mut self) -> TatpJob {
         let mut share = self.random.below(100);
         let kind = Kind::MIX.into_iter().find(|(_, part)| {
             let hit = share < *part;
             share = share.saturating_sub(*part);
             hit
         });
-        TatpDeal {
+        TatpJob {
             kind: kind.map_or(Kind::GetSubscriberData, |(kind, _)| kind),
             subscriber: self.subscriber(),
             row: self.between(1, TYPES.into()) as u8,
@@ -307,15 +307,15 @@ impl Workload for Tatp {
         }
     }
 
-    fn step(&self, deal: &TatpDeal, script: &mut Script) -> Step {
-        let by = deal.kind.goes_by_number();
+    fn step(&self, job: &TatpJob, script: &mut Script) -> Step {
+        let by = job.kind.goes_by_number();
         match (script.asked(), by) {
             (0, true) => {
-                script.read(by_number(deal.subscriber));
+                script.read(by_number(job.subscriber));
                 Step::Read
             }
             (0, false) => {
-                Tatp::ask(deal, deal.subscriber, script);
+                Tatp::ask(job, job.subscriber, script);
                 Step::Read
             }
             (1, true) => {
@@ -323,14 +323,14 @@ impl Workload for Tatp {
                     return Step::Decline;
                 };
                 let subscriber = u32_at(subscriber, 0);
-                Tatp::ask(deal, subscriber, script);
+                Tatp::ask(job, subscriber, script);
                 Step::Read
             }
-            (_, true) => self.change(deal, script.value(0).map_or(0, |id| u32_at(id, 0)), script),
-            (_, false) if deal.kind == Kind::UpdateSubscriberData => {
-                self.change(deal, deal.subscriber, script)
+            (_, true) => self.change(job, script.value(0).map_or(0, |id| u32_at(id, 0)), script),
+            (_, false) if job.kind == Kind::UpdateSubscriberData => {
+                self.change(job, job.subscriber, script)
             }
-            _ => Tatp::answer(deal, script),
+            _ => Tatp::answer(job, script),
         }
     }
 
@@ -409,12 +409,12 @@ mod tests {
         (0..tatp.rows()).filter_map(row).collect()
     }
 
-    /// Carries a deal out over plain rows.
-    fn carry_out(tatp: &Tatp, deal: &TatpDeal, rows: &mut Rows) -> (Step, i64) {
+    /// Carries a job out over plain rows.
+    fn carry_out(tatp: &Tatp, job: &TatpJob, rows: &mut Rows) -> (Step, i64) {
         let mut script = Script::default();
         let mut known = 0;
         loop {
-            match tatp.step(deal, &mut script) {
+            match tatp.step(job, &mut script) {
                 Step::Read => {
                     for place in known..script.asked() {
                         let key = script.key(place).unwrap();
@@ -467,10 +467,10 @@ mod tests {
         let (mut drawn, mut done) = ([0u32; 7], [0u32; 7]);
         let draws = 60_000;
         for _ in 0..draws {
-            let deal = tatp.draw();
-            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == deal.kind).unwrap();
+            let job = tatp.draw();
+            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == job.kind).unwrap();
             drawn[kind] += 1;
-            done[kind] += u32::from(carry_out(&tatp, &deal, &mut rows).0 == Step::Commit);
+            done[kind] += u32::from(carry_out(&tatp, &job, &mut rows).0 == Step::Commit);
         }
         for (count, (kind, share)) in drawn.iter().zip(Kind::MIX) {
             let expected = f64::from(draws) * share as f64 / 100.0;
@@ -497,8 +497,8 @@ mod tests {
         let before = sum(&tatp, &rows);
         let mut gains = [0; 2];
         for _ in 0..20_000 {
-            let deal = tatp.draw();
-            let (_, gain) = carry_out(&tatp, &deal, &mut rows);
+            let job = tatp.draw();
+            let (_, gain) = carry_out(&tatp, &job, &mut rows);
             gains[usize::from(gain < 0)] += gain;
         }
         assert!(gains[0] > 10 && gains[1] < -10, "{gains:?}");

@@ -14,14 +14,14 @@ pub const MOST_RECORDS: usize = 4;
 
 /// The records that a transaction changes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct YcsbTDeal {
+pub struct YcsbTJob {
     records: [Record; MOST_RECORDS],
     /// Their keys' numbers.
     numbers: [u64; MOST_RECORDS],
     count: u8,
 }
 
-impl YcsbTDeal {
+impl YcsbTJob {
     /// The records that it changes.
     pub fn records(&self) -> &[Record] {
         &self.records[..usize::from(self.count)]
@@ -88,36 +88,36 @@ fn key(number: u64) -> Key {
 }
 
 impl Workload for YcsbT {
-    type Deal = YcsbTDeal;
+    type Job = YcsbTJob;
 
     fn extent(&self) -> Extent {
         Extent { keys: self.records, max_key: 8, max_value: self.values.longest, max_keys: self.each.into() }
     }
 
-    fn draw(&mut self) -> YcsbTDeal {
-        let mut deal = YcsbTDeal { records: [0; MOST_RECORDS], numbers: [0; MOST_RECORDS], count: 0 };
-        while deal.count < self.each {
+    fn draw(&mut self) -> YcsbTJob {
+        let mut job = YcsbTJob { records: [0; MOST_RECORDS], numbers: [0; MOST_RECORDS], count: 0 };
+        while job.count < self.each {
             let record = self.ranks.next(&mut self.random);
-            if !deal.records().contains(&record) {
-                let at = usize::from(deal.count);
-                (deal.records[at], deal.numbers[at]) = (record, self.number(record));
-                deal.count += 1;
+            if !job.records().contains(&record) {
+                let at = usize::from(job.count);
+                (job.records[at], job.numbers[at]) = (record, self.number(record));
+                job.count += 1;
             }
         }
-        deal
+        job
     }
 
-    fn step(&self, deal: &YcsbTDeal, script: &mut Script) -> Step {
+    fn step(&self, job: &YcsbTJob, script: &mut Script) -> Step {
         if script.asked() == 0 {
-            for number in &deal.numbers[..usize::from(deal.count)] {
+            for number in &job.numbers[..usize::from(job.count)] {
                 script.read(key(*number));
             }
             return Step::Read;
         }
-        for (place, record) in deal.records().iter().enumerate() {
+        for (place, record) in job.records().iter().enumerate() {
             // The ledger judges the value; the version counts up from any value found.
             let version = script.value(place).filter(|value| value.len() >= 16).map(|value| u64_at(value, 8));
-            let out = script.write(key(deal.numbers[place]), self.values.len(*record));
+            let out = script.write(key(job.numbers[place]), self.values.len(*record));
             self.values.fill(*record, version.unwrap_or(0) + 1, out);
             script.gain += 1;
         }
@@ -147,22 +147,22 @@ mod tests {
     fn a_transaction_changes_different_records_and_counts_their_versions_up() {
         let mut workload = YcsbT::new(10, 40, 4, 1.6, 1);
         for _ in 0..1000 {
-            let deal = workload.draw();
-            let mut records = deal.records().to_vec();
+            let job = workload.draw();
+            let mut records = job.records().to_vec();
             records.sort_unstable();
             records.dedup();
             assert!(records.len() == 4 && records.iter().all(|record| *record < 10));
         }
-        let deal = workload.draw();
+        let job = workload.draw();
         let mut script = Script::default();
-        assert_eq!(workload.step(&deal, &mut script), Step::Read);
+        assert_eq!(workload.step(&job, &mut script), Step::Read);
         let mut value = vec![0; 40];
-        for (place, record) in deal.records().iter().enumerate() {
+        for (place, record) in job.records().iter().enumerate() {
             workload.values.fill(*record, 6, &mut value);
             script.found(place, Some(&value));
         }
-        assert_eq!((workload.step(&deal, &mut script), script.gain), (Step::Commit, 4));
-        let worths: Vec<_> = deal
+        assert_eq!((workload.step(&job, &mut script), script.gain), (Step::Commit, 4));
+        let worths: Vec<_> = job
             .records()
             .iter()
             .zip(script.writes())
@@ -190,10 +190,10 @@ mod tests {
         let homes: std::collections::BTreeSet<u64> =
             (0..500).map(|at| slot_of(workload.row(at, &mut Vec::new()).0.bytes(), 1000)).collect();
         assert_eq!(homes.len(), 500);
-        let deal = workload.draw();
+        let job = workload.draw();
         let mut script = Script::default();
-        workload.step(&deal, &mut script);
-        assert_eq!(script.key(0), Some(workload.row(deal.records()[0], &mut Vec::new()).0));
+        workload.step(&job, &mut script);
+        assert_eq!(script.key(0), Some(workload.row(job.records()[0], &mut Vec::new()).0));
     }
 
     #[test]

@@ -37,16 +37,16 @@ struct Member {
 
 /// All replicas of a store, as one client sees them.
 #[derive(Debug)]
-pub struct Crew {
+pub struct ReplicaSet {
     members: Vec<Member>,
     most_tails: u32,
     /// Replicas that were skipped because they had too many requests.
     passed: Set,
 }
 
-impl Crew {
-    pub fn new(config: &ClientConfig) -> Crew {
-        Crew {
+impl ReplicaSet {
+    pub fn new(config: &ClientConfig) -> ReplicaSet {
+        ReplicaSet {
             members: (0..config.replicas).map(|_| Member::default()).collect(),
             most_tails: config.tails(),
             passed: Set::NONE,
@@ -83,7 +83,7 @@ impl Crew {
     }
 
     /// May it get a new request? If not, the client retries when the replica has [caught
-    /// up](Crew::caught_up).
+    /// up](ReplicaSet::caught_up).
     #[inline]
     pub fn takes(&mut self, replica: usize, has_space: bool) -> bool {
         let takes = has_space && self.members[replica].tails < self.most_tails;

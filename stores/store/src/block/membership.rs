@@ -73,7 +73,7 @@ impl State {
 
 /// Why a replica or client is refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum MembershipError {
     /// This replica, which is meant to begin a store, has met one that serves a store already.
     Lives(usize),
     /// It is new, and its store has not begun.
@@ -88,50 +88,50 @@ pub enum Misfit {
     UsedUp,
 }
 
-impl core::fmt::Display for Misfit {
+impl core::fmt::Display for MembershipError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Misfit::Lives(replica) => write!(
+            MembershipError::Lives(replica) => write!(
                 f,
                 "the store lives, replica {replica} serves it: start this replica without --new, and it will be repaired from the others"
             ),
-            Misfit::NotBegun => f.write_str("it waits until all replicas of the new store have begun"),
-            Misfit::OtherStore => f.write_str("it belongs to another store, or to one that was begun anew"),
-            Misfit::Superseded(replica) => {
+            MembershipError::NotBegun => f.write_str("it waits until all replicas of the new store have begun"),
+            MembershipError::OtherStore => f.write_str("it belongs to another store, or to one that was begun anew"),
+            MembershipError::Superseded(replica) => {
                 write!(f, "another replica {replica} has taken this one's place: end one of the two")
             }
-            Misfit::NoNumber => f.write_str("it has no number for a writer at the moment"),
-            Misfit::UsedUp => f.write_str("it has given all its numbers to writers"),
+            MembershipError::NoNumber => f.write_str("it has no number for a writer at the moment"),
+            MembershipError::UsedUp => f.write_str("it has given all its numbers to writers"),
         }
     }
 }
 
-impl core::error::Error for Misfit {}
+impl core::error::Error for MembershipError {}
 
 /// A replica's membership in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Membership {
     state: State,
     /// Replica 0's incarnation that asked last, while this one was new: it will belong to no other's store.
     promised: u64,
     numbers: Numbers,
 }
 
-impl Standing {
+impl Membership {
     /// A replica of a store that has not begun, in an incarnation that none had before. Returns None if the
     /// numbers are impossible.
-    pub fn new(replica: usize, replicas: usize, incarnation: u64) -> Option<Standing> {
+    pub fn new(replica: usize, replicas: usize, incarnation: u64) -> Option<Membership> {
         let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas && incarnation != 0;
         let mut incarnations = [0; MAX_REPLICAS];
         *incarnations.get_mut(replica)? = incarnation;
         let marks = std::array::from_fn(Numbers::first_mark);
         let state = State { replica, replicas, store: 0, incarnations, marks };
-        sound.then(|| Standing { state, promised: 0, numbers: Numbers::first(replica) })
+        sound.then(|| Membership { state, promised: 0, numbers: Numbers::first(replica) })
     }
 
     /// A replica that has read all blocks from others, whose states these were when they permitted it.
     /// Returns None if they are too few, or of different stores.
-    pub fn repaired(replica: usize, incarnation: u64, sources: &[State]) -> Option<Standing> {
+    pub fn repaired(replica: usize, incarnation: u64, sources: &[State]) -> Option<Membership> {
         let mut state = *sources.first()?;
         let same = |source: &State| source.store == state.store && source.replicas == state.replicas;
         if !state.is_whole() || sources.len() <= state.replicas / 2 || !sources.iter().all(same) {
@@ -140,7 +140,7 @@ impl Standing {
         sources.iter().for_each(|source| state.learn(source));
         (state.replica, state.incarnations[replica]) = (replica, incarnation);
         let numbers = Numbers::behind(replica, state.marks[replica]);
-        Some(Standing { state, promised: 0, numbers })
+        Some(Membership { state, promised: 0, numbers })
     }
 
     /// An incarnation above all that a majority knows of a replica. Replicas that draw at the same time get
@@ -166,13 +166,13 @@ impl Standing {
     /// has begun, and this one serves it.
     ///
     /// # Errors
-    /// [`Misfit::Lives`]: the store had begun without it.
-    pub fn heard(&mut self, answers: &[State]) -> Result<bool, Misfit> {
+    /// [`MembershipError::Lives`]: the store had begun without it.
+    pub fn take_answers(&mut self, answers: &[State]) -> Result<bool, MembershipError> {
         let own = self.state;
         if let Some(whole) = answers.iter().find(|answer| answer.is_whole()) {
             let founder = whole.incarnations[own.replica] == own.incarnation();
             if own.replica == 0 || !founder || whole.store != self.promised {
-                return Err(Misfit::Lives(whole.replica));
+                return Err(MembershipError::Lives(whole.replica));
             }
             self.state.store = whole.store;
             self.state.learn(whole);
@@ -192,19 +192,19 @@ impl Standing {
     /// May a client use this replica?
     ///
     /// # Errors
-    /// [`Misfit::NotBegun`].
-    pub fn serves(&self) -> Result<(), Misfit> {
-        if self.state.is_whole() { Ok(()) } else { Err(Misfit::NotBegun) }
+    /// [`MembershipError::NotBegun`].
+    pub fn serves(&self) -> Result<(), MembershipError> {
+        if self.state.is_whole() { Ok(()) } else { Err(MembershipError::NotBegun) }
     }
 
     /// A newer incarnation replaces a replica. It may read here when all connections of clients have ended.
     ///
     /// # Errors
     /// It is not the newest, or of another store.
-    pub fn replaced(&mut self, replica: usize, incarnation: u64, store: u64) -> Result<(), Misfit> {
+    pub fn replaced(&mut self, replica: usize, incarnation: u64, store: u64) -> Result<(), MembershipError> {
         self.serves()?;
         if store != self.state.store {
-            return Err(Misfit::OtherStore);
+            return Err(MembershipError::OtherStore);
         }
         self.know(replica, incarnation)
     }
@@ -213,17 +213,17 @@ impl Standing {
     ///
     /// # Errors
     /// It is not the newest.
-    pub fn marked(&mut self, replica: usize, incarnation: u64, mark: u32) -> Result<(), Misfit> {
+    pub fn marked(&mut self, replica: usize, incarnation: u64, mark: u32) -> Result<(), MembershipError> {
         self.serves()?;
         self.know(replica, incarnation)?;
         self.state.marks[replica] = self.state.marks[replica].max(mark);
         Ok(())
     }
 
-    fn know(&mut self, replica: usize, incarnation: u64) -> Result<(), Misfit> {
+    fn know(&mut self, replica: usize, incarnation: u64) -> Result<(), MembershipError> {
         let known = &mut self.state.incarnations[replica];
         if incarnation < *known || replica == self.state.replica {
-            return Err(Misfit::Superseded(replica));
+            return Err(MembershipError::Superseded(replica));
         }
         *known = incarnation;
         Ok(())
@@ -233,9 +233,9 @@ impl Standing {
     ///
     /// # Errors
     /// There is none, now or ever.
-    pub fn number(&mut self) -> Result<ClientId, Misfit> {
+    pub fn number(&mut self) -> Result<ClientId, MembershipError> {
         let used_up = self.numbers.are_used_up();
-        self.numbers.give().ok_or(if used_up { Misfit::UsedUp } else { Misfit::NoNumber })
+        self.numbers.give().ok_or(if used_up { MembershipError::UsedUp } else { MembershipError::NoNumber })
     }
 
     /// The mark that f others should know of, before there are more numbers.
@@ -264,15 +264,15 @@ impl View {
     ///
     /// # Errors
     /// It must not be used.
-    pub fn meet(&mut self, state: &State) -> Result<(), Misfit> {
+    pub fn meet(&mut self, state: &State) -> Result<(), MembershipError> {
         if !state.is_whole() {
-            return Err(Misfit::NotBegun);
+            return Err(MembershipError::NotBegun);
         }
         if self.store != 0 && self.store != state.store {
-            return Err(Misfit::OtherStore);
+            return Err(MembershipError::OtherStore);
         }
         if state.incarnation() < self.incarnations[state.replica] {
-            return Err(Misfit::Superseded(state.replica));
+            return Err(MembershipError::Superseded(state.replica));
         }
         self.store = state.store;
         for (mine, theirs) in self.incarnations.iter_mut().zip(state.incarnations) {

@@ -25,7 +25,7 @@ struct Found {
 impl FarmTable {
     /// The table of a server that ended or died, in its `index` and `extents`. Returns None if there is none
     /// of this size.
-    pub fn again(config: Config, index: Registered, extents: Registered) -> Option<FarmTable> {
+    pub fn reopen(config: Config, index: Registered, extents: Registered) -> Option<FarmTable> {
         if config.buckets == 0 || index.bytes.len() < config.index_len() {
             return None;
         }
@@ -44,7 +44,7 @@ impl FarmTable {
         runs.sort_unstable_by_key(|(slot, _)| slot.line);
         let objects = u32::try_from(config.lines() * SLOTS).unwrap_or(u32::MAX);
         let lines: Vec<(u32, u32)> = runs.iter().map(|(slot, _)| (slot.line, slot.lines.into())).collect();
-        let (extents, taken) = Extents::again(extents, objects, &lines)?;
+        let (extents, taken) = Extents::reopen(extents, objects, &lines)?;
         let mut held = vec![[None; SLOTS]; config.lines()];
         for ((_, place), extent) in runs.iter().zip(taken) {
             held[place.line][place.slot] = Some(extent);
@@ -234,7 +234,7 @@ mod tests {
                 let (block, at) = if *addr < VALUES { (0, *addr) } else { (1, *addr - VALUES) };
                 before[block].write(at as usize, &word.to_le_bytes());
                 let [index, extents] = [copy(&before[0]), copy(&before[1])];
-                let mut reopened = FarmTable::again(CONFIG, index, extents).expect("the table");
+                let mut reopened = FarmTable::reopen(CONFIG, index, extents).expect("the table");
                 deaths += 1;
                 for (other, expected) in model.iter().filter(|(other, _)| **other != key) {
                     assert_eq!(get(&reopened, other).as_ref(), Some(expected), "turn {turn}");
@@ -269,7 +269,7 @@ mod tests {
                 table.put(key.as_bytes(), &vec![1; turn as usize * 5]).unwrap();
             }
         }
-        let reopened = FarmTable::again(CONFIG, index, extents).unwrap();
+        let reopened = FarmTable::reopen(CONFIG, index, extents).unwrap();
         assert_eq!((reopened.len(), reopened.free_lines()), (table.len(), table.free_lines()));
         assert_eq!((reopened.version, reopened.blocks_used), (table.version, table.blocks_used));
     }
@@ -278,10 +278,10 @@ mod tests {
     fn memory_that_never_was_a_table_is_none() {
         let [index, extents] = blocks();
         let larger = Config { buckets: 1000, ..CONFIG };
-        assert!(FarmTable::again(larger, index.clone(), extents.clone()).is_none());
+        assert!(FarmTable::reopen(larger, index.clone(), extents.clone()).is_none());
         let mut table = FarmTable::new(CONFIG, index.clone(), extents.clone());
         table.put(b"key", b"value").unwrap();
         let other = Config { hash_seed: 6, buckets: 5, ..CONFIG };
-        assert!(FarmTable::again(other, index, blocks()[1].clone()).is_none(), "objects are missing");
+        assert!(FarmTable::reopen(other, index, blocks()[1].clone()).is_none(), "objects are missing");
     }
 }
