@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::follower::{Update, Backend};
 use crate::{Map, SourceError};
 
-/// A server that does not answer in this time is passed over.
+/// A server that does not answer in this time is skipped.
 const ANSWER: Duration = Duration::from_secs(3);
 /// A watch that is silent for so long is restarted, since its server may be dead.
 const WATCH: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub struct Etcd {
     revision: u64,
 }
 
-/// What etcd answers; its numbers are strings, and what is zero or empty is left out.
+/// The answer of etcd. Its numbers are strings, and zero or empty fields are left out.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Response {
@@ -112,7 +112,7 @@ impl Etcd {
         Map::parse(&text).map_err(|error| SourceError::Map(self.place(), error))
     }
 
-    /// Begins a watch behind what is known.
+    /// Begins a watch behind the last known revision.
     fn listen(&mut self) -> Result<(), ureq::Error> {
         let create = json!({ "key": self.coded_key(), "start_revision": (self.revision + 1).to_string() });
         let body = self.ask("/v3/watch", &json!({ "create_request": create }))?;
@@ -140,7 +140,7 @@ impl Backend for Etcd {
     fn wait(&mut self) -> Option<Update> {
         if self.watch.is_none() && self.listen().is_err() {
             thread::sleep(AGAIN);
-            // By asking, it finds a server that is there, and what it missed.
+            // A new request finds a server that is there, and the missed changes.
             return Some(self.load());
         }
         let Some(answer) = self.line() else {

@@ -16,7 +16,7 @@ const LONGEST: u64 = 1 << 20;
 
 pub struct File {
     path: PathBuf,
-    /// What it said at the last look.
+    /// The text, or the error, of the last look.
     text: Result<String, SourceError>,
 }
 

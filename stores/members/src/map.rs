@@ -30,7 +30,7 @@ pub struct Map {
     shards: u32,
 }
 
-/// The text, as it stands there.
+/// The text as parsed TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -127,7 +127,7 @@ impl Map {
     }
 }
 
-/// What a TOML error says, without its picture.
+/// The message of a TOML error in one line, without its picture.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().replace('\n', " ")
 }

@@ -29,7 +29,7 @@ pub enum SourceError {
     Reach(String),
     /// The source is empty.
     Missing(String),
-    /// What it holds is no map.
+    /// Its content is no map.
     Map(String, MapError),
 }
 

@@ -30,11 +30,11 @@ pub struct Pair<'a> {
 pub struct BadLine {
     /// Its number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Why it is bad.
     pub fault: Fault,
 }
 
-/// What is wrong with a line.
+/// Why a line is bad.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It begins with a space or tab.
@@ -119,7 +119,7 @@ impl<R: BufRead> Pairs<R> {
         }))
     }
 
-    /// Reads a line without its end; what exceeds [`KEPT`] is passed over. False at the end of the file.
+    /// Reads a line without its end; bytes beyond [`KEPT`] are skipped. Returns false at the end of the file.
     fn read_line(&mut self) -> Result<bool, Error> {
         self.line.clear();
         let mut any = false;

@@ -36,7 +36,7 @@ pub trait Connections {
     where
         Self: 'a;
 
-    /// The queue pair that leads to a server.
+    /// The queue pair of a server, by its number.
     fn endpoint(&mut self, server: usize) -> Self::Endpoint<'_>;
 }
 

@@ -73,7 +73,7 @@ impl Region {
         self.block.bytes.word(offset).expect("an aligned word of the region").store(word, Ordering::Relaxed);
     }
 
-    /// What was stored before is visible before what is stored after.
+    /// Stores before it become visible before stores after it.
     #[inline]
     pub fn barrier(&self) {
         fence(Ordering::Release);

@@ -80,7 +80,7 @@ mod tests {
                         last_signaled = Some(number);
                     }
                 }
-                // Without a signaled request the queue would stay full for ever.
+                // Without a signaled request the queue would stay full.
                 queue.retire(last_signaled.take().expect("a signaled request in a full queue"));
                 assert!(queue.has_space(3), "window {window}");
             }

@@ -19,7 +19,7 @@ pub struct State {
     pub replicas: usize,
     /// The store that it belongs to; 0: to none yet.
     pub store: u64,
-    /// The newest incarnation of each replica that it has heard of.
+    /// The newest known incarnation of each replica.
     pub incarnations: [u64; MAX_REPLICAS],
     /// How far each replica may go with its numbers, according to what this one has learned.
     pub marks: [u32; MAX_REPLICAS],
@@ -80,7 +80,7 @@ pub enum MembershipError {
     NotBegun,
     /// It belongs to another store.
     OtherStore,
-    /// A newer incarnation of the replica has been heard of.
+    /// A newer incarnation of the replica is known.
     Superseded(usize),
     /// It has no number for a writer, until others know how far it may go.
     NoNumber,
@@ -150,7 +150,7 @@ impl Membership {
         last.saturating_add(1 + u64::from(drawn))
     }
 
-    /// What it knows.
+    /// The state that this replica sends to its peers.
     pub fn state(&self) -> State {
         self.state
     }

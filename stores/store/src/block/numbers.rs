@@ -20,7 +20,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The mark of a replica when its store begins: everybody knows it.
+    /// The mark of a replica when its store begins; every replica knows it.
     pub fn first_mark(replica: usize) -> u32 {
         replica as u32 * SHARE + STEP
     }

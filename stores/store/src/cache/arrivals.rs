@@ -56,10 +56,10 @@ impl Arrivals {
         }
     }
 
-    /// Puts bytes behind those that came before.
+    /// Appends bytes to a value.
     ///
     /// # Errors
-    /// `NoPiece`; the value is gone, and its [`Arrival`] is of no use.
+    /// `NoPiece`: the value was dropped, and its [`Arrival`] is invalid.
     pub fn append(&mut self, arrival: &mut Option<Arrival>, mut data: &[u8]) -> Result<(), NoPiece> {
         if arrival.is_none() {
             let piece = self.take(None)?;

@@ -290,7 +290,7 @@ impl Buckets {
         self.region.load(bucket as usize * BUCKET + word * 8)
     }
 
-    /// What was stored before is seen before it, and what is stored later after it.
+    /// Stores a word with release order: earlier stores become visible before it, later ones after it.
     fn store(&mut self, bucket: u64, word: usize, value: u64) {
         self.region.barrier();
         self.region.store(bucket as usize * BUCKET + word * 8, value);

@@ -49,7 +49,7 @@ pub struct Class {
     pub counts: Counts,
 }
 
-/// What is counted of a class.
+/// Event counts of a class.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub evicted: u64,

@@ -34,15 +34,15 @@ pub enum Command<'a> {
     Touch { key: &'a [u8], expires: i64 },
     /// Remove all items, now or later.
     Flush { delay: i64 },
-    /// Tell figures; which, and two words about them.
+    /// Report figures: which ones, and up to two arguments.
     Stats(&'a [u8], [&'a [u8]; 2]),
-    /// What is done about dead items, and with which.
+    /// Manage dead items: the subcommand, and its argument.
     Crawler(&'a [u8], Option<&'a [u8]>),
     /// So many mebibytes for keys and values.
     MemoryLimit(u64),
     /// End the server; how.
     Shutdown(Option<&'a [u8]>),
-    /// Tell the version.
+    /// Report the version.
     Version,
     /// Taken, and without effect.
     Verbosity,
@@ -50,7 +50,7 @@ pub enum Command<'a> {
     Quit,
 }
 
-/// What is wrong with a line.
+/// Why a line is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wrong {
     /// No command, or too many or too few words.

@@ -20,18 +20,18 @@ pub struct Attributes {
     pub expires: Instant,
     /// The number for `cas`: another one after each change.
     pub unique: u64,
-    /// What meta commands tell of it.
+    /// Marks that meta commands report.
     pub marks: Marks,
 }
 
-/// What meta commands tell of an item.
+/// Marks of an item that meta commands report.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// Its key was stored in base64.
     pub binary: bool,
     /// It was marked as out of date.
     pub stale: bool,
-    /// A client was told to store it anew.
+    /// A client was asked to store it again.
     pub won: bool,
     /// It was asked for.
     pub fetched: bool,
@@ -103,7 +103,7 @@ pub struct Items {
     free: Vec<u32>,
     lru: Lru,
     capacity: u32,
-    /// Where the sweep goes on.
+    /// The node at which the sweep continues.
     hand: u32,
     /// Items with a lower number were flushed.
     flushed: u64,
@@ -146,7 +146,7 @@ impl Items {
         }
     }
 
-    /// What is stored from now on is found by chains, too, in these buckets.
+    /// Makes chains find items that are stored from now on, in these buckets.
     pub fn show(&mut self, buckets: Registered, seed: u64) {
         self.buckets = Some(Buckets::new(buckets, self.capacity, seed));
     }
@@ -237,7 +237,7 @@ impl Items {
         expires <= now || unique < self.flushed
     }
 
-    /// What is kept beside its value.
+    /// The attributes beside its value.
     pub fn attributes(&self, name: Name) -> Attributes {
         self.node(name).attributes
     }
@@ -280,7 +280,7 @@ impl Items {
         u32::try_from(now.since(self.started) / 1_000_000_000).unwrap_or(u32::MAX)
     }
 
-    /// Another client is told to store it anew, or the item changes otherwise.
+    /// Sets the marks of an item.
     pub fn mark(&mut self, name: Name, marks: Marks) {
         self.nodes[name.0 as usize].attributes.marks = marks;
     }

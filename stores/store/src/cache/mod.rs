@@ -55,7 +55,7 @@ pub struct Config {
     pub hash_seed: u64,
     /// What `version` answers: clients conclude from it what a server knows.
     pub version: &'static str,
-    /// What `stats` tells beside it.
+    /// Remora's own version, which `stats` reports beside it.
     pub remora: &'static str,
     /// The process that `stats` names.
     pub pid: u32,

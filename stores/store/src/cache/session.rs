@@ -36,7 +36,7 @@ enum State {
     Sending { then: After, held: Stored, left: usize },
     /// A value, of which so much has come, and its end.
     Value { store: Store, len: usize, filled: usize, arrival: Option<Arrival> },
-    /// Bytes of a value that is not stored, and what is answered to it.
+    /// Remaining bytes of a value that is not stored, and the answer to send after them.
     Swallow { left: u64, then: Option<&'static str> },
     /// The rest of a line that was refused.
     RestOfLine,
@@ -78,7 +78,7 @@ impl Session {
         self.abandon(cache);
     }
 
-    /// Has it ended? Then nothing more is read, and what was answered is still to be sent.
+    /// Has it ended? Then it reads nothing more, but its output must still be sent.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
@@ -240,7 +240,7 @@ impl Session {
         Some(taken)
     }
 
-    /// A line was refused: what is behind it is no command.
+    /// A line was refused: the bytes behind it are not a command.
     fn refuse_line(
         &mut self,
         answer: &'static str,
@@ -264,7 +264,7 @@ impl Session {
         }
     }
 
-    /// The peer is a browser: what it sends is not a command.
+    /// The peer is a browser: its bytes are not commands.
     fn reject_http(&mut self, cache: &mut Cache) {
         cache.counters.rejected_http += 1;
         self.state = State::Closed;
@@ -312,12 +312,12 @@ impl Session {
         }
     }
 
-    /// Many items are told.
+    /// Starts a list of items.
     pub(super) fn dump(&mut self, dump: Dump) {
         self.state = State::Dump(dump);
     }
 
-    /// Many figures are told.
+    /// Starts a list of figures.
     pub(super) fn list(&mut self, listing: Listing) {
         self.state = State::Listing(listing);
     }

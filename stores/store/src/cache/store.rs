@@ -56,7 +56,7 @@ pub struct Cache {
     flush: Instant,
 }
 
-/// What a storing command says of its item.
+/// The parameters of a storing command.
 #[derive(Copy, Clone)]
 pub struct Store {
     pub verb: Verb,
@@ -70,7 +70,7 @@ pub struct Store {
     pub binary: bool,
 }
 
-/// What became of a value.
+/// The result of storing a value.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// Its item has this number.
@@ -127,7 +127,7 @@ impl Cache {
         }
     }
 
-    /// Chains, too, find what is stored from now on: it stands in `buckets` for them.
+    /// Makes chains find items that are stored from now on: they are shown in `buckets`.
     /// [`Buckets::memory`](super::Buckets::memory) says how many bytes these need.
     #[must_use]
     pub fn shown_in(mut self, buckets: Registered) -> Cache {
@@ -135,12 +135,12 @@ impl Cache {
         self
     }
 
-    /// How clients of chains find what is [shown](Cache::shown_in) to them.
+    /// How clients of chains find the items that are [shown](Cache::shown_in) to them.
     pub fn directory(&self) -> Option<Directory> {
         self.items.directory()
     }
 
-    /// What was counted.
+    /// The counts of this cache.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -155,7 +155,7 @@ impl Cache {
         self.ending
     }
 
-    /// A client said nothing for so long that its connection was closed.
+    /// Counts a client whose silent connection was closed.
     pub fn kick(&mut self) {
         self.counters.idle_kicks += 1;
     }
@@ -209,7 +209,7 @@ impl Cache {
         Some(name)
     }
 
-    /// Looks an item up for `get` and its like, which also give it a new expiry if they say so.
+    /// Looks an item up for `get` and its variants; some of them also set a new expiry.
     pub(super) fn get(
         &mut self,
         key: &[u8],
@@ -314,7 +314,7 @@ impl Cache {
         name
     }
 
-    /// Stores what is there and the new piece in one; its flags and its expiry stay.
+    /// Stores the old value and the new piece as one; flags and expiry stay.
     fn join(&mut self, verb: Verb, key: &[u8], name: Name, piece: Value<'_>, now: Instant) -> Ended {
         // Used just now: others go for it first.
         self.items.touch(name, now);

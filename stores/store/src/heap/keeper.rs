@@ -60,12 +60,12 @@ pub struct KeeperCounters {
     pub swept: u64,
 }
 
-/// What is known of a client.
+/// The state of a client.
 #[derive(Copy, Clone, Debug)]
 struct Client {
-    /// The latest number when it came: what it is told counts from there.
+    /// The grace number when it joined; its own numbers count from there.
     joined: u64,
-    /// The grace number that it was told, and the one that it has come to.
+    /// The grace number that was sent to it, and the one that it has reached.
     told: u64,
     answered: u64,
 }
@@ -103,7 +103,7 @@ impl Keeper {
         &self.classes
     }
 
-    /// What was done so far.
+    /// Counts of the keeper's work so far.
     pub fn counters(&self) -> KeeperCounters {
         self.counters
     }
@@ -161,7 +161,7 @@ impl Keeper {
         }
     }
 
-    /// Where the sweep stands.
+    /// The stage of the sweep.
     pub fn stage(&self) -> Stage {
         self.sweep.stage
     }
@@ -228,7 +228,7 @@ impl Keeper {
             return;
         };
         self.sweep.came_back(class, index);
-        // A list holds a post for each of its buffers: it is full only of posts of what is posted already.
+        // A list has space for a post of each buffer: if it is full, these are posted already.
         if lists.post_buffer(&self.classes.all()[class], address).is_ok() {
             self.counters.returned += 1;
         } else {
@@ -259,7 +259,7 @@ impl Keeper {
         self.sweep.stage != Stage::Idle
     }
 
-    /// Tells a client the number of the grace period, if it does not know it and has answered to the one
+    /// Sends a client the number of the grace period, unless it knows it or has not answered to the one
     /// before.
     ///
     /// # Errors

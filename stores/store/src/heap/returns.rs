@@ -24,7 +24,7 @@ pub struct Returns {
     /// Operations in flight, of either phase.
     in_flight: [u32; 2],
     phase: Phase,
-    /// The grace number that was told last, and the one that was answered last.
+    /// The grace number that was received last, and the one that was answered last.
     told: u64,
     answered: u64,
     /// All operations have ended that the number waits for: what goes before the answer.
@@ -74,7 +74,7 @@ impl Returns {
         self.phase
     }
 
-    /// An operation has ended, and has given what it had to give.
+    /// An operation has ended, and has given back its buffers.
     #[inline]
     pub fn end(&mut self, phase: Phase) {
         self.in_flight[usize::from(phase.0)] -= 1;

@@ -10,7 +10,7 @@ pub enum Stage {
     /// There is none.
     #[default]
     Idle,
-    /// Asks the NIC what is out.
+    /// Asks the NIC which buffers are out.
     Out {
         /// The next class.
         class: usize,
@@ -27,7 +27,7 @@ pub enum Stage {
         /// The second time.
         second: bool,
     },
-    /// Posts what is left.
+    /// Posts the remaining suspects.
     Post {
         /// Where it looks next.
         from: usize,

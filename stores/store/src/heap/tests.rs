@@ -44,7 +44,7 @@ impl Reachable for Slots {
     }
 }
 
-/// What was posted to a queue pair.
+/// The requests posted to a queue pair.
 #[derive(Default)]
 pub struct Posted {
     pub sends: Vec<(u64, Vec<remora_nic::Sge>)>,

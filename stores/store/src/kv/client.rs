@@ -77,7 +77,7 @@ pub enum Outcome<'a> {
 pub struct Finished<'a> {
     /// The slot that it had, now free.
     pub slot: Slot,
-    /// What it was.
+    /// The kind of the operation.
     pub operation: Operation,
     /// How it ended.
     pub outcome: Outcome<'a>,
@@ -116,7 +116,7 @@ struct Flight<P> {
     state: State,
     operation: Operation,
     key_len: u32,
-    /// Tells this operation's response from those to earlier ones in the slot.
+    /// Distinguishes this operation's response from responses to earlier ones in the slot.
     sequence: u32,
     round_trips: u32,
     next: Next,
@@ -284,7 +284,7 @@ impl<L: Lookup> Client<L> {
             self.release(slot);
         }
         if !self.waiting.is_empty() {
-            // A failure is noted by `post` and told by the next call: what ended here has ended.
+            // `post` notes a failure, and the next call returns it: this operation has ended.
             let _ = self.resume(nic);
         }
         Ok(ended.map(|(slot, end)| {
@@ -489,7 +489,7 @@ impl<L: Lookup> Client<L> {
         payload: Payload<'_>,
         nic: &mut impl Post,
     ) -> Result<(), Broken> {
-        // Its response says that it arrived; a completion is wanted only to keep the queue's account.
+        // Its response proves that it arrived; a completion is wanted only to keep the queue's account.
         let (number, signaled) = self.queue.enter(false);
         let id = WorkId { work: Work::Message, place: slot, number }.encode();
         let flags = Flags { signaled, ..Flags::default() };
@@ -543,7 +543,7 @@ impl<L: Lookup> Client<L> {
         self.walk(slot, step, nic)
     }
 
-    /// Goes on with a lookup, or ends it.
+    /// Continues a lookup, or ends it.
     #[inline(always)]
     fn walk(&mut self, slot: u16, step: Step, nic: &mut impl Post) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let end = match step {

@@ -42,7 +42,7 @@ impl ClientConfig {
         self.asks_at::<L>() + requests
     }
 
-    /// What it says to the server, given its memory.
+    /// The client's message to the server, given its memory.
     pub fn hello<L: Lookup>(&self, arena: &Registered) -> Hello {
         Hello {
             design: L::DESIGN,

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 /// Where a listing is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The index position to go on at; at or behind the last one: moves are looked at.
+    /// The next index position; at or behind the last one: moves are listed.
     position: u64,
     /// The first move that the listing has not seen.
     unseen: u64,
@@ -77,7 +77,7 @@ impl Moves {
         self.count += 1;
     }
 
-    /// Any key may be anywhere: listings begin anew.
+    /// Any key may have moved: listings start over.
     pub fn note_all(&mut self) {
         self.to.clear();
         self.count += 1;
@@ -153,7 +153,7 @@ pub(crate) fn push(page: &mut Vec<u8>, len: usize, read: impl FnOnce(&mut [u8]))
 /// A page, as a client reads it.
 #[derive(Copy, Clone, Debug)]
 pub struct Page<'a> {
-    /// Where to go on. None: that was the last page.
+    /// Where the next page begins. None: that was the last page.
     pub next: Option<Cursor>,
     records: &'a [u8],
 }

@@ -45,7 +45,7 @@ impl Reads {
     }
 }
 
-/// A request to a kernel of the server's NIC. Where its answer goes is the client's to say.
+/// A request to a kernel of the server's NIC. The client chooses the address of its answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Op-code of the kernel.

@@ -23,7 +23,7 @@ use super::listing::Cursor;
 use super::{MAX_KEY, MAX_VALUE, Operation};
 use crate::words::{set_u16, set_u32, u16_at, u32_at};
 
-/// Why a server did not do what it was asked.
+/// Why a server refused a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {

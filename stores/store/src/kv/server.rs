@@ -125,7 +125,7 @@ struct Reply {
     len: u32,
     /// A long value, sent from where it is stored.
     value: Option<Stored>,
-    /// Bytes of the connection's page, if that is what is sent.
+    /// Bytes of the connection's page, if the response is one.
     page: u32,
 }
 
@@ -198,12 +198,12 @@ impl<T: Table> Server<T> {
         &self.table
     }
 
-    /// What was done so far.
+    /// Counts of the server's work so far.
     pub fn counters(&self) -> ServerCounters {
         self.counters
     }
 
-    /// Takes a client on: posts the receive requests on its queue pair and says what it needs to know.
+    /// Takes a client on: posts the receive requests on its queue pair and returns its grant.
     ///
     /// # Errors
     /// The client does not fit this server, or there are as many as it was made for.

@@ -32,7 +32,7 @@ impl Design {
         Design::ALL.into_iter().find(|design| design.name() == name)
     }
 
-    /// Name as the command line says it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Design::Pilaf => "pilaf",
@@ -101,7 +101,7 @@ impl core::error::Error for SessionError {}
 const HELLO: u32 = u32::from_le_bytes(*b"RKV1");
 const GRANT: u32 = u32::from_le_bytes(*b"RKV2");
 
-/// What a client tells the server.
+/// The message of a client to the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The design that the client uses.
@@ -155,7 +155,7 @@ impl Hello {
     }
 }
 
-/// What a server tells a client.
+/// The message of a server to a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The server's design.

@@ -10,7 +10,7 @@ use super::timestamp::{TxState, STATE, Timestamp};
 use super::transaction::{Change, Entry};
 use crate::{Broken, Connections, PostPrism};
 
-/// What an operation was for; its completion says so.
+/// The purpose of an operation; its id contains this.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Work {
@@ -26,17 +26,17 @@ pub enum Work {
     Flip,
     /// It is taken out.
     Undo,
-    /// Somebody else's cell.
+    /// Another transaction's cell.
     Ask,
-    /// The slot of somebody else's pending version.
+    /// The slot of another transaction's pending version.
     Snapshot,
     /// The slot of a version that does not contain its own address.
     Locate,
-    /// Somebody else's version becomes committed, or is taken out.
+    /// Another transaction's version becomes committed, or is removed.
     Mend,
     /// Buffers are returned.
     Return,
-    /// The keeper says something.
+    /// A message of the keeper.
     Notice,
 }
 
@@ -60,7 +60,7 @@ pub fn id(work: Work, of: u32) -> u64 {
     (work as u64) << 40 | u64::from(of)
 }
 
-/// What an id says; None if it is none of ours.
+/// Decodes an id; None if it is none of ours.
 pub fn parse_id(id: u64) -> Option<(Work, u32)> {
     let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
     Some((work, id as u32))
@@ -194,7 +194,7 @@ impl Client {
         let allocate = Operation::Allocate { list: grant.classes.all()[class].list, rkey, data };
         let allocate = quietly(request(Work::Prepare, of, allocate));
         let result = Some(self.result(of, TAKEN, 8));
-        // What is conditional on the WRITE before it travels with it.
+        // The operations that are conditional on the WRITE before travel with it.
         let allocate = WorkRequest { conditional: true, redirect: Some(SCRATCH), result, ..allocate };
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let operands = self.prepare_operands(entry, at);

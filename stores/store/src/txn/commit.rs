@@ -21,7 +21,7 @@ impl Client {
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += u32::from(entry.reads && !self.is_covered(tx, of)),
-                // No slot that it could be in holds it or is free: it is absent for ever.
+                // None of its possible slots holds it or is free: it is absent for good.
                 Step::NoSlot if entry.change.is_none() => {}
                 Step::NoSlot => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
@@ -35,7 +35,7 @@ impl Client {
             return self.look_further(tx, of, connections);
         }
         if writes == 0 && reads <= 1 {
-            // One version of one key is what was there at some time: the one right after it was written.
+            // One version of one key was current at some time: right after it was written.
             let at = self.stamp(tx);
             self.release(tx);
             return Ok(News::Ended(tx, Outcome::Committed(at)));
@@ -92,7 +92,7 @@ impl Client {
         self.entries_of(tx).filter(|other| *other < of || this.change.is_none() && *other != of).any(
             |other| {
                 let other = &self.entries[other as usize];
-                // Of another version, what was read here is no longer so.
+                // If the version differs, the value that was read is out of date.
                 let same = this.change.is_some() || other.found.version == this.found.version;
                 other.change.is_some() && other.step != Step::NoSlot && same && place(other) == place(this)
             },
@@ -161,7 +161,7 @@ impl Client {
         self.count_trip(tx, of);
         let entry = &mut self.entries[of as usize];
         if entry.change.is_some() {
-            // As printed, by the rules that validate what is also written: at once, or not at all.
+            // As printed, by the rules that also validate written keys: at once, or not at all.
             self.transactions[usize::from(tx)].lost |= verdict != PrismOutcome::Done;
             return;
         }

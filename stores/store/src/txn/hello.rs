@@ -17,7 +17,7 @@ impl DesignKind {
     /// Both designs, PRISM-TX first.
     pub const ALL: [DesignKind; 2] = [DesignKind::PrismTx, DesignKind::Farm];
 
-    /// Name as the command line says it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             DesignKind::PrismTx => "prism-tx",
@@ -119,7 +119,7 @@ pub struct Welcome {
     pub began: u64,
     /// Address of its [`Incarnations`](super::Incarnations).
     pub incarnations: u64,
-    /// What it takes; the same at all shards.
+    /// Its limits; the same at all shards.
     pub limits: Limits,
     /// Where the shard's memory is, and the limits of this client.
     pub granted: Granted,

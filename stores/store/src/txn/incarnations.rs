@@ -26,7 +26,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// How an address stands in the incarnations.
+    /// The bytes of an address in the table.
     pub fn place(address: SocketAddr) -> [u8; PLACE] {
         let ip = match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),

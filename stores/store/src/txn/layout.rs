@@ -5,7 +5,7 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Bytes of a slot: address and bound of the latest version's buffer, PR, PW.
 pub const SLOT: u64 = 32;
-/// Where PR and PW stand in it.
+/// Offset of PR and PW in a slot.
 pub const MARKS: u64 = 16;
 /// Bytes before the key in a buffer.
 pub const HEADER: usize = 64;

@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// A transaction cannot go on: it ends when nothing of it is under way.
+    /// A transaction cannot continue: it ends when all its requests have completed.
     pub(super) fn fail(&mut self, tx: u16, outcome: Outcome) -> News {
         self.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
         self.drop_if_quiet(tx)

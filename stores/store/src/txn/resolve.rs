@@ -34,7 +34,7 @@ impl Client {
             return Err(Broken::Protocol);
         }
         self.set_out(tx, of, Step::Asking(2), 2);
-        // Undecided means aborted from now on. The cell says so if another client decided before.
+        // Undecided means aborted from now on. If another client decided before, the cell has its decision.
         let result = self.arena.sge(self.config.entry_at(of) + CELL, 8);
         self.post_cell((Work::Ask, of), (cell, at, TxState::Aborted), result, connections)?;
         self.post_snapshot((Work::Snapshot, of), connections)?;

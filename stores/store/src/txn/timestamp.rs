@@ -27,7 +27,7 @@ impl Timestamp {
         self.0 >> CLOCK_SHIFT
     }
 
-    /// As it stands in memory.
+    /// The word in memory.
     pub fn word(self) -> u64 {
         self.0
     }

@@ -30,7 +30,7 @@ impl EntryId {
 /// How a transaction ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it happened, at this time; FaRM has no timestamps and says 0.
+    /// All of it happened, at this time; 0 for FaRM, which has no timestamps.
     Committed(Timestamp),
     /// Nothing of it happened, because of another transaction or because the program aborted it. A new
     /// attempt may commit.
@@ -47,7 +47,7 @@ pub enum Outcome {
     Unknown(Broken),
 }
 
-/// Where a transaction stands.
+/// The phase of a transaction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// There is none.
@@ -61,7 +61,7 @@ pub enum Phase {
     Preparing,
     /// Its cell is being decided.
     Deciding,
-    /// It has committed; some versions still say that they are pending.
+    /// It has committed; some versions are still marked as pending.
     Finishing,
     /// It takes its pending versions out.
     Undoing(Outcome),
@@ -86,7 +86,7 @@ pub struct Transaction {
     pub lost: bool,
     /// Round trips, one behind the other.
     pub trips: u32,
-    /// Pending versions of others that it put in order.
+    /// Pending versions of others that it repaired.
     pub resolved: u32,
 }
 
@@ -99,7 +99,7 @@ pub enum Change {
     Absent,
 }
 
-/// What is being done about a key.
+/// The step of a transaction at a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Step {
     /// It is being looked for.
@@ -117,7 +117,7 @@ pub enum Step {
     Mending(bool),
     /// The transaction is being prepared here; no answer, then the first of two.
     Preparing,
-    /// Nothing stands in the way of its read here.
+    /// Its read here is valid.
     Validated,
     /// Its version is in, pending, in this buffer.
     Linked(u64),

@@ -8,7 +8,7 @@
 use super::workload::{Distribution, Mix};
 use super::zipfian::THETA;
 
-/// What a workload file says.
+/// The content of a workload file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// Shares and distribution; its name is `-`.
@@ -23,12 +23,12 @@ pub struct Properties {
     pub ignored: Vec<String>,
 }
 
-/// Why a file is no workload: the line, from 1 (0: the file as a whole), and what is wrong.
+/// Why a file is no workload: the line, from 1 (0: the file as a whole), and the mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyError {
     /// Number of the line, from 1; 0: the file as a whole.
     pub line: u32,
-    /// What is wrong and what is right.
+    /// The mistake, and the accepted values.
     pub fault: String,
 }
 

@@ -49,7 +49,7 @@ impl Values {
         self.shortest as usize + (xxh3_64_with_seed(&record.to_le_bytes(), 1) % span) as usize
     }
 
-    /// Writes the value of a record at a version into the beginning of `out`, and says its length.
+    /// Writes the value of a record at a version into the beginning of `out`, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`Values::longest`].

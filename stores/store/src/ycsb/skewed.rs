@@ -34,7 +34,7 @@ impl Skewed {
         skewed
     }
 
-    /// Of a place, counted from 1: what is proportional to its probability.
+    /// The weight of a rank, counted from 1: proportional to its probability.
     fn weight(&self, place: f64) -> f64 {
         place.powf(-self.exponent)
     }

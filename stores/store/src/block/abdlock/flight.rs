@@ -39,7 +39,7 @@ pub struct Flight {
     pub state: State,
     pub operation: Operation,
     pub block: u64,
-    /// What is written, as soon as it is known; a write has it until its end.
+    /// The tag to write, once it is known; a write keeps it until its end.
     pub tag: Option<Tag>,
     pub round_trips: u32,
     /// How often it got no quorum of locks.

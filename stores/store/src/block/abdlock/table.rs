@@ -76,7 +76,7 @@ impl Table {
         fits
     }
 
-    /// What a new connection is told: its lease is like no other of this table.
+    /// The grant of a new connection. Its lease is unique in this table.
     pub fn grant(&mut self) -> Grant {
         self.last += 1;
         let table = Remote { addr: self.region.block().addr, rkey: self.region.block().key };

@@ -1,4 +1,4 @@
-//! What is asked of a replica: the READs of a read phase, and the chain of a write phase.
+//! The requests to a replica: the READs of a read phase, and the chain of a write phase.
 
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, PostError, Remote, Sge};
@@ -118,7 +118,7 @@ pub fn write(
         flags: QUIET,
     })?;
     let (redirect, result) = (Some(SCRATCH + WORD as u64), Some(answers.mine));
-    // What is conditional on it travels with it.
+    // The operations that are conditional on it travel with it.
     nic.post_prism(&WorkRequest { conditional: true, redirect, result, ..quiet(allocate) })?;
     let result = Some(answers.old);
     nic.post_prism(&WorkRequest { conditional: true, result, flags: SIGNALED, ..quiet(swap) })

@@ -84,7 +84,7 @@ impl Flight {
         self.reading.or(self.writing)
     }
 
-    /// The phase begins anew; what is under way does not count.
+    /// The phase starts over; requests under way no longer count.
     pub fn restart(&mut self) {
         (self.asked, self.answered, self.refused) = (Set::NONE, Set::NONE, Set::NONE);
         (self.wanted, self.values, self.until) = (Set::NONE, Set::NONE, Instant::NEVER);

@@ -14,7 +14,7 @@ const LIMITED: u32 = 64;
 /// Nodes that each store checks for dead items. So memory comes back even if no command asks for them.
 const SWEEP: u32 = 2;
 
-/// Nodes looked at with each command of a client's, once `lru_crawler crawl` was said.
+/// Nodes checked with each client command after `lru_crawler crawl`.
 const CRAWL: u32 = 256;
 
 impl Items {

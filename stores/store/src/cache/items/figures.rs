@@ -1,4 +1,4 @@
-//! What is counted of items, by their class.
+//! Figures of the items, by their class.
 
 use super::{Gone, Items, Name};
 use crate::cache::classes::{self, CLASSES, Class, Counts};
@@ -20,7 +20,7 @@ impl Items {
         &self.classes
     }
 
-    /// What is counted of the items of its class.
+    /// The event counts of an item's class.
     pub fn counts(&mut self, name: Name) -> &mut Counts {
         let class = self.class(name);
         &mut self.classes[class].counts

@@ -35,7 +35,7 @@ pub enum After {
 }
 
 impl Retrieval {
-    /// What is wrong with the words behind its verb.
+    /// Why the arguments of the verb are refused.
     fn wrong(self, words: &[u8]) -> Option<Wrong> {
         let words = words.strip_suffix(b"\r").unwrap_or(words);
         let mut words = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty());

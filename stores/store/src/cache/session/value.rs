@@ -29,7 +29,7 @@ impl Session {
         self.state = State::Value { store, len: len as usize, filled: 0, arrival: None };
     }
 
-    /// Takes what there is of a value, and then its end.
+    /// Takes the available bytes of a value, and then its end.
     pub(super) fn value(
         &mut self,
         cache: &mut Cache,

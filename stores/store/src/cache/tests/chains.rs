@@ -1,4 +1,4 @@
-//! What is shown to chains: found as a chain finds it, by two READs, it is what the protocol answers.
+//! Buckets as a chain reads them, by two READs: the result is the answer of the protocol.
 
 use super::{NOON, TestClient, config};
 use crate::Registered;
@@ -29,7 +29,7 @@ impl Shown {
         Shown { talk, values, buckets }
     }
 
-    /// What `cache.chain` does: it reads and compares both buckets, and answers with what it has found.
+    /// The steps of `cache.chain`: it reads and compares both buckets, and answers with the one that matches.
     fn chain(&self, ask: &[u8]) -> Vec<u8> {
         let (mut item, mut checked) = (Vec::new(), vec![0; 32]);
         let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -45,7 +45,7 @@ impl Shown {
         [item, checked].concat()
     }
 
-    /// As `get` would say it.
+    /// The result in the format of `get`.
     fn by_chain(&self, key: &str) -> Option<String> {
         let answer = self.chain(&self.talk.cache.directory().unwrap().ask(key.as_bytes()));
         let item = Item::of(&answer, key.as_bytes(), self.talk.now)?;

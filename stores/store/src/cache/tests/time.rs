@@ -103,7 +103,7 @@ fn a_delayed_flush_takes_all_that_is_there_when_its_time_comes() {
         talk.pass(1000);
         assert_eq!(talk.tell("get a\r\n"), HIT, "it happens once");
     }
-    // The last one said counts.
+    // The last command counts.
     let mut talk = TestClient::new();
     talk.tell("flush_all 10\r\nflush_all 20\r\nset a 0 0 1\r\nx\r\n");
     talk.pass(19);

@@ -13,7 +13,7 @@ use crate::ycsb::Random;
 /// Operations of a client in flight, at most.
 const WINDOW: usize = 4;
 
-/// An operation in flight: what it took, and what it unlinked.
+/// An operation in flight: the buffer that it took, and the one that it unlinked.
 struct Open {
     phase: Phase,
     taken: Option<u64>,
@@ -92,7 +92,7 @@ impl Account {
         });
     }
 
-    /// A client dies: what it has sent may have arrived or not.
+    /// A client dies: its messages may have arrived or not.
     fn die(&mut self, at: usize) {
         let client = self.clients.swap_remove(at);
         self.died += 1;
@@ -112,7 +112,7 @@ impl Account {
                 client.open.push(Open { phase: client.returns.begin(), taken, unlinked: None });
             }
             1 if open > 0 => {
-                // Links what it took for what is there; or a DELETE.
+                // Links its buffer in place of the old one; or a DELETE.
                 let op = &mut client.open[which];
                 if op.unlinked.is_none() {
                     let old = std::mem::replace(&mut self.table.0[slot], op.taken.take().unwrap_or(0));
@@ -194,7 +194,7 @@ impl Account {
         }
     }
 
-    /// Everybody ends what is open and is quiet.
+    /// All clients end their operations and are quiet.
     fn rest(&mut self) {
         for at in 0..self.clients.len() {
             while let Some(op) = self.clients[at].open.pop() {

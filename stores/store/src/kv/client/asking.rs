@@ -1,4 +1,4 @@
-//! Asking a kernel of the server's NIC, and what it answers.
+//! Requests to a kernel of the server's NIC, and its answers.
 
 use super::super::lookup::{Ask, Lookup};
 use super::super::{Broken, Post};
@@ -27,7 +27,7 @@ impl<L: Lookup> Client<L> {
         request[..HEAD_LEN].copy_from_slice(&place.emit());
         request[HEAD_LEN..].copy_from_slice(&ask.params);
         self.arena.write(at, &request);
-        // The answer says that it arrived; a completion is wanted only to keep the queue's account.
+        // The answer proves that it arrived; a completion is wanted only to keep the queue's account.
         let (number, signaled) = self.queue.enter(false);
         nic.post_send(&WorkRequest {
             id: WorkId { work: Work::Message, place: slot, number }.encode(),

@@ -15,7 +15,7 @@ pub struct Farm {
     buffer_len: usize,
 }
 
-/// Where one GET stands.
+/// The state of one GET.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Progress {
     hash: u64,
@@ -159,7 +159,7 @@ impl Farm {
         }
         match progress.chain {
             0 => Step::Absent,
-            // No server makes such a chain: what was read is not a table.
+            // No server makes such a chain: the memory is not a table.
             _ if usize::from(progress.blocks) == CHAIN_MOST => self.retry(progress),
             block => {
                 progress.phase = Phase::Block;

@@ -19,7 +19,7 @@ pub struct Pilaf {
     buffer_len: usize,
 }
 
-/// Where one GET stands.
+/// The state of one GET.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Progress {
     hash: u64,

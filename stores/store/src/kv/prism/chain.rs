@@ -100,7 +100,7 @@ fn swap<'a>(slot: Remote, place: u16, generation: u64, new: Operand, arena: &Are
     WorkRequest { result, flags: SIGNALED, ..request(Part::Swap.id(place), operation) }
 }
 
-/// A DELETE: the slot leads to no object from now on.
+/// A DELETE: the slot no longer points to an object.
 pub(super) fn delete(
     slot: Remote,
     place: u16,

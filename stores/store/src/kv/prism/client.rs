@@ -43,7 +43,7 @@ pub struct Client {
     config: ClientConfig,
     grant: Grant,
     pub(super) tables: Tables,
-    /// What is known of the word in front of them.
+    /// The last known word in front of them.
     pub(super) front: Front,
     /// A READ of that word is under way, for no operation in particular.
     pub(super) looks_in_front: bool,
@@ -152,7 +152,7 @@ impl Client {
         self.arena.block.write(at, &header(0, flight.hash, key.len(), value.len()));
         self.arena.block.write(at + HEADER, key);
         self.arena.block.write(at + HEADER + key.len(), value);
-        // It has come near meanwhile.
+        // The prefetched entry has arrived.
         self.recall(place);
         let posted = self.change(place, nic);
         self.started(place, posted)
@@ -186,7 +186,7 @@ impl Client {
         if let Some((place, _)) = ended {
             self.release(place);
         }
-        // A failure is noted, and told by the next call: what ended here has ended.
+        // A failure is noted, and the next call returns it: this operation has ended.
         if let Err(broken) = self.proceed(nic) {
             self.broken = Some(broken);
         }

@@ -47,7 +47,7 @@ const NEW: usize = TAKEN + 8;
 impl ClientConfig {
     /// What its queue pair must hold; `send` counts 64-byte slots.
     pub fn needs(&self) -> QueueNeeds {
-        // What is returned, and a READ of the word in front.
+        // A message with returned buffers, and a READ of the word in front.
         let send = self.window * CHAIN + 1 + 2;
         QueueNeeds { send, receive: 1, sges: 1, completions: self.window + 3 }
     }

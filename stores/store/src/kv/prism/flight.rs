@@ -17,7 +17,7 @@ pub(super) enum State {
     Swapping,
     /// Has passed all that it may of the newest table that it knows, and asks whether there is another.
     Asking,
-    /// Takes what is frozen in a slot to the next table.
+    /// Moves the frozen object of a slot to the next table.
     Helping,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum State {
 pub(super) struct Frozen {
     /// Address of the slot.
     pub at: u64,
-    /// What is in it, and will not change until it is moved.
+    /// Its words, which do not change until it is moved.
     pub words: TableSlot,
 }
 

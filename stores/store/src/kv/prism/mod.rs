@@ -1,7 +1,7 @@
 //! PRISM-KV (PRISM paper, §6): GET, PUT and DELETE without the server's program.
 //!
-//! A [`slot`](TableSlot) of the hash table points to an *object*: a header, a key and a value in a buffer. The
-//! buffer does not change while the slot points to it. A GET is one bounded READ through the slot. A PUT
+//! A [`slot`](TableSlot) of the hash table points to an *object*: a header, a key and a value in a buffer.
+//! The buffer does not change while the slot points to it. A GET is one bounded READ through the slot. A PUT
 //! finds the slot by such a READ, unless it [knows](ClientConfig::known) it. Then it is one chain: it takes a
 //! buffer, and swaps its address into the slot. A DELETE swaps the object out.
 //!

@@ -101,12 +101,12 @@ impl Mover {
         QueueNeeds { send: WINDOW as u32 * CHAIN, receive: 1, sges: 1, completions: WINDOW as u32 + 1 }
     }
 
-    /// What was done so far.
+    /// Counts of the mover's work so far.
     pub fn counters(&self) -> MoverCounters {
         self.counters
     }
 
-    /// All that decides what it does next, but for the slots.
+    /// All state that determines its next step, apart from the slots.
     #[cfg(test)]
     pub(super) fn state(&self) -> String {
         format!("{:?} {:?} {} {}", self.tasks, self.ready, self.next, self.looked)
@@ -157,7 +157,7 @@ impl Mover {
         self.looked = (self.looked + looks) % slots;
     }
 
-    /// Makes some slots of the table to come ready, and says so when all are.
+    /// Prepares some slots of the next table, and adds the table when all are ready.
     fn make_ready(&mut self) {
         let Some(ready) = self.ready else { return };
         let Front { count, base } = self.table.front();
@@ -208,7 +208,7 @@ impl Mover {
         self.act(at, entry, nic)
     }
 
-    /// Does with a slot what is next. It may have changed since it was looked at: then the swap fails.
+    /// Does the next step for a slot. It may have changed since the look: then the swap fails.
     fn act(&mut self, at: usize, entry: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let hand = SwapIds { id: at as u64, quiet: QUIET, old: self.arena.sge(at * SLOT, SLOT) };
         let words = self.look(entry);

@@ -62,8 +62,8 @@ impl SwapIds {
         self.ask(swap(slot, generation, [0, 0, generation | FROZEN, 0], GENERATION), nic)
     }
 
-    /// Puts what is frozen into the slot that waits for it, then gives the frozen slot up. Each step does
-    /// nothing if it was done before. The first is executed before the second.
+    /// Moves a frozen object to its reserved slot, then gives the frozen slot up. Each step does nothing if
+    /// it was done before. The first is executed before the second.
     pub fn hand_over(
         self,
         from: Remote,

@@ -59,7 +59,7 @@ pub(super) enum SlotContent {
     Moved,
 }
 
-/// What a READ brought; None if it is nothing that a slot leads to.
+/// Interprets the bytes of a READ; None if no slot points to such bytes.
 #[inline]
 pub(super) fn see(landed: &[u8], hash: u64, key: &[u8]) -> Option<SlotContent> {
     if landed.len() < BARE {

@@ -25,7 +25,7 @@ const FRONT_WORD: usize = 8;
 /// READs through slots that are under way at a time.
 const WINDOW: usize = Scan::WINDOW as usize;
 
-/// What is under way.
+/// The requests under way.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing was asked yet.
@@ -148,7 +148,7 @@ impl Scan {
         self.read(self.tables.front(), FRONT_WORD, nic)
     }
 
-    /// The word in front has come: a new table may hold what was moved out of the last one.
+    /// The word in front has come: a new table may hold the objects of the last one.
     fn fronted(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let mut word = [0; FRONT_WORD];
         self.arena.read(0, &mut word);

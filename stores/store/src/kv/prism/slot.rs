@@ -22,7 +22,7 @@ pub const SLOT: usize = 32;
 /// Bytes that a READ through a slot without an object brings.
 pub(super) const BARE: usize = 16;
 
-/// The slot is of no use any more: what it held, if anything, is in the next table.
+/// The slot is no longer used: its object, if any, is in the next table.
 pub(super) const MOVED: u64 = 1 << 63;
 /// The object may be read and not be changed: it is about to be in the next table.
 pub(super) const FROZEN: u64 = 1 << 62;
@@ -44,7 +44,7 @@ pub struct TableSlot {
 }
 
 impl TableSlot {
-    /// A slot at `address` that leads to no object.
+    /// A slot at `address` that points to no object.
     pub fn bare(address: u64, generation: u64, hash: u64) -> TableSlot {
         TableSlot { pointer: address.wrapping_add(BARE as u64), bound: BARE as u64, generation, hash }
     }

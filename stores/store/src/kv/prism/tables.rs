@@ -22,7 +22,7 @@ impl Tables {
     /// if no memory is that large.
     pub fn new(addr: u64, slots: u64, most: u32) -> Option<Tables> {
         let tables = Tables { addr, slots, most };
-        // With five bits for the bytes of a slot, and one for what is in front.
+        // Five bits are for the bytes of a slot, and one for the word in front.
         let sound = (1..=MOST_TABLES).contains(&most) && slots > 0 && slots.leading_zeros() >= most + 6;
         (sound && addr.checked_add(tables.len()).is_some()).then_some(tables)
     }
@@ -49,7 +49,7 @@ impl Tables {
         (self.slots << table) - self.slots
     }
 
-    /// Bytes of all of them, and of what is in front.
+    /// Bytes of all tables, and of the words in front.
     pub fn len(&self) -> u64 {
         FRONT as u64 + self.before(self.most) * SLOT as u64
     }

@@ -21,7 +21,7 @@ type Request = (Operation, u8, u8);
 /// The result of an operation: the value, or whether there was one.
 type Reply = Option<u8>;
 
-/// What is searched.
+/// The world to search.
 #[derive(Clone, Debug)]
 struct World {
     slots: u64,
@@ -111,7 +111,7 @@ impl<'w> Run<'w> {
         run
     }
 
-    /// A client begins what is next, if it has nothing to do.
+    /// A client begins its next operation, if it is idle.
     fn proceed(&mut self, at: usize) {
         let plan = self.world.clients.get(at).copied().unwrap_or_default();
         let Program { next, open, .. } = &mut self.programs[at];
@@ -184,7 +184,7 @@ impl<'w> Run<'w> {
         self.mover.work(&mut self.net.connections(self.way).endpoint(0)).unwrap();
     }
 
-    /// A client takes what was executed for it.
+    /// A client takes the results of its executed requests.
     fn deliver(&mut self, at: usize, way: usize) {
         while let Some(completion) = self.net.poll(way, 0) {
             let Program { client, open, .. } = &mut self.programs[at];
@@ -202,7 +202,7 @@ impl<'w> Run<'w> {
         self.proceed(at);
     }
 
-    /// Two runs in the same state go on alike.
+    /// Two runs in the same state continue alike.
     fn state(&self) -> u64 {
         let mut hasher = Xxh3::new();
         let mut bytes = vec![0; self.net.servers[0].memory.bytes.len()];
@@ -303,7 +303,7 @@ fn search(world: &World) -> Found {
     while let Some(mut path) = paths.pop() {
         let mut run = Run::new(world);
         path.iter().for_each(|step| run.make(*step));
-        // Goes on with the first of the moves, and comes back for the others.
+        // Continues with the first of the moves, and returns for the others.
         while known.insert(run.state()) {
             let moves = run.moves();
             if let Some(first) = moves.first() {

@@ -118,7 +118,7 @@ impl Client {
         Ok(Next::On)
     }
 
-    /// What was remembered or assumed is out of date: starts at the key's home.
+    /// The remembered slot is out of date: starts at the key's home.
     #[cold]
     pub(super) fn anew(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
@@ -145,12 +145,12 @@ impl Client {
         self.next_table(place, nic)
     }
 
-    /// The next table's slot for what is frozen: moves it there, unless that was done.
+    /// The next table's slot for a frozen object: moves it there, unless that was done.
     #[cold]
     pub(super) fn help(&mut self, place: u16, seen: SlotContent, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         let (Some(frozen), SlotContent::Gone { .. } | SlotContent::Mine { .. } | SlotContent::Twin) = (flight.frozen, seen) else {
-            // It was moved long ago, and so was what came behind it.
+            // It was moved earlier, and so were the slots behind it.
             return self.anew(place, nic);
         };
         flight.state = State::Helping;
@@ -163,7 +163,7 @@ impl Client {
         Ok(Next::On)
     }
 
-    /// What was frozen is in the next table, moved by this client or another: continues there.
+    /// The frozen object is in the next table, moved by this client or another: continues there.
     #[cold]
     pub(super) fn handed_over(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;

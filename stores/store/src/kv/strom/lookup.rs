@@ -15,7 +15,7 @@ pub struct Strom {
     slots_len: u64,
 }
 
-/// Where one GET stands.
+/// The state of one GET.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Progress {
     hash: u64,

@@ -269,7 +269,7 @@ fn disconnecting_releases_what_was_held() {
     assert_eq!(world.free_lines(), all);
 }
 
-/// Longest displacements: a table filled to its end keeps every key that it said it took.
+/// Longest displacements: a table filled to its end keeps every key that it accepted.
 #[test]
 fn cuckoo_search_is_bounded_and_loses_nothing() {
     let entries = 64;

@@ -245,7 +245,7 @@ fn random_schedules<L: Lookup>(
             }
         };
         judge(&look(lookup, key, history, order, |batch, _| {
-            // A server that stands still in the middle of a change would keep its readers waiting for ever.
+            // A server that stops in the middle of a change would keep its readers waiting.
             if batch > 8 {
                 return history.end;
             }

@@ -22,7 +22,7 @@ fn key(number: usize) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// Value of a state: every word of it says which key and which state, so a mixture is no value at all.
+/// Value of a state: every word contains the key and the state, so a mixture is no value at all.
 fn value(number: usize, state: usize, (len, fill): (usize, u8)) -> Vec<u8> {
     let stamp = (number as u64) << 56 | (state as u64) << 8 | u64::from(fill);
     stamp.to_le_bytes().into_iter().cycle().take(len).collect()

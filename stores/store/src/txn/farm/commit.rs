@@ -17,14 +17,14 @@ impl Client {
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += 1,
-                // No word of the index that could point to it does so or is free: it is absent for ever.
+                // No word of the index that could point to it does so or is free: it is absent for good.
                 Step::NoSlot if entry.change.is_none() => {}
                 Step::NoSlot => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
             }
         }
         if writes == 0 && reads <= 1 {
-            // One version of one key is what was there when it was read.
+            // One version of one key was current when it was read.
             return Ok(self.end(tx, Outcome::Committed(Timestamp::default())));
         }
         self.commits += 1;
@@ -56,7 +56,8 @@ impl Client {
         Record { version: super::layout::next(entry.version), key_len: entry.key_len, value_len }
     }
 
-    /// Puts a key's log entry together in the arena, around what was written there; how long its record is.
+    /// Builds a key's log entry in the arena, around the value that was written there. Returns the length of
+    /// its record.
     fn compose(&mut self, tx: u16, of: u32) -> usize {
         let (record, at) = (self.record(of), self.config.outgoing_at(of, self.max_pair));
         let bytes = &mut self.scratch[..record.len()];
@@ -71,7 +72,7 @@ impl Client {
         len
     }
 
-    /// A shard's program has done what it was asked for, or not.
+    /// A shard's program has executed a call, or refused it.
     pub(super) fn answered(
         &mut self,
         tx: u16,
@@ -134,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Nothing prevents the commit any more: each shard is told to update.
+    /// Nothing prevents the commit any more: the client sends each shard an update.
     fn update(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.finish(tx, Phase::Updating, Ask::Update, Outcome::Committed(Timestamp::default()), connections)
     }

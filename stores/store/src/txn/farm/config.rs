@@ -9,7 +9,7 @@ pub enum Rules {
     /// The rules of `docs/TXN.md`.
     #[default]
     Proved,
-    /// What was read is not validated: for the tests that must detect it.
+    /// Reads are not validated: for the tests that must detect it.
     ReadsUnchecked,
 }
 
@@ -72,13 +72,13 @@ impl ClientConfig {
         QueueNeeds { send: keys * BEHIND, receive: keys, sges: 1, completions: keys * 2 + 2 }
     }
 
-    /// Bytes of registered memory that it needs. `max_pair` is the shards' limit of key and value together, in
-    /// bytes.
+    /// Bytes of registered memory that it needs. `max_pair` is the shards' limit of key and value together,
+    /// in bytes.
     pub fn arena_len(&self, max_pair: u32) -> usize {
         self.entry_at(self.window * self.max_keys, max_pair)
     }
 
-    /// Offset of a word that is read again. Behind it is what is read of the key, and what is written there.
+    /// Offset of a word that is read again. Behind it are the bytes read of the key, and those written to it.
     pub(super) fn entry_at(&self, entry: u32, max_pair: u32) -> usize {
         entry as usize * (RESULT + self.landing_len(max_pair) + self.outgoing_len(max_pair))
     }

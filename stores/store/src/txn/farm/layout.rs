@@ -6,7 +6,7 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 /// Bytes of an object before its record, and of a log entry before its own.
 pub const WORD: usize = 8;
 pub const LOG_FRONT: usize = 16;
-/// What a log entry says of a key that has no object yet.
+/// Object number in a log entry for a key that has no object yet.
 pub const NONE: u64 = u64::MAX;
 /// Words of the index that one READ brings.
 pub const NEAR: u32 = 8;

@@ -124,7 +124,7 @@ impl Shard {
         ((holder as usize - 1) * self.config.window as usize + place as usize, key)
     }
 
-    /// The transaction of an entry ends here: what it has locked is written first, or not.
+    /// The transaction of an entry ends here. `happens`: its locked keys are written first.
     fn end(&mut self, holder: u32, entry: u32, happens: bool) -> Reply {
         let (place, _) = self.place(holder, entry);
         let first = entry - entry % self.config.max_keys;

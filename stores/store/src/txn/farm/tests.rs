@@ -518,7 +518,7 @@ fn a_shard_believes_no_client_more_than_it_must() {
     assert!(asks(&mut net, Some(lock), &[0; 32]).is_err(), "a transaction without number");
     assert!(asks(&mut net, Some(lock), &entry(0, 1)).is_ok());
     assert_eq!(net.shards[0].locked(), 1);
-    // Its log says something else by then.
+    // The client has overwritten its log by then.
     for object in [8, 1, u64::MAX] {
         assert!(asks(&mut net, Some(2 << 28), &entry(object, u32::MAX - 1)).is_ok());
     }

@@ -8,7 +8,7 @@ use super::grant::Grant;
 use super::layout::{LOG_FRONT, NEAR, WORD, record_len};
 use crate::{Broken, Connections, Post};
 
-/// What an operation was for; its completion says so.
+/// The purpose of an operation; its id contains this.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Work {
@@ -28,7 +28,7 @@ fn id(work: Work, of: u32) -> u64 {
     (work as u64) << 40 | u64::from(of)
 }
 
-/// What an id says; None if it is none of ours.
+/// Decodes an id; None if it is none of ours.
 pub fn parse_id(id: u64) -> Option<(Work, u32)> {
     let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
     Some((work, id as u32))

@@ -72,7 +72,7 @@ impl Server {
 }
 
 impl<S: Reachable> Server<S> {
-    /// Buffers that the table leads to.
+    /// Buffers that the table points to.
     pub fn live(&self) -> BTreeSet<u64> {
         let mut live = BTreeSet::new();
         (0..self.shard.entries())
@@ -156,7 +156,7 @@ impl<S: Reachable> Net<S> {
         !self.links[client][shard].completions.is_empty()
     }
 
-    /// What it has posted is lost.
+    /// Drops the requests that a client has posted.
     pub fn kill(&mut self, client: usize) {
         self.links[client].iter_mut().for_each(|link| link.queue.clear());
     }
@@ -306,7 +306,7 @@ fn swap<S: Reachable>(
 }
 
 impl Posted {
-    /// Can others tell that it was executed, or can it tell what others did?
+    /// Can others observe it, or does it observe others?
     fn shows(&self) -> bool {
         match &self.op {
             Op::Read { from, .. } => from.remote.addr < SCRATCH,

@@ -173,7 +173,7 @@ fn at_its_bounds_it_says_so() {
     assert!(server.live().is_empty(), "nothing of it happened");
     assert!(server.shard.accept(&server.classes).is_some());
     assert_eq!(server.shard.accept(&server.classes), None, "cells for two sessions");
-    // What was numbered stays numbered over a restart.
+    // Numbers survive a restart.
     let mut again = Shard::open(SHARD, &server.memory).unwrap();
     assert_eq!(again.accept(&server.classes), None);
 }

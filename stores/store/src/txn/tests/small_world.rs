@@ -20,7 +20,7 @@ pub struct Plan {
     pub clock: u64,
 }
 
-/// What is searched.
+/// The world to search.
 #[derive(Clone, Debug)]
 pub struct World {
     pub config: ClientConfig,
@@ -50,7 +50,7 @@ enum Move {
     Die(usize),
 }
 
-/// A transaction under way: the keys that it reads, and what it found.
+/// A transaction under way: the keys that it reads, and their values.
 type Open = (Tx, Vec<EntryId>, Vec<(usize, Option<u64>)>);
 
 /// A client's program.
@@ -106,7 +106,7 @@ impl Run {
         self.programs.push(Program { client, plans, next: 0, open: None, committing: false, dead: false });
     }
 
-    /// A client does what it can before it has to wait.
+    /// A client continues until it has to wait.
     fn proceed(&mut self, at: usize) {
         loop {
             let Program { client, plans, next, open, committing, .. } = &mut self.programs[at];
@@ -153,7 +153,7 @@ impl Run {
         reads.chain(writes).collect()
     }
 
-    /// A transaction has ended, or will never say how.
+    /// A transaction has ended, or its end is unknown for good.
     fn record(&mut self, at: usize, outcome: Option<Outcome>) {
         let (steps, number) = (self.steps(at), self.recorded);
         self.recorded += 1;
@@ -221,7 +221,7 @@ impl Run {
         }
     }
 
-    /// Two runs in the same state go on alike.
+    /// Two runs in the same state continue alike.
     fn state(&self) -> u64 {
         let mut hasher = Xxh3::new();
         for server in &self.net.servers {
@@ -279,7 +279,7 @@ pub fn search(world: &World) -> Found {
     while let Some(mut path) = paths.pop() {
         let mut run = Run::new(world);
         path.iter().for_each(|step| run.make(*step));
-        // Goes on with the first of the moves, and comes back for the others.
+        // Continues with the first of the moves, and returns for the others.
         while known.insert(run.state()) {
             let moves = run.moves(world.deaths);
             if moves.iter().any(|step| matches!(step, Move::Step { .. })) {

@@ -7,7 +7,7 @@ use super::{Extent, Step, Workload};
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Row(pub u64);
 
-/// Rows one after the other, those that begin absent left out where `present` says so.
+/// The next row; with `present`, rows that begin absent are skipped.
 fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
     let mut value = Vec::new();
     while present && *at < workload.rows() && !workload.row(*at, &mut value).1 {

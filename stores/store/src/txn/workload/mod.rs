@@ -31,7 +31,7 @@ pub use ycsb_t::{MOST_RECORDS, YcsbT, YcsbTJob};
 pub enum Step {
     /// It reads the keys that the script asks for and has no values of, side by side.
     Read,
-    /// It writes what the script says, and commits.
+    /// It writes the keys of the script, and commits.
     Commit,
     /// The business rules forbid it: it writes nothing. It still commits, to prove that what it read is true.
     Decline,
@@ -50,7 +50,7 @@ pub struct Extent {
     pub max_keys: u32,
 }
 
-/// A stream of transactions, and what is stored when it begins.
+/// A stream of transactions, and the rows at its beginning.
 pub trait Workload {
     /// The parameters of one transaction.
     type Job: Copy + core::fmt::Debug;

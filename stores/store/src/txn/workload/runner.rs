@@ -60,11 +60,11 @@ pub struct Counts {
     pub aborted: u64,
     /// Aborted transactions for which a shard had no buffer.
     pub short: u64,
-    /// Pending versions of others that they put in order.
+    /// Pending versions of other transactions that were repaired.
     pub resolved: u64,
     /// Round trips of those that committed.
     pub round_trips: u64,
-    /// What they have added to the workload's sum.
+    /// Sum of their gains.
     pub gain: i64,
 }
 
@@ -73,7 +73,7 @@ pub struct Counts {
 pub struct Ended<'a, D> {
     /// The job that was executed.
     pub job: &'a D,
-    /// What it read, and what it writes.
+    /// Its reads and its writes.
     pub script: &'a Script,
     /// Aborted, or committed.
     pub outcome: Outcome,
@@ -133,7 +133,7 @@ pub struct Runner<W: Workload> {
     drawn: Vec<W::Job>,
     next: usize,
     random: Random,
-    /// Microseconds that its clock is ahead of what it is told.
+    /// Microseconds that the clients' clock is ahead.
     ahead: u64,
     counts: Counts,
 }

@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// What is known of a key that is read.
+/// The result of reading a key.
 #[derive(Clone, Debug)]
 enum Found {
     /// The key was not read yet.
@@ -48,7 +48,7 @@ pub struct Script {
     waiting: usize,
     /// Keys, and where their new values are; None: the key is removed.
     writes: Vec<(Key, Option<Range<usize>>)>,
-    /// What was found and what is written, up to `filled`; behind it is the rest of earlier attempts.
+    /// Values read and values to write, up to `filled`; behind it is the rest of earlier attempts.
     bytes: Vec<u8>,
     filled: usize,
     /// What the transaction adds to the workload's sum if it commits.
@@ -110,7 +110,7 @@ impl Script {
         self.waiting == 0
     }
 
-    /// What was found; None: the key is absent, or nothing is known of it.
+    /// The value that was read; None: the key is absent, or was not read yet.
     pub fn value(&self, place: usize) -> Option<&[u8]> {
         match &self.reads.get(place)?.1 {
             Found::Value(range) => Some(&self.bytes[range.clone()]),
@@ -130,7 +130,7 @@ impl Script {
         self.writes.push((key, None));
     }
 
-    /// What it writes; None: the key is removed.
+    /// Its writes; None: the key is removed.
     pub fn writes(&self) -> impl ExactSizeIterator<Item = (&Key, Option<&[u8]>)> {
         self.writes.iter().map(|(key, range)| (key, range.as_ref().map(|range| &self.bytes[range.clone()])))
     }

@@ -103,7 +103,7 @@ impl SmallBank {
     pub fn new(customers: u64, client: u16, seed: u64) -> SmallBank {
         let customers = customers.clamp(2, 1 << 32);
         let random = Random::new(seed ^ u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // Number 0 is the bank's own, in what it begins with.
+        // Number 0 is that of the bank's initial balances.
         let number = (u64::from(client) << 40) + 1;
         SmallBank { customers, hot: (customers / HOT_PART).max(2), random, number }
     }
@@ -224,7 +224,7 @@ impl Workload for SmallBank {
 mod tests {
     use super::*;
 
-    /// What a job makes of these balances: what it writes, its gain, how it ends.
+    /// The effect of a job on these balances: its writes, its gain, and its end.
     fn job(kind: Kind, amount: i64, found: &[i64]) -> (Vec<i64>, i64, Step) {
         let bank = SmallBank::new(100, 0, 1);
         let job = SmallBankJob { kind, customers: [3, 4], amount, number: 9 };

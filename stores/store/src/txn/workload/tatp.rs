@@ -72,7 +72,7 @@ pub struct TatpJob {
     pub start: u8,
     /// Hour that it ends before, or that is asked for: 1 to 24.
     pub end: u8,
-    /// What is new.
+    /// The new value.
     pub data: u32,
 }
 
@@ -195,7 +195,7 @@ impl Tatp {
         (drawn % all) as u32 + 1
     }
 
-    /// Goes on when the row is known that is to be changed.
+    /// Continues when the row to change is known.
     fn change(&self, job: &TatpJob, subscriber: u32, script: &mut Script) -> Step {
         let TatpJob { kind, row, start, end, data, .. } = *job;
         match kind {
@@ -236,7 +236,7 @@ impl Tatp {
         Step::Commit
     }
 
-    /// Did a read find what it is meant to find?
+    /// Did a read find a row that matches its condition?
     fn answer(job: &TatpJob, script: &Script) -> Step {
         let found = match job.kind {
             Kind::GetNewDestination => {

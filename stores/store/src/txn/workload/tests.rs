@@ -9,7 +9,7 @@ use super::{Audit, Load, Runner, SmallBank, RunnerError, Tatp, Workload, YcsbT};
 use crate::txn::{Design, EntryId, Event, Outcome, Refused, Timestamp, Tx};
 use crate::{Broken, Connections, Post, PostPrism};
 
-/// A transaction: its keys, the versions that it found, and what it writes.
+/// A transaction: its keys, the versions that it found, and its writes.
 #[derive(Default)]
 struct Open {
     keys: Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ struct Plain {
     open: Vec<Option<Open>>,
     queue: VecDeque<Happens>,
     value: Vec<u8>,
-    /// So many commits are torn: of what they write, only the first half.
+    /// So many commits are torn: only the first half of their writes happens.
     torn: u32,
 }
 

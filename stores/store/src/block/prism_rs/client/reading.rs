@@ -47,7 +47,7 @@ impl Client {
                 self.sources.came(replica, now.since(flight.since));
             }
         } else if flight.wanted.has(replica) {
-            // Meanwhile its value is wanted, too.
+            // Its value has been asked for since.
             flight.asked.remove(replica);
         }
         self.decide(slot, replica, now, connections)

@@ -244,7 +244,7 @@ mod tests {
                 mended += u32::from(got != old);
                 let keys = model.len() as u64;
                 assert_eq!(reopened.len(), keys - u64::from(old.is_some()) + u64::from(got.is_some()));
-                // It goes on, in what is free.
+                // The reopened table works with its free memory.
                 reopened.delete(b"key1").or_else(|_| reopened.put(b"key1", b"new")).expect("a change");
             }
             if done.is_ok() {
