@@ -1,5 +1,5 @@
 //! Any bytes that a client may send to `remora serve cache`. The answers do not depend on where the network
-//! cuts, output has its bound, and all memory comes back.
+//! cuts, output is bounded, and all memory is freed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,7 @@ use remora_wire::{
     aeth, atomic_ack, atomic_eth, bth, deth, ethernet, icrc, ieth, immdt, ipv4, ipv6, reth, udp, xrceth,
 };
 
-/// Parses, emits over what was parsed, and compares. The pairs are bytes, and their bits that are ignored.
+/// Parses, emits over the parsed bytes, and compares. The pairs are bytes, and their bits that are ignored.
 macro_rules! comes_back {
     ($header:ident, $bytes:expr $(, $at:literal & $bits:literal)*) => {{
         let bytes: &[u8] = $bytes;

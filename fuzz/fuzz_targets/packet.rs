@@ -1,4 +1,4 @@
-//! A packet from the BTH to the ICRC, as it stands in any frame: taken or refused. A taken one emits the same
+//! A packet from the BTH to the ICRC, as in any frame: accepted or refused. An accepted one emits the same
 //! bytes, except for reserved bits and pad, which are sent as zeros. Between peers of IRN the payload begins
 //! with its additions.
 #![no_main]
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use remora_wire::irn::{self, Additions};
 use remora_wire::{Packet, icrc, packet};
 
-/// The packet written anew, its ICRC the old one.
+/// The packet emitted anew, with the old ICRC.
 fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
     let mut out = vec![0x5a; packet.buffer_len()];
     let end = packet.emit(&mut out);

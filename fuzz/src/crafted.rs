@@ -78,7 +78,7 @@ pub struct Crafted {
     number: u8,
 }
 
-/// The context of a packet: whom it imitates, and what it attacks.
+/// The context of a packet: the sender that it imitates, and the target of its attack.
 pub struct Context<'a> {
     /// Makes it look as if it came from the peer.
     pub forge: &'a Forge,
@@ -94,7 +94,7 @@ pub struct Context<'a> {
     pub irn: bool,
     /// Next PSN of requests, and of answers.
     pub cursor: &'a mut [u32; 2],
-    /// What is still to come of the message under way.
+    /// Bytes of the message under way that are still to be sent.
     pub left: &'a mut u32,
     /// The Q_Key of datagrams.
     pub qkey: u32,

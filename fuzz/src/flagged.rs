@@ -60,10 +60,10 @@ pub struct Flagged {
     redirect: PacketAddress,
     source: PacketAddress,
     len: Length,
-    /// Mode, size, which masks, and which operands stand at the responder.
+    /// Mode, size, which masks, and which operands are in the responder's memory.
     shape: u16,
     numbers: [u16; 2],
-    /// A byte of what is behind the headers, and what is done to it.
+    /// An offset behind the headers, and the change of the byte at it.
     bent: Option<(u8, u8)>,
 }
 
@@ -120,7 +120,7 @@ impl Flagged {
         [8, 16, 32, 32][usize::from(self.shape >> 3 & 3)]
     }
 
-    /// What stands behind an atomic's addresses, and the fields of its header.
+    /// The operands behind an atomic's addresses, and the fields of its header.
     fn operands(&self, swaps: bool, context: &Context<'_>, out: &mut Vec<u8>) -> (u64, u64) {
         let limbs = usize::from(self.size()) / 8;
         let number = |kind: u16, value: u16| -> Number {
@@ -188,7 +188,7 @@ impl Flagged {
         context.forge.frame(bth, ext, &bytes)
     }
 
-    /// The frame of these as a chain, which says that there are `odd` of them, if that is given.
+    /// The frame of these operations as a chain, whose header counts `odd` of them, if that is given.
     pub fn chain(
         these: &[Flagged],
         odd: Option<u8>,

@@ -121,7 +121,7 @@ impl Run {
         let client = install(&mut world, &layout, program);
         let honest = (!wide).then(|| install(&mut world, &layout, &PROGRAMS[0].1));
         layout.numbers = Some(client.offload.numbers.clone());
-        // `list-break.chain` walks a circular list for ever: the server must keep that list straight.
+        // `list-break.chain` never ends on a circular list: the server must keep that list straight.
         layout.fill(if *name == "list-break" { &[] } else { &input.planted });
         for _ in 0..RECEIVES {
             let list = [layout.answers.sge(0, MESSAGE)];

@@ -77,7 +77,7 @@ pub struct GuardedRegion {
     /// Address of its first byte.
     pub address: u64,
     bytes: Bytes,
-    /// What it was at first, guards included.
+    /// The initial contents, guards included.
     image: Vec<u8>,
     may_change: Vec<Range<usize>>,
 }

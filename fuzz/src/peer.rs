@@ -78,7 +78,7 @@ pub(crate) enum Verb {
 pub(crate) struct Attack {
     pub testbed: Testbed,
     pub cursors: [[u32; 2]; 2],
-    /// What is still to come of its message against either side.
+    /// Bytes of its message to either side that are still to be sent.
     left: [u32; 2],
 }
 

@@ -31,7 +31,7 @@ pub struct Input {
 enum Action {
     /// The first slot of a work request.
     Work(Work),
-    /// Two elements of a list, or what is taken for them.
+    /// Two list elements, or the bytes that the NIC reads as such.
     Elements([HostileAddress; 2], [u16; 2]),
     /// Any 64 bytes, repeated.
     Slot([u8; 16]),
@@ -39,7 +39,7 @@ enum Action {
     Receive(Work),
     /// Rings the doorbell.
     Ring,
-    /// The producer index is so far from what was posted.
+    /// The producer index, as an offset from the posted count.
     Produced(i8),
     /// Any index in the header of the send queue, or of the receive queue.
     Word { receive: bool, which: u8, value: u64 },

@@ -61,7 +61,7 @@ enum Action {
     RpcWrite { kernel: u8, len: u16 },
     /// A plain WRITE into memory that the kernels read.
     Write { at: u16, number: Number },
-    /// A kernel sees what is written, or no longer.
+    /// Attaches a kernel to the data of WRITEs, or detaches it.
     Attach(Option<u8>),
     /// A kernel is removed.
     Remove(u8),

@@ -361,7 +361,7 @@ impl Testbed {
         }
         for node in [0, 1] {
             let qp = self.sides[node].qp;
-            // A hostile program's indices count from what was posted.
+            // A hostile program's indices count from the posted count.
             let (posted, receives) = (self.world.posted(qp), self.world.receives_posted(qp));
             self.world.send_ring(qp).set_word(Word::Produced, posted);
             if let Some(ring) = self.world.receive_ring(qp) {
@@ -370,7 +370,7 @@ impl Testbed {
             self.world.bring(qp, State::Reset);
             self.drain(node);
             let side = &mut self.sides[node];
-            // What was posted and forgotten has no completion.
+            // Work requests that the reset has dropped have no completion.
             side.sends.clear();
             if side.srq.is_none() {
                 side.receives.clear();

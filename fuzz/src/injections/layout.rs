@@ -154,7 +154,7 @@ impl Layout {
         }
     }
 
-    /// The number of a completion queue, likewise.
+    /// The number of a completion queue: the offload's, or the stranger's.
     pub fn completion_queue(&self, number: u8) -> u64 {
         if number % 4 == 0 {
             self.stranger.1.into()

@@ -24,7 +24,7 @@ pub(crate) const RECORD: u64 = 24;
 /// Bytes of an id: as much as one comparison sees.
 const ID_BYTES: u64 = ID_BITS as u64 / 8;
 
-/// What a variable is compared with, or what is added.
+/// The operand that a variable is compared with, or that is added to it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// A constant of 64 bits.
@@ -400,7 +400,7 @@ impl Code<'_> {
         self.push(Work::write(from, Program::scrap(), 8));
     }
 
-    /// Where the copy of a load or store will stand.
+    /// The place at which the copy of a load or store will be.
     fn ahead_of_copy(&self, offset: Operand) -> Location {
         self.ahead(match offset {
             Operand::Number(0) => 3,

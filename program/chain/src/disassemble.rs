@@ -146,7 +146,7 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
     format!("{text}{}{id}", flags(wqe.flags()))
 }
 
-/// A WRITE, one that tells its end perhaps.
+/// A WRITE, perhaps one that notifies its receiver.
 fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let (verb, to) = (verb(wqe.opcode()), names.address(wqe.remote));
     if wqe.flags() & flag::INLINE != 0 {
@@ -178,7 +178,7 @@ fn dormant(wqe: &Wqe, names: &Names<'_>) -> String {
     format!("dormant write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
 }
 
-/// Does a list's count stand there?
+/// Is this place the count of a work request, such as an ENABLE?
 fn is_count(place: Location) -> bool {
     matches!(place.segment, Segment::Queue(_)) && place.offset % SLOT as u64 == 40
 }

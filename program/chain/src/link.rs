@@ -61,7 +61,7 @@ impl Numbers {
         }
     }
 
-    /// The word that stands for a value.
+    /// The word that encodes a value.
     pub fn word(&self, value: Value) -> u64 {
         match value {
             Value::Number(number) => number,

@@ -68,7 +68,7 @@ impl std::error::Error for LoadError {}
 pub enum RunEnd {
     /// Nothing is left to do: all queues are empty or wait.
     Rest,
-    /// The budget is used up, and it would go on.
+    /// The budget is used up before the program has ended.
     Budget,
 }
 
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// The doorbells, once: what is posted runs, and of other queues what is enabled at the start.
+    /// Rings the doorbells once: posted queues run, and of the others what the program enables at the start.
     pub fn start(&mut self) {
         (0..self.queues.len()).for_each(|queue| self.ring(queue));
     }

@@ -11,8 +11,8 @@
 //! | `paper.rs` | the paper's numbers |
 //! | `missed.rs` | why a prediction is missed, where it is |
 //!
-//! A client is a part of the program here. Its queues stand for those of its own NIC. Each queue says whether
-//! it crosses the network.
+//! A client is a part of the program here. Its queues represent those of its own NIC. Each queue has a mark
+//! that it crosses the network, or that it does not.
 
 mod constructs;
 mod lists;
@@ -54,7 +54,7 @@ const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
 impl Site {
-    /// Of the server, on its own memory; posted long ago.
+    /// A queue of the server on its own memory, posted long before the measurement.
     fn server() -> Site {
         Site { doorbell: Doorbell::Before, at: Port { host: SERVER, port: 0 }, crosses: false }
     }
@@ -110,7 +110,7 @@ impl Experiment {
             (0..self.sites.len()).partition(|at| by_program(&self.sites[*at]));
         first.into_iter().for_each(|queue| machine.ring(queue));
         executed.extend(machine.watch(MOST));
-        // Programs have seen what they poll for: everything before has come to rest.
+        // Programs have seen the completions that they poll for: everything before has ended.
         for queue in later {
             machine.ring(queue);
             executed.extend(machine.watch(MOST));

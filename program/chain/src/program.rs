@@ -61,7 +61,7 @@ impl Default for Value {
 
 /// A field of a work request: its offset in the slot, and its length.
 pub struct Field {
-    /// What it is called.
+    /// The name of the field in texts and messages.
     pub name: &'static str,
     /// Its first byte.
     pub offset: u64,
@@ -111,9 +111,9 @@ pub struct Label {
 pub struct Section {
     /// The section's name.
     pub name: String,
-    /// What stands there at first.
+    /// The initial bytes.
     pub bytes: Vec<u8>,
-    /// Names of places in it, by where they stand.
+    /// Names of places in the region, in the order of their offsets.
     pub labels: Vec<Label>,
     /// Words that are known when it is loaded.
     pub values: Vec<(u64, Value)>,
@@ -141,7 +141,7 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// A loopback queue pair and what stands in its queues.
+/// A loopback queue pair and the work requests in its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
     /// The queue's name.
@@ -209,13 +209,13 @@ impl Queue {
 pub struct Work {
     /// Name of the work request in the text.
     pub label: Option<String>,
-    /// What it does.
+    /// The op-code, as the NIC reads it.
     pub opcode: u8,
     /// Flags of the work request, as in a WQE.
     pub flags: u8,
     /// The program's 48 bits.
     pub id: u64,
-    /// It stands there as a NOP, until something changes its op-code.
+    /// The slot is a NOP until a work request changes its op-code.
     pub dormant: bool,
     /// Local address, or the operand of a calculation.
     pub local: Value,
@@ -223,9 +223,9 @@ pub struct Work {
     pub len: u64,
     /// Remote address, or the queue that it is about.
     pub remote: Value,
-    /// What is expected there, if it compares.
+    /// The expected value, if the work request compares.
     pub compare: Value,
-    /// What it swaps in, adds, or counts to.
+    /// The value that is swapped in, is added, or is counted to.
     pub swap_add: Value,
     /// Immediate data of a SEND or WRITE.
     pub imm: u64,
@@ -235,7 +235,7 @@ pub struct Work {
     pub more: Vec<Piece>,
     /// Its line in the text that it comes from; 0: none.
     pub line: u32,
-    /// Where it stands in its queue.
+    /// The index of the first slot in its queue.
     pub slot: u64,
 }
 
@@ -338,12 +338,12 @@ impl Work {
         self
     }
 
-    /// Slots that it takes: two further pieces stand in one, or 64 bytes that it brings along.
+    /// Slots that the work request takes: two further list elements, or 64 inline bytes, fit into each.
     pub fn slots(&self) -> u64 {
         1 + (self.inline.len().div_ceil(SLOT) + self.more.len().div_ceil(2)) as u64
     }
 
-    /// Its header word as it stands there at first.
+    /// The initial header word.
     pub fn header(&self) -> u64 {
         header(if self.dormant { 0 } else { self.opcode }, self.flags, self.id)
     }

@@ -9,9 +9,9 @@ use crate::program::{Segment, Location};
 pub struct Change {
     /// The first of them.
     pub at: Location,
-    /// What they were.
+    /// The bytes before the step.
     pub before: Vec<u8>,
-    /// What they are.
+    /// The bytes after the step.
     pub after: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ pub struct Step {
     pub index: u64,
     /// The copy of its first slot that was executed.
     pub slot: [u8; SLOT],
-    /// What it changed.
+    /// The changes that the step made.
     pub changes: Vec<Change>,
     /// It ended in an error, and its queue with it.
     pub failed: bool,

@@ -29,11 +29,11 @@ pub struct Finding {
     pub work: Option<usize>,
     /// The line of the text, 0 if it comes from none.
     pub line: u32,
-    /// What it is.
+    /// A sentence that describes the finding.
     pub what: String,
 }
 
-/// Looks through a program; what was found, faults first.
+/// Checks a program, and returns the findings, faults first.
 pub fn verify(program: &Program) -> Vec<Finding> {
     let mut verifier = Verifier { program, writes: writes(program), found: Vec::new() };
     for queue in 0..program.queues.len() {
@@ -60,7 +60,7 @@ struct Verifier<'p> {
     found: Vec<Finding>,
 }
 
-/// What is changed at places that are known.
+/// Writes to places that are known before the program runs.
 fn writes(program: &Program) -> Vec<Written> {
     let mut all = Vec::new();
     for queue in &program.queues {

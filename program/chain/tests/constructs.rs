@@ -55,7 +55,7 @@ fn decide(x: u64, test: Test, y: u64, by_var: bool) -> (u64, Cost) {
     code.when(x, test, y, Work::write(one, answer, 8));
     let works = code.works().len() - 1;
     let cost = Cost::of(&code.works()[..works]);
-    // What stands behind it must not change the header that was compared.
+    // The work requests behind it must not change the header that was compared.
     code.barrier();
     code.end();
     (word(&run(program), answer), cost)
@@ -96,7 +96,7 @@ fn comparisons_cost_what_table_2_says() {
 
 /// Rounds that a loop is written out for at most.
 const ROUNDS: u64 = 12;
-/// What is looked at, its step, and a counter of rounds.
+/// The value under test, its increment, and a counter of rounds.
 type Vars = [u64; 3];
 
 /// `while x TEST y { rounds += 1; x += step }`, in plain numbers, up to so many rounds.

@@ -31,7 +31,7 @@ fn value(key: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| byte(key, at)).collect()
 }
 
-/// Sends a request and runs; what the client is told, and the work requests that it took.
+/// Sends a request and runs. Returns the answer, and the number of work requests that ran.
 fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     let port = machine.program().queue("port").unwrap();
     let before = machine.executed();
@@ -45,7 +45,7 @@ fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     (Some(value).filter(|value| !value.is_empty()), machine.executed() - before)
 }
 
-/// A table whose keys 1 to `keys` stand in one of their buckets, if one is free.
+/// A table with keys 1 to `keys`, each in one of its buckets if one is free.
 fn fill(machine: &mut Machine, keys: u64, ways: usize) -> Vec<Option<u64>> {
     let (table, address) = region(machine, "table");
     let mut taken = [false; BUCKETS as usize];

@@ -36,8 +36,8 @@ fn constants_give_back_what_they_were_read_from() {
     }
 }
 
-/// Those of `RedN`'s own numbers that are missed, and by how many thousandths: `docs/PERFORMANCE.md` says
-/// why.
+/// `RedN`'s own numbers that are missed, with the error in thousandths: `docs/PERFORMANCE.md` gives the
+/// reasons.
 const MISSED: [(&str, i64); 1] = [("Figure 11, RedN-Seq, 64", -219)];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The programs in `program/chain/programs` do what their first lines say.
+//! The programs in `program/chain/programs` do what their first lines describe.
 
 use remora_chain::{RunEnd, Machine, assemble};
 
@@ -25,7 +25,7 @@ fn count_ends_by_its_break_and_never_without_one() {
     first.start();
     assert_eq!(first.run(10_000), RunEnd::Rest);
     assert_eq!(first.word("i"), Some(10));
-    // Without a test that can come true it goes on for as long as one looks.
+    // If its test never succeeds, the program never ends.
     let mut endless = machine(&text.replace("[nop signaled 10]", "[nop signaled 0]"));
     endless.start();
     assert_eq!(endless.run(100_000), RunEnd::Budget);
@@ -45,7 +45,7 @@ fn while_goes_round_nine_work_requests_at_a_time_until_its_number_is_there() {
         assert_eq!((machine.word("i").unwrap() - before) >> 16, limit);
         assert_eq!((machine.executed(), machine.failures()), (9 * limit, vec![]));
     }
-    // What never comes is waited for for ever.
+    // A WAIT for a completion that never comes never ends.
     let mut endless = machine(&text.replace("[enable 1000]", "[enable 0]"));
     endless.start();
     assert_eq!(endless.run(90_000), RunEnd::Budget);

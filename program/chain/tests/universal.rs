@@ -1,5 +1,6 @@
 //! Universal machines, entirely as chains: after the first enabling nothing is posted and no doorbell rings.
-//! The NIC's own counter says what it executed. Each is compared step by step with an ordinary program.
+//! The NIC's own counter shows the executed work requests. Each machine is compared, step by step, with an
+//! ordinary program.
 
 use remora_chain::{RunEnd, Segment, Machine, Location, Program, compile};
 
@@ -14,7 +15,7 @@ impl Universal {
         Universal { machine }
     }
 
-    /// Goes on by a few work requests. False: it has come to its end.
+    /// Executes a few work requests. Returns false at the end of the program.
     fn go(&mut self, works: u64) -> bool {
         self.machine.run(works) == RunEnd::Budget
     }

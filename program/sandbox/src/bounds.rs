@@ -60,7 +60,7 @@ fn malformed(error: wasmparser::Error) -> SandboxError {
     SandboxError::NotWasm(error.to_string())
 }
 
-/// What was seen so far.
+/// The sections that were read so far.
 #[derive(Default)]
 struct Shape {
     /// Parameters of each type.
@@ -70,7 +70,7 @@ struct Shape {
     bodies: usize,
     branches: u64,
     elements: u64,
-    /// Bytes that it takes from the beginning, and that its memory may take, if it says so.
+    /// Initial bytes of memory and tables, and the maximum of the memory, if the module declares one.
     takes: u64,
     memory: Option<u64>,
 }

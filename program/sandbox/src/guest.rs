@@ -20,7 +20,7 @@ struct LiveInstance {
 /// A lane as a kernel of the NIC.
 pub struct Guest {
     module: Module,
-    /// None: it has trapped, and what is in its memory means nothing.
+    /// None after a trap: the contents of its memory mean nothing then.
     alive: Option<LiveInstance>,
     shown: Shown,
 }

@@ -1,5 +1,5 @@
 //! The mailbox: bytes that a kernel and the NIC share, each between the other's turns. Numbers are
-//! little-endian and have 4 bytes, if nothing else is said.
+//! little-endian and have 4 bytes, unless noted otherwise.
 //!
 //! ```text
 //!     0 version: 1                4 0

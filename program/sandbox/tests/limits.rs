@@ -236,7 +236,7 @@ fn branches_times_locals_and_loops_are_bounded() {
         let words = refused(&module(&beyond, "i32.const 0"));
         assert!(words.contains(" branches times locals and loops, of all functions, "), "{words}");
     }
-    // A function says that it has four thousand millions of them, in five bytes.
+    // A function declares four thousand millions of locals, in five bytes.
     let mut wasm = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x0a\x01\x08\x01".to_vec();
     wasm.extend(b"\xff\xff\xff\xff\x0f\x7f\x0b");
     assert!(refused(&wasm).contains("4294967295 locals in one function"));

@@ -27,7 +27,7 @@ impl Drop for Temporary {
     }
 }
 
-/// What is built from a copy of a template by the command that its documentation gives.
+/// Builds a copy of a template by the command that its documentation gives.
 fn built(template: &str, command: &[&str], result: &str) -> Vec<u8> {
     let folder = std::env::temp_dir().join(format!("remora-{}-{template}", std::process::id()));
     let folder = Temporary(folder);
@@ -155,12 +155,12 @@ fn a_trap_ends_with_an_error_to_its_caller_and_hurts_nobody_else() {
 
 #[test]
 fn more_memory_than_the_limit_is_not_given() {
-    // 16 MiB are 256 pages: the first memory.grow says no, and the kernel traps by itself.
+    // 16 MiB are 256 pages: the first memory.grow fails, and the kernel traps by itself.
     fails(
         "(if (i32.eq (memory.grow (i32.const 256)) (i32.const -1)) (then unreachable)) i32.const 0",
         Status::FAILED,
     );
-    // Up to there it says yes.
+    // Up to that size it succeeds.
     let wasm = module(
         "(if (i32.eq (memory.grow (i32.const 8)) (i32.const -1)) (then unreachable)) (i32.store (i32.const 72) (i32.const 1)) i32.const 0",
     );

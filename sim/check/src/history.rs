@@ -86,13 +86,13 @@ impl Step {
     }
 }
 
-/// What an event says about its client's operation.
+/// The state of an operation that an event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// It begins now, and these are all the writes it may make.
     Invoke,
-    /// It is done, and this is what it did.
+    /// The operation took effect, and the event has its results.
     Ok,
     /// It has not happened and never will.
     Fail,
@@ -103,7 +103,7 @@ pub enum Kind {
 /// One line of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it says.
+    /// The state of the operation.
     #[serde(rename = "type")]
     pub kind: Kind,
     /// The client of the operation. It has one operation at a time; one that overlaps its own is several
@@ -146,7 +146,7 @@ pub struct Operation {
     pub ended: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// What it did, or if that is not known, might have done.
+    /// The steps that took effect, or of an unknown result, that may have.
     pub steps: Vec<Step>,
 }
 
@@ -256,7 +256,7 @@ impl Operation {
         }
     }
 
-    /// What it writes, by key and value.
+    /// The values that the operation writes, as pairs of key and value.
     pub fn writes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.steps.iter().filter_map(|step| match *step {
             Step::Write { key, value } => Some((key, value)),
@@ -302,7 +302,7 @@ pub(crate) struct Sightings {
 
 impl Sightings {
     /// # Errors
-    /// A value that is written twice under one key: its readers could not be told apart.
+    /// A value is written twice under one key, so that reads could not tell which write they found.
     pub fn of(operations: &[Operation]) -> Result<Self, Violation> {
         let mut found = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), found: BTreeSet::new() };
         for (at, operation) in operations.iter().enumerate() {

@@ -166,7 +166,7 @@ fn settle(
     mut choices: Vec<Choice>,
     guesses: &mut usize,
 ) -> Result<(), Violation> {
-    // After a guess was refuted, a cycle may stand on its opposite: then no single cycle tells the story.
+    // A cycle may depend on the opposite of a refuted guess: then no single cycle is the whole explanation.
     let mut refuted: Option<Violation> = None;
     let against = |refuted: &Option<Violation>, cycle: Cycle| match refuted {
         None => explain(transactions, cycle),

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 /// A transaction that happened.
 #[derive(Debug)]
 pub(crate) struct Transaction<'a> {
-    /// What was recorded of it.
+    /// The recorded operation of the transaction.
     pub operation: &'a Operation,
     /// When it had surely happened.
     pub returned: u64,
-    /// By key: what it found that was not its own.
+    /// By key: the value that the transaction read, unless it wrote that value itself.
     pub reads: BTreeMap<u64, Option<u64>>,
-    /// By key: what it left there.
+    /// By key: the last value that the transaction wrote.
     pub writes: BTreeMap<u64, u64>,
 }
 

@@ -4,7 +4,7 @@ use crate::History;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What is wrong with a history, by the names that Adya's thesis and Jepsen use.
+/// The kinds of violation, by the names that Adya's thesis and Jepsen use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Anomaly {
     /// The events make no history, or break the rule that values are written once: the test is wrong, not the
@@ -12,7 +12,7 @@ pub enum Anomaly {
     Malformed,
     /// The judge gave up: no verdict.
     Undecided,
-    /// No order of one key's operations explains what they found (Herlihy and Wing).
+    /// No order of one key's operations explains their results (Herlihy and Wing).
     NotLinearizable,
     /// A value was read that was never written.
     Unwritten,
@@ -20,7 +20,7 @@ pub enum Anomaly {
     AbortedRead,
     /// G1b: a value was read that its own transaction overwrote.
     IntermediateRead,
-    /// A transaction contradicts itself: it does not find what it wrote, or finds two values under one key.
+    /// A transaction contradicts itself: it does not read its own write, or reads two values under one key.
     Internal,
     /// P4: two transactions read the same version of a key and both replaced it.
     LostUpdate,
@@ -31,7 +31,7 @@ pub enum Anomaly {
     ReadSkew,
     /// G2: a cycle with more than one such step (write skew).
     WriteSkew,
-    /// No single cycle: each choice of an order leads to another one.
+    /// No order exists, though no single cycle shows it: each choice leads to another cycle.
     NoOrder,
     /// The two judges disagree: one of them is broken.
     Disagreement,

@@ -113,7 +113,7 @@ fn try_orders(
     false
 }
 
-/// What the operation leaves, if it could have found there what it found.
+/// The state after an operation, if its results fit the state before.
 fn replay(operation: &Operation, state: &BTreeMap<u64, u64>) -> Option<BTreeMap<u64, u64>> {
     let knows = operation.outcome == Outcome::Done;
     let mut state = state.clone();
@@ -148,7 +148,8 @@ fn agree(cases: u32, steps: std::ops::Range<usize>, kinds: u8, judges: &[(Judge,
     let asked = Cell::new(0);
     let run =
         runner.run(&(plans(steps, kinds), turns, any::<bool>(), lies), |(plans, turns, in_time, lies)| {
-            // Half of them in the order of their invocations, so that what is strict is met often enough.
+            // Half of the histories are in the order of their invocations, so that strict orders are common
+            // enough.
             let turns = if in_time { (0..6).collect() } else { turns };
             let history = carry_out(&plans, &turns, &lies);
             let operations = history.operations().expect("a history");

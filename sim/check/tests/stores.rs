@@ -24,7 +24,7 @@ enum Validation {
     Skipped,
 }
 
-/// A store: when its operations look and take effect, and what is wrong with it.
+/// A store: when its operations read and take effect, and its defect.
 #[derive(Clone, Copy)]
 struct Store {
     /// Steps of an operation, at most.
@@ -184,7 +184,7 @@ fn take_effect(
                 valid &= store.validation != Validation::Reads || !changed(*key);
             }
             Step::Write { key, .. } => valid &= store.validation != Validation::Writes || !changed(*key),
-            // Half of them tell.
+            // Half of the deletes report whether the key existed.
             Step::Delete { key, found } => *found = (*key % 2 == 0).then(|| table.at(*key, look).is_some()),
         }
     }
@@ -211,7 +211,7 @@ fn adya_accepts(mut history: History) -> bool {
     for event in &mut history.events {
         match event.kind {
             Kind::Invoke => drop(asked.insert(event.client, event.steps.clone())),
-            // Jepsen's lines repeat here what was asked for.
+            // Jepsen's lines repeat the request here.
             Kind::Fail | Kind::Info => event.steps.clone_from(&asked[&event.client]),
             Kind::Ok => {}
         }

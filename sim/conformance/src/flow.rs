@@ -563,7 +563,7 @@ impl Flow {
         self.failed = Some(wc.status);
     }
 
-    /// Did a READ or atomic that has ended bring what the model says?
+    /// Checks that a READ or atomic that has ended brought the bytes that the model expects.
     fn check_result(&self, arm: &mut impl Arm, op: &Op) {
         if op.expected.is_empty() {
             return;

@@ -111,7 +111,7 @@ pub trait Arm {
     /// Brings one end from SQE back to RTS (unreliable services).
     fn resume(&mut self, _side: usize, _pair: usize) {}
 
-    /// Bytes that stand before a message in its receive.
+    /// Bytes in front of a message in its receive buffer.
     fn prefix(&self) -> usize {
         0
     }
@@ -158,7 +158,7 @@ impl Default for Options {
 /// Runs the body, and returns its counts.
 ///
 /// # Panics
-/// When anything differs from the model; the message says what.
+/// When anything differs from the model; the message describes the difference.
 pub fn run(arm: &mut impl Arm, seed: u64, options: &Options) -> Report {
     let mut random = remora_fault::Random::new(seed);
     let mut report = Report::default();

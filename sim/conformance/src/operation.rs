@@ -103,7 +103,7 @@ pub(super) struct Op {
     pub fence: bool,
     pub solicited: bool,
     pub inline: bool,
-    /// What it reads, or the old value of its atomic.
+    /// The bytes that a READ brings, or the old value of an atomic.
     pub expected: Vec<u8>,
     /// Operands of an atomic.
     pub compare: u64,

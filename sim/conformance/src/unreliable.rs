@@ -30,7 +30,7 @@ pub enum Mishap {
     TooLong,
     /// The bytes to send have a wrong local key: the send queue is in error until it is brought back.
     BadLocalKey,
-    /// A verb that the service lacks: likewise.
+    /// A verb that the service lacks: the send queue is in error until it is brought back.
     NoSuchVerb,
     /// The receive names memory that may not be written: the receiver's queue pair ends.
     BadReceive,
@@ -577,7 +577,7 @@ const QUIET: u64 = 3_000;
 /// Runs the body for an unreliable service, and returns its counts.
 ///
 /// # Panics
-/// When a result is wrong; the message says what.
+/// When a result is wrong; the message describes the difference.
 pub fn run_unreliable(arm: &mut impl Arm, seed: u64, options: &Options) -> UnreliableReport {
     let mut random = Random::new(seed ^ 0x0dd5);
     let mut report = UnreliableReport::default();

@@ -151,7 +151,7 @@ impl Arm for WorldArm {
             self.world.bring(end.sender, State::Reset);
             self.world.bring(end.server, State::Reset);
         }
-        // What is still on its way belongs to the old connection.
+        // Frames that are still on their way belong to the old connection.
         self.world.run_for(20_000_000);
         for (side, end) in ends.iter_mut().enumerate() {
             if let Some(srq) = end.srq {

@@ -31,7 +31,7 @@ impl Default for LinkConfig {
     }
 }
 
-/// A frame as it left a NIC, for tests that look at what was sent.
+/// A frame as it left a NIC, for tests that look at frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// When it left the NIC.

@@ -166,7 +166,7 @@ pub struct Settings {
     pub timeout: u8,
     /// Retries after a timeout.
     pub retry_cnt: u8,
-    /// Retries after RNR; 7: for ever.
+    /// Retries after RNR; 7 stands for no limit.
     pub rnr_retry: u8,
     /// READs and atomics outstanding.
     pub max_rd_atomic: u8,
@@ -444,7 +444,7 @@ impl World {
         Ok(())
     }
 
-    /// Posts a work request; the NIC is not told.
+    /// Posts a work request without ringing the doorbell.
     ///
     /// # Errors
     /// Those of `ibv_post_send`.
@@ -452,7 +452,7 @@ impl World {
         self.put(qp, request, &Target::Peer)
     }
 
-    /// Posts a work request of PRISM; the NIC is not told.
+    /// Posts a work request of PRISM without ringing the doorbell.
     ///
     /// # Errors
     /// Those of `ibv_post_send`.
@@ -528,7 +528,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts a slot of any bytes into the send queue; the NIC is not told.
+    /// Puts a slot of any bytes into the send queue without ringing the doorbell.
     pub fn post_slot(&mut self, qp: QueuePair, slot: &[u8; SLOT]) {
         let end = self.end(qp);
         end.send.store(end.sent, slot);
@@ -541,7 +541,7 @@ impl World {
         self.end(qp).sent
     }
 
-    /// The memory of a send queue: `RedN` changes what stands there.
+    /// The memory of a send queue: `RedN` changes the slots in it.
     pub fn send_ring(&mut self, qp: QueuePair) -> Ring {
         self.end(qp).send.clone()
     }

@@ -211,7 +211,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
     Outcome { samples, most_queue, dropped, marked, counters, trace: world.trace() }
 }
 
-/// Time goes to `until`, and the flows that have begun go on.
+/// Time advances to `until`, and the flows that have begun make progress.
 fn advance(world: &mut World, flows: &mut [Flow], until: Instant) {
     flows.iter_mut().for_each(|flow| flow.go_on(world));
     while world.step_until(until) {

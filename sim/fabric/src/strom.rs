@@ -81,7 +81,7 @@ impl Bench {
         Bench { world, client, ended, server, kernel, here, there, steps, attached: false }
     }
 
-    /// The kernel sees what is written.
+    /// The kernel receives the data of WRITEs.
     fn attach(&mut self) {
         let (qp, kernel) = (self.server.number, self.kernel);
         self.attached = true;

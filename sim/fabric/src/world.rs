@@ -69,7 +69,7 @@ pub(crate) struct Node {
     pub program: Program,
     /// It has frames that its full links do not take.
     blocked: bool,
-    /// It has more to do than fits into a moment: a chain that never ends. It goes on then.
+    /// A node with more work than fits into a moment, such as an endless chain, continues at this time.
     resumes: Instant,
 }
 

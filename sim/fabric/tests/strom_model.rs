@@ -17,7 +17,7 @@ fn modelled(numbers: &[Number], name: &str) -> f64 {
     numbers.iter().find(|number| path(number) == name).unwrap_or_else(|| panic!("no {name}")).modelled
 }
 
-/// Numbers of the text, and by how many thousandths they are missed: `docs/PERFORMANCE.md` says why some are.
+/// Numbers of the paper's text, and the model's error in thousandths: `docs/PERFORMANCE.md` explains some.
 const STATED: [(&str, i64); 8] = [
     ("Figure 5b, READ, 1048576", -14),
     ("Figure 5b, WRITE, 1048576", -14),
@@ -82,7 +82,7 @@ fn nothing_but_primitives_is_charged_and_each_of_them_is() {
         }
     };
     for number in all(&free(STROM_10G), &free(STROM_100G)) {
-        // What is left are begun nanoseconds: of each step, and of both ends of each frame.
+        // The remainder are begun nanoseconds: of each step, and of both ends of each frame.
         let packets = number.at.parse::<f64>().unwrap() / 1024.0;
         let most = if number.figure == "Figure 11" { 3.0 * packets } else { 80.0 };
         if number.unit == Unit::Nanoseconds {

@@ -126,7 +126,7 @@ impl Policy {
         self.rules.iter().any(|rule| rule.directions.include(direction))
     }
 
-    /// What was decided so far.
+    /// The counts of decisions so far.
     pub fn tally(&self, direction: Direction) -> Tally {
         self.tallies[direction as usize]
     }

@@ -44,10 +44,10 @@ pub enum Direction {
 /// Which ways a rule looks.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Directions {
-    /// Only what is sent.
+    /// Only frames that are sent.
     #[serde(rename = "out")]
     Send,
-    /// Only what is received.
+    /// Only frames that are received.
     #[serde(rename = "in")]
     Receive,
     /// Both, each counted for itself.
@@ -121,11 +121,11 @@ impl FromStr for PeerMatch {
     }
 }
 
-/// One rule: which frames, how often, and what is done to them.
+/// One rule: which frames it matches, how often, and its action.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RuleText")]
 pub struct Rule {
-    /// What is done.
+    /// The action on a matching frame.
     pub action: Action,
     /// Directions that it applies to.
     pub directions: Directions,
@@ -179,7 +179,7 @@ impl Rule {
     }
 }
 
-/// A rule as it is written; [`Rule`] is what it means.
+/// A rule as the file has it; [`Rule`] is the parsed form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleText {
@@ -297,13 +297,13 @@ impl Rules {
     /// Reads rules from TOML.
     ///
     /// # Errors
-    /// [`RulesError`] says where and what is wrong.
+    /// [`RulesError`] has the position and the mistake.
     pub fn parse(text: &str) -> Result<Rules, RulesError> {
         toml::from_str(text).map_err(|error| RulesError(error.to_string()))
     }
 }
 
-/// What is wrong with a rule file.
+/// A mistake in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesError(String);
 

@@ -112,7 +112,7 @@ fn place_it(program: &mut Program, name: &Name) -> Result<(), Mistake> {
     let work = |queue: usize, work: usize, program: &mut Program, put: &dyn Fn(&mut Work)| {
         put(&mut program.queues[queue].works[work]);
     };
-    // A field is copied whole, and so is a word; what is longer says how much.
+    // A field or a word is copied whole; a longer source needs an explicit length.
     let short = |work: &mut Work| {
         if work.len == AS_ITS_ENDS && len < 8 && len > 0 {
             work.len = len;

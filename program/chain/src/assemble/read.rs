@@ -50,7 +50,7 @@ pub(super) struct Name {
 pub(super) struct Draft {
     pub program: Program,
     pub names: Vec<Name>,
-    /// Where each label stands, for those that come twice.
+    /// Labels with their positions, to find duplicates.
     pub labels: Vec<(String, u32, u32)>,
     /// Sections that are regions, and their bytes.
     regions: Vec<(usize, usize)>,

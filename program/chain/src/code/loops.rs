@@ -80,7 +80,7 @@ impl Rings {
         loops
     }
 
-    /// Where the count of a ring's first and last ENABLE stands.
+    /// The places of the counts in a ring's first and last ENABLE.
     fn counts(&self, turn: usize) -> [Location; 2] {
         let segment = Segment::Queue(self.rings[turn]);
         [0, self.last].map(|slot| Location { segment, offset: slot * SLOT as u64 + OPERAND })
@@ -101,7 +101,7 @@ impl Rings {
         program.push(self.rings[turn], added);
     }
 
-    /// Does the other ring go on?
+    /// Tests whether the other ring continues.
     fn look(&self, program: &mut Program, turn: usize, (mut x, test, y): Condition<u64>) {
         let (ring, there) = (self.rings[turn], self.counts(1 - turn)[0].back(OPERAND));
         let scrap = Program::scrap();

@@ -1,6 +1,6 @@
 //! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block
-//! ends with an ENABLE of the next one. The next block and its count stand in a record that is copied into
-//! the ENABLE.
+//! ends with an ENABLE of the next one. The number and the count of the next block are in a record that is
+//! copied into the ENABLE.
 
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::program::{Segment, Location, Program, Section, Value, Work};
 /// Where the count is among them.
 const COUNT: u64 = 16;
 
-/// Where a block goes on.
+/// The block that follows a block.
 enum Successor<'t> {
     Nowhere,
     To(usize),

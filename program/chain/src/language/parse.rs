@@ -57,11 +57,11 @@ pub enum Statement {
 /// The tree of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// Variables and what they are at first.
+    /// Variables and their initial values.
     pub vars: BTreeMap<String, u64>,
-    /// Arrays and what they hold at first.
+    /// Arrays and their initial elements.
     pub arrays: BTreeMap<String, Vec<u64>>,
-    /// What is done.
+    /// The statements of the program.
     pub body: Vec<Statement>,
 }
 

@@ -146,7 +146,7 @@ fn entry(completions: &Ring, index: u64) -> (u64, Cqe) {
     (words[7], Cqe::parse(&words))
 }
 
-/// The first entry that says what went wrong.
+/// The first entry that reports an error.
 pub(super) fn first_fault(completions: &Ring) -> Option<Cqe> {
     let entries = (0..completions.slots()).map(|index| entry(completions, index));
     let faults = entries.filter(|(sequence, entry)| {

@@ -163,7 +163,7 @@ fn break_if(
     program.push(work, silence);
 }
 
-/// The list: the key stands at one place.
+/// The list: the node with the number `found` has the key that is searched for.
 fn list(experiment: &mut Experiment, found: u64) -> Location {
     let node = |at: u64| {
         let key = if at == found { KEY } else { at };

@@ -2,7 +2,7 @@
 
 use remora_nic::cost::number::{Number, Part};
 
-/// Figure, curve and place of what is missed.
+/// Figure, curve and point of a prediction that is missed.
 const SEQUENTIAL: (&str, &str, &str) = ("Figure 11", "RedN-Seq", "64");
 
 /// Why the model is off, in one sentence, if it misses a prediction and the reason is known. Also says why

@@ -8,7 +8,7 @@ use super::{Verifier, targets};
 use crate::program::{Segment, Value};
 
 impl Verifier<'_> {
-    /// If a work request changes another, a WAIT and an ENABLE stand between.
+    /// Checks that a WAIT and an ENABLE are between a work request and another that it changes.
     pub(super) fn barrier(&mut self, queue: usize, at: usize) {
         for (value, len) in targets(self.work(queue, at)) {
             let Value::At(place) = value else { continue };
@@ -72,7 +72,7 @@ impl Verifier<'_> {
                 |()| None,
             );
         };
-        // A fence waits for work requests that fetch: their bytes come back here.
+        // A fence waits for work requests that fetch bytes from a remote memory.
         let opcode = WqeOpcode(works[at].opcode);
         let fetches = !matches!(opcode, WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND);
         let fenced = fetches && works[enable].flags & flag::FENCE != 0;

@@ -77,7 +77,7 @@ impl Verifier<'_> {
         (section.given && WqeOpcode(work.opcode) == WqeOpcode::READ).then(|| section.name.clone())
     }
 
-    /// A message is scattered into data, and what is copied from there into an address comes from the client.
+    /// A message is scattered into data, and an address copied from there comes from the client.
     fn given(&mut self, queue: usize, at: Location, len: u64) {
         let queues = self.program.queues.iter().enumerate();
         let works = queues.flat_map(|(number, queue)| (0..queue.works.len()).map(move |at| (number, at)));

@@ -7,7 +7,7 @@ fn found(text: &str) -> Vec<Finding> {
 
 const DATA: &str = "data d\n x: word 1\n y: word 2\n";
 
-/// Each is unsafe for one reason, which it is told with its line.
+/// Each program is unsafe for one reason, and the verifier reports it with its line.
 #[test]
 fn unsafe_chains_are_refused_with_their_reason() {
     let cases = [

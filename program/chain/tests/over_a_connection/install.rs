@@ -9,7 +9,7 @@ use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};
 
 /// A program's own memory.
 pub struct Installed {
-    /// What it is called.
+    /// The addresses, keys and queue numbers of the loaded program.
     pub numbers: Numbers,
     sections: Vec<Region>,
     rings: Vec<Ring>,

@@ -13,7 +13,7 @@ use install::install;
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
-/// The chain: when a message has come, compare what it brought, and let the answer go.
+/// The chain: when a message has come, compare its value, and enable the answer.
 fn program(test: Test) -> (Program, [Location; 3]) {
     let mut program = Program::new();
     program.queues.push(Queue::new("port", Fetching::Enabled));
@@ -35,7 +35,7 @@ fn unruly(seed: u64) -> World {
     World::new(&Config { rules: Rules::of(rules), seed, ..Config::default() })
 }
 
-/// What the client is told when it asks about x and y.
+/// The answer to a client that asks about x and y.
 fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     let mut world = unruly(seed);
     let settings =

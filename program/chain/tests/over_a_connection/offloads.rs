@@ -34,7 +34,7 @@ impl Asked {
         Asked::in_world(unruly(seed), seed % 2 == 1, name, memory)
     }
 
-    /// What is answered is acknowledged late, or at once.
+    /// Answers are acknowledged late, or at once.
     fn in_world(mut world: World, late: bool, name: &str, memory: &dyn Fn(u64) -> Vec<u8>) -> Asked {
         let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
         let program = assemble(text).unwrap();

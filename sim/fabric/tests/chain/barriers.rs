@@ -5,7 +5,7 @@ use crate::bench::{Bench, SIGNALED, SILENT, header};
 use remora_nic::wqe::WqeOpcode;
 use remora_nic::{Fetching, Operation};
 
-/// A chain that turns a NOP into a WRITE before it comes to it: was the WRITE executed?
+/// A chain turns a NOP into a WRITE before it comes to it. Returns whether the WRITE was executed.
 fn rewrites(fetching: Fetching, barrier: bool) -> bool {
     let mut bench = Bench::new();
     let (main, answer) = (bench.chain(Fetching::Posted), bench.chain(fetching));

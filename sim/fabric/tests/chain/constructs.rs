@@ -1,4 +1,4 @@
-//! RedN's constructs (§3.3, §3.4), each of as many work requests as its Table 2 says.
+//! RedN's constructs (§3.3, §3.4), each with as many work requests as Table 2 of the paper counts.
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT, header};
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode};

@@ -198,7 +198,7 @@ fn a_message_too_long_for_its_receive_ends_both() {
     assert_eq!(statuses, [Status::LocalLength, Status::RemoteInvalidRequest]);
 }
 
-/// A chain of NOPs that goes round for ever, and what it executes in so many nanoseconds.
+/// An endless chain of NOPs; [`executed`] counts those that it executes in so many nanoseconds.
 fn endless(bench: &mut Bench) -> Chain {
     let wild = bench.chain_of(Fetching::Recycled, 16);
     (0..16).for_each(|_| {
@@ -228,7 +228,7 @@ fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     bench.world.modify(wild.qp, &faster).unwrap();
     let second = executed(&mut bench, 10_000_000);
     assert!((39_000..41_000).contains(&second), "{second}");
-    // What it moves counts, too: 512 bytes and the work request's 64 at 2048 Mb/s.
+    // The rate also counts moved bytes: 512 bytes and the work request's 64 at 2048 Mb/s.
     let copier = bench.chain(Fetching::Posted);
     bench.world.modify(copier.qp, &faster).unwrap();
     bench.world.bring(wild.qp, State::Err);
@@ -244,7 +244,7 @@ fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     assert_eq!(executed(&mut bench, 10_000_000), 0);
 }
 
-/// A chain of signaled NOPs that goes round for ever, without any limit.
+/// An endless chain of signaled NOPs, without any limit.
 fn wild(bench: &mut Bench) -> Chain {
     let wild = bench.chain_of(Fetching::Recycled, 16);
     (0..16).for_each(|_| {

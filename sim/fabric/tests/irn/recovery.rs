@@ -92,7 +92,7 @@ fn a_lost_last_packet_is_recovered_by_the_short_timer() {
 #[test]
 fn many_packets_in_flight_wait_for_the_long_timer() {
     let mut bench = bench();
-    // Everything is lost, so no NACK says what is missing.
+    // Everything is lost, so no NACK reports the missing packets.
     rules(&mut bench, vec![Rule { at_most: Some(8), ..Rule::new(Action::Drop).towards(Directions::Send) }]);
     bench.write(1, 256 * 8);
     let took = completion_at(&mut bench);

@@ -29,7 +29,7 @@ const COUNT: usize = CLIENTS + SLOTS;
 struct Client {
     ends: [QueuePair; 2],
     cq: CompletionQueue,
-    /// What it believes to stand in its slot.
+    /// The value that it expects in its slot.
     believes: u64,
     /// Its chain is under way.
     busy: bool,

@@ -86,7 +86,7 @@ impl Bench {
         ended.iter().map(|wc| (wc.id, outcome(wc))).collect()
     }
 
-    /// The same, with all that a completion says.
+    /// The same, with whole completions.
     pub fn run_all(&mut self, requests: &[WorkRequest<'_>]) -> Vec<WorkCompletion> {
         for request in requests {
             self.put(request);

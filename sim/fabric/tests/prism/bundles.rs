@@ -1,4 +1,5 @@
-//! Bundles: what travels together, what is lost together, and malformed ones. Over IRN packets travel alone.
+//! Bundles: packets that travel together and are lost together, and malformed bundles. Over IRN packets
+//! travel alone.
 
 use remora_fabric::forge::Forge;
 use remora_fabric::{Config, FreeList, Settings};
@@ -159,7 +160,7 @@ fn a_chain_of_more_operations_than_may_be_outstanding_goes_on_in_pieces() {
     }
 }
 
-/// A WRITE of 8 bytes to the start of the server's memory, as it stands in a bundle.
+/// A WRITE of 8 bytes to the start of the server's memory, as a part of a bundle.
 fn part(bench: &Bench, bth: bth::Repr) -> Vec<u8> {
     let reth = reth::Repr { va: bench.there.address, rkey: bench.there.key.get(), dma_len: 8 };
     let ext = Extensions { reth: Some(reth), ..Extensions::default() };
@@ -201,7 +202,7 @@ fn a_bundle_that_makes_no_sense_is_counted_and_goes_no_further() {
         let id = bench.ask(1, write(Address::direct(bench.at(0)), b"alive"));
         assert_eq!(bench.run(&[id]), [(1, Outcome::Done)], "{number}");
     }
-    // What stands before it has been taken.
+    // The parts before it have been executed.
     for cut in [0, 4, 20] {
         let mut bench = bench();
         let forge = Forge::new(&bench.world, 0, bench.right);

@@ -269,7 +269,7 @@ fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends a chain to the server that says it has so many operations; the codes of the NAKs that come of it.
+/// Sends a chain whose header counts `count` operations. Returns the codes of the NAKs that follow.
 fn forged(bench: &mut Bench, psn: u32, count: u8, payload: &[u8]) -> Vec<NakCode> {
     let forge = Forge::new(&bench.world, 0, bench.right);
     let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN, psn) };
@@ -294,7 +294,7 @@ fn naks(bench: &mut Bench, frame: &[u8]) -> Vec<NakCode> {
 #[test]
 fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
     type Payload = fn(&Bench) -> Vec<u8>;
-    // How many operations it says that it has; what it has; whether the first of them is done.
+    // The count in the header, the operations in the payload, and whether the first one is executed.
     let cases: [(u8, Payload, bool); 7] = [
         (0, operation, false),
         (17, |bench| operation(bench).repeat(17), false),
@@ -311,7 +311,7 @@ fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
         assert_eq!(forged(&mut bench, 0, count, &payload), [NakCode::INVALID_REQUEST], "{number}");
         assert_eq!(bench.word(0), u64::from(done), "{number}");
     }
-    // 12 bytes and three times 36 are not too many; more than is said is not looked at.
+    // 12 bytes and three times 36 are not too many; bytes beyond the count are not read.
     for payload in [|bench: &Bench| reading(bench, 32).repeat(3), |_: &Bench| vec![0xff; 8]] {
         let mut bench = bench();
         let payload = [operation(&bench), payload(&bench)].concat();
@@ -445,7 +445,7 @@ fn answered(
     ended.iter().map(|wc| wc.status).take_while(|status| *status != Status::WrFlushed).collect()
 }
 
-/// What a peer could say of two swaps, of which the second is conditional.
+/// A peer's possible answers to two swaps, of which the second is conditional.
 #[test]
 fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
     let good = answer(Verdict::Done, &[0; 8]);
@@ -458,7 +458,7 @@ fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
         (2, 1, [good.clone(), short].concat(), &[done, bad]),
         (2, 1, good.repeat(3), &[done, bad]),
         (1, 0, good.clone(), &[done]),
-        // It stands for the answer after the first, which must have been lost.
+        // It acknowledges the answer after the first, which must have been lost.
         (1, 1, good.clone(), &[]),
     ];
     for (number, (count, psn, payload, wanted)) in cases.into_iter().enumerate() {

@@ -120,8 +120,8 @@ fn a_put_of_prism_kv_is_one_round_trip() {
     }
 }
 
-/// A chain reports to its client by a READ of scratch memory what it allocated; the next chain is behind it
-/// already.
+/// A chain leaves a result in scratch memory for its client to READ. The next chain, right behind it, must
+/// not overwrite that result before the READ.
 #[test]
 fn a_read_of_scratch_memory_brings_what_was_there_when_its_turn_came() {
     for settings in arms() {

@@ -1,4 +1,4 @@
-//! Free lists: what is taken, what comes back, and when.
+//! Free lists: which buffers are taken, which come back, and when.
 
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, FreeListFacts, Operation, Outcome};
@@ -86,7 +86,7 @@ fn a_buffer_that_is_being_read_rests_until_the_answer_can_be_asked_for_no_more()
         let into = [bench.here.sge(0, 4096)];
         let get = bench.ask(1, read(Address::bounded(bench.at(0)), 4096, &into));
         bench.put(&get);
-        // Over IRN the client says when it has an answer; here the server never hears so.
+        // Over IRN the client acknowledges an answer; here the server never receives that.
         let unheard = Rule::new(Action::Drop).only(&[Opcode::IRN_READ_ACKNOWLEDGE]);
         bench.world.set_rules(&Rules::of(vec![unheard]), 1);
         bench.world.ring(bench.left);

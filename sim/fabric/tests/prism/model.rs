@@ -17,7 +17,8 @@ pub struct Request<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub outcome: Outcome,
-    /// The result, with as many bytes as count; none: a plain verb, or a READ that comes to the client.
+    /// The result, with as many bytes as count. None for a plain verb, or a READ whose bytes come to the
+    /// client.
     pub number: Option<(Number, usize)>,
     /// What a READ brings.
     pub bytes: Vec<u8>,

@@ -31,7 +31,7 @@ pub trait Arm {
     fn make_list(&mut self, offset: usize, size: u32, count: u32) -> u64;
     /// Posts this buffer of it.
     fn post_buffer(&mut self, index: usize);
-    /// What is with its buffers.
+    /// Where its buffers are: in the free list, in use, or returned.
     fn facts(&mut self) -> FreeListFacts;
     /// The client posts an operation.
     fn post(&mut self, request: &WorkRequest<'_>);
@@ -115,7 +115,7 @@ impl<'a, A: Arm> Run<'a, A> {
         *self.seen.entry(what.to_string()).or_default() += 1;
     }
 
-    /// Pointers to places of values, with bounds, anew.
+    /// Writes new pointers to places of values, with bounds.
     fn point(&mut self) {
         for at in 0..16 {
             let target = VALUES as u64 + 32 * self.random.below((VALUES_LEN as u64 - LONGEST) / 32);

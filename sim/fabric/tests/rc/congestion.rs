@@ -74,7 +74,7 @@ fn marked_packets_are_answered_by_a_cnp_at_once_and_then_one_in_50_us() {
         assert_eq!((packet.payload, ecn(cnps[0])), (&[0; 16][..], 0));
         let counters = bench.world.counters(1);
         assert_eq!((counters.np_ecn_marked_roce_packets, counters.np_cnp_sent), (100, 2));
-        // The sender has no control: it counts and goes on.
+        // The sender has no congestion control: it counts and continues.
         assert_eq!(bench.world.counters(0).rp_cnp_ignored, 2);
         assert_eq!(bench.there.load(0, 4), [1, 2, 3, 4], "a mark spoils nothing: {irn:?}");
     }

@@ -79,7 +79,7 @@ fn a_managed_queue_is_fetched_as_far_as_it_is_enabled() {
     assert_eq!(bench.settle(), good(0..3));
     enable(&mut bench, 2).unwrap();
     assert_eq!(bench.settle(), [], "the count never falls");
-    // Beyond what is posted: executed when it is.
+    // An ENABLE may exceed the posted work requests: later ones are executed once they are posted.
     enable(&mut bench, 41).unwrap();
     assert_eq!(bench.settle(), good(3..40));
     bench.write(40, 8);

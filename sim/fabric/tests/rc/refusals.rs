@@ -163,7 +163,7 @@ fn wrong_local_keys_ranges_and_rights_are_local_protection_errors() {
             let list = [bad(&mut bench)[case]];
             let remote = bench.there.remote(0);
             if case == 5 && write {
-                // What is sent is only read: that needs no right.
+                // The source of a WRITE is only read, which needs no access right.
                 bench.post(1, Operation::Write(remote), &list);
                 assert_eq!(bench.settle(), good([1]));
                 continue;

@@ -195,7 +195,7 @@ fn a_queue_pair_that_is_drained_at_its_pace_sees_no_timeout() {
         assert_eq!(bench.settle(), good([1]), "what was begun ends");
         let events: Vec<_> = bench.world.with_nic(0, |nic, _| std::iter::from_fn(|| nic.event()).collect());
         assert_eq!(events, [AsyncEvent::SqDrained(bench.left.number)]);
-        // Much later it goes on.
+        // Much later the transfer continues.
         bench.world.run_for(500_000_000);
         bench.world.modify(bench.left, &Modify { state: Some(State::Rts), ..Modify::default() }).unwrap();
         assert_eq!(bench.settle(), good([2]));
@@ -347,7 +347,7 @@ fn a_peer_that_makes_no_room_is_found_as_one_that_does_not_answer() {
         let mut bench = Bench::over(&narrow(), &settings);
         bench.write(1, 1 << 20);
         bench.world.run_for(1_000_000);
-        // What is in the queue from now on stays there for days.
+        // Frames that enter the queue from now on stay there for days.
         bench.world.set_rate(0, 1, 1);
         let took = despair(&mut bench);
         let (least, most) = (3 * ack_timeout_ns(10), 5 * ack_timeout_ns(10));
@@ -357,7 +357,7 @@ fn a_peer_that_makes_no_room_is_found_as_one_that_does_not_answer() {
 
 #[test]
 fn what_has_left_without_asking_is_asked_about_and_not_repeated_as_lost() {
-    // READs that may not be sent keep what is behind them: the WRITE before need not have asked.
+    // READs that may not be sent block the work requests behind them: the WRITE before need not have asked.
     let mut bench =
         Bench::new(&Settings { timeout: 8, retry_cnt: 0, max_rd_atomic: 1, ..Settings::default() });
     let list: [Sge; 1] = [bench.here.sge(0, 64)];

@@ -1,4 +1,4 @@
-//! Servers and clients of the stores in a simulated world: they post, poll, join, die, crash and come back.
+//! Servers and clients of the stores in a simulated world: they post, poll, join, die, crash and restart.
 
 use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
 use remora_nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
@@ -69,7 +69,7 @@ impl Link {
     }
 }
 
-/// Ends a queue pair. Work that was posted comes back flushed, and is not polled.
+/// Ends a queue pair. Posted work requests are flushed, and their completions are not polled.
 pub fn end(world: &mut World, qp: QueuePair) {
     world.bring(qp, State::Err);
     world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).expect("a queue pair that is there");
@@ -130,7 +130,7 @@ pub struct Shape {
     pub peers: u32,
 }
 
-/// What is with a server's buffers, all classes together.
+/// Where a server's buffers are, all classes together.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
     pub capacity: u32,
@@ -148,10 +148,10 @@ pub trait Serves: Reachable {
     /// Its clients call, and it has nothing for a keeper to do.
     const CALLED: bool = false;
 
-    /// A completion of a client's queue pair, if its clients call.
+    /// Takes a completion of a client's queue pair, if its clients use RPC.
     ///
     /// # Errors
-    /// The client is gone, or says what no client does.
+    /// The client is gone, or sent a message that no correct client sends.
     fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut Endpoint<'_>) -> Result<(), Broken> {
         let _ = (qp, call, nic);
         Err(Broken::Protocol)
@@ -200,7 +200,7 @@ impl<T: Serves> Host<T> {
         host.posted(world)
     }
 
-    /// Posts every buffer that the table does not lead to.
+    /// Posts every buffer that the table does not point to.
     fn posted(mut self, world: &mut World) -> Host<T> {
         self.post_all(world);
         self
@@ -299,7 +299,7 @@ impl<T: Serves> Host<T> {
         }
     }
 
-    /// It comes back, its memory as it was; `make` makes the table out of it.
+    /// The server restarts with its memory as it was; `make` makes the table out of it.
     pub fn restart(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         for list in self.lists.drain(..) {
             world
@@ -313,13 +313,13 @@ impl<T: Serves> Host<T> {
         self.restarts += 1;
     }
 
-    /// It comes back with nothing in its memory.
+    /// The server restarts with an empty memory.
     pub fn restart_empty(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         self.region.store(0, &vec![0; self.region.bytes.len()]);
         self.restart(world, make);
     }
 
-    /// What is with its buffers.
+    /// Where the server's buffers are.
     pub fn buffers(&self, world: &mut World) -> Buffers {
         let facts = self.lists.iter().map(|list| world.free_list_facts(list));
         facts.fold(Buffers::default(), |all, facts| Buffers {
@@ -329,7 +329,7 @@ impl<T: Serves> Host<T> {
         })
     }
 
-    /// Buffers that the table leads to.
+    /// Buffers that the table points to.
     pub fn live(&self) -> u32 {
         let mut live = 0;
         (0..self.table.entries())

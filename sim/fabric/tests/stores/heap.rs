@@ -56,7 +56,7 @@ struct Client {
     arena: Registered,
     returns: Returns,
     link: Link,
-    /// What it saw last in each slot.
+    /// The value that it read last in each slot.
     seen: [u64; SLOTS],
     /// The operation in flight: which slot, and how its comparison ended.
     open: Option<(usize, Phase, Option<Outcome>)>,
@@ -189,7 +189,7 @@ impl Run {
         Run { world, random, plan, host, clients }
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     fn step(&mut self) {
         self.host.turn(&mut self.world);
         for at in (0..self.clients.len()).rev() {
@@ -238,7 +238,7 @@ impl Run {
         (0..self.clients.len()).rev().for_each(|at| self.leave(at, true));
     }
 
-    /// Everybody ends what it does; then all is quiet.
+    /// All operations end, and the network is quiet.
     fn rest(&mut self) -> Buffers {
         for _ in 0..100_000 {
             self.step();

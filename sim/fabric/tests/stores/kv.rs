@@ -139,7 +139,7 @@ impl Program {
         Some(Program { node, client, link, number, open: vec![None; WINDOW as usize], blind })
     }
 
-    /// Takes what ended; false: the connection is of no use any more.
+    /// Takes the outcomes. Returns false if the connection has failed.
     fn hear(&mut self, world: &mut World, book: &mut Book) -> bool {
         while let Some(completion) = self.link.poll(world) {
             let now = world.now().0;
@@ -273,7 +273,7 @@ impl Run {
         self.added + self.growth.mover.counters().tables
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     fn step(&mut self, keys: u64) {
         self.host.turn(&mut self.world);
         // It has few turns, so that much comes between.
@@ -350,7 +350,7 @@ impl Run {
         self.fired.extend((links.reordered > 0).then_some("reordering"));
     }
 
-    /// A server that comes back with nothing is one that has deleted every key meanwhile.
+    /// A server that restarts empty counts as one that has deleted every key meanwhile.
     fn restart(&mut self, empty: bool) {
         self.cut_short += u32::from(self.growth.mover.is_busy());
         self.added = self.added();
@@ -377,7 +377,7 @@ impl Run {
         (0..self.programs.len()).rev().for_each(|at| self.leave(at, true));
     }
 
-    /// Everybody ends what it does; then all is quiet, and every buffer is accounted for.
+    /// All operations end, the network is quiet, and every buffer is accounted for.
     fn rest(&mut self, seed: u64) {
         self.asking = false;
         let capacity = 2 * self.shaped.buffers;

@@ -169,7 +169,7 @@ impl Bench {
         self.world.with_nic(1, |nic, _| nic.kernels().collect())
     }
 
-    /// All memory for answers has come back, and so many lanes are in use.
+    /// Is all memory for answers free again, with so many lanes in use?
     pub fn is_at_rest(&mut self, busy: u32) -> bool {
         self.facts().iter().all(|facts| facts.answers.0 == facts.answers.1 && facts.lanes.1 == busy)
     }

@@ -264,7 +264,7 @@ fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
             }
             assert!(bench.run().values().all(|answer| answer.status == Status::DONE));
         }
-        // The number of a value within its partition stands above the partition's.
+        // The bits above a value's partition number the value within it.
         let values: Vec<u64> = (0..(PARTITIONS * EACH) as u64)
             .map(|number| number / 1024 * 1024 + number.wrapping_mul(389) % 1024)
             .collect();
@@ -305,7 +305,7 @@ fn a_rest_of_a_value_is_no_value() {
     }
 }
 
-/// Uses its streams as it is told to, by a number.
+/// Uses its streams by a number that selects the misuse.
 struct Odd(u64);
 
 impl Kernel for Odd {

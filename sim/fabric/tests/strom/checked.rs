@@ -104,7 +104,7 @@ fn what_may_not_be_read_or_is_longer_than_a_packet_is_refused_when_it_comes() {
             bench.world.post(bench.left, &request).unwrap();
             assert_eq!(ends(&mut bench), [wanted], "{len} bytes at {at}");
         }
-        // Its check value would stand behind the region.
+        // Its check value would be behind the region.
         let mut bench = Bench::new(1, &settings);
         let number = bench.deploy(vec![Box::new(Consistency::default())]);
         check(&mut bench, Some(number)).unwrap();

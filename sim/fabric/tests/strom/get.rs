@@ -109,14 +109,14 @@ fn a_miss_answers_a_miss_and_not_the_first_bucket() {
         let answers = bench.run();
         let found = Answer { status: Status::DONE, bytes: b"seal".to_vec() };
         let missed = Answer { status: Status::MISS, bytes: Vec::new() };
-        // 8 stands in an empty bucket.
+        // Key 8 hashes to an empty bucket.
         let wanted = [(7, found.clone()), (8, missed.clone()), (9, found), (10, missed)];
         assert_eq!(answers.into_iter().collect::<Vec<_>>(), wanted);
     }
 }
 
-/// A GET that counts how often it was asked what it will read once it has seen a slot. A variant names memory
-/// that it has no right to.
+/// A GET that counts the calls of `foresee` that pass it a slot. A variant names memory that it has no right
+/// to.
 struct Foreseen {
     get: Get,
     seen: Arc<AtomicU32>,

@@ -109,7 +109,7 @@ fn whoever_waits_for_a_kernel_that_is_removed_is_told() {
     }
 }
 
-/// Never done with what it has.
+/// A kernel that never ends its work.
 struct Busy;
 
 impl Kernel for Busy {

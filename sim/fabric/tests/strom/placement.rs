@@ -69,7 +69,7 @@ fn attach(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
     bench.world.with_nic(1, |nic, _| nic.attach_kernel(qp, kernel))
 }
 
-/// WRITEs of random bytes to places one behind the other; some tell the receive queue.
+/// WRITEs of random bytes to consecutive places; some consume a receive.
 fn seed(seed: u64, settings: &Settings, looks: bool) -> u64 {
     let mut bench = Bench::new(seed, settings);
     let number = bench.deploy(vec![Box::new(Counts { looks, ..Counts::default() })]);

@@ -31,7 +31,7 @@ impl Kernel for Scripted {
     }
 }
 
-/// What stands in the server's memory.
+/// The contents of the server's memory.
 fn memory() -> Vec<u8> {
     (0..=255).cycle().take(3 * LONGEST as usize).collect()
 }
@@ -145,7 +145,7 @@ fn what_was_read_outlives_the_message_that_it_came_for() {
     assert_eq!(answered(Box::leak(withdrawn.into())), (Status::MISS, [&b"1234"[..], &[1, 2, 3, 4]].concat()));
 }
 
-/// What is left of the longest answer behind this many bytes, read with `MORE` behind it.
+/// The rest of the longest answer begins at this offset, and is read with `MORE` further bytes.
 const BEHIND: u32 = 12_000;
 
 fn read_the_rest<const MORE: u32>(streams: &mut Streams<'_, '_>, memory: u64) -> Progress {

@@ -7,7 +7,7 @@ use remora_nic::kernel::{Predicate, Shape, Status, Traversal, Walk};
 
 use crate::bench::{Answer, Bench, OPCODE, every_seed};
 
-/// Where values stand, 16 bytes each.
+/// The offset of the values, of 16 bytes each.
 const VALUES: usize = 1 << 18;
 
 /// An element under construction: words of 4 bytes.
@@ -210,7 +210,7 @@ fn nodes_of_a_tree_with_several_keys() {
             shape,
             ..list(at(bench, 0))
         };
-        // A key that also stands in the root would fit there.
+        // A key that is also in the root would fit there.
         let in_leaves: Vec<u64> = asked.iter().copied().filter(|key| !parts.contains(key)).collect();
         // Leaves have values where the root has children: a walk ends at them by the bound on elements.
         for (tag, key) in in_leaves.iter().enumerate() {
@@ -261,7 +261,7 @@ fn skip_lists() {
     });
 }
 
-/// Key at word 0, value at 2, four edges from 4 on; some lead nowhere, and there are circles.
+/// Key at word 0, value at 2, four edges from 4 on; some have no target, and there are cycles.
 #[test]
 fn graphs() {
     every_seed::<2, Traversal>(|bench, random| {

@@ -234,7 +234,7 @@ impl Streams {
         self.missing = self.space.min(self.longest);
     }
 
-    /// The message is as long as what was given.
+    /// Ends the message after the bytes that were given so far.
     pub fn close(&mut self) {
         (self.closed, self.missing) = (1, 0);
     }

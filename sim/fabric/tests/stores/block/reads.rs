@@ -39,7 +39,7 @@ struct SmallStore<D: Design> {
 }
 
 impl<D: Design> SmallStore<D> {
-    /// A connection that says nothing is given up after about 4 us times 2^`patience`, several times over.
+    /// A silent connection fails after about 4 us times 2^`patience`, several times over.
     fn new(replicas: usize, patience: u8) -> SmallStore<D> {
         let mut world = World::new(&Config { nodes: replicas + 2, ..Config::default() });
         let open = |world: &mut World, node| {

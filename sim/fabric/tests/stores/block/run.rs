@@ -48,7 +48,7 @@ impl Connections for Endpoints<'_> {
     }
 }
 
-/// What a replica granted, and how often it had come back then.
+/// A replica's grant, and its number of restarts at that time.
 type Granted = (Grant, u32);
 
 /// A client process.
@@ -213,7 +213,7 @@ impl<D: Design> Run<D> {
         }
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for at in 0..self.clients.len() {
@@ -288,7 +288,7 @@ impl<D: Design> Run<D> {
         self.random.below(REPLICAS as u64) as usize
     }
 
-    /// A client dies; another one begins on its node. The replicas hear of it one after the other.
+    /// A client dies; another one begins on its node. The replicas learn of it one after the other.
     fn kill(&mut self) {
         let at = self.random.below(self.clients.len() as u64) as usize;
         let dead = self.clients.swap_remove(at);
@@ -347,7 +347,7 @@ impl<D: Design> Run<D> {
         self.hosts[replica].restart_empty(&mut self.world, |memory| D::table(LAYOUT, memory, &copied));
     }
 
-    /// All operations end, and what lags behind; free buffers are those that no table leads to.
+    /// All operations and all delayed requests end. Then a buffer is free exactly if no table points to it.
     fn rest(&mut self) {
         for _ in 0..60_000 {
             self.step();
@@ -376,7 +376,7 @@ impl<D: Design> Run<D> {
 }
 
 impl<D: Design> Client<D> {
-    /// Takes in what was read for a repair.
+    /// Takes in the blocks that were read for a repair.
     fn copy(&mut self, world: &mut World, copied: &mut Vec<Copied>) {
         let now = world.now();
         for replica in 0..REPLICAS {
@@ -391,7 +391,7 @@ impl<D: Design> Client<D> {
     }
 }
 
-/// A replica ends a connection and its lease. It does not if the replica has come back since: then another
+/// A replica ends a connection and its lease. It does not if the replica has restarted since: then another
 /// client has the same lease.
 fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, (link, grant): (&Link, Option<Granted>)) {
     host.lose(world, link);

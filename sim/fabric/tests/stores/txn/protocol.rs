@@ -11,8 +11,8 @@ use remora_transport::Instant;
 
 use crate::harness::{Endpoint, Host, Link, Serves, Shape};
 
-/// The differences between them. A value says how large shards and clients are, and which rules the clients
-/// keep.
+/// The differences between the protocols. A value has the sizes of shards and clients, and the rules that the
+/// clients keep.
 pub trait Protocol: Copy {
     type Shard: Serves;
     type Client: Design;
@@ -36,7 +36,7 @@ pub trait Protocol: Copy {
     fn pause(client: &mut Self::Client, now: Instant, aborted: u32) -> Instant;
     /// All connections of a client have ended: its transactions are ended. Returns how many locks it held.
     fn recover(hosts: &mut [Host<Self::Shard>], number: u64) -> u64;
-    /// These clients are at rest, and there are no others.
+    /// Checks that these clients are at rest; there are no others.
     #[track_caller]
     fn rests(host: &Host<Self::Shard>, clients: usize);
     fn judge(history: &History) -> Result<(), Violation>;

@@ -35,7 +35,7 @@ struct Open {
 }
 
 impl Open {
-    /// Does it write what it has read?
+    /// Does it write the keys that it has read?
     fn changes(&self) -> bool {
         let written = |key: u64| {
             self.writes.iter().any(|step| matches!(step, Step::Write { key: written, .. } if *written == key))
@@ -57,7 +57,7 @@ struct Actor<C> {
     left: u32,
     /// Microseconds that its clock is ahead.
     skew: u64,
-    /// Transactions that aborted, one behind the other, and when it goes on.
+    /// Transactions that aborted in a row, and when the client continues.
     aborted: u32,
     pause: Instant,
 }
@@ -73,7 +73,7 @@ struct DeadClient {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended {
     pub committed: u32,
-    /// Committed transactions that wrote what they had read.
+    /// Committed transactions that wrote the keys that they had read.
     pub changed: u32,
     pub aborted: u32,
     /// Transactions of dead clients that others finished.
@@ -164,7 +164,7 @@ impl<P: Protocol> Run<P> {
         });
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     pub fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for at in (0..self.actors.len()).rev() {
@@ -182,7 +182,7 @@ impl<P: Protocol> Run<P> {
         self.world.step_until(limit);
     }
 
-    /// The shards end a dead client's connections, all of them, and then what it began.
+    /// The shards end all connections of a dead client, and then its transactions.
     fn recover(&mut self, at: usize) {
         let DeadClient { name, links, .. } = self.graves.swap_remove(at);
         for link in &links {
@@ -191,8 +191,7 @@ impl<P: Protocol> Run<P> {
         self.ended.broken += P::recover(&mut self.hosts, name);
     }
 
-    /// A client is disconnected. If it is not dead, it reports what it knows of its transactions. Another one
-    /// joins.
+    /// A client is disconnected. If it is not dead, it reports its open transactions. Another one joins.
     fn leave(&mut self, at: usize, alive: bool) {
         let mut actor = self.actors.swap_remove(at);
         let now = self.world.now().0;
