@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use remora_wire::irn::{self, Additions};
 use remora_wire::{Packet, icrc, packet};
 
-/// The packet emitted anew, with the old ICRC.
+/// The packet emitted again, with the old ICRC.
 fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
     let mut out = vec![0x5a; packet.buffer_len()];
     let end = packet.emit(&mut out);

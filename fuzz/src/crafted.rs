@@ -165,7 +165,7 @@ impl Crafted {
         match self.flags >> 4 {
             0xf => bth::Repr { tver: 1, ..bth },
             0xe => bth::Repr { pkey: self.operand as u16, ..bth },
-            0xd => bth::Repr { dest_qp: nobody(self.operand), ..bth },
+            0xd => bth::Repr { dest_qp: unknown_qpn(self.operand), ..bth },
             0xc => bth::Repr { resv6: 0x2a, resv7: 0x55, mig_req: false, ..bth },
             _ => bth,
         }
@@ -234,7 +234,7 @@ impl Crafted {
 
 /// A number that no other connection of the world has: a frame in its peer's name may rightly end a
 /// connection.
-fn nobody(operand: u32) -> Qpn {
+fn unknown_qpn(operand: u32) -> Qpn {
     const OTHERS: u32 = 0x10;
     let number = operand & 0x00ff_ffff;
     Qpn::new(if number < 2 { number } else { number | OTHERS })

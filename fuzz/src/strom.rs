@@ -177,7 +177,7 @@ impl Run {
         let place = Place { addr: right.addr, rkey: right.rkey.get(), room: ANSWERS as u32 };
         match spot {
             AnswerBuffer::Right => place,
-            AnswerBuffer::Short(room) => Place { room: u32::from(room), ..place },
+            AnswerBuffer::Short(space) => Place { room: u32::from(space), ..place },
             AnswerBuffer::Beyond(by) => Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place },
             AnswerBuffer::WrongKey => Place { rkey: place.rkey ^ 1, ..place },
         }

@@ -318,7 +318,7 @@ impl Work {
         Work { flags: self.flags | flag::SIGNALED, ..self }
     }
 
-    /// The same, standing there as a NOP.
+    /// The same, with a NOP in its slot until its op-code is changed.
     #[must_use]
     pub fn dormant(self) -> Work {
         Work { dormant: true, ..self }

@@ -38,10 +38,10 @@ fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     assert!(machine.send(port, message));
     machine.run(10_000);
     assert_eq!(machine.failures(), []);
-    let told = machine.answer(port).expect("an answer");
+    let answer = machine.answer(port).expect("an answer");
     assert_eq!(machine.answer(port), None, "one answer for a request");
-    assert_eq!(told.message, None, "it is where it was to go");
-    let value = machine.read(region(machine, "reply").0, told.len as usize).unwrap();
+    assert_eq!(answer.message, None, "it is where it was to go");
+    let value = machine.read(region(machine, "reply").0, answer.len as usize).unwrap();
     (Some(value).filter(|value| !value.is_empty()), machine.executed() - before)
 }
 
@@ -171,9 +171,9 @@ fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked()
             assert!(machine.send(port, &words(&[at, tag << 16, at + 64, tag << 16])));
             machine.run(10_000);
             assert_eq!(machine.failures(), []);
-            let told = machine.answer(port).expect("an answer").len as usize;
-            let answer = machine.read(region(&machine, "reply").0, told).unwrap();
-            let (value, checked) = answer.split_at(told - 32);
+            let len = machine.answer(port).expect("an answer").len as usize;
+            let answer = machine.read(region(&machine, "reply").0, len).unwrap();
+            let (value, checked) = answer.split_at(len - 32);
             assert_eq!(value, expected.unwrap_or_default().as_bytes(), "round {round}");
             let of = tag - 41;
             if expected.is_some() {

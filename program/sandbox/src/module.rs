@@ -65,7 +65,7 @@ impl fmt::Display for SandboxError {
                 let ours = mailbox::VERSION;
                 write!(
                     f,
-                    "the module speaks version {other} of the mailbox, and this is {ours}: build it anew"
+                    "the module speaks version {other} of the mailbox, and this is {ours}: build it again"
                 )
             }
             SandboxError::Failed(words) => write!(f, "the kernel failed before its first step: {words}"),

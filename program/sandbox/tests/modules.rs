@@ -132,8 +132,8 @@ fn fails(step: &str, wanted: Status) {
             bench.rpc(7, 2, &lookup);
             bench.rpc(OPCODE, 3, b"g");
             let answers = bench.run();
-            let told = [1, 2, 3].map(|tag| answers[&tag].status);
-            assert_eq!(told, [wanted, Status::MISS, Status::DONE], "round {round}");
+            let statuses = [1, 2, 3].map(|tag| answers[&tag].status);
+            assert_eq!(statuses, [wanted, Status::MISS, Status::DONE], "round {round}");
         }
         let facts = bench.facts();
         assert_eq!((facts[0].failures, facts[1].failures), (3, 0));

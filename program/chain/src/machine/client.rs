@@ -63,8 +63,8 @@ impl Client {
         let key = key.map_err(|_| LoadError::TooBig)?;
         for index in 0..ANSWERS {
             let addr = inbox.address() + index * ANSWER;
-            let room = [Sge { addr, len: ANSWER as u32, lkey: key }];
-            write_receive(index, &room, |_, slot| inbox_receives.store(index, slot));
+            let buffer = [Sge { addr, len: ANSWER as u32, lkey: key }];
+            write_receive(index, &buffer, |_, slot| inbox_receives.store(index, slot));
         }
         inbox_receives.recycle();
         Ok(Client {

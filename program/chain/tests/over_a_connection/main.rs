@@ -51,9 +51,9 @@ fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     let installed = install(&mut world, &program, (server, server_cqs), &[]);
     let pieces = [installed.sge(x_at, 8), installed.sge(y_at, 8)];
     world.post_receive(server, &ReceiveRequest { id: 0, sges: &pieces }).unwrap();
-    let told = [installed.sge(answer, 8)];
+    let payload = [installed.sge(answer, 8)];
     let request =
-        WorkRequest { id: 0, operation: Operation::Send, payload: Payload::Sges(&told), flags: SIGNALED };
+        WorkRequest { id: 0, operation: Operation::Send, payload: Payload::Sges(&payload), flags: SIGNALED };
     world.post(server, &request).unwrap();
     assert!(world.settle(1_000_000));
 

@@ -65,9 +65,9 @@ impl Asked {
         }
         assert!(ends.iter().all(|end| end.status == Status::Success), "{ends:?}");
         assert_eq!(self.offload.stray(), None, "a byte that the chain does not name has changed");
-        let told = ends.iter().find(|end| end.id == 1).unwrap();
-        assert_eq!(told.kind, CompletionKind::ReceiveWriteImm);
-        Some(self.reply.load(0, told.byte_len as usize)).filter(|value| !value.is_empty())
+        let answer = ends.iter().find(|end| end.id == 1).unwrap();
+        assert_eq!(answer.kind, CompletionKind::ReceiveWriteImm);
+        Some(self.reply.load(0, answer.byte_len as usize)).filter(|value| !value.is_empty())
     }
 }
 

@@ -39,7 +39,7 @@ fn word(block: &Registered, offset: usize) -> u64 {
 
 /// Ids of a client's requests.
 const SWAP: u64 = 1;
-const TOLD: u64 = 2;
+const ALLOCATED: u64 = 2;
 const RETURN: u64 = 3;
 const LISTEN: u64 = 4;
 
@@ -106,14 +106,14 @@ impl Client {
             |at: usize| remora_nic::Sge { addr: self.arena.addr + at as u64, len: 8, lkey: self.arena.key };
         let mine = [sge(MINE)];
         let scratch = Address::direct(Remote { addr: SCRATCH, rkey });
-        let told = Operation::Read { from: scratch, len: 8, into: &mine };
+        let allocated = Operation::Read { from: scratch, len: 8, into: &mine };
         let zero = Operation::Write { to: scratch, data: Data::Local(Payload::Inline(&[0; 8])) };
         self.open = Some((slot, self.returns.begin(), None));
         for request in [
             request(0, zero),
             WorkRequest { redirect: Some(SCRATCH), ..request(0, allocate) },
             WorkRequest { conditional: true, result: Some(sge(OLD)), flags: signaled, ..request(SWAP, swap) },
-            WorkRequest { flags: signaled, ..request(TOLD, told) },
+            WorkRequest { flags: signaled, ..request(ALLOCATED, allocated) },
         ] {
             nic.post_prism(&request)?;
         }
@@ -130,7 +130,7 @@ impl Client {
                 let (_, _, ended) = self.open.as_mut().ok_or(Broken::Protocol)?;
                 *ended = Outcome::from_number(completion.vendor_err);
             }
-            TOLD => {
+            ALLOCATED => {
                 let (slot, phase, ended) = self.open.take().ok_or(Broken::Protocol)?;
                 let (old, mine) = (word(&self.arena, OLD), word(&self.arena, MINE));
                 let (lost, now) = match ended {

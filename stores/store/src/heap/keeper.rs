@@ -33,7 +33,7 @@ const RECEIVES: u32 = 2;
 /// Bytes of a client's buffers: those, and a message to it.
 const STRIDE: usize = RECEIVES as usize * LONGEST + GRACE;
 /// Id of a message to a client. Lower ones are receive buffers.
-const TELL: u64 = RECEIVES as u64;
+const NOTIFY: u64 = RECEIVES as u64;
 
 impl KeeperConfig {
     /// Bytes of memory that it needs; only the server's own NIC touches it.
@@ -66,7 +66,7 @@ struct Client {
     /// The grace number when it joined; its own numbers count from there.
     joined: u64,
     /// The grace number that was sent to it, and the one that it has reached.
-    told: u64,
+    announced: u64,
     answered: u64,
 }
 
@@ -134,7 +134,7 @@ impl Keeper {
         let peer = Peer(self.clients.iter().position(Option::is_none)? as u32);
         (0..RECEIVES).try_for_each(|buffer| self.listen(peer, buffer, nic)).ok()?;
         self.clients[peer.index()] =
-            Some(Client { joined: self.grace, told: self.grace, answered: self.grace });
+            Some(Client { joined: self.grace, announced: self.grace, answered: self.grace });
         Some(peer)
     }
 
@@ -195,15 +195,15 @@ impl Keeper {
         lists: &mut impl Lists,
     ) -> Result<(), Broken> {
         let Some(Some(client)) = self.clients.get(peer.index()) else { return Ok(()) };
-        let Client { joined, told, answered: before } = *client;
+        let Client { joined, announced, answered: before } = *client;
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
-        if completion.id == TELL {
+        if completion.id == NOTIFY {
             return Ok(());
         }
         let len = completion.byte_len as usize;
-        if completion.kind != CompletionKind::Receive || completion.id > TELL || len > LONGEST {
+        if completion.kind != CompletionKind::Receive || completion.id > NOTIFY || len > LONGEST {
             return Err(Broken::Protocol);
         }
         let buffer = completion.id as u32;
@@ -213,7 +213,7 @@ impl Keeper {
         let (answered, addresses) = parse_returned(&bytes[..len]).ok_or(Broken::Protocol)?;
         let answered = answered.saturating_add(joined);
         addresses.for_each(|address| self.came_back(address, lists));
-        if answered != before && answered != told {
+        if answered != before && answered != announced {
             return Err(Broken::Protocol);
         }
         if let Some(Some(client)) = self.clients.get_mut(peer.index()) {
@@ -266,18 +266,18 @@ impl Keeper {
     /// The queue did not take the message.
     pub fn notify(&mut self, peer: Peer, nic: &mut impl Post) -> Result<(), Broken> {
         let Some(Some(client)) = self.clients.get_mut(peer.index()) else { return Ok(()) };
-        if client.told == self.grace || client.answered != client.told {
+        if client.announced == self.grace || client.answered != client.announced {
             return Ok(());
         }
         let at = peer.index() * STRIDE + RECEIVES as usize * LONGEST;
         self.local.write(at, &emit_grace(self.grace - client.joined));
         nic.post_send(&WorkRequest {
-            id: TELL,
+            id: NOTIFY,
             operation: Operation::Send,
             payload: Payload::Sges(&[self.local.sge(at, GRACE)]),
             flags: Flags { signaled: true, ..Flags::default() },
         })?;
-        client.told = self.grace;
+        client.announced = self.grace;
         Ok(())
     }
 

@@ -25,7 +25,7 @@ pub struct Returns {
     in_flight: [u32; 2],
     phase: Phase,
     /// The grace number that was received last, and the one that was answered last.
-    told: u64,
+    announced: u64,
     answered: u64,
     /// All operations have ended that the number waits for: what goes before the answer.
     ahead: Option<usize>,
@@ -44,7 +44,7 @@ impl Returns {
             sending: false,
             in_flight: [0; 2],
             phase: Phase::default(),
-            told: 0,
+            announced: 0,
             answered: 0,
             ahead: None,
         }
@@ -90,7 +90,7 @@ impl Returns {
 
     /// The keeper has asked, and is not answered yet.
     pub fn is_asked(&self) -> bool {
-        self.answered != self.told
+        self.answered != self.announced
     }
 
     /// Is there a reason to send a message now? Buffers go in groups unless `idle`; an answer to the keeper
@@ -104,7 +104,7 @@ impl Returns {
     /// Notes the moment at which all operations have ended that the keeper asks for.
     #[inline]
     fn settle(&mut self) {
-        let asked = self.answered != self.told && self.ahead.is_none();
+        let asked = self.answered != self.announced && self.ahead.is_none();
         if asked && self.in_flight[usize::from(!self.phase.0)] == 0 {
             self.ahead = Some(self.waiting.len());
         }
@@ -121,7 +121,7 @@ impl Returns {
         let count = self.waiting.len().min(MOST);
         let ahead = self.ahead.map(|ahead| ahead.saturating_sub(count));
         // The answer goes with the last buffer that it waits for.
-        let grace = if ahead == Some(0) { self.told } else { self.answered };
+        let grace = if ahead == Some(0) { self.announced } else { self.answered };
         let mut message = [0; LONGEST];
         let len = emit_returned(&mut message, grace, self.waiting.iter().copied());
         self.arena.write(self.at, &message[..len]);
@@ -151,8 +151,8 @@ impl Returns {
         self.arena.read(self.at + LONGEST, &mut bytes);
         let grace = parse_grace(bytes.get(..len as usize).ok_or(Broken::Protocol)?);
         // One number at a time: the keeper waits for the answer to the one before.
-        let next = grace.filter(|grace| self.told == self.answered && *grace > self.told);
-        self.told = next.ok_or(Broken::Protocol)?;
+        let next = grace.filter(|grace| self.announced == self.answered && *grace > self.announced);
+        self.announced = next.ok_or(Broken::Protocol)?;
         self.phase = Phase(!self.phase.0);
         self.settle();
         self.listen(id, nic)

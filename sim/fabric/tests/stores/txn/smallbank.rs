@@ -117,19 +117,19 @@ impl<P: Protocol> Bank<P> {
     fn turn<W: Workload>(&mut self, at: usize, runner: &mut Runner<W>) {
         let (now, Teller { links, client }) = (self.world.now(), &mut self.tellers[at]);
         let history = &mut self.history;
-        let mut told = |ended: &Ended<'_, W::Job>| {
+        let mut report = |ended: &Ended<'_, W::Job>| {
             note(history, at as u32 * WINDOW + ended.place as u32, ended, now);
         };
         for shard in 0..SHARDS {
             while let Some(completion) = links[shard].poll(&mut self.world) {
                 let connections = &mut Endpoints { world: &mut self.world, links };
                 runner
-                    .complete(|| now, (shard, &completion), client, connections, &mut told)
+                    .complete(|| now, (shard, &completion), client, connections, &mut report)
                     .expect("nothing breaks");
             }
         }
         let connections = &mut Endpoints { world: &mut self.world, links };
-        runner.begin(now, client, connections, &mut told).expect("there is space");
+        runner.begin(now, client, connections, &mut report).expect("there is space");
         (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, connections)).expect("nothing breaks");
     }
 

@@ -121,7 +121,7 @@ fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
             new(replica, fresh)
         });
         // The answers to each that it has not read.
-        let mut heard: [Vec<State>; 3] = Default::default();
+        let mut received: [Vec<State>; 3] = Default::default();
         for _ in 0..60 {
             let one = random.below(3) as usize;
             let other = (one + 1 + random.below(2) as usize) % 3;
@@ -129,16 +129,16 @@ fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
                 0 => {
                     fresh += 1;
                     all[one] = new(one, fresh);
-                    heard[one].clear();
+                    received[one].clear();
                 }
                 1..=4 if !all[one].state().is_whole() => {
                     let asker = all[one].state();
                     all[other].asked(one, asker.incarnation());
-                    heard[one].retain(|state| state.replica != other);
-                    heard[one].push(all[other].state());
+                    received[one].retain(|state| state.replica != other);
+                    received[one].push(all[other].state());
                 }
                 _ if !all[one].state().is_whole() => {
-                    let answers = std::mem::take(&mut heard[one]);
+                    let answers = std::mem::take(&mut received[one]);
                     match all[one].take_answers(&answers) {
                         Ok(whole) => begun += u32::from(whole),
                         Err(_) => {

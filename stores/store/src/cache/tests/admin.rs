@@ -16,22 +16,22 @@ fn all_items_are_told_some_with_each_turn() {
     talk.say(&[b'x'; 600]);
     talk.tell("\r\n");
     for (which, lines) in [("all", 5001), ("hash", 5001), ("1", 5000), ("9", 0), ("10", 1), ("1,10", 5001)] {
-        let told = talk.tell(format!("lru_crawler metadump {which}\r\nversion\r\n"));
-        assert!(told.ends_with("END\r\nVERSION 1.2.3\r\n"), "{which}");
-        assert_eq!(told.lines().count(), lines + 2, "{which}");
+        let answer = talk.tell(format!("lru_crawler metadump {which}\r\nversion\r\n"));
+        assert!(answer.ends_with("END\r\nVERSION 1.2.3\r\n"), "{which}");
+        assert_eq!(answer.lines().count(), lines + 2, "{which}");
     }
     talk.pass(10);
-    let told = talk.tell("lru_crawler metadump all\r\n");
-    assert_eq!(told.lines().count(), 2502, "dead ones are not told");
+    let answer = talk.tell("lru_crawler metadump all\r\n");
+    assert_eq!(answer.lines().count(), 2502, "dead items are not listed");
     let line = "key=a%2520%2C%C3%BE exp=1700000100 la=1700000000 cas=5001 fetch=no cls=10 size=670";
-    assert!(told.lines().any(|told| told == line), "{told}");
-    assert!(told.contains("key=key0 exp=-1 la=1700000000 cas=1 fetch=no cls=1 size=64\n"));
+    assert!(answer.lines().any(|other| other == line), "{answer}");
+    assert!(answer.contains("key=key0 exp=-1 la=1700000000 cas=1 fetch=no cls=1 size=64\n"));
     for which in ["x", "0", "64", "1,x", ""] {
         let answer = talk.tell(format!("lru_crawler metadump {which},\r\n"));
         assert_eq!(answer, "BADCLASS invalid class id\r\n", "{which}");
     }
-    let told = talk.tell("stats cachedump 1 3\r\n");
-    assert_eq!(told, "ITEM key0 [1 b; 0 s]\r\nITEM key2 [1 b; 0 s]\r\nITEM key4 [1 b; 0 s]\r\nEND\r\n");
+    let answer = talk.tell("stats cachedump 1 3\r\n");
+    assert_eq!(answer, "ITEM key0 [1 b; 0 s]\r\nITEM key2 [1 b; 0 s]\r\nITEM key4 [1 b; 0 s]\r\nEND\r\n");
     assert_eq!(talk.tell("stats cachedump 1\r\n"), "CLIENT_ERROR bad command line\r\n");
     assert_eq!(talk.tell("stats cachedump 200 0 0\r\n"), "CLIENT_ERROR Illegal slab id\r\n");
 }

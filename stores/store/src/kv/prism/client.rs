@@ -396,7 +396,7 @@ impl Client {
         self.arena.block.read(at, landed);
         let seen = see(landed, hash, key).ok_or(Broken::Protocol)?;
         match (operation, seen) {
-            (_, SlotContent::Free | SlotContent::Other | SlotContent::Moved) if flight.remembered => self.anew(place, nic),
+            (_, SlotContent::Free | SlotContent::Other | SlotContent::Moved) if flight.remembered => self.restart(place, nic),
             (_, SlotContent::Other) => self.pass(place, nic),
             (_, seen) if helps => self.help(place, seen, nic),
             (_, SlotContent::Moved) => self.follow(place, nic),
@@ -482,7 +482,7 @@ impl Client {
                 self.give_old(place);
                 Ok(Next::End(OwnedOutcome::Other(Outcome::Done)))
             }
-            Ended::NotSwapped if flight.remembered => self.anew(place, nic),
+            Ended::NotSwapped if flight.remembered => self.restart(place, nic),
             Ended::NotSwapped if old.is_moving() => self.met_a_move(place, old, nic),
             // Else only a DELETE makes another generation of an odd one, and this one came since we looked.
             Ended::NotSwapped => Ok(Next::End(OwnedOutcome::Other(Outcome::Absent))),
@@ -507,7 +507,7 @@ impl Client {
             Ended::NotSwapped => {
                 self.returns.give(chain::taken(&self.arena, place));
                 if flight.remembered {
-                    return self.anew(place, nic);
+                    return self.restart(place, nic);
                 }
                 let old = chain::old(&self.arena, place);
                 if old.is_moving() {

@@ -13,7 +13,7 @@ use crate::kv::{Operation, Outcome, Refusal};
 use crate::{Broken, PostPrism};
 
 /// The slot of the window for what is read for no operation in particular.
-const NOBODY: u16 = u16::MAX;
+const NO_FLIGHT: u16 = u16::MAX;
 
 impl Client {
     /// On to the next slot.
@@ -64,7 +64,7 @@ impl Client {
     pub(super) fn fronted(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let asked = self.flights.get(usize::from(place)).is_some_and(|flight| flight.state == State::Asking);
         let at = match place {
-            NOBODY if std::mem::take(&mut self.looks_in_front) => self.arena.front(),
+            NO_FLIGHT if std::mem::take(&mut self.looks_in_front) => self.arena.front(),
             place if asked => self.landing(place),
             _ => return Err(Broken::Protocol),
         };
@@ -90,7 +90,7 @@ impl Client {
         if table == self.front.base && !self.looks_in_front {
             self.looks_in_front = true;
             let front = self.remote(self.tables.front());
-            chain::ask(front, NOBODY, self.arena.front(), &self.arena, nic)?;
+            chain::ask(front, NO_FLIGHT, self.arena.front(), &self.arena, nic)?;
         }
         self.next_table(place, nic)
     }
@@ -120,7 +120,7 @@ impl Client {
 
     /// The remembered slot is out of date: starts at the key's home.
     #[cold]
-    pub(super) fn anew(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
+    pub(super) fn restart(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         self.known.forget(flight.hash);
         flight.frozen = None;
@@ -151,7 +151,7 @@ impl Client {
         let flight = &mut self.flights[usize::from(place)];
         let (Some(frozen), SlotContent::Gone { .. } | SlotContent::Mine { .. } | SlotContent::Twin) = (flight.frozen, seen) else {
             // It was moved earlier, and so were the slots behind it.
-            return self.anew(place, nic);
+            return self.restart(place, nic);
         };
         flight.state = State::Helping;
         flight.round_trips += 1;

@@ -427,7 +427,7 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
             if let Some(how) = how {
                 net.step(&mut dead, order[0], how);
             }
-            let told = dead.ended.pop();
+            let outcome = dead.ended.pop();
             // The shards restart, and the recovery of the client is interrupted once.
             net.shards = net.memories.iter().map(|memory| Shard::open(SHARD, memory).unwrap()).collect();
             let decided: Vec<u64> = net.shards.iter().flat_map(|shard| shard.decided(1)).collect();
@@ -442,7 +442,7 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
                 "half of it: {first} {second} {how:?} {order:?}"
             );
             let new = found[0] == b"new value";
-            assert!(told.is_none() || new, "it was told that it had committed");
+            assert!(outcome.is_none() || new, "the client has reported a commit");
             assert_eq!(net.put(&mut other, &keys, b"next").0, committed(), "nothing is blocked");
             happened += u32::from(new);
             did_not += u32::from(!new);

@@ -210,7 +210,7 @@ impl<W: Workload> Runner<W> {
         now: Instant,
         machine: &mut impl Design,
         connections: &mut impl Connections,
-        told: &mut impl FnMut(&Ended<'_, W::Job>),
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<(), RunnerError> {
         while let Some(waits) = self.ready(now) {
             let tx = match machine.begin() {
@@ -220,7 +220,7 @@ impl<W: Workload> Runner<W> {
                 Err(refused) => return Err(refused.into()),
             };
             let place = self.enter(waits, tx, now);
-            self.proceed(place, now, machine, connections, told)?;
+            self.proceed(place, now, machine, connections, report)?;
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl<W: Workload> Runner<W> {
         (shard, completion): (usize, &WorkCompletion),
         machine: &mut impl Design,
         connections: &mut impl Connections,
-        told: &mut impl FnMut(&Ended<'_, W::Job>),
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<(), RunnerError> {
         match machine.complete(shard, completion, connections)? {
             None => Ok(()),
@@ -280,12 +280,12 @@ impl<W: Workload> Runner<W> {
                 let at = flight.entries.iter().position(|known| *known == entry);
                 flight.script.found(at.ok_or(Broken::Protocol)?, value);
                 if flight.script.is_complete() && flight.entries.len() == flight.script.asked() {
-                    self.proceed(place, now(), machine, connections, told)?;
+                    self.proceed(place, now(), machine, connections, report)?;
                 }
                 Ok(())
             }
             Some(Event::Ended { tx, outcome, round_trips, resolved }) => {
-                self.ended(tx, (outcome, round_trips, resolved), now(), told)
+                self.ended(tx, (outcome, round_trips, resolved), now(), report)
             }
         }
     }
@@ -297,7 +297,7 @@ impl<W: Workload> Runner<W> {
         now: Instant,
         machine: &mut impl Design,
         connections: &mut impl Connections,
-        told: &mut impl FnMut(&Ended<'_, W::Job>),
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<(), RunnerError> {
         let flight = &mut self.flights[place];
         let (Some(job), Some(tx)) = (&flight.job, flight.tx) else { return Ok(()) };
@@ -317,7 +317,7 @@ impl<W: Workload> Runner<W> {
         flight.declined = step == Step::Decline;
         let clock = now.0 / 1000 + self.ahead;
         if let Some(Event::Ended { tx, outcome, round_trips, resolved }) = machine.commit(tx, clock, connections)? {
-            self.ended(tx, (outcome, round_trips, resolved), now, told)?;
+            self.ended(tx, (outcome, round_trips, resolved), now, report)?;
         }
         Ok(())
     }
@@ -327,13 +327,13 @@ impl<W: Workload> Runner<W> {
         tx: Tx,
         (outcome, round_trips, resolved): (Outcome, u32, u32),
         now: Instant,
-        told: &mut impl FnMut(&Ended<'_, W::Job>),
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<(), RunnerError> {
         let place = self.places[tx.index()];
         let flight = &mut self.flights[place];
         let job = flight.job.as_ref().ok_or(Broken::Protocol)?;
         let Flight { script, began, before, .. } = flight;
-        told(&Ended { job, script, outcome, round_trips, began: *began, at: now, before: *before, place });
+        report(&Ended { job, script, outcome, round_trips, began: *began, at: now, before: *before, place });
         let counts = &mut self.counts;
         counts.resolved += u64::from(resolved);
         flight.tx = None;

@@ -189,14 +189,14 @@ fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, jobs: u64) -> Vec
     runner.draw(jobs);
     while !runner.is_done() {
         now = now.after(1000);
-        let mut told = |ended: &super::Ended<'_, W::Job>| {
+        let mut report = |ended: &super::Ended<'_, W::Job>| {
             assert!(ended.began[0] <= ended.began[1]);
             if let Outcome::Committed(_) = ended.outcome {
                 ends.push(format!("{:?} after {}", ended.job, ended.before));
             }
         };
-        runner.begin(now, plain, &mut Discard, &mut told).expect("nothing breaks");
-        runner.complete(|| now, (0, &DONE), plain, &mut Discard, &mut told).expect("nothing breaks");
+        runner.begin(now, plain, &mut Discard, &mut report).expect("nothing breaks");
+        runner.complete(|| now, (0, &DONE), plain, &mut Discard, &mut report).expect("nothing breaks");
     }
     ends
 }
