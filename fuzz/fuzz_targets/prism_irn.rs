@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::testbed::Kind;
 use remora_fuzz::prism::Input;
+use remora_fuzz::testbed::Kind;
 
 fuzz_target!(|input: Input| input.run(Kind::Irn));

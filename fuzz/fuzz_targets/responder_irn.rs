@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::testbed::Kind;
 use remora_fuzz::peer::Input;
+use remora_fuzz::testbed::Kind;
 
 fuzz_target!(|input: Input| input.run(Kind::Irn));

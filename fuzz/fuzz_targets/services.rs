@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::testbed::Kind;
 use remora_fuzz::peer::Input;
+use remora_fuzz::testbed::Kind;
 
 fuzz_target!(|input: (Kind, Input)| input.1.run(input.0));

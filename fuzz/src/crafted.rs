@@ -9,8 +9,8 @@ use remora_wire::{
     immdt, reth, xrceth,
 };
 
-use crate::node_memory::{NodeMemory, harmless};
 use crate::hostile_address::HostileAddress;
+use crate::node_memory::{NodeMemory, harmless};
 
 /// Bytes of payload at most.
 const LONGEST: u16 = 1200;

@@ -9,9 +9,9 @@ use remora_wire::prism::operands::{self, Mode, Number, Operand};
 use remora_wire::prism::{Flags, SCRATCH, addresses};
 use remora_wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
 
-use crate::crafted::{Length, Context};
-use crate::node_memory::harmless;
+use crate::crafted::{Context, Length};
 use crate::hostile_address::HostileAddress;
+use crate::node_memory::harmless;
 
 /// Of 256 packets so many keep flags and lengths that do not fit their op-code.
 const ODD: u8 = 0x30;
@@ -39,7 +39,9 @@ impl PacketAddress {
     pub fn of(self, context: &Context<'_>, len: u64) -> (Key, u64) {
         let open = context.memory.open(0);
         match self {
-            PacketAddress::Pointer(which) => (open.rkey, open.addr + 16 * (u64::from(which) % POINTERS as u64)),
+            PacketAddress::Pointer(which) => {
+                (open.rkey, open.addr + 16 * (u64::from(which) % POINTERS as u64))
+            }
             PacketAddress::Open(which) => (open.rkey, open.addr + 8 * (u64::from(which) % 128)),
             PacketAddress::Scratch(at @ ..0xe0) => (open.rkey, SCRATCH + 8 * u64::from(at & 3)),
             PacketAddress::Scratch(at) => (open.rkey, (SCRATCH - 8).wrapping_add(u64::from(at & 0x1f) * 2)),

@@ -3,7 +3,7 @@
 use arbitrary::Arbitrary;
 use remora_memory::Key;
 
-use crate::node_memory::{NodeMemory, FRAME, Name};
+use crate::node_memory::{FRAME, Name, NodeMemory};
 
 /// Greatest distance from a region's first byte: a little more than the length of most regions.
 const NEAR: i64 = 1100;

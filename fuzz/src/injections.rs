@@ -17,11 +17,11 @@ use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, World};
 use remora_memory::Key;
 use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Remote, WorkRequest};
 
-use self::layout::{Layout, LEN, GuardedRegion, RECORDS, limit};
+use self::layout::{GuardedRegion, LEN, Layout, RECORDS, limit};
 use self::word::{Ask, Record, Word, Work, bytes};
-use crate::testbed::small;
-use crate::node_memory::{SECRET, harmless, leaks};
 use crate::install::{Installed, serve};
+use crate::node_memory::{SECRET, harmless, leaks};
+use crate::testbed::small;
 use crate::to_the_end;
 
 /// The offload whose client chooses everything.

@@ -5,9 +5,9 @@ use remora_fabric::forge::Forge;
 use remora_nic::Operation;
 use remora_wire::Qpn;
 
-use crate::testbed::{Testbed, Kind, Setup};
-use crate::crafted::{Crafted, Context, behind};
+use crate::crafted::{Context, Crafted, behind};
 use crate::node_memory::{Name, SOURCE};
+use crate::testbed::{Kind, Setup, Testbed};
 use crate::{bytes, to_the_end};
 
 /// Regions whose bytes are secrets.

@@ -8,11 +8,11 @@ use remora_nic::prism::{
 };
 use remora_nic::{Fetching, Flags, Payload, Remote, Status};
 
-use crate::testbed::{Testbed, Kind, Setup};
 use crate::crafted::Length;
-use crate::node_memory::{Name, SECRET, SLOT, SOURCE};
 use crate::flagged::{Flagged, POINTERS, PacketAddress, Progress};
-use crate::peer::{GUARDED, Action as Plain, Attack};
+use crate::node_memory::{Name, SECRET, SLOT, SOURCE};
+use crate::peer::{Action as Plain, Attack, GUARDED};
+use crate::testbed::{Kind, Setup, Testbed};
 use crate::to_the_end;
 
 /// Buffers of each list, in the second half of its region.

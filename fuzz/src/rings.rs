@@ -4,9 +4,9 @@ use arbitrary::Arbitrary;
 use remora_nic::wqe::{Wqe, WqeOpcode};
 use remora_nic::{Operation, Service, Word, stride};
 
-use crate::testbed::{Testbed, Kind, Setup};
-use crate::node_memory::{Name, SOURCE, harmless};
 use crate::hostile_address::HostileAddress;
+use crate::node_memory::{Name, SOURCE, harmless};
+use crate::testbed::{Kind, Setup, Testbed};
 use crate::to_the_end;
 
 /// Secret regions of the hostile program's node, and of its peer's.

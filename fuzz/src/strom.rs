@@ -178,7 +178,9 @@ impl Run {
         match spot {
             AnswerBuffer::Right => place,
             AnswerBuffer::Short(space) => Place { room: u32::from(space), ..place },
-            AnswerBuffer::Beyond(by) => Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place },
+            AnswerBuffer::Beyond(by) => {
+                Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place }
+            }
             AnswerBuffer::WrongKey => Place { rkey: place.rkey ^ 1, ..place },
         }
     }

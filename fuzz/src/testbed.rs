@@ -12,7 +12,7 @@ use remora_transport::congestion::Algorithm;
 use remora_transport::state::State;
 use remora_wire::{Qpn, Start};
 
-use crate::node_memory::{self, NodeMemory, FRAME, Name, SLOT, SOURCE};
+use crate::node_memory::{self, FRAME, Name, NodeMemory, SLOT, SOURCE};
 
 /// Least bytes of a receive: the 40 bytes before a datagram, and a small message.
 const LEAST: usize = 64;

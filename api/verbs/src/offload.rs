@@ -43,7 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use remora_chain::{Segment, Image, Numbers, Location, Program, Queue, QueueNumbers, layout, link};
+use remora_chain::{Image, Location, Numbers, Program, Queue, QueueNumbers, Segment, layout, link};
 use remora_memory::{Access, Bytes};
 use remora_nic::{Fetching, ReceiveRequest};
 use std::fmt;

@@ -31,7 +31,13 @@ pub struct GuardedRegion {
 
 impl GuardedRegion {
     /// So much memory of a node at an address, with `around` before and behind it.
-    fn new(world: &World, node: usize, (pd, access): (Pd, Access), address: u64, around: u8) -> GuardedRegion {
+    fn new(
+        world: &World,
+        node: usize,
+        (pd, access): (Pd, Access),
+        address: u64,
+        around: u8,
+    ) -> GuardedRegion {
         let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
         bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
         bytes.write(GUARD, &[0; LEN]).expect("its own bytes");

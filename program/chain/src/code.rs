@@ -253,13 +253,19 @@ impl Code<'_> {
     }
 
     fn place(&self, at: usize) -> Location {
-        Location { segment: crate::program::Segment::Queue(self.queue), offset: self.works()[at].slot * SLOT as u64 }
+        Location {
+            segment: crate::program::Segment::Queue(self.queue),
+            offset: self.works()[at].slot * SLOT as u64,
+        }
     }
 
     /// The place of the next work request, `further` slots on.
     fn ahead(&self, further: u64) -> Location {
         let posted = self.program.queues[self.queue].posted();
-        Location { segment: crate::program::Segment::Queue(self.queue), offset: (posted + further) * SLOT as u64 }
+        Location {
+            segment: crate::program::Segment::Queue(self.queue),
+            offset: (posted + further) * SLOT as u64,
+        }
     }
 
     /// Executes `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A

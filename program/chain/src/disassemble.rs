@@ -4,7 +4,7 @@ use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag, sges};
 
 use crate::assemble::VERBS;
 use crate::link::Numbers;
-use crate::program::{FIELDS, Segment, Location, Program};
+use crate::program::{FIELDS, Location, Program, Segment};
 
 /// Names of the addresses and numbers of a program.
 pub struct Names<'a> {
@@ -24,8 +24,9 @@ impl<'a> Names<'a> {
             (base..base + len).contains(&address).then(|| Location { segment, offset: address - base })
         };
         let sections = self.program.sections.iter().zip(&self.numbers.sections).enumerate();
-        let mut sections = sections
-            .map(|(at, (section, base))| find(Segment::Section(at), *base, section.bytes.len().max(8) as u64));
+        let mut sections = sections.map(|(at, (section, base))| {
+            find(Segment::Section(at), *base, section.bytes.len().max(8) as u64)
+        });
         let queues = self.program.queues.iter().zip(&self.numbers.queues).enumerate();
         let mut queues = queues.map(|(at, (queue, numbers))| {
             find(Segment::Queue(at), numbers.code, u64::from(queue.ring_slots()) * SLOT as u64)

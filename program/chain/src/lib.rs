@@ -37,8 +37,8 @@ pub use code::{Code, Condition, Cost, Operand, Rings, Test};
 pub use disassemble::{Names, disassemble, header as header_text};
 pub use language::compile;
 pub use link::{Image, Numbers, QueueNumbers, layout, link};
-pub use machine::{Reply, RunEnd, Failure, LoadError, Machine};
-pub use program::{FIELDS, Field, Segment, Label, Piece, Location, Program, Queue, Section, Value, Work};
+pub use machine::{Failure, LoadError, Machine, Reply, RunEnd};
+pub use program::{FIELDS, Field, Label, Location, Piece, Program, Queue, Section, Segment, Value, Work};
 pub use step::{Change, Step};
 pub use verify::{Finding, Severity, verify};
 

@@ -4,7 +4,7 @@ use remora_memory::Key;
 use remora_nic::Sge;
 use remora_nic::wqe::{SLOT, Wqe, sge_slot};
 
-use crate::program::{Segment, Piece, Location, Program, Queue, Value, Work};
+use crate::program::{Location, Piece, Program, Queue, Segment, Value, Work};
 
 /// Distance of the sections and code regions of a program that is alone. An address beyond the end of one is
 /// in no other.

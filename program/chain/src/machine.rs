@@ -14,7 +14,7 @@ use remora_wire::frame::{Egress, Lease, Peer, Start};
 use std::sync::Arc;
 
 use crate::link::{Image, Numbers, QueueNumbers, layout, link};
-use crate::program::{Segment, Location, Program, Queue};
+use crate::program::{Location, Program, Queue, Segment};
 use crate::step::{Step, differences};
 use client::Client;
 

@@ -418,7 +418,8 @@ impl Program {
 
     /// Puts a work request at the end of a queue; its first byte.
     pub fn push(&mut self, queue: usize, work: Work) -> Location {
-        let place = Location { segment: Segment::Queue(queue), offset: self.queues[queue].posted() * SLOT as u64 };
+        let place =
+            Location { segment: Segment::Queue(queue), offset: self.queues[queue].posted() * SLOT as u64 };
         let slot = self.queues[queue].posted();
         self.queues[queue].works.push(Work { slot, ..work });
         place

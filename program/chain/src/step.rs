@@ -2,7 +2,7 @@
 
 use remora_nic::wqe::SLOT;
 
-use crate::program::{Segment, Location};
+use crate::program::{Location, Segment};
 
 /// Bytes that a step changed, all in one section or queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ mod clients;
 use remora_nic::Fetching;
 use remora_nic::wqe::{SLOT, WqeOpcode};
 
-use crate::program::{FIELDS, Segment, Location, Program, Value, Work};
+use crate::program::{FIELDS, Location, Program, Segment, Value, Work};
 
 /// How bad it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -241,10 +241,8 @@ impl Verifier<'_> {
         };
         let about = &self.program.queues[other];
         if about.fetching == Fetching::Posted {
-            let what = format!(
-                "{} is posted: it needs no ENABLE, and a change of it comes too late",
-                about.name
-            );
+            let what =
+                format!("{} is posted: it needs no ENABLE, and a change of it comes too late", about.name);
             return self.fault(queue, at, what);
         }
         let Value::Number(count) = work.swap_add else { return };

@@ -1,6 +1,8 @@
 //! RedN's constructs against plain arithmetic, and their costs against its Table 2.
 
-use remora_chain::{Code, Cost, RunEnd, Segment, Machine, Operand, Location, Program, Rings, Section, Test, Work};
+use remora_chain::{
+    Code, Cost, Location, Machine, Operand, Program, Rings, RunEnd, Section, Segment, Test, Work,
+};
 use remora_nic::wqe::WqeOpcode;
 
 const MOST: u64 = (1 << 48) - 1;

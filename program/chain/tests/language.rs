@@ -1,7 +1,7 @@
 //! The language against an ordinary interpreter of the same trees.
 
 use remora_chain::language::{Amount, Condition, Statement, Target, Tree, parse};
-use remora_chain::{RunEnd, Machine, compile};
+use remora_chain::{Machine, RunEnd, compile};
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //! CPU.
 
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
-use remora_chain::{Machine, Location, assemble};
+use remora_chain::{Location, Machine, assemble};
 
 const BUCKETS: u64 = 64;
 const VALUES: u64 = 8192;

@@ -1,6 +1,6 @@
 //! The programs in `program/chain/programs` do what their first lines describe.
 
-use remora_chain::{RunEnd, Machine, assemble};
+use remora_chain::{Machine, RunEnd, assemble};
 
 fn machine(text: &str) -> Machine {
     Machine::load(assemble(text).unwrap()).unwrap()

@@ -2,7 +2,7 @@
 //! The NIC's own counter shows the executed work requests. Each machine is compared, step by step, with an
 //! ordinary program.
 
-use remora_chain::{RunEnd, Segment, Machine, Location, Program, compile};
+use remora_chain::{Location, Machine, Program, RunEnd, Segment, compile};
 
 struct Universal {
     machine: Machine,

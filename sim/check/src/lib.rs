@@ -37,7 +37,7 @@ mod violation;
 
 pub use history::{Event, History, Kind, Operation, Outcome, Step};
 pub use linear::linearizable;
-pub use measures::{Requirements, Measures};
+pub use measures::{Measures, Requirements};
 pub use serial::{serializable, strictly_serializable};
 pub use stamp::{TORN, identify, stamp};
 pub use violation::{Anomaly, Violation, hold};

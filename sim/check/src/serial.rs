@@ -9,7 +9,7 @@
 
 use crate::linear::intervals;
 use crate::porcupine::{self, Verdict};
-use crate::precedence::{Reason, Cycle, Precedence};
+use crate::precedence::{Cycle, Precedence, Reason};
 use crate::transactions::{Transaction, committed, show};
 use crate::{Anomaly, History, Operation, Violation};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,7 @@
 
 mod story;
 
-use remora_check::{Requirements, History, Measures, Outcome, hold, linearizable};
+use remora_check::{History, Measures, Outcome, Requirements, hold, linearizable};
 use std::panic::catch_unwind;
 use story::End::{Failed, GaveUp, Killed, Returned};
 use story::story;

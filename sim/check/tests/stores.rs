@@ -3,7 +3,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use remora_check::{Anomaly, Requirements, History, Kind, Measures, Step, Violation, hold};
+use remora_check::{Anomaly, History, Kind, Measures, Requirements, Step, Violation, hold};
 use remora_check::{linearizable, serializable, strictly_serializable};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -211,7 +211,8 @@ impl Links {
     fn fly(&mut self, at: Instant, slot: u32, from: usize, to: usize) {
         self.number += 1;
         let switched = !self.ports.is_empty();
-        let flight = FrameInFlight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
+        let flight =
+            FrameInFlight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
         self.flights.push(Reverse(flight));
     }
 

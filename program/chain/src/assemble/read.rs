@@ -6,7 +6,7 @@ use remora_nic::{Calculation, Fetching};
 use super::Mistake;
 use super::repeat;
 use super::tokens::{Token, tokens};
-use crate::program::{Segment, Label, Piece, Program, Queue, Section, Value, Work, header};
+use crate::program::{Label, Piece, Program, Queue, Section, Segment, Value, Work, header};
 
 /// The length of a copy that gives none: the length of the field at one of its ends.
 pub(super) const AS_ITS_ENDS: u64 = u64::MAX;

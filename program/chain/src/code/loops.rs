@@ -3,7 +3,7 @@
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Code, ID, ID_BYTES, OPERAND, Operand, Test};
-use crate::program::{Segment, Location, Program, Value, Work, header};
+use crate::program::{Location, Program, Segment, Value, Work, header};
 
 /// `x TEST y`.
 pub type Condition<Y> = (Location, Test, Y);

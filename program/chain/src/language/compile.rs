@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::parse::{Amount, Condition, Statement, Target, Tree};
 use crate::code::{Code, Operand, RECORD};
-use crate::program::{Segment, Location, Program, Section, Value, Work};
+use crate::program::{Location, Program, Section, Segment, Value, Work};
 
 /// Where the count is among them.
 const COUNT: u64 = 16;
@@ -114,7 +114,8 @@ impl<'t> Blocks<'t> {
                 }
                 Statement::Break => {
                     // The parser has seen to it that there is a loop.
-                    self.all[at].successor = self.exits.last().map_or(Successor::Nowhere, |exit| Successor::To(*exit));
+                    self.all[at].successor =
+                        self.exits.last().map_or(Successor::Nowhere, |exit| Successor::To(*exit));
                     return None;
                 }
                 simple => self.all[at].body.push(simple),

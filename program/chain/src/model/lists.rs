@@ -15,7 +15,7 @@ use remora_nic::wqe::WqeOpcode;
 use super::lookups::{self, COMPARAND, ID, KEY, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
 use super::{Experiment, Site, shipped};
-use crate::program::{Segment, Piece, Location, Program, Value, Work, header};
+use crate::program::{Location, Piece, Program, Segment, Value, Work, header};
 
 /// Nodes of the list, and bytes of a value.
 const NODES: u64 = 8;

@@ -11,7 +11,7 @@ use remora_nic::wqe::WqeOpcode;
 
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
 use super::{Experiment, Run, Site, shipped};
-use crate::program::{Segment, Piece, Location, Program, Section, Value, Work, header};
+use crate::program::{Location, Piece, Program, Section, Segment, Value, Work, header};
 
 /// Offsets in a work request.
 pub const ID: u64 = 2;

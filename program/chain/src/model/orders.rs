@@ -6,7 +6,7 @@ use remora_nic::{Calculation, Fetching};
 
 use super::paper::{CHAINS, FIGURE_7, FIGURE_8, TABLE_3_NATIVE};
 use super::{Experiment, Site};
-use crate::program::{Segment, Location, Program, Section, Value, Work};
+use crate::program::{Location, Program, Section, Segment, Value, Work};
 
 /// Bytes of a verb.
 const LEN: u64 = 64;

@@ -3,7 +3,7 @@
 use remora_nic::wqe::{SLOT, WqeOpcode};
 
 use super::{Severity, Verifier, overlaps, sources, targets};
-use crate::program::{FIELDS, Segment, Location, Value};
+use crate::program::{FIELDS, Location, Segment, Value};
 
 /// What must not come from a client, and why.
 const SACRED: [(&str, &str); 6] = [

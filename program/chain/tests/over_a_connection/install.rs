@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use remora_chain::{Segment, Image, Numbers, Location, Program, QueueNumbers, layout, link};
+use remora_chain::{Image, Location, Numbers, Program, QueueNumbers, Segment, layout, link};
 use remora_fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
 use remora_nic::wqe::{SLOT, WqeOpcode};
 use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};

@@ -4,7 +4,7 @@
 mod install;
 mod offloads;
 
-use remora_chain::{Code, Operand, Location, Program, Queue, Test, Work};
+use remora_chain::{Code, Location, Operand, Program, Queue, Test, Work};
 use remora_fabric::{Config, Settings, World};
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::{Fetching, Flags, Operation, Payload, ReceiveRequest, WorkRequest};

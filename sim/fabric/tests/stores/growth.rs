@@ -23,7 +23,9 @@ impl Growth {
     /// It has its turn; false: it waits for nothing.
     pub fn turn(&mut self, world: &mut World) -> bool {
         while let Some(completion) = self.link.poll(world) {
-            self.mover.complete(&completion, &mut Endpoint { world, qp: self.link.qp }).expect("a way to itself");
+            self.mover
+                .complete(&completion, &mut Endpoint { world, qp: self.link.qp })
+                .expect("a way to itself");
         }
         self.mover.work(&mut Endpoint { world, qp: self.link.qp }).expect("a way to itself")
     }

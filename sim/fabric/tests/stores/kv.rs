@@ -7,7 +7,7 @@ use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
 use remora_nic::prism::{self, Operation as PrismOperation};
 use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
-use remora_store::kv::prism::{MovePolicy, Client, ClientConfig, Config as TableConfig, PrismTable};
+use remora_store::kv::prism::{Client, ClientConfig, Config as TableConfig, MovePolicy, PrismTable};
 use remora_store::kv::{Finished, Operation, Outcome, Refusal};
 use remora_store::{Post, PostPrism};
 

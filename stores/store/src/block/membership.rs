@@ -95,8 +95,12 @@ impl core::fmt::Display for MembershipError {
                 f,
                 "the store lives, replica {replica} serves it: start this replica without --new, and it will be repaired from the others"
             ),
-            MembershipError::NotBegun => f.write_str("it waits until all replicas of the new store have begun"),
-            MembershipError::OtherStore => f.write_str("it belongs to another store, or to one that was initialized again since"),
+            MembershipError::NotBegun => {
+                f.write_str("it waits until all replicas of the new store have begun")
+            }
+            MembershipError::OtherStore => {
+                f.write_str("it belongs to another store, or to one that was initialized again since")
+            }
             MembershipError::Superseded(replica) => {
                 write!(f, "another replica {replica} has taken this one's place: end one of the two")
             }

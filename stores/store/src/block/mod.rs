@@ -8,20 +8,20 @@
 //!
 //! `docs/BLOCK.md` draws the layouts and says why no acknowledged write is lost.
 
-mod replica_set;
 mod grant;
 mod hello;
-mod numbers;
-mod set;
 mod membership;
+mod numbers;
+mod replica_set;
+mod set;
 mod tag;
 
 pub mod abdlock;
 pub mod prism_rs;
 
 pub use grant::{Design, Grant, Layout};
-pub use hello::{Purpose, Hello, Welcome};
-pub use membership::{MembershipError, Membership, State, View};
+pub use hello::{Hello, Purpose, Welcome};
+pub use membership::{Membership, MembershipError, State, View};
 pub use tag::{ClientId, Tag};
 
 use crate::Broken;

@@ -57,7 +57,8 @@ pub fn behind(words: &[&[u8]]) -> Trailer {
     if meta {
         let flags = words.iter().skip(3).all(|flag| flag[0].is_ascii_alphabetic());
         let len = length(words, 2).filter(|_| flags);
-        return len.map_or(if is(&&b"ms"[..]) { Trailer::Perhaps(None) } else { Trailer::Line }, Trailer::Value);
+        return len
+            .map_or(if is(&&b"ms"[..]) { Trailer::Perhaps(None) } else { Trailer::Line }, Trailer::Value);
     }
     // A command of this form that is not known may have a value, too.
     let len = length(words, 4).filter(|_| numbers(words, 2..4));

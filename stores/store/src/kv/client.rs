@@ -545,7 +545,12 @@ impl<L: Lookup> Client<L> {
 
     /// Continues a lookup, or ends it.
     #[inline(always)]
-    fn walk(&mut self, slot: u16, step: Step, nic: &mut impl Post) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
+    fn walk(
+        &mut self,
+        slot: u16,
+        step: Step,
+        nic: &mut impl Post,
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let end = match step {
             Step::Read(reads) => {
                 self.go(slot, Next::Reads(reads), nic)?;
@@ -594,7 +599,9 @@ impl<L: Lookup> Client<L> {
             return Err(Broken::Protocol);
         }
         let end = match (flight.operation, response.result) {
-            (Operation::Get | Operation::List, Ok(())) => OwnedOutcome::Value(HEADER, response.value_len as usize),
+            (Operation::Get | Operation::List, Ok(())) => {
+                OwnedOutcome::Value(HEADER, response.value_len as usize)
+            }
             (_, Ok(())) => OwnedOutcome::Other(Outcome::Done),
             (_, Err(Refusal::Absent)) => OwnedOutcome::Other(Outcome::Absent),
             (Operation::Get, Err(Refusal::TooLong)) => OwnedOutcome::Other(Outcome::TooLong),

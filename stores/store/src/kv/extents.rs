@@ -154,8 +154,11 @@ mod tests {
         for bytes in [64, 65 * 64, 100 * 64, 16385 * 64] {
             let lines = Extents::lines_for(bytes);
             let keys = 20;
-            let block =
-                Registered { bytes: Bytes::heap(bytes_for(keys, lines)).unwrap(), addr: 64, key: Key::new(1) };
+            let block = Registered {
+                bytes: Bytes::heap(bytes_for(keys, lines)).unwrap(),
+                addr: 64,
+                key: Key::new(1),
+            };
             let mut extents = Extents::new(block, keys + 1);
             let mut held: Vec<Extent> = (0..keys).map(|_| extents.allocate(bytes).unwrap()).collect();
             let mut random = Random::new(1);

@@ -116,7 +116,13 @@ pub trait Lookup {
     fn advance(&self, progress: &mut Self::Progress, key: &[u8], landed: &mut [u8]) -> Step;
 
     /// The step after a kernel has answered with `landed`.
-    fn kernel_answered(&self, progress: &mut Self::Progress, key: &[u8], status: Status, landed: &mut [u8]) -> Step {
+    fn kernel_answered(
+        &self,
+        progress: &mut Self::Progress,
+        key: &[u8],
+        status: Status,
+        landed: &mut [u8],
+    ) -> Step {
         let _ = (progress, key, status, landed);
         Step::Contended
     }

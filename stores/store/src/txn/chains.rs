@@ -5,8 +5,8 @@ use remora_nic::{Flags, Payload, Remote, Sge};
 
 use super::client::Client;
 use super::client_config::Rules;
-use super::layout::{Cell, Header, MARKS, VersionRef, SLOT, Slot};
-use super::timestamp::{TxState, STATE, Timestamp};
+use super::layout::{Cell, Header, MARKS, SLOT, Slot, VersionRef};
+use super::timestamp::{STATE, Timestamp, TxState};
 use super::transaction::{Change, Entry};
 use crate::{Broken, Connections, PostPrism};
 

@@ -224,7 +224,12 @@ impl Client {
     ///
     /// # Errors
     /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
-    pub fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+    pub fn read(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<EntryId, Refused> {
         self.touch(tx, key, None, connections)
     }
 
@@ -255,7 +260,12 @@ impl Client {
     ///
     /// # Errors
     /// As [`write`](Client::write).
-    pub fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+    pub fn delete(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<EntryId, Refused> {
         let entry = self.touch(tx, key, Some(Change::Absent), connections)?;
         let at = self.config.outgoing_at(self.entry_index(tx.0, entry.0));
         self.arena.write(at + super::HEADER, key);
@@ -428,7 +438,8 @@ impl Client {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let news = self.take(shard, completion, connections).inspect_err(|broken| self.broken = Some(*broken))?;
+        let news =
+            self.take(shard, completion, connections).inspect_err(|broken| self.broken = Some(*broken))?;
         Ok(match news {
             News::Nothing => None,
             News::Read(of) => Some(self.tell_value(of)),
@@ -453,7 +464,11 @@ impl Client {
                 News::Nothing
             }
             Work::Notice => {
-                returns.received(completion.byte_len, id(Work::Notice, 0), &mut connections.endpoint(shard))?;
+                returns.received(
+                    completion.byte_len,
+                    id(Work::Notice, 0),
+                    &mut connections.endpoint(shard),
+                )?;
                 News::Nothing
             }
             _ => self.progress(work, of, completion, connections)?,
@@ -475,7 +490,12 @@ impl Client {
         self.give_back(shard, self.in_flight() == 0, connections)
     }
 
-    fn give_back(&mut self, shard: usize, all: bool, connections: &mut impl Connections) -> Result<(), Broken> {
+    fn give_back(
+        &mut self,
+        shard: usize,
+        all: bool,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         if self.returns[shard].is_due(all) {
             self.returns[shard].send(id(Work::Return, 0), all, &mut connections.endpoint(shard))?;
         }

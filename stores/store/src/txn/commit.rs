@@ -7,7 +7,7 @@ use super::chains::{OLD, TAKEN, Work};
 use super::client::{Client, News};
 use super::client_config::Rules;
 use super::layout::{Cell, Slot};
-use super::timestamp::{TxState, Timestamp};
+use super::timestamp::{Timestamp, TxState};
 use super::transaction::{Entry, Outcome, Phase, Step};
 use crate::{Broken, Connections};
 
@@ -67,7 +67,12 @@ impl Client {
     }
 
     /// The slot contains the address, if it still points to the version that was found.
-    pub(super) fn located(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+    pub(super) fn located(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         self.count_trip(tx, of);
         if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
@@ -99,7 +104,11 @@ impl Client {
         )
     }
 
-    fn prepare(&mut self, (tx, one_step): (u16, bool), connections: &mut impl Connections) -> Result<(), Broken> {
+    fn prepare(
+        &mut self,
+        (tx, one_step): (u16, bool),
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         let (rules, at) = (self.config.rules, self.stamp(tx));
         let strict = rules == Rules::PrintedStrict;
         let written = self.entries_of(tx).find(|of| self.entries[*of as usize].change.is_some());
@@ -278,7 +287,12 @@ impl Client {
 
     /// Marks versions as committed, and returns how many. Those at home are marked if, and as soon as, the
     /// cell says so. Without `home`, all that remain are marked.
-    fn flip_all(&mut self, tx: u16, home: Option<u16>, connections: &mut impl Connections) -> Result<u32, Broken> {
+    fn flip_all(
+        &mut self,
+        tx: u16,
+        home: Option<u16>,
+        connections: &mut impl Connections,
+    ) -> Result<u32, Broken> {
         let at = self.transactions[usize::from(tx)].at;
         let mut count = 0;
         for of in self.entries_of(tx) {
@@ -293,7 +307,12 @@ impl Client {
     }
 
     /// Takes pending versions out; ends the transaction when none is left.
-    fn undo(&mut self, tx: u16, outcome: Outcome, connections: &mut impl Connections) -> Result<News, Broken> {
+    fn undo(
+        &mut self,
+        tx: u16,
+        outcome: Outcome,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let transaction = &mut self.transactions[usize::from(tx)];
         transaction.phase = Phase::Undoing(outcome);
         let (at, mut count) = (transaction.at, 0);

@@ -27,8 +27,13 @@ pub trait Design {
     ///
     /// # Errors
     /// As [`read`](Design::read), and `ValueTooLong`.
-    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], connections: &mut impl Connections)
-    -> Result<EntryId, Refused>;
+    fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<EntryId, Refused>;
     /// Removes a key.
     ///
     /// # Errors
@@ -87,7 +92,12 @@ macro_rules! design {
             fn begin(&mut self) -> Result<Tx, Refused> {
                 self.begin()
             }
-            fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+            fn read(
+                &mut self,
+                tx: Tx,
+                key: &[u8],
+                connections: &mut impl Connections,
+            ) -> Result<EntryId, Refused> {
                 self.read(tx, key, connections)
             }
             fn write(
@@ -99,7 +109,12 @@ macro_rules! design {
             ) -> Result<EntryId, Refused> {
                 self.write(tx, key, value, connections)
             }
-            fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+            fn delete(
+                &mut self,
+                tx: Tx,
+                key: &[u8],
+                connections: &mut impl Connections,
+            ) -> Result<EntryId, Refused> {
                 self.delete(tx, key, connections)
             }
             fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
@@ -124,7 +139,11 @@ macro_rules! design {
             ) -> Result<Option<Event<'_>>, Broken> {
                 self.complete(shard, completion, connections)
             }
-            fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+            fn return_buffers(
+                &mut self,
+                shard: usize,
+                connections: &mut impl Connections,
+            ) -> Result<(), Broken> {
                 $return_buffers(self, shard, connections)
             }
             fn in_flight(&self) -> usize {

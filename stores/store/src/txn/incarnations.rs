@@ -101,7 +101,10 @@ mod tests {
     fn a_shard_is_known_when_its_run_and_its_place_are_there() {
         let bytes = Bytes::heap(8 + Incarnations::len(3)).unwrap();
         let memory = Registered { addr: bytes.address(), bytes, key: Key::new(1) };
-        assert!(Incarnations::new(memory.clone(), 9, 3).is_none() && Incarnations::new(memory.clone(), 16, 3).is_none());
+        assert!(
+            Incarnations::new(memory.clone(), 9, 3).is_none()
+                && Incarnations::new(memory.clone(), 16, 3).is_none()
+        );
         let incarnations = Incarnations::new(memory.clone(), 8, 3).unwrap();
         for address in ["10.0.0.1:7491", "[fd00::7]:1"] {
             let address = address.parse().unwrap();

@@ -1,6 +1,6 @@
 //! A key's slot, and the buffer of a version, byte by byte (`docs/TXN.md` draws them).
 
-use super::timestamp::{TxState, Timestamp};
+use super::timestamp::{Timestamp, TxState};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Bytes of a slot: address and bound of the latest version's buffer, PR, PW.
@@ -48,7 +48,10 @@ impl Slot {
 
     pub fn of(words: [u64; 4]) -> Slot {
         let [addr, bound, read, version] = words;
-        Slot { latest: VersionRef { addr, bound, version: Timestamp::of(version) }, read: Timestamp::of(read) }
+        Slot {
+            latest: VersionRef { addr, bound, version: Timestamp::of(version) },
+            read: Timestamp::of(read),
+        }
     }
 }
 

@@ -33,7 +33,12 @@ impl Client {
     }
 
     /// READs the slot that a key is looked for in.
-    pub(super) fn look(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub(super) fn look(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         self.set_out(tx, of, Step::Looking, 1);
         self.post_look(of, connections)
     }
@@ -54,7 +59,13 @@ impl Client {
     }
 
     /// The version that a slot points to has been read.
-    fn landed(&mut self, tx: u16, of: u32, len: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+    fn landed(
+        &mut self,
+        tx: u16,
+        of: u32,
+        len: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         self.count_trip(tx, of);
         if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
@@ -112,7 +123,12 @@ impl Client {
     }
 
     /// Goes to the next slot. At the end of the key's reach, the key is absent.
-    pub(super) fn look_further(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+    pub(super) fn look_further(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let entry = &mut self.entries[of as usize];
         (entry.further, entry.looks) = (entry.further + 1, 0);
         if entry.further < self.grants[usize::from(entry.shard)].reach {

@@ -7,7 +7,7 @@ use remora_nic::prism::Outcome as PrismOutcome;
 use super::chains::{CELL, OLD, Work};
 use super::client::{Client, News};
 use super::layout::{Header, Slot};
-use super::timestamp::{TxState, Timestamp};
+use super::timestamp::{Timestamp, TxState};
 use super::transaction::{Phase, Step};
 use crate::{Broken, Connections};
 
@@ -48,7 +48,12 @@ impl Client {
     }
 
     /// One of two answers is here: the cell, the slot. With both it is known what to do.
-    pub(super) fn asked(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+    pub(super) fn asked(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let entry = &mut self.entries[of as usize];
         if entry.step == Step::Asking(2) {
             entry.step = Step::Asking(1);

@@ -7,8 +7,8 @@ use remora_nic::Remote;
 
 use super::client::slot_of;
 use super::grant::Grant;
-use super::layout::{Cell, HEADER, Header, VersionRef, SLOT, Slot};
-use super::timestamp::{CLIENTS, TxState, Timestamp};
+use super::layout::{Cell, HEADER, Header, SLOT, Slot, VersionRef};
+use super::timestamp::{CLIENTS, Timestamp, TxState};
 use crate::Registered;
 use crate::heap::{Classes, Reachable};
 

@@ -60,7 +60,9 @@ pub enum TxState {
 impl TxState {
     /// The state in a word; None if it is none.
     pub fn of(word: u64) -> Option<TxState> {
-        [TxState::Pending, TxState::Committed, TxState::Aborted].into_iter().find(|tx_state| *tx_state as u64 == word & STATE)
+        [TxState::Pending, TxState::Committed, TxState::Aborted]
+            .into_iter()
+            .find(|tx_state| *tx_state as u64 == word & STATE)
     }
 }
 

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use remora_host::Clock;
 use remora_store::Connections;
 use remora_store::block::{
-    Canary, ClientConfig, ClientId, Design, Purpose, Finished, Hello, Layout, MAX_REPLICAS, MIN_BLOCK,
-    Operation, Outcome, Refused, Slot, State, View, Welcome,
+    Canary, ClientConfig, ClientId, Design, Finished, Hello, Layout, MAX_REPLICAS, MIN_BLOCK, Operation,
+    Outcome, Purpose, Refused, Slot, State, View, Welcome,
 };
 use remora_verbs::{Access, Context as Nic, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
 

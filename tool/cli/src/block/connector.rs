@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use remora_store::QueueNeeds;
-use remora_store::block::{Purpose, Hello, Welcome};
+use remora_store::block::{Hello, Purpose, Welcome};
 use remora_verbs::{CompletionQueue, Context, ProtectionDomain, QpOptions, QueuePair, Ready};
 
 use crate::serving::READS;

@@ -9,7 +9,7 @@ use remora_host::Clock;
 use remora_nic::Remote;
 use remora_store::Connections;
 use remora_store::block::{
-    ClientConfig, ClientId, Design, Purpose, Finished, Hello, Operation, Outcome, Refused, Welcome,
+    ClientConfig, ClientId, Design, Finished, Hello, Operation, Outcome, Purpose, Refused, Welcome,
 };
 use remora_verbs::{
     Access, CompletionQueue, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,

@@ -43,7 +43,12 @@ impl Machine {
         machine.context("a store of blocks has 1, 3, 5 or 7 replicas")
     }
 
-    pub fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         match self {
             Machine::PrismRs(client) => client.connect(replica, grant, connections),
             Machine::AbdLock(client) => client.connect(replica, grant, connections),

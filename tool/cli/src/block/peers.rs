@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use remora_store::QueueNeeds;
-use remora_store::block::{Design, Purpose, Hello, Layout, State};
+use remora_store::block::{Design, Hello, Layout, Purpose, State};
 use remora_verbs::{Context, ProtectionDomain};
 
 use super::connector::Connector;

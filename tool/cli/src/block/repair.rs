@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use remora_store::block::{Purpose, Operation, Outcome, Membership, State};
+use remora_store::block::{Membership, Operation, Outcome, Purpose, State};
 use remora_verbs::Context;
 
 use super::WINDOW;

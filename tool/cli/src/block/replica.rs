@@ -4,7 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
-use remora_store::block::{Design, Purpose, Grant, Hello, Layout, Membership, Tag, Welcome, abdlock, prism_rs};
+use remora_store::block::{
+    Design, Grant, Hello, Layout, Membership, Purpose, Tag, Welcome, abdlock, prism_rs,
+};
 use remora_store::heap::{Class, Classes, Reachable};
 use remora_store::{Broken, QueueNeeds};
 use remora_verbs::{Full, WorkCompletion};
@@ -158,8 +160,8 @@ impl<B: Blocks> Program for Replica<B> {
             return false;
         };
         let mut membership = self.membership.lock().clone();
-        let comes =
-            replicas == membership.state().replicas && membership.replaced(replica, incarnation, store).is_ok();
+        let comes = replicas == membership.state().replicas
+            && membership.replaced(replica, incarnation, store).is_ok();
         comes && matches!(guest, Guest::Client(_))
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_chain::{Segment, Label, Machine, Names, Location, Step};
+use remora_chain::{Label, Location, Machine, Names, Segment, Step};
 use remora_nic::wqe::SLOT;
 use serde_json::{Value, json};
 
@@ -24,7 +24,9 @@ pub fn before(machine: &Machine) -> Memory {
     let section = |at: usize| (Segment::Section(at), program.sections[at].bytes.len());
     let queue = |at: usize| (Segment::Queue(at), program.queues[at].ring_slots() as usize * SLOT);
     let segments = (0..program.sections.len()).map(section).chain((0..program.queues.len()).map(queue));
-    segments.map(|(segment, len)| machine.read(Location { segment, offset: 0 }, len).unwrap_or_default()).collect()
+    segments
+        .map(|(segment, len)| machine.read(Location { segment, offset: 0 }, len).unwrap_or_default())
+        .collect()
 }
 
 /// The page.
@@ -85,7 +87,9 @@ fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>)
             let range = label.offset..label.offset + label.len.max(1);
             let touched = step.changes.iter().any(|change| {
                 let end = change.at.offset + change.after.len() as u64;
-                change.at.segment == Segment::Section(number) && change.at.offset < range.end && range.start < end
+                change.at.segment == Segment::Section(number)
+                    && change.at.offset < range.end
+                    && range.start < end
             });
             if touched {
                 words.push(json!({"name": label.name, "value": content(&memory[number], label)}));

@@ -1,7 +1,7 @@
 //! `remora chain run`.
 
 use anyhow::{Context as _, Result, bail};
-use remora_chain::{RunEnd, Segment, Machine, Location};
+use remora_chain::{Location, Machine, RunEnd, Segment};
 use serde_json::{Map, Value, json};
 
 use super::Start;

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::Result;
-use remora_chain::{Change, Segment, Machine, Names, Step};
+use remora_chain::{Change, Machine, Names, Segment, Step};
 use remora_nic::wqe::{SLOT, Wqe};
 use serde_json::{Value, json};
 
@@ -73,7 +73,8 @@ fn text(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
 
 /// A change as text: a header as such, what fills a word as a number, the rest by its length.
 pub fn changed(change: &Change, names: &Names<'_>) -> String {
-    let is_header = matches!(change.at.segment, Segment::Queue(_)) && change.at.offset.is_multiple_of(SLOT as u64);
+    let is_header =
+        matches!(change.at.segment, Segment::Queue(_)) && change.at.offset.is_multiple_of(SLOT as u64);
     let show = |bytes: &[u8]| match <[u8; 8]>::try_from(bytes).map(u64::from_le_bytes) {
         Ok(word) if is_header => remora_chain::header_text(word),
         Ok(word) => word.to_string(),

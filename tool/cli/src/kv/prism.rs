@@ -5,7 +5,7 @@ mod buffers;
 
 use anyhow::{Context as _, Result};
 use remora_store::heap::{Classes, Reachable};
-use remora_store::kv::prism::{MovePolicy, Config, Loader, Mover, PrismTable};
+use remora_store::kv::prism::{Config, Loader, MovePolicy, Mover, PrismTable};
 use remora_store::kv::{Broken, Hello, Refusal, SessionError};
 use remora_verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, WorkCompletion};
 
@@ -47,7 +47,8 @@ struct Growth {
 impl Growth {
     fn new(table: &PrismTable, memory: &mut Memory) -> Result<Growth> {
         let arena = memory.region("what is moved", Mover::arena_len(), Access::LOCAL_WRITE)?;
-        let mover = Mover::new(table.clone(), arena, MovePolicy::Proved).context("memory for what is moved")?;
+        let mover =
+            Mover::new(table.clone(), arena, MovePolicy::Proved).context("memory for what is moved")?;
         let needs = Mover::needs();
         let cq = memory.domain.context().create_cq(needs.completions * 2)?;
         let options = QpOptions {

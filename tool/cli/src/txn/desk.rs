@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use remora_store::Registered;
-use remora_store::txn::{Granted, Hello, Limits, Incarnations, Welcome};
+use remora_store::txn::{Granted, Hello, Incarnations, Limits, Welcome};
 
 /// Which shard.
 #[derive(Copy, Clone, Debug)]
@@ -31,7 +31,8 @@ impl Desk {
     /// # Errors
     /// The memory is too small.
     pub fn open(place: Place, limits: Limits, memory: Registered, incarnations_at: usize) -> Result<Desk> {
-        let incarnations = Incarnations::new(memory, incarnations_at, place.shards).context("memory for the incarnations")?;
+        let incarnations = Incarnations::new(memory, incarnations_at, place.shards)
+            .context("memory for the incarnations")?;
         let run = crate::kv::serve::fresh_seed().max(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
         // The loader's timestamp is 1.
@@ -68,8 +69,14 @@ impl Desk {
     /// What it is told.
     pub fn welcome(&self, granted: Granted) -> Vec<u8> {
         let Desk { limits, run, began, .. } = *self;
-        let welcome =
-            Welcome { shard: self.place.shard, run, began, incarnations: self.incarnations.address(), limits, granted };
+        let welcome = Welcome {
+            shard: self.place.shard,
+            run,
+            began,
+            incarnations: self.incarnations.address(),
+            limits,
+            granted,
+        };
         welcome.encode()
     }
 }

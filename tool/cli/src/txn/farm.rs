@@ -76,7 +76,8 @@ impl FarmShard {
              ask for fewer --clients, or a smaller --window or --max-keys"
         );
         let incarnations_at = config.table_len().next_multiple_of(64);
-        let block = memory.region("keys and values", incarnations_at + Incarnations::len(args.shards), shared())?;
+        let block =
+            memory.region("keys and values", incarnations_at + Incarnations::len(args.shards), shared())?;
         let asking = vec![false; args.asking() as usize];
         let messages = memory.region("messages", asking.len() * 2 * LONGEST, Access::LOCAL_WRITE)?;
         let desk = Desk::open(args.place(), args.limits(), block.clone(), incarnations_at)?;

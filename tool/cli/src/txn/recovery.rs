@@ -51,9 +51,15 @@ const AGAIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// There is no thread for it.
-pub fn start(context: Context, shard: Shared, incarnations: Incarnations, place: Place) -> Result<Sender<u64>> {
+pub fn start(
+    context: Context,
+    shard: Shared,
+    incarnations: Incarnations,
+    place: Place,
+) -> Result<Sender<u64>> {
     let (sender, names) = channel();
-    let mut recovery = Recovery { context, shard, incarnations, place, peers: Vec::new(), said: String::new() };
+    let mut recovery =
+        Recovery { context, shard, incarnations, place, peers: Vec::new(), said: String::new() };
     let thread = thread::Builder::new().name("recover".into());
     thread.spawn(move || recovery.work(&names)).context("a thread to recover clients in")?;
     Ok(sender)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use remora_nic::{Payload, Remote};
-use remora_store::txn::{Member, Incarnations, Welcome};
+use remora_store::txn::{Incarnations, Member, Welcome};
 use remora_verbs::{
     CompletionQueue, EMPTY, Flags, MemoryRegion, Operation, QueuePair, Ready, Status, WorkRequest,
 };
@@ -59,7 +59,8 @@ impl Ends<'_> {
                 welcomes.iter().zip(addresses).filter(|(other, _)| other.shard != to.shard)
             {
                 let remote = |addr| Remote { addr, rkey: to.granted.key() };
-                let run = self.enrol(at, remote(Incarnations::run_at(to.incarnations, other.shard)), other.run)?;
+                let run =
+                    self.enrol(at, remote(Incarnations::run_at(to.incarnations, other.shard)), other.run)?;
                 if run != other.run {
                     bail!(
                         "shard {} at {address} has begun anew, and its part of the keys is lost: end all shards of the store and start them anew, together",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remora_check::{Requirements, History, Measures, Operation, Outcome, Violation, hold};
+use remora_check::{History, Measures, Operation, Outcome, Requirements, Violation, hold};
 use remora_store::ycsb::Random;
 
 use crate::hosts::Hosts;

@@ -29,7 +29,8 @@ pub trait Design: Sized {
 
     fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections);
     fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections);
-    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused>;
+    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections)
+    -> Result<Slot, Refused>;
     fn write(
         &mut self,
         now: Instant,
@@ -96,7 +97,12 @@ impl Design for prism_rs::Client {
         prism_rs::Client::disconnect(self, replica, now, connections);
     }
 
-    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused> {
+    fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
         prism_rs::Client::read(self, now, block, connections)
     }
 
@@ -182,7 +188,12 @@ impl Design for abdlock::Client {
         abdlock::Client::disconnect(self, replica, now, connections);
     }
 
-    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused> {
+    fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
         abdlock::Client::read(self, now, block, connections)
     }
 

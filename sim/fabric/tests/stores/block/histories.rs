@@ -1,6 +1,6 @@
 //! Many seeds: every history is linearizable, and faults made on purpose are found.
 
-use remora_check::{Requirements, Measures, hold, linearizable};
+use remora_check::{Measures, Requirements, hold, linearizable};
 use remora_store::block::{Canary, abdlock, prism_rs};
 
 use super::design::Design;

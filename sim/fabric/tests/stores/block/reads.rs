@@ -122,7 +122,9 @@ impl<D: Design> SmallStore<D> {
     fn begin_write(&mut self, client: usize, block: u64, byte: u8) -> Slot {
         let (now, value) = (self.world.now(), [byte; LAYOUT.block_len as usize]);
         let Program { machine, links, .. } = &mut self.clients[client];
-        machine.write(now, block, &value, &mut Endpoints { world: &mut self.world, links }).expect("it begins")
+        machine
+            .write(now, block, &value, &mut Endpoints { world: &mut self.world, links })
+            .expect("it begins")
     }
 
     /// Until the operation in this slot has ended.

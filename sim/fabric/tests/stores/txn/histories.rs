@@ -1,6 +1,6 @@
 //! Histories of many runs by many seeds are judged; stores that are broken on purpose are found out.
 
-use remora_check::{Requirements, Measures};
+use remora_check::{Measures, Requirements};
 use remora_fault::Random;
 use remora_store::txn::{ClientConfig, Rules, ShardConfig, farm};
 

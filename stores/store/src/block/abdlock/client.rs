@@ -3,8 +3,8 @@
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
 
-use super::super::replica_set::ReplicaSet;
 use super::super::grant::WORD;
+use super::super::replica_set::ReplicaSet;
 use super::super::{
     Canary, ClientConfig, Design, Finished, Grant, Lost, Operation, Outcome, Refused, Slot, Tag,
 };
@@ -86,7 +86,12 @@ impl Client {
     ///
     /// # Errors
     /// It is none of this store.
-    pub fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         if grant.design != Design::AbdLock || grant.layout != self.config.layout || grant.lease == 0 {
             return Err(Broken::Protocol);
         }
@@ -122,7 +127,12 @@ impl Client {
     ///
     /// # Errors
     /// It was not started.
-    pub fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused> {
+    pub fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
         let slot = self.slot(block)?;
         Ok(self.begin(slot, Operation::Read, block, now, connections))
     }
@@ -242,7 +252,9 @@ impl Client {
     /// Asks a replica what the operation wants of it next.
     fn ask(&mut self, slot: usize, replica: usize, connections: &mut impl Connections) {
         let Some(step) = self.flights[slot].next(replica) else { return };
-        if self.replica_set.grant(replica).is_none() || (step == Step::Lock && !self.replica_set.takes(replica, true)) {
+        if self.replica_set.grant(replica).is_none()
+            || (step == Step::Lock && !self.replica_set.takes(replica, true))
+        {
             return;
         }
         let flight = &mut self.flights[slot];
@@ -421,7 +433,9 @@ impl Client {
         if over {
             flight.state = State::Over;
             self.in_flight -= 1;
-            (0..self.replica_set.len()).filter(|r| rests(flight, *r)).for_each(|r| self.replica_set.tail(r, true));
+            (0..self.replica_set.len())
+                .filter(|r| rests(flight, *r))
+                .for_each(|r| self.replica_set.tail(r, true));
             let at = Client::buffer_at(&self.config, slot, 0);
             self.arena.read(at, &mut self.value);
         } else if flight.state == State::Over && !rests(flight, replica) {

@@ -24,7 +24,11 @@ fn a_store_begins_when_all_its_replicas_are_new_and_not_before() {
     second.asked(0, 10);
     assert_eq!(first.take_answers(&[second.state()]), Ok(false), "one is missing");
     assert_eq!((first.serves(), first.wanted_mark()), (Err(MembershipError::NotBegun), None));
-    assert_eq!(second.take_answers(&[first.state(), new(2, 12).state()]), Ok(false), "only replica 0 begins it");
+    assert_eq!(
+        second.take_answers(&[first.state(), new(2, 12).state()]),
+        Ok(false),
+        "only replica 0 begins it"
+    );
     let all = store();
     let states = all.each_ref().map(Membership::state);
     assert!(states.iter().all(|state| state.store == 10 && state.incarnations[..3] == [10, 11, 12]));
@@ -60,7 +64,11 @@ fn a_place_is_taken_by_the_highest_incarnation_and_everybody_hears_of_it() {
     assert_eq!(all[1].replaced(0, 18, 11), Err(MembershipError::OtherStore));
     assert_eq!(all[1].replaced(1, 18, 10), Err(MembershipError::Superseded(1)), "not its own place");
     assert_eq!(new(1, 11).replaced(0, 17, 10), Err(MembershipError::NotBegun));
-    assert_eq!(all[1].marked(0, 10, 4000), Err(MembershipError::Superseded(0)), "the old one gives no more numbers");
+    assert_eq!(
+        all[1].marked(0, 10, 4000),
+        Err(MembershipError::Superseded(0)),
+        "the old one gives no more numbers"
+    );
     assert_eq!(Membership::repaired(0, next, &[all[1].state()]), None, "one source of three is too few");
     let back = Membership::repaired(0, next, &[all[1].state(), all[2].state()]).expect("a majority");
     assert_eq!((back.state().store, back.state().incarnation()), (10, 17));

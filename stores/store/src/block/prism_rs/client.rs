@@ -3,8 +3,8 @@
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
 
-use super::super::replica_set::ReplicaSet;
 use super::super::grant::{ENTRY, WORD};
+use super::super::replica_set::ReplicaSet;
 use super::super::set::Set;
 use super::super::{
     Canary, ClientConfig, Design, Finished, Grant, Lost, Operation, Outcome, Refused, Slot, Tag,
@@ -117,7 +117,12 @@ impl Client {
     ///
     /// # Errors
     /// It is none of this store.
-    pub fn connect(&mut self, replica: usize, grant: Grant, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         if grant.design != Design::PrismRs || grant.layout != self.config.layout {
             return Err(Broken::Protocol);
         }
@@ -158,7 +163,12 @@ impl Client {
     ///
     /// # Errors
     /// It was not started.
-    pub fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections) -> Result<Slot, Refused> {
+    pub fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
         let slot = self.slot(block)?;
         Ok(self.begin(slot, Operation::Read, block, now, connections))
     }
@@ -200,7 +210,8 @@ impl Client {
                 None
             }
             (LISTEN, Some(returns)) => {
-                let heard = returns.received(completion.byte_len, completion.id, &mut connections.endpoint(replica));
+                let heard =
+                    returns.received(completion.byte_len, completion.id, &mut connections.endpoint(replica));
                 if let Err(why) = heard {
                     self.replica_set.lose(replica, why);
                 }
@@ -245,7 +256,10 @@ impl Client {
         // What takes longest first.
         let wanted = self.flights[slot].wanted;
         wanted.iter().for_each(|replica| self.ask(slot, replica, connections));
-        Set::all(self.replica_set.len()).without(wanted).iter().for_each(|replica| self.ask(slot, replica, connections));
+        Set::all(self.replica_set.len())
+            .without(wanted)
+            .iter()
+            .for_each(|replica| self.ask(slot, replica, connections));
     }
 
     fn ask_for_all(&mut self, replica: usize, connections: &mut impl Connections) {
@@ -305,7 +319,12 @@ impl Client {
         Tag::after(newest.time().max(own).max(self.floor), self.config.id)
     }
 
-    fn chain_answered(&mut self, slot: usize, replica: usize, connections: &mut impl Connections) -> Option<OwnedOutcome> {
+    fn chain_answered(
+        &mut self,
+        slot: usize,
+        replica: usize,
+        connections: &mut impl Connections,
+    ) -> Option<OwnedOutcome> {
         let at = Client::answers_at(&self.config, slot, replica);
         let (old, old_address, mine) = (Tag(self.word(at)), self.word(at + WORD), self.word(at + MINE));
         let flight = self.flights.get_mut(slot)?;

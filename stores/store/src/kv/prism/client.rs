@@ -10,8 +10,8 @@ use super::chain::{self, Part};
 use super::client_config::{Arena, ClientConfig};
 use super::flight::{Flight, State};
 use super::grant::Grant;
-use super::slot_cache::SlotCache;
 use super::object::{HEADER, SlotContent, binding, header, see};
+use super::slot_cache::SlotCache;
 use super::tables::{Front, Tables};
 use crate::heap::Returns;
 use crate::kv::{Finished, Operation, Outcome, Refusal, Refused, SessionError, Slot};
@@ -300,7 +300,11 @@ impl Client {
 
     /// A PUT or DELETE: swaps the slot if it is known, else looks for it.
     fn change(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        if self.flights[usize::from(place)].remembered { self.swap(place, nic) } else { self.look(place, nic) }
+        if self.flights[usize::from(place)].remembered {
+            self.swap(place, nic)
+        } else {
+            self.look(place, nic)
+        }
     }
 
     /// Swaps the slot now, or later if the buffer that it may leave could not be given back.
@@ -396,14 +400,18 @@ impl Client {
         self.arena.block.read(at, landed);
         let seen = see(landed, hash, key).ok_or(Broken::Protocol)?;
         match (operation, seen) {
-            (_, SlotContent::Free | SlotContent::Other | SlotContent::Moved) if flight.remembered => self.restart(place, nic),
+            (_, SlotContent::Free | SlotContent::Other | SlotContent::Moved) if flight.remembered => {
+                self.restart(place, nic)
+            }
             (_, SlotContent::Other) => self.pass(place, nic),
             (_, seen) if helps => self.help(place, seen, nic),
             (_, SlotContent::Moved) => self.follow(place, nic),
             (Operation::Get | Operation::List, SlotContent::Mine { generation, len: whole }) => {
                 self.found(place, generation, whole, len, nic)
             }
-            (Operation::Put, SlotContent::Twin) => Ok(Next::End(OwnedOutcome::Other(Outcome::Refused(Refusal::TableFull)))),
+            (Operation::Put, SlotContent::Twin) => {
+                Ok(Next::End(OwnedOutcome::Other(Outcome::Refused(Refusal::TableFull))))
+            }
             (Operation::Put, SlotContent::Free) => self.swap_from(place, 0, nic),
             (Operation::Put, SlotContent::Gone { generation }) => self.swap_from(place, generation, nic),
             (Operation::Put | Operation::Delete, SlotContent::Mine { generation, .. }) => {

@@ -26,7 +26,10 @@ impl SlotCache {
     /// For at least so many slots; none for 0.
     pub fn new(count: u32) -> SlotCache {
         let count = if count == 0 { 0 } else { (count as usize).next_power_of_two() };
-        SlotCache { entries: vec![Entry::default(); count], displaced: vec![0; (count * DISPLACED).div_ceil(64)] }
+        SlotCache {
+            entries: vec![Entry::default(); count],
+            displaced: vec![0; (count * DISPLACED).div_ceil(64)],
+        }
     }
 
     /// Where the bit of a hash is.

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{MovePolicy, Client, ClientConfig, Config, Loader, Mover, PrismTable};
+use super::{Client, ClientConfig, Config, Loader, MovePolicy, Mover, PrismTable};
 use crate::heap::{Class, Classes, Reachable};
 use crate::kv::{Operation, Outcome};
 use crate::txn::tests::executor::{Net, Server, block};
@@ -189,7 +189,9 @@ impl<'w> Run<'w> {
         while let Some(completion) = self.net.poll(way, 0) {
             let Program { client, open, .. } = &mut self.programs[at];
             let mut connections = self.net.connections(way);
-            let Some(ended) = client.complete(&completion, &mut connections.endpoint(0)).unwrap() else { continue };
+            let Some(ended) = client.complete(&completion, &mut connections.endpoint(0)).unwrap() else {
+                continue;
+            };
             let answer = match ended.outcome {
                 Outcome::Value(value) => Some(value[0]),
                 Outcome::Done => Some(0),

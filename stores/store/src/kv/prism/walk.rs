@@ -1,7 +1,7 @@
 //! How a client goes from slot to slot and from table to table. Slots may be moving to the next table.
 
 use super::chain::{self, Part};
-use super::client::{Client, OwnedOutcome, MOST_PASSED, Next};
+use super::client::{Client, MOST_PASSED, Next, OwnedOutcome};
 use super::client_config::FRONT_WORD;
 use super::flight::{Frozen, State};
 use super::moves::SwapIds;
@@ -147,9 +147,16 @@ impl Client {
 
     /// The next table's slot for a frozen object: moves it there, unless that was done.
     #[cold]
-    pub(super) fn help(&mut self, place: u16, seen: SlotContent, nic: &mut impl PostPrism) -> Result<Next, Broken> {
+    pub(super) fn help(
+        &mut self,
+        place: u16,
+        seen: SlotContent,
+        nic: &mut impl PostPrism,
+    ) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
-        let (Some(frozen), SlotContent::Gone { .. } | SlotContent::Mine { .. } | SlotContent::Twin) = (flight.frozen, seen) else {
+        let (Some(frozen), SlotContent::Gone { .. } | SlotContent::Mine { .. } | SlotContent::Twin) =
+            (flight.frozen, seen)
+        else {
             // It was moved earlier, and so were the slots behind it.
             return self.restart(place, nic);
         };

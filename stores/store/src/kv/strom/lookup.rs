@@ -51,7 +51,13 @@ impl Lookup for Strom {
     }
 
     #[inline]
-    fn kernel_answered(&self, progress: &mut Progress, key: &[u8], status: Status, landed: &mut [u8]) -> Step {
+    fn kernel_answered(
+        &self,
+        progress: &mut Progress,
+        key: &[u8],
+        status: Status,
+        landed: &mut [u8],
+    ) -> Step {
         match status {
             Status::DONE => self.verify(progress, key, landed),
             Status::MISS if usize::from(progress.way) + 1 < WAYS => self.ask(progress, progress.way + 1),

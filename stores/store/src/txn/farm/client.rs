@@ -204,7 +204,12 @@ impl Client {
     ///
     /// # Errors
     /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
-    pub fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+    pub fn read(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<EntryId, Refused> {
         self.touch(tx, key, None, connections)
     }
 
@@ -232,7 +237,12 @@ impl Client {
     ///
     /// # Errors
     /// As [`write`](Client::write).
-    pub fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+    pub fn delete(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<EntryId, Refused> {
         let entry = self.touch(tx, key, Some(Change::Absent), connections)?;
         self.keep(tx, entry, key, &[]);
         Ok(entry)
@@ -389,7 +399,8 @@ impl Client {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let news = self.take(shard, completion, connections).inspect_err(|broken| self.broken = Some(*broken))?;
+        let news =
+            self.take(shard, completion, connections).inspect_err(|broken| self.broken = Some(*broken))?;
         let News::Read(of) = news else { return Ok(self.end_of(news)) };
         let (tx, entry) = ((of / self.config.max_keys) as u16, (of % self.config.max_keys) as u16);
         let at = self.config.landing_at(of, self.max_pair) + WORD;
@@ -486,13 +497,25 @@ impl Client {
     }
 
     /// The key is not there.
-    fn missed(&mut self, tx: u16, of: u32, step: Step, connections: &mut impl Connections) -> Result<News, Broken> {
+    fn missed(
+        &mut self,
+        tx: u16,
+        of: u32,
+        step: Step,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let entry = &mut self.entries[of as usize];
         (entry.step, entry.object, entry.version, entry.value_len) = (step, None, 0, None);
         self.found(tx, of, connections)
     }
 
-    fn look(&mut self, tx: u16, of: u32, object: u64, connections: &mut impl Connections) -> Result<(), Broken> {
+    fn look(
+        &mut self,
+        tx: u16,
+        of: u32,
+        object: u64,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         self.proceed(tx, of);
         self.post_look(of, object, connections)
     }

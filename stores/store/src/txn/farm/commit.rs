@@ -89,7 +89,12 @@ impl Client {
     }
 
     /// The word of a key that was only read is here.
-    pub(super) fn validated(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+    pub(super) fn validated(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let mut word = [0; WORD];
         self.arena.read(self.config.entry_at(of, self.max_pair), &mut word);
         let entry = &self.entries[of as usize];
@@ -100,7 +105,13 @@ impl Client {
     }
 
     /// When all answers of a round are here, the next begins.
-    fn next(&mut self, tx: u16, of: u32, step: Step, connections: &mut impl Connections) -> Result<News, Broken> {
+    fn next(
+        &mut self,
+        tx: u16,
+        of: u32,
+        step: Step,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         self.entries[of as usize].step = step;
         if self.transactions[usize::from(tx)].under_way > 0 {
             return Ok(News::Nothing);
@@ -140,7 +151,12 @@ impl Client {
         self.finish(tx, Phase::Updating, Ask::Update, Outcome::Committed(Timestamp::default()), connections)
     }
 
-    fn unlock(&mut self, tx: u16, outcome: Outcome, connections: &mut impl Connections) -> Result<News, Broken> {
+    fn unlock(
+        &mut self,
+        tx: u16,
+        outcome: Outcome,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         self.finish(tx, Phase::Unlocking(outcome), Ask::Unlock, outcome, connections)
     }
 

@@ -49,7 +49,12 @@ impl Client {
         let flags = Flags { signaled: work != Work::Call, ..Flags::default() };
         let payload = Payload::Sges(sges);
         let shard = self.entries[of as usize].shard.into();
-        Ok(connections.endpoint(shard).post_send(&WorkRequest { id: id(work, of), operation, payload, flags })?)
+        Ok(connections.endpoint(shard).post_send(&WorkRequest {
+            id: id(work, of),
+            operation,
+            payload,
+            flags,
+        })?)
     }
 
     /// The word of the index that a key is looked for from.
@@ -65,9 +70,15 @@ impl Client {
     }
 
     /// READs the object that the index led to.
-    pub(super) fn post_look(&self, of: u32, object: u64, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub(super) fn post_look(
+        &self,
+        of: u32,
+        object: u64,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         let grant = self.grant(of);
-        let into = self.arena.sge(self.config.landing_at(of, self.max_pair), WORD + record_len(grant.max_pair));
+        let into =
+            self.arena.sge(self.config.landing_at(of, self.max_pair), WORD + record_len(grant.max_pair));
         let from = grant.object_at(object);
         self.post((Work::Look, of), Operation::Read(from), &[into], connections)
     }
@@ -84,19 +95,33 @@ impl Client {
     }
 
     /// The log entry, and with it the request to lock its key.
-    pub(super) fn post_lock(&self, of: u32, len: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub(super) fn post_lock(
+        &self,
+        of: u32,
+        len: usize,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         let log = self.grant(of).log_at(of);
         let bytes = self.arena.sge(self.config.outgoing_at(of, self.max_pair), LOG_FRONT + len);
         self.post((Work::Call, of), Operation::WriteImm(log, Ask::Lock.pack(of)), &[bytes], connections)
     }
 
     /// What a key's transaction has locked at its shard is written, or not, and unlocked.
-    pub(super) fn post_end(&self, of: u32, ask: Ask, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub(super) fn post_end(
+        &self,
+        of: u32,
+        ask: Ask,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         self.post((Work::Call, of), Operation::SendImm(ask.pack(of)), &[], connections)
     }
 
     /// Each call is answered by a message without bytes.
-    pub(super) fn post_receive(&self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+    pub(super) fn post_receive(
+        &self,
+        shard: usize,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         Ok(connections.endpoint(shard).post_receive(&ReceiveRequest { id: 0, sges: &[] })?)
     }
 }

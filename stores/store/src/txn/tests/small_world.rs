@@ -202,8 +202,10 @@ impl Run {
                 self.net.step(client, shard);
                 while let Some(completion) = self.net.poll(client, shard) {
                     let program = &mut self.programs[client];
-                    let event =
-                        program.client.complete(shard, &completion, &mut self.net.connections(client)).unwrap();
+                    let event = program
+                        .client
+                        .complete(shard, &completion, &mut self.net.connections(client))
+                        .unwrap();
                     match event {
                         Some(Event::Read { entry, value, .. }) => {
                             let value = value.map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));

@@ -27,7 +27,9 @@ impl core::fmt::Display for RunnerError {
             RunnerError::Broken(broken) => broken.fmt(f),
             RunnerError::Refused(refused) => refused.fmt(f),
             RunnerError::Ended(Outcome::TableFull) => f.write_str("there is no slot for a new key"),
-            RunnerError::Ended(Outcome::TooLong) => f.write_str("a value is longer than the client's buffers"),
+            RunnerError::Ended(Outcome::TooLong) => {
+                f.write_str("a value is longer than the client's buffers")
+            }
             RunnerError::Ended(outcome) => write!(f, "a transaction ended as {outcome:?}"),
         }
     }
@@ -316,7 +318,9 @@ impl<W: Workload> Runner<W> {
         }
         flight.declined = step == Step::Decline;
         let clock = now.0 / 1000 + self.ahead;
-        if let Some(Event::Ended { tx, outcome, round_trips, resolved }) = machine.commit(tx, clock, connections)? {
+        if let Some(Event::Ended { tx, outcome, round_trips, resolved }) =
+            machine.commit(tx, clock, connections)?
+        {
             self.ended(tx, (outcome, round_trips, resolved), now, report)?;
         }
         Ok(())

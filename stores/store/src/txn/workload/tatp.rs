@@ -327,9 +327,7 @@ impl Workload for Tatp {
                 Step::Read
             }
             (_, true) => self.change(job, script.value(0).map_or(0, |id| u32_at(id, 0)), script),
-            (_, false) if job.kind == Kind::UpdateSubscriberData => {
-                self.change(job, job.subscriber, script)
-            }
+            (_, false) if job.kind == Kind::UpdateSubscriberData => self.change(job, job.subscriber, script),
             _ => Tatp::answer(job, script),
         }
     }

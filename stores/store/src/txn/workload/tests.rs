@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkCompletion, WorkRequest, prism};
 use remora_transport::{Instant, Status};
 
-use super::{Audit, Load, Runner, SmallBank, RunnerError, Tatp, Workload, YcsbT};
+use super::{Audit, Load, Runner, RunnerError, SmallBank, Tatp, Workload, YcsbT};
 use crate::txn::{Design, EntryId, Event, Outcome, Refused, Timestamp, Tx};
 use crate::{Broken, Connections, Post, PostPrism};
 
@@ -80,7 +80,13 @@ impl Design for Plain {
         Ok(EntryId(entry as u16))
     }
 
-    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], _: &mut impl Connections) -> Result<EntryId, Refused> {
+    fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        _: &mut impl Connections,
+    ) -> Result<EntryId, Refused> {
         self.of(tx).writes.push((key.to_vec(), Some(value.to_vec())));
         Ok(EntryId(u16::MAX))
     }
@@ -94,7 +100,12 @@ impl Design for Plain {
         None
     }
 
-    fn commit(&mut self, tx: Tx, _: u64, _: &mut impl Connections) -> Result<Option<Event<'static>>, Refused> {
+    fn commit(
+        &mut self,
+        tx: Tx,
+        _: u64,
+        _: &mut impl Connections,
+    ) -> Result<Option<Event<'static>>, Refused> {
         self.queue.push_back(Happens::Commit(tx.0));
         Ok(None)
     }

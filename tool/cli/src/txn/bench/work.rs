@@ -163,7 +163,15 @@ impl Work {
         let workload = YcsbT::new(RECORDS, value_len, 1, 0.0, 1).apart(4 * RECORDS).context("slots")?;
         let room = workload.extent().max_key + workload.extent().max_value;
         let homes = 4 * RECORDS;
-        let shard = ShardConfig { keys: RECORDS, homes, reach: 8, max_pair: room, clients: 1, window: 1, max_keys: 1 };
+        let shard = ShardConfig {
+            keys: RECORDS,
+            homes,
+            reach: 8,
+            max_pair: room,
+            clients: 1,
+            window: 1,
+            max_keys: 1,
+        };
         let table = block(1 << 32, shard.table_len())?;
         let mut shard = Shard::open(shard, &table).context("a shard")?;
         let mut value = Vec::new();

@@ -60,7 +60,9 @@ impl Client {
             return None;
         }
         let (block, newest) = (flight.block, flight.newest());
-        let Some(tag) = self.next_tag(block, newest) else { return Some(OwnedOutcome::Other(Outcome::Exhausted)) };
+        let Some(tag) = self.next_tag(block, newest) else {
+            return Some(OwnedOutcome::Other(Outcome::Exhausted));
+        };
         self.arena.write(Client::buffer_at(&self.config, slot, 0), &tag.0.to_le_bytes());
         self.flights[slot].write(tag, None, Set::NONE);
         self.ask_all(slot, connections);
@@ -69,7 +71,13 @@ impl Client {
 
     /// Can the READ end with the answers so far, this replica's last? If not, which replica does it ask for
     /// the value?
-    fn decide(&mut self, slot: usize, replica: usize, now: Instant, connections: &mut impl Connections) -> Option<OwnedOutcome> {
+    fn decide(
+        &mut self,
+        slot: usize,
+        replica: usize,
+        now: Instant,
+        connections: &mut impl Connections,
+    ) -> Option<OwnedOutcome> {
         let quorum = self.config.quorum();
         let flight = &mut self.flights[slot];
         if let Some((tag, from, holders)) = flight.readable(quorum) {

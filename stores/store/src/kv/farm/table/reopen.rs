@@ -7,8 +7,8 @@
 //! both buckets; the left copy goes.
 
 use super::{
-    Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, SlotRef, Region,
-    Registered, SLOTS, home, lines_for, tag,
+    Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, Region,
+    Registered, SLOTS, SlotRef, home, lines_for, tag,
 };
 use crate::kv::farm::line::version_of;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use remora_chain::{Code, Operand, Location, Program, Test, Work};
+use remora_chain::{Code, Location, Operand, Program, Test, Work};
 use remora_verbs::{CompletionQueue, Device, EMPTY, Fetching, Loader, Offload, ProtectionDomain, QpOptions};
 
 use crate::bench::cores::pin;
