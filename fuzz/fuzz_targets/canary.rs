@@ -1,5 +1,5 @@
-//! The canary: a fuzzer that must fail. Behind a real parser sits a check for one packet in 2^40; who fuzzes for half a
-//! minute without finding it is not fuzzing.
+//! The canary: a fuzzer that must fail. Behind a real parser sits a check for one packet in 2^40. A run of
+//! half a minute that does not find it does not fuzz.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

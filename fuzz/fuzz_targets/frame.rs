@@ -1,5 +1,5 @@
-//! A whole frame, wherever it begins: taken apart or refused, and what was taken apart writes a frame of the same meaning,
-//! with the same ICRC over it.
+//! A whole frame, from any start: it is parsed or refused. A parsed one is emitted as a frame of the same
+//! meaning, with the same ICRC over it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use remora_wire::frame::{Dissected, Network, dissect};
 use remora_wire::icrc::{self, Flow};
 use remora_wire::{Start, ethernet, ipv4, udp};
 
-/// The ICRC of a frame's bytes as its definition says it, and as the NIC computes it, agree.
+/// The ICRC of a frame's bytes by its definition equals the one that the NIC computes.
 fn same_icrc(start: Start, bytes: &[u8], whole: &Dissected<'_>) {
     let Some((network, header)) = &whole.network else { return };
     let ip = if start == Start::Ethernet { ethernet::LEN } else { 0 };

@@ -1,5 +1,5 @@
-//! Each header by itself: any bytes have a value or are refused, and a value writes the bytes that it came from, but for
-//! the bits that `docs/WIRE.md` draws as reserved.
+//! Each header by itself: any bytes have a value or are refused. A value emits the bytes that it was parsed
+//! from, except for the bits that `docs/WIRE.md` draws as reserved.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ use remora_wire::{
     aeth, atomic_ack, atomic_eth, bth, deth, ethernet, icrc, ieth, immdt, ipv4, ipv6, reth, udp, xrceth,
 };
 
-/// Parses, writes over what was parsed, and compares. The pairs are bytes, and their bits that nobody looks at.
+/// Parses, emits over the parsed bytes, and compares. The pairs are bytes, and their bits that are ignored.
 macro_rules! comes_back {
     ($header:ident, $bytes:expr $(, $at:literal & $bits:literal)*) => {{
         let bytes: &[u8] = $bytes;
@@ -29,7 +29,7 @@ fn without(bytes: &[u8], reserved: &[(usize, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// Whether the checksum is right is asked of the view; what is written is right.
+/// The view reports whether the checksum is right; an emitted one is right.
 fn ipv4_comes_back(bytes: &[u8]) {
     let Ok(view) = ipv4::View::new(bytes) else { return };
     let value = ipv4::Repr::parse(&view);

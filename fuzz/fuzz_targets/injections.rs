@@ -1,8 +1,8 @@
-//! Messages of a hostile client to the offloads that ship: whatever it sends stays within what was granted, costs no more than a message
-//! may, and hurts no other client.
+//! Messages of a hostile client to the offloads that ship. Their effects stay within the client's grant, cost
+//! no more than a message may, and hurt no other client.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::injections::Play;
+use remora_fuzz::injections::Input;
 
-fuzz_target!(|play: Play| play.run());
+fuzz_target!(|input: Input| input.run());

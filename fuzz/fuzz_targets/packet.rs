@@ -1,12 +1,13 @@
-//! A packet from the BTH to the ICRC, as it stands in any frame: taken or refused, and what is taken writes the same bytes,
-//! but for reserved bits and pad, which are sent as zeros. Between peers of IRN the payload begins with its additions.
+//! A packet from the BTH to the ICRC, as in any frame: accepted or refused. An accepted one emits the same
+//! bytes, except for reserved bits and pad, which are sent as zeros. Between peers of IRN the payload begins
+//! with its additions.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use remora_wire::irn::{self, Additions};
 use remora_wire::{Packet, icrc, packet};
 
-/// The packet written anew, its ICRC the old one.
+/// The packet emitted again, with the old ICRC.
 fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
     let mut out = vec![0x5a; packet.buffer_len()];
     let end = packet.emit(&mut out);
@@ -15,7 +16,7 @@ fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The bits that are not looked at.
+/// The bits that are ignored.
 fn without_reserved(packet: &Packet<'_>, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let mut at = remora_wire::bth::LEN;
@@ -39,7 +40,7 @@ fn additions(view: &packet::View<'_>) {
     assert_eq!(found.emit(&mut out), found.len());
     assert_eq!(&view.payload[found.len()..], rest);
     assert_eq!(&out[found.len()..], rest);
-    // What they write is what they are.
+    // Emitting and parsing a packet gives the same packet.
     let again = Packet { bth: view.bth, ext: view.ext(), payload: &out };
     let bytes = written(&again, &[0; icrc::LEN]);
     let again = packet::View::new(&bytes).expect("our own bytes");

@@ -1,9 +1,9 @@
-//! Hostile packets of PRISM against reliable connections that go back N: what no key gives stays as it is and unseen, the scratch
-//! memory of another connection too, and no buffer is lost or given twice.
+//! Hostile packets of PRISM against reliable connections that go back N. Memory without a key stays unchanged
+//! and unread, as does the scratch memory of another connection. No buffer is lost or given twice.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::cast::Kind;
-use remora_fuzz::prism::Play;
+use remora_fuzz::prism::Input;
+use remora_fuzz::testbed::Kind;
 
-fuzz_target!(|play: Play| play.run(Kind::Rc));
+fuzz_target!(|input: Input| input.run(Kind::Rc));

@@ -1,9 +1,9 @@
-//! Hostile packets against reliable connections that go back N: what peers may not touch stays as it is, nobody sees what
-//! nobody may see, each honest work request ends once, and queue pairs work again afterwards.
+//! Hostile packets against reliable connections that go back N. Protected memory stays unchanged and unread,
+//! each honest work request ends once, and queue pairs work afterwards.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::cast::Kind;
-use remora_fuzz::play::Play;
+use remora_fuzz::peer::Input;
+use remora_fuzz::testbed::Kind;
 
-fuzz_target!(|play: Play| play.run(Kind::Rc));
+fuzz_target!(|input: Input| input.run(Kind::Rc));

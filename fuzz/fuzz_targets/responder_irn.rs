@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::cast::Kind;
-use remora_fuzz::play::Play;
+use remora_fuzz::peer::Input;
+use remora_fuzz::testbed::Kind;
 
-fuzz_target!(|play: Play| play.run(Kind::Irn));
+fuzz_target!(|input: Input| input.run(Kind::Irn));

@@ -1,9 +1,9 @@
-//! As `responder`, against the other services: unreliable connections, datagrams, extended reliable connections, and each
-//! with a shared receive queue.
+//! As `responder`, against the other services: unreliable connections, datagrams, extended reliable
+//! connections, and each with a shared receive queue.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::cast::Kind;
-use remora_fuzz::play::Play;
+use remora_fuzz::peer::Input;
+use remora_fuzz::testbed::Kind;
 
-fuzz_target!(|input: (Kind, Play)| input.1.run(input.0));
+fuzz_target!(|input: (Kind, Input)| input.1.run(input.0));

@@ -1,5 +1,5 @@
-//! The messages of connection set-up, which any stranger may send to a listener: taken or refused, and what is taken writes
-//! the same bytes.
+//! The messages of connection set-up, which any stranger may send to a listener: taken or refused. A taken
+//! one emits the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let bytes = message.emit();
     let again = Message::parse(&bytes).expect("our own bytes");
     if let Message::Reject(_) = message {
-        // Words for people are cleaned of what upsets a terminal, and cut: the second time nothing is left to do.
+        // Text for people is cut, and cleaned of control characters: a second cleaning changes nothing.
         assert_eq!(again.emit(), bytes);
     } else {
         assert_eq!(again, message);
@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
         if let Message::Request(hello) | Message::Accept(hello) = message
             && hello.irn_reach == 0
         {
-            // What no extension speaks of is ignored, and sent as zeros.
+            // Bytes that no extension uses are ignored, and sent as zeros.
             expected[REACH].fill(0);
         }
         assert_eq!(bytes, expected);

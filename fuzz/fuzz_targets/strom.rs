@@ -1,8 +1,8 @@
-//! Hostile packets and parameters for kernels: they touch and see nothing but what was granted, write no more than there is
-//! room for, and lose neither lanes nor room for answers.
+//! Hostile packets and parameters for kernels. Kernels touch and read only granted memory, write no more than
+//! fits, and leak neither lanes nor answer memory.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_fuzz::strom::Play;
+use remora_fuzz::strom::Input;
 
-fuzz_target!(|play: Play| play.run());
+fuzz_target!(|input: Input| input.run());

@@ -1,4 +1,4 @@
-//! Packets of a rude peer's making: any op-code, PSN, key, length and payload, with a right ICRC.
+//! Packets of a hostile peer: any op-code, PSN, key, length and payload, with a right ICRC.
 
 use arbitrary::Arbitrary;
 use remora_fabric::forge::Forge;
@@ -9,13 +9,13 @@ use remora_wire::{
     immdt, reth, xrceth,
 };
 
-use crate::estate::{Estate, harmless};
-use crate::place::Place;
+use crate::hostile_address::HostileAddress;
+use crate::node_memory::{NodeMemory, harmless};
 
 /// Bytes of payload at most.
 const LONGEST: u16 = 1200;
 
-/// What plots, receives, windows and atomics are long, and a byte more or less.
+/// Lengths of regions, receives, windows and atomics, and a byte more or less.
 const EDGES: [u32; 15] = [0, 1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 2048];
 /// Requests that need nothing before them.
 const STARTS: [Opcode; 7] = [
@@ -32,7 +32,7 @@ const ODD: u8 = 0x40;
 /// No READ that fits its op-code asks for more.
 const WHOLE: u32 = 2048;
 
-/// How long something is.
+/// A length, often one at a bound.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Length {
     /// So many packets of the path MTU.
@@ -41,14 +41,14 @@ pub enum Length {
     More(u8, u8),
     /// So many bytes.
     Few(u8),
-    /// As long as something is that may be met, or a byte more or less.
+    /// One of [`EDGES`]: a known length, or a byte more or less.
     Edge(u8),
-    /// Any.
+    /// Any 32 bits.
     Any(u32),
 }
 
 impl Length {
-    /// In bytes.
+    /// The length in bytes.
     pub fn bytes(self, mtu: u32) -> u32 {
         match self {
             Length::Packets(count) => u32::from(count) * mtu,
@@ -60,7 +60,7 @@ impl Length {
     }
 }
 
-/// One packet.
+/// One packet of a hostile peer.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Crafted {
     /// The lower five bits are the operation; or one that starts something, or any op-code.
@@ -70,7 +70,7 @@ pub struct Crafted {
     psn: i8,
     /// Below [`ODD`]: any lengths.
     fit: u8,
-    place: Place,
+    place: HostileAddress,
     payload: Length,
     total: Length,
     syndrome: u8,
@@ -78,12 +78,12 @@ pub struct Crafted {
     number: u8,
 }
 
-/// What a packet is made for.
-pub struct Purpose<'a> {
+/// The context of a packet: the sender that it imitates, and the target of its attack.
+pub struct Context<'a> {
     /// Makes it look as if it came from the peer.
     pub forge: &'a Forge,
     /// The victim's memory.
-    pub estate: &'a Estate,
+    pub memory: &'a NodeMemory,
     /// The key of the window there.
     pub window: Key,
     /// The connection's path MTU.
@@ -94,7 +94,7 @@ pub struct Purpose<'a> {
     pub irn: bool,
     /// Next PSN of requests, and of answers.
     pub cursor: &'a mut [u32; 2],
-    /// What is still to come of the message under way.
+    /// Bytes of the message under way that are still to be sent.
     pub left: &'a mut u32,
     /// The Q_Key of datagrams.
     pub qkey: u32,
@@ -111,7 +111,8 @@ impl Crafted {
         }
     }
 
-    /// From the PSN that would be next: mostly none, else a few, or about as far as a peer over IRN remembers.
+    /// Distance from the PSN that would be next: mostly 0, else a few, or about the window of a peer over
+    /// IRN.
     fn distance(&self) -> i32 {
         match self.psn {
             few @ -16..=16 => i32::from(few),
@@ -145,15 +146,15 @@ impl Crafted {
         }
     }
 
-    fn bth(&self, purpose: &mut Purpose<'_>) -> bth::Repr {
-        let opcode = self.opcode(purpose.service);
-        let cursor = &mut purpose.cursor[usize::from(opcode.is_response())];
+    fn bth(&self, context: &mut Context<'_>) -> bth::Repr {
+        let opcode = self.opcode(context.service);
+        let cursor = &mut context.cursor[usize::from(opcode.is_response())];
         let psn = Psn::new(cursor.wrapping_add_signed(self.distance()) & 0x00ff_ffff);
-        // What is repeated or ahead does not move it.
+        // A repeated or early packet does not move it.
         if self.distance() == 0 {
             *cursor = (*cursor + 1) & 0x00ff_ffff;
         }
-        let right = purpose.forge.bth(opcode, psn.get());
+        let right = context.forge.bth(opcode, psn.get());
         let bth = bth::Repr {
             ack_req: self.flags & 1 == 0,
             solicited: self.flags & 2 != 0,
@@ -164,19 +165,19 @@ impl Crafted {
         match self.flags >> 4 {
             0xf => bth::Repr { tver: 1, ..bth },
             0xe => bth::Repr { pkey: self.operand as u16, ..bth },
-            0xd => bth::Repr { dest_qp: nobody(self.operand), ..bth },
+            0xd => bth::Repr { dest_qp: unknown_qpn(self.operand), ..bth },
             0xc => bth::Repr { resv6: 0x2a, resv7: 0x55, mig_req: false, ..bth },
             _ => bth,
         }
     }
 
-    fn extensions(&self, opcode: Opcode, dma_len: u32, purpose: &Purpose<'_>) -> Extensions {
-        let (key, va) = self.place.of(purpose.estate, purpose.window, u64::from(dma_len));
+    fn extensions(&self, opcode: Opcode, dma_len: u32, context: &Context<'_>) -> Extensions {
+        let (key, va) = self.place.of(context.memory, context.window, u64::from(dma_len));
         let rkey = key.get();
         // The upper bits are zeros, so that no operand is a secret's bytes.
         let (swap_add, compare) = (u64::from(self.operand), u64::from(self.number) * 0x11);
-        let qkey = if self.number < 0xf0 { purpose.qkey } else { self.operand };
-        let srq = if self.number < 0xf0 { purpose.srq } else { Qpn::new(self.operand & 0x00ff_ffff) };
+        let qkey = if self.number < 0xf0 { context.qkey } else { self.operand };
+        let srq = if self.number < 0xf0 { context.srq } else { Qpn::new(self.operand & 0x00ff_ffff) };
         Extensions {
             xrceth: opcode.has_xrceth().then_some(xrceth::Repr { srq }),
             deth: opcode.has_deth().then_some(deth::Repr { qkey, src_qp: Qpn::new(self.operand & 0xff) }),
@@ -191,12 +192,12 @@ impl Crafted {
         }
     }
 
-    /// What IRN adds to a packet of this op-code.
-    fn additions(&self, bth: &bth::Repr, ext: &Extensions, dma_len: u32, purpose: &Purpose<'_>) -> Additions {
-        let (key, va) = self.place.of(purpose.estate, purpose.window, u64::from(dma_len));
+    /// IRN's additions to a packet of this op-code.
+    fn additions(&self, bth: &bth::Repr, ext: &Extensions, dma_len: u32, context: &Context<'_>) -> Additions {
+        let (key, va) = self.place.of(context.memory, context.window, u64::from(dma_len));
         let rest = reth::Repr { va, rkey: key.get(), dma_len };
         let number = u32::from(self.number & 0x0f);
-        let message = message::Repr { number, offset: self.payload.bytes(purpose.mtu).wrapping_mul(number) };
+        let message = message::Repr { number, offset: self.payload.bytes(context.mtu).wrapping_mul(number) };
         let arrived = Psn::new(bth.psn.get().wrapping_add(u32::from(self.number)) & 0x00ff_ffff);
         let shapes = (0..16u8).map(|bits| Additions {
             reth: (bits & 1 != 0).then_some(rest),
@@ -209,41 +210,42 @@ impl Crafted {
         fitting.next().unwrap_or_default()
     }
 
-    /// The frame.
-    pub fn frame(&self, purpose: &mut Purpose<'_>) -> Vec<u8> {
-        let bth = self.bth(purpose);
-        let (payload, total) = self.lengths(bth.opcode, purpose.mtu, purpose.left);
+    /// Builds the whole frame.
+    pub fn frame(&self, context: &mut Context<'_>) -> Vec<u8> {
+        let bth = self.bth(context);
+        let (payload, total) = self.lengths(bth.opcode, context.mtu, context.left);
         let len = payload.min(u32::from(LONGEST)) as usize;
         if !bth.opcode.is_known() {
             let mut transport = vec![self.number; bth::LEN + len];
             harmless(&mut transport);
             bth.emit(&mut transport);
-            return purpose.forge.wrap(transport);
+            return context.forge.wrap(transport);
         }
-        let ext = self.extensions(bth.opcode, total, purpose);
+        let ext = self.extensions(bth.opcode, total, context);
         let mut payload = [0; remora_wire::irn::MAX_LEN].to_vec();
         let added =
-            if purpose.irn { self.additions(&bth, &ext, total, purpose).emit(&mut payload) } else { 0 };
+            if context.irn { self.additions(&bth, &ext, total, context).emit(&mut payload) } else { 0 };
         payload.truncate(added);
         payload.resize(added + len, 0xee);
         let packet = Packet::new(bth, ext, &payload);
-        purpose.forge.frame(packet.bth, ext, &payload)
+        context.forge.frame(packet.bth, ext, &payload)
     }
 }
 
-/// A number that no other connection on the stage has: who speaks in the name of its peer may of course end that.
-fn nobody(operand: u32) -> Qpn {
+/// A number that no other connection of the world has: a frame in its peer's name may rightly end a
+/// connection.
+fn unknown_qpn(operand: u32) -> Qpn {
     const OTHERS: u32 = 0x10;
     let number = operand & 0x00ff_ffff;
     Qpn::new(if number < 2 { number } else { number | OTHERS })
 }
 
 /// Any bytes behind a right base header, sealed.
-pub fn behind(purpose: &mut Purpose<'_>, opcode: u8, psn: i8, bytes: &[u8]) -> Vec<u8> {
-    let at = purpose.cursor[0].wrapping_add_signed(i32::from(psn)) & 0x00ff_ffff;
+pub fn behind(context: &mut Context<'_>, opcode: u8, psn: i8, bytes: &[u8]) -> Vec<u8> {
+    let at = context.cursor[0].wrapping_add_signed(i32::from(psn)) & 0x00ff_ffff;
     let mut transport = vec![0; bth::LEN];
-    purpose.forge.bth(Opcode(opcode), at).emit(&mut transport);
+    context.forge.bth(Opcode(opcode), at).emit(&mut transport);
     transport.extend_from_slice(bytes);
     harmless(&mut transport[bth::LEN..]);
-    purpose.forge.wrap(transport)
+    context.forge.wrap(transport)
 }

@@ -1,4 +1,5 @@
-//! Packets of PRISM of a rude peer's making: any flags, addresses, pointers, bounds, operands and masks, with a right ICRC.
+//! Packets of PRISM of a hostile peer: any flags, addresses, pointers, bounds, operands and masks, with a
+//! right ICRC.
 
 use arbitrary::Arbitrary;
 use remora_memory::Key;
@@ -8,9 +9,9 @@ use remora_wire::prism::operands::{self, Mode, Number, Operand};
 use remora_wire::prism::{Flags, SCRATCH, addresses};
 use remora_wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
 
-use crate::crafted::{Length, Purpose};
-use crate::estate::harmless;
-use crate::place::Place;
+use crate::crafted::{Context, Length};
+use crate::hostile_address::HostileAddress;
+use crate::node_memory::harmless;
 
 /// Of 256 packets so many keep flags and lengths that do not fit their op-code.
 const ODD: u8 = 0x30;
@@ -19,56 +20,58 @@ const WHOLE: u32 = 3000;
 
 /// An address that a packet names.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-pub enum Spot {
-    /// A pointer and its bound, in the open plot.
+pub enum PacketAddress {
+    /// A pointer and its bound, in the open region.
     Pointer(u8),
-    /// A word of the open plot.
+    /// A word of the open region.
     Open(u8),
     /// In scratch memory, or near its start or end.
     Scratch(u8),
-    /// Anywhere else.
-    Place(Place),
+    /// Any other address.
+    HostileAddress(HostileAddress),
 }
 
-/// Pointers in the open plot, 16 bytes each, from its first byte on.
+/// Pointers in the open region, 16 bytes each, from its first byte on.
 pub const POINTERS: usize = 8;
 
-impl Spot {
+impl PacketAddress {
     /// The key and the address.
-    pub fn of(self, purpose: &Purpose<'_>, len: u64) -> (Key, u64) {
-        let open = purpose.estate.open(0);
+    pub fn of(self, context: &Context<'_>, len: u64) -> (Key, u64) {
+        let open = context.memory.open(0);
         match self {
-            Spot::Pointer(which) => (open.rkey, open.addr + 16 * (u64::from(which) % POINTERS as u64)),
-            Spot::Open(which) => (open.rkey, open.addr + 8 * (u64::from(which) % 128)),
-            Spot::Scratch(at @ ..0xe0) => (open.rkey, SCRATCH + 8 * u64::from(at & 3)),
-            Spot::Scratch(at) => (open.rkey, (SCRATCH - 8).wrapping_add(u64::from(at & 0x1f) * 2)),
-            Spot::Place(place) => place.of(purpose.estate, purpose.window, len),
+            PacketAddress::Pointer(which) => {
+                (open.rkey, open.addr + 16 * (u64::from(which) % POINTERS as u64))
+            }
+            PacketAddress::Open(which) => (open.rkey, open.addr + 8 * (u64::from(which) % 128)),
+            PacketAddress::Scratch(at @ ..0xe0) => (open.rkey, SCRATCH + 8 * u64::from(at & 3)),
+            PacketAddress::Scratch(at) => (open.rkey, (SCRATCH - 8).wrapping_add(u64::from(at & 0x1f) * 2)),
+            PacketAddress::HostileAddress(place) => place.of(context.memory, context.window, len),
         }
     }
 }
 
-/// One packet.
+/// One packet of PRISM.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Flagged {
     verb: u8,
     flags: u8,
-    /// Below [`ODD`]: whatever flags and lengths.
+    /// Below [`ODD`]: any flags and lengths.
     fit: u8,
     psn: i8,
-    target: Spot,
-    redirect: Spot,
-    source: Spot,
+    target: PacketAddress,
+    redirect: PacketAddress,
+    source: PacketAddress,
     len: Length,
-    /// Mode, size, which masks, and which operands stand at the responder.
+    /// Mode, size, which masks, and which operands are in the responder's memory.
     shape: u16,
     numbers: [u16; 2],
-    /// A byte of what is behind the headers, and what is done to it.
+    /// An offset behind the headers, and the change of the byte at it.
     bent: Option<(u8, u8)>,
 }
 
-/// What a peer remembers of what it sent.
+/// The state that a peer keeps of its own packets.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Under {
+pub struct Progress {
     flags: u8,
     left: u32,
     /// READs, atomics and operations of PRISM so far.
@@ -93,11 +96,11 @@ fn fitting(opcode: Opcode, bits: u8) -> Flags {
 }
 
 impl Flagged {
-    fn opcode(&self, under: &Under) -> Opcode {
+    fn opcode(&self, progress: &Progress) -> Opcode {
         match self.verb {
             ..0x40 => Opcode::RC_RDMA_READ_REQUEST,
-            // What is under way goes on, mostly.
-            _ if under.left > 0 && self.verb < 0xe0 => Opcode::RC_RDMA_WRITE_LAST,
+            // The message under way continues, mostly.
+            _ if progress.left > 0 && self.verb < 0xe0 => Opcode::RC_RDMA_WRITE_LAST,
             0x40..0x70 => Opcode::RC_RDMA_WRITE_ONLY,
             0x70..0x90 => Opcode::RC_RDMA_WRITE_FIRST,
             0x90..0xc0 => Opcode::RC_COMPARE_SWAP,
@@ -107,11 +110,11 @@ impl Flagged {
         }
     }
 
-    fn operand(&self, which: usize, number: Number, purpose: &Purpose<'_>) -> Operand {
+    fn operand(&self, which: usize, number: Number, context: &Context<'_>) -> Operand {
         let size = u64::from(self.size());
         match self.shape >> (6 + which) & 1 {
             0 => Operand::Immediate(number),
-            _ => Operand::At([self.redirect, self.source][which].of(purpose, size).1),
+            _ => Operand::At([self.redirect, self.source][which].of(context, size).1),
         }
     }
 
@@ -119,8 +122,8 @@ impl Flagged {
         [8, 16, 32, 32][usize::from(self.shape >> 3 & 3)]
     }
 
-    /// What stands behind an atomic's addresses, and the fields of its header.
-    fn operands(&self, swaps: bool, purpose: &Purpose<'_>, out: &mut Vec<u8>) -> (u64, u64) {
+    /// The operands behind an atomic's addresses, and the fields of its header.
+    fn operands(&self, swaps: bool, context: &Context<'_>, out: &mut Vec<u8>) -> (u64, u64) {
         let limbs = usize::from(self.size()) / 8;
         let number = |kind: u16, value: u16| -> Number {
             std::array::from_fn(|limb| match kind & 3 {
@@ -137,8 +140,8 @@ impl Flagged {
             size: self.size(),
             compare_mask: number(self.shape >> 8, compare),
             swap_mask: if swaps { number(self.shape >> 10, swap) } else { [0; 4] },
-            compare: if swaps { self.operand(0, number(1, compare), purpose) } else { Operand::default() },
-            swap_add: self.operand(1, number(1, swap), purpose),
+            compare: if swaps { self.operand(0, number(1, compare), context) } else { Operand::default() },
+            swap_add: self.operand(1, number(1, swap), context),
         };
         let mut bytes = [0; operands::MAX_LEN];
         let (len, compare, swap_add) = operands.emit(swaps, &mut bytes);
@@ -147,19 +150,19 @@ impl Flagged {
     }
 
     /// Bytes of payload of a WRITE's packet, and of all of it.
-    fn lengths(&self, opcode: Opcode, flags: Flags, mtu: u32, under: &mut Under) -> (u32, u32) {
+    fn lengths(&self, opcode: Opcode, flags: Flags, mtu: u32, progress: &mut Progress) -> (u32, u32) {
         let any = self.len.bytes(mtu);
         if self.fit < ODD {
             return (any.min(1200), any);
         }
         match opcode {
             Opcode::RC_RDMA_WRITE_FIRST => {
-                under.left = 1 + any % (3 * mtu);
-                (mtu, mtu + under.left)
+                progress.left = 1 + any % (3 * mtu);
+                (mtu, mtu + progress.left)
             }
             Opcode::RC_RDMA_WRITE_MIDDLE | Opcode::RC_RDMA_WRITE_LAST => {
-                let here = under.left.min(mtu);
-                under.left -= here;
+                let here = progress.left.min(mtu);
+                progress.left -= here;
                 (here, here)
             }
             _ if opcode == Opcode::RC_RDMA_WRITE_ONLY && !flags.has(Flags::DATA_INDIRECT) => {
@@ -170,34 +173,34 @@ impl Flagged {
     }
 
     /// The frame; `lists` are those that it may allocate from, and may not.
-    pub fn frame(&self, purpose: &mut Purpose<'_>, lists: [u64; 2], under: &mut Under) -> Vec<u8> {
-        let (bth, ext, payload) = self.packet(purpose, lists, under);
+    pub fn frame(&self, context: &mut Context<'_>, lists: [u64; 2], progress: &mut Progress) -> Vec<u8> {
+        let (bth, ext, payload) = self.packet(context, lists, progress);
         let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
-        let additions = additions(opcode, flags, under, &ext);
-        let mut bytes = vec![0; if purpose.irn { additions.len() } else { 0 }];
-        if purpose.irn {
+        let additions = additions(opcode, flags, progress, &ext);
+        let mut bytes = vec![0; if context.irn { additions.len() } else { 0 }];
+        if context.irn {
             additions.emit(&mut bytes);
         }
         bytes.extend_from_slice(&payload);
-        under.fetches += u32::from(opcode.is_last() || opcode.is_only());
+        progress.fetches += u32::from(opcode.is_last() || opcode.is_only());
         if !opcode.is_known() || ext_differs(opcode, &ext) {
             return Vec::new();
         }
         let bth = bth::Repr { pad: remora_wire::packet::pad_for(bytes.len()), ..bth };
-        purpose.forge.frame(bth, ext, &bytes)
+        context.forge.frame(bth, ext, &bytes)
     }
 
-    /// The frame of these as a chain, which says that there are `odd` of them, if that is given.
+    /// The frame of these operations as a chain, whose header counts `odd` of them, if that is given.
     pub fn chain(
         these: &[Flagged],
         odd: Option<u8>,
-        purpose: &mut Purpose<'_>,
+        context: &mut Context<'_>,
         lists: [u64; 2],
-        under: &mut Under,
+        progress: &mut Progress,
     ) -> Vec<u8> {
         let (mut bytes, mut first) = (Vec::new(), None);
         for one in these {
-            let (bth, ext, payload) = one.packet(purpose, lists, under);
+            let (bth, ext, payload) = one.packet(context, lists, progress);
             first = first.or(Some(bth.psn));
             let target = match (ext.reth, ext.atomic) {
                 (Some(reth), _) => Target::Range(reth),
@@ -207,37 +210,37 @@ impl Flagged {
             let at = bytes.len();
             bytes.resize(at + chain::len_of(bth.opcode, payload.len()), 0);
             let head = (bth.opcode, Flags::from_bits(bth.resv7));
-            if let Some((room, _)) = chain::emit(head, &target, payload.len(), &mut bytes[at..]) {
-                room.copy_from_slice(&payload);
+            if let Some((body, _)) = chain::emit(head, &target, payload.len(), &mut bytes[at..]) {
+                body.copy_from_slice(&payload);
             }
         }
         let count = odd.unwrap_or(these.len() as u8) & 0x7f;
         let psn = first.map_or(0, |psn: Psn| psn.get());
-        let bth = bth::Repr { resv7: count, ..purpose.forge.bth(Opcode::CHAIN, psn) };
-        purpose.forge.frame(bth, Extensions::NONE, &bytes)
+        let bth = bth::Repr { resv7: count, ..context.forge.bth(Opcode::CHAIN, psn) };
+        context.forge.frame(bth, Extensions::NONE, &bytes)
     }
 
     /// The packet, but for what IRN adds.
     fn packet(
         &self,
-        purpose: &mut Purpose<'_>,
+        context: &mut Context<'_>,
         lists: [u64; 2],
-        under: &mut Under,
+        progress: &mut Progress,
     ) -> (bth::Repr, Extensions, Vec<u8>) {
-        let (mtu, mut opcode) = (purpose.mtu, self.opcode(under));
-        if opcode == Opcode::RC_RDMA_WRITE_LAST && under.left > mtu {
+        let (mtu, mut opcode) = (context.mtu, self.opcode(progress));
+        if opcode == Opcode::RC_RDMA_WRITE_LAST && progress.left > mtu {
             opcode = Opcode::RC_RDMA_WRITE_MIDDLE;
         }
         let goes_on = opcode.is_middle() || opcode.is_last();
         let flags = match () {
             () if self.fit < ODD => Flags::from_bits(self.flags),
-            () if goes_on => Flags::from_bits(under.flags),
+            () if goes_on => Flags::from_bits(progress.flags),
             () => fitting(opcode, self.flags & 0x7f),
         };
-        under.flags = flags.bits();
-        let (len, total) = self.lengths(opcode, flags, mtu, under);
-        let (key, mut va) = self.target.of(purpose, u64::from(total));
-        // The list of the open plot, or the one behind it that nobody may use.
+        progress.flags = flags.bits();
+        let (len, total) = self.lengths(opcode, flags, mtu, progress);
+        let (key, mut va) = self.target.of(context, u64::from(total));
+        // The list of the open region, or the one behind it that peers may not use.
         if flags.has(Flags::ALLOCATE) && self.fit >= ODD {
             va = lists[usize::from(self.flags >> 7)];
         }
@@ -245,9 +248,9 @@ impl Flagged {
         let mut payload = Vec::new();
         let starts = !goes_on;
         let named = addresses::Repr {
-            redirect: (starts && flags.has(Flags::REDIRECT)).then(|| self.redirect.of(purpose, 8).1),
+            redirect: (starts && flags.has(Flags::REDIRECT)).then(|| self.redirect.of(context, 8).1),
             source: (starts && opcode.has_reth() && flags.has(Flags::DATA_INDIRECT) && !is_read(opcode))
-                .then(|| self.source.of(purpose, u64::from(total)).1),
+                .then(|| self.source.of(context, u64::from(total)).1),
         };
         payload.resize(named.len(), 0);
         named.emit(&mut payload);
@@ -259,7 +262,7 @@ impl Flagged {
             let swaps = opcode == Opcode::RC_COMPARE_SWAP;
             let (mut compare, mut swap_add) = (u64::from(self.numbers[0]), u64::from(self.numbers[1]));
             if flags.has(Flags::EXTENDED) {
-                (compare, swap_add) = self.operands(swaps, purpose, &mut payload);
+                (compare, swap_add) = self.operands(swaps, context, &mut payload);
             }
             ext.atomic = Some(atomic_eth::Repr { va, rkey, swap_add, compare });
         } else {
@@ -271,21 +274,21 @@ impl Flagged {
             *byte ^= bits;
         }
         harmless(&mut payload);
-        let psn = self.psn(purpose, opcode, flags, total);
-        let bth = bth::Repr { resv7: flags.bits(), ..purpose.forge.bth(opcode, psn.get()) };
+        let psn = self.psn(context, opcode, flags, total);
+        let bth = bth::Repr { resv7: flags.bits(), ..context.forge.bth(opcode, psn.get()) };
         (bth, ext, payload)
     }
 
     /// Mostly the next; else a few before or behind it.
-    fn psn(&self, purpose: &mut Purpose<'_>, opcode: Opcode, flags: Flags, total: u32) -> Psn {
-        let cursor = &mut purpose.cursor[0];
+    fn psn(&self, context: &mut Context<'_>, opcode: Opcode, flags: Flags, total: u32) -> Psn {
+        let cursor = &mut context.cursor[0];
         let distance = match self.psn {
             few @ -6..=6 => i32::from(few),
             _ => 0,
         };
         let psn = Psn::new(cursor.wrapping_add_signed(distance) & 0x00ff_ffff);
-        let reserves = is_read(opcode) && !purpose.irn && !flags.has(Flags::REDIRECT);
-        let count = if reserves { total.div_ceil(purpose.mtu).max(1) } else { 1 };
+        let reserves = is_read(opcode) && !context.irn && !flags.has(Flags::REDIRECT);
+        let count = if reserves { total.div_ceil(context.mtu).max(1) } else { 1 };
         if distance == 0 {
             *cursor = cursor.wrapping_add(count) & 0x00ff_ffff;
         }
@@ -309,13 +312,13 @@ fn ext_differs(opcode: Opcode, ext: &Extensions) -> bool {
         || opcode.has_atomic_ack()
 }
 
-/// What IRN adds: nothing, if there are flags.
-fn additions(opcode: Opcode, flags: Flags, under: &Under, ext: &Extensions) -> Additions {
+/// IRN's additions: none, if there are flags.
+fn additions(opcode: Opcode, flags: Flags, progress: &Progress, ext: &Extensions) -> Additions {
     let none = Additions::default();
     if flags != Flags::NONE {
         return none;
     }
-    let number = under.fetches & 0x00ff_ffff;
+    let number = progress.fetches & 0x00ff_ffff;
     let fetches = is_read(opcode) || ext.atomic.is_some();
     Additions { fetch: fetches.then_some(fetch::Repr { number }), ..none }
 }

@@ -1,9 +1,11 @@
-//! A rude client of an offload (RedN, section 3.5): it may SEND, and what it sends is scattered into work requests.
+//! A hostile client of an offload (RedN, section 3.5): it may SEND, and its messages are scattered into work
+//! requests.
 //!
-//! [`word`] says what its messages are made of, [`ground`] what memory there is. Most inputs go to an offload that ships, whose
-//! client says addresses and operands; the others to one that the verifier refuses, because its client says all.
+//! [`word`] builds its messages, [`layout`] lays out memory. Most inputs go to an offload that ships, whose
+//! client chooses addresses and operands. The others go to one that the verifier refuses, because its client
+//! chooses everything.
 
-mod ground;
+mod layout;
 mod word;
 
 use std::sync::LazyLock;
@@ -15,16 +17,16 @@ use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, World};
 use remora_memory::Key;
 use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Remote, WorkRequest};
 
-use self::ground::{Ground, LEN, Plot, RECORDS, limit};
+use self::layout::{GuardedRegion, LEN, Layout, RECORDS, limit};
 use self::word::{Ask, Record, Word, Work, bytes};
-use crate::cast::small;
-use crate::estate::{SECRET, harmless, leaks};
 use crate::install::{Installed, serve};
+use crate::node_memory::{SECRET, harmless, leaks};
+use crate::testbed::small;
 use crate::to_the_end;
 
-/// The offload whose client says everything.
+/// The offload whose client chooses everything.
 const WIDE: (&str, &str) = ("wide", include_str!("injections/wide.chain"));
-/// All of them, without the bytes of regions that are there already.
+/// All offloads, without the bytes of given regions.
 static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     let light = |(name, text)| {
         let mut program = assemble(text).expect("it ships");
@@ -36,59 +38,59 @@ static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     };
     OFFLOADS.into_iter().chain([WIDE]).map(light).collect()
 });
-/// Bytes of a message at most; each has a place of its own for a while.
+/// Bytes of a message at most; each has its own memory for a while.
 const MESSAGE: usize = 512;
-/// Receives of the client, for what it is told.
-const ROOMS: usize = 24;
+/// Receives of the client, for its answers.
+const RECEIVES: usize = 24;
 /// Work requests for a message at most: `list.chain` has the most.
 const WORKS: u64 = 128;
-/// A message that is refused has still come, and its end flushes the one receive: two rounds that nobody asked for. A third is
-/// that with which the offloads begin.
+/// A refused message has still come, and its end flushes the one receive: two rounds beside the requested
+/// ones. The offloads begin with a third.
 const BESIDE: u64 = 3;
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
-pub struct Play {
+pub struct Input {
     program: u8,
-    /// What another client has stored: data of the server's, to which a message may lead.
+    /// Records of another client: data of the server, which a message may address.
     planted: [Record; RECORDS as usize],
     #[arbitrary(with = to_the_end)]
-    moves: Vec<Move>,
+    actions: Vec<Action>,
 }
 
-/// One thing that the client does.
+/// One action of the client.
 #[derive(Arbitrary, Clone, Debug)]
-enum Move {
+enum Action {
     /// A message in the offload's shape.
     Ask(Ask),
     /// A whole work request.
     Work(Work),
     /// A message of words, cut to so many bytes.
     Words([Word; 9], u8),
-    /// Any bytes.
+    /// Any bytes as a message.
     Bytes(#[arbitrary(with = crate::bytes)] Vec<u8>),
-    /// The same byte, so often.
+    /// The same byte, repeated.
     Long(u8, u16),
-    /// What it may not: WRITE, READ, fetch-and-add, compare-and-swap.
+    /// A verb that it may not use: WRITE, READ, fetch-and-add, compare-and-swap.
     Verb(u8, Word, u8),
     /// Time passes, tenths of a microsecond.
     Wait(u8),
 }
 
 /// A client's end of an offload.
-struct End {
+struct Endpoint {
     qp: QueuePair,
     cq: CompletionQueue,
     offload: Installed,
 }
 
-struct Stage {
+struct Run {
     world: World,
-    ground: Ground,
+    layout: Layout,
     name: &'static str,
-    client: End,
-    /// Another client; none beside the offload whose client may do what it likes in its own protection domain.
-    honest: Option<End>,
+    client: Endpoint,
+    /// Another client; none beside the offload whose client may do everything in its own protection domain.
+    honest: Option<Endpoint>,
     /// Memory that must not change, as it is at first.
     first: [Vec<u8>; 3],
     sent: usize,
@@ -99,91 +101,91 @@ fn config() -> Config {
     Config { nic: remora_nic::Config { max_cqs: 16, window: 32, ..small.nic }, ..small }
 }
 
-fn place(world: &mut World, ground: &Ground, program: &Program) -> End {
+fn install(world: &mut World, layout: &Layout, program: &Program) -> Endpoint {
     let given = program.sections.iter().filter(|section| section.given);
-    let (table, reply) = (ground.table.region(0), ground.reply.region(1));
+    let (table, reply) = (layout.table.region(0), layout.reply.region(1));
     let regions: Vec<_> = given
         .map(|section| (&*section.name, if section.name == "reply" { &reply } else { &table }))
         .collect();
     let settings = Settings { rnr_retry: 3, receives: 32, ..Settings::default() };
     let (qp, cq, offload) = serve(world, program, &regions, &settings);
-    End { qp, cq, offload }
+    Endpoint { qp, cq, offload }
 }
 
-impl Stage {
-    fn new(play: &Play) -> Stage {
-        let (name, program) = &PROGRAMS[usize::from(play.program % 9).min(PROGRAMS.len() - 1)];
+impl Run {
+    fn new(input: &Input) -> Run {
+        let (name, program) = &PROGRAMS[usize::from(input.program % 9).min(PROGRAMS.len() - 1)];
         let wide = *name == WIDE.0;
         let mut world = World::new(&config());
-        let mut ground = Ground::new(&mut world, wide);
-        let client = place(&mut world, &ground, program);
-        let honest = (!wide).then(|| place(&mut world, &ground, &PROGRAMS[0].1));
-        ground.numbers = Some(client.offload.numbers.clone());
-        // A list that goes round in a circle is walked for ever, by `list-break.chain`: that one is the server's to keep straight.
-        ground.fill(if *name == "list-break" { &[] } else { &play.planted });
-        for _ in 0..ROOMS {
-            let room = [ground.told.sge(0, MESSAGE)];
-            world.post_receive(client.qp, &ReceiveRequest { id: 0, sges: &room }).expect("room to post");
+        let mut layout = Layout::new(&mut world, wide);
+        let client = install(&mut world, &layout, program);
+        let honest = (!wide).then(|| install(&mut world, &layout, &PROGRAMS[0].1));
+        layout.numbers = Some(client.offload.numbers.clone());
+        // `list-break.chain` never ends on a circular list: the server must keep that list straight.
+        layout.fill(if *name == "list-break" { &[] } else { &input.planted });
+        for _ in 0..RECEIVES {
+            let list = [layout.answers.sge(0, MESSAGE)];
+            world.post_receive(client.qp, &ReceiveRequest { id: 0, sges: &list }).expect("space to post");
         }
         world.tap();
-        let first = untouchable(&ground).map(Plot::whole);
-        Stage { world, ground, name, client, honest, first, sent: 0 }
+        let first = untouchable(&layout).map(GuardedRegion::whole);
+        Run { world, layout, name, client, honest, first, sent: 0 }
     }
 
     fn send(&mut self, mut message: Vec<u8>) {
         message.truncate(MESSAGE);
         harmless(&mut message);
         let at = self.sent % (LEN / MESSAGE) * MESSAGE;
-        self.ground.messages.store(at, &message);
+        self.layout.messages.store(at, &message);
         self.sent += 1;
-        let list = [self.ground.messages.sge(at, message.len())];
+        let list = [self.layout.messages.sge(at, message.len())];
         self.post(Operation::Send, Payload::Sges(&list));
     }
 
     fn post(&mut self, operation: Operation, payload: Payload<'_>) {
         let flags = Flags { signaled: true, ..Flags::default() };
-        // When its queue is full, or its connection has ended, that is all that it can do.
+        // If its queue is full, or its connection has ended, posting fails.
         let _ = self.world.post(self.client.qp, &WorkRequest { id: 1, operation, payload, flags });
     }
 
-    fn make(&mut self, one: &Move) {
+    fn make(&mut self, one: &Action) {
         match one {
-            Move::Ask(ask) => self.send(ask.message(self.name, &self.ground)),
-            Move::Work(work) => self.send(work.message(&self.ground)),
-            Move::Words(words, cut) => {
-                let mut message = bytes(words, &self.ground);
+            Action::Ask(ask) => self.send(ask.message(self.name, &self.layout)),
+            Action::Work(work) => self.send(work.message(&self.layout)),
+            Action::Words(words, cut) => {
+                let mut message = bytes(words, &self.layout);
                 message.truncate(usize::from(*cut));
                 self.send(message);
             }
-            Move::Bytes(bytes) => self.send(bytes.clone()),
-            Move::Long(byte, len) => self.send(vec![*byte; usize::from(*len) % MESSAGE]),
-            Move::Verb(verb, at, key) => {
-                let rkey = Key::new(self.ground.key(*key) as u32);
-                let remote = Remote { addr: at.value(&self.ground), rkey };
+            Action::Bytes(bytes) => self.send(bytes.clone()),
+            Action::Long(byte, len) => self.send(vec![*byte; usize::from(*len) % MESSAGE]),
+            Action::Verb(verb, at, key) => {
+                let rkey = Key::new(self.layout.key(*key) as u32);
+                let remote = Remote { addr: at.value(&self.layout), rkey };
                 let operation = match verb % 4 {
                     0 => Operation::Write(remote),
                     1 => Operation::Read(remote),
                     2 => Operation::FetchAdd { remote, add: 1 },
                     _ => Operation::CompareSwap { remote, compare: 0, swap: 1 },
                 };
-                let list = [self.ground.told.sge(0, 8)];
+                let list = [self.layout.answers.sge(0, 8)];
                 self.post(operation, Payload::Sges(&list));
             }
-            Move::Wait(tenths) => self.world.run_for(100 * u64::from(*tenths)),
+            Action::Wait(tenths) => self.world.run_for(100 * u64::from(*tenths)),
         }
         let _ = self.world.drain(self.client.cq);
     }
 
-    /// Everything comes to rest, within what a message may cost.
+    /// Runs until all is quiet, within the cost of a message.
     fn rest(&mut self) {
         let most = WORKS * (BESIDE + self.sent as u64);
-        // What never ends is noticed before it has gone on for long.
+        // An endless run is detected early.
         let at_rest = (0..1000).any(|_| {
             let at_rest = self.world.settle(100);
             let works = self.world.counters(0).wqes_executed;
             assert!(works <= most, "{works} work requests for {} messages", self.sent);
             assert_eq!(
-                limit(&mut self.world, self.ground.stranger.0),
+                limit(&mut self.world, self.layout.stranger.0),
                 Some(0),
                 "a stranger's queue was enabled"
             );
@@ -192,14 +194,14 @@ impl Stage {
         assert!(at_rest, "it goes on and on");
     }
 
-    /// At rest, what was not granted is as it was, and nobody has seen it.
+    /// Checks that all is quiet, and that other memory is unchanged and unread.
     fn check(&mut self) {
         self.rest();
-        for (now, first) in untouchable(&self.ground).map(Plot::whole).iter().zip(&self.first) {
+        for (now, first) in untouchable(&self.layout).map(GuardedRegion::whole).iter().zip(&self.first) {
             let changed = now.iter().zip(first).position(|(now, first)| now != first);
             assert_eq!(changed, None, "what was not granted has changed");
         }
-        let reply = self.ground.reply.load(0, LEN);
+        let reply = self.layout.reply.load(0, LEN);
         assert!(!reply.contains(&SECRET), "an answer has a byte of what nobody may see");
         for sent in self.world.sent() {
             assert!(sent.from != 0 || !leaks(&sent.bytes), "the server sent what nobody may see");
@@ -207,7 +209,7 @@ impl Stage {
         self.check_code();
     }
 
-    /// The offload, and that of another client, are as they were but for what their text says.
+    /// The code of both offloads is unchanged, except for the targets in its text.
     fn check_code(&self) {
         for (_, now, _) in self.client.offload.memory() {
             assert!(!leaks(&now), "the offload has what nobody may see");
@@ -218,41 +220,41 @@ impl Stage {
         }
     }
 
-    /// Another client is served as if nothing had been.
+    /// Another client is served as before.
     fn is_served(&mut self) {
-        let Some(End { qp, cq, .. }) = self.honest else { return };
+        let Some(Endpoint { qp, cq, .. }) = self.honest else { return };
         let key = 5;
-        let message = ask(self.ground.table.address + (key - 1) * BUCKET, key);
-        self.world.post_receive(qp, &ReceiveRequest { id: 0, sges: &[] }).expect("room to post");
+        let message = ask(self.layout.table.address + (key - 1) * BUCKET, key);
+        self.world.post_receive(qp, &ReceiveRequest { id: 0, sges: &[] }).expect("space to post");
         let payload = Payload::Inline(&message);
         let request = WorkRequest { id: 1, operation: Operation::Send, payload, flags: Flags::default() };
-        self.world.post(qp, &request).expect("room to post");
+        self.world.post(qp, &request).expect("space to post");
         self.sent += 1;
         self.rest();
         let came = self.world.drain(cq);
         let told = came.iter().find(|end| end.kind == CompletionKind::ReceiveWriteImm);
         let len = told.map(|end| end.byte_len);
         assert_eq!(len, Some(1 + (key as u32 - 1) * 31), "{came:?}");
-        let reply = self.ground.reply.load(0, len.unwrap_or(0) as usize);
+        let reply = self.layout.reply.load(0, len.unwrap_or(0) as usize);
         assert!(reply.iter().all(|byte| *byte == key as u8));
     }
 }
 
-/// What nothing may change.
-fn untouchable(ground: &Ground) -> [&Plot; 3] {
-    [&ground.table, &ground.secret, &ground.own]
+/// Memory that nothing may change.
+fn untouchable(layout: &Layout) -> [&GuardedRegion; 3] {
+    [&layout.table, &layout.secret, &layout.own]
 }
 
-impl Play {
-    /// Plays it.
+impl Input {
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the client reaches what it was not granted.
+    /// If the client reaches memory that it was not granted.
     pub fn run(&self) {
-        let mut stage = Stage::new(self);
-        self.moves.iter().for_each(|one| stage.make(one));
-        stage.check();
-        stage.is_served();
-        stage.check();
+        let mut run = Run::new(self);
+        self.actions.iter().for_each(|one| run.make(one));
+        run.check();
+        run.is_served();
+        run.check();
     }
 }

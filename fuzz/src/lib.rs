@@ -1,34 +1,39 @@
-//! What the fuzzers that need a whole NIC share: a small world, memory with guards, and players that misbehave.
+//! Shared parts of the fuzzers that need a whole NIC: a small world, memory with guards, and hostile programs
+//! and peers.
 //!
-//! An input is a [`play::Play`], a [`prism::Play`], a [`strom::Play`], an [`injections::Play`] or a [`rings::Play`]: what the world is like, and moves. Every input gets a world of its own,
-//! so that one input alone always does the same. [`estate`] has the memory and says what may change in it, [`cast`] the
-//! queue pairs and what must come out of them, [`place`], [`crafted`] and [`flagged`] the addresses and packets that a rude peer makes up.
+//! An input is a [`peer::Input`], a [`prism::Input`], a [`strom::Input`], an [`injections::Input`] or a
+//! [`rings::Input`]. It has the parameters of a world, and actions. Every input gets its own world, so that
+//! it always does the same.
+//!
+//! - [`node_memory`] has the memory, and knows what may change in it.
+//! - [`testbed`] has the queue pairs, and checks their results.
+//! - [`hostile_address`], [`crafted`] and [`flagged`] make up the addresses and packets of a hostile peer.
 
-pub mod cast;
 pub mod crafted;
-pub mod estate;
 pub mod flagged;
+pub mod hostile_address;
 pub mod injections;
 #[path = "../../program/chain/tests/over_a_connection/install.rs"]
 pub mod install;
-pub mod place;
-pub mod play;
+pub mod node_memory;
+pub mod peer;
 pub mod prism;
 pub mod rings;
 pub mod strom;
+pub mod testbed;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Moves of one input at most.
-const MOVES: usize = 32;
+/// Actions of one input at most.
+const ACTIONS: usize = 32;
 
-/// Moves as long as there are bytes for them: derived, each would be the last by the toss of a coin.
+/// Actions until the bytes are used up: derived, each would be the last with probability one half.
 fn to_the_end<'a, T: Arbitrary<'a>>(rest: &mut Unstructured<'a>) -> arbitrary::Result<Vec<T>> {
-    let mut moves = Vec::new();
-    while !rest.is_empty() && moves.len() < MOVES {
-        moves.push(rest.arbitrary()?);
+    let mut actions = Vec::new();
+    while !rest.is_empty() && actions.len() < ACTIONS {
+        actions.push(rest.arbitrary()?);
     }
-    Ok(moves)
+    Ok(actions)
 }
 
 /// Up to 255 bytes, for the same reason.

@@ -1,45 +1,45 @@
-//! A rude program: anything may stand in the memory of its queues, and its doorbell may ring at any time.
+//! A hostile program: its queues hold any bytes, and its doorbell may ring at any time.
 
 use arbitrary::Arbitrary;
 use remora_nic::wqe::{Wqe, WqeOpcode};
 use remora_nic::{Operation, Service, Word, stride};
 
-use crate::cast::{Cast, Kind, Stage};
-use crate::estate::{Name, SOURCE, harmless};
-use crate::place::Place;
+use crate::hostile_address::HostileAddress;
+use crate::node_memory::{Name, SOURCE, harmless};
+use crate::testbed::{Kind, Setup, Testbed};
 use crate::to_the_end;
 
-/// What is a secret of the rude program's node, and of its peer's.
+/// Secret regions of the hostile program's node, and of its peer's.
 const GUARDED: [&[Name]; 2] =
     [&[Name::Foreign], &[Name::Private, Name::Writable, Name::Foreign, Name::Framed]];
 
 /// Op-codes that are known, and one more.
 const OPCODES: u8 = WqeOpcode::LOGICAL_XOR.0 + 2;
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
-pub struct Play {
+pub struct Input {
     kind: Kind,
-    stage: Stage,
+    setup: Setup,
     managed: bool,
     #[arbitrary(with = to_the_end)]
-    moves: Vec<Move>,
+    actions: Vec<Action>,
 }
 
-/// One thing that happens.
+/// One action of an input.
 #[derive(Arbitrary, Clone, Debug)]
-enum Move {
+enum Action {
     /// The first slot of a work request.
     Work(Work),
-    /// Two elements of a list, or what is taken for them.
-    Elements([Place; 2], [u16; 2]),
+    /// Two list elements, or the bytes that the NIC reads as such.
+    Elements([HostileAddress; 2], [u16; 2]),
     /// Any 64 bytes, repeated.
     Slot([u8; 16]),
     /// A slot of the receive queue.
     Receive(Work),
-    /// The doorbell.
+    /// Rings the doorbell.
     Ring,
-    /// The producer index is so far from what was posted.
+    /// The producer index, as an offset from the posted count.
     Produced(i8),
     /// Any index in the header of the send queue, or of the receive queue.
     Word { receive: bool, which: u8, value: u64 },
@@ -60,21 +60,21 @@ enum Move {
 struct Work {
     opcode: u8,
     flags: u8,
-    local: Place,
-    remote: Place,
+    local: HostileAddress,
+    remote: HostileAddress,
     len: u16,
     list: u8,
     operand: u32,
-    /// What is not sound.
+    /// Which fields are not sound.
     odd: u8,
 }
 
 impl Work {
-    fn slot(&self, cast: &Cast, number: u64) -> [u8; 64] {
-        let (own, peer) = (&cast.sides[0], &cast.sides[1]);
+    fn slot(&self, testbed: &Testbed, number: u64) -> [u8; 64] {
+        let (own, peer) = (&testbed.sides[0], &testbed.sides[1]);
         let len = u64::from(self.len % 1200);
-        let (lkey, local) = self.local.of(&cast.estates[0], cast.windows[0], len);
-        let (rkey, remote) = self.remote.of(&cast.estates[1], cast.windows[1], len);
+        let (lkey, local) = self.local.of(&testbed.memories[0], testbed.windows[0], len);
+        let (rkey, remote) = self.remote.of(&testbed.memories[1], testbed.windows[1], len);
         let opcode = if self.opcode < 0xf0 { self.opcode % OPCODES } else { self.operand as u8 };
         let mut wqe = Wqe {
             header: u64::from(opcode) | u64::from(self.flags & 0x0f) << 8 | number << 16,
@@ -89,7 +89,7 @@ impl Work {
         match own.qp.service {
             Service::Ud => {
                 wqe.remote = u64::from(own.handle());
-                wqe.swap_add = u64::from(peer.qp.number.get()) | u64::from(cast.settings.qkey) << 32;
+                wqe.swap_add = u64::from(peer.qp.number.get()) | u64::from(testbed.settings.qkey) << 32;
             }
             Service::XrcInitiator => {
                 wqe.imm |= peer.srq.map_or(0, |srq| u64::from(srq.number.get())) << 32;
@@ -97,7 +97,7 @@ impl Work {
             _ => {}
         }
         if wqe.opcode() == WqeOpcode::BIND_MW {
-            let window = cast.windows[0].get();
+            let window = testbed.windows[0].get();
             wqe.keys = u64::from(lkey.get()) | u64::from(window) << 32;
             wqe.imm = u64::from(window & !0xff | self.operand & 0xff);
         }
@@ -128,9 +128,9 @@ fn harmless_slot(mut slot: [u8; 64]) -> [u8; 64] {
     slot
 }
 
-fn elements(cast: &Cast, places: &[Place; 2], lens: &[u16; 2]) -> [u8; 64] {
+fn elements(testbed: &Testbed, places: &[HostileAddress; 2], lens: &[u16; 2]) -> [u8; 64] {
     let lens = lens.map(|len| u64::from(len % 1200));
-    let [first, second] = [0, 1].map(|at| places[at].of(&cast.estates[0], cast.windows[0], lens[at]));
+    let [first, second] = [0, 1].map(|at| places[at].of(&testbed.memories[0], testbed.windows[0], lens[at]));
     // Elements have the shape of bytes 8 to 39 of a first slot, here from byte 0 on.
     let wqe = Wqe {
         header: first.1,
@@ -144,69 +144,69 @@ fn elements(cast: &Cast, places: &[Place; 2], lens: &[u16; 2]) -> [u8; 64] {
     harmless_slot(wqe.emit())
 }
 
-fn make(cast: &mut Cast, number: u64, one: &Move) {
-    let qp = cast.sides[0].qp;
+fn make(testbed: &mut Testbed, number: u64, one: &Action) {
+    let qp = testbed.sides[0].qp;
     match one {
-        Move::Work(work) => {
-            let slot = work.slot(cast, number);
-            cast.world.post_slot(qp, &slot);
+        Action::Work(work) => {
+            let slot = work.slot(testbed, number);
+            testbed.world.post_slot(qp, &slot);
         }
-        Move::Elements(places, lens) => {
-            let slot = elements(cast, places, lens);
-            cast.world.post_slot(qp, &slot);
+        Action::Elements(places, lens) => {
+            let slot = elements(testbed, places, lens);
+            testbed.world.post_slot(qp, &slot);
         }
-        Move::Slot(part) => {
+        Action::Slot(part) => {
             let slot = std::array::from_fn(|at| part[at % part.len()]);
-            cast.world.post_slot(qp, &harmless_slot(slot));
+            testbed.world.post_slot(qp, &harmless_slot(slot));
         }
-        Move::Receive(work) => {
-            let slot = work.slot(cast, number);
-            let Some(ring) = cast.world.receive_ring(qp) else { return };
+        Action::Receive(work) => {
+            let slot = work.slot(testbed, number);
+            let Some(ring) = testbed.world.receive_ring(qp) else { return };
             let produced = ring.word(Word::Produced);
             ring.store(produced, &slot);
-            ring.set_word(Word::Produced, produced.wrapping_add(stride(cast.settings.receive_max_sge)));
+            ring.set_word(Word::Produced, produced.wrapping_add(stride(testbed.settings.receive_max_sge)));
         }
-        Move::Ring => cast.world.ring(qp),
-        Move::Produced(delta) => {
-            let posted = cast.world.posted(qp).wrapping_add_signed(i64::from(*delta));
-            cast.world.send_ring(qp).set_word(Word::Produced, posted);
+        Action::Ring => testbed.world.ring(qp),
+        Action::Produced(delta) => {
+            let posted = testbed.world.posted(qp).wrapping_add_signed(i64::from(*delta));
+            testbed.world.send_ring(qp).set_word(Word::Produced, posted);
         }
-        Move::Word { receive, which, value } => {
-            let send = cast.world.send_ring(qp);
-            let ring = if *receive { cast.world.receive_ring(qp) } else { Some(send) };
+        Action::Word { receive, which, value } => {
+            let send = testbed.world.send_ring(qp);
+            let ring = if *receive { testbed.world.receive_ring(qp) } else { Some(send) };
             let word = [Word::Produced, Word::Consumed, Word::Error][usize::from(*which) % 3];
             ring.into_iter().for_each(|ring| ring.set_word(word, *value));
         }
-        Move::Enable(count) => {
-            cast.world.with_nic(0, |nic, _| nic.enable(qp.number, u64::from(*count)).ok());
+        Action::Enable(count) => {
+            testbed.world.with_nic(0, |nic, _| nic.enable(qp.number, u64::from(*count)).ok());
         }
-        Move::PeerReceive(len) => cast.receive(1, usize::from(*len)),
-        Move::PeerSend(len) => _ = cast.send(1, usize::from(*len) % 1024),
-        Move::PeerWrite(len) => {
-            let (remote, len) = (cast.estates[0].open(0), usize::from(*len) % 1024);
-            let source = cast.estates[1].own(SOURCE, len);
-            cast.post(1, Operation::Write(remote), source);
+        Action::PeerReceive(len) => testbed.receive(1, usize::from(*len)),
+        Action::PeerSend(len) => _ = testbed.send(1, usize::from(*len) % 1024),
+        Action::PeerWrite(len) => {
+            let (remote, len) = (testbed.memories[0].open(0), usize::from(*len) % 1024);
+            let source = testbed.memories[1].own(SOURCE, len);
+            testbed.post(1, Operation::Write(remote), source);
         }
-        Move::Wait(ns) => cast.world.run_for(u64::from(*ns)),
+        Action::Wait(ns) => testbed.world.run_for(u64::from(*ns)),
     }
 }
 
-impl Play {
-    /// Plays it.
+impl Input {
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC does what it may not.
+    /// If the NIC breaks a rule.
     pub fn run(&self) {
-        let mut cast = Cast::new(self.kind, false, &self.stage, self.managed, GUARDED);
-        cast.rude(0);
-        for (number, one) in self.moves.iter().enumerate() {
-            make(&mut cast, number as u64, one);
-            cast.drain(0);
+        let mut testbed = Testbed::new(self.kind, false, &self.setup, self.managed, GUARDED);
+        testbed.make_hostile(0);
+        for (number, one) in self.actions.iter().enumerate() {
+            make(&mut testbed, number as u64, one);
+            testbed.drain(0);
         }
-        let qp = cast.sides[0].qp;
-        cast.world.ring(qp);
-        cast.rest();
-        cast.again();
-        cast.fresh_pair();
+        let qp = testbed.sides[0].qp;
+        testbed.world.ring(qp);
+        testbed.rest();
+        testbed.works_after_reset();
+        testbed.fresh_pair();
     }
 }

@@ -1,4 +1,5 @@
-//! A rude peer on a connection that agreed on StRoM, and a server whose kernels are led wherever parameters and memory say.
+//! A hostile peer on a connection that agreed on StRoM, and a server whose kernels follow hostile parameters
+//! and memory.
 
 use arbitrary::Arbitrary;
 use remora_fabric::forge::Forge;
@@ -12,25 +13,26 @@ use remora_wire::{Extensions, Opcode, reth};
 
 use crate::to_the_end;
 
-/// Bytes of the server's memory that its kernels may touch, and of that before and behind it which they may not.
+/// Bytes of the server's memory that its kernels may touch, and of that before and behind it which they may
+/// not.
 const LEN: usize = 1 << 12;
-/// What stands there, and may not travel.
+/// The bytes of the forbidden memory, which may not be sent.
 const SECRET: [u8; 16] = *b"nobody sees this";
 /// Bytes of the client's that answers may go to.
 const ANSWERS: usize = 1 << 10;
 /// Op-codes of kernels, and one that has none.
 const KERNELS: u64 = 7;
 
-/// One input.
+/// An input of the fuzzer.
 #[derive(Arbitrary, Clone, Debug)]
-pub struct Play {
+pub struct Input {
     irn: bool,
     fallback: bool,
     #[arbitrary(with = to_the_end)]
-    moves: Vec<Move>,
+    actions: Vec<Action>,
 }
 
-/// A number that leads somewhere.
+/// A parameter, often an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 enum Number {
     Open(u16),
@@ -39,9 +41,9 @@ enum Number {
     Any(u64),
 }
 
-/// One thing that happens.
+/// One action of an input.
 #[derive(Arbitrary, Clone, Debug)]
-enum Move {
+enum Action {
     /// A packet: op-code, how far ahead, kernel, tag, length announced, bytes.
     Packet {
         opcode: u8,
@@ -54,29 +56,29 @@ enum Move {
         last: bool,
     },
     /// An honest request with any parameters.
-    Rpc { kernel: u8, place: Spot, numbers: [Number; 5], cut: u8 },
-    /// Honest bytes.
+    Rpc { kernel: u8, place: AnswerBuffer, numbers: [Number; 5], cut: u8 },
+    /// Honest bytes of an RPC WRITE.
     RpcWrite { kernel: u8, len: u16 },
-    /// A plain WRITE into what the kernels read.
+    /// A plain WRITE into memory that the kernels read.
     Write { at: u16, number: Number },
-    /// A kernel sees what is written, or no longer.
+    /// Attaches a kernel to the data of WRITEs, or detaches it.
     Attach(Option<u8>),
     /// A kernel is removed.
     Remove(u8),
-    /// Time passes.
+    /// Time passes, in nanoseconds.
     Wait(u16),
 }
 
 /// Where answers go.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-enum Spot {
+enum AnswerBuffer {
     Right,
     Short(u8),
     Beyond(u16),
     WrongKey,
 }
 
-struct Stage {
+struct Run {
     world: World,
     left: QueuePair,
     left_cq: CompletionQueue,
@@ -88,7 +90,7 @@ struct Stage {
     secrets: Vec<u8>,
     numbers: Vec<u32>,
     forge: Forge,
-    /// The PSN of the next packet, as far as the rude peer knows.
+    /// The PSN of the next packet, by the hostile peer's own count.
     cursor: u32,
 }
 
@@ -104,12 +106,12 @@ fn kernel(number: u64) -> Box<dyn Kernel> {
     }
 }
 
-impl Stage {
-    fn new(play: &Play) -> Stage {
+impl Run {
+    fn new(input: &Input) -> Run {
         let settings = Settings {
             mtu: 256,
             strom: true,
-            irn: play.irn.then_some(128),
+            irn: input.irn.then_some(128),
             receives: 64,
             ..Settings::default()
         };
@@ -121,7 +123,7 @@ impl Stage {
         let secrets = SECRET.repeat(LEN / SECRET.len());
         guarded.store(0, &secrets);
         let mut numbers = Vec::new();
-        for number in 0..KERNELS + u64::from(play.fallback) {
+        for number in 0..KERNELS + u64::from(input.fallback) {
             let init = KernelInit {
                 pd: world.pd(1),
                 opcode: (number < KERNELS).then_some(number),
@@ -131,14 +133,14 @@ impl Stage {
                 longest: 1024,
                 limit: 1 << 10,
             };
-            numbers.push(world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("room for a kernel"));
+            numbers.push(world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("space for a kernel"));
         }
         for _ in 0..64 {
-            world.post_receive(left, &ReceiveRequest { id: 0, sges: &[] }).expect("room to post");
+            world.post_receive(left, &ReceiveRequest { id: 0, sges: &[] }).expect("space to post");
         }
         let forge = Forge::new(&world, 0, right);
         world.tap();
-        Stage {
+        Run {
             world,
             left,
             left_cq,
@@ -170,14 +172,16 @@ impl Stage {
         bytes
     }
 
-    fn place(&self, spot: Spot) -> Place {
+    fn place(&self, spot: AnswerBuffer) -> Place {
         let right = self.client.remote(0);
         let place = Place { addr: right.addr, rkey: right.rkey.get(), room: ANSWERS as u32 };
         match spot {
-            Spot::Right => place,
-            Spot::Short(room) => Place { room: u32::from(room), ..place },
-            Spot::Beyond(by) => Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place },
-            Spot::WrongKey => Place { rkey: place.rkey ^ 1, ..place },
+            AnswerBuffer::Right => place,
+            AnswerBuffer::Short(space) => Place { room: u32::from(space), ..place },
+            AnswerBuffer::Beyond(by) => {
+                Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place }
+            }
+            AnswerBuffer::WrongKey => Place { rkey: place.rkey ^ 1, ..place },
         }
     }
 
@@ -190,9 +194,9 @@ impl Stage {
         }
     }
 
-    fn make(&mut self, one: &Move) {
+    fn make(&mut self, one: &Action) {
         match one {
-            Move::Packet { opcode, ahead, kernel, tag, len, numbers, cut, last } => {
+            Action::Packet { opcode, ahead, kernel, tag, len, numbers, cut, last } => {
                 let opcode = Opcode(0x18 + opcode % 5);
                 let psn = (self.cursor + u32::from(ahead % 4)) & 0x00ff_ffff;
                 let (va, dma_len) = (u64::from(*kernel) % (KERNELS + 1), u32::from(*len));
@@ -200,37 +204,37 @@ impl Stage {
                 let reth = opcode.has_reth().then_some(head);
                 let mut bytes = self.bytes(numbers, *cut);
                 if *last && reth.is_some() {
-                    bytes = [&self.place(Spot::Right).emit()[..], &bytes].concat();
+                    bytes = [&self.place(AnswerBuffer::Right).emit()[..], &bytes].concat();
                 }
                 let head = reth::Repr { dma_len: if *last { bytes.len() as u32 } else { dma_len }, ..head };
                 let ext = Extensions { reth: reth.map(|_| head), ..Extensions::NONE };
                 let frame = self.forge.frame(self.forge.bth(opcode, psn), ext, &bytes);
                 self.forge.send(&mut self.world, &frame);
             }
-            Move::Rpc { kernel, place, numbers, cut } => {
+            Action::Rpc { kernel, place, numbers, cut } => {
                 let bytes = [&self.place(*place).emit()[..], &self.bytes(numbers, *cut)].concat();
                 let opcode = u64::from(*kernel) % (KERNELS + 1);
                 self.post(Operation::Rpc { opcode, tag: 7 }, &bytes);
             }
-            Move::RpcWrite { kernel, len } => {
+            Action::RpcWrite { kernel, len } => {
                 let opcode = u64::from(*kernel) % (KERNELS + 1);
                 let bytes: Vec<u8> = (0..usize::from(*len) % 256).map(|at| at as u8).collect();
                 self.post(Operation::RpcWrite { opcode, tag: 9 }, &bytes);
             }
-            Move::Write { at, number } => {
+            Action::Write { at, number } => {
                 let bytes = self.number(*number).to_le_bytes();
                 self.open.store(usize::from(*at) % (LEN - 8), &bytes);
             }
-            Move::Attach(kernel) => {
+            Action::Attach(kernel) => {
                 let number = kernel.map(|kernel| self.numbers[usize::from(kernel) % self.numbers.len()]);
                 let qp = self.right.number;
                 let _ = self.world.with_nic(1, |nic, _| nic.attach_kernel(qp, number));
             }
-            Move::Remove(kernel) => {
+            Action::Remove(kernel) => {
                 let number = self.numbers[usize::from(*kernel) % self.numbers.len()];
                 let _ = self.world.with_nic(1, |nic, _| nic.remove_kernel(number));
             }
-            Move::Wait(ns) => self.world.run_for(u64::from(*ns)),
+            Action::Wait(ns) => self.world.run_for(u64::from(*ns)),
         }
     }
 
@@ -242,27 +246,27 @@ impl Stage {
         }
         assert!(
             self.client.load(ANSWERS, ANSWERS).iter().all(|byte| *byte == 0),
-            "more than there was room for"
+            "more than there was space for"
         );
         let _ = (self.world.drain(self.left_cq), self.world.drain(self.right_cq));
         self.world.bring(self.right, State::Err);
         let facts: Vec<_> = self.world.with_nic(1, |nic, _| nic.kernels().collect());
         for facts in facts {
-            assert_eq!(facts.answers.0, facts.answers.1, "room for answers was lost: {facts:?}");
+            assert_eq!(facts.answers.0, facts.answers.1, "memory for answers was lost: {facts:?}");
             assert_eq!(facts.lanes.1, 0, "a lane serves nobody: {facts:?}");
         }
     }
 }
 
-impl Play {
-    /// Plays it.
+impl Input {
+    /// Runs the input.
     ///
     /// # Panics
-    /// If the NIC or a kernel does what it may not.
+    /// If the NIC or a kernel breaks a rule.
     pub fn run(&self) {
-        let mut stage = Stage::new(self);
-        self.moves.iter().for_each(|one| stage.make(one));
-        stage.world.run_for(10_000_000);
-        stage.check();
+        let mut run = Run::new(self);
+        self.actions.iter().for_each(|one| run.make(one));
+        run.world.run_for(10_000_000);
+        run.check();
     }
 }

@@ -43,7 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use remora_chain::{Home, Image, Numbers, Place, Program, Queue, QueueNumbers, layout, link};
+use remora_chain::{Image, Location, Numbers, Program, Queue, QueueNumbers, Segment, layout, link};
 use remora_memory::{Access, Bytes};
 use remora_nic::{Fetching, ReceiveRequest};
 use std::fmt;
@@ -357,7 +357,7 @@ impl Offload {
     }
 
     /// Reads `len` bytes of its own data or code; None: beyond the end, or in a bound region.
-    pub fn read(&self, at: Place, len: usize) -> Option<Vec<u8>> {
+    pub fn read(&self, at: Location, len: usize) -> Option<Vec<u8>> {
         let (bytes, base) = self.bytes(at)?;
         let mut out = vec![0; len];
         bytes.read(base + at.offset as usize, &mut out).ok()?;
@@ -366,14 +366,14 @@ impl Offload {
 
     /// Changes bytes of its own data or code, as any program may while it runs. False: they are not all
     /// there.
-    pub fn write(&self, at: Place, content: &[u8]) -> bool {
+    pub fn write(&self, at: Location, content: &[u8]) -> bool {
         self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
     }
 
-    fn bytes(&self, at: Place) -> Option<(Bytes, usize)> {
-        match at.home {
-            Home::Section(number) => self.data.get(number)?.clone(),
-            Home::Queue(number) => {
+    fn bytes(&self, at: Location) -> Option<(Bytes, usize)> {
+        match at.segment {
+            Segment::Section(number) => self.data.get(number)?.clone(),
+            Segment::Queue(number) => {
                 let code = self.queues.get(number)?.code();
                 Some((code.bytes, code.offset))
             }

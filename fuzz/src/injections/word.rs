@@ -1,18 +1,18 @@
-//! What a client's messages are made of: words that lead somewhere.
+//! The words of a client's messages.
 
 use arbitrary::Arbitrary;
 use remora_chain::offload::{BUCKET, wanted};
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
 
-use super::ground::{Ground, PLANTED, RECORDS};
-use crate::estate::harmless;
+use super::layout::{Layout, PLANTED, RECORDS};
+use crate::node_memory::harmless;
 
-/// A word that leads somewhere.
+/// A word of a message, often an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Word {
     /// A bucket or node of the table.
     Node(u8),
-    /// What another client has stored there.
+    /// A record of another client.
     Planted(u8),
     /// Near the begin or the end of a region.
     Edge { region: u8, end: bool, by: i8 },
@@ -22,28 +22,28 @@ pub enum Word {
     Header(u8, u8, u8),
     /// A local and a remote key.
     Keys(u8, u8),
-    /// A number, of bytes perhaps.
+    /// A small number, often a length.
     Small(u8),
-    /// Any.
+    /// Any 64 bits.
     Any(u64),
 }
 
 impl Word {
-    /// The word.
-    pub fn value(self, ground: &Ground) -> u64 {
+    /// The value of the word.
+    pub fn value(self, layout: &Layout) -> u64 {
         match self {
-            Word::Node(at) => ground.table.address + u64::from(at % 10) * BUCKET,
-            Word::Planted(at) => ground.table.address + PLANTED as u64 + u64::from(at % RECORDS) * BUCKET,
+            Word::Node(at) => layout.table.address + u64::from(at % 10) * BUCKET,
+            Word::Planted(at) => layout.table.address + PLANTED as u64 + u64::from(at % RECORDS) * BUCKET,
             Word::Edge { region, end, by } => {
-                let region = ground.any(region);
+                let region = layout.any(region);
                 let edge = region.address + if end { region.len as u64 } else { 0 };
                 edge.wrapping_add_signed(by.into())
             }
-            Word::Code { queue, word } => ground.code(queue) + u64::from(word) * 8,
+            Word::Code { queue, word } => layout.code(queue) + u64::from(word) * 8,
             Word::Header(opcode, flags, id) => {
                 u64::from(opcode % OPCODES) | u64::from(flags % 16) << 8 | u64::from(id % 10) << 16
             }
-            Word::Keys(local, remote) => ground.key(local) | ground.key(remote) << 32,
+            Word::Keys(local, remote) => layout.key(local) | layout.key(remote) << 32,
             Word::Small(small) => small.into(),
             Word::Any(any) => any,
         }
@@ -54,32 +54,32 @@ impl Word {
 const OPCODES: u8 = WqeOpcode::LOGICAL_XOR.0 + 2;
 
 /// The bytes of words.
-pub fn bytes(words: &[Word], ground: &Ground) -> Vec<u8> {
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.value(ground).to_le_bytes()).collect();
+pub fn bytes(words: &[Word], layout: &Layout) -> Vec<u8> {
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.value(layout).to_le_bytes()).collect();
     harmless(&mut bytes);
     bytes
 }
 
-/// What an offload is asked: about two places, for a key.
+/// A request to an offload: about two addresses, for a key.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Ask {
     at: [u8; 2],
-    /// Instead of the first of these places.
+    /// Replaces the first of these addresses.
     odd: Option<Word>,
     key: u8,
-    /// Instead of the header that is right.
+    /// Replaces the right header.
     header: Option<Word>,
     /// How much longer, or shorter, the message is than it should be.
     more: i8,
 }
 
 impl Ask {
-    /// The message, in the shape that an offload takes.
-    pub fn message(&self, name: &str, ground: &Ground) -> Vec<u8> {
-        let header = self.header.map_or(wanted(1 + u64::from(self.key % 8)), |word| word.value(ground));
+    /// The message, in the form that an offload takes.
+    pub fn message(&self, name: &str, layout: &Layout) -> Vec<u8> {
+        let header = self.header.map_or(wanted(1 + u64::from(self.key % 8)), |word| word.value(layout));
         let place = |at: u8| if at % 2 == 0 { Word::Node(at / 2) } else { Word::Planted(at / 2) };
-        let [first, second] = self.at.map(|at| place(at).value(ground));
-        let first = self.odd.map_or(first, |word| word.value(ground));
+        let [first, second] = self.at.map(|at| place(at).value(layout));
+        let first = self.odd.map_or(first, |word| word.value(layout));
         let words = match name {
             "get" | "list-break" => vec![first, header],
             "list" => [&[first][..], &[header; 8]].concat(),
@@ -90,7 +90,7 @@ impl Ask {
             }
         };
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // A byte more or less is what matters; how many more, other moves say.
+        // A byte more or less is what matters; other actions change the length further.
         if !(-64..=64).contains(&self.more) {
             bytes.resize(bytes.len().saturating_add_signed(isize::from(self.more) % 16), 0x5a);
         }
@@ -99,46 +99,46 @@ impl Ask {
     }
 }
 
-/// A place and its key, most of them right.
+/// An address and its key, most of them right.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-pub struct Spot {
+pub struct KeyedAddress {
     region: u8,
     by: u8,
     odd: u8,
 }
 
-impl Spot {
-    fn of(self, ground: &Ground) -> (u64, u64) {
+impl KeyedAddress {
+    fn of(self, layout: &Layout) -> (u64, u64) {
         let (address, len, key) = match self.region % 8 {
-            0..3 => (ground.code(self.region / 8), 0, ground.key(4)),
-            3..6 => (ground.table.address, ground.table.len as u64, ground.key(0)),
-            _ => (ground.secret.address, ground.secret.len as u64, ground.key(1)),
+            0..3 => (layout.code(self.region / 8), 0, layout.key(4)),
+            3..6 => (layout.table.address, layout.table.len as u64, layout.key(0)),
+            _ => (layout.secret.address, layout.secret.len as u64, layout.key(1)),
         };
         let by = u64::from(self.by);
         match self.odd {
             0..0x20 => (address + len - by, key),
-            0x20..0x40 => (address + by * 8, ground.key(self.odd)),
+            0x20..0x40 => (address + by * 8, layout.key(self.odd)),
             0x40..0x50 => (address + by, key),
             _ => (address + by * 8, key),
         }
     }
 }
 
-/// What another client has stored: in the shape of a bucket, with any header.
+/// A record of another client: in the form of a bucket, with any header.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub struct Record {
     opcode: u8,
     flags: u8,
-    at: Spot,
+    at: KeyedAddress,
     len: u8,
     next: Word,
 }
 
 impl Record {
-    /// Its bytes.
-    pub fn bytes(&self, ground: &Ground) -> Vec<u8> {
-        let header = Word::Header(self.opcode, self.flags, self.len).value(ground);
-        let words = [header, self.at.of(ground).0, self.len.into(), self.next.value(ground)];
+    /// The record's bytes.
+    pub fn bytes(&self, layout: &Layout) -> Vec<u8> {
+        let header = Word::Header(self.opcode, self.flags, self.len).value(layout);
+        let words = [header, self.at.of(layout).0, self.len.into(), self.next.value(layout)];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         harmless(&mut bytes);
         bytes
@@ -150,41 +150,41 @@ impl Record {
 pub struct Work {
     opcode: u8,
     flags: u8,
-    local: Spot,
+    local: KeyedAddress,
     len: u8,
-    remote: Spot,
+    remote: KeyedAddress,
     compare: Word,
     add: Word,
     /// The second element of a list.
-    second: Option<(Spot, u8)>,
+    second: Option<(KeyedAddress, u8)>,
     queue: u8,
 }
 
 impl Work {
-    /// Its bytes, and those of a list.
-    pub fn message(&self, ground: &Ground) -> Vec<u8> {
+    /// Its bytes, and those of its list.
+    pub fn message(&self, layout: &Layout) -> Vec<u8> {
         let opcode = WqeOpcode(self.opcode % OPCODES);
-        let ((local, lkey), (remote, rkey)) = (self.local.of(ground), self.remote.of(ground));
+        let ((local, lkey), (remote, rkey)) = (self.local.of(layout), self.remote.of(layout));
         let mut wqe = Wqe {
             header: u64::from(opcode.0) | u64::from(self.flags % 16 | flag::SIGNALED) << 8,
             local,
             len: u64::from(self.len),
             keys: lkey | rkey << 32,
             remote,
-            compare: self.compare.value(ground),
-            swap_add: self.add.value(ground),
-            imm: ground.key(self.queue),
+            compare: self.compare.value(layout),
+            swap_add: self.add.value(layout),
+            imm: layout.key(self.queue),
         };
         match opcode {
-            WqeOpcode::WAIT => wqe.remote = ground.completion_queue(self.queue),
-            WqeOpcode::ENABLE => wqe.remote = ground.queue(self.queue),
+            WqeOpcode::WAIT => wqe.remote = layout.completion_queue(self.queue),
+            WqeOpcode::ENABLE => wqe.remote = layout.queue(self.queue),
             _ if opcode.has_list() => wqe.compare = 1 + u64::from(self.second.is_some()),
             _ if self.len & 1 == 0 => wqe.len = 8,
             _ => {}
         }
         let mut bytes = wqe.emit().to_vec();
         if let Some((spot, len)) = self.second {
-            let (at, key) = spot.of(ground);
+            let (at, key) = spot.of(layout);
             bytes.extend([at, len.into(), key].into_iter().flat_map(u64::to_le_bytes));
         }
         bytes.resize(2 * SLOT, 0);

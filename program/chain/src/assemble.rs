@@ -9,14 +9,14 @@ pub(crate) use read::VERBS;
 
 use crate::program::Program;
 
-/// What is wrong with a text, and where.
+/// A mistake in a text, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Its line, from 1 on.
     pub line: u32,
     /// Its column, from 1 on.
     pub column: u32,
-    /// What is wrong, and what would be right.
+    /// The mistake, and what would be correct.
     pub what: String,
 }
 
@@ -25,7 +25,7 @@ impl Mistake {
     pub fn show(&self, file: &str, text: &str) -> String {
         let line = text.lines().nth(self.line as usize - 1).unwrap_or_default();
         let before: String = line.chars().take(self.column as usize - 1).collect();
-        // Tabs stay tabs, so that the mark stands where the place does.
+        // Tabs stay tabs, so that the mark is below the mistake.
         let blank: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
         format!("{file}:{}:{}: {}\n  | {line}\n  | {blank}^", self.line, self.column, self.what)
     }

@@ -1,8 +1,8 @@
-//! Straight code in one queue that enables itself, piece by piece: what RedN builds conditionals and loads from.
+//! Straight code in one queue that enables itself, piece by piece: the base of RedN's conditionals and loads.
 //!
-//! A *group* of work requests is fetched when the ENABLE before it has ended, so that all that changed it earlier is seen. A
-//! variable is a word with two bytes of zero in front: one copy of the eight bytes that begin there is a NOP's header with
-//! the variable as its id.
+//! A *group* of work requests is fetched when the ENABLE before it has ended, so that it sees all earlier
+//! changes. A variable is a word with two bytes of zero in front. One copy of the eight bytes that begin
+//! there is a NOP's header with the variable as its id.
 
 mod loops;
 
@@ -11,7 +11,7 @@ pub use loops::{Condition, Rings};
 use remora_nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
 
-use crate::program::{Place, Program, Queue, Value, Work, header};
+use crate::program::{Location, Program, Queue, Value, Work, header};
 
 /// Offsets of the words of a work request that are rewritten.
 const ID: u64 = 2;
@@ -24,13 +24,13 @@ pub(crate) const RECORD: u64 = 24;
 /// Bytes of an id: as much as one comparison sees.
 const ID_BYTES: u64 = ID_BITS as u64 / 8;
 
-/// What a variable is compared with, or what is added.
+/// The operand that a variable is compared with, or that is added to it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A number.
+    /// A constant of 64 bits.
     Number(u64),
     /// The variable at a place.
-    Var(Place),
+    Var(Location),
 }
 
 /// A comparison of numbers of 48 bits, without sign.
@@ -50,7 +50,7 @@ impl Test {
     pub const ALL: [Test; 6] =
         [Test::Equal, Test::NotEqual, Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual];
 
-    /// What holds when it does not.
+    /// The test that holds exactly when this one does not.
     #[must_use]
     pub fn opposite(self) -> Test {
         match self {
@@ -63,7 +63,7 @@ impl Test {
         }
     }
 
-    /// Does it hold?
+    /// Does it hold for these two numbers?
     pub fn holds(self, x: u64, y: u64) -> bool {
         match self {
             Test::Equal => x == y,
@@ -117,17 +117,17 @@ impl Cost {
     }
 }
 
-/// Code that is being written into a queue of its own.
+/// Code that is being written into a queue that holds nothing else.
 pub struct Code<'p> {
     program: &'p mut Program,
     queue: usize,
     /// The ENABLE that opens the group being written; None: the first group is.
     open: Option<usize>,
-    /// WAITs and ENABLEs of its own, which count on in every round.
+    /// Slots of its own WAITs and ENABLEs, whose counts grow in every round.
     counts: Vec<usize>,
-    /// So many of its work requests have headers that somebody compares: they stay as they are.
+    /// The first so many of its work requests have headers that are compared: they stay as they are.
     compared: usize,
-    /// Completions of work requests that do not stand there as signaled.
+    /// Completions of work requests that are not written as signaled.
     unsaid: u64,
 }
 
@@ -137,8 +137,8 @@ impl Code<'_> {
         Code::of(program, name, Fetching::Enabled)
     }
 
-    /// Code that runs again and again, whenever somebody enables its first group.
-    pub fn again<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
+    /// Code that runs repeatedly, each time when its first group is enabled.
+    pub fn repeated<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
         Code::of(program, name, Fetching::Recycled)
     }
 
@@ -168,12 +168,12 @@ impl Code<'_> {
     }
 
     /// A new variable.
-    pub fn var(&mut self, name: &str, value: u64) -> Place {
+    pub fn var(&mut self, name: &str, value: u64) -> Location {
         self.program.var(name, value)
     }
 
     /// One work request more; its first byte.
-    pub fn push(&mut self, work: Work) -> Place {
+    pub fn push(&mut self, work: Work) -> Location {
         self.program.push(self.queue, work)
     }
 
@@ -181,7 +181,7 @@ impl Code<'_> {
         &mut self.program.queues[self.queue].works
     }
 
-    /// What has been written so far ends before what is written next begins: a WAIT.
+    /// A WAIT: all earlier work requests complete before the next one begins.
     pub fn order(&mut self) {
         let compared = self.compared;
         match self.works_mut().split_at_mut(compared).1.last_mut() {
@@ -198,7 +198,7 @@ impl Code<'_> {
         self.program.queues[self.queue].signaled(self.works().len()) + self.unsaid
     }
 
-    /// The same, and what is written next is fetched only then: a WAIT and an ENABLE.
+    /// A WAIT and an ENABLE: the next work requests are fetched only after all earlier ones have completed.
     pub fn barrier(&mut self) {
         self.order();
         let at = self.works().len();
@@ -223,10 +223,13 @@ impl Code<'_> {
         self.queue
     }
 
-    /// Ends code that runs again: the counts of its WAITs and ENABLEs grow by one round. At last it enables what three words
-    /// say that stand at `next`: the number of a queue, 0, and a count. None: here everything ends.
-    pub fn end_of_round(mut self, next: Option<Place>) -> usize {
-        // In front of the last ENABLE stand a WAIT and an ENABLE, and an add for each count, those of these two among them.
+    /// Ends code that runs repeatedly: the counts of its WAITs and ENABLEs grow by one round.
+    ///
+    /// At last it performs the ENABLE that the three words at `next` describe: the number of a queue, 0, and
+    /// a count. None: the program ends here.
+    pub fn end_of_round(mut self, next: Option<Location>) -> usize {
+        // In front of the last ENABLE: a WAIT, an ENABLE, and an add for each count. Those of this WAIT and
+        // ENABLE are among them.
         let adds = self.counts.len() as u64 + 2;
         let last = self.ahead(3 + adds);
         if let Some(next) = next {
@@ -249,18 +252,25 @@ impl Code<'_> {
         self.queue
     }
 
-    fn place(&self, at: usize) -> Place {
-        Place { home: crate::program::Home::Queue(self.queue), offset: self.works()[at].slot * SLOT as u64 }
+    fn place(&self, at: usize) -> Location {
+        Location {
+            segment: crate::program::Segment::Queue(self.queue),
+            offset: self.works()[at].slot * SLOT as u64,
+        }
     }
 
     /// The place of the next work request, `further` slots on.
-    fn ahead(&self, further: u64) -> Place {
+    fn ahead(&self, further: u64) -> Location {
         let posted = self.program.queues[self.queue].posted();
-        Place { home: crate::program::Home::Queue(self.queue), offset: (posted + further) * SLOT as u64 }
+        Location {
+            segment: crate::program::Segment::Queue(self.queue),
+            offset: (posted + further) * SLOT as u64,
+        }
     }
 
-    /// `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A more for an order.
-    pub fn when(&mut self, x: Place, test: Test, y: Operand, then: Work) {
+    /// Executes `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A
+    /// more for an order.
+    pub fn when(&mut self, x: Location, test: Test, y: Operand, then: Work) {
         self.choose((x, test, y), then.clone().dormant(), then);
     }
 
@@ -280,7 +290,8 @@ impl Code<'_> {
             self.push(Work::calculate(calculation, copy, number(y), old));
             x = copy;
         }
-        // Behind this: the copies, a WAIT (and an ENABLE, if the comparand is copied in), the swap, a WAIT, an ENABLE.
+        // Behind this: the copies, a WAIT (and an ENABLE, if the comparand is copied in), the swap, a WAIT,
+        // an ENABLE.
         let copies = 1 + u64::from(patched) + u64::from(reset);
         let swap = self.ahead(copies + 1 + u64::from(patched));
         let woken = self.ahead(copies + 4 + u64::from(patched));
@@ -311,8 +322,9 @@ impl Code<'_> {
         self.compared = self.works().len();
     }
 
-    /// `then` if the bytes at `x` are `bytes`: a comparison for each six of them, 1C + 1A + 3E each. For code that runs once.
-    pub fn when_bytes(&mut self, x: Place, bytes: &[u8], then: Work) {
+    /// Executes `then` if the bytes at `x` are `bytes`: a comparison for each six of them, 1C + 1A + 3E each.
+    /// For code that runs once.
+    pub fn when_bytes(&mut self, x: Location, bytes: &[u8], then: Work) {
         let pieces: Vec<&[u8]> = bytes.chunks(ID_BYTES as usize).collect();
         let id = |piece: &[u8]| {
             let mut word = [0; 8];
@@ -325,7 +337,7 @@ impl Code<'_> {
             self.order();
             let woken = self.ahead(3);
             let step = match pieces.get(number + 1) {
-                // Woken, it brings the next piece to where it is compared; asleep, what stands there differs.
+                // If it is awake, it copies the next piece to its comparison. If not, the bytes there differ.
                 Some(next) => {
                     let (at, len) = (x + (number as u64 + 1) * ID_BYTES, next.len() as u64);
                     Work::write(at, self.ahead(4 + 5) + ID, len)
@@ -344,17 +356,17 @@ impl Code<'_> {
     }
 
     /// `to = number`: an inline WRITE.
-    pub fn set(&mut self, to: Place, number: u64) {
+    pub fn set(&mut self, to: Location, number: u64) {
         self.push(Work::put(&number.to_le_bytes(), to));
     }
 
     /// `to = from`.
-    pub fn copy(&mut self, to: Place, from: Place) {
+    pub fn copy(&mut self, to: Location, from: Location) {
         self.push(Work::write(from, to, 8));
     }
 
     /// `x += y`, or another atomic.
-    pub fn change(&mut self, x: Place, opcode: WqeOpcode, y: Operand) {
+    pub fn change(&mut self, x: Location, opcode: WqeOpcode, y: Operand) {
         if let Operand::Var(y) = y {
             let operand = self.ahead(3) + OPERAND;
             self.push(Work::read(y, operand, 8));
@@ -364,7 +376,7 @@ impl Code<'_> {
     }
 
     /// `x -= y`: the two's complement is added.
-    pub fn subtract(&mut self, x: Place, y: Operand) {
+    pub fn subtract(&mut self, x: Location, y: Operand) {
         match y {
             Operand::Number(y) => self.change(x, WqeOpcode::FETCH_ADD, Operand::Number(y.wrapping_neg())),
             Operand::Var(y) => {
@@ -377,8 +389,9 @@ impl Code<'_> {
         }
     }
 
-    /// `to = [pointer + offset]`: the address becomes the source of a copy (`mov`'s indirect and indexed modes).
-    pub fn load(&mut self, to: Place, pointer: Place, offset: Operand) {
+    /// `to = [pointer + offset]`: the address becomes the source of a copy (`mov`'s indirect and indexed
+    /// modes).
+    pub fn load(&mut self, to: Location, pointer: Location, offset: Operand) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + LOCAL, 8));
         self.offset(copy + LOCAL, offset);
@@ -386,15 +399,15 @@ impl Code<'_> {
     }
 
     /// `[pointer + offset] = from`.
-    pub fn store(&mut self, pointer: Place, offset: Operand, from: Place) {
+    pub fn store(&mut self, pointer: Location, offset: Operand, from: Location) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + REMOTE, 8));
         self.offset(copy + REMOTE, offset);
         self.push(Work::write(from, Program::scrap(), 8));
     }
 
-    /// Where the copy of a load or store will stand.
-    fn ahead_of_copy(&self, offset: Operand) -> Place {
+    /// The place at which the copy of a load or store will be.
+    fn ahead_of_copy(&self, offset: Operand) -> Location {
         self.ahead(match offset {
             Operand::Number(0) => 3,
             Operand::Number(_) => 4,
@@ -402,7 +415,7 @@ impl Code<'_> {
         })
     }
 
-    fn offset(&mut self, address: Place, offset: Operand) {
+    fn offset(&mut self, address: Location, offset: Operand) {
         if let Operand::Var(offset) = offset {
             let add = self.ahead(3) + OPERAND;
             self.push(Work::read(offset, add, 8));

@@ -1,42 +1,43 @@
-//! What bytes mean: a slot as the line of text that it would be.
+//! The disassembler: a slot's bytes as a line of program text.
 
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag, sges};
 
 use crate::assemble::VERBS;
 use crate::link::Numbers;
-use crate::program::{FIELDS, Home, Place, Program};
+use crate::program::{FIELDS, Location, Program, Segment};
 
-/// What addresses and numbers are called.
+/// Names of the addresses and numbers of a program.
 pub struct Names<'a> {
     program: &'a Program,
     numbers: &'a Numbers,
 }
 
 impl<'a> Names<'a> {
-    /// Those of a program where it is loaded.
+    /// The names of a program with the addresses that it was loaded at.
     pub fn new(program: &'a Program, numbers: &'a Numbers) -> Names<'a> {
         Names { program, numbers }
     }
 
     /// The place at an address.
-    pub fn place(&self, address: u64) -> Option<Place> {
-        let find = |home, base: u64, len: u64| {
-            (base..base + len).contains(&address).then(|| Place { home, offset: address - base })
+    pub fn place(&self, address: u64) -> Option<Location> {
+        let find = |segment, base: u64, len: u64| {
+            (base..base + len).contains(&address).then(|| Location { segment, offset: address - base })
         };
         let sections = self.program.sections.iter().zip(&self.numbers.sections).enumerate();
-        let mut sections = sections
-            .map(|(at, (section, base))| find(Home::Section(at), *base, section.bytes.len().max(8) as u64));
+        let mut sections = sections.map(|(at, (section, base))| {
+            find(Segment::Section(at), *base, section.bytes.len().max(8) as u64)
+        });
         let queues = self.program.queues.iter().zip(&self.numbers.queues).enumerate();
         let mut queues = queues.map(|(at, (queue, numbers))| {
-            find(Home::Queue(at), numbers.code, u64::from(queue.ring_slots()) * SLOT as u64)
+            find(Segment::Queue(at), numbers.code, u64::from(queue.ring_slots()) * SLOT as u64)
         });
         sections.find_map(|found| found).or_else(|| queues.find_map(|found| found))
     }
 
     /// What a place is called: a label, a field, and how far behind it.
-    pub fn called(&self, place: Place) -> String {
-        match place.home {
-            Home::Section(at) => {
+    pub fn called(&self, place: Location) -> String {
+        match place.segment {
+            Segment::Section(at) => {
                 let section = &self.program.sections[at];
                 let before = section.labels.iter().filter(|label| label.offset <= place.offset);
                 match before.max_by_key(|label| label.offset) {
@@ -44,7 +45,7 @@ impl<'a> Names<'a> {
                     None => further(&section.name, place.offset),
                 }
             }
-            Home::Queue(at) => {
+            Segment::Queue(at) => {
                 let (slot, byte) = (place.offset / SLOT as u64, place.offset % SLOT as u64);
                 // The last of equals is taken: the first name of a word is the one that is shown.
                 let fields = FIELDS.iter().rev().filter(|field| field.offset <= byte);
@@ -118,7 +119,8 @@ fn flags(bits: u8) -> String {
 
 /// The text of a work request; `more` are the slots behind it.
 ///
-/// A NOP with something in its other words is a dormant one: its text says what it would copy, which is what most of them do.
+/// A NOP with something in its other words is a dormant one. Its text shows the copy that most of them would
+/// do.
 pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let wqe = Wqe::parse(slot);
     let opcode = wqe.opcode();
@@ -145,7 +147,7 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
     format!("{text}{}{id}", flags(wqe.flags()))
 }
 
-/// A WRITE, one that tells its end perhaps.
+/// A WRITE, perhaps one that notifies its receiver.
 fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let (verb, to) = (verb(wqe.opcode()), names.address(wqe.remote));
     if wqe.flags() & flag::INLINE != 0 {
@@ -177,9 +179,9 @@ fn dormant(wqe: &Wqe, names: &Names<'_>) -> String {
     format!("dormant write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
 }
 
-/// Does a list's count stand there?
-fn is_count(place: Place) -> bool {
-    matches!(place.home, Home::Queue(_)) && place.offset % SLOT as u64 == 40
+/// Is this place the count of a work request, such as an ENABLE?
+fn is_count(place: Location) -> bool {
+    matches!(place.segment, Segment::Queue(_)) && place.offset % SLOT as u64 == 40
 }
 
 /// An operand of a compare-and-swap, most often a header.

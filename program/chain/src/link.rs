@@ -4,11 +4,12 @@ use remora_memory::Key;
 use remora_nic::Sge;
 use remora_nic::wqe::{SLOT, Wqe, sge_slot};
 
-use crate::program::{Home, Piece, Place, Program, Queue, Value, Work};
+use crate::program::{Location, Piece, Program, Queue, Segment, Value, Work};
 
-/// Distance of the sections and code regions of a program that is alone: an address that runs out of one meets none.
+/// Distance of the sections and code regions of a program that is alone. An address beyond the end of one is
+/// in no other.
 const APART: u64 = 1 << 16;
-/// The first of their addresses: nothing that a program counts to, and narrow enough for an id.
+/// The first of their addresses: no program counts to it, and it fits an id.
 const FIRST: u64 = 1 << 44;
 
 /// The numbers of a queue.
@@ -18,31 +19,31 @@ pub struct QueueNumbers {
     pub qp: u32,
     /// The completion queue of its work requests.
     pub send_cq: u32,
-    /// That of its receives.
+    /// The completion queue of its receives.
     pub receive_cq: u32,
     /// Address of its first slot.
     pub code: u64,
 }
 
-/// What a program is called where it is loaded.
+/// The addresses, keys and numbers of a loaded program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// The key that names all of its own memory.
+    /// The key of all memory that it owns.
     pub key: u32,
     /// Addresses of its sections.
     pub sections: Vec<u64>,
     /// Keys of those sections that are regions.
     pub regions: Vec<Option<u32>>,
-    /// Its queues.
+    /// Numbers of its queues.
     pub queues: Vec<QueueNumbers>,
 }
 
 impl Numbers {
     /// The address of a place.
-    pub fn address(&self, place: Place) -> u64 {
-        let base = match place.home {
-            Home::Section(at) => self.sections[at],
-            Home::Queue(at) => self.queues[at].code,
+    pub fn address(&self, place: Location) -> u64 {
+        let base = match place.segment {
+            Segment::Section(at) => self.sections[at],
+            Segment::Queue(at) => self.queues[at].code,
         };
         base.wrapping_add(place.offset)
     }
@@ -52,15 +53,15 @@ impl Numbers {
         Sge { addr: self.address(piece.at), len: piece.len, lkey }
     }
 
-    /// The key of what stands there.
+    /// The key of the memory that a value is an address of.
     pub fn key_of(&self, value: Value) -> u32 {
         match value {
-            Value::At(Place { home: Home::Section(at), .. }) => self.regions[at].unwrap_or(self.key),
+            Value::At(Location { segment: Segment::Section(at), .. }) => self.regions[at].unwrap_or(self.key),
             _ => self.key,
         }
     }
 
-    /// The word that stands for a value.
+    /// The word that encodes a value.
     pub fn word(&self, value: Value) -> u64 {
         match value {
             Value::Number(number) => number,
@@ -72,8 +73,8 @@ impl Numbers {
     }
 }
 
-/// The numbers of a program that has addresses of its own: its sections first, then its code. Numbers of queues and the key
-/// are those of a NIC on which nothing else is.
+/// The numbers of a program that has addresses of its own: its sections first, then its code. Numbers of
+/// queues and the key are those of a NIC that runs nothing else.
 pub fn layout(program: &Program) -> Numbers {
     let mut next = FIRST;
     let mut place = |len: u64| {

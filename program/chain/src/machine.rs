@@ -1,4 +1,4 @@
-//! A NIC on which nothing is but one program.
+//! A NIC that runs one program and nothing else.
 
 mod client;
 
@@ -14,11 +14,11 @@ use remora_wire::frame::{Egress, Lease, Peer, Start};
 use std::sync::Arc;
 
 use crate::link::{Image, Numbers, QueueNumbers, layout, link};
-use crate::program::{Home, Place, Program, Queue};
+use crate::program::{Location, Program, Queue, Segment};
 use crate::step::{Step, differences};
 use client::Client;
 
-pub use client::Answer;
+pub use client::Reply;
 
 /// Receives with so many pieces at most: what RedN's NIC scatters.
 const PIECES: usize = 16;
@@ -65,10 +65,10 @@ impl std::error::Error for LoadError {}
 
 /// How a run came to its end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// Nothing is left to do: all queues are empty or wait.
     Rest,
-    /// The budget is used up, and it would go on.
+    /// The budget is used up before the program has ended.
     Budget,
 }
 
@@ -92,7 +92,7 @@ struct Loaded {
     client: Option<Client>,
 }
 
-/// A program on a NIC of its own.
+/// A program on a NIC that runs nothing else.
 pub struct Machine {
     program: Program,
     numbers: Numbers,
@@ -107,7 +107,7 @@ impl Machine {
     /// Loads a program; nothing runs yet.
     ///
     /// # Errors
-    /// Those of [`LoadError`].
+    /// See [`LoadError`].
     pub fn load(program: Program) -> Result<Machine, LoadError> {
         let too_big = |_| LoadError::TooBig;
         let count = program.queues.len() as u32;
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// The doorbells, once: what is posted runs, and of other queues what is enabled at the start.
+    /// Rings the doorbells once: posted queues run, and of the others what the program enables at the start.
     pub fn start(&mut self) {
         (0..self.queues.len()).for_each(|queue| self.ring(queue));
     }
@@ -186,7 +186,8 @@ impl Machine {
         }
     }
 
-    /// A client's message to a queue: it takes the next receive. False: the queue has none, or takes no more at once.
+    /// Sends a client's message to a queue: it takes the next receive. Returns false if the queue has none,
+    /// or takes no more at once.
     pub fn send(&mut self, queue: usize, message: &[u8]) -> bool {
         let Some(client) = &mut self.queues[queue].client else { return false };
         let sent = client.push(message);
@@ -197,12 +198,12 @@ impl Machine {
     }
 
     /// The next message that a queue has sent to its client; the newest few are kept.
-    pub fn answer(&mut self, queue: usize) -> Option<Answer> {
+    pub fn answer(&mut self, queue: usize) -> Option<Reply> {
         self.queues[queue].client.as_mut()?.answer()
     }
 
     /// Runs until nothing is left to do or about `budget` work requests have been executed.
-    pub fn run(&mut self, budget: u64) -> End {
+    pub fn run(&mut self, budget: u64) -> RunEnd {
         self.shadow = None;
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
@@ -211,13 +212,13 @@ impl Machine {
         loop {
             let before = nic.counters().wqes_executed;
             if before >= until {
-                return if nic.has_work() { End::Budget } else { End::Rest };
+                return if nic.has_work() { RunEnd::Budget } else { RunEnd::Rest };
             }
             let turn = (until - before).min(64) as usize;
             nic.set_chain_turn(turn);
             go(nic, mem);
             if nic.counters().wqes_executed == before && !nic.has_work() {
-                return End::Rest;
+                return RunEnd::Rest;
             }
         }
     }
@@ -227,12 +228,12 @@ impl Machine {
         let before = self.shadow.take().unwrap_or_else(|| self.memory());
         let (Executed { queue, index, .. }, message, slot, failed) = self.step_quietly()?;
         let after = self.memory();
-        let homes =
-            (0..self.sections.len()).map(Home::Section).chain((0..self.queues.len()).map(Home::Queue));
+        let segments =
+            (0..self.sections.len()).map(Segment::Section).chain((0..self.queues.len()).map(Segment::Queue));
         let mut changes = Vec::new();
-        for ((home, before), after) in homes.zip(&before).zip(&after) {
+        for ((segment, before), after) in segments.zip(&before).zip(&after) {
             if before != after {
-                changes.extend(differences(Place { home, offset: 0 }, before, after));
+                changes.extend(differences(Location { segment, offset: 0 }, before, after));
             }
         }
         self.shadow = Some(after);
@@ -240,14 +241,16 @@ impl Machine {
         Some(Step { number: self.steps - 1, queue, message, index, slot, changes, failed })
     }
 
-    /// Runs as [`run`](Machine::run) does; every work request that was executed, for a model of hardware to play.
+    /// Runs as [`run`](Machine::run) does. Returns every work request that was executed, as input of a model
+    /// of hardware.
     pub fn watch(&mut self, budget: usize) -> Vec<Executed> {
         self.shadow = None;
         let steps = std::iter::from_fn(|| self.step_quietly());
         steps.filter(|(_, message, ..)| !message).map(|(executed, ..)| executed).take(budget).collect()
     }
 
-    /// One work request, whether it is a client's message, the copy of its slot that was executed, and whether it failed.
+    /// Executes one work request. Returns it, the copy of its slot that was executed, and whether it failed.
+    /// A client's message has no slot.
     fn step_quietly(&mut self) -> Option<(Executed, bool, [u8; SLOT], bool)> {
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
@@ -301,7 +304,7 @@ impl Machine {
     }
 
     /// Bytes from a place on; None beyond the end.
-    pub fn read(&self, at: Place, len: usize) -> Option<Vec<u8>> {
+    pub fn read(&self, at: Location, len: usize) -> Option<Vec<u8>> {
         let (bytes, base) = self.bytes(at)?;
         let mut out = vec![0; len];
         bytes.read(base + at.offset as usize, &mut out).ok()?;
@@ -309,15 +312,15 @@ impl Machine {
     }
 
     /// Changes bytes, as a program on the CPU would. False: they are not all there.
-    pub fn write(&mut self, at: Place, content: &[u8]) -> bool {
+    pub fn write(&mut self, at: Location, content: &[u8]) -> bool {
         self.shadow = None;
         self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
     }
 
-    fn bytes(&self, at: Place) -> Option<(&Bytes, usize)> {
-        match at.home {
-            Home::Section(at) => Some((self.sections.get(at)?, 0)),
-            Home::Queue(at) => Some((self.queues.get(at)?.send.bytes(), SLOT)),
+    fn bytes(&self, at: Location) -> Option<(&Bytes, usize)> {
+        match at.segment {
+            Segment::Section(at) => Some((self.sections.get(at)?, 0)),
+            Segment::Queue(at) => Some((self.queues.get(at)?.send.bytes(), SLOT)),
         }
     }
 
@@ -357,7 +360,7 @@ impl Machine {
 
 /// One turn of one queue pair, if there is one to be had.
 fn go(nic: &mut Nic, mem: Mem<'_>) {
-    nic.transmit(Instant(0), mem, &mut Nowhere, 1);
+    nic.transmit(Instant(0), mem, &mut NullPort, 1);
 }
 
 fn failure(at: usize, queue: &Loaded) -> Option<Failure> {
@@ -412,9 +415,9 @@ fn create(
 }
 
 /// A port from which nothing leaves: loopback queue pairs send no packets.
-struct Nowhere;
+struct NullPort;
 
-impl Egress for Nowhere {
+impl Egress for NullPort {
     fn start(&self) -> Start {
         Start::Ip
     }

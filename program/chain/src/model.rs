@@ -1,9 +1,9 @@
-//! `RedN`'s experiments in model time: real chains, run by the NIC's code on a [`Machine`], laid out on the time of a ConnectX-5
-//! (`remora_nic::cost::timeline`), beside what the paper measured.
+//! `RedN`'s experiments in model time, beside the numbers in the paper. Real chains are run by the NIC's code
+//! on a [`Machine`], and laid out on the time of a ConnectX-5 (`remora_nic::cost::timeline`).
 //!
 //! | file | holds |
 //! |---|---|
-//! | `orders.rs` | Figures 7 and 8, and the native verbs of Table 3: what most constants were read from |
+//! | `orders.rs` | Figures 7 and 8, and the native verbs of Table 3: the source of most constants |
 //! | `lookups.rs` | Figures 10, 11 and 14, Tables 4 and 5: hash GETs by chain, by two READs and by a call |
 //! | `shipped.rs` | a GET by the offloads that ship |
 //! | `lists.rs` | Figure 13: a list searched by chain, by READs and by a call |
@@ -11,7 +11,8 @@
 //! | `paper.rs` | the paper's numbers |
 //! | `missed.rs` | why a prediction is missed, where it is |
 //!
-//! A client is a part of the program here: its queues stand for those of its own NIC, and what crosses the network is said of each queue.
+//! A client is a part of the program here. Its queues represent those of its own NIC. Each queue has a mark
+//! that it crosses the network, or that it does not.
 
 mod constructs;
 mod lists;
@@ -53,7 +54,7 @@ const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
 impl Site {
-    /// Of the server, on its own memory; posted long ago.
+    /// A queue of the server on its own memory, posted long before the measurement.
     fn server() -> Site {
         Site { doorbell: Doorbell::Before, at: Port { host: SERVER, port: 0 }, crosses: false }
     }
@@ -83,7 +84,7 @@ struct Experiment {
     sites: Vec<Site>,
 }
 
-/// What came of it.
+/// The result of an experiment.
 struct Run {
     executed: Vec<Executed>,
     times: Vec<Times>,
@@ -109,7 +110,7 @@ impl Experiment {
             (0..self.sites.len()).partition(|at| by_program(&self.sites[*at]));
         first.into_iter().for_each(|queue| machine.ring(queue));
         executed.extend(machine.watch(MOST));
-        // Programs have seen what they poll for: everything before has come to rest.
+        // Programs have seen the completions that they poll for: everything before has ended.
         for queue in later {
             machine.ring(queue);
             executed.extend(machine.watch(MOST));
@@ -148,7 +149,7 @@ impl Run {
     }
 }
 
-/// How often in a second, of times at which it happened again: the first half is left out.
+/// The rate per second of an event at these times. The first half is left out.
 fn rate(times: &[u64]) -> f64 {
     let (first, last) = (times.len() / 2, times.len() - 1);
     (last - first) as f64 * 1e9 / (times[last] - times[first]) as f64

@@ -1,10 +1,12 @@
-//! What the offloads in `program/chain/programs/offloads` look for, laid out in memory, and what their clients send and get.
+//! The data of the offloads in `program/chain/programs/offloads` in memory, and the messages of their
+//! clients.
 //!
-//! Buckets of a table and nodes of a list have the shape of a work request's first words (header, address, length), so that one
-//! READ makes an answer of them. Keys have 48 bits, and none is 0.
+//! Buckets of a table and nodes of a list have the form of a work request's first words (header, address,
+//! length). So one READ makes an answer of them. Keys have 48 bits, and none is 0.
 //!
-//! A client posts a receive without elements and SENDs its request. The receive completes when the answer, one RDMA WRITE with immediate
-//! data, is in its reply region: as long as the value, or 0 bytes if the key is not there. No value is empty.
+//! A client posts a receive without elements and SENDs its request. The answer is one RDMA WRITE with
+//! immediate data. The receive completes when the answer is in the client's reply region. It has the length
+//! of the value, or 0 bytes if the key is not there. No value is empty.
 
 use remora_nic::wqe::WqeOpcode;
 
@@ -39,7 +41,7 @@ fn words<const N: usize>(words: [u64; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A bucket that holds a key, whose value is `len` bytes at `at`. One that is empty holds key 0, and says so.
+/// A bucket that holds a key, whose value is `len` bytes at `at`. An empty one holds key 0, and answers so.
 pub fn bucket(key: u64, at: u64, len: u64) -> [u8; BUCKET as usize] {
     node(key, at, len, telling(key))
 }

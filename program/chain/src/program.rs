@@ -1,11 +1,12 @@
-//! A program: queues of work requests and sections of data. Places are named by where they stand, not by addresses.
+//! A program: queues of work requests and sections of data. A location is a section or queue and an offset,
+//! not an address.
 
 use remora_nic::wqe::{ID_BITS, MAX_SGE, SLOT, WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
 
-/// Where a place is.
+/// The section or queue of a location.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Home {
+pub enum Segment {
     /// In the section of this number.
     Section(usize),
     /// In the slots of the queue of this number.
@@ -14,36 +15,36 @@ pub enum Home {
 
 /// A byte of a program's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// In what.
-    pub home: Home,
+pub struct Location {
+    /// The section or queue that holds the byte.
+    pub segment: Segment,
     /// How far from its first byte.
     pub offset: u64,
 }
 
-impl Place {
+impl Location {
     /// So many bytes before it.
     #[must_use]
-    pub fn back(self, by: u64) -> Place {
-        Place { offset: self.offset.wrapping_sub(by), ..self }
+    pub fn back(self, by: u64) -> Location {
+        Location { offset: self.offset.wrapping_sub(by), ..self }
     }
 }
 
-impl std::ops::Add<u64> for Place {
-    type Output = Place;
+impl std::ops::Add<u64> for Location {
+    type Output = Location;
 
-    fn add(self, further: u64) -> Place {
-        Place { offset: self.offset.wrapping_add(further), ..self }
+    fn add(self, further: u64) -> Location {
+        Location { offset: self.offset.wrapping_add(further), ..self }
     }
 }
 
 /// A word that is known when the program is loaded, if not before.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
+    /// A constant of 64 bits.
     Number(u64),
     /// The address of a place.
-    At(Place),
+    At(Location),
     /// The number of a queue's queue pair.
     Qp(usize),
     /// The number of its completion queue.
@@ -58,13 +59,13 @@ impl Default for Value {
     }
 }
 
-/// A field of a work request: where it stands in the slot, and its bytes.
+/// A field of a work request: its offset in the slot, and its length.
 pub struct Field {
-    /// What it is called.
+    /// The name of the field in texts and messages.
     pub name: &'static str,
     /// Its first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
@@ -72,7 +73,8 @@ const fn field(name: &'static str, offset: u64, len: u64) -> Field {
     Field { name, offset, len }
 }
 
-/// All fields; some words have a name for each operation that uses them. The first name of a word is the one that is shown.
+/// All fields; some words have a name for each operation that uses them. The first name of a word is the one
+/// that is shown.
 pub const FIELDS: [Field; 17] = [
     field("header", 0, 8),
     field("opcode", 0, 1),
@@ -96,26 +98,26 @@ pub const FIELDS: [Field; 17] = [
 /// A name for some bytes of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The name.
+    /// The label's name.
     pub name: String,
     /// Its first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 /// Bytes that work requests read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
+    /// The section's name.
     pub name: String,
-    /// What stands there at first.
+    /// The initial bytes.
     pub bytes: Vec<u8>,
-    /// Names of places in it, by where they stand.
+    /// Names of places in the region, in the order of their offsets.
     pub labels: Vec<Label>,
     /// Words that are known when it is loaded.
     pub values: Vec<(u64, Value)>,
-    /// It is a *region*: memory that is there already where the program is loaded, with a key of its own.
+    /// It is a *region*: memory that exists where the program is loaded, with a key of its own.
     pub given: bool,
 }
 
@@ -134,15 +136,15 @@ impl Section {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Its first byte.
-    pub at: Place,
-    /// Its bytes.
+    pub at: Location,
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// A loopback queue pair and what stands in its queues.
+/// A loopback queue pair and the work requests in its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its name.
+    /// The queue's name.
     pub name: String,
     /// How far it is fetched.
     pub fetching: Fetching,
@@ -154,8 +156,8 @@ pub struct Queue {
     pub receives: Vec<Vec<Piece>>,
     /// Slots that are enabled when it is loaded.
     pub enabled: u64,
-    /// It is a connection: its receives take a client's messages, and what it sends goes to the client. Without one it sends to
-    /// itself.
+    /// It is a connection: its receives take a client's messages, and it sends to the client. Otherwise it
+    /// sends to itself.
     pub client: bool,
 }
 
@@ -183,14 +185,15 @@ impl Queue {
         (self.posted() as u32).max(self.slots).max(1).next_power_of_two()
     }
 
-    /// Pieces that each of its receives has room for. Those of a recycled queue go round with it, and take a power of two of slots.
+    /// Pieces of each of its receives. A recycled queue repeats its receives, and each takes a power of two
+    /// of slots.
     pub fn receive_pieces(&self) -> u32 {
         let most = self.receives.iter().map(Vec::len).max().unwrap_or(0).max(1) as u32;
         let round = 2 * remora_nic::stride(most).next_power_of_two() as u32 - 1;
         if self.fetching == Fetching::Recycled { round.min(MAX_SGE as u32) } else { most }
     }
 
-    /// Do its receives go round with it? There must be a power of two of them then.
+    /// Does it repeat its receives? Then their number must be a power of two.
     pub fn recycles_receives(&self) -> bool {
         self.fetching == Fetching::Recycled && !self.receives.is_empty()
     }
@@ -204,27 +207,27 @@ impl Queue {
 /// A work request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Its name.
+    /// Name of the work request in the text.
     pub label: Option<String>,
-    /// What it does.
+    /// The op-code, as the NIC reads it.
     pub opcode: u8,
-    /// How.
+    /// Flags of the work request, as in a WQE.
     pub flags: u8,
     /// The program's 48 bits.
     pub id: u64,
-    /// It stands there as a NOP, until something changes its op-code.
+    /// The slot is a NOP until a work request changes its op-code.
     pub dormant: bool,
-    /// Local address.
+    /// Local address, or the operand of a calculation.
     pub local: Value,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     /// Remote address, or the queue that it is about.
     pub remote: Value,
-    /// What is expected there, if it compares.
+    /// The expected value, if the work request compares.
     pub compare: Value,
-    /// What it swaps in, adds, or counts to.
+    /// The value that is swapped in, is added, or is counted to.
     pub swap_add: Value,
-    /// Immediate data.
+    /// Immediate data of a SEND or WRITE.
     pub imm: u64,
     /// Bytes that it brings along, instead of local ones.
     pub inline: Vec<u8>,
@@ -232,7 +235,7 @@ pub struct Work {
     pub more: Vec<Piece>,
     /// Its line in the text that it comes from; 0: none.
     pub line: u32,
-    /// Where it stands in its queue.
+    /// The index of the first slot in its queue.
     pub slot: u64,
 }
 
@@ -241,51 +244,51 @@ impl Work {
         Work { opcode: opcode.0, ..Work::default() }
     }
 
-    /// Does nothing.
+    /// A NOP: it does nothing.
     pub fn nop() -> Work {
         Work::of(WqeOpcode::NOP)
     }
 
     /// A WRITE: bytes from one place to another.
-    pub fn write(from: Place, to: Place, len: u64) -> Work {
+    pub fn write(from: Location, to: Location, len: u64) -> Work {
         let (local, remote) = (Value::At(from), Value::At(to));
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::WRITE) }
     }
 
     /// A READ: the same with the ends exchanged.
-    pub fn read(from: Place, to: Place, len: u64) -> Work {
+    pub fn read(from: Location, to: Location, len: u64) -> Work {
         let (local, remote) = (Value::At(to), Value::At(from));
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::READ) }
     }
 
     /// An inline WRITE: an immediate.
-    pub fn put(bytes: &[u8], to: Place) -> Work {
+    pub fn put(bytes: &[u8], to: Location) -> Work {
         let inline = bytes.to_vec();
         let (remote, len) = (Value::At(to), bytes.len() as u64);
         Work { remote, len, flags: flag::INLINE, inline, ..Work::of(WqeOpcode::WRITE) }
     }
 
-    /// A SEND.
-    pub fn send(from: Place, len: u64) -> Work {
+    /// A SEND of `len` bytes.
+    pub fn send(from: Location, len: u64) -> Work {
         Work { local: Value::At(from), len, compare: Value::Number(1), ..Work::of(WqeOpcode::SEND) }
     }
 
     /// A compare-and-swap; the old value goes to `old`.
-    pub fn compare_swap(at: Place, compare: Value, swap: Value, old: Place) -> Work {
+    pub fn compare_swap(at: Location, compare: Value, swap: Value, old: Location) -> Work {
         Work { compare, ..Work::atomic(WqeOpcode::COMPARE_SWAP, at, swap, old) }
     }
 
-    /// A fetch-and-add.
-    pub fn add(at: Place, add: Value, old: Place) -> Work {
+    /// A fetch-and-add; the old value goes to `old`.
+    pub fn add(at: Location, add: Value, old: Location) -> Work {
         Work::atomic(WqeOpcode::FETCH_ADD, at, add, old)
     }
 
-    /// A calculation.
-    pub fn calculate(calculation: Calculation, at: Place, operand: Value, old: Place) -> Work {
+    /// A calculation of `calculation` on the word at `at`.
+    pub fn calculate(calculation: Calculation, at: Location, operand: Value, old: Location) -> Work {
         Work::atomic(calculation.opcode(), at, operand, old)
     }
 
-    pub(crate) fn atomic(opcode: WqeOpcode, at: Place, operand: Value, old: Place) -> Work {
+    pub(crate) fn atomic(opcode: WqeOpcode, at: Location, operand: Value, old: Location) -> Work {
         let (local, remote) = (Value::At(old), Value::At(at));
         Work { local, remote, len: 8, swap_add: operand, ..Work::of(opcode) }
     }
@@ -315,7 +318,7 @@ impl Work {
         Work { flags: self.flags | flag::SIGNALED, ..self }
     }
 
-    /// The same, standing there as a NOP.
+    /// The same, with a NOP in its slot until its op-code is changed.
     #[must_use]
     pub fn dormant(self) -> Work {
         Work { dormant: true, ..self }
@@ -329,18 +332,18 @@ impl Work {
 
     /// The same with its list going on.
     #[must_use]
-    pub fn and(mut self, at: Place, len: u32) -> Work {
+    pub fn and(mut self, at: Location, len: u32) -> Work {
         self.more.push(Piece { at, len });
         self.compare = Value::Number(1 + self.more.len() as u64);
         self
     }
 
-    /// Slots that it takes: two further pieces stand in one, or 64 bytes that it brings along.
+    /// Slots that the work request takes: two further list elements, or 64 inline bytes, fit into each.
     pub fn slots(&self) -> u64 {
         1 + (self.inline.len().div_ceil(SLOT) + self.more.len().div_ceil(2)) as u64
     }
 
-    /// Its header word as it stands there at first.
+    /// The initial header word.
     pub fn header(&self) -> u64 {
         header(if self.dormant { 0 } else { self.opcode }, self.flags, self.id)
     }
@@ -360,9 +363,9 @@ impl Default for Program {
 /// Sections of data and queues of work requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its data. The first section is a word for old values that nobody wants.
+    /// Its data. The first section is a word that takes old values that are not used.
     pub sections: Vec<Section>,
-    /// Its queues.
+    /// Its queues of work requests.
     pub queues: Vec<Queue>,
 }
 
@@ -374,9 +377,9 @@ impl Program {
         Program { sections: vec![scrap], queues: Vec::new() }
     }
 
-    /// Where old values go that nobody wants.
-    pub fn scrap() -> Place {
-        Place { home: Home::Section(0), offset: 0 }
+    /// The location that takes old values that are not used.
+    pub fn scrap() -> Location {
+        Location { segment: Segment::Section(0), offset: 0 }
     }
 
     /// The section that code puts its own data into.
@@ -389,7 +392,7 @@ impl Program {
     }
 
     /// A new variable: a word with a word of zeros in front. It has a label if its name is not empty.
-    pub fn var(&mut self, name: &str, value: u64) -> Place {
+    pub fn var(&mut self, name: &str, value: u64) -> Location {
         let at = self.own();
         let section = &mut self.sections[at];
         section.bytes.extend([0; 8]);
@@ -398,40 +401,41 @@ impl Program {
         if !name.is_empty() {
             section.labels.push(Label { name: name.into(), offset, len: 8 });
         }
-        Place { home: Home::Section(at), offset }
+        Location { segment: Segment::Section(at), offset }
     }
 
     /// A word of the data is known only when the program is loaded.
-    pub(crate) fn let_be(&mut self, at: Place, value: Value) {
-        if let Home::Section(section) = at.home {
+    pub(crate) fn let_be(&mut self, at: Location, value: Value) {
+        if let Segment::Section(section) = at.segment {
             self.sections[section].values.push((at.offset, value));
         }
     }
 
     /// A word that nothing changes.
-    pub fn constant(&mut self, value: u64) -> Place {
+    pub fn constant(&mut self, value: u64) -> Location {
         self.var("", value)
     }
 
     /// Puts a work request at the end of a queue; its first byte.
-    pub fn push(&mut self, queue: usize, work: Work) -> Place {
-        let place = Place { home: Home::Queue(queue), offset: self.queues[queue].posted() * SLOT as u64 };
+    pub fn push(&mut self, queue: usize, work: Work) -> Location {
+        let place =
+            Location { segment: Segment::Queue(queue), offset: self.queues[queue].posted() * SLOT as u64 };
         let slot = self.queues[queue].posted();
         self.queues[queue].works.push(Work { slot, ..work });
         place
     }
 
     /// The place of this name and its bytes: a label of the data, or of a work request.
-    pub fn find(&self, name: &str) -> Option<(Place, u64)> {
+    pub fn find(&self, name: &str) -> Option<(Location, u64)> {
         for (at, section) in self.sections.iter().enumerate() {
             if let Some(label) = section.labels.iter().find(|label| label.name == name) {
-                return Some((Place { home: Home::Section(at), offset: label.offset }, label.len));
+                return Some((Location { segment: Segment::Section(at), offset: label.offset }, label.len));
             }
         }
         self.queues.iter().enumerate().find_map(|(at, queue)| {
             let work = queue.works.iter().find(|work| work.label.as_deref() == Some(name))?;
             let offset = work.slot * SLOT as u64;
-            Some((Place { home: Home::Queue(at), offset }, work.slots() * SLOT as u64))
+            Some((Location { segment: Segment::Queue(at), offset }, work.slots() * SLOT as u64))
         })
     }
 

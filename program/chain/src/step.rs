@@ -2,16 +2,16 @@
 
 use remora_nic::wqe::SLOT;
 
-use crate::program::{Home, Place};
+use crate::program::{Location, Segment};
 
 /// Bytes that a step changed, all in one section or queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The first of them.
-    pub at: Place,
-    /// What they were.
+    pub at: Location,
+    /// The bytes before the step.
     pub before: Vec<u8>,
-    /// What they are.
+    /// The bytes after the step.
     pub after: Vec<u8>,
 }
 
@@ -28,16 +28,16 @@ pub struct Step {
     pub index: u64,
     /// The copy of its first slot that was executed.
     pub slot: [u8; SLOT],
-    /// What it changed.
+    /// The changes that the step made.
     pub changes: Vec<Change>,
     /// It ended in an error, and its queue with it.
     pub failed: bool,
 }
 
-/// The words in which two images of one home differ. Words of data that stand together are one change; those of a work request
-/// are a field each.
-pub(crate) fn differences(base: Place, before: &[u8], after: &[u8]) -> Vec<Change> {
-    let joins = matches!(base.home, Home::Section(_));
+/// The words in which two images of one section or queue differ. Neighbouring words of data are one change.
+/// Each field of a work request is its own change.
+pub(crate) fn differences(base: Location, before: &[u8], after: &[u8]) -> Vec<Change> {
+    let joins = matches!(base.segment, Segment::Section(_));
     let mut changes: Vec<Change> = Vec::new();
     for at in (0..before.len()).step_by(8) {
         let range = at..before.len().min(at + 8);
@@ -73,6 +73,6 @@ mod tests {
             all.iter().map(|change| (change.at.offset, change.after.len())).collect::<Vec<_>>()
         };
         assert_eq!(places(Program::scrap()), [(8, 16), (32, 8)]);
-        assert_eq!(places(Place { home: Home::Queue(0), offset: 0 }), [(8, 8), (16, 8), (32, 8)]);
+        assert_eq!(places(Location { segment: Segment::Queue(0), offset: 0 }), [(8, 8), (16, 8), (32, 8)]);
     }
 }

@@ -1,5 +1,5 @@
-//! What is wrong with a program before it runs: places outside of its memory, counts that never come, changes without a barrier,
-//! and what a client may put where.
+//! Mistakes in a program, found before it runs: accesses outside its memory, counts that never come, and
+//! changes without a barrier. Also reports what a client may write, and where.
 
 mod barriers;
 mod clients;
@@ -7,14 +7,14 @@ mod clients;
 use remora_nic::Fetching;
 use remora_nic::wqe::{SLOT, WqeOpcode};
 
-use crate::program::{FIELDS, Home, Place, Program, Value, Work};
+use crate::program::{FIELDS, Location, Program, Segment, Value, Work};
 
 /// How bad it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// It cannot be right.
     Fault,
-    /// Somebody should know.
+    /// It works, but the author should know.
     Notice,
 }
 
@@ -29,11 +29,11 @@ pub struct Finding {
     pub work: Option<usize>,
     /// The line of the text, 0 if it comes from none.
     pub line: u32,
-    /// What it is.
+    /// A sentence that describes the finding.
     pub what: String,
 }
 
-/// Looks through a program; what was found, faults first.
+/// Checks a program, and returns the findings, faults first.
 pub fn verify(program: &Program) -> Vec<Finding> {
     let mut verifier = Verifier { program, writes: writes(program), found: Vec::new() };
     for queue in 0..program.queues.len() {
@@ -50,7 +50,7 @@ pub fn verify(program: &Program) -> Vec<Finding> {
 
 /// A stretch of a program's memory that something changes.
 struct Written {
-    at: Place,
+    at: Location,
     len: u64,
 }
 
@@ -60,7 +60,7 @@ struct Verifier<'p> {
     found: Vec<Finding>,
 }
 
-/// What is changed at places that are known.
+/// Writes to places that are known before the program runs.
 fn writes(program: &Program) -> Vec<Written> {
     let mut all = Vec::new();
     for queue in &program.queues {
@@ -99,7 +99,7 @@ fn list(work: &Work) -> Vec<(Value, u64)> {
     std::iter::once((work.local, work.len)).chain(rest).collect()
 }
 
-/// What it takes from elsewhere.
+/// The bytes that it reads, beside its own list.
 fn sources(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
         WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND if work.inline.is_empty() => list(work),
@@ -112,8 +112,8 @@ fn is_atomic(opcode: WqeOpcode) -> bool {
     matches!(opcode, WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD) || opcode.is_calculation()
 }
 
-fn overlaps(at: Place, len: u64, other: Place, other_len: u64) -> bool {
-    at.home == other.home && at.offset < other.offset + other_len && other.offset < at.offset + len
+fn overlaps(at: Location, len: u64, other: Location, other_len: u64) -> bool {
+    at.segment == other.segment && at.offset < other.offset + other_len && other.offset < at.offset + len
 }
 
 impl Verifier<'_> {
@@ -131,8 +131,8 @@ impl Verifier<'_> {
     }
 
     /// Its first byte.
-    fn place(&self, queue: usize, work: usize) -> Place {
-        Place { home: Home::Queue(queue), offset: self.work(queue, work).slot * SLOT as u64 }
+    fn place(&self, queue: usize, work: usize) -> Location {
+        Location { segment: Segment::Queue(queue), offset: self.work(queue, work).slot * SLOT as u64 }
     }
 
     /// Does anything change this field of it while the program runs?
@@ -142,10 +142,10 @@ impl Verifier<'_> {
         self.writes.iter().any(|written| overlaps(at, field.len, written.at, written.len))
     }
 
-    fn len_of(&self, home: Home) -> u64 {
-        match home {
-            Home::Section(at) => self.program.sections[at].bytes.len() as u64,
-            Home::Queue(at) => u64::from(self.program.queues[at].ring_slots()) * SLOT as u64,
+    fn len_of(&self, segment: Segment) -> u64 {
+        match segment {
+            Segment::Section(at) => self.program.sections[at].bytes.len() as u64,
+            Segment::Queue(at) => u64::from(self.program.queues[at].ring_slots()) * SLOT as u64,
         }
     }
 
@@ -187,7 +187,7 @@ impl Verifier<'_> {
                 );
                 continue;
             };
-            let (end, limit) = (place.offset.checked_add(len), self.len_of(place.home));
+            let (end, limit) = (place.offset.checked_add(len), self.len_of(place.segment));
             if end.is_none_or(|end| end > limit) {
                 let what = format!(
                     "{len} bytes from {} on end behind the region granted, which has {limit}",
@@ -241,10 +241,8 @@ impl Verifier<'_> {
         };
         let about = &self.program.queues[other];
         if about.fetching == Fetching::Posted {
-            let what = format!(
-                "{} is posted: nobody enables it, and what is changed in it comes too late",
-                about.name
-            );
+            let what =
+                format!("{} is posted: it needs no ENABLE, and a change of it comes too late", about.name);
             return self.fault(queue, at, what);
         }
         let Value::Number(count) = work.swap_add else { return };
@@ -255,7 +253,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Everything in a managed queue is enabled by somebody.
+    /// Every work request in a managed queue is enabled by another one.
     fn enabled(&mut self, queue: usize) {
         let about = &self.program.queues[queue];
         if about.fetching == Fetching::Posted || about.works.is_empty() {

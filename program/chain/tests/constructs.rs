@@ -1,6 +1,8 @@
 //! RedN's constructs against plain arithmetic, and their costs against its Table 2.
 
-use remora_chain::{Code, Cost, End, Home, Machine, Operand, Place, Program, Rings, Section, Test, Work};
+use remora_chain::{
+    Code, Cost, Location, Machine, Operand, Program, Rings, RunEnd, Section, Segment, Test, Work,
+};
 use remora_nic::wqe::WqeOpcode;
 
 const MOST: u64 = (1 << 48) - 1;
@@ -37,12 +39,12 @@ impl Numbers {
 fn run(program: Program) -> Machine {
     let mut machine = Machine::load(program).unwrap();
     machine.start();
-    assert_eq!(machine.run(100_000), End::Rest);
+    assert_eq!(machine.run(100_000), RunEnd::Rest);
     assert_eq!(machine.failures(), []);
     machine
 }
 
-fn word(machine: &Machine, at: Place) -> u64 {
+fn word(machine: &Machine, at: Location) -> u64 {
     u64::from_le_bytes(machine.read(at, 8).unwrap().try_into().unwrap())
 }
 
@@ -55,7 +57,7 @@ fn decide(x: u64, test: Test, y: u64, by_var: bool) -> (u64, Cost) {
     code.when(x, test, y, Work::write(one, answer, 8));
     let works = code.works().len() - 1;
     let cost = Cost::of(&code.works()[..works]);
-    // What stands behind it must not change the header that was compared.
+    // The work requests behind it must not change the header that was compared.
     code.barrier();
     code.end();
     (word(&run(program), answer), cost)
@@ -96,7 +98,7 @@ fn comparisons_cost_what_table_2_says() {
 
 /// Rounds that a loop is written out for at most.
 const ROUNDS: u64 = 12;
-/// What is looked at, its step, and a counter of rounds.
+/// The value under test, its increment, and a counter of rounds.
 type Vars = [u64; 3];
 
 /// `while x TEST y { rounds += 1; x += step }`, in plain numbers, up to so many rounds.
@@ -107,11 +109,11 @@ fn plain((test, y): (Test, u64), [mut x, step, mut rounds]: Vars, most: u64) -> 
     [x, step, rounds]
 }
 
-fn vars(code: &mut Program, [x, step, rounds]: Vars) -> [Place; 3] {
+fn vars(code: &mut Program, [x, step, rounds]: Vars) -> [Location; 3] {
     [("x", x), ("step", step), ("rounds", rounds)].map(|(name, value)| code.var(name, value))
 }
 
-fn body(code: &mut Code<'_>, [x, _, rounds]: [Place; 3], step: u64) {
+fn body(code: &mut Code<'_>, [x, _, rounds]: [Location; 3], step: u64) {
     code.change(rounds, WqeOpcode::FETCH_ADD, Operand::Number(1));
     code.change(x, WqeOpcode::FETCH_ADD, Operand::Number(step));
 }
@@ -129,7 +131,7 @@ fn written_out((test, y): (Test, u64), start: Vars, by_var: bool) -> Vars {
 }
 
 /// The same as two rings; how it ended, too, after so many work requests at most.
-fn recycled((test, y): (Test, u64), start: Vars, budget: u64) -> (Vars, End) {
+fn recycled((test, y): (Test, u64), start: Vars, budget: u64) -> (Vars, RunEnd) {
     let mut program = Program::new();
     let places = vars(&mut program, start);
     Rings::new(&mut program, "loop", (places[0], test, y), |code| body(code, places, start[1]));
@@ -156,10 +158,10 @@ fn loops_end_where_those_of_plain_numbers_do() {
             let expected = plain((test, y), start, 50);
             let (now, end) = recycled((test, y), start, 16 * 100);
             if expected[2] < 50 {
-                assert_eq!((now, end), (expected, End::Rest), "{x} {test:?} {y}, seed {seed}");
+                assert_eq!((now, end), (expected, RunEnd::Rest), "{x} {test:?} {y}, seed {seed}");
                 ended += 1;
             } else {
-                assert_eq!(end, End::Budget, "{x} {test:?} {y}, seed {seed}");
+                assert_eq!(end, RunEnd::Budget, "{x} {test:?} {y}, seed {seed}");
                 // It is between two of its steps.
                 let rounds = now[2];
                 assert!(
@@ -198,7 +200,7 @@ fn loops_cost_no_more_than_table_2_says() {
             assert!(order > 0 || cost.iter().zip([3, 2, 4]).all(|(ours, table)| *ours <= table), "Table 2");
         }
     }
-    // The loops that ship: what a round of each is, beside the body's own add, a queue after the other.
+    // The loops that ship: the cost of a round of each, beside the body's own add, a queue after the other.
     let shipped = |text: &str| {
         let program = remora_chain::assemble(text).unwrap();
         let all: Vec<Work> = program.queues.iter().flat_map(|queue| queue.works.clone()).collect();
@@ -222,7 +224,7 @@ fn longer_operands_take_a_comparison_for_each_six_bytes() {
             }
             section.put("key", &stored);
             program.sections.push(section);
-            let key = Place { home: Home::Section(1), offset: 0 };
+            let key = Location { segment: Segment::Section(1), offset: 0 };
             let mut code = Code::once(&mut program, "main");
             let (one, answer) = (code.var("one", 1), code.var("answer", 0));
             code.when_bytes(key, &bytes, Work::write(one, answer, 8));
@@ -238,7 +240,7 @@ fn longer_operands_take_a_comparison_for_each_six_bytes() {
 /// What a step does, in words of the plain model.
 type Model = [u64; 4];
 
-fn one_step(code: &mut Code<'_>, vars: [Place; 4], numbers: &mut Numbers, model: &mut Model) {
+fn one_step(code: &mut Code<'_>, vars: [Location; 4], numbers: &mut Numbers, model: &mut Model) {
     let (a, b) = ((numbers.any() % 4) as usize, (numbers.any() % 4) as usize);
     let number = numbers.any();
     let (operand, value) = if numbers.any().is_multiple_of(2) {
@@ -302,7 +304,7 @@ fn the_modes_of_mov_reach_what_they_name() {
         section.put("table", &table.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
         // The pointer's value is known when the program is loaded.
         section.bytes.extend([0; 16]);
-        let at = |offset| Place { home: Home::Section(1), offset };
+        let at = |offset| Location { segment: Segment::Section(1), offset };
         section.values.push((128, remora_chain::Value::At(at(0))));
         program.sections.push(section);
         let pointer = at(128);

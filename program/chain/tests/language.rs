@@ -1,7 +1,7 @@
 //! The language against an ordinary interpreter of the same trees.
 
 use remora_chain::language::{Amount, Condition, Statement, Target, Tree, parse};
-use remora_chain::{End, Machine, compile};
+use remora_chain::{Machine, RunEnd, compile};
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn chain(text: &str) -> Machine {
         Machine::load(compile(text).unwrap_or_else(|mistake| panic!("{}", mistake.show("it", text))))
             .unwrap();
     machine.start();
-    assert_eq!(machine.run(10_000_000), End::Rest);
+    assert_eq!(machine.run(10_000_000), RunEnd::Rest);
     assert_eq!(machine.failures(), []);
     machine
 }
@@ -202,7 +202,7 @@ fn mistakes_point_at_their_place() {
         ("var x\nif x = 1 {\n}", 2, 6, "a comparison is missing"),
         ("var x\nif x == 1 {\nx = 2", 3, 6, "`}` is missing"),
         ("break", 1, 1, "no loop"),
-        ("array a[2] = 1, 2, 3", 1, 20, "more than it has room for"),
+        ("array a[2] = 1, 2, 3", 1, 20, "more values than it has elements"),
         ("array a[2]\nvar x\nx = a[2]", 3, 7, "has 2 elements"),
         ("var x\nx = 1 x = 2", 2, 7, "one statement"),
     ];

@@ -1,7 +1,8 @@
-//! The offloads that ship answer as a plain table and a plain list would, request by request, without anybody's help.
+//! The offloads that ship answer as a plain table and a plain list would, request by request, without the
+//! CPU.
 
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
-use remora_chain::{Machine, Place, assemble};
+use remora_chain::{Location, Machine, assemble};
 
 const BUCKETS: u64 = 64;
 const VALUES: u64 = 8192;
@@ -17,7 +18,7 @@ fn machine(name: &str) -> Machine {
 }
 
 /// A region's first byte, and its address.
-fn region(machine: &Machine, name: &str) -> (Place, u64) {
+fn region(machine: &Machine, name: &str) -> (Location, u64) {
     let place = machine.program().find(name).expect("a region").0;
     (place, machine.numbers().address(place))
 }
@@ -30,21 +31,21 @@ fn value(key: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| byte(key, at)).collect()
 }
 
-/// Sends a request and runs; what the client is told, and the work requests that it took.
+/// Sends a request and runs. Returns the answer, and the number of work requests that ran.
 fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     let port = machine.program().queue("port").unwrap();
     let before = machine.executed();
     assert!(machine.send(port, message));
     machine.run(10_000);
     assert_eq!(machine.failures(), []);
-    let told = machine.answer(port).expect("an answer");
+    let answer = machine.answer(port).expect("an answer");
     assert_eq!(machine.answer(port), None, "one answer for a request");
-    assert_eq!(told.message, None, "it is where it was to go");
-    let value = machine.read(region(machine, "reply").0, told.len as usize).unwrap();
+    assert_eq!(answer.message, None, "it is where it was to go");
+    let value = machine.read(region(machine, "reply").0, answer.len as usize).unwrap();
     (Some(value).filter(|value| !value.is_empty()), machine.executed() - before)
 }
 
-/// A table whose keys 1 to `keys` stand in one of their buckets, if there is room.
+/// A table with keys 1 to `keys`, each in one of its buckets if one is free.
 fn fill(machine: &mut Machine, keys: u64, ways: usize) -> Vec<Option<u64>> {
     let (table, address) = region(machine, "table");
     let mut taken = [false; BUCKETS as usize];
@@ -104,7 +105,7 @@ fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
 }
 
 /// A list of eight, and the empty node at its end; its first byte and address.
-fn list(machine: &mut Machine) -> (Place, u64) {
+fn list(machine: &mut Machine) -> (Location, u64) {
     let (list, address) = region(machine, "list");
     for at in 0..LIST as u64 {
         let (key, next) = (100 + at, address + (at + 1) * BUCKET);
@@ -117,7 +118,7 @@ fn list(machine: &mut Machine) -> (Place, u64) {
     (list, address)
 }
 
-/// Keys that are there and others, each with the node from which it is looked for, and what is to be found there.
+/// Keys that are there and others. Each has the node at which the search begins, and the expected result.
 fn searches() -> impl Iterator<Item = (u64, u64, Option<Vec<u8>>)> {
     (95..115).chain(100..108).map(|key| {
         let from = key % 3;
@@ -144,14 +145,16 @@ fn a_list_with_a_break_is_searched_no_further_than_the_key() {
         let (got, works) = call(&mut machine, &ask(address + from * BUCKET, key));
         let nodes = 1 + if expected.is_some() { key - 100 } else { LIST as u64 } - from;
         assert_eq!(got, expected, "key {key} from node {from}");
-        // Six of each node, and the one that goes on; the message, the answer, what tells it, and what begins anew.
+        // Six of each node, and the one that continues; the message, the answer, its completion, and the
+        // reset.
         assert_eq!(works, 7 * nodes + 18, "key {key} from node {from}");
     }
-    // Key 0 is that of the empty node, and no key.
+    // Key 0 is that of the empty node, and not valid.
     assert_eq!(call(&mut machine, &ask(address, 0)).0, None);
 }
 
-/// The cache's program on its own: which of two buckets it is, and what is told of it. What is in them, its server's tests say.
+/// The cache's program on its own: it selects one of two buckets, and answers with it. The server's tests
+/// check what the buckets contain.
 #[test]
 fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked() {
     let mut machine = machine("cache");
@@ -168,9 +171,9 @@ fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked()
             assert!(machine.send(port, &words(&[at, tag << 16, at + 64, tag << 16])));
             machine.run(10_000);
             assert_eq!(machine.failures(), []);
-            let told = machine.answer(port).expect("an answer").len as usize;
-            let answer = machine.read(region(&machine, "reply").0, told).unwrap();
-            let (value, checked) = answer.split_at(told - 32);
+            let len = machine.answer(port).expect("an answer").len as usize;
+            let answer = machine.read(region(&machine, "reply").0, len).unwrap();
+            let (value, checked) = answer.split_at(len - 32);
             assert_eq!(value, expected.unwrap_or_default().as_bytes(), "round {round}");
             let of = tag - 41;
             if expected.is_some() {

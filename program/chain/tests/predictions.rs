@@ -1,5 +1,5 @@
-//! RedN's figures in model time: the constants fit what they were read from, how far predictions are off, and that nothing else
-//! than primitives is charged.
+//! RedN's figures in model time: the constants fit their source, the error of predictions is bounded, and
+//! only primitives cost time.
 
 use remora_chain::model::numbers;
 use remora_nic::cost::connectx5::{CONNECTX5, ConnectX5};
@@ -82,7 +82,8 @@ fn dearer(primitive: Primitive) -> f64 {
 #[test]
 fn a_get_is_charged_each_primitive_as_often_as_its_chain_needs_it() {
     let times = |name: &str| match name {
-        // The client's ring and SEND, its receive; at the server what the message lets run, and the answer; the answer's receive.
+        // The client's ring and SEND, and its receive; at the server the chain that the message starts, and
+        // the answer; the answer's receive.
         "fetch" => 6.0,
         // SEND, READ, compare-and-swap, answer.
         "access" => 4.0,
@@ -156,7 +157,7 @@ fn queues_on_the_nic_save_their_fetches() {
     assert!((1.2..1.3).contains(&gain), "{gain}");
 }
 
-/// Its list is that of the paper's Figure 13.
+/// The list is that of the paper's Figure 13.
 #[test]
 fn the_break_that_ships_is_quicker_than_the_papers_at_every_range() {
     for range in [1, 2, 4, 8] {

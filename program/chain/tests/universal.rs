@@ -1,7 +1,8 @@
-//! Universal machines, entirely as chains: after the first enabling nothing is posted and no doorbell rings; the NIC's own counter
-//! says what it executed. Each is compared step by step with an ordinary program.
+//! Universal machines, entirely as chains: after the first enabling nothing is posted and no doorbell rings.
+//! The NIC's own counter shows the executed work requests. Each machine is compared, step by step, with an
+//! ordinary program.
 
-use remora_chain::{End, Home, Machine, Place, Program, compile};
+use remora_chain::{Location, Machine, Program, RunEnd, Segment, compile};
 
 struct Universal {
     machine: Machine,
@@ -14,9 +15,9 @@ impl Universal {
         Universal { machine }
     }
 
-    /// Goes on by a few work requests. False: it has come to its end.
+    /// Executes a few work requests. Returns false at the end of the program.
     fn go(&mut self, works: u64) -> bool {
-        self.machine.run(works) == End::Budget
+        self.machine.run(works) == RunEnd::Budget
     }
 
     fn word(&self, name: &str) -> u64 {
@@ -32,10 +33,10 @@ impl Universal {
 
 /// Fills an array of a program before it is loaded.
 fn fill(program: &mut Program, name: &str, values: &[u64]) {
-    let (Place { home, offset }, len) = program.find(name).unwrap();
-    let Home::Section(section) = home else { panic!("{name} is no data") };
+    let (Location { segment, offset }, len) = program.find(name).unwrap();
+    let Segment::Section(section) = segment else { panic!("{name} is no data") };
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    assert!(bytes.len() as u64 <= len, "{name} has no room for {} words", values.len());
+    assert!(bytes.len() as u64 <= len, "{name} has no space for {} words", values.len());
     program.sections[section].bytes[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
 }
 
@@ -69,7 +70,8 @@ fn rule_110_goes_its_way_generation_by_generation() {
 #[test]
 fn a_busy_beaver_works_as_long_as_it_is_known_to() {
     let mut chain = Universal::new(compile(include_str!("../programs/beaver.chain")).unwrap());
-    // The champion as it is published: for each state and symbol what is written, where the head goes, the next state.
+    // The champion as it is published: for each state and symbol the symbol to write, the move of the head,
+    // and the next state.
     let table =
         [[(1, 1, 2), (1, -1, 2)], [(1, -1, 1), (0, -1, 3)], [(1, 1, 0), (1, -1, 4)], [(1, 1, 4), (0, 1, 1)]];
     let (mut tape, mut head, mut state) = (vec![0_u64; 64], 32_i64, 1_usize);
@@ -153,7 +155,7 @@ fn published_programs_of_a_tiny_language_run_on_the_nic() {
     let said: Vec<u8> =
         chain.array("output").iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     assert_eq!(said, b"Hello World!\n");
-    // Each byte of the input again, in reverse; a product; a test of being zero.
+    // Each byte of the input once more, in reverse; a product; a test for zero.
     interpreted(">,[>,]<[.<]", &[3, 1, 4, 1, 5, 0]);
     let product = interpreted(",>,<[>[>+>+<<-]>>[<<+>>-]<<<-]>>.", &[12, 11]);
     assert_eq!(product.array("output")[0], 132);

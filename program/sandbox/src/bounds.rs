@@ -1,6 +1,6 @@
-//! What a module may have. Compiling takes time and memory by a module's sizes, and some of them multiply:
-//! each is bounded, and looked at before anything is compiled. A kernel that a compiler made stays far below
-//! all of them.
+//! Bounds on the sizes of a module. The time and memory of a compilation depend on the sizes, and some of
+//! them multiply. So each is bounded, and checked before the compilation. A kernel that a compiler made stays
+//! far below all of them.
 
 use wasmparser::{
     ElementItems, ElementSectionReader, FuncType, FunctionBody, Imports, MemorySectionReader, Operator,
@@ -10,7 +10,7 @@ use wasmparser::{
 use crate::limits::{ELEMENT, Limits, PAGE};
 use crate::module::SandboxError;
 
-/// A size.
+/// A bound on a size of a module.
 struct Bound {
     what: &'static str,
     most: u64,
@@ -33,10 +33,10 @@ const FUNCTIONS: Bound = bound("functions", 4096, BUILD);
 const BODY: Bound = bound("bytes in one function", 64 << 10, SPLIT);
 const LOCALS: Bound = bound("locals in one function", 4096, SPLIT);
 const DEPTH: Bound = bound("blocks within each other", 1024, SPLIT);
-/// What the compiler does for a function grows by such products, whatever else is bounded: half a microsecond
-/// for each of these.
+/// The compiler's work for a function grows by such products, even with other bounds: half a microsecond for
+/// each.
 const BRANCHES: Bound = bound("branches times locals and loops, of all functions", 4 << 20, SPLIT);
-/// A loop and another branch are this part of a local in it, by what they take.
+/// The cost of a loop and another branch, relative to a local in it.
 const LOOP: u64 = 4;
 const BRANCH: u64 = 256;
 const GLOBALS: Bound = bound("globals", 1024, "keep them in its memory");
@@ -60,7 +60,7 @@ fn malformed(error: wasmparser::Error) -> SandboxError {
     SandboxError::NotWasm(error.to_string())
 }
 
-/// What was seen so far.
+/// The sections that were read so far.
 #[derive(Default)]
 struct Shape {
     /// Parameters of each type.
@@ -70,7 +70,7 @@ struct Shape {
     bodies: usize,
     branches: u64,
     elements: u64,
-    /// Bytes that it takes from the beginning, and that its memory may take, if it says so.
+    /// Initial bytes of memory and tables, and the maximum of the memory, if the module declares one.
     takes: u64,
     memory: Option<u64>,
 }

@@ -7,8 +7,8 @@ use crate::limits::Charged;
 use crate::mailbox::{self, Shown};
 use crate::module::{Module, SandboxError};
 
-/// An instance.
-struct Alive {
+/// An instance of the module that has not trapped.
+struct LiveInstance {
     store: Store<Charged>,
     memory: Memory,
     /// Where its mailbox begins.
@@ -17,16 +17,16 @@ struct Alive {
     reset: TypedFunc<(), ()>,
 }
 
-/// The kernel.
+/// A lane as a kernel of the NIC.
 pub struct Guest {
     module: Module,
-    /// None: it has trapped, and what is in its memory means nothing.
-    alive: Option<Alive>,
+    /// None after a trap: the contents of its memory mean nothing then.
+    alive: Option<LiveInstance>,
     shown: Shown,
 }
 
-impl Alive {
-    fn new(module: &Module) -> Result<Alive, SandboxError> {
+impl LiveInstance {
+    fn new(module: &Module) -> Result<LiveInstance, SandboxError> {
         let failed = |error: wasmtime::Error| SandboxError::Failed(format!("{error:#}"));
         let mut store = module.store();
         store.set_fuel(module.fuel()).map_err(failed)?;
@@ -37,7 +37,7 @@ impl Alive {
             place.map_err(|_| SandboxError::Lacks("mailbox"))?.call(&mut store, ()).map_err(failed)?;
         let step = instance.get_typed_func(&mut store, "step").map_err(|_| SandboxError::Lacks("step"))?;
         let reset = instance.get_typed_func(&mut store, "reset").map_err(|_| SandboxError::Lacks("reset"))?;
-        let mut alive = Alive { store, memory, mailbox: place as u32 as usize, step, reset };
+        let mut alive = LiveInstance { store, memory, mailbox: place as u32 as usize, step, reset };
         match mailbox::version(alive.mail().ok_or(SandboxError::Mailbox)?) {
             mailbox::VERSION => Ok(alive),
             other => Err(SandboxError::Version(other)),
@@ -53,7 +53,7 @@ impl Alive {
     fn call<R: wasmtime::WasmResults>(
         &mut self,
         fuel: u64,
-        what: impl FnOnce(&Alive) -> TypedFunc<(), R>,
+        what: impl FnOnce(&LiveInstance) -> TypedFunc<(), R>,
     ) -> Result<R, Status> {
         let what = what(self);
         self.store.set_fuel(fuel).map_err(|_| Status::FAILED)?;
@@ -66,7 +66,7 @@ impl Alive {
 
 impl Guest {
     pub fn new(module: &Module) -> Result<Guest, SandboxError> {
-        Ok(Guest { module: module.clone(), alive: Some(Alive::new(module)?), shown: Shown::default() })
+        Ok(Guest { module: module.clone(), alive: Some(LiveInstance::new(module)?), shown: Shown::default() })
     }
 
     fn try_step(&mut self, streams: &mut Streams<'_, '_>) -> Result<Progress, Status> {
@@ -99,7 +99,7 @@ impl Kernel for Guest {
         let rested = self.alive.as_mut().map(|alive| alive.call(fuel, |alive| alive.reset.clone()));
         if !matches!(rested, Some(Ok(()))) {
             // Only after a failure: this allocates. If it fails too, so does every request from now on.
-            self.alive = Alive::new(&self.module).ok();
+            self.alive = LiveInstance::new(&self.module).ok();
         }
     }
 }

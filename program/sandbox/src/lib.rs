@@ -1,8 +1,9 @@
-//! Kernels of StRoM that users write, as WebAssembly: what they do is between them and whoever asked them.
+//! Kernels of StRoM that users write, as WebAssembly.
 //!
-//! A module imports nothing. It exports its memory, and in it a *mailbox* (`mailbox.rs` draws it): before a step the NIC puts into
-//! it what the kernel's streams have, after the step it finds there what the kernel wants. So a kernel can compute, and use its
-//! streams, and nothing else; a step that takes too long, a trap, or nonsense in the mailbox ends its request with an error.
+//! A module imports nothing. It exports its memory, and in it a *mailbox* (`mailbox.rs` draws it). Before a
+//! step the NIC copies the state of the kernel's streams into it. After the step it reads the kernel's
+//! requests there. So a kernel can compute and use its streams, and nothing else. A step that takes too long,
+//! a trap, or an invalid mailbox ends its request with an error.
 //!
 //! `program/sandbox/template` has a kernel in Rust and in C to begin with; `docs/STROM.md` has the commands.
 //!

@@ -1,15 +1,15 @@
-//! What a lane may use, and who counts it.
+//! The limits of a lane, and their enforcement.
 
 use wasmtime::{OperatorCost, ResourceLimiter};
 
-/// What a lane may use.
+/// The limits of a lane.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of its memory and its table together; so many addresses are reserved for it, or fewer where the
-    /// module declares that its memory stays smaller.
+    /// Bytes of its memory and its table together. So many addresses are reserved for it, or fewer if the
+    /// module declares a smaller memory.
     pub memory: usize,
-    /// Work of a step, about as many instructions, bytes that one instruction moves or sets, and elements of
-    /// a table. A step of a native kernel does about what copying 4 KiB takes.
+    /// Work of a step. It counts about as many instructions, bytes that one instruction moves or sets, and
+    /// elements of a table. A step of a native kernel does about the work of copying 4 KiB.
     pub fuel: u64,
 }
 
@@ -24,7 +24,7 @@ pub const PAGE: u64 = 64 << 10;
 /// Bytes that an element of a table is charged with: a pointer, and as much again that is kept ready while a
 /// table grows.
 pub const ELEMENT: usize = 16;
-/// Elements of a table, whatever the limit on bytes: one is moved when it grows, and that takes no fuel.
+/// Elements of a table, beside the limit on bytes: one is moved when it grows, and that takes no fuel.
 pub const ELEMENTS: usize = 64 << 10;
 
 /// What an instance has. Growth beyond the limit is refused to the kernel, as `memory.grow` and `table.grow`
@@ -62,7 +62,7 @@ impl ResourceLimiter for Charged {
         Ok(fits)
     }
 
-    /// The operating system has none.
+    /// The operating system has no memory left.
     fn memory_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
         self.memory = self.before;
         Ok(())

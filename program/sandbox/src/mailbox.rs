@@ -1,33 +1,45 @@
-//! The mailbox: bytes that a kernel and the NIC share, the one between the other's turns. Numbers are little-endian.
+//! The mailbox: bytes that a kernel and the NIC share, each between the other's turns. Numbers are
+//! little-endian and have 4 bytes, unless noted otherwise.
 //!
 //! ```text
-//!   0 version: 1 (4)     4 0 (4)
+//!     0 version: 1                4 0
 //! before a step:
-//!   8 RPC op-code (8)   16 address of what passes (8)   24 input: 0 none, 1 parameters, 2 data, 3 passing (4)
-//!  28 tag (4)           32 bit 0: first, bit 1: last (4) 36 bytes of the message from here on (4)   40 bytes of the input (4)
-//!  44 queue pair (4)    48 room at the requester (4)     52 bytes of the longest message (4)
-//!  56 bytes that were read, ffffffff: none (4)           60 bytes missing of the message (4)
+//!     8 RPC op-code (8)          16 address of what passes (8)
+//!    24 input: 0 none, 1 parameters, 2 data, 3 passing
+//!    28 tag                      32 bit 0: first, bit 1: last
+//!    36 bytes of the message from here on
+//!    40 bytes of the input       44 queue pair
+//!    48 space at the requester   52 bytes of the longest message
+//!    56 bytes that were read, ffffffff: none
+//!    60 bytes missing of the message
 //! after it:
-//!  64 the input is used (4)       68 the message is taken back (4)   72 a message begins: 0 none, 1 answer, 2 open, 3 send (4)
-//!  76 its status (4)              80 its bytes (4)                   84 key to send with (4)      88 address to send to (8)
-//!  96 bytes read that are forwarded (4)   100 bytes put (4)          104 the message ends (4)
-//! 108 command: 0 none, 1 read, 2 read to the wire (4)                112 its address (8)          120 its bytes (4)
-//! 124 writes (4)
-//! 128 input (4096)   4224 what was read (4096)   8320 what is put (4096)
-//! 12416 64 writes: address (8), bytes (4), 0 (4)   13440 their bytes, one behind the other (8192)   21632
+//!    64 the input is used        68 the message is taken back
+//!    72 a message begins: 0 none, 1 answer, 2 open, 3 send
+//!    76 its status               80 its bytes
+//!    84 key to send with         88 address to send to (8)
+//!    96 bytes read that are forwarded
+//!   100 bytes put               104 the message ends
+//!   108 command: 0 none, 1 read, 2 read to the wire
+//!   112 its address (8)         120 its bytes
+//!   124 writes
+//!   128 input (4096)           4224 what was read (4096)
+//!  8320 what is put (4096)
+//! 12416 64 writes: address (8), bytes, 0
+//! 13440 their bytes, one behind the other (8192)
+//! 21632
 //! ```
 //!
-//! What a step wants is done in the order of these words, the writes after the input; so bytes that are forwarded come before those
-//! that are put.
+//! The NIC executes the requests of a step in the order of these words, the writes after the input. So bytes
+//! that are forwarded come before those that are put.
 
 use remora_nic::kernel::{Input, PACKET, Status, Streams, What};
 
-/// The version of the words.
+/// The version of the layout.
 pub const VERSION: u32 = 1;
-/// Bytes of it all.
+/// Bytes of the mailbox.
 pub const LEN: usize = 21632;
 
-/// What a step sees, and what it wants.
+/// The words that a step reads, and those that it writes.
 const SEEN: usize = 8;
 const WANTED: usize = 64;
 const INPUT: usize = 128;
@@ -42,22 +54,22 @@ const NONE: u32 = u32::MAX;
 
 const _: () = assert!(WRITTEN + 8192 == LEN, "as drawn");
 
-/// What the step before left: bytes that are in the mailbox already need not be copied again.
+/// The state of the previous step: bytes that are in the mailbox already need not be copied again.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Shown {
-    /// The input is the one that it saw.
+    /// It has seen the present input.
     pub input: bool,
     /// It asked for bytes.
     pub asked: bool,
 }
 
-/// Why what a step left makes no sense.
+/// Why the result of a step is invalid.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Nonsense;
+pub struct InvalidMailbox;
 
-struct Words<'m>(&'m mut [u8]);
+struct Fields<'m>(&'m mut [u8]);
 
-impl Words<'_> {
+impl Fields<'_> {
     fn word(&self, at: usize) -> u32 {
         self.0[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
@@ -69,7 +81,7 @@ impl Words<'_> {
 
 /// The version that the kernel was made for.
 pub fn version(mail: &mut [u8]) -> u32 {
-    Words(mail).word(0)
+    Fields(mail).word(0)
 }
 
 /// Before a step.
@@ -118,9 +130,9 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
     }
 }
 
-/// After it: the streams get what the kernel wants.
-pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, Nonsense> {
-    let words = Words(mail);
+/// After a step: the streams execute the kernel's requests.
+pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, InvalidMailbox> {
+    let words = Fields(mail);
     let status = Status(words.word(76) as u8);
     let (len, forward, put) = (words.word(80), words.word(96) as usize, words.word(100) as usize);
     let taken = words.word(64) != 0;
@@ -136,13 +148,13 @@ pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, No
         1 => drop(streams.answer(status, len)),
         2 => streams.open(status),
         3 => streams.send(words.long(88), words.word(84), len),
-        _ => return Err(Nonsense),
+        _ => return Err(InvalidMailbox),
     }
     if forward > 0 {
         streams.forward(forward);
     }
     if put > 0 {
-        streams.put(words.0[PUT..WRITES].get(..put).ok_or(Nonsense)?);
+        streams.put(words.0[PUT..WRITES].get(..put).ok_or(InvalidMailbox)?);
     }
     if words.word(104) != 0 {
         streams.close();
@@ -150,24 +162,24 @@ pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, No
     let (command, asked) = (words.word(108), words.word(120));
     match command {
         0 => {}
-        // A native kernel may ask for more: the mailbox has no place for it.
-        1 if asked as usize > PUT - READ => return Err(Nonsense),
+        // A native kernel may ask for more: the mailbox has no space for it.
+        1 if asked as usize > PUT - READ => return Err(InvalidMailbox),
         1 => streams.read(words.long(112), asked),
         2 => streams.read_to_wire(words.long(112), asked),
-        _ => return Err(Nonsense),
+        _ => return Err(InvalidMailbox),
     }
     Ok(Shown { input: streams.input().is_some() && !taken, asked: command == 1 })
 }
 
-fn write(words: &Words<'_>, streams: &mut Streams<'_, '_>) -> Result<(), Nonsense> {
+fn write(words: &Fields<'_>, streams: &mut Streams<'_, '_>) -> Result<(), InvalidMailbox> {
     let count = words.word(124) as usize;
     let mut bytes = &words.0[WRITTEN..];
     if count > MOST {
-        return Err(Nonsense);
+        return Err(InvalidMailbox);
     }
     for record in 0..count {
         let at = WRITES + record * RECORD;
-        let (own, rest) = bytes.split_at_checked(words.word(at + 8) as usize).ok_or(Nonsense)?;
+        let (own, rest) = bytes.split_at_checked(words.word(at + 8) as usize).ok_or(InvalidMailbox)?;
         streams.write(words.long(at), own);
         bytes = rest;
     }

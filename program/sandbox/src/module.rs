@@ -1,4 +1,4 @@
-//! Modules: what users bring, compiled, and the lanes made of it.
+//! Modules: users' kernels, compiled, and their lanes.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ use crate::mailbox;
 /// Why a module is no kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxError {
-    /// It is no WebAssembly, or uses what kernels may not; the compiler's words.
+    /// It is no WebAssembly, or uses what kernels may not; with the compiler's message.
     NotWasm(String),
     /// It has more of something than a kernel may have.
     TooMuch {
-        /// Of what.
+        /// Name of the bounded size.
         what: &'static str,
         /// How much it has.
         has: u64,
         /// How much a kernel may have.
         most: u64,
-        /// How to mend it.
+        /// How to fix it.
         mend: &'static str,
     },
     /// It imports this, and a kernel imports nothing.
@@ -65,7 +65,7 @@ impl fmt::Display for SandboxError {
                 let ours = mailbox::VERSION;
                 write!(
                     f,
-                    "the module speaks version {other} of the mailbox, and this is {ours}: build it anew"
+                    "the module speaks version {other} of the mailbox, and this is {ours}: build it again"
                 )
             }
             SandboxError::Failed(words) => write!(f, "the kernel failed before its first step: {words}"),
@@ -89,8 +89,8 @@ impl fmt::Debug for Module {
 }
 
 impl Module {
-    /// Compiles it. This takes a while: on the program's thread, not on the NIC's. How long, the bounds on
-    /// its sizes bound.
+    /// Compiles it. This takes a while, on the program's thread, not on the NIC's. The bounds on a module's
+    /// sizes bound the time.
     ///
     /// # Errors
     /// `NotWasm`, `TooMuch`, `Imports`.
@@ -103,7 +103,7 @@ impl Module {
         Ok(Module { code, limits })
     }
 
-    /// So many lanes of it, each with a memory of its own.
+    /// So many lanes of it, each with its own memory.
     ///
     /// # Errors
     /// `Lacks`, `Mailbox`, `Version`, `Failed`.
@@ -119,7 +119,7 @@ impl Module {
         self.limits.fuel
     }
 
-    /// Where an instance lives.
+    /// The store of an instance.
     pub(crate) fn store(&self) -> Store<Charged> {
         let mut store = Store::new(self.code.engine(), Charged::new(&self.limits));
         store.limiter(|charged| charged);
@@ -140,16 +140,15 @@ const PROPOSALS: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::FLOATS)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// A lane's memory has the addresses that it may grow into, and no more: bounds are checked by instructions,
-/// so that pages behind it that nobody may touch would save nothing. It never moves, or growing it would copy
-/// it, which no fuel pays for.
+/// A lane's memory has the addresses that it may grow into, and no more. Instructions check bounds, so guard
+/// pages behind it would save nothing. It never moves: growing it would copy it, which no fuel pays for.
 fn config(reserved: u64) -> Config {
     let mut config = Config::new();
     config.consume_fuel(true).operator_cost(costs());
     config.wasm_features(WasmFeatures::all().difference(PROPOSALS), false);
     config.memory_reservation(reserved).memory_may_move(false);
     config.memory_guard_size(0).guard_before_linear_memory(false).memory_reservation_for_growth(0);
-    // Nobody reads where a kernel failed, and a failure is to be short.
+    // A kernel's backtrace is not used, and a failure must be short.
     config.wasm_backtrace_max_frames(None);
     config
 }

@@ -1,5 +1,5 @@
-//! What a kernel may take, of each resource that an instance has: memory, tables, addresses, time of a step,
-//! and the compiler's time and memory.
+//! The limits of a kernel, for each resource of an instance: memory, tables, addresses, time of a step, and
+//! the compiler's time and memory.
 
 #[path = "../../../sim/fabric/tests/strom/bench.rs"]
 #[allow(dead_code, reason = "each binary uses a part of it")]
@@ -34,7 +34,7 @@ fn ends(fields: &str, step: &str) -> Status {
     bench.run()[&1].status
 }
 
-/// Bytes of this process that are in memory, by the kernel's book.
+/// Resident bytes of this process, by the kernel's count.
 fn resident() -> usize {
     let book = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = book.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its line");
@@ -92,7 +92,7 @@ fn memory_and_table_are_bounded_together() {
     );
 }
 
-/// What one instruction does is paid for by its size: as much as the fuel is for can be done, and no more.
+/// An instruction costs fuel by its size: the fuel limits the amount of work exactly.
 #[test]
 fn an_instruction_that_does_a_lot_of_work_is_too_long_for_a_step() {
     let fields = r#"(table $t 65536 funcref) (elem $e func $f) (func $f)
@@ -105,7 +105,7 @@ fn an_instruction_that_does_a_lot_of_work_is_too_long_for_a_step() {
         let memory = |len: u32| with(&format!("(memory.{name} {arguments} (i32.const {len}))"));
         assert_eq!((memory(most), memory(more)), (Status::DONE, Status::TOO_LONG), "memory.{name}");
     }
-    // The others, again and again.
+    // The other instructions, in a loop.
     let again = |instruction: &str| format!("(loop $again {instruction} (br $again))");
     for instruction in [
         "(memory.init $d (i32.const 30000) (i32.const 0) (i32.const 8))",
@@ -164,8 +164,8 @@ fn times(count: usize, text: &str) -> String {
     text.repeat(count)
 }
 
-/// Modules with as much of something as a kernel may have, or more: what, how much of it, and the module's
-/// fields.
+/// Modules with as much of something as a kernel may have, or more. Returns what, how much of it, and the
+/// module's fields.
 fn sizes(beyond: usize) -> Vec<(&'static str, usize, String)> {
     let params = |count: usize| times(count, "i32 ");
     let mut exports = String::from("(func $e)");
@@ -236,15 +236,15 @@ fn branches_times_locals_and_loops_are_bounded() {
         let words = refused(&module(&beyond, "i32.const 0"));
         assert!(words.contains(" branches times locals and loops, of all functions, "), "{words}");
     }
-    // A function says that it has four thousand millions of them, in five bytes.
+    // A function declares four thousand millions of locals, in five bytes.
     let mut wasm = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x0a\x01\x08\x01".to_vec();
     wasm.extend(b"\xff\xff\xff\xff\x0f\x7f\x0b");
     assert!(refused(&wasm).contains("4294967295 locals in one function"));
 }
 
-/// Runs a test of this file again in a process that may have 4 GB of addresses.
+/// Reruns a test of this file in a process that may have 4 GB of addresses.
 ///
-/// True in that process: then the test goes on with its body.
+/// True in that process: then the test continues with its body.
 fn confined(name: &str) -> bool {
     const INSIDE: &str = "REMORA_TEST_FEW_ADDRESSES";
     if std::env::var_os(INSIDE).is_some() {

@@ -1,4 +1,5 @@
-//! Modules as kernels, between simulated NICs: those of the templates beside the native one, and those that do what they should not.
+//! Modules as kernels, between simulated NICs: those of the templates beside the native one, and misbehaving
+//! ones.
 
 #[path = "../../../sim/fabric/tests/strom/bench.rs"]
 #[allow(dead_code, reason = "each binary uses a part of it")]
@@ -26,7 +27,7 @@ impl Drop for Temporary {
     }
 }
 
-/// What is built from a copy of a template by the command that its documentation gives.
+/// Builds a copy of a template by the command that its documentation gives.
 fn built(template: &str, command: &[&str], result: &str) -> Vec<u8> {
     let folder = std::env::temp_dir().join(format!("remora-{}-{template}", std::process::id()));
     let folder = Temporary(folder);
@@ -55,7 +56,8 @@ fn lanes(wasm: &[u8], count: usize) -> Vec<Box<dyn Kernel>> {
     Module::new(wasm, Limits::default()).unwrap().lanes(count).unwrap()
 }
 
-/// GETs of keys that are there and of keys that are not, over bad links: what a table of random slots answers.
+/// GETs of keys that are there and of keys that are not, over bad links: the answers of a table of random
+/// slots.
 fn gets(seed: u64, over_irn: bool, kernels: Vec<Box<dyn Kernel>>) -> Vec<(u32, Answer)> {
     let mut bench = Bench::new(seed, &arms()[usize::from(over_irn)]);
     bench.deploy(kernels);
@@ -112,12 +114,12 @@ fn the_template_in_c_answers_as_the_native_kernel_does() {
     answers_as_the_native_one(&in_c());
 }
 
-/// A module whose step does this.
+/// A module with this step.
 fn module(step: &str) -> Vec<u8> {
     text::module("(global $steps (mut i32) (i32.const 0))", step)
 }
 
-/// Asks it something that it fails at, and then something that it does not; meanwhile and afterwards others are served.
+/// Asks it for something that fails, and then for something that does not; others are served throughout.
 fn fails(step: &str, wanted: Status) {
     for mut bench in Bench::arms() {
         bench.deploy(lanes(&module(step), 1));
@@ -130,8 +132,8 @@ fn fails(step: &str, wanted: Status) {
             bench.rpc(7, 2, &lookup);
             bench.rpc(OPCODE, 3, b"g");
             let answers = bench.run();
-            let told = [1, 2, 3].map(|tag| answers[&tag].status);
-            assert_eq!(told, [wanted, Status::MISS, Status::DONE], "round {round}");
+            let statuses = [1, 2, 3].map(|tag| answers[&tag].status);
+            assert_eq!(statuses, [wanted, Status::MISS, Status::DONE], "round {round}");
         }
         let facts = bench.facts();
         assert_eq!((facts[0].failures, facts[1].failures), (3, 0));
@@ -153,12 +155,12 @@ fn a_trap_ends_with_an_error_to_its_caller_and_hurts_nobody_else() {
 
 #[test]
 fn more_memory_than_the_limit_is_not_given() {
-    // 16 MiB are 256 pages: the first memory.grow says no, and the kernel traps by itself.
+    // 16 MiB are 256 pages: the first memory.grow fails, and the kernel traps by itself.
     fails(
         "(if (i32.eq (memory.grow (i32.const 256)) (i32.const -1)) (then unreachable)) i32.const 0",
         Status::FAILED,
     );
-    // Up to there it says yes.
+    // Up to that size it succeeds.
     let wasm = module(
         "(if (i32.eq (memory.grow (i32.const 8)) (i32.const -1)) (then unreachable)) (i32.store (i32.const 72) (i32.const 1)) i32.const 0",
     );
@@ -172,14 +174,14 @@ fn more_memory_than_the_limit_is_not_given() {
 fn nonsense_in_the_mailbox_is_a_failure_of_the_kernel() {
     let store = |at: u32, value: u32| format!("(i32.store (i32.const {at}) (i32.const {value}))");
     let (answer, ends) = (store(72, 1), "i32.const 0");
-    // No such message, no such command, more put than there is place for, more writes than there may be, a write longer than all.
+    // No such message, no such command, too much data, too many writes, a write longer than all.
     let bad = [
         store(72, 4),
         format!("{answer} {}", store(108, 3)),
         format!("{answer} {} {}", store(80, 5000), store(100, 4097)),
         format!("{answer} {}", store(124, 65)),
         format!("{answer} {} {}", store(124, 1), store(12424, 8193)),
-        // More bytes than the answer has, forwarded bytes that nobody read.
+        // More bytes than the answer has, forwarded bytes that were not read.
         format!("{answer} {}", store(100, 8)),
         format!("{answer} {} {}", store(80, 8), store(96, 8)),
         // More than one command reads.

@@ -1,4 +1,4 @@
-//! What clients asked and were told, and when: the only thing that a judge sees of a store.
+//! The operations of clients, with their results and times: the only input of a judge.
 
 use crate::{TORN, Violation};
 use serde::{Deserialize, Serialize};
@@ -6,30 +6,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
-/// One access to one key. Keys and values are numbers: a test names its keys by number and lets each value's bytes
-/// follow from the value's number (`stamp`), which it writes once and never again under the same key.
+/// One access to one key. Keys and values are numbers. A test numbers its keys, and makes each value's bytes
+/// from the value's number (`stamp`). It writes each value once under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Wire", into = "Wire")]
 pub enum Step {
-    /// The key was asked for; `None`: there was none (or, before the answer, nobody knows).
+    /// The key was read; `None`: there was none. Before the answer it is unknown.
     Read {
-        /// Whose value.
+        /// Number of the key.
         key: u64,
         /// The value found.
         value: Option<u64>,
     },
     /// The key got this value.
     Write {
-        /// Whose value.
+        /// Number of the key.
         key: u64,
         /// The new value.
         value: u64,
     },
     /// The key was taken away.
     Delete {
-        /// Which key.
+        /// Number of the key.
         key: u64,
-        /// Whether it was there, if the store told.
+        /// Whether it was there, if the store reports it.
         found: Option<bool>,
     },
 }
@@ -76,7 +76,7 @@ impl Step {
         }
     }
 
-    /// What of it is known before there is an answer, whatever the recorder put there.
+    /// The step as it is known before there is an answer, without any result that the recorder put there.
     fn unanswered(&self) -> Self {
         match *self {
             Self::Read { key, .. } => Self::Read { key, value: None },
@@ -86,13 +86,13 @@ impl Step {
     }
 }
 
-/// What an event says about its client's operation.
+/// The state of an operation that an event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// It begins now, and these are all the writes it may make.
     Invoke,
-    /// It is done, and this is what it did.
+    /// The operation took effect, and the event has its results.
     Ok,
     /// It has not happened and never will.
     Fail,
@@ -103,10 +103,11 @@ pub enum Kind {
 /// One line of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it says.
+    /// The state of the operation.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Whose operation. A client has one operation at a time; one that overlaps its own is several clients.
+    /// The client of the operation. It has one operation at a time; one that overlaps its own is several
+    /// clients.
     #[serde(rename = "process")]
     pub client: u32,
     /// When, on the one clock that all clients read.
@@ -116,10 +117,10 @@ pub struct Event {
     pub steps: Vec<Step>,
 }
 
-/// All events of one run. Those of one client stand in the order in which it recorded them.
+/// All events of one run. Those of one client are in the order in which it recorded them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
-    /// The events.
+    /// Events in the order of the file.
     pub events: Vec<Event>,
 }
 
@@ -137,7 +138,7 @@ pub enum Outcome {
 /// One operation: a pair of events, or an invocation that nothing answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// Whose.
+    /// Number of the client.
     pub client: u32,
     /// When it was invoked.
     pub invoked: u64,
@@ -145,14 +146,14 @@ pub struct Operation {
     pub ended: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// What it did, or if that is not known, might have done.
+    /// The steps that took effect, or of an unknown result, that may have.
     pub steps: Vec<Step>,
 }
 
 impl History {
-    /// `client` begins an operation that makes these steps; it is recorded before the first packet leaves. What a
-    /// transaction writes must be known here: an interactive one is recorded when it asks to commit, with the time of
-    /// its beginning.
+    /// `client` begins an operation that makes these steps; it is recorded before the first packet leaves. A
+    /// transaction's writes must be known here. An interactive one is recorded when it asks to commit, with
+    /// the time of its beginning.
     pub fn invoke(&mut self, client: u32, time: u64, steps: &[Step]) {
         self.push(Kind::Invoke, client, time, steps);
     }
@@ -167,7 +168,7 @@ impl History {
         self.push(Kind::Fail, client, time, &[]);
     }
 
-    /// The client gives up and does not know. One that is killed says nothing, which means the same.
+    /// The client gives up without a result. One that is killed records nothing, which means the same.
     pub fn info(&mut self, client: u32, time: u64) {
         self.push(Kind::Info, client, time, &[]);
     }
@@ -181,8 +182,8 @@ impl History {
         self.events.extend(other.events);
     }
 
-    /// Reads lines of JSON. A last line that has no end is what its writer was killed in: it is left out, as if the
-    /// writer had been killed before it.
+    /// Reads lines of JSON. A last line without an end is left out, as if its writer had been killed before
+    /// it.
     ///
     /// # Errors
     /// The reader's, and `InvalidData` for a line that is no event.
@@ -231,7 +232,8 @@ impl History {
 }
 
 impl Event {
-    /// The event as a line with its end. Written by one call before anything is done about it, it outlives the process.
+    /// The event as a line with its end. A caller that writes it by one call before it acts keeps it even if
+    /// the process dies.
     pub fn line(&self) -> String {
         let mut line = serde_json::to_string(self).expect("numbers and names are JSON");
         line.push('\n');
@@ -254,7 +256,7 @@ impl Operation {
         }
     }
 
-    /// What it writes, by key and value.
+    /// The values that the operation writes, as pairs of key and value.
     pub fn writes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.steps.iter().filter_map(|step| match *step {
             Step::Write { key, value } => Some((key, value)),
@@ -288,19 +290,19 @@ impl fmt::Display for Operation {
     }
 }
 
-/// When each value was written and first surely read: what is known of operations whose end is not.
+/// When each value was written and first surely read. This decides about operations whose end is unknown.
 pub(crate) struct Sightings {
     /// By key and value: the operation that writes it.
     pub writers: BTreeMap<(u64, u64), usize>,
-    /// By key and value: when the first of those who read it had returned.
+    /// By key and value: when the first read of it had returned.
     pub seen: BTreeMap<(u64, u64), u64>,
-    /// Keys of which a deletion told that it found something, and nobody knows what.
+    /// Keys of which a deletion reported that it found an unknown value.
     pub found: BTreeSet<u64>,
 }
 
 impl Sightings {
     /// # Errors
-    /// A value that is written twice under one key: who reads it could not be told.
+    /// A value is written twice under one key, so that reads could not tell which write they found.
     pub fn of(operations: &[Operation]) -> Result<Self, Violation> {
         let mut found = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), found: BTreeSet::new() };
         for (at, operation) in operations.iter().enumerate() {
@@ -328,7 +330,7 @@ impl Sightings {
         Ok(found)
     }
 
-    /// When somebody had read one of the operation's values at the latest; `None`: nobody ever did.
+    /// When one of the operation's values had been read at the latest; `None`: it was never read.
     pub fn surfaced(&self, operation: &Operation) -> Option<u64> {
         operation.writes().filter_map(|written| self.seen.get(&written).copied()).min()
     }

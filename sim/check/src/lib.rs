@@ -1,7 +1,8 @@
 //! Histories of clients, and judges of them: was it linearizable, was it serializable?
 //!
-//! Tests of the stores record what their clients asked and were told, in the simulated world with its clock and in
-//! real runs with a file for each process, and ask one of the judges. They know nothing of Remora.
+//! Tests of the stores record the operations of their clients and ask one of the judges. They record in the
+//! simulated world with its clock, and in real runs with a file for each process. Judges know nothing of
+//! Remora.
 //!
 //! ```
 //! use remora_check::{History, Measures, Step, linearizable, strictly_serializable};
@@ -9,9 +10,11 @@
 //! let mut history = History::default();
 //! history.invoke(0, 10, &[Step::Write { key: 7, value: 1 }]);
 //! history.invoke(1, 12, &[Step::Read { key: 7, value: None }]);
-//! history.ok(1, 30, &[Step::Read { key: 7, value: Some(1) }]); // seen before its writer returned: that is fine,
+//! // A value may be seen before its writer returned,
+//! history.ok(1, 30, &[Step::Read { key: 7, value: Some(1) }]);
 //! history.invoke(1, 40, &[Step::Read { key: 7, value: None }]);
-//! history.ok(1, 50, &[Step::Read { key: 7, value: None }]); // but it must not be gone again.
+//! // but it may not vanish after that.
+//! history.ok(1, 50, &[Step::Read { key: 7, value: None }]);
 //! // Client 0 is killed: its write may have happened at any time, or never.
 //! let broken = linearizable(&history).unwrap_err();
 //! assert!(broken.to_string().starts_with("not linearizable: key 7"), "{broken}");
@@ -34,7 +37,7 @@ mod violation;
 
 pub use history::{Event, History, Kind, Operation, Outcome, Step};
 pub use linear::linearizable;
-pub use measures::{Asked, Measures};
+pub use measures::{Measures, Requirements};
 pub use serial::{serializable, strictly_serializable};
 pub use stamp::{TORN, identify, stamp};
 pub use violation::{Anomaly, Violation, hold};

@@ -5,14 +5,15 @@ use crate::porcupine::{self, Interval, READ, REMOVE, Verdict, WRITE};
 use crate::{Anomaly, History, Operation, Outcome, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A key with its operations is a small problem; this is for one that is not.
+/// Time limit of the search for one key. Most keys take milliseconds.
 const MILLISECONDS: u64 = 60_000;
 
-/// Is each key's register linearizable? Linearizability is a local property (Herlihy and Wing's theorem 1), so keys are
-/// judged one by one. An operation may make several steps, but all on one key: a read and a write together are a swap.
+/// Is each key's register linearizable? Linearizability is a local property (Herlihy and Wing's theorem 1),
+/// so keys are judged one by one. An operation may make several steps, but all on one key: a read and a write
+/// together are a swap.
 ///
 /// # Errors
-/// The first key that is not, with the operations around the place where every order ends.
+/// The first key that is not, with the operations around the point where every order ends.
 pub fn linearizable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let sightings = Sightings::of(&operations)?;
@@ -42,9 +43,10 @@ pub fn linearizable(history: &History) -> Result<(), Violation> {
 
 /// When the operation had surely happened; `None`: it can be left out.
 ///
-/// One of unknown outcome has no return, which makes it concurrent with all that follows, and that is dear. But if its
-/// value was read, it had happened by then; and if nobody ever read it, leaving it out changes nothing, because any
-/// order with it stays legal without it. That cannot be told of deletions, nor of writes that a deletion may have found.
+/// One of unknown outcome has no return. That makes it concurrent with all that follow, and the search
+/// expensive. But if its value was read, it had happened by then. If its value was never read, it can be left
+/// out: any order with it is also legal without it. Neither is known for deletions, nor for writes that a
+/// deletion may have found.
 fn effective_return(operation: &Operation, sightings: &Sightings) -> Option<u64> {
     match operation.outcome {
         Outcome::Done => operation.ended,
@@ -61,7 +63,7 @@ fn effective_return(operation: &Operation, sightings: &Sightings) -> Option<u64>
     }
 }
 
-/// The operations for Porcupine, with dense registers, values and times; none of the order among them is lost.
+/// The operations for Porcupine, with dense registers, values and times; their order is kept.
 pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
     let mut times = BTreeSet::new();
     let (mut keys, mut values) = (BTreeSet::new(), BTreeSet::new());
@@ -101,7 +103,7 @@ pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
     operations.iter().map(interval).collect()
 }
 
-/// What a client that never heard the end had read says nothing.
+/// The reads of a client that never learned the end prove nothing.
 fn is_certain(operation: &Operation, step: &Step) -> bool {
     operation.outcome == Outcome::Done || !matches!(step, Step::Read { .. })
 }
@@ -115,7 +117,8 @@ fn explain(key: u64, operations: &[(&Operation, u64)], longest: &[usize]) -> Vio
         longest.iter().skip(longest.len().saturating_sub(SHOWN)).map(|&at| show(at)).collect();
     let placed: BTreeSet<usize> = longest.iter().copied().collect();
     let left: Vec<usize> = (0..operations.len()).filter(|at| !placed.contains(at)).collect();
-    // Of those left, one that returned before another was invoked comes before it: only the rest could be next.
+    // Of those left, one that returned before another was invoked comes before it: only the rest could be
+    // next.
     let first_return = left.iter().map(|&at| operations[at].1).min().unwrap_or(u64::MAX);
     let next = left.iter().filter(|&&at| operations[at].0.invoked <= first_return);
     let next: String = next.map(|&at| show(at)).collect();

@@ -1,4 +1,4 @@
-//! What a batch of histories was made of: a judge that saw nothing happen says nothing.
+//! Statistics of a batch of histories: a judge proves nothing if nothing happened.
 
 use crate::{History, Operation, Outcome, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,18 +7,18 @@ use std::fmt;
 /// Counts over many histories. Print it, and assert it.
 #[derive(Debug, Clone, Default)]
 pub struct Measures {
-    /// Histories added.
+    /// Number of histories added.
     pub histories: usize,
-    /// Their operations.
+    /// Number of their operations.
     pub operations: usize,
-    /// Operations that shared time and a key with one of another client. (One of unknown outcome counts as long as its
-    /// client waited.)
+    /// Operations that shared time and a key with one of another client. One of unknown outcome counts as
+    /// long as its client waited.
     pub overlapping: usize,
     /// Operations that surely did nothing.
     pub failed: usize,
-    /// Operations of which nobody knows.
+    /// Operations of unknown outcome.
     pub unknown: usize,
-    /// Operations of unknown outcome that did happen: somebody read what they wrote.
+    /// Operations of unknown outcome that did happen: their values were read.
     pub surfaced: usize,
     /// Reads that found what another client wrote.
     pub seen: usize,
@@ -30,9 +30,9 @@ pub struct Measures {
     pub fired: BTreeMap<String, usize>,
 }
 
-/// What a batch must be made of.
+/// The requirements on a batch.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Requirements<'a> {
     /// At least so many histories.
     pub histories: usize,
     /// At least so many clients in each.
@@ -41,9 +41,9 @@ pub struct Asked<'a> {
     pub keys: usize,
     /// At least this share of all operations overlaps, 0 to 1.
     pub overlapping: f64,
-    /// Each of these faults
+    /// Each of these faults fired in the share of histories that `fired` gives.
     pub faults: &'a [&'a str],
-    /// fired in at least this share of the histories, 0 to 1.
+    /// Least share of the histories in which each fault must have fired, 0 to 1.
     pub fired: f64,
 }
 
@@ -104,11 +104,11 @@ impl Measures {
         }
     }
 
-    /// Prints the counts, and asserts that they are what was asked for.
+    /// Prints the counts, and asserts the requirements.
     ///
     /// # Panics
     /// With all that is missing.
-    pub fn hold(&self, asked: &Asked<'_>) {
+    pub fn hold(&self, asked: &Requirements<'_>) {
         println!("{self}");
         let mut missing = Vec::new();
         let mut need = |holds: bool, says: String| {
@@ -162,8 +162,8 @@ fn steps(operations: &[Operation]) -> impl Iterator<Item = (&Operation, &Step)> 
     operations.iter().flat_map(|operation| operation.steps.iter().map(move |step| (operation, step)))
 }
 
-/// How many operations share a key and a moment with one of another client. The operations are in the order of their
-/// invocations.
+/// How many operations share a key and a moment with one of another client. The operations are in the order
+/// of their invocations.
 fn overlapping(operations: &[Operation]) -> usize {
     let mut overlaps = vec![false; operations.len()];
     let mut running: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

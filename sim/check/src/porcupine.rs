@@ -1,6 +1,7 @@
 //! Porcupine, built once and asked over pipes.
 //!
-//! It is a Go program, so it runs as a process: one for each thread that asks, for as long as the thread lives.
+//! It is a Go program, so it runs as a process: one for each thread that asks, for as long as the thread
+//! lives.
 
 use crate::violation::cache;
 use std::cell::RefCell;
@@ -31,14 +32,14 @@ struct Question<'a> {
 }
 
 #[derive(serde::Deserialize)]
-struct Answer {
+struct Response {
     #[serde(rename = "Result")]
     result: String,
     #[serde(rename = "Longest")]
     longest: Option<Vec<usize>>,
 }
 
-/// What Porcupine says.
+/// The verdict of Porcupine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// There is an order.
@@ -58,8 +59,8 @@ thread_local! {
     static PROCESS: RefCell<Option<Process>> = const { RefCell::new(None) };
 }
 
-/// Asks whether an order of the operations, each at one moment between its call and its return, explains all that
-/// they read.
+/// Asks whether an order of the operations, each at one moment between its call and its return, explains all
+/// their reads.
 ///
 /// # Panics
 /// Porcupine cannot be built or does not answer: there is no verdict without it.
@@ -92,7 +93,7 @@ impl Process {
         Ok(Self { _child: child, questions, answers })
     }
 
-    fn ask(&mut self, question: &Question<'_>) -> io::Result<Answer> {
+    fn ask(&mut self, question: &Question<'_>) -> io::Result<Response> {
         let mut line = serde_json::to_vec(question)?;
         line.push(b'\n');
         self.questions.write_all(&line)?;
@@ -111,7 +112,7 @@ fn build() -> io::Result<PathBuf> {
         return Ok(built);
     }
     std::fs::create_dir_all(cache())?;
-    // Whoever builds it at the same time builds the same: the last to rename wins, and nobody runs half a file.
+    // Concurrent builds give the same program. The last to rename wins, and no process runs half a file.
     let mine = cache().join(format!("porcupine-{}-{:?}", std::process::id(), std::thread::current().id()));
     let mut go = Command::new(compiler());
     go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("porcupine")).args(["build", "-o"]).arg(&mine);

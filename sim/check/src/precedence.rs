@@ -1,12 +1,12 @@
-//! Which transaction comes before which, and why: a directed graph that is always closed, so that a cycle is found
-//! with the edge that makes it.
+//! The order of transactions, with reasons: a directed graph that is always transitively closed. So a cycle
+//! is found with the edge that closes it.
 
 use fixedbitset::FixedBitSet;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 /// Why a transaction comes before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Because {
+pub(crate) enum Reason {
     /// The second read this value, which the first wrote (wr).
     Read { key: u64, value: u64 },
     /// The second replaced what the first read (rw).
@@ -18,22 +18,22 @@ pub(crate) enum Because {
 }
 
 /// A cycle: each transaction with why it comes before the next, and the last before the first.
-pub(crate) type Cycle = Vec<(usize, Because)>;
+pub(crate) type Cycle = Vec<(usize, Reason)>;
 
-/// The order as far as it is known.
+/// The known part of the order.
 #[derive(Clone)]
 pub(crate) struct Precedence {
     /// By transaction: all that come after it.
     after: Vec<FixedBitSet>,
     /// The edges that were put in one by one.
-    edges: Vec<(usize, usize, Because)>,
+    edges: Vec<(usize, usize, Reason)>,
     /// By transaction: the first, in the order of invocations, that was invoked after it returned.
     next: Vec<usize>,
 }
 
 impl Precedence {
-    /// Transactions numbered in the order of their invocations; transaction `i` returned before those from `next[i]`
-    /// on were invoked.
+    /// Transactions numbered in the order of their invocations. Transaction `i` returned before those from
+    /// `next[i]` on were invoked.
     pub fn new(next: Vec<usize>) -> Self {
         let all = next.len();
         let following = |&next: &usize| {
@@ -53,7 +53,7 @@ impl Precedence {
     ///
     /// # Errors
     /// The shortest cycle that this closes.
-    pub fn insert(&mut self, first: usize, second: usize, because: Because) -> Result<(), Cycle> {
+    pub fn insert(&mut self, first: usize, second: usize, because: Reason) -> Result<(), Cycle> {
         self.edges.push((first, second, because));
         if first == second || self.holds(second, first) {
             return Err(self.cycle(first, second, because));
@@ -73,13 +73,13 @@ impl Precedence {
     }
 
     /// The edge just put in, and the shortest way back.
-    fn cycle(&self, first: usize, second: usize, because: Because) -> Cycle {
-        let mut graph: DiGraph<(), Because> = DiGraph::new();
+    fn cycle(&self, first: usize, second: usize, because: Reason) -> Cycle {
+        let mut graph: DiGraph<(), Reason> = DiGraph::new();
         let nodes: Vec<NodeIndex> = self.after.iter().map(|_| graph.add_node(())).collect();
-        // What was read or replaced tells more than a clock: put in last, `find_edge` meets it first.
+        // A read or a replaced value explains more than a clock: inserted last, `find_edge` meets it first.
         for (earlier, &next) in self.next.iter().enumerate() {
             for later in next..nodes.len() {
-                graph.add_edge(nodes[earlier], nodes[later], Because::Returned);
+                graph.add_edge(nodes[earlier], nodes[later], Reason::Returned);
             }
         }
         for &(earlier, later, because) in &self.edges {
@@ -101,7 +101,7 @@ impl Precedence {
 mod tests {
     use super::*;
 
-    const READ: Because = Because::Read { key: 0, value: 0 };
+    const READ: Reason = Reason::Read { key: 0, value: 0 };
 
     fn concurrent(all: usize) -> Precedence {
         Precedence::new(vec![all; all])
@@ -122,7 +122,7 @@ mod tests {
         for (first, second) in [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)] {
             order.insert(first, second, READ).expect("no cycle");
         }
-        let back = Because::Replaced { key: 9, read: None, by: 7 };
+        let back = Reason::Replaced { key: 9, read: None, by: 7 };
         let cycle = order.insert(4, 0, back).unwrap_err();
         assert_eq!(cycle, [(4, back), (0, READ), (3, READ)]);
     }
@@ -134,7 +134,7 @@ mod tests {
         assert!(order.holds(0, 2) && !order.holds(0, 1) && !order.holds(1, 2));
         order.insert(2, 1, READ).expect("no cycle");
         assert!(order.holds(0, 1));
-        assert_eq!(order.insert(1, 0, READ).unwrap_err(), [(1, READ), (0, Because::Returned), (2, READ)]);
+        assert_eq!(order.insert(1, 0, READ).unwrap_err(), [(1, READ), (0, Reason::Returned), (2, READ)]);
     }
 
     #[test]

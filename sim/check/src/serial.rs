@@ -1,21 +1,23 @@
 //! Serializability by Adya's dependencies, as Elle finds them, with the order of versions inferred exactly.
 //!
-//! Each value is written once, so who read from whom is known (wr). The order of a key's versions is not, and only
-//! matters where one was read: if R read W's version, any other writer O of the key came before W (ww) or after R (rw).
-//! A history is serializable exactly if one of the two can be chosen for each such triple without a cycle (Papadimitriou's
-//! polygraph). Nearly all choices follow from the edges known so far; what is left is searched.
+//! Each value is written once, so each read's writer is known (wr). The order of a key's versions is unknown,
+//! and only matters where one was read. If R read W's version, any other writer O of the key came before W
+//! (ww) or after R (rw).
+//!
+//! A history is serializable exactly if one of the two can be chosen for each such triple without a cycle
+//! (Papadimitriou's polygraph). Nearly all choices follow from the edges known so far; the rest is searched.
 
 use crate::linear::intervals;
 use crate::porcupine::{self, Verdict};
-use crate::precedence::{Because, Cycle, Precedence};
+use crate::precedence::{Cycle, Precedence, Reason};
 use crate::transactions::{Transaction, committed, show};
 use crate::{Anomaly, History, Operation, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Is there an order of the transactions that explains all that they read? Each key begins without a value.
+/// Is there an order of the transactions that explains all their reads? Each key begins without a value.
 ///
 /// # Errors
-/// What shows that there is none; `Undecided` when the search was given up.
+/// The proof that there is none; `Undecided` when the search was given up.
 pub fn serializable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let transactions = committed(&operations)?;
@@ -26,11 +28,13 @@ pub fn serializable(history: &History) -> Result<(), Violation> {
     order(&transactions, unordered(&transactions), GUESSES)
 }
 
-/// Is there an order that also has each transaction after all that had returned before it was invoked? Porcupine is
-/// asked as well, as a second judge: transactions are operations on one object that holds all the keys.
+/// Is there an order that also has each transaction after all that had returned before it was invoked?
+///
+/// Porcupine is asked as well, as a second judge: transactions are operations on one object that holds all
+/// the keys.
 ///
 /// # Errors
-/// What shows that there is none; `Undecided` when the search was given up.
+/// The proof that there is none; `Undecided` when the search was given up.
 pub fn strictly_serializable(history: &History) -> Result<(), Violation> {
     let operations = history.operations()?;
     let transactions = committed(&operations)?;
@@ -38,7 +42,7 @@ pub fn strictly_serializable(history: &History) -> Result<(), Violation> {
     second_judge(&transactions)
 }
 
-/// Who had returned before another was invoked comes before it; more is not known.
+/// A transaction that had returned before another was invoked comes before it; nothing more is known.
 fn in_time(transactions: &[Transaction<'_>]) -> Precedence {
     let next = |transaction: &Transaction<'_>| {
         transactions.partition_point(|other| other.operation.invoked <= transaction.returned)
@@ -51,7 +55,7 @@ fn unordered(transactions: &[Transaction<'_>]) -> Precedence {
     Precedence::new(vec![transactions.len(); transactions.len()])
 }
 
-/// So long may the second judge think. It is exponential where the first is not, and has no verdict then.
+/// Time limit of the second judge. It is exponential where the first is not, and then has no verdict.
 const MILLISECONDS: u64 = 100;
 
 fn second_judge(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
@@ -80,13 +84,13 @@ struct Choice {
 }
 
 impl Choice {
-    fn other_last(&self) -> (usize, usize, Because) {
-        let because = Because::Replaced { key: self.key, read: Some(self.read), by: self.other_value };
+    fn other_last(&self) -> (usize, usize, Reason) {
+        let because = Reason::Replaced { key: self.key, read: Some(self.read), by: self.other_value };
         (self.reader, self.other, because)
     }
 
-    fn other_first(&self) -> (usize, usize, Because) {
-        (self.other, self.writer, Because::Overwrote { key: self.key, reader: self.reader })
+    fn other_first(&self) -> (usize, usize, Reason) {
+        (self.other, self.writer, Reason::Overwrote { key: self.key, reader: self.reader })
     }
 }
 
@@ -96,7 +100,7 @@ fn order(transactions: &[Transaction<'_>], mut known: Precedence, guesses: usize
     settle(transactions, known, choices, &mut { guesses })
 }
 
-/// Puts in all that is certain, and returns what is to be chosen.
+/// Inserts all certain edges, and returns the open choices.
 fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Result<Vec<Choice>, Cycle> {
     let mut writers: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
     for (at, transaction) in transactions.iter().enumerate() {
@@ -110,7 +114,7 @@ fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Res
             let of_key = writers.get(&key).map_or(&[][..], Vec::as_slice);
             let from = of_key.iter().find(|(_, value)| Some(*value) == read).map(|(writer, _)| *writer);
             if let (Some(writer), Some(value)) = (from, read) {
-                known.insert(writer, reader, Because::Read { key, value })?;
+                known.insert(writer, reader, Reason::Read { key, value })?;
             }
             for &(other, other_value) in of_key.iter().filter(|(other, _)| *other != reader) {
                 match (from, read) {
@@ -119,7 +123,7 @@ fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Res
                     }
                     (Some(_), _) => {}
                     // Nothing was there yet: every writer comes later.
-                    _ => known.insert(reader, other, Because::Replaced { key, read, by: other_value })?,
+                    _ => known.insert(reader, other, Reason::Replaced { key, read, by: other_value })?,
                 }
             }
         }
@@ -162,7 +166,7 @@ fn settle(
     mut choices: Vec<Choice>,
     guesses: &mut usize,
 ) -> Result<(), Violation> {
-    // After a guess was refuted, a cycle may stand on its opposite: then no single cycle tells the story.
+    // A cycle may depend on the opposite of a refuted guess: then no single cycle is the whole explanation.
     let mut refuted: Option<Violation> = None;
     let against = |refuted: &Option<Violation>, cycle: Cycle| match refuted {
         None => explain(transactions, cycle),
@@ -195,33 +199,33 @@ fn settle(
     }
 }
 
-/// The cycle in words, and its name.
+/// The cycle as text, and its name.
 fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
     let names = |at: usize| format!("T{at}");
     let mut says = String::from("a cycle");
     for (place, &(at, because)) in cycle.iter().enumerate() {
         let (this, next) = (names(at), names(cycle[(place + 1) % cycle.len()].0));
         let why = match because {
-            Because::Read { key, value } => format!("{next} read what {this} wrote, {key}: {value}"),
-            Because::Replaced { key, read, by } => {
+            Reason::Read { key, value } => format!("{next} read what {this} wrote, {key}: {value}"),
+            Reason::Replaced { key, read, by } => {
                 format!("{this} read {key}: {}, which {next} replaced by {by}", show(read))
             }
-            Because::Overwrote { key, reader } => {
+            Reason::Overwrote { key, reader } => {
                 format!("both wrote {key}, and {}, later than {this}, read {next}'s", names(reader))
             }
-            Because::Returned => format!("{this} had returned when {next} was invoked"),
+            Reason::Returned => format!("{this} had returned when {next} was invoked"),
         };
         says += &format!("\n    {this} before {next}: {why}");
     }
     let readers = cycle.iter().filter_map(|(_, because)| match because {
-        Because::Overwrote { reader, .. } => Some(*reader),
+        Reason::Overwrote { reader, .. } => Some(*reader),
         _ => None,
     });
     let named: BTreeSet<usize> = cycle.iter().map(|(at, _)| *at).chain(readers).collect();
     for at in named {
         says += &format!("\n  {}: {}", names(at), transactions[at].operation);
     }
-    let replaced = cycle.iter().filter(|(_, because)| matches!(because, Because::Replaced { .. })).count();
+    let replaced = cycle.iter().filter(|(_, because)| matches!(because, Reason::Replaced { .. })).count();
     let anomaly = match replaced {
         0 => Anomaly::CircularInformation,
         1 => Anomaly::ReadSkew,
@@ -235,7 +239,7 @@ mod tests {
     use super::*;
     use crate::Step;
 
-    /// Two write a key and one reads it, all at once: who wrote last cannot be known.
+    /// Two write a key and one reads it, all at once: the last writer cannot be known.
     fn either_way() -> History {
         let mut history = History::default();
         let steps = [Step::Write { key: 1, value: 10 }, Step::Write { key: 1, value: 11 }];

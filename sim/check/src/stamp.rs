@@ -1,16 +1,17 @@
-//! Values whose bytes follow from their number, so that a torn or a foreign value is known by its bytes.
+//! Values whose bytes follow from their number, so that a torn or foreign value is detected.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// What `identify` says of bytes that are no whole value: a number that nobody may write, so that every judge refuses it.
+/// The result of `identify` for bytes that are no whole value: a number that must not be written, so every
+/// judge refuses it.
 pub const TORN: u64 = u64::MAX;
 
 /// The shortest value that holds its own number.
 const SHORTEST: usize = 8;
 
-/// Fills `value`, at least 8 bytes, with what number `id` looks like at this length: the number itself, then bytes
-/// that change with the number, the length and the place.
+/// Fills `value`, at least 8 bytes, with the bytes of number `id` at this length. They are the number itself,
+/// then bytes that depend on number, length and offset.
 ///
 /// # Panics
 /// Fewer bytes cannot hold a number.

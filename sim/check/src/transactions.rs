@@ -1,4 +1,4 @@
-//! The transactions that count, and what each says by itself, before any order is looked for.
+//! The transactions that count, and what each proves by itself, before the search for an order.
 
 use crate::history::Sightings;
 use crate::{Anomaly, Operation, Outcome, Step, Violation};
@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 /// A transaction that happened.
 #[derive(Debug)]
 pub(crate) struct Transaction<'a> {
-    /// What was recorded of it.
+    /// The recorded operation of the transaction.
     pub operation: &'a Operation,
     /// When it had surely happened.
     pub returned: u64,
-    /// By key: what it found that was not its own.
+    /// By key: the value that the transaction read, unless it wrote that value itself.
     pub reads: BTreeMap<u64, Option<u64>>,
-    /// By key: what it left there.
+    /// By key: the last value that the transaction wrote.
     pub writes: BTreeMap<u64, u64>,
 }
 
-/// All that happened, in the order of their invocations: those that are done, and those of unknown outcome whose
-/// values somebody read. Others of unknown outcome can be left out: nobody has seen a trace of them.
+/// All that happened, in the order of their invocations. They are those that are done, and those of unknown
+/// outcome whose values were read. Others of unknown outcome can be left out, since they left no trace.
 ///
 /// # Errors
-/// A transaction that contradicts itself, or reads what cannot be read.
+/// A transaction that contradicts itself, or reads an impossible value.
 pub(crate) fn committed(operations: &[Operation]) -> Result<Vec<Transaction<'_>>, Violation> {
     let sightings = Sightings::of(operations)?;
     let mut transactions = Vec::new();
@@ -48,7 +48,7 @@ impl<'a> Transaction<'a> {
         let mut this = Self { operation, returned, reads: BTreeMap::new(), writes: BTreeMap::new() };
         for step in &operation.steps {
             match *step {
-                // What a client that never heard the end had read says nothing.
+                // The reads of a client that never learned the end prove nothing.
                 Step::Read { key, value } if operation.outcome == Outcome::Done => {
                     let own = this.writes.get(&key).copied();
                     let expected = own.map_or_else(|| *this.reads.entry(key).or_insert(value), Some);
@@ -63,7 +63,7 @@ impl<'a> Transaction<'a> {
                 }
                 Step::Delete { .. } => {
                     let says =
-                        format!("a transaction deletes, so who read nothing could not be told: {operation}");
+                        format!("a transaction deletes, so a read of nothing is ambiguous: {operation}");
                     return Err(Violation::malformed(says));
                 }
             }

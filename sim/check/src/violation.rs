@@ -4,32 +4,34 @@ use crate::History;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What is wrong with a history, by the names that Adya's thesis and Jepsen use.
+/// The kinds of violation, by the names that Adya's thesis and Jepsen use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Anomaly {
-    /// The events make no history, or break the rule that values are written once: the test is wrong, not the store.
+    /// The events make no history, or break the rule that values are written once: the test is wrong, not the
+    /// store.
     Malformed,
     /// The judge gave up: no verdict.
     Undecided,
-    /// No order of one key's operations explains what they found (Herlihy and Wing).
+    /// No order of one key's operations explains their results (Herlihy and Wing).
     NotLinearizable,
-    /// A value was read that nobody wrote.
+    /// A value was read that was never written.
     Unwritten,
-    /// G1a: a value was read whose transaction had no effect.
+    /// G1a: a value was read that a failed transaction wrote.
     AbortedRead,
     /// G1b: a value was read that its own transaction overwrote.
     IntermediateRead,
-    /// A transaction contradicts itself: it does not find what it wrote, or finds two values under one key.
+    /// A transaction contradicts itself: it does not read its own write, or reads two values under one key.
     Internal,
     /// P4: two transactions read the same version of a key and both replaced it.
     LostUpdate,
     /// G1c: a cycle of transactions each of which saw, or replaced what, the one before it wrote.
     CircularInformation,
-    /// G-single: a cycle with one step from a reader to the one who replaced what it read (fractured and stale reads).
+    /// G-single: a cycle with one step from a reader to a transaction that replaced its value (fractured and
+    /// stale reads).
     ReadSkew,
     /// G2: a cycle with more than one such step (write skew).
     WriteSkew,
-    /// No single cycle: each choice of an order leads to another one.
+    /// No order exists, though no single cycle shows it: each choice leads to another cycle.
     NoOrder,
     /// The two judges disagree: one of them is broken.
     Disagreement,
@@ -41,7 +43,7 @@ impl fmt::Display for Anomaly {
             Self::Malformed => "not a history",
             Self::Undecided => "undecided",
             Self::NotLinearizable => "not linearizable",
-            Self::Unwritten => "read of what nobody wrote",
+            Self::Unwritten => "read of a value that was never written",
             Self::AbortedRead => "aborted read (G1a)",
             Self::IntermediateRead => "intermediate read (G1b)",
             Self::Internal => "internal inconsistency",
@@ -58,7 +60,7 @@ impl fmt::Display for Anomaly {
 /// A verdict against a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The kind.
+    /// Kind of the anomaly.
     pub anomaly: Anomaly,
     /// The operations that show it.
     pub says: String,
@@ -78,8 +80,8 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Asserts that the judge has nothing against the history. If it has, the history is kept as a file, whose name stands
-/// in the panic's message.
+/// Asserts that the judge accepts the history. If not, the history is kept as a file, whose name is in the
+/// panic's message.
 ///
 /// # Panics
 /// The verdict is against it.
@@ -99,7 +101,7 @@ fn keep(name: &str, history: &History) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Where things are kept that are built or fetched, beside the workspace's crates.
+/// Folder for things that are built or fetched, beside the workspace's crates.
 pub(crate) fn cache() -> PathBuf {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("a crate lies in a folder of the root").join(".cache")

@@ -16,7 +16,8 @@ fn plans(steps: std::ops::Range<usize>, kinds: u8) -> impl Strategy<Value = Vec<
     prop::collection::vec(plan, 1..7)
 }
 
-/// Carries the plans out one by one in the order of `turns`; then a read in `lies`, if there is one, finds something else.
+/// Executes the plans one by one in the order of `turns`; then a read in `lies`, if there is one, finds
+/// something else.
 fn carry_out(plans: &[Plan], turns: &[u64], lies: &[(usize, u64)]) -> History {
     let mut order: Vec<usize> = (0..plans.len()).collect();
     order.sort_by_key(|&at| turns[at]);
@@ -69,7 +70,8 @@ fn record(plans: &[Plan], done: &BTreeMap<usize, Vec<Step>>) -> History {
     history
 }
 
-/// Is there an order of what is done and any of what is unknown, under which every read finds what it found?
+/// Is there an order of the completed operations and any of unknown ones, in which every read finds its
+/// value?
 fn some_order_fits(operations: &[Operation], strict: bool) -> bool {
     let must = operations.iter().filter(|operation| operation.outcome == Outcome::Done).count();
     try_orders(operations, strict, &mut Vec::new(), &BTreeMap::new(), must)
@@ -111,7 +113,7 @@ fn try_orders(
     false
 }
 
-/// What the operation leaves, if it could have found there what it found.
+/// The state after an operation, if its results fit the state before.
 fn replay(operation: &Operation, state: &BTreeMap<u64, u64>) -> Option<BTreeMap<u64, u64>> {
     let knows = operation.outcome == Outcome::Done;
     let mut state = state.clone();
@@ -135,7 +137,8 @@ fn replay(operation: &Operation, state: &BTreeMap<u64, u64>) -> Option<BTreeMap<
 
 type Judge = fn(&History) -> Result<(), Violation>;
 
-/// Runs the judges on `cases` random histories, and requires that each of both verdicts was given in at least a tenth.
+/// Runs the judges on `cases` random histories, and requires that each of both verdicts was given in at least
+/// a tenth.
 fn agree(cases: u32, steps: std::ops::Range<usize>, kinds: u8, judges: &[(Judge, bool)]) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(Default::default()));
@@ -145,7 +148,8 @@ fn agree(cases: u32, steps: std::ops::Range<usize>, kinds: u8, judges: &[(Judge,
     let asked = Cell::new(0);
     let run =
         runner.run(&(plans(steps, kinds), turns, any::<bool>(), lies), |(plans, turns, in_time, lies)| {
-            // Half of them in the order of their invocations, so that what is strict is met often enough.
+            // Half of the histories are in the order of their invocations, so that strict orders are common
+            // enough.
             let turns = if in_time { (0..6).collect() } else { turns };
             let history = carry_out(&plans, &turns, &lies);
             let operations = history.operations().expect("a history");

@@ -1,8 +1,8 @@
-//! Recording: files, several processes, and what a batch is made of.
+//! Recording: files, several processes, and the statistics of a batch.
 
 mod story;
 
-use remora_check::{Asked, History, Measures, Outcome, hold, linearizable};
+use remora_check::{History, Measures, Outcome, Requirements, hold, linearizable};
 use std::panic::catch_unwind;
 use story::End::{Failed, GaveUp, Killed, Returned};
 use story::story;
@@ -102,14 +102,14 @@ fn a_batch_that_shows_too_little_does_not_hold() {
     let mut measures = Measures::default();
     measures.add(&mixed(), &["loss"]);
     let enough =
-        Asked { histories: 1, clients: 4, keys: 3, overlapping: 0.25, faults: &["loss"], fired: 1.0 };
+        Requirements { histories: 1, clients: 4, keys: 3, overlapping: 0.25, faults: &["loss"], fired: 1.0 };
     measures.hold(&enough);
     let too_much = [
-        (Asked { histories: 2, ..enough }, "2 histories"),
-        (Asked { clients: 5, ..enough }, "5 clients"),
-        (Asked { keys: 2, ..enough }, "2 keys"),
-        (Asked { overlapping: 0.26, ..enough }, "26 % overlapping"),
-        (Asked { faults: &["loss", "crash"], ..enough }, "crash in 100 %"),
+        (Requirements { histories: 2, ..enough }, "2 histories"),
+        (Requirements { clients: 5, ..enough }, "5 clients"),
+        (Requirements { keys: 2, ..enough }, "2 keys"),
+        (Requirements { overlapping: 0.26, ..enough }, "26 % overlapping"),
+        (Requirements { faults: &["loss", "crash"], ..enough }, "crash in 100 %"),
     ];
     for (asked, word) in too_much {
         let panic = catch_unwind(|| measures.hold(&asked)).expect_err("too little");
@@ -123,6 +123,6 @@ fn reads_that_find_nothing_do_not_hold() {
     let mut measures = Measures::default();
     let blind = [(0, 10, Returned(20), "w1=1"), (1, 10, Returned(20), "r1=-")];
     measures.add(&story(&blind), &[]);
-    let asked = Asked { histories: 1, clients: 2, keys: 1, overlapping: 0.5, faults: &[], fired: 0.0 };
+    let asked = Requirements { histories: 1, clients: 2, keys: 1, overlapping: 0.5, faults: &[], fired: 0.0 };
     assert!(catch_unwind(|| measures.hold(&asked)).is_err());
 }

@@ -1,4 +1,4 @@
-//! Known histories of registers, and what `linearizable` must say of them.
+//! Known histories of registers, and the verdicts that `linearizable` must give.
 
 mod story;
 
@@ -85,7 +85,7 @@ fn a_write_of_unknown_outcome_may_surface_late_or_never() {
         ];
         is_fine(&story(&late));
         is_fine(&story(&late[..4]));
-        // It surfaces once: what it replaced does not come back, nor does it itself.
+        // The value surfaces once: the value that it replaced may not be read afterwards.
         let back = [&late[..], &[(2, 100, Returned(110), "r7=2")]].concat();
         is_refused(&story(&back), &["client 2 [100, 110]"]);
     }

@@ -1,8 +1,9 @@
-//! Histories as long and as crowded as the stores' own, of small models of stores, right ones and broken ones.
+//! Histories as long and as concurrent as the stores' own, of small models of stores, right ones and broken
+//! ones.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use remora_check::{Anomaly, Asked, History, Kind, Measures, Step, Violation, hold};
+use remora_check::{Anomaly, History, Kind, Measures, Requirements, Step, Violation, hold};
 use remora_check::{linearizable, serializable, strictly_serializable};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +20,11 @@ enum Validation {
     Reads,
     /// That nothing it replaces was replaced: snapshot isolation.
     Writes,
-    /// Nothing.
+    /// It validates nothing.
     Skipped,
 }
 
-/// A store: when its operations look and take effect, and what is wrong with it.
+/// A store: when its operations read and take effect, and its defect.
 #[derive(Clone, Copy)]
 struct Store {
     /// Steps of an operation, at most.
@@ -112,8 +113,8 @@ fn steps(store: &Store, random: &mut Xoshiro256PlusPlus, fresh: &mut u64) -> Vec
     steps
 }
 
-/// Who does what when. A client in twenty turns is killed, and what it had sent takes effect much later or never; another
-/// takes its place.
+/// The schedule of all clients. A client in twenty turns is killed, and its requests take effect much later
+/// or never; another one replaces it.
 fn turns(store: &Store, random: &mut Xoshiro256PlusPlus) -> Vec<Turn> {
     let (mut turns, mut fresh, mut next_client) = (Vec::new(), 0, CLIENTS);
     for lane in 0..CLIENTS {
@@ -183,7 +184,7 @@ fn take_effect(
                 valid &= store.validation != Validation::Reads || !changed(*key);
             }
             Step::Write { key, .. } => valid &= store.validation != Validation::Writes || !changed(*key),
-            // Half of them tell.
+            // Half of the deletes report whether the key existed.
             Step::Delete { key, found } => *found = (*key % 2 == 0).then(|| table.at(*key, look).is_some()),
         }
     }
@@ -202,15 +203,15 @@ fn take_effect(
     valid
 }
 
-/// The lines as another project's checker reads them: does it find them serializable? Its rules are Elle's, so it knows
-/// less of the order of versions than ours.
+/// The lines as another project's checker reads them: does it find them serializable? Its rules are Elle's,
+/// so it infers less of the order of versions.
 fn adya_accepts(mut history: History) -> bool {
     let mut lines = Vec::new();
     let mut asked = BTreeMap::new();
     for event in &mut history.events {
         match event.kind {
             Kind::Invoke => drop(asked.insert(event.client, event.steps.clone())),
-            // Jepsen's lines repeat here what was asked for.
+            // Jepsen's lines repeat the request here.
             Kind::Fail | Kind::Info => event.steps.clone_from(&asked[&event.client]),
             Kind::Ok => {}
         }
@@ -230,7 +231,7 @@ fn is_never_refused(name: &str, store: &Store, judge: Judge) -> Measures {
         hold(&format!("{name}, seed {seed}"), &history, judge);
         measures.add(&history, &["kill"]);
     }
-    let asked = Asked {
+    let asked = Requirements {
         histories: HISTORIES as usize,
         clients: 12,
         keys: 16,

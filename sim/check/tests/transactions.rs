@@ -1,4 +1,4 @@
-//! Known histories of transactions, and what the two judges of serializability must say of them.
+//! Known histories of transactions, and the verdicts of the two judges of serializability.
 
 mod story;
 

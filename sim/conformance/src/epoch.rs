@@ -1,7 +1,7 @@
 //! One queue pair of the body: its two flows, and the course of an epoch.
 //!
-//! An epoch without trouble ends when everything posted has succeeded. One with trouble ends when both ends are in ERR and
-//! everything posted has been flushed; then the pair is connected again.
+//! An epoch without trouble ends when everything posted has succeeded. One with trouble ends when both ends
+//! are in ERR and everything posted has been flushed. Then the pair is reconnected.
 
 use super::flow::{Flow, RECEIVE, reconnect_settings};
 use super::report::Report;
@@ -11,7 +11,7 @@ use remora_fabric::program::Settings;
 use remora_fault::Random;
 use remora_transport::rc::irn;
 
-/// Turns without a completion after which a queue pair in ERR is asked whether it has flushed all there is.
+/// Turns without a completion after which a queue pair in ERR is asked whether it has flushed everything.
 const QUIET: u32 = 10;
 
 pub(super) struct Pair {
@@ -67,7 +67,7 @@ impl Pair {
         format!("[{} | {}]", self.flows[0].describe(), self.flows[1].describe())
     }
 
-    /// Begins an epoch; `trouble` is what everybody shall meet.
+    /// Begins an epoch; `trouble` is the planned fault of all its pairs.
     pub fn begin(&mut self, arm: &mut impl Arm, options: &Options, trouble: Option<Trouble>) {
         let random = &mut self.random;
         let own = || Trouble::ALL.iter().copied().filter(|trouble| *trouble != Trouble::Cut);
@@ -76,7 +76,7 @@ impl Pair {
             random.chance(options.trouble).then(|| random.pick(&choices))
         });
         let impatient = trouble == Some(Trouble::NeverReady);
-        // Receives left over would take the message that is to meet a bad one.
+        // Receives left over would take the message that must meet a bad one.
         let needs_no_receives = matches!(trouble, Some(Trouble::TooLong | Trouble::BadReceive));
         if impatient || needs_no_receives || self.settings.rnr_retry != 7 || random.chance(0.05) {
             self.reconnect(arm, !impatient);
@@ -136,7 +136,7 @@ impl Pair {
             }
         }
         self.over = if self.brought_down {
-            // A shared queue's receive that was taken is flushed, and nobody counts on it.
+            // A shared queue's receive that was taken is flushed, and not waited for.
             let polled = self.quiet > 0 || !arm.shares_receives();
             polled && self.flows.iter().all(Flow::is_flushed)
         } else {
@@ -159,7 +159,7 @@ impl Pair {
         }
     }
 
-    /// Ends an epoch: checks memory, and connects again after trouble.
+    /// Ends an epoch: checks memory, and reconnects after trouble.
     pub fn end(&mut self, arm: &mut impl Arm, report: &mut Report) {
         for flow in &mut self.flows {
             flow.check_target(arm);

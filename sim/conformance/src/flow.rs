@@ -20,15 +20,15 @@ pub(super) const RECEIVE: u64 = 1 << 40;
 /// Bytes of an ordinary target; small, so that much of the work overlaps.
 const TARGET: usize = 16 << 10;
 
-/// One direction.
+/// One direction of a queue pair.
 pub(super) struct Flow {
     pub side: usize,
     pair: usize,
     random: Random,
     settings: Settings,
     longest: usize,
-    /// Memory of the peer that WRITEs and the like name, and what must stand in it: at the start of the epoch, and after
-    /// everything posted.
+    /// Memory of the peer that WRITEs and the like name, with its expected bytes: at the start of the epoch,
+    /// and after all posted work.
     target: Buffer,
     base: Vec<u8>,
     model: Vec<u8>,
@@ -39,14 +39,15 @@ pub(super) struct Flow {
     /// Memory of the peer's receives: one slot for each that may be posted.
     sink: Buffer,
     slot_len: usize,
-    /// The peer's, and nobody may touch it from outside; ours, and the NIC may not write it.
+    /// Two buffers: one of the peer that no remote access may touch, and one of ours that the NIC may not
+    /// write.
     forbidden: Buffer,
     unwritable: Buffer,
-    /// The work of this epoch, how much of it there shall be, and how much of it has ended.
+    /// The work of this epoch, its planned number, and the number of ended ones.
     ops: Vec<Op>,
     pub quota: usize,
     done: usize,
-    /// Of those, successfully.
+    /// Number of those that succeeded.
     succeeded: usize,
     waiting: Option<Op>,
     /// Messages on the way: places in `ops`.
@@ -59,7 +60,7 @@ pub(super) struct Flow {
     /// Receives are posted with this probability a turn, and only for messages that are on the way.
     pub readiness: f64,
     pub just_in_time: bool,
-    /// The link is cut in this epoch, by whichever pair is first to reach its trouble.
+    /// The link is cut in this epoch, by the pair that first reaches its trouble.
     pub may_be_cut: bool,
     spent_keys: Vec<Buffer>,
     /// Receives that nothing has taken are not flushed.
@@ -115,7 +116,7 @@ impl Flow {
         }
     }
 
-    /// The queue pair was connected again.
+    /// The queue pair was reconnected.
     pub fn reset(&mut self, settings: &Settings) {
         self.settings = *settings;
         (self.receives_posted, self.received) = (0, 0);
@@ -142,8 +143,8 @@ impl Flow {
         self.done == self.ops.len() && (self.shared_receives || self.received == self.receives_posted)
     }
 
-    /// The queue pair is in ERR. Unsignaled work at the end that succeeded before has no completion to say so: a request
-    /// behind it, which is flushed, has one. True: posted.
+    /// The queue pair is in ERR. Unsignaled work at the end that succeeded before has no completion that
+    /// reports it. A request behind it, which is flushed, has one. Returns true if it was posted.
     pub fn post_last(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
         if self.is_idle() {
             return false;
@@ -254,7 +255,7 @@ impl Flow {
         self.ops.push(op);
     }
 
-    /// A verb that is right here, given the trouble that this work request may have to make.
+    /// A verb that is valid here, given the trouble that this work request may have to make.
     fn verb(&mut self, trouble: Option<Trouble>) -> Verb {
         use Verb::{CompareSwap, FetchAdd, LocalInv, Read, Send, SendImm, SendInv, Write, WriteImm};
         let random = &mut self.random;
@@ -291,7 +292,7 @@ impl Flow {
             at,
             local,
             arena_end: self.arena_head,
-            // A queue full of work that ends in silence would never have room again.
+            // A queue full of unsignaled work would never have space again.
             signaled: random.chance(0.5) || index % 8 == 7 || index + 1 == self.quota,
             fence: random.chance(0.05),
             solicited: random.chance(0.2),
@@ -328,11 +329,11 @@ impl Flow {
             }
             _ => random_len(&mut self.random, mtu, self.longest),
         };
-        // Nothing is wrong with no bytes.
+        // No bytes cannot go wrong.
         if trouble.is_some() { len.max(2) } else { len }
     }
 
-    /// What the model says that it brings back; and it must not change what an unfinished READ still reads.
+    /// The expected result. It must not change what an unfinished READ still reads.
     fn model_of(&mut self, op: &mut Op) {
         match op.verb {
             Verb::Read => op.expected = self.model[op.range()].to_vec(),
@@ -462,7 +463,7 @@ impl Flow {
             let ahead = (self.receives_posted - self.received) as usize;
             let coming = self.messages.get(ahead).map(|index| &self.ops[*index]);
             let trouble = self.trouble.map(|(trouble, _)| trouble);
-            // A receive that is to go wrong must meet the message that it is for.
+            // A receive that must go wrong must meet its message.
             let careful = matches!(trouble, Some(Trouble::TooLong | Trouble::BadReceive));
             let wrong = coming.filter(|op| op.is_trouble).and(trouble);
             let first_with = self.messages.len() > ahead;
@@ -504,7 +505,8 @@ impl Flow {
         true
     }
 
-    /// A completion of a send work request. `disturbed`: the queue pair may have gone to ERR for another reason.
+    /// A completion of a send work request. `disturbed`: the queue pair may have gone to ERR for another
+    /// reason.
     pub fn completed(
         &mut self,
         arm: &mut impl Arm,
@@ -561,7 +563,7 @@ impl Flow {
         self.failed = Some(wc.status);
     }
 
-    /// Did a READ or atomic that has ended bring what the model says?
+    /// Checks that a READ or atomic that has ended brought the bytes that the model expects.
     fn check_result(&self, arm: &mut impl Arm, op: &Op) {
         if op.expected.is_empty() {
             return;
@@ -622,7 +624,7 @@ impl Flow {
         }
     }
 
-    /// The epoch is over: is the target what it must be?
+    /// The epoch is over: does the target match the model?
     pub fn check_target(&mut self, arm: &mut impl Arm) {
         let mut found = vec![0; self.target.len];
         arm.load(&self.target, 0, &mut found);
@@ -645,8 +647,8 @@ impl Flow {
         }
     }
 
-    /// After an error: some number of work requests, no fewer than ended well, have been executed in order, and perhaps a
-    /// part of the one after them.
+    /// After an error: some number of work requests, no fewer than ended well, have been executed in order. A
+    /// part of the next one may have been executed.
     fn check_prefix(&self, found: &[u8]) {
         let mut state = self.base.clone();
         if self.settings.irn.is_some() {
@@ -675,14 +677,15 @@ impl Flow {
         );
     }
 
-    /// After an error over IRN: what ended well has been executed, and of what was posted behind it any part may have been
-    /// placed. What overlaps was fenced, so each byte has one of the values that it takes as they are executed in order.
+    /// After an error over IRN: successful work has been executed, and any part of later work may have been
+    /// placed. Overlapping work was fenced, so each byte has one of the values that it takes in an execution
+    /// in order.
     fn check_any_order(&self, found: &[u8], mut state: Vec<u8>) {
         self.ops[..self.succeeded].iter().for_each(|op| op.apply(&mut state));
         let mut explained: Vec<bool> =
             found.iter().zip(&state).map(|(found, state)| found == state).collect();
-        // What goes wrong changes nothing there, but for an atomic whose answer has no place here, and for the first packets
-        // of a WRITE whose last one finds no receive.
+        // Failed work changes nothing there, with two exceptions. One is an atomic whose answer cannot be
+        // stored here; the other is the first packets of a WRITE whose last one finds no receive.
         let changes = |trouble| matches!(trouble, Trouble::UnwritableSink | Trouble::NeverReady);
         let changes = self.trouble.is_some_and(|(trouble, _)| changes(trouble));
         for op in self.ops[self.succeeded..].iter().filter(|op| !op.is_trouble || changes) {

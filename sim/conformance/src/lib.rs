@@ -1,11 +1,12 @@
 //! The conformance body: one body of random verbs, many arms.
 //!
-//! Two connected NICs execute random verbs in both directions over several queue pairs, and everything that comes of it is
-//! compared with a plain model: memory, old values of atomics, messages, the order and the status of completions. How the
-//! NICs exchange frames is the business of the [`Arm`]: a simulated world with a bad link, shared memory, UDP.
+//! Two connected NICs execute random verbs in both directions over several queue pairs. All results are
+//! compared with a plain model: memory, old values of atomics, messages, the order and the status of
+//! completions. The [`Arm`] exchanges the NICs' frames: a simulated world with a bad link, shared memory,
+//! UDP.
 //!
-//! Heads up: an *epoch* is a stretch of random work on one queue pair, with or without one planned [`Trouble`]; read
-//! `epoch.rs` first, then `flow.rs` (one direction of a queue pair and its model).
+//! Heads up: an *epoch* is a stretch of random work on one queue pair, with or without one planned
+//! [`Trouble`]. Read `epoch.rs` first, then `flow.rs` (one direction of a queue pair and its model).
 
 mod epoch;
 mod flow;
@@ -32,28 +33,29 @@ use remora_fabric::program::Settings;
 pub struct Buffer {
     /// The arm's name for it.
     pub handle: usize,
-    /// Which side's.
+    /// Side that owns it, 0 or 1.
     pub side: usize,
     /// Its local and remote key.
     pub key: Key,
     /// Address of its first byte.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
-/// Two connected NICs. Sides are 0 and 1; queue pairs are numbered as they were connected, and `pair` names both of its ends.
+/// Two connected NICs. Sides are 0 and 1; queue pairs are numbered as they were connected, and `pair` names
+/// both of its ends.
 pub trait Arm {
     /// Makes a queue pair at each side, with a completion queue for each, and connects them. Its number.
     fn connect(&mut self, settings: &Settings) -> usize;
 
-    /// Brings both ends through RESET to RTS again.
+    /// Brings both ends through RESET back to RTS.
     fn reconnect(&mut self, pair: usize, settings: &Settings);
 
     /// Brings one end to ERR.
     fn fail(&mut self, side: usize, pair: usize);
 
-    /// Registers memory.
+    /// Registers memory at a side.
     fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer;
 
     /// Ends a region.
@@ -88,10 +90,11 @@ pub trait Arm {
     /// Lets a little time pass.
     fn pass(&mut self);
 
-    /// Loses everything between the sides from now on, or no longer. False: this arm cannot.
+    /// Loses everything between the sides from now on, or no longer. Returns false if this arm cannot.
     fn cut(&mut self, cut: bool) -> bool;
 
-    /// Lets so much time pass that nothing is on its way between the sides any more, where passing by turns does not.
+    /// Lets so much time pass that nothing is on its way between the sides any more, where passing by turns
+    /// does not.
     fn settle(&mut self) {}
 
     /// The longest path MTU that its ports have in common.
@@ -99,7 +102,8 @@ pub trait Arm {
         4096
     }
 
-    /// Receives are a shared receive queue's: they are not flushed with a queue pair, and a new connection has a new queue.
+    /// Receives come from a shared receive queue: they are not flushed with a queue pair, and a new
+    /// connection has a new queue.
     fn shares_receives(&self) -> bool {
         false
     }
@@ -107,7 +111,7 @@ pub trait Arm {
     /// Brings one end from SQE back to RTS (unreliable services).
     fn resume(&mut self, _side: usize, _pair: usize) {}
 
-    /// Bytes that stand before a message in its receive.
+    /// Bytes in front of a message in its receive buffer.
     fn prefix(&self) -> usize {
         0
     }
@@ -118,12 +122,12 @@ pub trait Arm {
     }
 }
 
-/// How much of what.
+/// The size of a run.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Options {
     /// Verbs to execute, in all.
     pub verbs: u64,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub pairs: usize,
     /// Local ACK timeout code.
     pub timeout: u8,
@@ -131,7 +135,7 @@ pub struct Options {
     pub trouble: f64,
     /// Longest WRITE and READ, bytes.
     pub longest: usize,
-    /// Over IRN: then what overlaps is fenced, since WRITEs are placed in any order.
+    /// Over IRN: overlapping work is then fenced, since WRITEs are placed in any order.
     pub irn: bool,
     /// Turns without any progress after which the body gives up: the arm hangs.
     pub patience: u64,
@@ -151,17 +155,17 @@ impl Default for Options {
     }
 }
 
-/// Runs the body. What it did, and how often.
+/// Runs the body, and returns its counts.
 ///
 /// # Panics
-/// When anything differs from the model; the message says what.
+/// When anything differs from the model; the message describes the difference.
 pub fn run(arm: &mut impl Arm, seed: u64, options: &Options) -> Report {
     let mut random = remora_fault::Random::new(seed);
     let mut report = Report::default();
     let mut pairs: Vec<Pair> =
         (0..options.pairs).map(|index| Pair::new(arm, &mut random, options, index == 0)).collect();
     while report.verbs() < options.verbs {
-        // A cut link is everybody's trouble.
+        // A cut link is the trouble of all pairs.
         let trouble = (random.chance(options.trouble * 0.1) && arm.cut(false)).then_some(Trouble::Cut);
         for pair in &mut pairs {
             pair.begin(arm, options, trouble);

@@ -1,10 +1,10 @@
-//! One random work request, and what the model says must come of it.
+//! One random work request, and its expected result by the model.
 
 use remora_nic::CompletionKind;
 
 use remora_fault::Random;
 
-/// What a work request does.
+/// The verb of a work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of `remora_nic::Operation`")]
 pub enum Verb {
@@ -21,7 +21,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// All of them.
+    /// All verbs of the body.
     pub const ALL: [Verb; 10] = [
         Verb::Send,
         Verb::SendImm,
@@ -35,7 +35,7 @@ impl Verb {
         Verb::Nop,
     ];
 
-    /// What its completion says.
+    /// The kind of its completion.
     pub fn completion(self) -> CompletionKind {
         match self {
             Verb::Send | Verb::SendImm | Verb::SendInv => CompletionKind::Send,
@@ -90,7 +90,7 @@ impl Verb {
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub verb: Verb,
-    /// Its bytes are those of `bytes_of(seed, len)`.
+    /// Seed of its bytes, as [`bytes_of`] makes them.
     pub seed: u64,
     pub len: usize,
     /// Where in the peer's target.
@@ -103,7 +103,7 @@ pub(super) struct Op {
     pub fence: bool,
     pub solicited: bool,
     pub inline: bool,
-    /// What it reads, or the old value of its atomic.
+    /// The bytes that a READ brings, or the old value of an atomic.
     pub expected: Vec<u8>,
     /// Operands of an atomic.
     pub compare: u64,
@@ -122,7 +122,7 @@ pub(super) fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A random length for messages of this path MTU: the borders of packets, and what lies between.
+/// A random length for messages of this path MTU: the borders of packets, and lengths between them.
 pub(super) fn random_len(random: &mut Random, mtu: usize, most: usize) -> usize {
     let len = match random.below(16) {
         0 => 0,

@@ -1,4 +1,4 @@
-//! What a run of the body did, counted: a test that never provokes a thing does not show that it works.
+//! Counts of a run of the body: a test proves nothing about an event that it never provokes.
 
 use remora_nic::Status;
 
@@ -14,15 +14,15 @@ pub struct Report {
     troubles: [u64; Trouble::ALL.len()],
     /// Epochs, clean and in trouble.
     pub epochs: u64,
-    /// Queue pairs connected again.
+    /// Queue pairs that were reconnected.
     pub reconnects: u64,
     /// Retries exhausted by nothing but the link's badness.
     pub bad_luck: u64,
     /// Send work requests that a list of more than 16 elements described.
     pub long_lists: u64,
-    /// Inline ones.
+    /// Work requests with inline data.
     pub inline: u64,
-    /// Fenced ones.
+    /// Work requests with a fence.
     pub fenced: u64,
     /// Payload bytes posted.
     pub bytes: u64,
@@ -44,7 +44,7 @@ impl Report {
         self.troubles[trouble as usize] += 1;
     }
 
-    /// Verbs posted.
+    /// Total number of verbs posted.
     pub fn verbs(&self) -> u64 {
         self.verbs.iter().sum()
     }
@@ -87,7 +87,7 @@ impl Report {
         self.bytes += other.bytes;
     }
 
-    /// What never happened though it should, by name.
+    /// The names of events that never happened though they should.
     pub fn missing(&self) -> Vec<String> {
         let verbs = Verb::ALL.iter().filter(|verb| self.count(**verb) == 0).map(|verb| format!("{verb:?}"));
         let troubles =

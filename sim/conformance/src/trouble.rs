@@ -1,4 +1,4 @@
-//! What ends an epoch in an error, and which errors are right then.
+//! The planned error of an epoch, and which statuses are right then.
 
 use remora_nic::Status;
 
@@ -9,7 +9,7 @@ pub enum Trouble {
     DeadKey,
     /// Beyond the end of the region.
     OutOfBounds,
-    /// Of a region whose rights do not allow it.
+    /// An access that the region's rights do not allow.
     NoRight,
     /// An atomic on an odd address.
     Misaligned,
@@ -27,7 +27,7 @@ pub enum Trouble {
     BadLocalInvalidation,
     /// Nothing arrives any more.
     Cut,
-    /// The peer never posts a receive, and patience is finite.
+    /// The peer never posts a receive, and retries are limited.
     NeverReady,
     /// The program brings its queue pair to ERR.
     Fail,
@@ -51,7 +51,7 @@ impl Trouble {
         Trouble::Fail,
     ];
 
-    /// How the work request that goes wrong ends when everything else goes right.
+    /// The status of the work request that goes wrong when everything else goes right.
     pub fn status(self) -> Status {
         match self {
             Trouble::DeadKey | Trouble::OutOfBounds | Trouble::NoRight | Trouble::BadInvalidation => {

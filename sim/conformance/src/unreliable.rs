@@ -1,9 +1,9 @@
 //! The body for the unreliable services: a message arrives whole or not at all.
 //!
-//! Both sides send random messages. What arrives must be one that was sent, with all of its bytes; what a WRITE leaves in
-//! memory must be its packets from the first on, and all of them when its immediate data tell of it. Work requests of the
-//! sender end in order, each once, and never because of the network. Mishaps are planned like the [`Trouble`](super::Trouble)s
-//! of the reliable body; here most of them are met with silence.
+//! Both sides send random messages. An arrived one must be one that was sent, with all of its bytes. A WRITE
+//! must leave its packets in memory from the first on, and all of them when its immediate data arrives. Work
+//! requests of the sender end in order, each once, and never because of the network. Mishaps are planned like
+//! the [`Trouble`](super::Trouble)s of the reliable body. Here most of them are met with silence.
 
 use remora_memory::{Access, Key};
 use remora_nic::{
@@ -17,20 +17,20 @@ use crate::operation::{bytes_of, random_len};
 use remora_fabric::program::{ALL, Settings};
 use remora_fault::Random;
 
-/// What goes wrong on purpose.
+/// A planned error.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mishap {
     /// A WRITE with a key that names nothing: silence.
     DeadKey,
     /// A WRITE beyond the end of the region: silence.
     OutOfBounds,
-    /// A WRITE to a region whose rights do not allow it: silence.
+    /// A WRITE that the region's rights do not allow: silence.
     NoRight,
     /// A SEND longer than the receive that it meets: silence.
     TooLong,
     /// The bytes to send have a wrong local key: the send queue is in error until it is brought back.
     BadLocalKey,
-    /// A verb that the service lacks: likewise.
+    /// A verb that the service lacks: the send queue is in error until it is brought back.
     NoSuchVerb,
     /// The receive names memory that may not be written: the receiver's queue pair ends.
     BadReceive,
@@ -39,7 +39,7 @@ pub enum Mishap {
 }
 
 impl Mishap {
-    /// Those of an unreliable connection.
+    /// The mishaps of an unreliable connection.
     pub const ALL: [Mishap; 8] = [
         Mishap::DeadKey,
         Mishap::OutOfBounds,
@@ -51,7 +51,7 @@ impl Mishap {
         Mishap::Fail,
     ];
 
-    /// Those of datagrams.
+    /// The mishaps of datagrams.
     pub const OF_DATAGRAMS: [Mishap; 5] =
         [Mishap::TooLong, Mishap::BadLocalKey, Mishap::NoSuchVerb, Mishap::BadReceive, Mishap::Fail];
 
@@ -64,7 +64,7 @@ impl Mishap {
     }
 }
 
-/// What a run did, counted.
+/// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnreliableReport {
     /// Messages sent, by verb.
@@ -73,18 +73,18 @@ pub struct UnreliableReport {
     pub arrived: BTreeMap<&'static str, u64>,
     /// WRITEs found whole, in part, and not at all.
     pub writes: [u64; 3],
-    /// Mishaps met.
+    /// Mishaps that happened, by kind.
     pub mishaps: BTreeMap<Mishap, u64>,
     /// Completions of sends and receives, by status.
     pub statuses: BTreeMap<Status, u64>,
     /// Messages of more than one packet that arrived.
     pub long: u64,
-    /// Epochs.
+    /// Number of epochs.
     pub epochs: u64,
 }
 
 impl UnreliableReport {
-    /// Messages sent.
+    /// Total number of messages sent.
     pub fn messages(&self) -> u64 {
         self.sent.values().sum()
     }
@@ -125,8 +125,8 @@ struct Message {
 }
 
 impl Message {
-    /// May it get to where it is sent? What was to be too long for a receive may have met another one, and what is posted before
-    /// its queue pair fails may have left before that; what meets nothing good never arrives.
+    /// May it arrive? A message too long for one receive may have met another one. A message posted before
+    /// its queue pair fails may have left before. Others with a mishap never arrive.
     fn may_arrive(&self) -> bool {
         matches!(self.mishap, None | Some(Mishap::TooLong | Mishap::BadReceive | Mishap::Fail))
     }
@@ -151,7 +151,8 @@ struct Flow {
     mishap: Option<(Mishap, usize)>,
     /// The send queue is in error, or its queue pair.
     failed: bool,
-    /// The receives that wait, oldest first: their lengths, and whether they name memory that may not be written.
+    /// The receives that wait, oldest first: their lengths, and whether they name memory that may not be
+    /// written.
     receives: VecDeque<(u32, bool)>,
     posted: u64,
     taken: u64,
@@ -394,13 +395,13 @@ impl Flow {
         *report.statuses.entry(wc.status).or_default() += 1;
         assert_eq!(wc.id, RECEIVE | self.taken, "receives end in order");
         self.taken += 1;
-        let (room, bad) = self.receives.pop_front().expect("as many as were posted");
+        let (capacity, bad) = self.receives.pop_front().expect("as many as were posted");
         if wc.status != Status::Success {
             assert!(wc.status == Status::WrFlushed || bad && wc.status == Status::LocalProtection, "{wc:?}");
             return true;
         }
         let slot = (wc.id & !RECEIVE) as usize % self.settings.receives as usize * self.slot_len;
-        self.check_message(arm, wc, slot, room, report);
+        self.check_message(arm, wc, slot, capacity, report);
         false
     }
 
@@ -409,13 +410,13 @@ impl Flow {
         arm: &mut impl Arm,
         wc: &WorkCompletion,
         slot: usize,
-        room: u32,
+        capacity: u32,
         report: &mut UnreliableReport,
     ) {
         let write = wc.kind == remora_nic::CompletionKind::ReceiveWriteImm;
         let prefix = if write { 0 } else { arm.prefix() };
         let len = wc.byte_len as usize - prefix;
-        assert!(write || wc.byte_len <= room, "{wc:?} in {room} bytes");
+        assert!(write || wc.byte_len <= capacity, "{wc:?} in {capacity} bytes");
         let mut found = vec![0; len];
         if !write {
             arm.load(&self.sink, slot + prefix, &mut found);
@@ -440,7 +441,7 @@ impl Flow {
         }
     }
 
-    /// Nothing moves any more: is the target what the WRITEs may have made of it?
+    /// Nothing moves any more: does the target match the WRITEs?
     fn check_target(&mut self, arm: &mut impl Arm, report: &mut UnreliableReport) {
         let Some(target) = self.target.take() else { return };
         let mut found = vec![0; TARGET];
@@ -573,10 +574,10 @@ impl Pair {
 /// Turns without anything happening after which nothing is on the way any more.
 const QUIET: u64 = 3_000;
 
-/// Runs the body for an unreliable service. What it did, and how often.
+/// Runs the body for an unreliable service, and returns its counts.
 ///
 /// # Panics
-/// When anything is not as it must be; the message says what.
+/// When a result is wrong; the message describes the difference.
 pub fn run_unreliable(arm: &mut impl Arm, seed: u64, options: &Options) -> UnreliableReport {
     let mut random = Random::new(seed ^ 0x0dd5);
     let mut report = UnreliableReport::default();
@@ -586,7 +587,7 @@ pub fn run_unreliable(arm: &mut impl Arm, seed: u64, options: &Options) -> Unrel
         let (mut quiet, mut waited, mut settled) = (0, 0, false);
         while quiet < QUIET || !settled {
             if quiet == QUIET {
-                // What comes of that is seen in one turn.
+                // The effects are seen in one turn.
                 arm.settle();
                 (quiet, settled) = (QUIET - 1, true);
             }

@@ -14,9 +14,10 @@ use remora_fabric::{Config, World};
 use remora_fault::Random;
 use remora_fault::{Action, Rule, Rules};
 
-/// One end of a pair: what it sends by, what serves its peer (the same, but for XRC), where its receives are.
+/// One end of a pair: its sender, the responder to its peer (the same, except for XRC), and its receive
+/// queue.
 #[derive(Copy, Clone)]
-struct End {
+struct Endpoint {
     sender: QueuePair,
     server: QueuePair,
     srq: Option<SharedQueue>,
@@ -25,16 +26,16 @@ struct End {
     handle: u32,
 }
 
-/// A world of two nodes, side 0 and side 1, whose queue pairs are of one service.
+/// A world of two nodes, side 0 and side 1, whose queue pairs have one service.
 pub struct WorldArm {
-    /// The world.
+    /// The simulated world.
     pub world: World,
     service: Service,
     /// Of each side, for XRC.
     domains: [u32; 2],
-    pairs: Vec<[End; 2]>,
+    pairs: Vec<[Endpoint; 2]>,
     regions: Vec<Region>,
-    /// Time that passes between a post and whatever the program does next.
+    /// Time that passes between a post and the program's next action.
     head_start: u64,
 }
 
@@ -55,7 +56,8 @@ impl WorldArm {
         WorldArm { world, service, domains, pairs: Vec::new(), regions: Vec::new(), head_start: 0 }
     }
 
-    /// With NICs that are quicker than their program: what it posts has so many nanoseconds before it does anything else.
+    /// With NICs that are quicker than their program: each post has so many nanoseconds before the program's
+    /// next action.
     #[must_use]
     pub fn quicker_by(self, head_start: u64) -> WorldArm {
         WorldArm { head_start, ..self }
@@ -65,30 +67,30 @@ impl WorldArm {
         self.service == Service::XrcInitiator
     }
 
-    fn end(&mut self, side: usize, settings: &Settings) -> End {
+    fn end(&mut self, side: usize, settings: &Settings) -> Endpoint {
         // Slots are free as soon as the NIC is done with them, so there may be more completions than slots.
         let cq = self.world.create_cq(side, 2 * (settings.send_slots + settings.receives));
         let made = self.world.create_qp_of(self.service, cq, cq, None, settings);
-        let sender = made.expect("room for a queue pair");
+        let sender = made.expect("space for a queue pair");
         let server = match self.is_extended() {
-            true => self.world.create_xrc_target(side, self.domains[side]).expect("room for a target"),
+            true => self.world.create_xrc_target(side, self.domains[side]).expect("space for a target"),
             false => sender,
         };
         let srq = self.is_extended().then(|| self.shared_queue(side, cq, settings));
         let handle = match self.service {
-            Service::Ud => self.world.create_address_handle(side, 1 - side).expect("room for a handle"),
+            Service::Ud => self.world.create_address_handle(side, 1 - side).expect("space for a handle"),
             _ => 0,
         };
-        End { sender, server, srq, cq, handle }
+        Endpoint { sender, server, srq, cq, handle }
     }
 
     fn shared_queue(&mut self, side: usize, cq: CompletionQueue, settings: &Settings) -> SharedQueue {
         let xrc = XrcSrq { domain: self.domains[side], cq: cq.number };
         let made = self.world.create_srq(side, settings.receives, settings.receive_max_sge, Some(xrc));
-        made.expect("room for a shared receive queue")
+        made.expect("space for a shared receive queue")
     }
 
-    fn join(&mut self, ends: &[End; 2], settings: &Settings) {
+    fn join(&mut self, ends: &[Endpoint; 2], settings: &Settings) {
         if self.service == Service::Ud {
             ends.iter()
                 .zip(settings.psn)
@@ -103,8 +105,8 @@ impl WorldArm {
     }
 }
 
-/// A world that is bad in a way of its own: loss up to 10 %, duplication, reordering, delay and corruption, any rate and
-/// latency, IPv4 or IPv6, frames that begin anywhere.
+/// A world with random faults: loss up to 10 %, duplication, reordering, delay and corruption. Rate, latency,
+/// IPv4 or IPv6 and the start of frames are random too.
 pub fn bad_world(seed: u64) -> Config {
     let mut random = Random::new(seed ^ 0x0bad_0bad);
     let mut rate =
@@ -149,7 +151,7 @@ impl Arm for WorldArm {
             self.world.bring(end.sender, State::Reset);
             self.world.bring(end.server, State::Reset);
         }
-        // What is still on its way belongs to the old connection.
+        // Frames that are still on their way belong to the old connection.
         self.world.run_for(20_000_000);
         for (side, end) in ends.iter_mut().enumerate() {
             if let Some(srq) = end.srq {
@@ -239,7 +241,7 @@ impl Arm for WorldArm {
     }
 
     fn pass(&mut self) {
-        // When nothing happens by itself, a moment passes all the same: the program may be about to do something.
+        // When nothing happens by itself, a moment still passes: the program may be about to do something.
         if !self.world.step() {
             self.world.run_for(1_000);
         }

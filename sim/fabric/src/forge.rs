@@ -1,4 +1,4 @@
-//! Frames of a test's own making: what a rude or broken peer might send.
+//! Hand-made frames, as a hostile or broken peer might send them.
 
 use remora_wire::frame::{Address, Endpoint, Route, Start};
 use remora_wire::icrc::{self, Flow};

@@ -1,8 +1,10 @@
-//! The fabric: a simulated world of NICs and links. One seed, virtual time, no threads: a world run twice does the same.
+//! The fabric: a simulated world of NICs and links. It has one seed, virtual time and no threads: two runs of
+//! a world are equal.
 //!
-//! [`World`] holds the NICs and moves time; [`program`] is how a test posts and polls; `remora_fault` says what links do to
-//! frames; [`forge`] makes frames that no NIC would send; [`loss`] measures what loss costs, [`share`] how flows share a
-//! bottleneck; [`strom`] plays kernels in the time of an FPGA.
+//! [`World`] holds the NICs and moves time. A test posts and polls through [`program`]. The rules of
+//! `remora_fault` decide which frames links lose or change. [`forge`] makes frames that no NIC would send.
+//! [`loss`] measures what loss costs, [`share`] how flows share a bottleneck. [`strom`] runs kernels in the
+//! time of an FPGA.
 
 pub mod forge;
 mod link;

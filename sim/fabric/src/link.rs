@@ -1,7 +1,7 @@
-//! Links: where frames are between two NICs.
+//! Links: frames between two NICs.
 //!
-//! A link goes one way. It takes a frame if its queue has room, sends one after the other at its rate, and delivers them
-//! a latency later, unless its fault rules say otherwise.
+//! A link goes one way. It takes a frame if its queue has space, and sends one after the other at its rate. A
+//! latency later it delivers them, unless its fault rules say otherwise.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,11 +9,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use remora_transport::Instant;
 use remora_wire::frame::{Egress, Lease, Peer, Start};
 
-use crate::switch::{self, Passed, Port, SwitchConfig};
+use crate::switch::{self, Departure, Port, SwitchConfig};
 use crate::trace::Trace;
 use remora_fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 
-/// What a link is like.
+/// Latency, rate and queue of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// From the last bit's departure to its arrival, nanoseconds.
@@ -31,16 +31,16 @@ impl Default for LinkConfig {
     }
 }
 
-/// A frame as it left a NIC, for tests that look at what was sent.
+/// A frame as it left a NIC, for tests that look at frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When.
+    /// When it left the NIC.
     pub at: Instant,
     /// By which node.
     pub from: usize,
     /// To which node.
     pub to: usize,
-    /// The frame.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
     /// What the fault rules did to it.
     pub verdict: Verdict,
@@ -65,7 +65,7 @@ impl Link {
     }
 }
 
-/// The rules of link `index`: a stream of its own for each.
+/// The rules of link `index`, with a random stream for each link.
 fn policy(rules: &Rules, seed: u64, index: usize) -> Policy {
     let own = (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
     Policy::new(&Rules { seed: rules.seed ^ seed ^ own, ..rules.clone() })
@@ -73,7 +73,7 @@ fn policy(rules: &Rules, seed: u64, index: usize) -> Policy {
 
 /// A frame under way: ordered by arrival, then by departure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Flight {
+pub(crate) struct FrameInFlight {
     pub at: Instant,
     number: u64,
     pub slot: u32,
@@ -92,7 +92,7 @@ pub(crate) struct Links {
     start: Start,
     frames: Vec<Vec<u8>>,
     free: Vec<u32>,
-    flights: BinaryHeap<Reverse<Flight>>,
+    flights: BinaryHeap<Reverse<FrameInFlight>>,
     number: u64,
     pub trace: Trace,
     pub tap: Option<Vec<Sent>>,
@@ -163,18 +163,18 @@ impl Links {
         self.flights.peek().map_or(Instant::NEVER, |flight| flight.0.at)
     }
 
-    /// When a full queue of `from` has room again; `now` if none is full.
-    pub fn room_at(&self, from: usize, now: Instant) -> Instant {
-        let room = |link: &Link| {
+    /// When a full queue of `from` has space; `now` if none is full.
+    pub fn space_at(&self, from: usize, now: Instant) -> Instant {
+        let space = |link: &Link| {
             let waiting = || link.departures.iter().copied().filter(|at| *at > now);
             if waiting().count() < link.config.queue { None } else { waiting().next() }
         };
-        let first = self.links[from * self.nodes..(from + 1) * self.nodes].iter().filter_map(room).min();
+        let first = self.links[from * self.nodes..(from + 1) * self.nodes].iter().filter_map(space).min();
         first.unwrap_or(now)
     }
 
     /// Takes out a frame that has arrived at its node.
-    pub fn arrived(&mut self, now: Instant) -> Option<(Flight, Vec<u8>)> {
+    pub fn arrived(&mut self, now: Instant) -> Option<(FrameInFlight, Vec<u8>)> {
         loop {
             let flight = self.flights.peek().map(|flight| flight.0).filter(|flight| flight.at <= now)?;
             self.flights.pop();
@@ -183,17 +183,17 @@ impl Links {
             }
             let frame = &mut self.frames[flight.slot as usize];
             let port = &mut self.ports[flight.to as usize];
-            let Some(Passed { at, mark }) = port.take(flight.at, frame.len()) else {
+            let Some(Departure { at, mark }) = port.take(flight.at, frame.len()) else {
                 self.free.push(flight.slot);
                 continue;
             };
             port.marked += u64::from(mark && switch::mark(self.start, frame));
-            self.flights.push(Reverse(Flight { at, switched: false, ..flight }));
+            self.flights.push(Reverse(FrameInFlight { at, switched: false, ..flight }));
         }
     }
 
     /// Gives a frame's memory back.
-    pub fn give_back(&mut self, flight: Flight, frame: Vec<u8>) {
+    pub fn give_back(&mut self, flight: FrameInFlight, frame: Vec<u8>) {
         self.frames[flight.slot as usize] = frame;
         self.free.push(flight.slot);
     }
@@ -211,7 +211,8 @@ impl Links {
     fn fly(&mut self, at: Instant, slot: u32, from: usize, to: usize) {
         self.number += 1;
         let switched = !self.ports.is_empty();
-        let flight = Flight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
+        let flight =
+            FrameInFlight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
         self.flights.push(Reverse(flight));
     }
 
@@ -226,7 +227,7 @@ impl Links {
         self.fly(at, slot, from, to);
     }
 
-    fn room(&mut self, now: Instant, from: usize, to: usize) -> bool {
+    fn has_space(&mut self, now: Instant, from: usize, to: usize) -> bool {
         let link = &mut self.links[from * self.nodes + to];
         while link.departures.front().is_some_and(|departure| *departure <= now) {
             link.departures.pop_front();
@@ -258,7 +259,7 @@ impl Links {
         }
         let late = match verdict {
             Verdict::Delay { ns } => ns,
-            // So many frames of its own length, sent behind it without a pause, arrive first.
+            // So many frames of its length, sent behind it without a pause, arrive first.
             Verdict::Reorder { frames } => u64::from(frames) * (transmission + 1),
             Verdict::Corrupt { at, mask } => {
                 frame[at] ^= mask;
@@ -283,13 +284,13 @@ impl Links {
     }
 }
 
-/// One node's way out: what its NIC sees of the links.
+/// A node's egress: the links as its NIC sees them.
 pub(crate) struct Outlet<'a> {
     links: &'a mut Links,
     now: Instant,
     from: usize,
     leased: Option<(u32, usize)>,
-    /// Frames since the last flush: the place in a train, which the IPv4 identification tells.
+    /// Frames since the last flush: the position in a train, which the IPv4 identification shows.
     train: u16,
 }
 
@@ -316,7 +317,7 @@ impl Egress for Outlet<'_> {
         if let Some((slot, _)) = self.leased.take() {
             self.links.free.push(slot);
         }
-        if !self.links.room(self.now, self.from, to) {
+        if !self.links.has_space(self.now, self.from, to) {
             return None;
         }
         let slot = self.links.slot(len);

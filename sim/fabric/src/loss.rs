@@ -1,6 +1,7 @@
-//! Experiments of loss, in virtual time with the NIC's own code: two nodes that write to each other over a path of a given
-//! length that loses frames at random ([`exchange`]), and many that write to one through a buffer that overflows
-//! ([`incast`]; the IRN paper's §4).
+//! Experiments of loss, in virtual time with the NIC's own code (the IRN paper's §4).
+//!
+//! In [`exchange`] two nodes write to each other over a path of a given length that loses frames at random.
+//! In [`incast`] many nodes write to one through a buffer that overflows.
 
 use remora_nic::{Flags, Operation, Payload, Status, WorkRequest};
 use remora_transport::rc::irn;
@@ -24,11 +25,11 @@ const AROUND: u64 = 20 + 8 + 12 + 16 + 4;
 const RATE: u64 = 40_000_000_000;
 /// Bandwidth-delay product of the path, in packets.
 pub const BDP: u64 = 100;
-/// Local ACK timeout of queue pairs that go back N: 262 µs, the code next to RTO_high. Over IRN the code says only when to
-/// give up, so there it is long.
+/// Local ACK timeout of queue pairs that go back N: 262 µs, the code next to RTO_high. Over IRN the code only
+/// limits the retries, so it is long there.
 const TIMEOUTS: [u8; 2] = [6, 14];
 
-/// How what is lost is sent again.
+/// The method of retransmission.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// A plain reliable connection.
@@ -62,7 +63,7 @@ impl Machine {
     }
 }
 
-/// What an experiment came to.
+/// The result of an experiment.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// From the first post to the last completion, nanoseconds.
@@ -71,7 +72,7 @@ pub struct Outcome {
     pub bytes: u64,
     /// Everything that the NICs counted, together.
     pub counters: Counters,
-    /// Frames lost: by the fault rules, or for want of room.
+    /// Frames lost: by the fault rules, or because a buffer was full.
     pub lost: u64,
     /// A hash of every frame and its time.
     pub trace: u64,
@@ -96,7 +97,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// Posts what there is room for.
+    /// Posts until the send queue is full.
     fn post(&mut self, world: &mut World) {
         let most = self.unposted.min(POSTED.saturating_sub(self.unfinished - self.unposted));
         let list = [self.from.sge(0, (MESSAGE * MTU) as usize)];
@@ -107,7 +108,7 @@ impl Flow {
                 payload: Payload::Sges(&list),
                 flags: Flags { signaled: true, ..Flags::default() },
             };
-            world.post_quietly(self.pair, &request).expect("room for as many as are kept posted");
+            world.post_quietly(self.pair, &request).expect("space for as many as are kept posted");
             self.unposted -= 1;
         }
         if most > 0 {
@@ -156,16 +157,16 @@ fn run(mut world: World, mut flows: Vec<Flow>) -> (Outcome, World) {
     (outcome, world)
 }
 
-/// Two nodes write to each other over a path of [`BDP`] packets, so that both report losses at once. Each frame, whichever
-/// it is, is lost with probability `loss`; each node writes `packets` packets, rounded up to whole messages.
+/// Two nodes write to each other over a path of [`BDP`] packets, so that both report losses at once. Each
+/// frame is lost with probability `loss`. Each node writes `packets` packets, rounded up to whole messages.
 ///
 /// # Panics
-/// If a request fails: the links lose all but everything.
+/// If a request fails: the links lose nearly everything.
 pub fn exchange(machine: &Machine, loss: f64, packets: u32, seed: u64) -> Outcome {
     let rules = if loss > 0.0 { vec![Rule::chance(Action::Drop, loss)] } else { Vec::new() };
     let mut world = World::new(&Config {
         seed,
-        // As many frames as keep the link busy: what waits longer than that would only lengthen the path.
+        // As many frames as keep the link busy: a longer queue would only lengthen the path.
         link: LinkConfig { latency_ns: BDP * transmission_ns() / 2, rate: RATE, queue: 2 },
         rules: Rules::of(rules),
         nic: machine.nic(Config::default().nic.window),
@@ -181,8 +182,8 @@ fn transmission_ns() -> u64 {
     (u64::from(MTU) + AROUND) * 8_000_000_000 / RATE
 }
 
-/// `senders` nodes write `packets` packets each to one, whose port of the switch holds twice the bandwidth-delay product as
-/// the paper's do. `seed` staggers them within a round trip.
+/// `senders` nodes write `packets` packets each to one. Its port of the switch holds twice the
+/// bandwidth-delay product, as in the paper. `seed` staggers the senders within a round trip.
 pub fn incast(machine: &Machine, senders: usize, packets: u32, seed: u64) -> Outcome {
     let path = BDP * transmission_ns();
     let buffer = 2 * BDP as usize * (u64::from(MTU) + AROUND) as usize;

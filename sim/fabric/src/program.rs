@@ -1,5 +1,5 @@
-//! The program's side of a simulated node: it fills work queues, rings doorbells and polls completions, as a user of the
-//! verbs would.
+//! The program's side of a simulated node. It fills work queues, rings doorbells and polls completions, as a
+//! user of the verbs would.
 
 use remora_memory::{Access, Bytes, Key, Range};
 use remora_nic::chain::LoopbackInit;
@@ -17,41 +17,41 @@ use crate::world::World;
 /// A program's queues, by number.
 #[derive(Default)]
 pub(crate) struct Program {
-    pub queue_pairs: Vec<End>,
-    pub shared_queues: Vec<ReceiveEnd>,
+    pub queue_pairs: Vec<Endpoint>,
+    pub shared_queues: Vec<ReceiveQueue>,
     completion_queues: Vec<(u32, Poller)>,
     /// Address that the next region gets: regions have addresses of their own, the same in every run.
     next_address: u64,
 }
 
 /// One end of a queue pair, as the program sees it.
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     pub send: Ring,
     /// None: it takes from a shared receive queue, or receives nothing.
-    pub receive: Option<ReceiveEnd>,
+    pub receive: Option<ReceiveQueue>,
     pub sent: u64,
     pub bounds: Bounds,
 }
 
 /// A free list of PRISM, as its server sees it.
 pub struct FreeList {
-    /// The node.
+    /// Number of the node.
     pub node: usize,
     /// Its number, which ALLOCATE names.
     pub number: u64,
-    posts: ReceiveEnd,
+    posts: ReceiveQueue,
 }
 
 /// A queue of receive work requests, as the program sees it.
-pub(crate) struct ReceiveEnd {
+pub(crate) struct ReceiveQueue {
     pub ring: Ring,
     posted: u64,
     pub max_sge: u32,
 }
 
-impl ReceiveEnd {
-    pub fn new(max_wr: u32, max_sge: u32) -> ReceiveEnd {
-        ReceiveEnd { ring: ring(u64::from(max_wr) * stride(max_sge)), posted: 0, max_sge }
+impl ReceiveQueue {
+    pub fn new(max_wr: u32, max_sge: u32) -> ReceiveQueue {
+        ReceiveQueue { ring: ring(u64::from(max_wr) * stride(max_sge)), posted: 0, max_sge }
     }
 
     pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
@@ -73,10 +73,10 @@ impl ReceiveEnd {
 /// A queue pair of a node.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueuePair {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     pub(crate) index: usize,
-    /// Its number.
+    /// Queue pair number.
     pub number: Qpn,
     /// Its transport service.
     pub service: Service,
@@ -85,17 +85,17 @@ pub struct QueuePair {
 /// A shared receive queue of a node.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SharedQueue {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     pub(crate) index: usize,
-    /// Its number.
+    /// Number of the shared receive queue.
     pub number: Qpn,
 }
 
 /// A completion queue of a node.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CompletionQueue {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     index: usize,
     /// Its number in the NIC.
@@ -105,13 +105,13 @@ pub struct CompletionQueue {
 /// A registered region of a node.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Whose it is.
+    /// Node that owns it.
     pub node: usize,
     /// Its local and remote key.
     pub key: Key,
     /// Address of its first byte.
     pub address: u64,
-    /// Its memory.
+    /// Memory of the region.
     pub bytes: Bytes,
 }
 
@@ -133,7 +133,7 @@ impl Region {
         remora_nic::Sge { addr: self.address + offset as u64, len: len as u32, lkey: self.key }
     }
 
-    /// The place `offset` for a peer.
+    /// The address of `offset` for a peer.
     pub fn remote(&self, offset: usize) -> remora_nic::Remote {
         remora_nic::Remote { addr: self.address + offset as u64, rkey: self.key }
     }
@@ -150,7 +150,7 @@ pub struct Settings {
     pub max_sge: u32,
     /// Elements of a receive work request.
     pub receive_max_sge: u32,
-    /// Inline bytes.
+    /// Bytes of inline data.
     pub max_inline: u32,
     /// Every send work request is signaled.
     pub signal_all: bool,
@@ -158,15 +158,15 @@ pub struct Settings {
     pub fetching: Fetching,
     /// What the peer may do.
     pub access: Access,
-    /// Path MTU.
+    /// Path MTU, in bytes.
     pub mtu: u32,
     /// First PSN of the first side, and of the second.
     pub psn: [u32; 2],
     /// Local ACK timeout code.
     pub timeout: u8,
-    /// Retries.
+    /// Retries after a timeout.
     pub retry_cnt: u8,
-    /// Retries after RNR; 7: for ever.
+    /// Retries after RNR; 7 stands for no limit.
     pub rnr_retry: u8,
     /// READs and atomics outstanding.
     pub max_rd_atomic: u8,
@@ -176,7 +176,8 @@ pub struct Settings {
     pub min_rnr_timer: u8,
     /// Q_Key of datagram queue pairs.
     pub qkey: u32,
-    /// IRN is agreed on, with peers that remember so many packets ahead of the order; else the queue pairs go back N.
+    /// Both sides use IRN, with peers that remember so many packets ahead of the order. Without it the queue
+    /// pairs go back N.
     pub irn: Option<u32>,
     /// PRISM is agreed on.
     pub prism: bool,
@@ -275,7 +276,7 @@ impl World {
         place.program.next_address += 0x10_0000_0000;
         let address = place.program.next_address;
         let range = Range::at(&bytes, address);
-        let key = place.table.register(place.pd, &[range], access).expect("room for a region");
+        let key = place.table.register(place.pd, &[range], access).expect("space for a region");
         Region { node, key, address, bytes }
     }
 
@@ -287,7 +288,7 @@ impl World {
     /// Makes a completion queue of `slots` entries.
     pub fn create_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
         let ring = ring(u64::from(slots));
-        let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("room for a queue");
+        let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("space for a queue");
         let queues = &mut self.nodes[node].program.completion_queues;
         queues.push((number, Poller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
@@ -298,7 +299,7 @@ impl World {
         let ring = ring(u64::from(slots));
         let number = self
             .with_nic(node, |nic, _| nic.create_cq_ignoring_overrun(ring.clone()))
-            .expect("room for a queue");
+            .expect("space for a queue");
         let queues = &mut self.nodes[node].program.completion_queues;
         queues.push((number, Poller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
@@ -307,7 +308,7 @@ impl World {
     /// Makes a loopback queue pair, ready to send.
     ///
     /// # Errors
-    /// Those of the NIC.
+    /// Those of [`remora_nic::Nic`].
     pub fn create_loopback(
         &mut self,
         send_cq: CompletionQueue,
@@ -316,7 +317,7 @@ impl World {
     ) -> Result<QueuePair, NicError> {
         let node = send_cq.node;
         let send = ring(u64::from(settings.send_slots));
-        let receive = ReceiveEnd::new(settings.receives, settings.receive_max_sge);
+        let receive = ReceiveQueue::new(settings.receives, settings.receive_max_sge);
         let init = LoopbackInit {
             pd: self.nodes[node].pd,
             send_ring: send.clone(),
@@ -328,12 +329,12 @@ impl World {
         let number = self.with_nic(node, |nic, _| nic.create_loopback(init))?;
         let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
         let ends = &mut self.nodes[node].program.queue_pairs;
-        ends.push(End { send, receive: Some(receive), sent: 0, bounds });
+        ends.push(Endpoint { send, receive: Some(receive), sent: 0, bounds });
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
     }
 
-    /// Registers the memory of a send queue: a *code region*, whose work requests may be rewritten. Slot `n` stands at
-    /// `64 + 64 n`.
+    /// Registers the memory of a send queue: a *code region*, whose work requests may be rewritten. Slot `n`
+    /// is at `64 + 64 n`.
     ///
     /// # Panics
     /// If the node's table refuses.
@@ -374,9 +375,10 @@ impl World {
         settings: &Settings,
     ) -> [(QueuePair, CompletionQueue); 2] {
         let mut side = |node| {
-            // Slots are free as soon as the NIC is done with them, so there may be more completions than slots.
+            // Slots are free as soon as the NIC is done with them, so there may be more completions than
+            // slots.
             let cq = self.create_cq(node, 2 * (settings.send_slots + settings.receives));
-            (self.create_qp(cq, cq, settings).expect("room for a queue pair"), cq)
+            (self.create_qp(cq, cq, settings).expect("space for a queue pair"), cq)
         };
         let ends = [side(left), side(right)];
         self.connect(ends[0].0, ends[1].0, settings);
@@ -428,7 +430,7 @@ impl World {
             .expect("a state that takes nothing");
     }
 
-    pub(crate) fn end(&mut self, qp: QueuePair) -> &mut End {
+    pub(crate) fn end(&mut self, qp: QueuePair) -> &mut Endpoint {
         &mut self.nodes[qp.node].program.queue_pairs[qp.index]
     }
 
@@ -442,7 +444,7 @@ impl World {
         Ok(())
     }
 
-    /// Posts a work request; the NIC is not told.
+    /// Posts a work request without ringing the doorbell.
     ///
     /// # Errors
     /// Those of `ibv_post_send`.
@@ -450,7 +452,7 @@ impl World {
         self.put(qp, request, &Target::Peer)
     }
 
-    /// Posts a work request of PRISM; the NIC is not told.
+    /// Posts a work request of PRISM without ringing the doorbell.
     ///
     /// # Errors
     /// Those of `ibv_post_send`.
@@ -464,7 +466,8 @@ impl World {
         Ok(())
     }
 
-    /// Makes a free list of `count` buffers of `size` bytes over a region, from `offset` on. Nothing is posted.
+    /// Makes a free list of `count` buffers of `size` bytes over a region, from `offset` on. Nothing is
+    /// posted.
     ///
     /// # Errors
     /// Those of the NIC.
@@ -476,7 +479,7 @@ impl World {
         count: u32,
     ) -> Result<FreeList, NicError> {
         let (node, pd) = (region.node, self.pd(region.node));
-        let posts = ReceiveEnd::new(count, 1);
+        let posts = ReceiveQueue::new(count, 1);
         let base = region.remote(offset).addr;
         let init = FreeListInit { pd, ring: posts.ring.clone(), base, size, count };
         let number = self.with_nic(node, |nic, _| nic.create_free_list(init))?;
@@ -492,18 +495,19 @@ impl World {
         list.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })
     }
 
-    /// What is with the buffers of a free list.
+    /// The state of a free list's buffers.
     ///
     /// # Panics
-    /// If the list is gone.
+    /// If the list does not exist.
     pub fn free_list_facts(&mut self, list: &FreeList) -> FreeListFacts {
         self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
     }
 
-    /// Which buffers of a free list are neither free nor resting, as [`remora_nic::Nic::free_list_out`] says it.
+    /// Which buffers of a free list are neither free nor resting, as [`remora_nic::Nic::free_list_out`]
+    /// returns them.
     ///
     /// # Panics
-    /// If the list is gone.
+    /// If the list does not exist.
     pub fn free_list_out(&mut self, list: &FreeList, first: u32, bits: &mut [u64]) {
         let asked = self.with_nic(list.node, |nic, _| nic.free_list_out(list.number, first, bits));
         asked.expect("a list that is there");
@@ -524,7 +528,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts a slot of any bytes into the send queue; the NIC is not told.
+    /// Puts a slot of any bytes into the send queue without ringing the doorbell.
     pub fn post_slot(&mut self, qp: QueuePair, slot: &[u8; SLOT]) {
         let end = self.end(qp);
         end.send.store(end.sent, slot);
@@ -537,17 +541,17 @@ impl World {
         self.end(qp).sent
     }
 
-    /// The memory of a send queue: `RedN` changes what stands there.
+    /// The memory of a send queue: `RedN` changes the slots in it.
     pub fn send_ring(&mut self, qp: QueuePair) -> Ring {
         self.end(qp).send.clone()
     }
 
-    /// The memory of a receive queue, if the queue pair has one of its own.
+    /// The memory of the queue pair's own receive queue, if it has one.
     pub fn receive_ring(&mut self, qp: QueuePair) -> Option<Ring> {
         self.end(qp).receive.as_ref().map(|end| end.ring.clone())
     }
 
-    /// Slots posted to a receive queue of its own: 0 if there is none.
+    /// Slots posted to the queue pair's own receive queue: 0 if it has none.
     pub fn receives_posted(&mut self, qp: QueuePair) -> u64 {
         self.end(qp).receive.as_ref().map_or(0, |end| end.posted)
     }
@@ -580,7 +584,7 @@ impl World {
         Some(entry)
     }
 
-    /// The next entry of a completion queue, which the NIC may not use again yet.
+    /// The next entry of a completion queue, which the NIC may not reuse yet.
     pub fn poll_and_keep(&mut self, cq: CompletionQueue) -> Option<Cqe> {
         self.nodes[cq.node].program.completion_queues[cq.index].1.poll()
     }

@@ -1,4 +1,5 @@
-//! The program's side of the services beside RC: queue pairs of each, shared receive queues, address handles, XRC domains.
+//! The program's side of the services beside RC: queue pairs of each, shared receive queues, address handles,
+//! XRC domains.
 
 use remora_nic::wqe::Bounds;
 use remora_nic::{
@@ -6,11 +7,11 @@ use remora_nic::{
     WorkRequest, XrcSrq,
 };
 
-use crate::program::{CompletionQueue, End, QueuePair, ReceiveEnd, Settings, SharedQueue, ring};
+use crate::program::{CompletionQueue, Endpoint, QueuePair, ReceiveQueue, Settings, SharedQueue, ring};
 use crate::world::World;
 
 impl World {
-    /// Makes a queue pair of any service in RESET, whose receives are its own or a shared receive queue's.
+    /// Makes a queue pair of any service in RESET. Its receives come from its own queue or from a shared one.
     ///
     /// # Errors
     /// Those of the NIC.
@@ -24,7 +25,7 @@ impl World {
     ) -> Result<QueuePair, NicError> {
         let node = send_cq.node;
         let send = ring(u64::from(settings.send_slots));
-        let own = ReceiveEnd::new(settings.receives, settings.receive_max_sge);
+        let own = ReceiveQueue::new(settings.receives, settings.receive_max_sge);
         let receives = match srq {
             Some(srq) => Receives::Shared(srq.number),
             None if service == Service::XrcInitiator => Receives::None,
@@ -44,7 +45,7 @@ impl World {
         let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
         let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
-        ends.push(End { send, receive, sent: 0, bounds });
+        ends.push(Endpoint { send, receive, sent: 0, bounds });
         Ok(QueuePair { node, index: ends.len() - 1, number, service })
     }
 
@@ -59,7 +60,7 @@ impl World {
         max_sge: u32,
         xrc: Option<XrcSrq>,
     ) -> Result<SharedQueue, NicError> {
-        let end = ReceiveEnd::new(max_wr, max_sge);
+        let end = ReceiveQueue::new(max_wr, max_sge);
         let init = SrqInit { pd: self.nodes[node].pd, ring: end.ring.clone(), max_sge, xrc };
         let number = self.with_nic(node, |nic, _| nic.create_srq(init))?;
         let queues = &mut self.nodes[node].program.shared_queues;
@@ -75,13 +76,13 @@ impl World {
         self.nodes[srq.node].program.shared_queues[srq.index].push(request)
     }
 
-    /// Moves a shared receive queue to room for `max_wr` work requests.
+    /// Moves a shared receive queue to a capacity of `max_wr` work requests.
     ///
     /// # Errors
     /// [`NicError::TooSmall`] if what waits in it, or its limit, would not fit.
     pub fn resize_srq(&mut self, srq: SharedQueue, max_wr: u32) -> Result<(), NicError> {
         let end = &self.nodes[srq.node].program.shared_queues[srq.index];
-        let ring = ReceiveEnd::new(max_wr, end.max_sge).ring;
+        let ring = ReceiveQueue::new(max_wr, end.max_sge).ring;
         self.with_nic(srq.node, |nic, _| nic.resize_srq(srq.number, ring.clone()))?;
         self.nodes[srq.node].program.shared_queues[srq.index].ring = ring;
         Ok(())
@@ -95,7 +96,7 @@ impl World {
         let number = self.with_nic(node, |nic, _| nic.create_xrc_target(domain))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
         let bounds = Bounds { max_sge: 0, max_inline: 0 };
-        ends.push(End { send: ring(1), receive: None, sent: 0, bounds });
+        ends.push(Endpoint { send: ring(1), receive: None, sent: 0, bounds });
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::XrcTarget })
     }
 

@@ -1,5 +1,5 @@
-//! How flows share a bottleneck, in virtual time with the NIC's own code: each flow is a node that writes without end to one
-//! and the same other node, through a switch that marks. Flows begin one after the other.
+//! How flows share a bottleneck, in virtual time with the NIC's own code. Each flow is a node that writes
+//! without end to the same target, through a switch that marks. Flows begin one after the other.
 
 use remora_nic::{Flags, Modify, Operation, Payload, Status, WorkRequest};
 use remora_transport::congestion;
@@ -19,10 +19,10 @@ pub const RATE: u64 = 40_000_000_000;
 const MESSAGE: usize = 64 << 10;
 const POSTED: u64 = 16;
 
-/// What is to be run.
+/// The parameters of a scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Flows.
+    /// Number of flows.
     pub flows: usize,
     /// How all of them control their rate.
     pub congestion: congestion::Settings,
@@ -30,7 +30,7 @@ pub struct Scenario {
     pub irn: Option<irn::Settings>,
     /// The flows' links; the switch's port has the same rate.
     pub link: LinkConfig,
-    /// The switch.
+    /// The switch between the flows.
     pub switch: SwitchConfig,
     /// Nanoseconds from one flow's beginning to the next one's.
     pub apart_ns: u64,
@@ -38,13 +38,13 @@ pub struct Scenario {
     pub last_ns: u64,
     /// Nanoseconds between two samples.
     pub sample_ns: u64,
-    /// Of everything random.
+    /// Seed of everything random.
     pub seed: u64,
 }
 
 impl Scenario {
-    /// Two flows, the second 2 ms behind the first, over a switch with 8 MiB and [`Marks`] as they are by default; a round
-    /// trip of 8 µs, and links of [`RATE`].
+    /// Two flows, the second 2 ms behind the first, over a switch with 8 MiB and default [`Marks`]. A round
+    /// trip takes 8 µs, and links have [`RATE`].
     pub fn two_flows(algorithm: congestion::Algorithm, seed: u64) -> Scenario {
         let latency_ns = 2_000;
         Scenario {
@@ -61,7 +61,7 @@ impl Scenario {
     }
 }
 
-/// What happened between two moments.
+/// The traffic between two moments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The later of them, nanoseconds from the beginning.
@@ -72,16 +72,16 @@ pub struct Sample {
     pub queue: usize,
 }
 
-/// What a scenario came to.
+/// The result of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// One after the other.
     pub samples: Vec<Sample>,
     /// Most bytes that ever waited.
     pub most_queue: usize,
-    /// Frames lost for want of room.
+    /// Frames lost because the switch's buffer was full.
     pub dropped: u64,
-    /// Frames marked.
+    /// Frames that the switch marked.
     pub marked: u64,
     /// What all NICs counted.
     pub counters: Counters,
@@ -148,7 +148,7 @@ impl Flow {
                 payload: Payload::Sges(&list),
                 flags: Flags { signaled: true, ..Flags::default() },
             };
-            world.post_quietly(self.pair, &request).expect("room for as many as are kept posted");
+            world.post_quietly(self.pair, &request).expect("space for as many as are kept posted");
             self.posted += 1;
         }
         world.ring(self.pair);
@@ -211,7 +211,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
     Outcome { samples, most_queue, dropped, marked, counters, trace: world.trace() }
 }
 
-/// Time goes to `until`, and the flows that have begun go on.
+/// Time advances to `until`, and the flows that have begun make progress.
 fn advance(world: &mut World, flows: &mut [Flow], until: Instant) {
     flows.iter_mut().for_each(|flow| flow.go_on(world));
     while world.step_until(until) {

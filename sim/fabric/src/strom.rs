@@ -1,7 +1,7 @@
-//! StRoM's figures in model time: real kernels on the NIC of a world; their steps and the frames that were sent are laid out on the time
-//! of the paper's FPGA (`remora_nic::cost::strom`).
+//! StRoM's figures in model time. Real kernels run on the NIC of a world. Their steps and the frames that
+//! were sent are laid out on the time of the paper's FPGA (`remora_nic::cost::strom`).
 //!
-//! What the world's own time says does not count: only which frames there were, how long, and what each step of a kernel did.
+//! The world's own time does not count. Only the frames, their lengths, and each step of a kernel do.
 
 use std::sync::PoisonError;
 
@@ -39,7 +39,7 @@ const LONG: usize = 1 << 20;
 const VALUE: usize = 1 << 16;
 
 /// What an operation sent, and what a kernel did for it.
-struct Seen {
+struct Observed {
     asked: Vec<u64>,
     answered: Vec<u64>,
     steps: Vec<Stepped>,
@@ -76,12 +76,12 @@ impl Bench {
             longest: 1 << 13,
             limit: 1 << 16,
         };
-        let kernel = world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("room for a kernel");
+        let kernel = world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("space for a kernel");
         world.tap();
         Bench { world, client, ended, server, kernel, here, there, steps, attached: false }
     }
 
-    /// The kernel sees what is written.
+    /// The kernel receives the data of WRITEs.
     fn attach(&mut self) {
         let (qp, kernel) = (self.server.number, self.kernel);
         self.attached = true;
@@ -89,12 +89,12 @@ impl Bench {
     }
 
     /// Posts a request and lets everything happen.
-    fn ask(&mut self, operation: Operation, payload: Payload<'_>) -> Seen {
+    fn ask(&mut self, operation: Operation, payload: Payload<'_>) -> Observed {
         if matches!(operation, Operation::Rpc { .. } | Operation::RpcWrite { .. }) {
-            self.world.post_receive(self.client, &ReceiveRequest { id: 0, sges: &[] }).expect("room");
+            self.world.post_receive(self.client, &ReceiveRequest { id: 0, sges: &[] }).expect("space");
         }
         let request = WorkRequest { id: 0, operation, payload, flags: SIGNALED };
-        self.world.post(self.client, &request).expect("room");
+        self.world.post(self.client, &request).expect("space");
         assert!(self.world.settle(10_000_000), "it never comes to rest");
         let ended = self.world.drain(self.ended);
         assert!(ended.iter().all(|end| end.status == remora_nic::Status::Success), "{ended:?}");
@@ -108,28 +108,28 @@ impl Bench {
         };
         let by = |node| sent.iter().filter(matters).filter(move |frame| frame.from == node).map(ip).collect();
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
-        Seen { asked: by(0), answered: by(1), steps, passing: self.attached }
+        Observed { asked: by(0), answered: by(1), steps, passing: self.attached }
     }
 
-    fn rpc(&mut self, params: &[u8]) -> Seen {
+    fn rpc(&mut self, params: &[u8]) -> Observed {
         let to = self.here.remote(LONG);
         let place = Place { addr: to.addr, rkey: to.rkey.get(), room: 1 << 13 };
         let bytes = [&place.emit(), params].concat();
         self.ask(Operation::Rpc { opcode: OPCODE, tag: 0 }, Payload::Inline(&bytes))
     }
 
-    fn read(&mut self, len: usize) -> Seen {
+    fn read(&mut self, len: usize) -> Observed {
         let (sges, from) = ([self.here.sge(0, len)], self.there.remote(0));
         self.ask(Operation::Read(from), Payload::Sges(&sges))
     }
 
-    fn write(&mut self, len: usize) -> Seen {
+    fn write(&mut self, len: usize) -> Observed {
         let (sges, to) = ([self.here.sge(0, len)], self.there.remote(0));
         self.ask(Operation::Write(to), Payload::Sges(&sges))
     }
 }
 
-/// What messages pass on their way: that of requests, that of answers, and a kernel.
+/// The resources on a message's path: that of requests, that of answers, and a kernel.
 #[derive(Default)]
 struct Path {
     there: Stations,
@@ -138,13 +138,14 @@ struct Path {
 }
 
 /// When the last of a request's frames has been taken in by the server.
-fn arrives(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64) -> u64 {
+fn arrives(model: &StromFpga, seen: &Observed, path: &mut Path, starts: u64) -> u64 {
     let mut arrive = |bytes: &u64| model.frame(&mut path.there, starts, *bytes);
     seen.asked.iter().map(&mut arrive).max().unwrap_or(starts)
 }
 
-/// An answer's bytes, of the host's memory or of the NIC: when the client's program sees the last of them.
-fn answers(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64, of_host: bool) -> u64 {
+/// The time when the client's program sees the last byte of an answer. The bytes come from the host's memory
+/// or from the NIC.
+fn answers(model: &StromFpga, seen: &Observed, path: &mut Path, starts: u64, of_host: bool) -> u64 {
     let stations = &mut path.back;
     let mut last = starts;
     for bytes in &seen.answered {
@@ -155,14 +156,15 @@ fn answers(model: &StromFpga, seen: &Seen, path: &mut Path, starts: u64, of_host
     last
 }
 
-/// When the bytes of a READ are seen that is posted at the beginning.
-fn read(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
+/// When the bytes of a READ, posted at the beginning, are seen.
+fn read(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
     let asked = arrives(model, seen, path, model.post.ns);
     answers(model, seen, path, asked, true)
 }
 
-/// When a WRITE's bytes are seen at the server that is posted at the beginning; and what its kernel takes in or writes, if it passes one.
-fn write(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
+/// When a WRITE's bytes, posted at the beginning, are seen at the server. If it passes a kernel, also when
+/// the kernel takes them in or writes them.
+fn write(model: &StromFpga, seen: &Observed, path: &mut Path) -> u64 {
     let (stations, mut last) = (&mut path.there, 0);
     let mut steps = seen.steps.iter();
     for bytes in &seen.asked {
@@ -180,11 +182,11 @@ fn write(model: &StromFpga, seen: &Seen, path: &mut Path) -> u64 {
     last.max(if seen.steps.is_empty() { 0 } else { path.kernel + model.post.ns })
 }
 
-fn read_ns(model: &StromFpga, seen: &Seen) -> u64 {
+fn read_ns(model: &StromFpga, seen: &Observed) -> u64 {
     read(model, seen, &mut Path::default())
 }
 
-fn write_ns(model: &StromFpga, seen: &Seen) -> u64 {
+fn write_ns(model: &StromFpga, seen: &Observed) -> u64 {
     write(model, seen, &mut Path::default())
 }
 
@@ -196,12 +198,12 @@ fn apart(mut done: impl FnMut(&mut Path) -> u64) -> f64 {
 }
 
 /// A request to a kernel, until its answer is seen.
-fn rpc_ns(model: &StromFpga, seen: &Seen) -> u64 {
+fn rpc_ns(model: &StromFpga, seen: &Observed) -> u64 {
     let path = &mut Path::default();
     let mut now = arrives(model, seen, path, model.post.ns);
     for (at, step) in seen.steps.iter().enumerate() {
         now += model.step(step);
-        // What it asks for comes to its next step, or goes out without passing it.
+        // A read that it asks for reaches its next step, or goes out without passing it.
         if step.asked > 0 && seen.steps.get(at + 1).is_none_or(|next| next.given == 0) {
             return answers(model, seen, path, now, true);
         }
@@ -226,8 +228,10 @@ fn stated(number: Number, measured: f64) -> Number {
     Number { measured: Some(measured), ..number }
 }
 
-/// Everything that is predicted of the FPGA at 10 Gb/s: Figures 5 and 7 to 11. What CPUs do beside it there (calls over TCP, check values
-/// and partitions in software) is no primitive of the FPGA's: it is measured, not modelled.
+/// Everything that is predicted of the FPGA at 10 Gb/s: Figures 5 and 7 to 11.
+///
+/// The CPUs' work beside it (calls over TCP, check values and partitions in software) is no primitive of the
+/// FPGA: it is measured, not modelled.
 pub fn at_10g(model: &StromFpga) -> Vec<Number> {
     let mut streams = streams(model, ["Figure 5b", "Figure 5c"]);
     // §6.1: for large payloads.
@@ -274,7 +278,8 @@ fn streams(model: &StromFpga, [bytes, messages]: [&'static str; 2]) -> Vec<Numbe
     all
 }
 
-/// Figure 7: the value of a random element, 64 bytes, by walks over each element and as many READs, and one for the value.
+/// Figure 7: the value of a random element, 64 bytes. Walks visit each element; READs take one each, and one
+/// for the value.
 fn lists(model: &StromFpga) -> Vec<Number> {
     let mut bench = Bench::new(Traversal::default());
     let value = bench.there.remote(VALUE).addr;
@@ -360,7 +365,7 @@ fn objects(model: &StromFpga) -> Vec<Number> {
             let over = number("Figure 9", "over READ", len, Unit::Ratio, checked as f64 / read as f64);
             all.push(stated(over, 1.08));
         }
-        // What it takes to read it once more: an object that is torn, tried once and tried twice.
+        // The cost of a second read: an object that is torn, tried once and tried twice.
         bench.there.store(0, &[6]);
         let again = rpc_ns(model, &bench.rpc(&twice)) - rpc_ns(model, &bench.rpc(&once));
         for failures in FAILURES {
@@ -406,7 +411,7 @@ fn shuffles(model: &StromFpga) -> Vec<Number> {
     all
 }
 
-/// Figure 13b: WRITEs whose values are counted on their way, and plain ones, one behind the other.
+/// Figure 13b: WRITEs whose values are counted in transit, and plain ones, one behind the other.
 fn counting(model: &StromFpga) -> Vec<Number> {
     let (mut plain, mut counted) = (Bench::new(HyperLogLog::default()), Bench::new(HyperLogLog::default()));
     counted.attach();

@@ -1,8 +1,8 @@
-//! A switch between the links and the nodes: what many senders to one receiver meet.
+//! A switch between the links and the nodes: the bottleneck of many senders to one receiver.
 //!
-//! A frame that has crossed its link waits in the buffer of the port that leads to its node. The port sends at its rate,
-//! first come, first served; what finds no room in the buffer is lost: no pause frames, a plain tail drop. A port may mark
-//! what may be marked (ECN), the likelier the more waits there.
+//! A frame that has crossed its link waits in the buffer of its node's port. The port sends at its rate,
+//! first come, first served. A frame that does not fit the buffer is lost: no pause frames, a plain tail
+//! drop. A port may mark frames that allow it (ECN). The more bytes wait, the likelier a mark is.
 
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ impl Marks {
     }
 }
 
-/// What every port of the switch is like.
+/// Latency, rate, buffer and marking of every port of the switch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
     /// From the last bit's departure to its arrival at the node, nanoseconds.
@@ -64,18 +64,18 @@ pub(crate) struct Port {
     departures: VecDeque<(Instant, usize)>,
     held: usize,
     free_at: Instant,
-    /// Frames for which there was no room.
+    /// Frames that did not fit the buffer.
     pub dropped: u64,
     /// Most bytes ever held.
     pub most: usize,
-    /// Frames marked.
+    /// Frames that this port marked.
     pub marked: u64,
     random: Random,
 }
 
-/// A frame's way out of the switch.
+/// How a frame leaves the switch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct Departure {
     /// When it arrives at its node.
     pub at: Instant,
     /// It is to be marked, if it may be.
@@ -97,8 +97,8 @@ impl Port {
         self.held
     }
 
-    /// A frame of `len` bytes comes: what becomes of it, if there is room for it.
-    pub fn take(&mut self, now: Instant, len: usize) -> Option<Passed> {
+    /// A frame of `len` bytes comes. Returns when it leaves, if it fits the buffer.
+    pub fn take(&mut self, now: Instant, len: usize) -> Option<Departure> {
         if self.held(now) + len > self.config.buffer {
             self.dropped += 1;
             return None;
@@ -110,11 +110,11 @@ impl Port {
         let transmission = (len as u64 * 8_000_000_000).checked_div(self.config.rate).unwrap_or(0);
         self.free_at = self.free_at.max(now).after(transmission);
         self.departures.push_back((self.free_at, len));
-        Some(Passed { at: self.free_at.after(self.config.latency_ns), mark })
+        Some(Departure { at: self.free_at.after(self.config.latency_ns), mark })
     }
 }
 
-/// Sets "congestion experienced" in a frame that says it may be marked. False: it says it may not (RFC 3168 §5).
+/// Sets "congestion experienced" in a frame that may be marked. Returns false if it may not (RFC 3168 §5).
 pub(crate) fn mark(start: Start, frame: &mut [u8]) -> bool {
     let at = match start {
         Start::Bth => return false,
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(port.take(Instant(0), 2), None);
         assert!(port.take(Instant(0), 1).is_some());
         assert_eq!((port.dropped, port.most), (1, 3_000));
-        // There is room again in the moment in which a frame has left, not before.
+        // There is space again in the moment in which a frame has left, not before.
         assert_eq!(port.take(Instant(2_998), 1), None);
         assert!(port.take(Instant(2_999), 2_999).is_some());
     }

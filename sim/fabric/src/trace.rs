@@ -18,7 +18,7 @@ impl Trace {
         self.0 = mixed ^ mixed >> 32;
     }
 
-    /// Bytes passed.
+    /// Adds bytes to the hash.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
@@ -28,7 +28,7 @@ impl Trace {
         self.number(bytes.len() as u64);
     }
 
-    /// The hash.
+    /// The hash so far.
     pub const fn get(self) -> u64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The world: NICs with their memory, joined by links, and a time that jumps from one thing that happens to the next.
+//! The world: NICs with their memory, joined by links, and a time that jumps from one event to the next.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::switch::SwitchConfig;
 use remora_fault::{Rules, Tally};
 
-/// What a world is made of.
+/// The configuration of a world.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Everything random comes from this.
@@ -29,7 +29,7 @@ pub struct Config {
     pub start: Start,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
-    /// Every NIC.
+    /// Configuration of every NIC.
     pub nic: remora_nic::Config,
     /// Every NIC's memory.
     pub memory: remora_memory::Config,
@@ -67,9 +67,9 @@ pub(crate) struct Node {
     pub pd: Pd,
     pub endpoint: Endpoint,
     pub program: Program,
-    /// It has frames for which its links have no room.
+    /// It has frames that its full links do not take.
     blocked: bool,
-    /// It has more to do than fits into a moment: a chain that never ends. It goes on then.
+    /// A node with more work than fits into a moment, such as an endless chain, continues at this time.
     resumes: Instant,
 }
 
@@ -82,7 +82,7 @@ pub struct World {
     at_once: u32,
 }
 
-/// Steps in one instant after which nothing but a NIC that never comes to rest is possible.
+/// Steps in one instant after which only a NIC that never settles remains as an explanation.
 const RESTLESS: u32 = 1_000_000;
 
 /// UDP source port of node 0; the others follow.
@@ -98,7 +98,7 @@ impl World {
     /// A world at time 0 in which nothing happens yet.
     ///
     /// # Panics
-    /// If the configuration asks for what no machine has (memory).
+    /// If the configuration asks for more memory than the machine has.
     pub fn new(config: &Config) -> World {
         let node = |index: usize| {
             let table =
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// The time.
+    /// The virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -148,7 +148,8 @@ impl World {
         self.links.tally()
     }
 
-    /// Frames that found no room in the switch on their way to `node`, and the most bytes that ever waited there.
+    /// Frames that did not fit the switch's buffer on their way to `node`, and the most bytes that ever
+    /// waited there.
     pub fn overflow(&self, node: usize) -> (u64, usize) {
         self.links.ports.get(node).map_or((0, 0), |port| (port.dropped, port.most))
     }
@@ -184,7 +185,7 @@ impl World {
         self.links.tap.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Makes a frame of anyone's making arrive at node `to` a nanosecond from now, as if it came from `from`.
+    /// Makes any frame arrive at node `to` a nanosecond from now, as if it came from `from`.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.links.inject(self.now.after(1), from, to, bytes);
     }
@@ -198,7 +199,8 @@ impl World {
     pub fn route(&self, from: usize, to: usize) -> Route {
         let mut destination = self.nodes[to].endpoint;
         if self.links.start() != Start::Bth {
-            // A socket gets what is sent to its own port; where whole frames arrive, RoCE's port says what they are.
+            // A socket gets the frames for its own port. Where whole frames arrive, RoCE's port identifies
+            // them.
             destination.udp_port = remora_wire::ROCE_PORT;
         }
         Route::new(self.nodes[from].endpoint, destination)
@@ -222,7 +224,7 @@ impl World {
     /// Runs `work` with a node's NIC and the right to touch its memory.
     pub fn with_nic<R>(&mut self, node: usize, work: impl FnOnce(&mut Nic, Mem<'_>) -> R) -> R {
         let node = &mut self.nodes[node];
-        // There may be something now that has room.
+        // The buffer may have space now.
         node.blocked = false;
         let mut guard = node.engine.enter();
         let (nic, mem) = guard.parts();
@@ -234,7 +236,7 @@ impl World {
         *self.nodes[node].engine.enter().counters()
     }
 
-    /// Time goes to the next thing that happens, and it happens. False: nothing will ever happen by itself.
+    /// Time goes to the next event, which happens. Returns false if no further event can happen by itself.
     pub fn step(&mut self) -> bool {
         self.step_until(Instant::NEVER)
     }
@@ -275,7 +277,7 @@ impl World {
             let nic = node.engine.enter();
             next = next.min(nic.next_deadline());
             if node.blocked {
-                next = next.min(self.links.room_at(index, self.now));
+                next = next.min(self.links.space_at(index, self.now));
             } else if nic.has_work() {
                 next = next.min(node.resumes.max(self.now));
             }

@@ -1,4 +1,5 @@
-//! Nothing on the path allocates after set-up: each verb, many times, with every allocation of the thread counted.
+//! Nothing on the path allocates after set-up: each verb, many times, with every allocation of the thread
+//! counted.
 //!
 //! The count covers program, NIC, transport, memory and the simulated link alike.
 
@@ -21,7 +22,7 @@ impl Steady {
 
     fn over(rules: Rules, irn: Option<u32>) -> Steady {
         let mut world = World::new(&Config { rules, ..Config::default() });
-        // Over IRN it says only when to give up.
+        // Over IRN the timeout decides only when a queue pair fails.
         let timeout = if irn.is_some() { 14 } else { Settings::default().timeout };
         let ends = world.pair(0, 1, &Settings { mtu: 1024, irn, timeout, ..Settings::default() });
         let (here, there) = (world.register(0, 1 << 16, ALL), world.register(1, 1 << 16, ALL));

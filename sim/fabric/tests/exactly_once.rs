@@ -1,7 +1,7 @@
 //! Exactly once under faults: random verbs over bad links, seed by seed, against a plain model.
 //!
-//! A failure names its seed; `REMORA_SEED=n cargo test -p remora-fabric --test exactly_once replay -- --nocapture` runs only
-//! that one.
+//! A failure names its seed. `REMORA_SEED=n cargo test -p remora-fabric --test exactly_once replay --
+//! --nocapture` runs only that one.
 
 mod seeds;
 
@@ -10,7 +10,7 @@ use remora_fabric::World;
 use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What one seed came to.
+/// The result of one seed.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     report: Report,
@@ -38,7 +38,7 @@ const VERBS: u64 = 20_000;
 /// A long run shows where it is after so many seeds.
 const SHOWN: u64 = 500;
 
-/// All seeds.
+/// Runs all seeds, and adds up their results.
 fn many(seeds: std::ops::Range<u64>, verbs: u64, irn: bool) -> Outcome {
     let mut sum = Outcome::default();
     let alone = |seed| {

@@ -1,5 +1,6 @@
-//! Nothing on the path of the services beside RC allocates after set-up: UC, UD and multicast, XRC, shared receive queues,
-//! windows that are bound and closed. Every allocation of the thread is counted: program, NIC, memory and simulated link.
+//! Nothing on the path of the services beside RC allocates after set-up: UC, UD and multicast, XRC, shared
+//! receive queues, and windows. Every allocation of the thread is counted: program, NIC, memory and simulated
+//! link.
 
 use allocation_counter::measure;
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, REMOTE, Region, Settings, SharedQueue, World};
@@ -11,7 +12,7 @@ use remora_nic::{
 };
 use remora_wire::frame::{Endpoint, Route};
 
-/// A sender at node 0 and whom it sends to at node 1.
+/// A sender at node 0 and its receivers at node 1.
 struct Steady {
     world: World,
     cqs: [CompletionQueue; 2],

@@ -1,8 +1,8 @@
-//! The conformance bodies for the services beside RC, over bad links, seed by seed: XRC as RC, exactly once; UC and UD, whole
-//! or not at all.
+//! The conformance bodies for the services beside RC, over bad links, seed by seed. XRC is exactly once as
+//! RC; UC and UD deliver messages whole or not at all.
 //!
-//! A failure names its seed; `REMORA_SERVICE=uc REMORA_SEED=n cargo test -p remora-fabric --test services_body replay --
-//! --nocapture` runs only that one.
+//! A failure names its seed. This command runs only that one: `REMORA_SERVICE=uc REMORA_SEED=n cargo test -p
+//! remora-fabric --test services_body replay -- --nocapture`.
 
 mod seeds;
 
@@ -14,7 +14,7 @@ use remora_nic::Service;
 use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What the seeds of one service came to.
+/// The results of one service's seeds.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     reliable: Report,
@@ -39,7 +39,7 @@ fn one(service: Service, seed: u64, verbs: u64) -> Outcome {
     outcome
 }
 
-/// All seeds.
+/// Runs all seeds, and adds up their results.
 fn many(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
     let mut sum = Outcome::default();
     let alone = |seed| {

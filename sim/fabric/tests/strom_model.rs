@@ -1,4 +1,4 @@
-//! StRoM's figures in model time: how far predictions are off, and that nothing else than the primitives is charged.
+//! StRoM's figures in model time: the error of predictions is bounded, and only the primitives cost time.
 
 use remora_fabric::strom::{at_10g, at_100g};
 use remora_nic::cost::number::{Number, Unit};
@@ -82,7 +82,7 @@ fn nothing_but_primitives_is_charged_and_each_of_them_is() {
         }
     };
     for number in all(&free(STROM_10G), &free(STROM_100G)) {
-        // What is left are begun nanoseconds: of each step, and of both ends of each frame.
+        // The remainder are begun nanoseconds: of each step, and of both ends of each frame.
         let packets = number.at.parse::<f64>().unwrap() / 1024.0;
         let most = if number.figure == "Figure 11" { 3.0 * packets } else { 80.0 };
         if number.unit == Unit::Nanoseconds {

@@ -9,15 +9,15 @@ use remora_wire::{ethernet, udp};
 pub struct Facts {
     /// First byte of the BTH; `None`: there is none.
     pub opcode: Option<u8>,
-    /// Whom it goes to or comes from, if that is known.
+    /// The receiver or the sender, if it is known.
     pub peer: Option<Endpoint>,
     /// Bytes from the BTH to the end of the ICRC.
     pub len: usize,
 }
 
 impl Facts {
-    /// The facts of a frame that begins at `start`, and where its BTH is. `peer` is used where the frame does not say
-    /// it. A frame that is no frame has no op-code and its BTH at its start.
+    /// The facts of a frame that begins at `start`, and the offset of its BTH. `peer` is used where the frame
+    /// does not contain it. An invalid frame has no op-code and its BTH at its start.
     pub fn of(start: Start, bytes: &[u8], direction: Direction, peer: Option<Endpoint>) -> (Facts, usize) {
         let below = match start {
             Start::Bth => Some((0, peer)),

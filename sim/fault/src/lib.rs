@@ -1,10 +1,11 @@
-//! Faults on purpose: what befalls which frame. The same rule file drives a simulated link and a wrapped port.
+//! Deliberate faults: which frame is lost, doubled, delayed or changed. The same rule file drives a simulated
+//! link and a wrapped port.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `rules.rs` | [`Rules`]: what shall go wrong, as a value and as TOML |
+//! | `rules.rs` | [`Rules`]: the wanted faults, as a value and as TOML |
 //! | `policy.rs` | [`Policy`]: the rules and one seed, judging frame after frame; no port, no clock, no I/O |
-//! | `facts.rs` | what a rule may ask about a frame, read from its bytes |
+//! | `facts.rs` | the properties of a frame that a rule may use, read from its bytes |
 //! | `random.rs` | [`Random`]: the numbers of a seed, for rules and for simulations |
 //!
 //! ```

@@ -7,26 +7,26 @@ use crate::Random;
 /// What happens to a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// It passes unchanged.
     Pass,
-    /// It vanishes.
+    /// It is dropped.
     Drop,
-    /// It comes twice.
+    /// It arrives twice.
     Duplicate,
     /// It is held until `frames` later ones of its direction have passed.
     Reorder {
-        /// How many.
+        /// Number of frames that overtake it.
         frames: u32,
     },
     /// It is held for this long.
     Delay {
-        /// Nanoseconds.
+        /// Delay in nanoseconds.
         ns: u64,
     },
     /// The byte `at` is changed by XOR with `mask`, which is not 0.
     Corrupt {
-        /// Offset, less than the length that the frame's facts give: from the BTH for a port, from the frame's start for
-        /// the fabric.
+        /// Offset, less than the length that the frame's facts give: from the BTH for a port, from the
+        /// frame's start for the fabric.
         at: usize,
         /// Bits that flip.
         mask: u8,
@@ -51,7 +51,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All faults.
+    /// Sum of all frames that did not just pass.
     pub fn faults(&self) -> u64 {
         self.dropped + self.duplicated + self.reordered + self.delayed + self.corrupted
     }
@@ -86,8 +86,8 @@ struct State {
     random: Random,
 }
 
-/// Rules with what they remember. Each rule draws its chances from a stream of its own for each direction, so that
-/// what happens to frames sent does not depend on how frames received fall between them.
+/// Rules with their state. Each rule draws its chances from a separate stream for each direction. So faults
+/// of sent frames do not depend on the frames received between them.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -126,7 +126,7 @@ impl Policy {
         self.rules.iter().any(|rule| rule.directions.include(direction))
     }
 
-    /// What was decided so far.
+    /// The counts of decisions so far.
     pub fn tally(&self, direction: Direction) -> Tally {
         self.tallies[direction as usize]
     }
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(first, GOLDEN);
     }
 
-    /// Recorded once: a change here is a change of what every rule file means.
+    /// Recorded once: a change here changes the meaning of every rule file.
     const GOLDEN: [(usize, Verdict); 9] = [
         (3, Verdict::Duplicate),
         (13, Verdict::Duplicate),

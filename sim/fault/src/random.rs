@@ -10,7 +10,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Another generator whose numbers have nothing to do with the following ones of this.
+    /// Another generator, independent of the following numbers of this one.
     pub fn split(&mut self) -> Random {
         Random(self.bits() ^ 0x6a09_e667_f3bc_c909)
     }
@@ -50,7 +50,7 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// Fills `out`.
+    /// Fills `out` with random bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         for chunk in out.chunks_mut(8) {
             let bits = self.bits().to_le_bytes();

@@ -6,14 +6,15 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// All that shall go wrong on a link. The first rule that wants a frame has it.
+/// All faults of a link. The first rule that matches a frame decides.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
     /// Decides all chances: the same rules and seed make the same decisions about the same frames.
     #[serde(default)]
     pub seed: u64,
-    /// Frames that may be held (delayed, reordered, duplicated) at once in each direction; past that they pass.
+    /// Frames that may be held (delayed, reordered, duplicated) at once in each direction; past that they
+    /// pass.
     #[serde(default = "default_hold")]
     pub hold: usize,
     /// The rules, in the order in which they are asked (`[[rule]]` in TOML).
@@ -36,17 +37,17 @@ fn default_hold() -> usize {
 pub enum Direction {
     /// Away from here.
     Send,
-    /// Towards here.
+    /// Received by this side.
     Receive,
 }
 
 /// Which ways a rule looks.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Directions {
-    /// Only what is sent.
+    /// Only frames that are sent.
     #[serde(rename = "out")]
     Send,
-    /// Only what is received.
+    /// Only frames that are received.
     #[serde(rename = "in")]
     Receive,
     /// Both, each counted for itself.
@@ -66,12 +67,12 @@ impl Directions {
     }
 }
 
-/// What is done to a frame.
+/// The fault of a rule.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It vanishes.
+    /// It is dropped.
     Drop,
-    /// It comes twice.
+    /// It arrives twice.
     Duplicate,
     /// It comes after `frames` later ones of its direction, or after a millisecond if they do not come.
     Reorder {
@@ -80,9 +81,9 @@ pub enum Action {
     },
     /// It comes later by a time between these, in nanoseconds.
     Delay {
-        /// At least.
+        /// Shortest delay, in nanoseconds.
         min_ns: u64,
-        /// At most.
+        /// Longest delay, in nanoseconds.
         max_ns: u64,
     },
     /// One byte between BTH and the end of the ICRC is changed.
@@ -92,7 +93,7 @@ pub enum Action {
 /// A peer, on any of its UDP ports or on one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PeerMatch {
-    /// Its address.
+    /// IP address of the peer.
     pub address: Address,
     /// Its UDP port; `None`: any.
     pub udp_port: Option<u16>,
@@ -120,13 +121,13 @@ impl FromStr for PeerMatch {
     }
 }
 
-/// One rule: which frames, how often, and what is done to them.
+/// One rule: which frames it matches, how often, and its action.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RuleText")]
 pub struct Rule {
-    /// What is done.
+    /// The action on a matching frame.
     pub action: Action,
-    /// Which way.
+    /// Directions that it applies to.
     pub directions: Directions,
     /// Only frames with one of these op-codes (the first byte of the BTH); empty: all.
     pub opcodes: Vec<u8>,
@@ -178,7 +179,7 @@ impl Rule {
     }
 }
 
-/// A rule as it is written; [`Rule`] is what it means.
+/// A rule as the file has it; [`Rule`] is the parsed form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleText {
@@ -296,13 +297,13 @@ impl Rules {
     /// Reads rules from TOML.
     ///
     /// # Errors
-    /// [`RulesError`] says where and what is wrong.
+    /// [`RulesError`] has the position and the mistake.
     pub fn parse(text: &str) -> Result<Rules, RulesError> {
         toml::from_str(text).map_err(|error| RulesError(error.to_string()))
     }
 }
 
-/// What is wrong with a rule file.
+/// A mistake in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesError(String);
 

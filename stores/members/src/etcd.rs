@@ -1,4 +1,5 @@
-//! A map in etcd (v3.4 or later), asked through the JSON gateway that each of its servers has: `/v3/kv/range`, `/v3/watch`.
+//! A map in etcd (v3.4 or later), by the JSON gateway that each of its servers has: `/v3/kv/range`,
+//! `/v3/watch`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::thread;
@@ -9,14 +10,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::follower::{News, Place};
+use crate::follower::{Backend, Update};
 use crate::{Map, SourceError};
 
-/// A server that does not answer in this time is passed over.
+/// A server that does not answer in this time is skipped.
 const ANSWER: Duration = Duration::from_secs(3);
-/// A watch that says nothing for so long is begun again: nobody knows whether its server is still there.
+/// A watch that is silent for so long is restarted, since its server may be dead.
 const WATCH: Duration = Duration::from_secs(10);
-/// Time until the servers are asked again after none answered.
+/// Time until a retry after no server answered.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Longest line of a watch.
 const LONGEST: u64 = 4 << 20;
@@ -32,10 +33,10 @@ pub struct Etcd {
     revision: u64,
 }
 
-/// What etcd answers; its numbers are strings, and what is zero or empty is left out.
+/// The answer of etcd. Its numbers are strings, and zero or empty fields are left out.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Answer {
+struct Response {
     header: Header,
     kvs: Vec<Pair>,
     events: Vec<Event>,
@@ -64,7 +65,7 @@ struct Event {
 /// A line of a watch.
 #[derive(Deserialize)]
 struct Line {
-    result: Answer,
+    result: Response,
 }
 
 impl Etcd {
@@ -91,11 +92,11 @@ impl Etcd {
     }
 
     /// Asks one server after the other until one answers.
-    fn range(&mut self) -> Result<Answer, SourceError> {
+    fn range(&mut self) -> Result<Response, SourceError> {
         let question = json!({ "key": self.coded_key() });
         let mut says = String::new();
         for _ in 0..self.endpoints.len() {
-            match self.ask("/v3/kv/range", &question).and_then(|mut body| body.read_json::<Answer>()) {
+            match self.ask("/v3/kv/range", &question).and_then(|mut body| body.read_json::<Response>()) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => says = error.to_string(),
             }
@@ -104,14 +105,14 @@ impl Etcd {
         Err(SourceError::Reach(format!("no etcd answers at {}: {says}", self.endpoints.join(","))))
     }
 
-    fn read(&self, pair: Option<&Pair>) -> News {
+    fn read(&self, pair: Option<&Pair>) -> Update {
         let pair = pair.ok_or_else(|| SourceError::Missing(self.place()))?;
         let text = STANDARD.decode(&pair.value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let text = text.ok_or_else(|| SourceError::Reach(format!("{} holds no text", self.place())))?;
         Map::parse(&text).map_err(|error| SourceError::Map(self.place(), error))
     }
 
-    /// Begins a watch behind what is known.
+    /// Begins a watch behind the last known revision.
     fn listen(&mut self) -> Result<(), ureq::Error> {
         let create = json!({ "key": self.coded_key(), "start_revision": (self.revision + 1).to_string() });
         let body = self.ask("/v3/watch", &json!({ "create_request": create }))?;
@@ -120,7 +121,7 @@ impl Etcd {
     }
 
     /// The next line of the watch; None if there is no more.
-    fn line(&mut self) -> Option<Answer> {
+    fn line(&mut self) -> Option<Response> {
         let watch = self.watch.as_mut()?;
         let mut text = String::new();
         let read = watch.by_ref().take(LONGEST).read_line(&mut text);
@@ -129,17 +130,17 @@ impl Etcd {
     }
 }
 
-impl Place for Etcd {
-    fn load(&mut self) -> News {
+impl Backend for Etcd {
+    fn load(&mut self) -> Update {
         let answer = self.range()?;
         self.revision = answer.header.revision.parse().unwrap_or(0);
         self.read(answer.kvs.first())
     }
 
-    fn wait(&mut self) -> Option<News> {
+    fn wait(&mut self) -> Option<Update> {
         if self.watch.is_none() && self.listen().is_err() {
             thread::sleep(AGAIN);
-            // By asking, it finds a server that is there, and what it missed.
+            // A new request finds a server that is there, and the missed changes.
             return Some(self.load());
         }
         let Some(answer) = self.line() else {

@@ -1,12 +1,12 @@
-//! A map in a file. Whoever changes it writes a new file and renames it, or edits it in place: what is no map at one look is
-//! looked at again.
+//! A map in a file. An operator writes a new file and renames it, or edits it in place. So a file that is no
+//! map is read again at the next look.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::follower::{News, Place};
+use crate::follower::{Backend, Update};
 use crate::{Map, SourceError};
 
 /// Time between two looks.
@@ -16,7 +16,7 @@ const LONGEST: u64 = 1 << 20;
 
 pub struct File {
     path: PathBuf,
-    /// What it said at the last look.
+    /// The text, or the error, of the last look.
     text: Result<String, SourceError>,
 }
 
@@ -41,19 +41,19 @@ impl File {
         }
     }
 
-    fn news(&self) -> News {
+    fn news(&self) -> Update {
         let text = self.text.clone()?;
         Map::parse(&text).map_err(|error| SourceError::Map(self.place(), error))
     }
 }
 
-impl Place for File {
-    fn load(&mut self) -> News {
+impl Backend for File {
+    fn load(&mut self) -> Update {
         self.text = self.read();
         self.news()
     }
 
-    fn wait(&mut self) -> Option<News> {
+    fn wait(&mut self) -> Option<Update> {
         thread::sleep(LOOK);
         let text = self.read();
         if text == self.text {

@@ -8,28 +8,29 @@ use crate::etcd::Etcd;
 use crate::file::File;
 use crate::{Map, Source, SourceError};
 
-/// What comes from a source.
-pub type News = Result<Map, SourceError>;
+/// A map, or an error, from a source.
+pub type Update = Result<Map, SourceError>;
 
 /// Changes that wait to be asked for; the source waits then.
 const WAITING: usize = 4;
 
-/// A map, and a thread that waits for its changes. The thread ends within seconds after the follower is dropped.
+/// A map, and a thread that waits for its changes. The thread ends within seconds after the follower is
+/// dropped.
 #[derive(Debug)]
 pub struct Follower {
     map: Map,
-    news: Receiver<News>,
-    /// Its thread sees by this that somebody listens.
+    news: Receiver<Update>,
+    /// Its thread ends when this has no other owner.
     _listens: Arc<()>,
 }
 
-/// A place in which a map is kept.
-pub trait Place: Send + 'static {
+/// A source in which a map is kept.
+pub trait Backend: Send + 'static {
     /// The map as it is.
-    fn load(&mut self) -> News;
+    fn load(&mut self) -> Update;
 
     /// Waits for a change, at most for a second or some. None: there was none.
-    fn wait(&mut self) -> Option<News>;
+    fn wait(&mut self) -> Option<Update>;
 }
 
 impl Follower {
@@ -40,7 +41,7 @@ impl Follower {
         }
     }
 
-    fn of(mut place: impl Place) -> Result<Follower, SourceError> {
+    fn of(mut place: impl Backend) -> Result<Follower, SourceError> {
         let map = place.load()?;
         let (sender, news) = sync_channel(WAITING);
         let (first, listens) = (map.clone(), Arc::new(()));
@@ -56,7 +57,8 @@ impl Follower {
         &self.map
     }
 
-    /// Takes the next change, if there is one, without waiting. An error leaves the map as it was; each is told once.
+    /// Takes the next change, if there is one, without waiting. An error leaves the map as it was; each is
+    /// returned once.
     pub fn changed(&mut self) -> Option<Result<&Map, SourceError>> {
         match self.news.try_recv().ok()? {
             Ok(map) => {
@@ -68,8 +70,8 @@ impl Follower {
     }
 }
 
-/// Tells what is new, until nobody listens.
-fn watch(mut place: impl Place, mut known: Map, news: &SyncSender<News>, listener: &Weak<()>) {
+/// Sends changes until the follower is dropped.
+fn watch(mut place: impl Backend, mut known: Map, news: &SyncSender<Update>, listener: &Weak<()>) {
     let mut fault = None;
     while listener.strong_count() > 0 {
         let new = match place.wait() {

@@ -1,6 +1,6 @@
-//! Who serves: the shards of a store, and the replicas of each, from a file or from etcd.
+//! The servers of a store: its shards, and the replicas of each, from a file or from etcd.
 //!
-//! The map is one TOML text, in both places the same:
+//! The map is one TOML text, in both sources the same:
 //!
 //! ```
 //! let map = remora_members::Map::parse("
@@ -20,13 +20,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `map.rs` | [`Map`]: the text, what it may say, which shard a hash belongs to |
+//! | `map.rs` | [`Map`]: the text, its rules, which shard a hash belongs to |
 //! | `source.rs` | [`Source`]: where it is kept, as people write it; [`Source::follow`] |
 //! | `follower.rs` | [`Follower`]: the map as it is now, and whether it has changed |
-//! | `file.rs`, `etcd.rs` | the two places |
+//! | `file.rs`, `etcd.rs` | the two sources |
 //!
-//! All of it is one key, so a change is seen whole or not at all, and etcd's order of changes is the only one. Nothing here elects, locks or
-//! counts votes: who may change the map is for who runs the servers, with `etcdctl` or an editor.
+//! All of it is one key, so a change is seen whole or not at all, and etcd's order of changes is the only
+//! one. Nothing here elects, locks or counts votes. The operator of the servers changes the map, with
+//! `etcdctl` or an editor.
 
 mod etcd;
 mod file;

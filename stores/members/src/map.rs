@@ -1,4 +1,4 @@
-//! The map: what it may say.
+//! The map of servers, and its rules.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// Servers of a map, at most.
 pub const MAX_SERVERS: usize = 1024;
 
-/// A server.
+/// A server of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
@@ -30,7 +30,7 @@ pub struct Map {
     shards: u32,
 }
 
-/// The text, as it stands there.
+/// The text as parsed TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -49,7 +49,7 @@ pub enum MapError {
     TooMany(usize),
     /// Two servers have one name or one address.
     Twice(String),
-    /// Nobody serves this shard, though there are shards of higher numbers.
+    /// No server has this shard, though there are shards of higher numbers.
     Gap(u32),
 }
 
@@ -127,7 +127,7 @@ impl Map {
     }
 }
 
-/// What a TOML error says, without its picture.
+/// The message of a TOML error in one line, without its picture.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().replace('\n', " ")
 }

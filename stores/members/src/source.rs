@@ -9,27 +9,27 @@ use crate::{Follower, MapError};
 /// Where a map is kept, as people write it: the path of a file, or `etcd://HOST:PORT[,HOST:PORT…]/KEY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file.
+    /// The path of a file.
     File(PathBuf),
     /// A key of etcd.
     Etcd {
         /// `HOST:PORT` of one or more of its servers: the first that answers is asked.
         endpoints: Vec<String>,
-        /// The key.
+        /// Name of the key.
         key: String,
     },
 }
 
-/// There is no map to be had.
+/// Why there is no map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceError {
     /// This names no source.
     Name(String),
     /// The source was not reached.
     Reach(String),
-    /// The source holds nothing.
+    /// The source is empty.
     Missing(String),
-    /// What it holds is no map.
+    /// Its content is no map.
     Map(String, MapError),
 }
 
@@ -87,7 +87,7 @@ impl Source {
     /// Reads the map, and follows its changes from then on.
     ///
     /// # Errors
-    /// There is no map now. Later ones are told by the follower, which goes on with the last map that it had.
+    /// There is no map now. The follower reports later errors, and continues with the last map that it had.
     pub fn follow(&self) -> Result<Follower, SourceError> {
         Follower::open(self)
     }

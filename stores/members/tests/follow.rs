@@ -133,7 +133,7 @@ fn a_key_of_etcd_is_followed_through_changes_a_crash_and_compaction() {
     etcd.put(&text(&["10.0.0.4:1"]));
     assert_eq!(next(&mut follower).unwrap(), ["10.0.0.4:1"]);
 
-    // Killed, and back with its data; what changed meanwhile and was compacted away is found by asking.
+    // Killed, and back with its data; the next request finds changes that were compacted away since.
     let peer = etcd.peer;
     drop(etcd);
     assert!(matches!(next(&mut follower), Err(SourceError::Reach(_))));

@@ -33,11 +33,11 @@ pub enum Error {
     /// A key-value client and a server do not fit each other.
     Session(kv::SessionError),
     /// A replica of another store, or of another time, was met.
-    Replica(block::Misfit),
+    Replica(block::MembershipError),
     /// The shards of a transaction store do not fit each other.
-    Shards(txn::Misfit),
+    Shards(txn::MembershipError),
     /// A workload of transactions cannot go on.
-    Workload(txn::workload::Stuck),
+    Workload(txn::workload::RunnerError),
     /// There is no map of servers.
     Map(remora_members::SourceError),
     /// A server has as many clients as it was made for.
@@ -102,7 +102,7 @@ impl fmt::Display for Error {
             Error::Session(error) => error.fmt(f),
             Error::Replica(misfit) => misfit.fmt(f),
             Error::Shards(misfit) => misfit.fmt(f),
-            Error::Workload(stuck) => stuck.fmt(f),
+            Error::Workload(error) => error.fmt(f),
             Error::Map(error) => error.fmt(f),
             Error::Full(full) => full.fmt(f),
             Error::NoServer { what, address } => write!(f, "no {what} answers at {address}"),
@@ -152,9 +152,9 @@ from!(
     Io(std::io::Error),
     Broken(Broken),
     Session(kv::SessionError),
-    Replica(block::Misfit),
-    Shards(txn::Misfit),
-    Workload(txn::workload::Stuck),
+    Replica(block::MembershipError),
+    Shards(txn::MembershipError),
+    Workload(txn::workload::RunnerError),
     Map(remora_members::SourceError),
     Full(Full),
 );

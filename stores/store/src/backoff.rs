@@ -7,7 +7,8 @@ const FIRST: u64 = 8_000;
 /// Pauses grow up to 2^8 times the first.
 const DOUBLINGS: u32 = 8;
 
-/// A pause after so many tries: twice as long each time, a random part of it, so that two clients do not meet again.
+/// The pause after `tries` tries: twice as long each time, with a random part so that two clients do not
+/// collide again.
 pub fn pause(tries: u32, random: &mut Random) -> u64 {
     let most = FIRST << tries.min(DOUBLINGS);
     most / 4 + random.below(most - most / 4)

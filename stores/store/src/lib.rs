@@ -1,15 +1,17 @@
-//! The `store` room: key-value stores as pure machines over the NIC's requests and completions, and the workloads
-//! that measure them.
+//! The `store` crate: stores as pure machines over the NIC's requests and completions, and the workloads that
+//! measure them.
 //!
-//! - [`kv`]: the classical designs that the PRISM paper compares with (SOSP'21 §6): [`kv::pilaf`], [`kv::farm`] and
-//!   [`kv::two_sided`]. A client machine turns an operation into work requests and completions into its result; a
-//!   server machine owns the table and answers calls. Neither knows a port, a thread or a clock.
-//! - [`block`]: replicated blocks (§7): PRISM-RS and the baseline by locks.
+//! - [`kv`]: the classical designs that the PRISM paper compares with (SOSP'21 §6): [`kv::pilaf`],
+//!   [`kv::farm`] and [`kv::two_sided`]. A client machine turns an operation into work requests and
+//!   completions into its result. A server machine owns the table and answers calls. Neither knows a port, a
+//!   thread or a clock.
+//! - [`block`]: replicated blocks (§7): PRISM-RS and the baseline with locks.
 //! - [`cache`]: memcached's text protocol over the two-sided table, for clients that have no Remora.
-//! - [`heap`]: buffers that clients take by PRISM's ALLOCATE, how they come back, and what is done when a client dies.
+//! - [`heap`]: buffers that clients take by PRISM's ALLOCATE, how they come back, and what happens when a
+//!   client dies.
 //! - [`txn`]: transactions over keys of several shards, PRISM-TX (§8).
 //! - [`ycsb`]: the workloads A to F of the Yahoo! Cloud Serving Benchmark, seeded.
-//! - [`load`]: the parser of `key value` lines, so that real data goes in.
+//! - [`load`]: the parser of `key value` lines, to load real data.
 //!
 //! `docs/KV.md` draws every layout byte by byte and says what detects a torn read.
 
@@ -29,7 +31,7 @@ mod send_queue;
 mod words;
 mod work_id;
 
-pub use post::{Broken, Fleet, Post, PostPrism};
+pub use post::{Broken, Connections, Post, PostPrism};
 pub use random::Random;
 pub use region::Registered;
 pub use remora_nic::PostError;

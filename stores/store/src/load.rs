@@ -1,11 +1,15 @@
 //! Files of `key value` lines, read as a stream.
 //!
-//! The rule is short, and there are no quotes and no escapes: a line ends with LF or CR LF (the last one may end with
-//! the file); the **key** is everything before its first space or tab, the **value** everything after that one byte,
-//! spaces and all. Bytes are taken as they are; neither need be text. Empty lines are skipped, and so is the byte-order
-//! mark of UTF-8 in front of the first line. A line is *bad* if its key is empty, if it has no space or tab (`key ` with
-//! the space is an empty value), or if key or value are longer than the store takes; it is reported by its number and
-//! the rest is read on. A file that begins with a byte-order mark of UTF-16 or UTF-32 has no such lines: that is an error.
+//! The format has no quotes and no escapes:
+//!
+//! - A line ends with LF or CR LF; the last one may end with the file.
+//! - The **key** is everything before its first space or tab. The **value** is everything after that one
+//!   byte, with further spaces. Bytes are taken as they are; neither need be text.
+//! - Empty lines are skipped, and so is the byte-order mark of UTF-8 in front of the first line.
+//! - A line is *bad* if its key is empty or if it has no space or tab (`key ` with the space is an empty
+//!   value). It is also bad if key or value are longer than the store takes. It is reported by its number,
+//!   and reading continues.
+//! - A file that begins with a byte-order mark of UTF-16 or UTF-32 has no such lines: that is an error.
 
 use crate::kv::{MAX_KEY, MAX_VALUE};
 use std::io::{BufRead, Error, ErrorKind};
@@ -26,11 +30,11 @@ pub struct Pair<'a> {
 pub struct BadLine {
     /// Its number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Why it is bad.
     pub fault: Fault,
 }
 
-/// What is wrong with a line.
+/// Why a line is bad.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It begins with a space or tab.
@@ -73,8 +77,8 @@ pub struct Pairs<R> {
 /// The byte-order mark that other systems write in front of text in UTF-8.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Bytes of a line that are kept: a byte-order mark, the longest pair, its separator, CR, and one more that proves it too
-/// long.
+/// Bytes of a line that are kept: a byte-order mark, the longest pair, its separator, CR. One more byte
+/// proves a line too long.
 const KEPT: usize = BOM.len() + MAX_KEY + MAX_VALUE + 3;
 
 impl<R: BufRead> Pairs<R> {
@@ -115,7 +119,7 @@ impl<R: BufRead> Pairs<R> {
         }))
     }
 
-    /// Reads a line without its end; what exceeds [`KEPT`] is passed over. False at the end of the file.
+    /// Reads a line without its end; bytes beyond [`KEPT`] are skipped. Returns false at the end of the file.
     fn read_line(&mut self) -> Result<bool, Error> {
         self.line.clear();
         let mut any = false;
@@ -130,8 +134,8 @@ impl<R: BufRead> Pairs<R> {
             any = true;
             let end = piece.iter().position(|byte| *byte == b'\n');
             let taken = &piece[..end.unwrap_or(piece.len())];
-            let room = KEPT - self.line.len();
-            self.line.extend_from_slice(&taken[..taken.len().min(room)]);
+            let free = KEPT - self.line.len();
+            self.line.extend_from_slice(&taken[..taken.len().min(free)]);
             let consumed = end.map_or(piece.len(), |end| end + 1);
             self.reader.consume(consumed);
             if end.is_some() {

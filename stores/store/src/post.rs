@@ -3,8 +3,8 @@
 use remora_nic::{PostError, ReceiveRequest, WorkRequest, prism};
 use remora_transport::Status;
 
-/// The queue pair that a machine works on, as far as the machine sees it. Whoever implements it may ring the doorbell
-/// at each call or once after a batch of them.
+/// The queue pair of a machine, as the machine sees it. An implementation may ring the doorbell at each call
+/// or once after a batch of them.
 pub trait Post {
     /// Puts a work request on the send queue.
     ///
@@ -30,14 +30,14 @@ pub trait PostPrism: Post {
 }
 
 /// The queue pairs of a machine that works with several servers.
-pub trait Fleet {
+pub trait Connections {
     /// One of them.
-    type End<'a>: PostPrism
+    type Endpoint<'a>: PostPrism
     where
         Self: 'a;
 
-    /// The queue pair that leads to a server.
-    fn end(&mut self, server: usize) -> Self::End<'_>;
+    /// The queue pair of a server, by its number.
+    fn endpoint(&mut self, server: usize) -> Self::Endpoint<'_>;
 }
 
 /// The queue pair is of no further use to the machine.
@@ -56,7 +56,7 @@ impl core::fmt::Display for Broken {
         match self {
             Broken::Completion(status) => write!(f, "the queue pair failed: {}", status.explain()),
             Broken::Post(error) => write!(f, "the queue pair took no request: {error}"),
-            Broken::Protocol => f.write_str("the peer sent what no correct peer sends"),
+            Broken::Protocol => f.write_str("the peer sent a message that no correct peer sends"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Memory that remote clients read while the server changes it: every store goes through here, in an order that
-//! matters.
+//! Memory that remote clients read while the server changes it. Every store goes through here, in an order
+//! that matters.
 
 use remora_memory::{Bytes, Key};
 use remora_nic::{Remote, Sge};
@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 /// A block of memory and where the NIC sees it.
 #[derive(Clone, Debug)]
 pub struct Registered {
-    /// The memory.
+    /// The bytes of the block.
     pub bytes: Bytes,
     /// Address of its first byte in the region's own address space.
     pub addr: u64,
@@ -43,7 +43,8 @@ impl Registered {
 
 /// A server's view of memory that clients READ at any moment.
 ///
-/// Stores of words become visible one by one; what must not be seen before what is kept apart by [`Region::barrier`].
+/// Stores of words become visible one by one. [`Region::barrier`] separates stores that must not become
+/// visible before others.
 #[derive(Debug)]
 pub(crate) struct Region {
     block: Registered,
@@ -72,7 +73,7 @@ impl Region {
         self.block.bytes.word(offset).expect("an aligned word of the region").store(word, Ordering::Relaxed);
     }
 
-    /// What was stored before is visible before what is stored after.
+    /// Stores before it become visible before stores after it.
     #[inline]
     pub fn barrier(&self) {
         fence(Ordering::Release);

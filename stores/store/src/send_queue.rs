@@ -5,7 +5,8 @@ use crate::work_id::NUMBER;
 /// What a machine needs of its queue pair.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueueNeeds {
-    /// Work requests in the send queue, each of up to `sges` elements (or of as many inline bytes as were configured).
+    /// Work requests in the send queue, each of up to `sges` elements (or of as many inline bytes as were
+    /// configured).
     pub send: u32,
     /// Receive requests in the receive queue.
     pub receive: u32,
@@ -49,14 +50,14 @@ impl SendQueue {
         SendQueue { depth: SendQueue::depth_for(window), posted: 0, retired: 0, unsignaled: 0 }
     }
 
-    /// Is there room for `requests` more?
+    /// Do `requests` more fit?
     #[inline]
-    pub fn has_room(&self, requests: u32) -> bool {
+    pub fn has_space(&self, requests: u32) -> bool {
         self.posted.wrapping_sub(self.retired) + requests <= self.depth
     }
 
-    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which its
-    /// completion gives to [`retire`](SendQueue::retire), and whether it must be signaled.
+    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which
+    /// its completion gives to [`retire`](SendQueue::retire), and whether it must be signaled.
     #[inline]
     pub fn enter(&mut self, wanted: bool) -> (u32, bool) {
         self.posted = self.posted.wrapping_add(1);
@@ -85,14 +86,14 @@ mod tests {
             let mut queue = SendQueue::new(window);
             let mut last_signaled = None;
             for _ in 0..10 {
-                while queue.has_room(3) {
+                while queue.has_space(3) {
                     if let (number, true) = queue.enter(false) {
                         last_signaled = Some(number);
                     }
                 }
-                // Without one, nothing would ever make room again.
+                // Without a signaled request the queue would stay full.
                 queue.retire(last_signaled.take().expect("a signaled request in a full queue"));
-                assert!(queue.has_room(3), "window {window}");
+                assert!(queue.has_space(3), "window {window}");
             }
         }
     }
@@ -101,7 +102,7 @@ mod tests {
     fn low_bits_of_a_number_suffice() {
         let mut queue = SendQueue::new(2);
         (queue.posted, queue.retired) = (0x3000_0003, 0x2fff_fffb);
-        assert!(!queue.has_room(1));
+        assert!(!queue.has_space(1));
         queue.retire(0x0fff_fffe);
         assert_eq!(queue.retired, 0x2fff_fffe);
         queue.retire(3);
@@ -114,12 +115,12 @@ mod tests {
         queue.posted = u32::MAX - 1;
         queue.retired = u32::MAX - 1;
         for _ in 0..8 {
-            assert!(queue.has_room(1));
+            assert!(queue.has_space(1));
             queue.enter(true);
         }
-        assert!(!queue.has_room(1));
+        assert!(!queue.has_space(1));
         queue.retire(2);
         assert_eq!(queue.retired, 2);
-        assert!(queue.has_room(4) && !queue.has_room(5));
+        assert!(queue.has_space(4) && !queue.has_space(5));
     }
 }

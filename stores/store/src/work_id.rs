@@ -1,6 +1,6 @@
-//! What the id of a work request says to the machine that posted it.
+//! The id of a work request, which its completion returns to the machine that posted it.
 
-/// Kind of work, place (a slot, or a receive buffer) and, of sends, the number in the send queue's account. A NIC's
+/// Kind of work, a slot or a receive buffer and, of sends, the number in the send queue's account. A NIC's
 /// ids have 48 bits: 4, 16 and 28.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkId {
@@ -15,7 +15,7 @@ pub(crate) struct WorkId {
 pub(crate) enum Work {
     /// The last READ of a step.
     Read,
-    /// A message.
+    /// A SEND or a WRITE with a message.
     Message,
     /// A receive buffer.
     Receive,
@@ -35,7 +35,7 @@ impl WorkId {
         kind << 44 | u64::from(self.place) << 28 | u64::from(self.number & NUMBER)
     }
 
-    /// None if it is not one of these.
+    /// Decodes an id. Returns None if it is not one of these.
     #[inline]
     pub fn decode(id: u64) -> Option<WorkId> {
         let work = match id >> 44 {

@@ -1,4 +1,4 @@
-//! The stores over two real NICs that lose frames: the machines' requests are what the NIC takes, and READs that are
+//! The stores over two real NICs that lose frames. The NIC takes the machines' requests. READs that are
 //! retransmitted piece by piece while the server changes the table still return no wrong value.
 
 use std::collections::VecDeque;

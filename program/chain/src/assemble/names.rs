@@ -1,12 +1,12 @@
-//! Names become places, numbers of queues, and counts.
+//! Resolution of names to locations, numbers of queues, and counts.
 
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::Mistake;
 use super::read::{AS_ITS_ENDS, Draft, Name, Use};
-use crate::program::{FIELDS, Place, Program, Queue, Value, Work};
+use crate::program::{FIELDS, Location, Program, Queue, Value, Work};
 
-/// Puts what names mean where they are used.
+/// Replaces each use of a name by its meaning.
 pub(super) fn resolve(draft: Draft) -> Result<Program, Mistake> {
     let Draft { mut program, names, .. } = draft;
     for name in &names {
@@ -50,7 +50,7 @@ fn fault<T>(name: &Name, what: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake { line: name.line, column: name.column, what: what.into() })
 }
 
-/// The queue that a WAIT or ENABLE is about.
+/// The queue that a WAIT or ENABLE names.
 fn about(program: &Program, name: &Name) -> Result<usize, Mistake> {
     let queue = name.text.strip_suffix(".received").unwrap_or(&name.text);
     match program.queue(queue) {
@@ -77,13 +77,13 @@ fn slots_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
 fn completions_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
     let at = position(queue, name)?;
     if name.text != "all" && queue.works[at].flags & flag::SIGNALED == 0 {
-        return fault(name, format!("`{}` is not signaled: nobody can wait for it", name.text));
+        return fault(name, format!("`{}` is not signaled: no WAIT can count it", name.text));
     }
     Ok(queue.signaled(at + 1) + name.further)
 }
 
 /// The place that a name means, and the bytes of the field or label.
-fn place(program: &Program, name: &Name) -> Result<(Place, u64), Mistake> {
+fn place(program: &Program, name: &Name) -> Result<(Location, u64), Mistake> {
     let (label, field) = match name.text.split_once('.') {
         Some((label, field)) => (label, Some(field)),
         None => (name.text.as_str(), None),
@@ -92,7 +92,7 @@ fn place(program: &Program, name: &Name) -> Result<(Place, u64), Mistake> {
         return fault(name, format!("nothing is called `{label}`"));
     };
     let Some(field) = field else { return Ok((place + name.further, len)) };
-    let is_code = matches!(place.home, crate::program::Home::Queue(_));
+    let is_code = matches!(place.segment, crate::program::Segment::Queue(_));
     let found = FIELDS.iter().find(|known| known.name == field).filter(|_| is_code);
     let Some(found) = found else {
         let all: Vec<_> = FIELDS.iter().map(|field| field.name).collect();
@@ -112,7 +112,7 @@ fn place_it(program: &mut Program, name: &Name) -> Result<(), Mistake> {
     let work = |queue: usize, work: usize, program: &mut Program, put: &dyn Fn(&mut Work)| {
         put(&mut program.queues[queue].works[work]);
     };
-    // A field is copied whole, and so is a word; what is longer says how much.
+    // A field or a word is copied whole; a longer source needs an explicit length.
     let short = |work: &mut Work| {
         if work.len == AS_ITS_ENDS && len < 8 && len > 0 {
             work.len = len;

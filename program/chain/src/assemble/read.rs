@@ -1,4 +1,4 @@
-//! Line by line: what stands where. Names stay names.
+//! The parser of a program, line by line. Names are not resolved yet.
 
 use remora_nic::wqe::{WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
@@ -6,9 +6,9 @@ use remora_nic::{Calculation, Fetching};
 use super::Mistake;
 use super::repeat;
 use super::tokens::{Token, tokens};
-use crate::program::{Home, Label, Piece, Program, Queue, Section, Value, Work, header};
+use crate::program::{Label, Piece, Program, Queue, Section, Segment, Value, Work, header};
 
-/// The length of a copy that says none: as long as the field at one of its ends.
+/// The length of a copy that gives none: the length of the field at one of its ends.
 pub(super) const AS_ITS_ENDS: u64 = u64::MAX;
 
 /// Where a name is used.
@@ -50,7 +50,7 @@ pub(super) struct Name {
 pub(super) struct Draft {
     pub program: Program,
     pub names: Vec<Name>,
-    /// Where each label stands, for those that come twice.
+    /// Labels with their positions, to find duplicates.
     pub labels: Vec<(String, u32, u32)>,
     /// Sections that are regions, and their bytes.
     regions: Vec<(usize, usize)>,
@@ -145,28 +145,28 @@ impl Line<'_> {
     }
 
     /// One line; in which section or queue the next one is.
-    fn read(&mut self, inside: Option<Home>) -> Result<Home, Mistake> {
+    fn read(&mut self, inside: Option<Segment>) -> Result<Segment, Mistake> {
         let labelled = matches!(self.tokens.get(1), Some((_, Token::Mark(":"))));
         let label = if labelled { self.label()? } else { None };
         let now = match (label.is_none().then(|| self.word()).flatten().as_deref(), inside) {
             (Some("data"), _) => self.section()?,
             (Some("region"), _) => self.region()?,
             (Some("queue"), _) => self.queue()?,
-            (Some("receive"), Some(Home::Queue(queue))) => {
+            (Some("receive"), Some(Segment::Queue(queue))) => {
                 self.receive(queue)?;
-                Home::Queue(queue)
+                Segment::Queue(queue)
             }
-            (first, Some(Home::Queue(queue))) => {
+            (first, Some(Segment::Queue(queue))) => {
                 self.at -= usize::from(first.is_some());
                 self.work(queue, label)?;
-                Home::Queue(queue)
+                Segment::Queue(queue)
             }
-            (None, Some(Home::Section(section))) => {
+            (None, Some(Segment::Section(section))) => {
                 let Some(label) = label else { return self.fault("data has a name: `NAME: word 7`") };
                 self.item(section, &label)?;
-                Home::Section(section)
+                Segment::Section(section)
             }
-            (Some(_), Some(Home::Section(_))) => {
+            (Some(_), Some(Segment::Section(_))) => {
                 return self.fault_before("data has a name: `NAME: word 7`");
             }
             (_, None) => {
@@ -195,14 +195,14 @@ impl Line<'_> {
         Ok(Some(label))
     }
 
-    fn section(&mut self) -> Result<Home, Mistake> {
+    fn section(&mut self) -> Result<Segment, Mistake> {
         let Some(name) = self.word() else { return self.fault("a section has a name: `data NAME`") };
         self.draft.program.sections.push(Section { name, ..Section::default() });
-        Ok(Home::Section(self.draft.program.sections.len() - 1))
+        Ok(Segment::Section(self.draft.program.sections.len() - 1))
     }
 
     /// Memory that is there already where the program is loaded.
-    fn region(&mut self) -> Result<Home, Mistake> {
+    fn region(&mut self) -> Result<Segment, Mistake> {
         let Some(name) = self.word() else { return self.fault("a region has a name: `region NAME BYTES`") };
         if self.draft.labels.iter().any(|(other, ..)| *other == name) {
             return self.fault_before(format!("there is something called `{name}` already"));
@@ -215,10 +215,10 @@ impl Line<'_> {
         let labels = vec![Label { name: name.clone(), offset: 0, len }];
         self.draft.program.sections.push(Section { name, given: true, labels, ..Section::default() });
         self.draft.regions.push((at, len as usize));
-        Ok(Home::Section(at))
+        Ok(Segment::Section(at))
     }
 
-    fn queue(&mut self) -> Result<Home, Mistake> {
+    fn queue(&mut self) -> Result<Segment, Mistake> {
         let Some(name) = self.word() else { return self.fault("a queue has a name: `queue NAME`") };
         if self.draft.program.queue(&name).is_some() {
             return self.fault_before(format!("there is a queue `{name}` already"));
@@ -246,7 +246,7 @@ impl Line<'_> {
             }
         }
         self.draft.program.queues.push(queue);
-        Ok(Home::Queue(at))
+        Ok(Segment::Queue(at))
     }
 
     fn item(&mut self, section: usize, label: &str) -> Result<(), Mistake> {
@@ -260,7 +260,8 @@ impl Line<'_> {
                     break;
                 }
             },
-            // Two bytes of zero in front make one copy of eight bytes a NOP's header with the variable as its id.
+            // Two bytes of zero in front make one copy of eight bytes a NOP's header with the variable as its
+            // id.
             Some("var") => {
                 self.draft.program.sections[section].bytes.extend([0; 8]);
                 bytes.extend(self.item_word(section, start + 8)?.to_le_bytes());
@@ -282,9 +283,9 @@ impl Line<'_> {
         }
         self.draft.program.sections[section].put(label, &bytes);
         let put = self.draft.program.sections[section].bytes.len();
-        let room = self.draft.regions.iter().find(|(at, _)| *at == section);
-        if let Some((_, room)) = room.filter(|(_, room)| put > *room) {
-            return self.fault(format!("the region has {room} bytes"));
+        let region = self.draft.regions.iter().find(|(at, _)| *at == section);
+        if let Some((_, len)) = region.filter(|(_, len)| put > *len) {
+            return self.fault(format!("the region has {len} bytes"));
         }
         Ok(())
     }
@@ -410,7 +411,7 @@ impl Line<'_> {
                 work.inline.truncate(len as usize);
                 work.len = len;
             } else {
-                return self.fault_before("longer than what it brings along");
+                return self.fault_before("longer than its inline bytes");
             }
         }
         if opcode == WqeOpcode::READ {
@@ -419,7 +420,7 @@ impl Line<'_> {
         Ok(work)
     }
 
-    /// How much is taken from the place that was just named, and further places: `8, B 16`.
+    /// The length of the part that was just named, and further parts: `8, B 16`.
     fn local_list(&mut self, work: &mut Work, at: (usize, usize)) -> Result<(), Mistake> {
         work.len = self.number().unwrap_or(work.len);
         self.pieces(work, at)
@@ -473,7 +474,7 @@ impl Line<'_> {
         match self.number() {
             Some(number) => Ok(Value::Number(number)),
             None => self.fault(
-                "an operand is a number, `&NAME` or a header such as `[nop 5]`: what stands in memory must be copied into it first",
+                "an operand is a number, `&NAME` or a header such as `[nop 5]`: a value in memory must be copied into it first",
             ),
         }
     }

@@ -1,4 +1,5 @@
-//! `repeat N` … `end`: lines that are there N times, with the round's number for `@` and the next one's for `@@`.
+//! `repeat N` … `end`: N copies of the lines between, with the round's number for `@` and the next one's for
+//! `@@`.
 
 use std::borrow::Cow;
 

@@ -7,37 +7,37 @@ const ALL: &str = r#"
 data box
     x:      var 41
     list:   word 1 -2 &x [write signaled 7]
-    room:   space 24
+    area:   space 24
     hello:  text "hello"
 
 queue in
-    receive -> x, test.comparand, room+8 8
+    receive -> x, test.comparand, area+8 8
 
 queue main posted 64
     first:  read x -> test.id signaled
             wait main first
             wait in.received 1
-            cas test.header, [nop 5] => [write] -> room
+            cas test.header, [nop 5] => [write] -> area
             add list+8, 2
-            max x, 100 -> room+16
-            write 7 -> room
-            write hello -> room 5 solicited
+            max x, 100 -> area+16
+            write 7 -> area
+            write hello -> area 5 solicited
             enable later test
             enable other all
 
 queue later managed enabled test
             nop fence
-    test:   dormant write x -> room id 3
+    test:   dormant write x -> area id 3
 
 queue other recycled 8
-            xor x, &room
+            xor x, &area
             both x, 1
             send x
 
 region table 64
     inside: word 7 &inside
 queue lists
-            read table -> x 8, room+8 16, hello 4
+            read table -> x 8, area+8 16, hello 4
             write x 8, list 8 -> table
             send x 8, list+8 8
 repeat 2
@@ -70,19 +70,19 @@ fn what_is_assembled_is_disassembled_to_the_same() {
         "read x -> test.id 6 signaled",
         "wait main 1",
         "wait in.received 1",
-        "cas test.header, [nop 5] => [write] -> room",
+        "cas test.header, [nop 5] => [write] -> area",
         "add list+8, 2",
-        "max x, 100 -> room+16",
-        "write 7 -> room",
-        "write hello -> room 5 solicited",
+        "max x, 100 -> area+16",
+        "write 7 -> area",
+        "write hello -> area 5 solicited",
         "enable later 2",
         "enable other 3",
     ];
     assert_eq!(said[1], main);
-    assert_eq!(said[2], ["nop fence", "dormant write x -> room 8 id 3"]);
-    assert_eq!(said[3], ["xor x, &room", "both x, 1", "send x 8"]);
+    assert_eq!(said[2], ["nop fence", "dormant write x -> area 8 id 3"]);
+    assert_eq!(said[3], ["xor x, &area", "both x, 1", "send x 8"]);
     let lists = [
-        "read inside -> x 8, room+8 16, hello 4",
+        "read inside -> x 8, area+8 16, hello 4",
         "write x 8, list 8 -> inside",
         "send x 8, list+8 8",
         "wait main 1",

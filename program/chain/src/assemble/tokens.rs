@@ -2,7 +2,7 @@
 
 use super::Mistake;
 
-/// What stands in a line.
+/// A token of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A name, with dots in it perhaps.

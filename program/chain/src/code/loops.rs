@@ -3,17 +3,17 @@
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Code, ID, ID_BYTES, OPERAND, Operand, Test};
-use crate::program::{Home, Place, Program, Value, Work, header};
+use crate::program::{Location, Program, Segment, Value, Work, header};
 
 /// `x TEST y`.
-pub type Condition<Y> = (Place, Test, Y);
+pub type Condition<Y> = (Location, Test, Y);
 
 impl Code<'_> {
-    /// Nothing behind it is executed in this queue if a comparison holds: what would complete then does not, and the WAIT behind
-    /// it never passes (Figure 6). With a number: 1C + 1A + 4E. For code that runs once.
+    /// Stops this queue if a comparison holds: the completion that the WAIT behind it needs does not come
+    /// (Figure 6). With a number: 1C + 1A + 4E. For code that runs once.
     pub fn break_when(&mut self, (x, test, y): Condition<Operand>) {
         self.choose((x, test, y), Work::nop().signaled(), Work::nop());
-        // If it stands there as what breaks, it does not say that it may complete.
+        // If it is written as the work request that breaks, it is not written as signaled.
         self.unsaid += u64::from(!test.wakes());
         let count = self.completions();
         self.push(Work::wait(self.queue, count));
@@ -33,14 +33,14 @@ impl Code<'_> {
     }
 }
 
-/// A recycled loop: two rings of the same size that take turns, a round each. The first slot of each is the ENABLE that lets the
-/// rest of it go on; whether it is one, the other ring has decided.
+/// A recycled loop: two rings of the same size that take turns, a round each. The first slot of each is the
+/// ENABLE for the rest of it. The other ring has decided whether it is one.
 ///
-/// Both grow by the same, so a count of the one becomes a count of the other: of two counts a round, one is added to, and one is
-/// copied.
+/// Both grow by the same, so a count of the one becomes a count of the other. Of two counts a round, one is
+/// added to, and one is copied.
 #[derive(Clone, Debug)]
 pub struct Rings {
-    /// The queue that looks at the condition for the first time, when the program starts.
+    /// The queue that tests the condition for the first time, when the program starts.
     pub start: usize,
     /// The two rings.
     pub rings: [usize; 2],
@@ -51,8 +51,8 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// `while x TEST y { body }` without anybody's help: 2C + 2A + 2E a round, and 1C + 1A more for an order. The body is
-    /// written twice, and has neither WAITs nor ENABLEs of its own.
+    /// `while x TEST y { body }` without the CPU: 2C + 2A + 2E a round, and 1C + 1A more for an order. The
+    /// body is written twice, and has neither WAITs nor ENABLEs of its own.
     pub fn new(
         program: &mut Program,
         name: &str,
@@ -60,7 +60,7 @@ impl Rings {
         mut body: impl FnMut(&mut Code<'_>),
     ) -> Rings {
         let rings = ["even", "odd"].map(|turn| {
-            let mut code = Code::again(program, &format!("{name}.{turn}"));
+            let mut code = Code::repeated(program, &format!("{name}.{turn}"));
             let (first, ring) = (Work::enable(code.queue, 0), code.queue);
             code.push(if test.wakes() { first.dormant() } else { first });
             body(&mut code);
@@ -80,10 +80,10 @@ impl Rings {
         loops
     }
 
-    /// Where the count of a ring's first and last ENABLE stands.
-    fn counts(&self, turn: usize) -> [Place; 2] {
-        let home = Home::Queue(self.rings[turn]);
-        [0, self.last].map(|slot| Place { home, offset: slot * SLOT as u64 + OPERAND })
+    /// The places of the counts in a ring's first and last ENABLE.
+    fn counts(&self, turn: usize) -> [Location; 2] {
+        let segment = Segment::Queue(self.rings[turn]);
+        [0, self.last].map(|slot| Location { segment, offset: slot * SLOT as u64 + OPERAND })
     }
 
     /// The other ring's counts, for its next turn.
@@ -91,7 +91,8 @@ impl Rings {
         let ([first, last], other) = (self.counts(turn), self.counts(1 - turn));
         program.queues[self.rings[turn]].works[0].swap_add = Value::Number(self.slots);
         let add = |at| Work::add(at, Value::Number(self.slots), Program::scrap());
-        // The even ring begins each pair of rounds, and the odd one ends in it where the even one will in the next.
+        // The even ring begins each pair of rounds. The odd one ends where the even one will end in the next
+        // round.
         let (copied, added) = match turn {
             0 => (Work::read(first, other[0], 8), add(other[1])),
             _ => (Work::read(last, other[1], 8), add(other[0])),
@@ -100,7 +101,7 @@ impl Rings {
         program.push(self.rings[turn], added);
     }
 
-    /// Does the other ring go on?
+    /// Tests whether the other ring continues.
     fn look(&self, program: &mut Program, turn: usize, (mut x, test, y): Condition<u64>) {
         let (ring, there) = (self.rings[turn], self.counts(1 - turn)[0].back(OPERAND));
         let scrap = Program::scrap();

@@ -1,18 +1,19 @@
-//! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block ends with an ENABLE of
-//! the next one; which that is, and up to what count, stands in a record that is copied into the ENABLE.
+//! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block
+//! ends with an ENABLE of the next one. The number and the count of the next block are in a record that is
+//! copied into the ENABLE.
 
 use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
 
 use super::parse::{Amount, Condition, Statement, Target, Tree};
 use crate::code::{Code, Operand, RECORD};
-use crate::program::{Home, Place, Program, Section, Value, Work};
+use crate::program::{Location, Program, Section, Segment, Value, Work};
 
 /// Where the count is among them.
 const COUNT: u64 = 16;
 
-/// Where a block goes on.
-enum Onward<'t> {
+/// The block that follows a block.
+enum Successor<'t> {
     Nowhere,
     To(usize),
     /// If it holds to the first, else to the second.
@@ -21,7 +22,7 @@ enum Onward<'t> {
 
 struct Block<'t> {
     body: Vec<&'t Statement>,
-    onward: Onward<'t>,
+    successor: Successor<'t>,
 }
 
 /// Compiles a tree.
@@ -35,23 +36,23 @@ pub(super) fn compile(tree: &Tree) -> Program {
     let jumps = program.sections.len() - 1;
     let mut record = |name: &str| {
         let offset = program.sections[jumps].put(name, &[0; RECORD as usize]);
-        Place { home: Home::Section(jumps), offset }
+        Location { segment: Segment::Section(jumps), offset }
     };
     let next = record("next");
     let records: Vec<_> = (0..blocks.all.len()).map(|at| record(&format!("to_block{at}"))).collect();
     for (at, block) in blocks.all.iter().enumerate() {
-        let mut code = Code::again(&mut program, &format!("block{at}"));
+        let mut code = Code::repeated(&mut program, &format!("block{at}"));
         code.push(Work::add(records[at] + COUNT, Value::Number(0), Program::scrap()));
         for statement in &block.body {
             names.statement(&mut code, statement);
         }
-        let goes_on = match block.onward {
-            Onward::Nowhere => None,
-            Onward::To(to) => {
+        let goes_on = match block.successor {
+            Successor::Nowhere => None,
+            Successor::To(to) => {
                 code.push(Work::write(records[to], next, RECORD));
                 Some(next)
             }
-            Onward::Either(condition, yes, no) => {
+            Successor::Either(condition, yes, no) => {
                 code.push(Work::write(records[no], next, RECORD));
                 names.when(&mut code, condition, Work::write(records[yes], next, RECORD));
                 Some(next)
@@ -78,41 +79,43 @@ struct Blocks<'t> {
 
 impl<'t> Blocks<'t> {
     fn open(&mut self) -> usize {
-        self.all.push(Block { body: Vec::new(), onward: Onward::Nowhere });
+        self.all.push(Block { body: Vec::new(), successor: Successor::Nowhere });
         self.all.len() - 1
     }
 
-    /// Puts statements at the end of a block; in which block it goes on behind them, if it does.
+    /// Puts statements at the end of a block. Returns the block in which it continues behind them, if it
+    /// does.
     fn lower(&mut self, mut at: usize, statements: &'t [Statement]) -> Option<usize> {
         for statement in statements {
             match statement {
                 Statement::If(condition, yes, no) => {
                     let (then, other, behind) = (self.open(), self.open(), self.open());
-                    self.all[at].onward = Onward::Either(condition, then, other);
+                    self.all[at].successor = Successor::Either(condition, then, other);
                     for (block, statements) in [(then, yes), (other, no)] {
                         if let Some(end) = self.lower(block, statements) {
-                            self.all[end].onward = Onward::To(behind);
+                            self.all[end].successor = Successor::To(behind);
                         }
                     }
                     at = behind;
                 }
                 Statement::While(condition, body) => {
                     let (head, inner, behind) = (self.open(), self.open(), self.open());
-                    self.all[at].onward = Onward::To(head);
-                    self.all[head].onward = match condition {
-                        Some(condition) => Onward::Either(condition, inner, behind),
-                        None => Onward::To(inner),
+                    self.all[at].successor = Successor::To(head);
+                    self.all[head].successor = match condition {
+                        Some(condition) => Successor::Either(condition, inner, behind),
+                        None => Successor::To(inner),
                     };
                     self.exits.push(behind);
                     if let Some(end) = self.lower(inner, body) {
-                        self.all[end].onward = Onward::To(head);
+                        self.all[end].successor = Successor::To(head);
                     }
                     self.exits.pop();
                     at = behind;
                 }
                 Statement::Break => {
                     // The parser has seen to it that there is a loop.
-                    self.all[at].onward = self.exits.last().map_or(Onward::Nowhere, |exit| Onward::To(*exit));
+                    self.all[at].successor =
+                        self.exits.last().map_or(Successor::Nowhere, |exit| Successor::To(*exit));
                     return None;
                 }
                 simple => self.all[at].body.push(simple),
@@ -124,9 +127,9 @@ impl<'t> Blocks<'t> {
 
 /// Where variables and arrays are.
 struct Names {
-    vars: BTreeMap<String, Place>,
+    vars: BTreeMap<String, Location>,
     /// Each array's first element, and the variable that has its address.
-    arrays: BTreeMap<String, (Place, Place)>,
+    arrays: BTreeMap<String, (Location, Location)>,
 }
 
 impl Names {
@@ -137,7 +140,7 @@ impl Names {
             let mut section = Section { name: name.clone(), ..Section::default() };
             section.put(name, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
             program.sections.push(section);
-            let first = Place { home: Home::Section(program.sections.len() - 1), offset: 0 };
+            let first = Location { segment: Segment::Section(program.sections.len() - 1), offset: 0 };
             let pointer = program.var("", 0);
             program.let_be(pointer, Value::At(first));
             arrays.insert(name.clone(), (first, pointer));
@@ -169,7 +172,7 @@ impl Names {
         }
     }
 
-    fn change(&self, code: &mut Code<'_>, target: &Target, how: impl Fn(&mut Code<'_>, Place, &Names)) {
+    fn change(&self, code: &mut Code<'_>, target: &Target, how: impl Fn(&mut Code<'_>, Location, &Names)) {
         match target {
             Target::Var(name) => how(code, self.vars[name], self),
             Target::Element(array, Amount::Number(number)) => {
@@ -185,7 +188,7 @@ impl Names {
     }
 
     /// `to = amount`.
-    fn bring(&self, code: &mut Code<'_>, to: Place, amount: &Amount) {
+    fn bring(&self, code: &mut Code<'_>, to: Location, amount: &Amount) {
         match amount {
             Amount::Number(number) => code.set(to, *number),
             Amount::Var(name) => code.copy(to, self.vars[name]),
@@ -199,7 +202,7 @@ impl Names {
         }
     }
 
-    fn put(&self, code: &mut Code<'_>, array: &str, index: &Amount, from: Place) {
+    fn put(&self, code: &mut Code<'_>, array: &str, index: &Amount, from: Location) {
         let (first, pointer) = self.arrays[array];
         if let Amount::Number(number) = index {
             return code.copy(first + 8 * number, from);
@@ -226,7 +229,7 @@ impl Names {
     }
 
     /// A variable that has the amount.
-    fn var(&self, code: &mut Code<'_>, amount: &Amount) -> Place {
+    fn var(&self, code: &mut Code<'_>, amount: &Amount) -> Location {
         match amount {
             Amount::Number(number) => code.program().constant(*number),
             Amount::Var(name) => self.vars[name],

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use crate::assemble::Mistake;
 use crate::code::Test;
 
-/// What a statement takes: a number, a variable, or an element of an array.
+/// An operand of a statement: a number, a variable, or an element of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// A number.
+    /// A constant of 64 bits.
     Number(u64),
     /// A variable's name.
     Var(String),
@@ -20,24 +20,24 @@ pub enum Amount {
 /// What a statement changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A variable.
+    /// A variable's name.
     Var(String),
     /// An element of an array.
     Element(String, Amount),
 }
 
-/// A comparison.
+/// The condition of an `if` or `while`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// On its left.
+    /// Operand on the left.
     pub left: Amount,
     /// What must hold.
     pub test: Test,
-    /// On its right.
+    /// Operand on the right.
     pub right: Amount,
 }
 
-/// A statement.
+/// A statement of the language.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// `a = b`.
@@ -50,18 +50,18 @@ pub enum Statement {
     If(Condition, Vec<Statement>, Vec<Statement>),
     /// `while a < b { … }`; None: `loop { … }`.
     While(Option<Condition>, Vec<Statement>),
-    /// `break`.
+    /// `break`: leaves the innermost loop.
     Break,
 }
 
-/// A program.
+/// The tree of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// Variables and what they are at first.
+    /// Variables and their initial values.
     pub vars: BTreeMap<String, u64>,
-    /// Arrays and what they hold at first.
+    /// Arrays and their initial elements.
     pub arrays: BTreeMap<String, Vec<u64>>,
-    /// What is done.
+    /// The statements of the program.
     pub body: Vec<Statement>,
 }
 
@@ -82,7 +82,7 @@ const MARKS: [&str; 20] = [
 /// Reads a program.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first mistake in the text.
 pub fn parse(text: &str) -> Result<Tree, Mistake> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, tree: Tree::default(), loops: 0 };
     parser.tree.body = parser.block(false)?;
@@ -250,7 +250,7 @@ impl Parser {
                 self.skip_ends();
                 let value = self.number()?;
                 let Some(place) = values.get_mut(next) else {
-                    return self.fault_before("more than it has room for");
+                    return self.fault_before("more values than it has elements");
                 };
                 (*place, next) = (value, next + 1);
                 if !self.is(",") {

@@ -1,4 +1,5 @@
-//! A client of a queue, without a network: what it sends takes the queue's receives, and what the queue sends comes to it.
+//! A client of a queue, without a network. Its messages take the queue's receives, and it gets the queue's
+//! answers.
 
 use remora_memory::{Access, Bytes, Pd, Range, Table};
 use remora_nic::chain::LoopbackInit;
@@ -15,16 +16,16 @@ const SLOTS: u32 = 64;
 const ANSWERS: u64 = 16;
 const ANSWER: u64 = 4096;
 
-/// What a client is told: the completion of a receive.
+/// An answer, as the completion of a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Reply {
     /// Bytes that have come.
     pub len: u32,
-    /// The bytes of a SEND; those of a WRITE are where it went.
+    /// The bytes of a SEND; a WRITE's bytes are at its remote address.
     pub message: Option<Vec<u8>>,
 }
 
-/// A loopback queue pair whose receives are those of the queue that it is a client of.
+/// A loopback queue pair whose receives are those of the queue that it serves as client.
 pub(super) struct Client {
     pub qp: Qpn,
     pub inbox_cq: u32,
@@ -62,8 +63,8 @@ impl Client {
         let key = key.map_err(|_| LoadError::TooBig)?;
         for index in 0..ANSWERS {
             let addr = inbox.address() + index * ANSWER;
-            let room = [Sge { addr, len: ANSWER as u32, lkey: key }];
-            write_receive(index, &room, |_, slot| inbox_receives.store(index, slot));
+            let buffer = [Sge { addr, len: ANSWER as u32, lkey: key }];
+            write_receive(index, &buffer, |_, slot| inbox_receives.store(index, slot));
         }
         inbox_receives.recycle();
         Ok(Client {
@@ -79,12 +80,12 @@ impl Client {
         })
     }
 
-    /// Where what the queue sends goes, and its elements.
+    /// Where the queue's messages go, and their elements.
     pub fn inbox(&self) -> (Ring, u32) {
         (self.inbox_receives.clone(), 1)
     }
 
-    /// Puts a message into its send queue. False: no room.
+    /// Puts a message into its send queue. Returns false if the queue is full.
     pub fn push(&mut self, message: &[u8]) -> bool {
         let header = u64::from(WqeOpcode::SEND.0) | u64::from(flag::INLINE) << 8;
         let first = Wqe { header, len: message.len() as u64, ..Wqe::default() };
@@ -105,12 +106,12 @@ impl Client {
     }
 
     /// The next message that came.
-    pub fn answer(&mut self) -> Option<Answer> {
+    pub fn answer(&mut self) -> Option<Reply> {
         let (sequence, entry) = entry(&self.inbox_completions, self.taken);
         if sequence != self.taken + 1 || entry.completion.status != Status::Success {
             return None;
         }
-        let mut answer = Answer { len: entry.completion.byte_len, message: None };
+        let mut answer = Reply { len: entry.completion.byte_len, message: None };
         if entry.completion.kind == CompletionKind::Receive {
             let mut bytes = vec![0; answer.len as usize];
             self.inbox.read((self.taken % ANSWERS * ANSWER) as usize, &mut bytes).ok()?;
@@ -145,7 +146,7 @@ fn entry(completions: &Ring, index: u64) -> (u64, Cqe) {
     (words[7], Cqe::parse(&words))
 }
 
-/// The first entry that says what went wrong.
+/// The first entry that reports an error.
 pub(super) fn first_fault(completions: &Ring) -> Option<Cqe> {
     let entries = (0..completions.slots()).map(|index| entry(completions, index));
     let faults = entries.filter(|(sequence, entry)| {

@@ -46,7 +46,7 @@ fn rounds(model: &ConnectX5) -> f64 {
     super::rate(&first.map(|(_, times)| times.done).collect::<Vec<_>>())
 }
 
-/// `if value == 5 { answer = 1 }` again and again: the same value, or those of an array, one after the other.
+/// `if value == 5 { answer = 1 }`, repeated: the same value, or those of an array, one after the other.
 fn whens(model: &ConnectX5, value: impl Fn(usize) -> u64) -> f64 {
     let mut experiment = Experiment::new();
     let mut code = Code::once(&mut experiment.program, "main");

@@ -1,8 +1,11 @@
-//! A list of eight over the network (`RedN`, Figure 13): searched to its end by a chain (Figure 12), with a break (Figure 6), by READs, by a
-//! call; and by the chain with a break that ships, which goes round where theirs is posted ahead for each request.
+//! A list of eight over the network (`RedN`, Figure 13).
 //!
-//! A READ of this house's language brings one piece; the authors' brings three, into three places. So a node is read into a place of
-//! its own here, and two WRITEs carry its key and the address of its value, and that of the next node, to where they are needed.
+//! It is searched to its end by a chain (Figure 12), with a break (Figure 6), by READs, and by a call. It is
+//! also searched by the chain with a break that ships: a ring, where theirs is posted ahead for each request.
+//!
+//! A READ of this language brings one piece; the authors' brings three, to three addresses. So a node is
+//! first read into a buffer here. Two WRITEs carry its key with the address of its value, and the address of
+//! the next node, to their users.
 
 use remora_nic::Fetching;
 use remora_nic::cost::connectx5::ConnectX5;
@@ -12,7 +15,7 @@ use remora_nic::wqe::WqeOpcode;
 use super::lookups::{self, COMPARAND, ID, KEY, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
 use super::{Experiment, Site, shipped};
-use crate::program::{Home, Piece, Place, Program, Value, Work, header};
+use crate::program::{Location, Piece, Program, Segment, Value, Work, header};
 
 /// Nodes of the list, and bytes of a value.
 const NODES: u64 = 8;
@@ -97,18 +100,19 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     lookups::seen(&experiment.run(model), model, &[queues.answer])
 }
 
-/// One node: it is read, its key is compared, and the answer goes if it is the one. Where its address and the key belong.
+/// One node: it is read, its key is compared, and the answer goes if the key matches. Returns where its
+/// address and the key belong.
 fn node(
     program: &mut Program,
     queues: &Queues,
     number: u64,
-    (node, answer): (Place, Work),
+    (node, answer): (Location, Work),
     breaks: bool,
-) -> [Place; 2] {
+) -> [Location; 2] {
     let Queues { main, work, answer: answers } = *queues;
     let [slots, ends] = if breaks { [11, 6] } else { [6, 3] };
     let (first, done) = (number * slots, number * ends);
-    let next = Place { home: Home::Queue(work), offset: (first + slots) * 64 } + REMOTE;
+    let next = Location { segment: Segment::Queue(work), offset: (first + slots) * 64 } + REMOTE;
     let next = if number + 1 < NODES { next } else { Program::scrap() };
     let answer = if breaks { answer.signaled() } else { answer };
     let flags = answer.flags;
@@ -135,16 +139,17 @@ fn node(
     [read + REMOTE, swap + COMPARAND]
 }
 
-/// A break between the comparison and the answer (Figure 6): an `if` of its own, 1C + 1A + 3E. The answer's header is copied; if it is
-/// awake by now, a WRITE wakes that makes the answer one that does not tell its end, so nothing behind it is begun. The node's work requests
-/// end at a slot, and so many had completed.
+/// A break between the comparison and the answer (Figure 6): an `if` of its own, 1C + 1A + 3E.
+///
+/// The answer's header is copied. If the answer is awake by now, a WRITE wakes that makes it unsignaled, so
+/// nothing behind it begins. The node's work requests end at a slot, and so many had completed.
 fn break_if(
     program: &mut Program,
     &Queues { main, work, .. }: &Queues,
-    (answer, awake): (Place, u64),
+    (answer, awake): (Location, u64),
     [end, done]: [u64; 2],
 ) {
-    let place = Place { home: Home::Queue(work), offset: (end - 1) * 64 };
+    let place = Location { segment: Segment::Queue(work), offset: (end - 1) * 64 };
     let quiet = program.constant(header(WqeOpcode::WRITE.0, 0, 0));
     let silence = Work::write(quiet, answer, 8).signaled().dormant();
     let flags = silence.flags;
@@ -158,8 +163,8 @@ fn break_if(
     program.push(work, silence);
 }
 
-/// The list: the key stands at one place.
-fn list(experiment: &mut Experiment, found: u64) -> Place {
+/// The list: the node with the number `found` has the key that is searched for.
+fn list(experiment: &mut Experiment, found: u64) -> Location {
     let node = |at: u64| {
         let key = if at == found { KEY } else { at };
         [&key.to_le_bytes()[..6], &[0; NODE as usize - 6]].concat()

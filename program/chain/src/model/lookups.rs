@@ -1,6 +1,7 @@
 //! Hash GETs over the network: by a chain (`RedN`, Figure 9), by READs, by a call.
 //!
-//! Clients post into a managed queue and then ring for an ENABLE of it, as those of the authors' published benchmark do.
+//! Clients post into a managed queue and then ring for an ENABLE of it, as the authors' published benchmark
+//! does.
 
 use remora_nic::Fetching;
 use remora_nic::cost::connectx5::ConnectX5;
@@ -10,7 +11,7 @@ use remora_nic::wqe::WqeOpcode;
 
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
 use super::{Experiment, Run, Site, shipped};
-use crate::program::{Home, Piece, Place, Program, Section, Value, Work, header};
+use crate::program::{Location, Piece, Program, Section, Segment, Value, Work, header};
 
 /// Offsets in a work request.
 pub const ID: u64 = 2;
@@ -68,8 +69,8 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     all
 }
 
-/// What one READ takes by its size, beyond one of the least size. Constants were read from it. Its level is
-/// not that of Figure 7, which has a READ of 64 B, too, and which the constants have.
+/// The time of one READ by its size, beyond one of the least size. Constants were read from it. Its level
+/// differs from Figure 7, which also has a READ of 64 B, and which the constants follow.
 fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
     let least = reads(model, &SIZES[..1]);
     let sizes = SIZES.iter().zip(IDEAL.ns).skip(1);
@@ -86,15 +87,15 @@ fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
 }
 
 /// A section of so many bytes.
-pub fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Place {
+pub fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Location {
     let mut section = Section { name: name.into(), ..Section::default() };
     section.put(name, bytes);
     experiment.program.sections.push(section);
-    Place { home: Home::Section(experiment.program.sections.len() - 1), offset: 0 }
+    Location { segment: Segment::Section(experiment.program.sections.len() - 1), offset: 0 }
 }
 
 /// A word of the data is the address of a place.
-pub fn point(experiment: &mut Experiment, at: Place, to: Place) {
+pub fn point(experiment: &mut Experiment, at: Location, to: Location) {
     experiment.program.let_be(at, Value::At(to));
 }
 
@@ -126,11 +127,12 @@ fn gets_a_second(model: &ConnectX5, len: u64, ports: usize) -> f64 {
     answers.iter().map(|queue| super::rate(&answered(&run, *queue))).sum()
 }
 
-/// What a client asks with: the key, which goes into a comparison, and the address of a bucket.
+/// Bytes of a client's request: the key, which goes into a comparison, and the address of a bucket.
 const LOOK: u64 = 6 + 8;
 
-/// A client of a port that asks [`REQUESTS`] times, and the server's chain for them, posted ahead for each request as the authors' benchmark
-/// posts it: a READ of the bucket into the answer's id and source, a comparison of the id, the answer. The queue that answers.
+/// A client of a port that asks [`REQUESTS`] times, and the server's chain for them. The chain is posted
+/// ahead for each request, as in the authors' benchmark. It READs the bucket into the answer's id and source,
+/// compares the id, and answers. Returns the queue that answers.
 fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
     let from = client(experiment, port, REQUESTS);
     let value = section(experiment, "value", &vec![7; len as usize]);

@@ -2,10 +2,10 @@
 
 use remora_nic::cost::number::{Number, Part};
 
-/// Figure, curve and place of what is missed.
+/// Figure, curve and point of a prediction that is missed.
 const SEQUENTIAL: (&str, &str, &str) = ("Figure 11", "RedN-Seq", "64");
 
-/// Why, in one sentence, if the model is further off than it may be and the reason is known; and why
+/// Why the model is off, in one sentence, if it misses a prediction and the reason is known. Also says why
 /// baselines are not judged.
 pub fn reason(number: &Number) -> Option<&'static str> {
     if number.part == Part::Baseline {

@@ -1,4 +1,4 @@
-//! Single verbs, chains of NOPs in the three orders, and verbs on all units: what the constants were read from.
+//! Single verbs, chains of NOPs in the three orders, and verbs on all units: the source of the constants.
 
 use remora_nic::cost::connectx5::{ConnectX5, UNITS};
 use remora_nic::cost::number::{Number, Part, Unit};
@@ -6,7 +6,7 @@ use remora_nic::{Calculation, Fetching};
 
 use super::paper::{CHAINS, FIGURE_7, FIGURE_8, TABLE_3_NATIVE};
 use super::{Experiment, Site};
-use crate::program::{Home, Place, Program, Section, Value, Work};
+use crate::program::{Location, Program, Section, Segment, Value, Work};
 
 /// Bytes of a verb.
 const LEN: u64 = 64;
@@ -41,7 +41,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
 }
 
 /// A verb between two places, signaled.
-fn verb(name: &str, from: Place, to: Place) -> Work {
+fn verb(name: &str, from: Location, to: Location) -> Work {
     let one = Value::Number(1);
     match name {
         "READ" => Work::read(from, to, LEN),
@@ -55,12 +55,12 @@ fn verb(name: &str, from: Place, to: Place) -> Work {
 }
 
 /// Two places of [`LEN`] bytes.
-fn places(program: &mut Program) -> [Place; 2] {
+fn places(program: &mut Program) -> [Location; 2] {
     let mut section = Section { name: "data".into(), ..Section::default() };
     let offsets = ["from", "to"].map(|name| section.put(name, &[0; LEN as usize]));
     program.sections.push(section);
-    let home = Home::Section(program.sections.len() - 1);
-    offsets.map(|offset| Place { home, offset })
+    let segment = Segment::Section(program.sections.len() - 1);
+    offsets.map(|offset| Location { segment, offset })
 }
 
 /// One verb, from the doorbell until its completion has been seen.

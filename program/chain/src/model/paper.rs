@@ -1,5 +1,5 @@
-//! What `RedN`'s authors measured: numbers of the text and of Tables 3 to 5, and bars and points whose heights were read from the
-//! figures, to about 0.1 us.
+//! The measurements of `RedN`'s authors. They are numbers of the text and of Tables 3 to 5. Heights of bars
+//! and points were read from the figures, to about 0.1 us.
 
 /// Figure 7: verbs of 64 bytes, nanoseconds; all but the last over the network.
 pub const FIGURE_7: [(&str, f64); 7] = [
@@ -12,7 +12,8 @@ pub const FIGURE_7: [(&str, f64); 7] = [
     ("NOP, local", 1050.0),
 ];
 
-/// Figure 8 by the text: the first NOP of a chain, and each further one: in WQ order, completion order, doorbell order.
+/// Figure 8 by the text: the first NOP of a chain, and each further one; in WQ order, completion order,
+/// doorbell order.
 pub const FIGURE_8: [(&str, f64, f64); 3] =
     [("WQ order", 1210.0, 170.0), ("completion order", 1210.0, 190.0), ("doorbell order", 1210.0, 540.0)];
 /// Chains that are drawn.
@@ -29,11 +30,11 @@ pub const SIZES: [u64; 5] = [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
 /// A curve over [`SIZES`], nanoseconds.
 pub struct Curve {
-    /// Its figure.
+    /// Figure in the paper.
     pub figure: &'static str,
-    /// Its name there.
+    /// Name of the curve in the figure.
     pub name: &'static str,
-    /// Its values.
+    /// Nanoseconds, one for each size.
     pub ns: [f64; 5],
 }
 
@@ -48,9 +49,9 @@ pub const CHAIN_GETS: [Curve; 4] = [
     curve("Figure 11", "RedN-Parallel", [5790.0, 6470.0, 6850.0, 10_660.0, 16_520.0]),
     curve("Figure 14", "RedN", [5650.0, 5720.0, 6410.0, 10_180.0, 16_280.0]),
 ];
-/// One READ.
+/// Figure 10: one READ.
 pub const IDEAL: Curve = curve("Figure 10", "Ideal", [4350.0, 4810.0, 5190.0, 8230.0, 15_420.0]);
-/// Two READs.
+/// Figures 10 and 11: two READs.
 pub const ONE_SIDED: [Curve; 2] = [
     curve("Figure 10", "one-sided", [10_050.0, 11_340.0, 11_590.0, 15_360.0, 19_520.0]),
     curve("Figure 14", "one-sided", [10_040.0, 11_330.0, 11_580.0, 15_360.0, 19_510.0]),

@@ -14,7 +14,7 @@ use crate::program::{Piece, Work};
 /// Where values are in the server's region.
 const VALUE: u64 = 64 * BUCKET;
 
-/// What stands at which bucket of a region, and what the client sends, both given the region's address.
+/// The buckets of a region, by their numbers, and the client's message. Both depend on the region's address.
 struct Asked<'a> {
     region: &'a str,
     buckets: &'a dyn Fn(u64) -> Vec<[u8; BUCKET as usize]>,
@@ -48,7 +48,7 @@ pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
     answered(model, "list-break", &asked)
 }
 
-/// When the client has the answer: how long it is, its completion says, and that takes a receive work request.
+/// When the client has the answer. Its completion gives its length, and that takes a receive work request.
 fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
     let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");

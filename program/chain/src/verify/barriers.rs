@@ -1,18 +1,18 @@
-//! What is changed in a work request is seen only if it is fetched afterwards: behind a WAIT and an ENABLE, or behind an ENABLE
-//! with a fence, if a READ or an atomic of the same queue changes it.
+//! A change of a work request takes effect only if the request is fetched afterwards: behind a WAIT and an
+//! ENABLE. A fenced ENABLE also suffices, if a READ or an atomic of the same queue makes the change.
 
 use remora_nic::Fetching;
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Verifier, targets};
-use crate::program::{Home, Value};
+use crate::program::{Segment, Value};
 
 impl Verifier<'_> {
-    /// If a work request changes another, a WAIT and an ENABLE stand between.
+    /// Checks that a WAIT and an ENABLE are between a work request and another that it changes.
     pub(super) fn barrier(&mut self, queue: usize, at: usize) {
         for (value, len) in targets(self.work(queue, at)) {
             let Value::At(place) = value else { continue };
-            let Home::Queue(changed) = place.home else { continue };
+            let Segment::Queue(changed) = place.segment else { continue };
             let slots = place.offset / SLOT as u64..(place.offset + len).div_ceil(SLOT as u64);
             if let Some(what) = self.without(queue, at, changed, &slots) {
                 self.fault(queue, at, what);
@@ -72,7 +72,7 @@ impl Verifier<'_> {
                 |()| None,
             );
         };
-        // A fence waits for what fetches, whose bytes come back here.
+        // A fence waits for work requests that fetch bytes from a remote memory.
         let opcode = WqeOpcode(works[at].opcode);
         let fetches = !matches!(opcode, WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND);
         let fenced = fetches && works[enable].flags & flag::FENCE != 0;

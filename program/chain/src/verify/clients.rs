@@ -1,9 +1,9 @@
-//! What a client's message may change: operands, never where something goes or what it is.
+//! What a client's message may change: operands, but never targets or op-codes.
 
 use remora_nic::wqe::{SLOT, WqeOpcode};
 
 use super::{Severity, Verifier, overlaps, sources, targets};
-use crate::program::{FIELDS, Home, Place, Value};
+use crate::program::{FIELDS, Location, Segment, Value};
 
 /// What must not come from a client, and why.
 const SACRED: [(&str, &str); 6] = [
@@ -20,7 +20,7 @@ impl Verifier<'_> {
     pub(super) fn clients(&mut self, queue: usize) {
         let pieces: Vec<_> = self.program.queues[queue].receives.iter().flatten().copied().collect();
         for piece in pieces {
-            let (len, limit) = (u64::from(piece.len), self.len_of(piece.at.home));
+            let (len, limit) = (u64::from(piece.len), self.len_of(piece.at.segment));
             if piece.at.offset + len > limit {
                 let what = format!(
                     "a message goes {} bytes behind the region granted",
@@ -29,15 +29,15 @@ impl Verifier<'_> {
                 self.find(Severity::Fault, queue, None, what);
                 continue;
             }
-            match piece.at.home {
-                Home::Queue(code) => self.injected(queue, code, piece.at, len),
-                Home::Section(_) => self.given(queue, piece.at, len),
+            match piece.at.segment {
+                Segment::Queue(code) => self.injected(queue, code, piece.at, len),
+                Segment::Section(_) => self.given(queue, piece.at, len),
             }
         }
     }
 
     /// A message is scattered into work requests.
-    fn injected(&mut self, queue: usize, code: usize, at: Place, len: u64) {
+    fn injected(&mut self, queue: usize, code: usize, at: Location, len: u64) {
         for work in 0..self.program.queues[code].works.len() {
             let place = self.place(code, work);
             if !overlaps(at, len, place, SLOT as u64) {
@@ -69,16 +69,16 @@ impl Verifier<'_> {
         }
     }
 
-    /// The region that a READ reads: its key opens nothing else, whatever its address is.
+    /// The region that a READ reads: its key opens nothing else, for any address.
     fn read_from(&self, queue: usize, work: usize) -> Option<String> {
         let work = self.work(queue, work);
-        let Value::At(Place { home: Home::Section(at), .. }) = work.remote else { return None };
+        let Value::At(Location { segment: Segment::Section(at), .. }) = work.remote else { return None };
         let section = &self.program.sections[at];
         (section.given && WqeOpcode(work.opcode) == WqeOpcode::READ).then(|| section.name.clone())
     }
 
-    /// A message is scattered into data, and what is copied from there into an address comes from the client.
-    fn given(&mut self, queue: usize, at: Place, len: u64) {
+    /// A message is scattered into data, and an address copied from there comes from the client.
+    fn given(&mut self, queue: usize, at: Location, len: u64) {
         let queues = self.program.queues.iter().enumerate();
         let works = queues.flat_map(|(number, queue)| (0..queue.works.len()).map(move |at| (number, at)));
         let mut notices = Vec::new();
@@ -92,8 +92,8 @@ impl Verifier<'_> {
             }
             for (value, bytes) in targets(work) {
                 let Value::At(to) = value else { continue };
-                let Home::Queue(_) = to.home else { continue };
-                let slot = Place { offset: to.offset / SLOT as u64 * SLOT as u64, ..to };
+                let Segment::Queue(_) = to.segment else { continue };
+                let slot = Location { offset: to.offset / SLOT as u64 * SLOT as u64, ..to };
                 let touched = SACRED[2..].iter().find(|(name, _)| {
                     let field = FIELDS.iter().find(|field| field.name == *name).expect("a field");
                     overlaps(to, bytes, slot + field.offset, field.len)

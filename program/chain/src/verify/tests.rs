@@ -7,7 +7,7 @@ fn found(text: &str) -> Vec<Finding> {
 
 const DATA: &str = "data d\n x: word 1\n y: word 2\n";
 
-/// Each is unsafe for one reason, which it is told with its line.
+/// Each program is unsafe for one reason, and the verifier reports it with its line.
 #[test]
 fn unsafe_chains_are_refused_with_their_reason() {
     let cases = [
@@ -96,7 +96,7 @@ fn the_programs_that_ship_are_sound() {
     }
 }
 
-/// What a client of theirs may say is what they read, and by which key they compare.
+/// Their clients may choose the bytes that they read, and the key that is compared.
 #[test]
 fn the_offloads_that_ship_are_sound() {
     for (name, text) in crate::offload::OFFLOADS {

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use remora_chain::{Home, Image, Numbers, Place, Program, QueueNumbers, layout, link};
+use remora_chain::{Image, Location, Numbers, Program, QueueNumbers, Segment, layout, link};
 use remora_fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
 use remora_nic::wqe::{SLOT, WqeOpcode};
 use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};
 
 /// A program's own memory.
 pub struct Installed {
-    /// What it is called.
+    /// The addresses, keys and queue numbers of the loaded program.
     pub numbers: Numbers,
     sections: Vec<Region>,
     rings: Vec<Ring>,
@@ -20,8 +20,8 @@ pub struct Installed {
 
 impl Installed {
     /// Bytes of a section, as an element of a list.
-    pub fn sge(&self, at: Place, len: u32) -> Sge {
-        let Home::Section(section) = at.home else { panic!("only data is asked for") };
+    pub fn sge(&self, at: Location, len: u32) -> Sge {
+        let Segment::Section(section) = at.segment else { panic!("only data is asked for") };
         Sge { addr: self.numbers.address(at), len, lkey: self.sections[section].key }
     }
 
@@ -30,7 +30,8 @@ impl Installed {
         &self.image.receives[0][0]
     }
 
-    /// Its own sections and queues, each with the address of its first byte: as they are, and as they were at first.
+    /// Its own sections and queues, each with the address of its first byte: as they are, and as they were at
+    /// first.
     pub fn memory(&self) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
         let sections = self.sections.iter().zip(&self.image.sections).zip(&self.numbers.regions);
         let own = sections.filter(|(_, given)| given.is_none()).map(|(section, _)| section);
@@ -86,8 +87,8 @@ fn targets(program: &Program, numbers: &Numbers, image: &Image) -> Vec<Range<u64
     targets
 }
 
-/// A client on node 1 that may SEND to an offload on node 0, its completion queue, and the offload. The one receive of the offload's queue 0
-/// is taken round after round: nobody posts it again.
+/// A client on node 1 that may SEND to an offload on node 0, its completion queue, and the offload. The one
+/// receive of the offload's queue 0 is reused in every round: it is posted once.
 pub fn serve(
     world: &mut World,
     program: &Program,
@@ -108,7 +109,7 @@ pub fn serve(
     let client_cq = world.create_cq(1, 64);
     let plain = Settings { fetching: Fetching::Posted, ..*settings };
     let client = world.create_qp(client_cq, client_cq, &plain).unwrap();
-    // Each end with rights of its own: the client's has those that answers need, the server's none.
+    // Each end with its own rights: the client's has those that answers need, the server's none.
     for (from, to, settings) in [(server, client, &shaped), (client, server, &plain)] {
         for change in world.way_to_rts(from, to, settings.psn, settings) {
             world.modify(from, &change).expect("a change that the table allows");
@@ -121,8 +122,8 @@ pub fn serve(
     (client, client_cq, installed)
 }
 
-/// Queue 0 of the program is a connection that is there already, with its completion queues, that of its sends first; the others are
-/// made. So are the regions, given by name.
+/// Queue 0 of the program is a connection that exists already. Its completion queues are given, that of its
+/// sends first. The other queues are made. Regions are given by name.
 pub fn install(
     world: &mut World,
     program: &Program,

@@ -1,10 +1,10 @@
-//! A client calls a chain over a connection that loses, doubles, delays and reorders. It holds no key to anything: its message
-//! is scattered into the chain's variables, the chain decides, and the server's NIC sends the answer.
+//! A client calls a chain over a connection that loses, doubles, delays and reorders. It holds no key. Its
+//! message is scattered into the chain's variables, the chain decides, and the server's NIC sends the answer.
 
 mod install;
 mod offloads;
 
-use remora_chain::{Code, Operand, Place, Program, Queue, Test, Work};
+use remora_chain::{Code, Location, Operand, Program, Queue, Test, Work};
 use remora_fabric::{Config, Settings, World};
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::{Fetching, Flags, Operation, Payload, ReceiveRequest, WorkRequest};
@@ -13,8 +13,8 @@ use install::install;
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
-/// The chain: when a message has come, compare what it brought, and let the answer go.
-fn program(test: Test) -> (Program, [Place; 3]) {
+/// The chain: when a message has come, compare its value, and enable the answer.
+fn program(test: Test) -> (Program, [Location; 3]) {
     let mut program = Program::new();
     program.queues.push(Queue::new("port", Fetching::Enabled));
     let mut code = Code::once(&mut program, "main");
@@ -35,7 +35,7 @@ fn unruly(seed: u64) -> World {
     World::new(&Config { rules: Rules::of(rules), seed, ..Config::default() })
 }
 
-/// What the client is told when it asks about x and y.
+/// The answer to a client that asks about x and y.
 fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     let mut world = unruly(seed);
     let settings =
@@ -51,9 +51,9 @@ fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     let installed = install(&mut world, &program, (server, server_cqs), &[]);
     let pieces = [installed.sge(x_at, 8), installed.sge(y_at, 8)];
     world.post_receive(server, &ReceiveRequest { id: 0, sges: &pieces }).unwrap();
-    let told = [installed.sge(answer, 8)];
+    let payload = [installed.sge(answer, 8)];
     let request =
-        WorkRequest { id: 0, operation: Operation::Send, payload: Payload::Sges(&told), flags: SIGNALED };
+        WorkRequest { id: 0, operation: Operation::Send, payload: Payload::Sges(&payload), flags: SIGNALED };
     world.post(server, &request).unwrap();
     assert!(world.settle(1_000_000));
 

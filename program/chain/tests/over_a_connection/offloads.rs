@@ -1,4 +1,5 @@
-//! The offloads that ship, asked over links that lose, double and reorder: answers are those of a plain table and a plain list.
+//! The offloads that ship, asked over links that lose, double and reorder. Their answers are those of a plain
+//! table and a plain list.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ impl Asked {
         Asked::in_world(unruly(seed), seed % 2 == 1, name, memory)
     }
 
-    /// What is answered is acknowledged late, or at once.
+    /// Answers are acknowledged late, or at once.
     fn in_world(mut world: World, late: bool, name: &str, memory: &dyn Fn(u64) -> Vec<u8>) -> Asked {
         let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
         let program = assemble(text).unwrap();
@@ -64,9 +65,9 @@ impl Asked {
         }
         assert!(ends.iter().all(|end| end.status == Status::Success), "{ends:?}");
         assert_eq!(self.offload.stray(), None, "a byte that the chain does not name has changed");
-        let told = ends.iter().find(|end| end.id == 1).unwrap();
-        assert_eq!(told.kind, CompletionKind::ReceiveWriteImm);
-        Some(self.reply.load(0, told.byte_len as usize)).filter(|value| !value.is_empty())
+        let answer = ends.iter().find(|end| end.id == 1).unwrap();
+        assert_eq!(answer.kind, CompletionKind::ReceiveWriteImm);
+        Some(self.reply.load(0, answer.byte_len as usize)).filter(|value| !value.is_empty())
     }
 }
 

@@ -1,5 +1,5 @@
-/* A kernel to begin with: the GET of the paper's section 5. A slot of a hash table has three buckets in 64 bytes. Parameters: address
- * of the slot (8), the key (8). */
+/* An example kernel: the GET of the paper's section 5. A slot of a hash table has three buckets in 64 bytes.
+ * Parameters: address of the slot (8), the key (8). */
 #include "strom.h"
 
 struct slot {

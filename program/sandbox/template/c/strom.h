@@ -1,5 +1,6 @@
-/* What a kernel has to do with: its streams, in a mailbox that it shares with the NIC. program/sandbox/src/mailbox.rs of Remora draws the
- * bytes. Copy this file as it is, and include it in one source file, which defines kernel_step() and kernel_reset(). */
+/* The interface of a kernel: its streams, in a mailbox that it shares with the NIC.
+ * program/sandbox/src/mailbox.rs of Remora draws the bytes. Copy this file as it is, and include it in one
+ * source file, which defines kernel_step() and kernel_reset(). */
 #ifndef STROM_H
 #define STROM_H
 
@@ -14,10 +15,10 @@
 
 enum { STROM_DONE = 0, STROM_MISS = 1, STROM_BAD_PARAMS = 3 }; /* from 64 on: the kernel's own */
 
-/* What a step ends with. */
+/* The result of a step. */
 enum {
     STROM_RESTS = 0, /* it waits for input and holds nothing */
-    STROM_WAITS = 1, /* it waits for input or bytes, and holds something of whom it serves */
+    STROM_WAITS = 1, /* it waits for input or bytes, and holds state of the queue pair that it serves */
     STROM_AGAIN = 2  /* it has more to do now */
 };
 
@@ -42,7 +43,7 @@ struct strom_mailbox {
     uint32_t left;    /* bytes of the message from here on */
     uint32_t len;     /* bytes of the input */
     uint32_t qpn;
-    uint32_t room;    /* at the requester */
+    uint32_t space;   /* at the requester, in bytes */
     uint32_t longest; /* message */
     uint32_t there;   /* bytes that were read, or STROM_NOTHING */
     uint32_t missing; /* bytes of the message */
@@ -70,7 +71,7 @@ _Static_assert(sizeof(struct strom_mailbox) == 21632, "as drawn");
 
 static struct strom_mailbox strom = {.version = 1};
 
-/* The kernel's own: one step, and forgetting everything. */
+/* Defined by the kernel: one step, and a reset that forgets all state. */
 static int32_t kernel_step(void);
 static void kernel_reset(void);
 
@@ -94,17 +95,17 @@ static inline void strom_read_to_wire(uint64_t va, uint32_t len) {
     strom.command = 2, strom.command_va = va, strom.command_len = len;
 }
 
-/* Answers the request, with `len` bytes that follow. 0: there is no room for so many, and the answer says so. */
+/* Answers the request, with `len` bytes that follow. Returns 0 if so many do not fit, and the answer says so. */
 static inline int strom_answer(uint32_t status, uint32_t len) {
-    int fits = len == 0 || (len <= strom.room && len <= strom.longest);
+    int fits = len == 0 || (len <= strom.space && len <= strom.longest);
     strom.begins = 1, strom.status = status, strom.message = len, strom.missing = fits ? len : 0;
     return fits;
 }
 
-/* The same, of a length that strom_close() tells. */
+/* The same, for a message whose length strom_close() fixes. */
 static inline void strom_open(uint32_t status) {
     strom.begins = 2, strom.status = status;
-    strom.missing = strom.room < strom.longest ? strom.room : strom.longest;
+    strom.missing = strom.space < strom.longest ? strom.space : strom.longest;
 }
 static inline void strom_close(void) { strom.closed = 1, strom.missing = 0; }
 static inline void strom_withdraw(void) { strom.withdrawn = 1, strom.missing = 0; }
@@ -114,7 +115,7 @@ static inline void strom_send(uint64_t addr, uint32_t rkey, uint32_t len) {
     strom.begins = 3, strom.to = addr, strom.rkey = rkey, strom.message = len, strom.missing = len;
 }
 
-/* Bytes of the message. 0: no more in this step. */
+/* Adds bytes to the message. Returns 0 if this step cannot add more. */
 static inline int strom_put(const void *bytes, uint32_t len) {
     if (len > STROM_DMA - strom.put) return 0;
     strom_copy(strom.putting + strom.put, bytes, len);
@@ -129,7 +130,7 @@ static inline void strom_forward(uint32_t len) {
     strom.missing -= len < strom.missing ? len : strom.missing;
 }
 
-/* Writes to memory. 0: no more in this step. */
+/* Writes to memory. Returns 0 if this step cannot write more. */
 static inline int strom_write(uint64_t va, const void *bytes, uint32_t len) {
     uint32_t begin = 0;
     for (uint32_t at = 0; at < strom.writes; at++) begin += strom.records[at].len;

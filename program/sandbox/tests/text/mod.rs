@@ -1,6 +1,6 @@
 //! Kernels as text.
 
-/// A module with these fields, whose step does this; its mailbox is at 0.
+/// A module with these fields and this step; its mailbox is at 0.
 pub fn module(fields: &str, step: &str) -> Vec<u8> {
     with_memory("1", fields, step)
 }

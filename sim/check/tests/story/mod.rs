@@ -1,4 +1,4 @@
-//! Histories written as a reader would tell them.
+//! Histories in a short notation.
 
 use remora_check::{History, Step};
 
@@ -16,8 +16,9 @@ pub enum End {
 }
 use End::{Failed, GaveUp, Killed, Returned};
 
-/// A history of operations: each a client, when it was invoked, how it ended, and its steps as words: `w7=1` writes 1 to
-/// key 7, `r7=1` reads it, `r7=-` finds none, `d7` deletes, `d7=1` deletes and was told that the key was there.
+/// A history of operations: each a client, its invocation, its end, and its steps as text. `w7=1` writes 1 to
+/// key 7, `r7=1` reads it, `r7=-` finds none. `d7` deletes, `d7=1` deletes and reports that the key was
+/// there.
 pub fn story(operations: &[(u32, u64, End, &str)]) -> History {
     let mut history = History::default();
     for &(client, invoked, end, words) in operations {

@@ -1,10 +1,11 @@
-//! What has been fetched is not changed any more (RedN, §3.1): doorbell order is an ENABLE behind a WAIT, and nothing less.
+//! A fetched work request does not change any more (RedN, §3.1): only an ENABLE behind a WAIT gives doorbell
+//! order.
 
 use crate::bench::{Bench, SIGNALED, SILENT, header};
 use remora_nic::wqe::WqeOpcode;
 use remora_nic::{Fetching, Operation};
 
-/// A chain that turns a NOP into a WRITE before it comes to it: was the WRITE executed?
+/// A chain turns a NOP into a WRITE before it comes to it. Returns whether the WRITE was executed.
 fn rewrites(fetching: Fetching, barrier: bool) -> bool {
     let mut bench = Bench::new();
     let (main, answer) = (bench.chain(Fetching::Posted), bench.chain(fetching));
@@ -15,7 +16,8 @@ fn rewrites(fetching: Fetching, barrier: bool) -> bool {
     answer.code.store(64 + 64 * slot as usize, &header(WqeOpcode::NOP, true, 0).to_le_bytes());
     let mut early = None;
     if !barrier {
-        // Enabled, hence fetched, before it is rewritten; a WAIT in front of it keeps it from being executed at once.
+        // Enabled, hence fetched, before it is rewritten; a WAIT in front of it keeps it from being executed
+        // at once.
         early = Some(bench.put(&main, answer.enable(1), &[], SILENT));
     }
     let (compare, swap) = (header(WqeOpcode::NOP, true, 0), header(WqeOpcode::WRITE, true, 0));
@@ -38,7 +40,8 @@ fn behind_a_wait_and_an_enable_the_change_is_seen() {
     assert!(rewrites(Fetching::Enabled, true));
 }
 
-/// In one queue: what stands in the same batch was fetched before the change, always; what comes in the next one was not.
+/// In one queue: work requests of the same batch were fetched before the change, always; those of the next
+/// batch were not.
 #[test]
 fn without_a_barrier_a_change_in_the_same_batch_is_never_seen_and_in_the_next_one_always() {
     for distance in [1, 7, 15, 16, 30] {

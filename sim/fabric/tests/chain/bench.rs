@@ -43,7 +43,7 @@ impl Bench {
         Chain { qp, cq, code, posted: Cell::new(0) }
     }
 
-    /// Posts; says in which slot.
+    /// Posts a work request, and returns its slot.
     pub fn put(&mut self, chain: &Chain, operation: Operation, list: &[Sge], flags: Flags) -> u64 {
         self.put_as(chain, 0, operation, list, flags)
     }
@@ -63,7 +63,7 @@ impl Bench {
         chain.posted.get() - 1
     }
 
-    /// The doorbell.
+    /// Rings the doorbell of a chain.
     pub fn ring(&mut self, chain: &Chain) {
         self.world.ring(chain.qp);
     }

@@ -1,4 +1,4 @@
-//! RedN's constructs (§3.3, §3.4), each of as many work requests as its Table 2 says.
+//! RedN's constructs (§3.3, §3.4), each with as many work requests as Table 2 of the paper counts.
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT, header};
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode};
@@ -56,7 +56,8 @@ fn an_if_is_a_copy_an_atomic_and_three_barriers() {
     }
 }
 
-/// `while i != n { i += 1 }`: a queue that enables itself again until a break takes away the completion it waits for.
+/// `while i != n { i += 1 }`: a queue that enables itself until a break removes the completion that it waits
+/// for.
 fn count_to(n: u64) -> (u64, u64) {
     let mut bench = Bench::new();
     let (main, test) = (bench.chain_of(Fetching::Recycled, 32), bench.chain_of(Fetching::Recycled, 1));

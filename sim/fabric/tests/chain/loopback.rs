@@ -1,4 +1,4 @@
-//! Loopback queue pairs: every verb on the memory of one's own domain, with the checks of a connection.
+//! Loopback queue pairs: every verb on the memory of their own domain, with the checks of a connection.
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT};
 use remora_fabric::Settings;
@@ -92,7 +92,7 @@ fn a_message_to_itself_takes_a_receive() {
     assert_eq!((done[0].imm, bench.data.load(9000, 8)), (Some(5), vec![7; 8]));
 }
 
-/// What is refused on a connection is refused here, in the same words.
+/// A request that a connection refuses is refused here with the same status.
 #[test]
 fn rights_are_those_of_a_connection() {
     let mut bench = Bench::new();
@@ -198,7 +198,7 @@ fn a_message_too_long_for_its_receive_ends_both() {
     assert_eq!(statuses, [Status::LocalLength, Status::RemoteInvalidRequest]);
 }
 
-/// A chain of NOPs that goes round for ever, and what it executes in so many nanoseconds.
+/// An endless chain of NOPs; [`executed`] counts those that it executes in so many nanoseconds.
 fn endless(bench: &mut Bench) -> Chain {
     let wild = bench.chain_of(Fetching::Recycled, 16);
     (0..16).for_each(|_| {
@@ -228,7 +228,7 @@ fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     bench.world.modify(wild.qp, &faster).unwrap();
     let second = executed(&mut bench, 10_000_000);
     assert!((39_000..41_000).contains(&second), "{second}");
-    // What it moves counts, too: 512 bytes and the work request's 64 at 2048 Mb/s.
+    // The rate also counts moved bytes: 512 bytes and the work request's 64 at 2048 Mb/s.
     let copier = bench.chain(Fetching::Posted);
     bench.world.modify(copier.qp, &faster).unwrap();
     bench.world.bring(wild.qp, State::Err);
@@ -244,7 +244,7 @@ fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     assert_eq!(executed(&mut bench, 10_000_000), 0);
 }
 
-/// A chain of signaled NOPs that goes round for ever, without any limit.
+/// An endless chain of signaled NOPs, without any limit.
 fn wild(bench: &mut Bench) -> Chain {
     let wild = bench.chain_of(Fetching::Recycled, 16);
     (0..16).for_each(|_| {
@@ -283,7 +283,7 @@ fn chains_that_never_end_leave_another_party_its_share() {
     let counts: Vec<u64> = chains.iter().map(|chain| bench.count(chain)).collect();
     let (alone, others) = (counts[15], counts[..15].iter().sum::<u64>());
     assert!(alone > 10_000 && alone.abs_diff(others) * 20 < others, "{counts:?}");
-    // Its own is what the others' party does not use.
+    // Its own share is what the others' tenants do not use.
     for chain in &chains[..15] {
         bench.world.with_nic(0, |nic, _| nic.destroy_qp(chain.qp.number)).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Chains (RedN, §3): WAIT, ENABLE, queues that are enabled and recycled, loopback queue pairs, and what is built of them.
+//! Chains (RedN, §3): WAIT, ENABLE, queues that are enabled and recycled, loopback queue pairs, and their
+//! constructs.
 
 mod barriers;
 mod bench;

@@ -1,4 +1,5 @@
-//! Bad input over IRN: what no requester or responder would send is dropped or refused, and nobody panics.
+//! Bad input over IRN: packets that no requester or responder would send are dropped or refused, without a
+//! panic.
 
 use crate::bench::good;
 use crate::{bench, settings};
@@ -12,7 +13,8 @@ use remora_wire::{
     Extensions, NakCode, Opcode, Psn, Syndrome, aeth, atomic_ack, atomic_eth, bth, ieth, immdt, reth,
 };
 
-/// A random packet of RC's op-codes with additions that may fit or not; numbers near what is expected, or anywhere.
+/// A random packet of RC's op-codes with additions that may fit or not; numbers near the expected ones, or
+/// any.
 fn random_packet(random: &mut Random, forge: &Forge, near: u32, key: u32, va: u64) -> Vec<u8> {
     let opcode = loop {
         let opcode = Opcode(random.below(32) as u8);
@@ -162,7 +164,8 @@ fn what_is_further_ahead_than_the_bitmap_reaches_is_dropped() {
     assert_eq!((counters.irn_beyond_pkts, counters.irn_ahead_pkts), (1, 1));
 }
 
-/// Then all that is not acknowledged is said to have arrived, so nothing is there to be sent again, and nothing sets the timer.
+/// Then all unacknowledged packets are reported as arrived. So there is nothing to retransmit, and nothing
+/// sets the timer.
 #[test]
 fn a_peer_that_acknowledges_what_it_could_not_take_is_given_up_by_the_timer() {
     let short = Settings { retry_cnt: 1, rnr_retry: 1, timeout: 1, ..settings() };

@@ -1,4 +1,5 @@
-//! Queue pairs over IRN, end to end over the simulated world: what is placed when, what is held back, what is said.
+//! Queue pairs over IRN, end to end over the simulated world: the order in which packets are placed, held
+//! back and acknowledged.
 
 #[path = "../rc/bench.rs"]
 #[allow(dead_code, reason = "the tests of plain RC use the rest")]

@@ -30,7 +30,7 @@ fn packets_behind_a_gap_are_placed_and_only_the_lost_one_is_sent_again() {
     let mut bench = bench();
     lose_middle(&mut bench, 1);
     bench.write(1, 256 * 8);
-    // There and a little: everything but the lost packet is in its place, and nothing is complete.
+    // After one way and a little: everything but the lost packet is placed, and nothing is complete.
     bench.world.run_for(2_000);
     let (found, sent) = (bench.there.load(0, 2048), bench.here.load(0, 2048));
     assert_eq!((&found[..512], &found[768..]), (&sent[..512], &sent[768..]));
@@ -92,7 +92,7 @@ fn a_lost_last_packet_is_recovered_by_the_short_timer() {
 #[test]
 fn many_packets_in_flight_wait_for_the_long_timer() {
     let mut bench = bench();
-    // Everything is lost, so nobody says what is missing.
+    // Everything is lost, so no NACK reports the missing packets.
     rules(&mut bench, vec![Rule { at_most: Some(8), ..Rule::new(Action::Drop).towards(Directions::Send) }]);
     bench.write(1, 256 * 8);
     let took = completion_at(&mut bench);

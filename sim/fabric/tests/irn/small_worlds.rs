@@ -1,4 +1,4 @@
-//! Exhaustive small worlds: everything that can happen to the first few frames, one after the other, to a mix of verbs.
+//! Exhaustive small worlds: all combinations of faults of the first few frames, with a mix of verbs.
 
 use crate::settings;
 use remora_fabric::{ALL, Config, World};
@@ -28,7 +28,8 @@ fn fates(number: usize, count: u32, directions: Directions) -> Vec<Rule> {
     rules
 }
 
-/// WRITE of three packets, SEND of two, atomic, READ of three responses, WRITE with immediate data, SEND, atomic.
+/// WRITE of three packets, SEND of two, atomic, READ of three responses, WRITE with immediate data, SEND,
+/// atomic.
 fn run(rules: Vec<Rule>, what: &str) {
     let mut world = World::new(&Config { rules: Rules::of(rules), ..Config::default() });
     let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &settings());

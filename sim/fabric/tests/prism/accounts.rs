@@ -1,5 +1,7 @@
-//! Whose every buffer is, when half of all comparisons lose and clients die in the middle: clients put values into a table by
-//! chains, two for each slot; the server gives back what it knows of; and what only its NIC can know of, the NIC gives back.
+//! The owner of every buffer, when half of all comparisons lose and clients die in the middle.
+//!
+//! Clients put values into a table by chains, two clients for each slot. The server gives back the buffers
+//! that it knows of. The NIC gives back those that only it knows.
 
 use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, Settings, World};
 use remora_fault::Random;
@@ -19,7 +21,7 @@ const BOXES: usize = 1024;
 /// Nothing was written here.
 const BLANK: u64 = u64::MAX;
 const BUFFERS: usize = 4096;
-/// 16 packets.
+/// Bytes of a buffer: 16 packets.
 const BUFFER: usize = 16 * 256;
 /// Every client's and those in the table: while some rest it runs dry.
 const COUNT: usize = CLIENTS + SLOTS;
@@ -27,7 +29,7 @@ const COUNT: usize = CLIENTS + SLOTS;
 struct Client {
     ends: [QueuePair; 2],
     cq: CompletionQueue,
-    /// What it believes to stand in its slot.
+    /// The value that it expects in its slot.
     believes: u64,
     /// Its chain is under way.
     busy: bool,
@@ -86,7 +88,8 @@ impl Shop {
         16 * (client / 2)
     }
 
-    /// A READ of what is in the slot, then ALLOCATE, and if that took a buffer, CAS from what the client believes to be there.
+    /// A READ of the slot, then ALLOCATE. If that took a buffer, CAS with the value that the client believes
+    /// to be there.
     fn put(&mut self, client: usize) {
         let (slot, boxes) = (Shop::slot(client), BOXES + 16 * client);
         let believes = self.word(slot);
@@ -140,7 +143,8 @@ impl Shop {
         self.seen.halves += u64::from(unheard && self.world.free_list_facts(&self.list).free > before);
     }
 
-    /// What a chain that is over has left behind: the buffer that it took and did not bring in, or the one that it took out.
+    /// The buffer that a finished chain leaves: the one that it took and did not link, or the one that it
+    /// unlinked.
     fn give_back(&mut self, client: usize) {
         self.clients[client].busy = false;
         let boxes = BOXES + 16 * client;
@@ -159,7 +163,7 @@ impl Shop {
         self.seen.rested += u64::from(self.world.free_list_facts(&self.list).resting);
     }
 
-    /// Gives back at once what a chain leaves behind that has just ended, whoever still reads it.
+    /// Gives back the buffer of a chain that has just ended at once, even if others still read it.
     fn attend(&mut self) {
         for client in 0..CLIENTS {
             let ended = self.world.drain(self.clients[client].cq);
@@ -198,7 +202,7 @@ impl Shop {
                 self.world.connect(ends[0], ends[1], &self.settings);
             }
         }
-        // Those that were still pinned are free when nobody can ask for their bytes any more.
+        // Those that were still pinned are free when their bytes cannot be requested any more.
         assert!(self.world.settle(10_000_000), "it never comes to rest");
         let facts = self.world.free_list_facts(&self.list);
         let live = (0..SLOTS).filter(|slot| self.word(16 * slot) != 0).count();

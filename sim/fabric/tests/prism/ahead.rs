@@ -1,4 +1,4 @@
-//! READs through pointers that are put off: what comes behind them finds them done.
+//! READs through pointers that are delayed: the requests behind them find them done.
 
 use remora_fabric::Config;
 use remora_nic::prism::{Address, WorkRequest};
@@ -7,10 +7,11 @@ use remora_wire::frame::{Endpoint, Ingress};
 
 use crate::bench::{Bench, arms, read};
 
-/// Enough for the NIC to put off as many as it may, and then some.
+/// Enough for the NIC to delay as many as it may, and then some.
 const MANY: u64 = 40;
 
-/// Frames come to the server's NIC one after the other before it sends anything, as from a port that has many.
+/// Frames come to the server's NIC one after the other before it sends anything, as from a port that has
+/// many.
 fn at_once(bench: &mut Bench) {
     bench.world.cut(0, 1, true);
     bench.world.tap();

@@ -13,7 +13,7 @@ pub struct Bench {
     pub right: QueuePair,
     /// The client's memory: operations bring their bytes to its start, and their results to 1 MiB.
     pub here: Region,
-    /// The server's.
+    /// The server's memory.
     pub there: Region,
 }
 
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     pub fn put(&mut self, request: &WorkRequest<'_>) {
-        self.world.post_prism(self.left, request).expect("room in the queue");
+        self.world.post_prism(self.left, request).expect("space in the queue");
     }
 
     /// Posts these at once, runs until nothing happens, and gives how they ended.
@@ -86,7 +86,7 @@ impl Bench {
         ended.iter().map(|wc| (wc.id, outcome(wc))).collect()
     }
 
-    /// The same, with all that a completion says.
+    /// The same, with whole completions.
     pub fn run_all(&mut self, requests: &[WorkRequest<'_>]) -> Vec<WorkCompletion> {
         for request in requests {
             self.put(request);

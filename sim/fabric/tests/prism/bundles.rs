@@ -1,4 +1,5 @@
-//! Bundles: what travels together, what is lost together, and what makes no sense. Over IRN packets travel alone.
+//! Bundles: packets that travel together and are lost together, and malformed bundles. Over IRN packets
+//! travel alone.
 
 use remora_fabric::forge::Forge;
 use remora_fabric::{Config, FreeList, Settings};
@@ -20,7 +21,8 @@ fn bench() -> Bench {
     bench_with(|_| {})
 }
 
-/// A plain WRITE to scratch memory, a buffer with this value whose address goes beside that, and a CAS that swaps `to` in.
+/// A plain WRITE to scratch memory, a buffer with this value whose address goes beside that, and a CAS that
+/// swaps `to` in.
 fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64, Outcome)> {
     let rkey = bench.there.key;
     let bound = remora_nic::WorkRequest {
@@ -48,7 +50,7 @@ fn a_chain_leaves_in_one_frame_and_so_do_its_answers() {
     assert_eq!(chain(&mut bench, &list, &[9; 512], 5), all_done(0..3));
     assert_eq!(frames(&bench, [0, 0]), [1, 1]);
     assert_eq!((bench.word(0), bench.there.load(65536 + 512, 512)), (5, vec![9; 512]));
-    // Nothing of it waits for success: each by itself, and each with an answer of its own.
+    // No operation depends on another: each is sent by itself, and each has its own answer.
     let cell = Address::direct(bench.at(8));
     let alone: Vec<_> = (0..3).map(|id| bench.ask(id, swap(Mode::Equal, cell, id, id + 1))).collect();
     let before = frames(&bench, [0, 0]);
@@ -58,7 +60,7 @@ fn a_chain_leaves_in_one_frame_and_so_do_its_answers() {
 
 #[test]
 fn what_does_not_fit_the_path_mtu_travels_alone() {
-    // 256 bytes of path MTU: the WRITE and half of the ALLOCATE, for all we know.
+    // 256 bytes of path MTU: the WRITE and half of the ALLOCATE, perhaps.
     let mut bench = bench();
     let list = bench.list(65536, 512, 2);
     assert_eq!(chain(&mut bench, &list, &[9; 240], 5), all_done(0..3));
@@ -82,8 +84,10 @@ fn what_is_lost_together_is_sent_again_together_and_executed_once() {
     }
 }
 
-/// Two READs through pointers, a chain that takes a buffer and swaps, two READs, a chain: as long as a chain is on its way, all travels
-/// together, and so do the answers, memory's among them. READs alone travel alone.
+/// Two READs through pointers, a chain that takes a buffer and swaps, two READs, a chain.
+///
+/// As long as a chain is on its way, all travels together, and so do the answers, with those of memory. READs
+/// alone travel alone.
 #[test]
 fn reads_between_chains_travel_with_them() {
     let mut bench = bench_with(|settings| settings.mtu = 4096);
@@ -156,7 +160,7 @@ fn a_chain_of_more_operations_than_may_be_outstanding_goes_on_in_pieces() {
     }
 }
 
-/// A WRITE of 8 bytes to the start of the server's memory, as it stands in a bundle.
+/// A WRITE of 8 bytes to the start of the server's memory, as a part of a bundle.
 fn part(bench: &Bench, bth: bth::Repr) -> Vec<u8> {
     let reth = reth::Repr { va: bench.there.address, rkey: bench.there.key.get(), dma_len: 8 };
     let ext = Extensions { reth: Some(reth), ..Extensions::default() };
@@ -198,7 +202,7 @@ fn a_bundle_that_makes_no_sense_is_counted_and_goes_no_further() {
         let id = bench.ask(1, write(Address::direct(bench.at(0)), b"alive"));
         assert_eq!(bench.run(&[id]), [(1, Outcome::Done)], "{number}");
     }
-    // What stands before it has been taken.
+    // The parts before it have been executed.
     for cut in [0, 4, 20] {
         let mut bench = bench();
         let forge = Forge::new(&bench.world, 0, bench.right);

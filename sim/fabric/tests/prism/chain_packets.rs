@@ -1,5 +1,5 @@
-//! Chains of short operations, which are one packet there and one back: what they bring, what is lost, repeated and refused, and what
-//! is too much for one packet.
+//! Chains of short operations, which are one packet in each direction: their results, losses, repeats and
+//! refusals, and chains that do not fit one packet.
 
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{Config, Settings};
@@ -152,8 +152,8 @@ fn a_chain_is_executed_once_whatever_is_lost_repeated_or_late() {
     }
 }
 
-/// The first operation leaves alone, since the others are not there yet. Its answer is lost, and so is the chain of those: what is sent again
-/// is one chain, of which the first operation was done.
+/// The first operation leaves alone, since the others are not there yet. Its answer is lost, and so is the
+/// chain of the others. The retransmission is one chain, of which the first operation was done.
 #[test]
 fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
     let mut bench = bench();
@@ -174,7 +174,8 @@ fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
     assert_eq!(requests, [Opcode::RC_COMPARE_SWAP, Opcode::CHAIN, Opcode::CHAIN]);
 }
 
-/// An operation of a chain that was done is asked for by itself: the chain's answer leaves again, and nothing is done.
+/// An operation of a completed chain is requested by itself: the chain's answer is retransmitted, and nothing
+/// is done.
 #[test]
 fn any_operation_of_a_chain_brings_its_answer_again() {
     let mut bench = bench();
@@ -183,7 +184,7 @@ fn any_operation_of_a_chain_brings_its_answer_again() {
         [bench.ask(0, swap(Mode::Equal, cell, 0, 1)), then(bench.ask(1, swap(Mode::Equal, cell, 1, 2)))];
     steps.iter().for_each(|step| bench.put(step));
     bench.world.ring(bench.left);
-    // Not until it comes to rest: then nobody asks again, and the answer is forgotten.
+    // Not after all is quiet: then no client asks, and the answer is forgotten.
     bench.world.run_for(10_000);
     assert_eq!(bench.world.drain(bench.left_cq).len(), 2);
     let forge = Forge::new(&bench.world, 0, bench.right);
@@ -244,9 +245,9 @@ fn operation(bench: &Bench) -> Vec<u8> {
     let mut bytes = vec![0; 64];
     let target = Target::Atomic(swap_of(bench, 0));
     let flags = Flags::EXTENDED;
-    let (room, len) =
+    let (body, len) =
         chain::emit((Opcode::RC_COMPARE_SWAP, flags), &target, OPERANDS.len(), &mut bytes).unwrap();
-    room.copy_from_slice(&OPERANDS);
+    body.copy_from_slice(&OPERANDS);
     bytes.truncate(len);
     bytes
 }
@@ -268,7 +269,7 @@ fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends a chain to the server that says it has so many operations; the codes of the NAKs that come of it.
+/// Sends a chain whose header counts `count` operations. Returns the codes of the NAKs that follow.
 fn forged(bench: &mut Bench, psn: u32, count: u8, payload: &[u8]) -> Vec<NakCode> {
     let forge = Forge::new(&bench.world, 0, bench.right);
     let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN, psn) };
@@ -293,7 +294,7 @@ fn naks(bench: &mut Bench, frame: &[u8]) -> Vec<NakCode> {
 #[test]
 fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
     type Payload = fn(&Bench) -> Vec<u8>;
-    // How many operations it says that it has; what it has; whether the first of them is done.
+    // The count in the header, the operations in the payload, and whether the first one is executed.
     let cases: [(u8, Payload, bool); 7] = [
         (0, operation, false),
         (17, |bench| operation(bench).repeat(17), false),
@@ -310,7 +311,7 @@ fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
         assert_eq!(forged(&mut bench, 0, count, &payload), [NakCode::INVALID_REQUEST], "{number}");
         assert_eq!(bench.word(0), u64::from(done), "{number}");
     }
-    // 12 bytes and three times 36 are not too many; more than is said is not looked at.
+    // 12 bytes and three times 36 are not too many; bytes beyond the count are not read.
     for payload in [|bench: &Bench| reading(bench, 32).repeat(3), |_: &Bench| vec![0xff; 8]] {
         let mut bench = bench();
         let payload = [operation(&bench), payload(&bench)].concat();
@@ -336,7 +337,8 @@ fn a_chain_in_the_middle_of_a_write_is_refused() {
     assert_eq!(bench.word(0), 0);
 }
 
-/// As many chains may be unanswered as READs and atomics: these come in one frame, so that no answer can have left.
+/// As many chains may be unanswered as READs and atomics: these come in one frame, so that no answer can have
+/// left.
 #[test]
 fn one_more_chain_than_may_be_unanswered_is_refused() {
     let most = u32::from(arms()[0].max_dest_rd_atomic);
@@ -358,15 +360,16 @@ fn one_more_chain_than_may_be_unanswered_is_refused() {
     assert_eq!(bench.word(0), u64::from(most));
 }
 
-/// A chain of plain WRITEs alone is acknowledged: it has no answers. Nobody sends one who has another way.
+/// A chain of plain WRITEs alone is acknowledged: it has no answers. A client that can avoid it does not send
+/// one.
 #[test]
 fn a_chain_without_answers_is_acknowledged() {
     let mut bench = bench();
     let Remote { addr, rkey } = bench.at(0);
     let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len: 8 });
     let mut bytes = vec![0; 28];
-    let (room, _) = chain::emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &target, 8, &mut bytes).unwrap();
-    room.copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    let (body, _) = chain::emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &target, 8, &mut bytes).unwrap();
+    body.copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
     let forge = Forge::new(&bench.world, 0, bench.right);
     let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, 0) };
     let frame = forge.frame(bth, Extensions::default(), &bytes);
@@ -376,7 +379,8 @@ fn a_chain_without_answers_is_acknowledged() {
     assert_eq!((opcodes(&mut bench), bench.word(0)), (vec![Opcode::RC_ACKNOWLEDGE], 1));
 }
 
-/// Each left alone, and each answer is lost: together again they are one packet, and each answer leaves again.
+/// Each left alone, and each answer is lost. They are retransmitted as one packet, and each answer leaves
+/// again.
 #[test]
 fn what_was_done_one_by_one_is_answered_one_by_one_when_it_is_asked_for_together() {
     let mut bench = bench();
@@ -419,7 +423,7 @@ fn answer(verdict: Verdict, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What ends at a client of which the server never hears, when an answer to a chain comes all the same.
+/// How a request that the server never receives ends at the client, when an answer to a chain still comes.
 fn answered(
     bench: &mut Bench,
     steps: &[WorkRequest<'_>],
@@ -441,7 +445,7 @@ fn answered(
     ended.iter().map(|wc| wc.status).take_while(|status| *status != Status::WrFlushed).collect()
 }
 
-/// What a peer could say of two swaps, of which the second is conditional.
+/// A peer's possible answers to two swaps, of which the second is conditional.
 #[test]
 fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
     let good = answer(Verdict::Done, &[0; 8]);
@@ -454,7 +458,7 @@ fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
         (2, 1, [good.clone(), short].concat(), &[done, bad]),
         (2, 1, good.repeat(3), &[done, bad]),
         (1, 0, good.clone(), &[done]),
-        // It stands for what comes after the first, whose answer must have been lost.
+        // It acknowledges the answer after the first, which must have been lost.
         (1, 1, good.clone(), &[]),
     ];
     for (number, (count, psn, payload, wanted)) in cases.into_iter().enumerate() {

@@ -77,8 +77,8 @@ fn outputs_go_where_they_are_redirected_to() {
     }
 }
 
-/// §6.1: the bound to scratch memory, a buffer whose address goes beside it, both into the slot if it is still the old one;
-/// then the buffer that is not in the table: the old one, or the new.
+/// §6.1: the bound goes to scratch memory, with the address of a new buffer beside it. Both go into the slot
+/// if it is still the old one. Then comes the buffer that is not in the table: the old one, or the new.
 #[test]
 fn a_put_of_prism_kv_is_one_round_trip() {
     for mut bench in Bench::arms() {
@@ -120,7 +120,8 @@ fn a_put_of_prism_kv_is_one_round_trip() {
     }
 }
 
-/// A chain tells its client by a READ of scratch memory what it allocated; the next chain is behind it already.
+/// A chain leaves a result in scratch memory for its client to READ. The next chain, right behind it, must
+/// not overwrite that result before the READ.
 #[test]
 fn a_read_of_scratch_memory_brings_what_was_there_when_its_turn_came() {
     for settings in arms() {

@@ -1,4 +1,4 @@
-//! Free lists: what is taken, what comes back, and when.
+//! Free lists: which buffers are taken, which come back, and when.
 
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, FreeListFacts, Operation, Outcome};
@@ -54,7 +54,7 @@ fn what_comes_back_is_taken_before_what_was_never_used() {
     for mut bench in Bench::arms() {
         let mut list = bench.list(65536, 64, 256);
         let mut seen = std::collections::BTreeSet::new();
-        // Each buffer is given back at once: however many wait, few are ever touched.
+        // Each buffer is given back at once: only few are ever touched, even if many wait.
         for _ in 0..1000 {
             let new = bench.ask(0, allocate(&list, bench.there.key, inline(b"new")));
             assert_eq!(bench.run(&[new]), [(0, Outcome::Done)]);
@@ -86,7 +86,7 @@ fn a_buffer_that_is_being_read_rests_until_the_answer_can_be_asked_for_no_more()
         let into = [bench.here.sge(0, 4096)];
         let get = bench.ask(1, read(Address::bounded(bench.at(0)), 4096, &into));
         bench.put(&get);
-        // Over IRN the client says when it has an answer; here the server never hears so.
+        // Over IRN the client acknowledges an answer; here the server never receives that.
         let unheard = Rule::new(Action::Drop).only(&[Opcode::IRN_READ_ACKNOWLEDGE]);
         bench.world.set_rules(&Rules::of(vec![unheard]), 1);
         bench.world.ring(bench.left);
@@ -106,10 +106,10 @@ fn a_buffer_that_is_being_read_rests_until_the_answer_can_be_asked_for_no_more()
             assert!(bench.world.step());
         };
         assert_eq!(crate::bench::outcome(&ended), Outcome::NoBuffer);
-        // The client's patience ends, and with it all that it could ask for again.
+        // The client's timeout ends, and with it everything that it could request once more.
         assert!(bench.world.settle(1_000_000));
         assert_eq!(free(&mut bench, &list), (1, 0));
-        // If it was only deaf, it goes on.
+        // If it only received nothing, it continues.
         bench.world.set_rules(&Rules::of(vec![]), 1);
         let more = [3, 4].map(|id| bench.ask(id, allocate(&list, bench.there.key, inline(b"y"))));
         assert_eq!(bench.run(&more), [(3, Outcome::Done), (4, Outcome::NoBuffer)]);
@@ -196,7 +196,8 @@ fn as_many_lists_as_were_configured_and_no_more() {
     }
 }
 
-/// An ALLOCATE looks at a bounded number of posts; who asks what is out must not take the others for taken.
+/// An ALLOCATE looks at a bounded number of posts. A query for taken buffers must not count the others as
+/// taken.
 #[test]
 fn what_was_posted_is_not_out_however_much_it_is() {
     let [mut bench, _] = Bench::arms();

@@ -1,5 +1,5 @@
-//! What a server is, without a network: bytes, scratch memory, a free list, and how the last operation ended. Operations are
-//! applied to it one after the other, as the paper describes them.
+//! A server without a network: bytes, scratch memory, a free list, and the result of the last operation.
+//! Operations are applied to it one after the other, as the paper describes them.
 
 use std::collections::VecDeque;
 
@@ -13,11 +13,12 @@ pub struct Request<'a> {
     pub redirect: Option<u64>,
 }
 
-/// What an operation is to give.
+/// The expected result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub outcome: Outcome,
-    /// The result, with as many bytes as count; none: a plain verb, or a READ that comes to the client.
+    /// The result, with as many bytes as count. None for a plain verb, or a READ whose bytes come to the
+    /// client.
     pub number: Option<(Number, usize)>,
     /// What a READ brings.
     pub bytes: Vec<u8>,

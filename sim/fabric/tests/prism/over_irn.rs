@@ -1,5 +1,5 @@
-//! What PRISM is over IRN and not over go-back-N: packets that come before their turn, and answers that end early in a sequence
-//! which is acknowledged packet by packet.
+//! How PRISM over IRN differs from go-back-N: packets arrive before their turn, and answers may end early in
+//! a sequence. That sequence is acknowledged packet by packet.
 
 use remora_fabric::Config;
 use remora_fault::{Action, Rule, Rules};
@@ -33,11 +33,11 @@ fn the_rest_of_a_chain_whose_first_packet_is_lost_is_asked_for_at_once() {
     assert_eq!(bench.run(&chain), all_done(0..3));
     let counters = bench.world.counters(0);
     assert_eq!((bench.world.faults().dropped, counters.local_ack_timeout_err), (1, 0), "no timer was needed");
-    // All of it again, but once.
+    // All of it is retransmitted, but once.
     assert_eq!(counters.retransmitted_pkts, 4);
 }
 
-/// Two chains: each puts a number into scratch memory and swaps it into a cell of its own.
+/// Two chains: each puts a number into scratch memory and swaps it into its own cell.
 #[test]
 fn what_a_chain_has_in_scratch_memory_is_not_overwritten_by_a_plain_write_behind_it() {
     let mut bench = bench();
@@ -87,7 +87,7 @@ fn a_plain_write_is_placed_before_an_operation_that_was_lost_and_a_fenced_one_is
         };
         let ended = bench.run_all(&[conditional]);
         assert!(ended.iter().all(|wc| wc.status == Status::Success), "{ended:?}");
-        // What is conditional looks at the plain verb before it, wherever that was placed.
+        // A conditional operation depends on the plain verb before it, wherever that was placed.
         assert_eq!(bench.there.load(64, 2), b"on");
         let swapped = ended[0].vendor_err == 0;
         assert_eq!((swapped, bench.there.load(0, 8)), (fence, vec![9; 8]));

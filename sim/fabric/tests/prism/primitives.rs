@@ -119,7 +119,8 @@ fn compare_and_swap_has_six_modes_and_gives_the_old_value() {
     }
 }
 
-/// As PRISM-KV swaps a pointer (§6.1) and PRISM-RS a tag (§7.3): one field compared, all swapped, the new value at the server.
+/// As PRISM-KV swaps a pointer (§6.1) and PRISM-RS a tag (§7.3): one field compared, all swapped, the new
+/// value at the server.
 #[test]
 fn wide_swaps_compare_one_field_and_take_another_from_memory() {
     for mut bench in Bench::arms() {
@@ -187,7 +188,7 @@ fn scratch_memory_is_the_connections_own() {
         assert_eq!(bench.run(&[put, get]), all_done(0..2));
         assert_eq!(bench.here.load(0, 32), [5; 32]);
 
-        // Another connection to the same server finds its own, empty.
+        // Another connection to the same server has its own, empty.
         let [(other, other_cq), _] = bench.world.pair(0, 1, &bench.settings);
         bench.here.store(0, &[0xee; 32]);
         bench.world.post_prism(other, &get).unwrap();
@@ -212,7 +213,8 @@ fn what_the_peer_has_not_agreed_to_fails_here_and_is_never_sent() {
     }
 }
 
-/// A long answer whose packets are lost one after the other: each request goes on where the answer broke off.
+/// A long answer whose packets are lost one after the other: each request continues where the answer broke
+/// off.
 #[test]
 fn a_long_read_through_a_pointer_goes_on_where_its_answer_broke_off() {
     for mut bench in Bench::arms() {

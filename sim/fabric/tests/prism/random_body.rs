@@ -1,5 +1,5 @@
-//! The body of random operations with every flag beside the model, whatever is between the two: each verb, flag and outcome is
-//! counted, and none may be missing in the end.
+//! The body of random operations with every flag beside the model, over any connection. Each verb, flag and
+//! outcome is counted, and none may be missing in the end.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub trait Arm {
     fn make_list(&mut self, offset: usize, size: u32, count: u32) -> u64;
     /// Posts this buffer of it.
     fn post_buffer(&mut self, index: usize);
-    /// What is with its buffers.
+    /// Where its buffers are: in the free list, in use, or returned.
     fn facts(&mut self) -> FreeListFacts;
     /// The client posts an operation.
     fn post(&mut self, request: &WorkRequest<'_>);
@@ -49,7 +49,7 @@ const VALUES_LEN: usize = 60 << 10;
 const BUFFERS: usize = 64 << 10;
 const BUFFER: usize = 2048;
 const COUNT: usize = 5;
-/// 16 packets.
+/// Bytes of the longest value: 16 packets.
 const LONGEST: u64 = 16 * 256;
 /// Operations at once.
 const ROUND: u64 = 24;
@@ -115,7 +115,7 @@ impl<'a, A: Arm> Run<'a, A> {
         *self.seen.entry(what.to_string()).or_default() += 1;
     }
 
-    /// Pointers to places of values, with bounds, anew.
+    /// Writes new pointers to places of values, with bounds.
     fn point(&mut self) {
         for at in 0..16 {
             let target = VALUES as u64 + 32 * self.random.below((VALUES_LEN as u64 - LONGEST) / 32);
@@ -203,12 +203,12 @@ impl<'a, A: Arm> Run<'a, A> {
         let there =
             (matches!(verb, 1 | 2) && self.random.below(3) == 0).then(|| self.apart(place, u64::from(len)));
         let redirects = verb != 1 && self.random.below(3) == 0;
-        let room = match verb {
+        let extent = match verb {
             0 => u64::from(len),
             2 => 8,
             _ => 32,
         };
-        let redirect = redirects.then(|| self.apart(place, room));
+        let redirect = redirects.then(|| self.apart(place, extent));
         Parts {
             address,
             len,
@@ -228,7 +228,8 @@ impl<'a, A: Arm> Run<'a, A> {
         let mut reading = false;
         for id in 0..ROUND {
             let mut parts = self.parts();
-            // What a long READ brings is fetched when its answer leaves; what comes after it may not change that.
+            // The bytes of a long READ are fetched when its answer leaves; the next operations may not change
+            // them.
             parts.fence = reading || self.passes(&parts);
             let answer = self.put(id, &parts);
             reading = parts.verb == 0 && parts.redirect.is_none();
@@ -260,7 +261,8 @@ impl<'a, A: Arm> Run<'a, A> {
         self.give_back();
     }
 
-    /// Over IRN a plain WRITE is placed when it arrives, whatever is missing before it; but not into scratch memory.
+    /// Over IRN a plain WRITE is placed when it arrives, even if earlier packets are missing; but not into
+    /// scratch memory.
     fn passes(&self, parts: &Parts) -> bool {
         let plain = parts.verb == 1 && !parts.address.indirect && !parts.conditional && parts.there.is_none();
         self.arm.over_irn() && plain && parts.address.remote.addr < SCRATCH
@@ -316,7 +318,7 @@ impl<'a, A: Arm> Run<'a, A> {
         }
     }
 
-    /// Nobody has lost a buffer.
+    /// No buffer is lost.
     fn end(self) -> BTreeMap<String, u64> {
         let facts = self.arm.facts();
         let known = (self.model.free.len() + self.model.posted.len()) as u32;
@@ -325,7 +327,7 @@ impl<'a, A: Arm> Run<'a, A> {
     }
 }
 
-/// Rounds of operations on a fresh arm for each seed; how often each verb was, had and ended as what.
+/// Rounds of operations on a fresh arm for each seed. Returns how often each verb, flag and outcome occurred.
 pub fn body<A: Arm>(seeds: std::ops::Range<u64>, mut fresh: impl FnMut(u64) -> A, mut ended: impl FnMut(A)) {
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for seed in seeds {

@@ -1,5 +1,5 @@
-//! What a server refuses: bad keys, pointers, bounds, alignments and flags end the queue pair with the NAK of their kind, and
-//! touch nothing.
+//! Refusals of a server: bad keys, pointers, bounds, alignments and flags end the queue pair with the NAK of
+//! their kind, and touch nothing.
 
 use remora_fabric::{ALL, Config, Settings};
 use remora_memory::Access;
@@ -180,7 +180,7 @@ fn connections_beyond_the_on_nic_memory_have_no_scratch_and_all_else() {
     let mut config = Config::default();
     config.memory.on_nic_bytes = 4096;
     for mut bench in arms().map(|settings| Bench::over(&config, &settings)) {
-        // All of it is lent to somebody.
+        // All of it is lent out.
         let mut lent = Vec::new();
         while let Ok(scratch) = bench.world.table(1).lend_scratch() {
             lent.push(scratch);

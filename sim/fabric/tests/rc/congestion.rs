@@ -1,5 +1,5 @@
-//! What a queue pair does about marks, notifications and round trips, packet by packet. That two flows share a bottleneck is
-//! shown in `tests/congestion.rs`.
+//! The reactions of a queue pair to marks, notifications and round trips, packet by packet.
+//! `tests/congestion.rs` shows that two flows share a bottleneck.
 
 use crate::bench::Bench;
 use remora_fabric::forge::{Forge, transport};
@@ -74,7 +74,7 @@ fn marked_packets_are_answered_by_a_cnp_at_once_and_then_one_in_50_us() {
         assert_eq!((packet.payload, ecn(cnps[0])), (&[0; 16][..], 0));
         let counters = bench.world.counters(1);
         assert_eq!((counters.np_ecn_marked_roce_packets, counters.np_cnp_sent), (100, 2));
-        // The sender has no control: it counts and goes on.
+        // The sender has no congestion control: it counts and continues.
         assert_eq!(bench.world.counters(0).rp_cnp_ignored, 2);
         assert_eq!(bench.there.load(0, 4), [1, 2, 3, 4], "a mark spoils nothing: {irn:?}");
     }
@@ -142,7 +142,7 @@ fn notifications_without_end_leave_the_least_rate_and_acknowledgements_pass_free
     bench.write(1, 2048);
     bench.world.run_for(100_000);
     assert!(bench.world.drain(bench.left_cq).is_empty());
-    // Meanwhile the left serves the right, at its ease but not at its leisure.
+    // In that time the left serves the right, slowed but not stopped.
     let (remote, list) = (bench.here.remote(0), [bench.there.sge(0, 64)]);
     let request = remora_nic::WorkRequest {
         id: 2,

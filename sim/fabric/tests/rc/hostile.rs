@@ -63,7 +63,8 @@ fn truncated_and_oversized_frames_are_malformed() {
     let cut: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].to_vec()).collect();
     let moved = after(&mut bench, &forge, &cut);
     assert_eq!((moved.malformed_pkts, moved.rcvd_pkts), (whole.len() as u64, 0));
-    // Longer than the IP header says is padding of a lower layer; longer than the path MTU is an invalid request.
+    // Bytes beyond the length in the IP header are padding of a lower layer. A frame longer than the path MTU
+    // is an invalid request.
     let padded = [whole.clone(), vec![0; 40]].concat();
     let moved = after(&mut bench, &forge, &[padded]);
     assert_eq!((moved.malformed_pkts, moved.rcvd_pkts), (0, 1));
@@ -275,7 +276,7 @@ fn a_response_of_the_wrong_length_or_kind_is_a_bad_response() {
     }
 }
 
-/// A packet of any RC op-code, whose remote place is the start of the right's region.
+/// A packet of any RC op-code, whose remote address is the start of the right's region.
 fn any(bench: &Bench, forge: &Forge, opcode: Opcode, psn: u32, payload: usize, dma_len: u32) -> Vec<u8> {
     let (va, rkey) = (bench.there.address, bench.there.key.get());
     let ext = Extensions {

@@ -44,7 +44,8 @@ fn a_wqe_that_an_earlier_one_writes_is_seen_only_in_a_later_batch() {
     let code = table.register(pd, &[remora_memory::Range::at(ring.bytes(), 1 << 60)], ALL).unwrap();
     bench.there.store(0, &[WqeOpcode::NOP.0, flag::SIGNALED]);
     let list = [bench.here.sge(0, 8)];
-    // WQE 0 READs two bytes over the headers of WQE 5 (same batch) and, posted as WQE 1, of WQE 20 (the next).
+    // WQE 0 READs two bytes over the headers of WQE 5 (same batch) and, posted as WQE 1, of WQE 20 (the
+    // next).
     for (id, target) in [(0u64, 5u64), (1, 20)] {
         let header = remora_nic::Sge { addr: (1 << 60) + ring.position(target) as u64, len: 2, lkey: code };
         bench.put(id, Operation::Read(bench.there.remote(0)), &[header], SIGNALED).unwrap();
@@ -78,7 +79,7 @@ fn a_managed_queue_is_fetched_as_far_as_it_is_enabled() {
     assert_eq!(bench.settle(), good(0..3));
     enable(&mut bench, 2).unwrap();
     assert_eq!(bench.settle(), [], "the count never falls");
-    // Beyond what is posted: executed when it is.
+    // An ENABLE may exceed the posted work requests: later ones are executed once they are posted.
     enable(&mut bench, 41).unwrap();
     assert_eq!(bench.settle(), good(3..40));
     bench.write(40, 8);
@@ -204,7 +205,8 @@ fn a_program_is_woken_once_by_any_completion_or_only_by_a_solicited_one() {
     bench.put(5, Operation::Send, &list, Flags { solicited: true, ..SIGNALED }).unwrap();
     bench.world.ring(bench.left);
     assert_eq!(wakes(&mut bench), woken);
-    // An error is as good as a solicited message; asking for any is not weakened by asking for solicited ones.
+    // An error counts like a solicited message. A request for any event is not weakened by one for solicited
+    // events.
     notify(&mut bench, Notify::Solicited);
     bench.world.bring(bench.right, State::Err);
     assert_eq!(wakes(&mut bench), woken);
@@ -262,7 +264,8 @@ fn what_does_not_fit_a_queue_is_refused_when_it_is_posted() {
 fn a_wqe_that_makes_no_sense_is_a_local_operation_error_in_its_place() {
     let nonsense = [
         Wqe { header: 200 | 7 << 16, ..Wqe::default() },
-        // More elements than any list; more inline bytes than slots were posted for; an inline READ; an atomic of 4 bytes.
+        // More elements than any list; more inline bytes than slots were posted for; an inline READ; an
+        // atomic of 4 bytes.
         Wqe {
             header: u64::from(WqeOpcode::WRITE.0) | 7 << 16,
             compare: MAX_SGE as u64 + 1,

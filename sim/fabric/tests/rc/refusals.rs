@@ -1,4 +1,5 @@
-//! What a peer or the own NIC refuses: each cause with its status at the requester, its NAK, and nothing touched.
+//! Refusals by a peer or the own NIC: each cause with its status at the requester, its NAK, and nothing
+//! touched.
 
 use crate::bench::{Bench, SIGNALED, good};
 use remora_fabric::{ALL, Settings, forge};
@@ -109,15 +110,15 @@ fn a_misaligned_atomic_is_an_invalid_request() {
 
 #[test]
 fn a_message_longer_than_its_receive_is_an_error_on_both_sides() {
-    for (len, room) in [(1, 0), (100, 99), (5000, 4999), (5000, 1)] {
+    for (len, capacity) in [(1, 0), (100, 99), (5000, 4999), (5000, 1)] {
         let mut bench = Bench::new(&Settings::default());
-        let (list, receive) = ([bench.here.sge(0, len)], [bench.there.sge(0, room)]);
+        let (list, receive) = ([bench.here.sge(0, len)], [bench.there.sge(0, capacity)]);
         bench.world.post_receive(bench.right, &ReceiveRequest { id: 5, sges: &receive }).unwrap();
         bench.world.post_receive(bench.right, &ReceiveRequest { id: 6, sges: &receive }).unwrap();
         let nak = refused(&mut bench, Operation::Send, &list, Status::RemoteInvalidRequest);
         assert_eq!(nak, Some(NakCode::INVALID_REQUEST));
         assert_eq!(bench.right_ends(), [(5, Status::LocalLength), (6, Status::WrFlushed)]);
-        assert_eq!(bench.there.load(room, 5000), vec![0; 5000], "nothing beyond its list");
+        assert_eq!(bench.there.load(capacity, 5000), vec![0; 5000], "nothing beyond its list");
     }
 }
 
@@ -162,7 +163,7 @@ fn wrong_local_keys_ranges_and_rights_are_local_protection_errors() {
             let list = [bad(&mut bench)[case]];
             let remote = bench.there.remote(0);
             if case == 5 && write {
-                // What is sent is only read: that needs no right.
+                // The source of a WRITE is only read, which needs no access right.
                 bench.post(1, Operation::Write(remote), &list);
                 assert_eq!(bench.settle(), good([1]));
                 continue;

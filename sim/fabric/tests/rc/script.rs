@@ -77,7 +77,7 @@ impl Script {
         }
     }
 
-    /// A packet to the NIC. What it names is the NIC's own region.
+    /// A packet arrives at the NIC. Its addresses are in the NIC's own region.
     fn arrive(&mut self, words: &[&str]) {
         let opcode = opcode(words[0]);
         let len = number(words, "len").unwrap_or(0);

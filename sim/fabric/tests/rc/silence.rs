@@ -1,6 +1,7 @@
-//! Timers measure the peer's silence and not the time for which packets wait on this side, whatever they wait for: a rate, a
-//! control of congestion, the window, SQD, other tenants, the port's room, a receiver that is not ready. A peer that is gone is
-//! found all the same, however slowly its requester sends.
+//! Timers measure the peer's silence and not the time for which packets wait on this side.
+//!
+//! Packets may wait for a rate, a control of congestion, the window, SQD, other tenants, the port's queue, or
+//! a receiver that is not ready. A dead peer is found in each case, even if its requester sends slowly.
 
 use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
 use remora_fabric::{Config, LinkConfig, QueuePair, Settings};
@@ -124,8 +125,8 @@ fn a_control_of_congestion_that_holds_packets_back_costs_no_timeout() {
 
 #[test]
 fn responses_that_the_responder_holds_back_run_no_timer_on_either_side() {
-    // Over IRN the responder has a timer of its own for what it sends; over go-back-N the requester's local ACK timeout must
-    // be longer than one response takes.
+    // Over IRN the responder has its own timer for its responses. Over go-back-N the requester's local ACK
+    // timeout must be longer than one response takes.
     for (irn, timeout) in [(None, 14), (Some(128), 14)] {
         let settings = Settings { mtu: 4096, timeout, retry_cnt: 0, irn, ..Settings::default() };
         let mut bench = Bench::new(&settings);
@@ -134,7 +135,7 @@ fn responses_that_the_responder_holds_back_run_no_timer_on_either_side() {
         bench.read(1, 1 << 20);
         let took = took(&mut bench, 1);
         let expected = time_of_frames(&mut bench, 1);
-        // READ requests that ask for pieces answer nothing meanwhile, so the rate is the responder's.
+        // READ requests for pieces get no other answers, so the rate is the responder's.
         assert!(took + SLACK > expected && took < expected + SLACK, "{took} for {expected} ns");
         assert_quiet(&bench, &format!("{irn:?}"));
         assert_eq!(bench.here.load(1 << 20, 1 << 20), bench.there.load(0, 1 << 20));
@@ -163,8 +164,8 @@ fn a_response_that_waits_to_be_sent_again_counts_as_no_silence_of_the_requester(
 
 #[test]
 fn a_packet_that_waits_to_be_sent_again_counts_as_no_silence_of_the_peer() {
-    // Over IRN the next packet leaves much later than RTO_low: the loss shows by silence, once. Over go-back-N it shows by the next
-    // packet, since nothing has asked.
+    // Over IRN the next packet leaves much later than RTO_low: the loss shows by silence, once. Over
+    // go-back-N it shows by the next packet, since no packet has asked for an acknowledgement.
     for (irn, again, (timeouts, naks)) in [(None, 2..=3, (0, 1)), (Some(128), 1..=1, (1, 0))] {
         let settings = Settings { mtu: 4096, timeout: 8, retry_cnt: 1, irn, ..Settings::default() };
         let mut bench = limited(&settings);
@@ -194,7 +195,7 @@ fn a_queue_pair_that_is_drained_at_its_pace_sees_no_timeout() {
         assert_eq!(bench.settle(), good([1]), "what was begun ends");
         let events: Vec<_> = bench.world.with_nic(0, |nic, _| std::iter::from_fn(|| nic.event()).collect());
         assert_eq!(events, [AsyncEvent::SqDrained(bench.left.number)]);
-        // Much later it goes on.
+        // Much later the transfer continues.
         bench.world.run_for(500_000_000);
         bench.world.modify(bench.left, &Modify { state: Some(State::Rts), ..Modify::default() }).unwrap();
         assert_eq!(bench.settle(), good([2]));
@@ -205,7 +206,8 @@ fn a_queue_pair_that_is_drained_at_its_pace_sees_no_timeout() {
 #[test]
 fn a_window_too_small_for_the_next_read_does_not_wait_for_a_timer() {
     for irn in BOTH {
-        // A READ's responses fill the window, and the WRITE before it need not ask for an answer: a READ follows.
+        // A READ's responses fill the window, and the WRITE before it need not ask for an answer: a READ
+        // follows.
         let nic = remora_nic::Config { window: 8, read_piece: 8, ..Config::default().nic };
         for timeout in [0, 8] {
             let settings = Settings { mtu: 256, timeout, retry_cnt: 0, irn, ..Settings::default() };
@@ -272,7 +274,8 @@ fn who_waits_for_the_turns_of_other_tenants_sees_no_timeout() {
 #[test]
 fn a_limited_sender_waits_for_a_receiver_and_sees_no_timeout() {
     for irn in BOTH {
-        // The receiver asks for 20 ms, which is longer than silence may last; behind the SEND a READ is under way.
+        // The receiver asks for 20 ms, which is longer than silence may last; behind the SEND a READ is under
+        // way.
         let settings =
             Settings { mtu: 4096, timeout: 8, retry_cnt: 0, min_rnr_timer: 22, irn, ..Settings::default() };
         let mut bench = limited(&settings);
@@ -290,7 +293,7 @@ fn a_limited_sender_waits_for_a_receiver_and_sees_no_timeout() {
     }
 }
 
-/// How long it takes the left to find out that nobody answers, nanoseconds.
+/// How long the left takes to detect that the peer does not answer, in nanoseconds.
 fn despair(bench: &mut Bench) -> u64 {
     let begun = bench.world.now();
     let end = loop {
@@ -315,7 +318,8 @@ fn a_limited_sender_finds_a_dead_peer() {
         bench.world.run_for(2 * gap);
         bench.world.cut(0, 1, true);
         let (took, tries) = (despair(&mut bench), u64::from(retry_cnt) + 1);
-        // Each time a packet is asked about within a timeout and the one after it, and answered by silence for another.
+        // Each time a packet is asked about within a timeout and the one after it, and answered by silence
+        // for another.
         let (least, most) = (tries * ack_timeout_ns(timeout), tries * 2 * (ack_timeout_ns(timeout) + gap));
         assert!(took >= least && took <= most, "{took} ns, not {least} to {most}, at {rate}");
         let counters = bench.world.counters(0);
@@ -343,7 +347,7 @@ fn a_peer_that_makes_no_room_is_found_as_one_that_does_not_answer() {
         let mut bench = Bench::over(&narrow(), &settings);
         bench.write(1, 1 << 20);
         bench.world.run_for(1_000_000);
-        // What is in the queue from now on stays there for days.
+        // Frames that enter the queue from now on stay there for days.
         bench.world.set_rate(0, 1, 1);
         let took = despair(&mut bench);
         let (least, most) = (3 * ack_timeout_ns(10), 5 * ack_timeout_ns(10));
@@ -353,7 +357,7 @@ fn a_peer_that_makes_no_room_is_found_as_one_that_does_not_answer() {
 
 #[test]
 fn what_has_left_without_asking_is_asked_about_and_not_repeated_as_lost() {
-    // READs that may not be sent keep what is behind them: the WRITE before need not have asked.
+    // READs that may not be sent block the work requests behind them: the WRITE before need not have asked.
     let mut bench =
         Bench::new(&Settings { timeout: 8, retry_cnt: 0, max_rd_atomic: 1, ..Settings::default() });
     let list: [Sge; 1] = [bench.here.sge(0, 64)];

@@ -58,7 +58,7 @@ fn everything_posted_is_flushed_in_order_send_queue_and_receive_queue() {
     }
     bench.world.ring(bench.left);
     bench.world.run_for(5_000);
-    // Some are on the way, some are fetched, some are not: all come back, signaled or not.
+    // Some are on the way, some are fetched, some are not: all complete with an error, signaled or not.
     for id in 30..40 {
         bench.put(id, Operation::Write(remote), &list, SILENT).unwrap();
     }
@@ -70,7 +70,7 @@ fn everything_posted_is_flushed_in_order_send_queue_and_receive_queue() {
     let flushed = |ids: std::ops::Range<u64>| ids.map(|id| (id, Status::WrFlushed)).collect::<Vec<_>>();
     assert_eq!(bench.settle(), flushed(0..40));
     assert_eq!(bench.right_ends(), flushed(0..5));
-    // What is posted in ERR is flushed at once.
+    // A work request posted in ERR is flushed at once.
     bench.write(40, 64);
     bench.receive(5, 10);
     assert_eq!((bench.settle(), bench.right_ends()), (flushed(40..41), flushed(5..6)));
@@ -87,7 +87,7 @@ fn a_failed_request_ends_the_queue_pair_and_gives_its_slots_back() {
     assert_eq!(bench.settle(), [(1, Status::RemoteAccess)]);
     assert_eq!(bench.world.state(bench.left), Some(State::Err));
     assert_eq!(bench.world.state(bench.right), Some(State::Err));
-    // The queue of one slot is empty again.
+    // The queue of one slot is empty once more.
     bench.post(2, Operation::Write(nowhere), &list);
     assert_eq!(bench.settle(), [(2, Status::WrFlushed)]);
 }

@@ -1,4 +1,5 @@
-//! What the bodies that run seed by seed share: two threads over the seeds, and names for what must have happened.
+//! Shared code of the bodies that run seed by seed: two threads over the seeds, and names of the events that
+//! must have happened.
 
 use remora_fault::Tally;
 use remora_transport::Counters;
@@ -11,7 +12,7 @@ pub fn share(whole: u64) -> u64 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 5 }
 }
 
-/// Runs `one` for each seed, on two threads; `add` takes what it came to, one at a time.
+/// Runs `one` for each seed, on two threads; `add` takes the results, one at a time.
 pub fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut(u64, T) + Send) {
     let next = AtomicU64::new(seeds.start);
     let add = Mutex::new(add);
@@ -52,7 +53,7 @@ pub fn faults(faults: &Tally) -> [(&'static str, u64); 5] {
     ]
 }
 
-/// Each cause of a retry, each NAK code at both ends, and what is dropped, of a reliable connection.
+/// Each cause of a retry, each NAK code at both ends, and each reason for a drop, of a reliable connection.
 pub fn reliable(counters: &Counters) -> [(&'static str, u64); 16] {
     [
         ("timeout", counters.local_ack_timeout_err),

@@ -36,15 +36,15 @@ fn each_service_goes_up_with_its_own_attributes_and_no_others() {
             world.modify(qp, step).unwrap();
             assert_eq!(world.state(qp), Some(state), "{service:?}");
         }
-        let told = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
-        assert_eq!((told.state, told.sq_psn), (Some(State::Rts), steps[2].sq_psn));
-        assert_eq!(told.qkey, (service == Service::Ud).then_some(settings.qkey));
-        assert_eq!(told.timeout.is_some(), !matches!(service, Service::Uc | Service::Ud));
+        let attributes = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
+        assert_eq!((attributes.state, attributes.sq_psn), (Some(State::Rts), steps[2].sq_psn));
+        assert_eq!(attributes.qkey, (service == Service::Ud).then_some(settings.qkey));
+        assert_eq!(attributes.timeout.is_some(), !matches!(service, Service::Uc | Service::Ud));
     }
 }
 
-/// A RoCE NIC has no second path: the kernel's verbs refuse an alternate path on Ethernet with EINVAL, but take and show
-/// the state of migration.
+/// A RoCE NIC has no second path. The kernel's verbs refuse an alternate path on Ethernet with EINVAL, but
+/// take and show the state of migration.
 #[test]
 fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
     for service in [Service::Rc, Service::Uc, Service::XrcInitiator] {
@@ -63,8 +63,8 @@ fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
         world.modify(qp, &Modify { path_migration: Some(PathMigration::Rearm), ..steps[2] }).unwrap();
         for state in [PathMigration::Armed, PathMigration::Migrated] {
             world.modify(qp, &Modify { path_migration: Some(state), ..Modify::default() }).unwrap();
-            let told = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
-            assert_eq!(told.path_migration, Some(state));
+            let attributes = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
+            assert_eq!(attributes.path_migration, Some(state));
         }
     }
     let mut world = World::new(&Config::default());

@@ -134,7 +134,7 @@ fn what_does_not_fit_or_is_not_awaited_is_dropped_and_touches_nothing() {
     assert_eq!((bench.settle(0), bench.settle(1)), (vec![(3, GOOD)], vec![(5, GOOD)]), "the same receive");
     bench.receive(1, 6, GRH - 1);
     bench.send(4, 0, &target);
-    assert_eq!((bench.settle(0), bench.settle(1)), (vec![(4, GOOD)], vec![]), "no room for the 40 bytes");
+    assert_eq!((bench.settle(0), bench.settle(1)), (vec![(4, GOOD)], vec![]), "no space for the 40 bytes");
     assert_eq!(bench.world.counters(1).rx_dropped_messages, 3);
     assert_eq!(bench.world.state(bench.qps[1]), Some(State::Rts));
 }

@@ -1,4 +1,5 @@
-//! Extended reliable connections: an initiator, a target, and the shared receive queue that each request names.
+//! Extended reliable connections: an initiator, a target, and the shared receive queue that each request
+//! names.
 
 use super::{ends, events, forge, opcodes, pattern, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
@@ -10,8 +11,8 @@ use remora_nic::{
 use remora_transport::state::State;
 use remora_wire::{Extensions, Opcode, Qpn, reth, xrceth};
 
-/// Two initiators of node 0, each with a target at node 1; two shared receive queues of the targets' domain, and one of
-/// another, each with a completion queue of its own.
+/// Two initiators of node 0, each with a target at node 1. The targets' domain has two shared receive queues,
+/// and another domain has one, each with its own completion queue.
 struct Bench {
     world: World,
     pairs: Vec<(QueuePair, QueuePair)>,

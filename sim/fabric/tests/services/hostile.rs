@@ -1,4 +1,5 @@
-//! What a rude peer may send to live queue pairs of the other services, to their shared receive queues and to groups.
+//! Hostile packets for live queue pairs of the other services, for their shared receive queues and for
+//! groups.
 
 use super::{pattern, request};
 use remora_fabric::forge::Forge;
@@ -20,7 +21,7 @@ use std::net::Ipv4Addr;
 struct Bench {
     world: World,
     cqs: [CompletionQueue; 2],
-    /// Whoever can be sent packets to.
+    /// All queue pairs that packets can be sent to.
     victims: Vec<QueuePair>,
     uc: QueuePair,
     ud: [QueuePair; 2],

@@ -1,4 +1,5 @@
-//! The other transport services and the resources around them, between simulated NICs, one behaviour at a time.
+//! The other transport services and the resources around them, between simulated NICs, one behaviour at a
+//! time.
 
 mod attributes;
 mod datagrams;

@@ -1,4 +1,4 @@
-//! Multicast: what is sent to a group goes to every datagram queue pair that is attached to it.
+//! Multicast: a message to a group goes to every datagram queue pair that is attached to it.
 
 use super::{ends, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};

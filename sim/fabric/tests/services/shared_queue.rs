@@ -1,4 +1,5 @@
-//! Shared receive queues: who takes from them, how they run low and dry, what their queue pairs' end means.
+//! Shared receive queues: which queue pairs take from them, how they run low and dry, and the end of a queue
+//! pair.
 
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
 use remora_memory::Access;

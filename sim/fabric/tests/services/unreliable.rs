@@ -1,4 +1,4 @@
-//! Unreliable connections: a message arrives whole or not at all, and its sender is told nothing.
+//! Unreliable connections: a message arrives whole or not at all, and its sender learns nothing about it.
 
 use super::{ends, events, forge, opcodes, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};

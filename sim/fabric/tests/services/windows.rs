@@ -154,7 +154,7 @@ fn an_invalidation_closes_a_window_at_once_and_only_the_right_one_can() {
     assert!(bench.world.settle(1_000_000));
     assert_eq!(ends(&bench.world.drain(bench.cqs[1])), [(5, GOOD)]);
     assert_eq!(bench.write(0, binding.key, 0), Status::RemoteAccess);
-    // By another connection's peer; and type 1, by nobody.
+    // By another connection's peer; and type 1, by none.
     for (kind, pair) in [(WindowType::Type2B, 1), (WindowType::Type1, 0)] {
         let mut bench = self::bench();
         let binding = bench.binding(bench.window(kind), 0, 64);

@@ -1,9 +1,9 @@
 //! The server's part in the growth of PRISM-KV's tables: a mover, and its way to itself.
 
 use remora_fabric::{Settings, World};
-use remora_store::kv::prism::{Care, Mover, PrismTable};
+use remora_store::kv::prism::{MovePolicy, Mover, PrismTable};
 
-use crate::harness::{End, Host, Link, arena, end};
+use crate::harness::{Endpoint, Host, Link, arena, end};
 
 /// A mover with its queue pair.
 pub struct Growth {
@@ -12,7 +12,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    pub fn new(world: &mut World, host: &Host<PrismTable>, care: Care) -> Growth {
+    pub fn new(world: &mut World, host: &Host<PrismTable>, care: MovePolicy) -> Growth {
         let settings = Settings { prism: true, send_slots: Mover::needs().send, ..Settings::default() };
         let [(qp, cq), (far, _)] = world.pair(host.node, host.node, &settings);
         let arena = arena(world, host.node, Mover::arena_len());
@@ -23,9 +23,11 @@ impl Growth {
     /// It has its turn; false: it waits for nothing.
     pub fn turn(&mut self, world: &mut World) -> bool {
         while let Some(completion) = self.link.poll(world) {
-            self.mover.complete(&completion, &mut End { world, qp: self.link.qp }).expect("a way to itself");
+            self.mover
+                .complete(&completion, &mut Endpoint { world, qp: self.link.qp })
+                .expect("a way to itself");
         }
-        self.mover.work(&mut End { world, qp: self.link.qp }).expect("a way to itself")
+        self.mover.work(&mut Endpoint { world, qp: self.link.qp }).expect("a way to itself")
     }
 
     /// Its server crashes.

@@ -1,18 +1,18 @@
-//! Servers and clients of the stores in a simulated world: who posts, polls, joins, dies, crashes and comes back.
+//! Servers and clients of the stores in a simulated world: they post, poll, join, die, crash and restart.
 
 use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
 use remora_nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
 use remora_store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reachable};
-use remora_store::{Broken, Fleet, Post, PostPrism, Registered};
+use remora_store::{Broken, Connections, Post, PostPrism, Registered};
 use remora_transport::state::State;
 
 /// A queue pair in the world, as the machines see it.
-pub struct End<'a> {
+pub struct Endpoint<'a> {
     pub world: &'a mut World,
     pub qp: QueuePair,
 }
 
-impl Post for End<'_> {
+impl Post for Endpoint<'_> {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.world.post(self.qp, request)
     }
@@ -22,7 +22,7 @@ impl Post for End<'_> {
     }
 }
 
-impl PostPrism for End<'_> {
+impl PostPrism for Endpoint<'_> {
     fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         self.world.post_prism(self.qp, request)?;
         self.world.ring(self.qp);
@@ -31,19 +31,19 @@ impl PostPrism for End<'_> {
 }
 
 /// The queue pairs of a client, one a server.
-pub struct Ends<'a> {
+pub struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Link],
 }
 
-impl Fleet for Ends<'_> {
-    type End<'a>
-        = End<'a>
+impl Connections for Endpoints<'_> {
+    type Endpoint<'a>
+        = Endpoint<'a>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> End<'_> {
-        End { world: self.world, qp: self.links[server].qp }
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_> {
+        Endpoint { world: self.world, qp: self.links[server].qp }
     }
 }
 
@@ -62,14 +62,14 @@ impl Link {
         world.poll(self.cq)
     }
 
-    /// The client is dead, or gives this connection up: its NIC says nothing more on it.
+    /// The client is dead, or gives this connection up: its NIC sends nothing more on it.
     pub fn end(&self, world: &mut World) {
         end(world, self.qp);
         while world.poll(self.cq).is_some() {}
     }
 }
 
-/// Ends a queue pair. Work that was posted comes back flushed, and nobody asks for it.
+/// Ends a queue pair. Posted work requests are flushed, and their completions are not polled.
 pub fn end(world: &mut World, qp: QueuePair) {
     world.bring(qp, State::Err);
     world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).expect("a queue pair that is there");
@@ -115,7 +115,7 @@ pub struct Host<T> {
     connections: Vec<Connection>,
     /// Connections are refused, and nothing is answered.
     pub down: bool,
-    /// How often it came back: what it said of connections before is of no meaning now.
+    /// How often it came back: results of earlier connections no longer count.
     pub restarts: u32,
 }
 
@@ -130,7 +130,7 @@ pub struct Shape {
     pub peers: u32,
 }
 
-/// What is with a server's buffers, all classes together.
+/// Where a server's buffers are, all classes together.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
     pub capacity: u32,
@@ -148,11 +148,11 @@ pub trait Serves: Reachable {
     /// Its clients call, and it has nothing for a keeper to do.
     const CALLED: bool = false;
 
-    /// A completion of a client's queue pair, if its clients call.
+    /// Takes a completion of a client's queue pair, if its clients use RPC.
     ///
     /// # Errors
-    /// The client is gone, or says what no client does.
-    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut End<'_>) -> Result<(), Broken> {
+    /// The client is gone, or sent a message that no correct client sends.
+    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut Endpoint<'_>) -> Result<(), Broken> {
         let _ = (qp, call, nic);
         Err(Broken::Protocol)
     }
@@ -169,7 +169,8 @@ pub fn arena(world: &mut World, node: usize, len: usize) -> Registered {
 }
 
 impl<T: Serves> Host<T> {
-    /// A server on a node, all buffers posted; `make` makes the table out of the memory, whose first bytes are its own.
+    /// A server on a node, all buffers posted. `make` makes the table from the memory, whose first bytes
+    /// belong to the table.
     pub fn open(
         world: &mut World,
         node: usize,
@@ -199,7 +200,7 @@ impl<T: Serves> Host<T> {
         host.posted(world)
     }
 
-    /// Posts every buffer that the table does not lead to.
+    /// Posts every buffer that the table does not point to.
     fn posted(mut self, world: &mut World) -> Host<T> {
         self.post_all(world);
         self
@@ -213,7 +214,7 @@ impl<T: Serves> Host<T> {
             })
         });
         let mut lists = WorldLists { world, lists: &mut self.lists };
-        self.keeper.post_all(&mut lists, |address| kept.contains(&address)).expect("room for every buffer");
+        self.keeper.post_all(&mut lists, |address| kept.contains(&address)).expect("space for every buffer");
     }
 
     /// Connects a client; None if the server is down, or has as many as it takes.
@@ -222,7 +223,7 @@ impl<T: Serves> Host<T> {
             return None;
         }
         let [(qp, cq), (far, far_cq)] = world.pair(client, self.node, settings);
-        let peer = self.keeper.accept(&mut End { world, qp: far })?;
+        let peer = self.keeper.accept(&mut Endpoint { world, qp: far })?;
         self.connections.push(Connection { qp: far, cq: far_cq, peer });
         Some(Link { qp, cq, far })
     }
@@ -238,7 +239,7 @@ impl<T: Serves> Host<T> {
             while let (false, Some(completion)) = (broken, world.poll(cq)) {
                 broken = self.handle(world, qp, peer, &completion).is_err();
             }
-            broken |= !T::CALLED && self.keeper.tell(peer, &mut End { world, qp }).is_err();
+            broken |= !T::CALLED && self.keeper.notify(peer, &mut Endpoint { world, qp }).is_err();
             if broken {
                 self.disconnect(world, at);
             }
@@ -255,10 +256,10 @@ impl<T: Serves> Host<T> {
         completion: &WorkCompletion,
     ) -> Result<(), Broken> {
         if T::CALLED {
-            return self.table.call(qp, completion, &mut End { world, qp });
+            return self.table.call(qp, completion, &mut Endpoint { world, qp });
         }
         // Two hands on one world: the queue pair's is used for receive requests only.
-        let mut posts = Later::default();
+        let mut posts = Deferred::default();
         let mut lists = WorldLists { world, lists: &mut self.lists };
         self.keeper.handle(peer, completion, &mut posts, &mut lists)?;
         posts
@@ -290,7 +291,7 @@ impl<T: Serves> Host<T> {
         }
     }
 
-    /// The server crashes: every connection ends, and nobody is told.
+    /// The server crashes: every connection ends, without a message to the clients.
     pub fn crash(&mut self, world: &mut World) {
         self.down = true;
         for connection in std::mem::take(&mut self.connections) {
@@ -298,7 +299,7 @@ impl<T: Serves> Host<T> {
         }
     }
 
-    /// It comes back, its memory as it was; `make` makes the table out of it.
+    /// The server restarts with its memory as it was; `make` makes the table out of it.
     pub fn restart(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         for list in self.lists.drain(..) {
             world
@@ -312,13 +313,13 @@ impl<T: Serves> Host<T> {
         self.restarts += 1;
     }
 
-    /// It comes back with nothing in its memory.
+    /// The server restarts with an empty memory.
     pub fn restart_empty(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         self.region.store(0, &vec![0; self.region.bytes.len()]);
         self.restart(world, make);
     }
 
-    /// What is with its buffers.
+    /// Where the server's buffers are.
     pub fn buffers(&self, world: &mut World) -> Buffers {
         let facts = self.lists.iter().map(|list| world.free_list_facts(list));
         facts.fold(Buffers::default(), |all, facts| Buffers {
@@ -328,7 +329,7 @@ impl<T: Serves> Host<T> {
         })
     }
 
-    /// Buffers that the table leads to.
+    /// Buffers that the table points to.
     pub fn live(&self) -> u32 {
         let mut live = 0;
         (0..self.table.entries())
@@ -354,9 +355,9 @@ fn lists(world: &mut World, region: &Region, shape: &Shape, local: &Registered) 
 
 /// Receive requests that are posted a moment later.
 #[derive(Default)]
-struct Later(Vec<(u64, Sge)>);
+struct Deferred(Vec<(u64, Sge)>);
 
-impl Post for Later {
+impl Post for Deferred {
     fn post_send(&mut self, _: &WorkRequest<'_>) -> Result<(), PostError> {
         Err(PostError::BadState)
     }

@@ -1,7 +1,8 @@
-//! Buffers between clients that link, unlink, lose, die and are cut off: at the end free buffers are those that the table does not lead to.
+//! Buffers between clients that link, unlink, lose, die and are cut off. At the end every buffer that the
+//! table does not point to is free.
 //!
-//! The store is the least one that uses buffers: slots that hold an address. An operation allocates, and swaps the new buffer in for what
-//! it believes to be there; half of them believe wrongly.
+//! The store is the smallest one that uses buffers: slots that hold an address. An operation allocates, and
+//! swaps the new buffer in for the one that it believes to be there. Half of the operations believe wrongly.
 
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
@@ -10,7 +11,7 @@ use remora_nic::{Flags, Payload, Remote, WorkCompletion};
 use remora_store::heap::{Classes, Phase, Reachable, Returns};
 use remora_store::{Broken, Post, PostPrism, Registered};
 
-use crate::harness::{Buffers, End, Host, Link, Serves, Shape, arena, failed};
+use crate::harness::{Buffers, Endpoint, Host, Link, Serves, Shape, arena, failed};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 const SLOTS: usize = 4;
@@ -38,7 +39,7 @@ fn word(block: &Registered, offset: usize) -> u64 {
 
 /// Ids of a client's requests.
 const SWAP: u64 = 1;
-const TOLD: u64 = 2;
+const ALLOCATED: u64 = 2;
 const RETURN: u64 = 3;
 const LISTEN: u64 = 4;
 
@@ -55,7 +56,7 @@ struct Client {
     arena: Registered,
     returns: Returns,
     link: Link,
-    /// What it saw last in each slot.
+    /// The value that it read last in each slot.
     seen: [u64; SLOTS],
     /// The operation in flight: which slot, and how its comparison ended.
     open: Option<(usize, Phase, Option<Outcome>)>,
@@ -68,13 +69,13 @@ impl Client {
         let link = host.accept(world, node, &settings)?;
         let arena = arena(world, node, ARENA);
         let returns = Returns::new(arena.clone(), 0, 64);
-        returns.listen(LISTEN, &mut End { world, qp: link.qp }).unwrap();
+        returns.listen(LISTEN, &mut Endpoint { world, qp: link.qp }).unwrap();
         let (server, classes) = (host.memory.clone(), host.keeper.classes().clone());
         Some(Client { node, server, classes, arena, returns, link, seen: [0; SLOTS], open: None, left })
     }
 
-    /// The chain: a buffer, its address to scratch memory and from there into the slot; then the address of what is not in
-    /// the table.
+    /// The chain: a buffer, its address to scratch memory and from there into the slot. Then the address of
+    /// the buffer that is not in the table.
     fn begin(&mut self, slot: usize, right: bool, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let rkey = self.server.key;
         let expected = if right { self.seen[slot] } else { 1 };
@@ -105,14 +106,14 @@ impl Client {
             |at: usize| remora_nic::Sge { addr: self.arena.addr + at as u64, len: 8, lkey: self.arena.key };
         let mine = [sge(MINE)];
         let scratch = Address::direct(Remote { addr: SCRATCH, rkey });
-        let told = Operation::Read { from: scratch, len: 8, into: &mine };
+        let allocated = Operation::Read { from: scratch, len: 8, into: &mine };
         let zero = Operation::Write { to: scratch, data: Data::Local(Payload::Inline(&[0; 8])) };
         self.open = Some((slot, self.returns.begin(), None));
         for request in [
             request(0, zero),
             WorkRequest { redirect: Some(SCRATCH), ..request(0, allocate) },
             WorkRequest { conditional: true, result: Some(sge(OLD)), flags: signaled, ..request(SWAP, swap) },
-            WorkRequest { flags: signaled, ..request(TOLD, told) },
+            WorkRequest { flags: signaled, ..request(ALLOCATED, allocated) },
         ] {
             nic.post_prism(&request)?;
         }
@@ -129,7 +130,7 @@ impl Client {
                 let (_, _, ended) = self.open.as_mut().ok_or(Broken::Protocol)?;
                 *ended = Outcome::from_number(completion.vendor_err);
             }
-            TOLD => {
+            ALLOCATED => {
                 let (slot, phase, ended) = self.open.take().ok_or(Broken::Protocol)?;
                 let (old, mine) = (word(&self.arena, OLD), word(&self.arena, MINE));
                 let (lost, now) = match ended {
@@ -153,10 +154,10 @@ impl Client {
     /// The client's program has its turn.
     fn turn(&mut self, world: &mut World, random: &mut Random) -> Result<(), Broken> {
         while let Some(completion) = self.link.poll(world) {
-            self.complete(&completion, &mut End { world, qp: self.link.qp })?;
+            self.complete(&completion, &mut Endpoint { world, qp: self.link.qp })?;
         }
-        let mut nic = End { world, qp: self.link.qp };
-        if self.open.is_none() && self.left > 0 && self.returns.room() > 1 {
+        let mut nic = Endpoint { world, qp: self.link.qp };
+        if self.open.is_none() && self.left > 0 && self.returns.space() > 1 {
             self.left -= 1;
             let slot = random.below(SLOTS as u64) as usize;
             self.begin(slot, random.below(2) == 0, &mut nic)?;
@@ -188,7 +189,7 @@ impl Run {
         Run { world, random, plan, host, clients }
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     fn step(&mut self) {
         self.host.turn(&mut self.world);
         for at in (0..self.clients.len()).rev() {
@@ -200,7 +201,7 @@ impl Run {
         self.world.step_until(limit);
     }
 
-    /// A client is gone. If it died, the server hears of it; if its connection broke, it joins again.
+    /// A client is disconnected. If it died, the server learns of it. If its connection broke, it rejoins.
     fn leave(&mut self, at: usize, again: bool) {
         let client = self.clients.swap_remove(at);
         client.link.end(&mut self.world);
@@ -237,7 +238,7 @@ impl Run {
         (0..self.clients.len()).rev().for_each(|at| self.leave(at, true));
     }
 
-    /// Everybody ends what it does; then all is quiet.
+    /// All operations end, and the network is quiet.
     fn rest(&mut self) -> Buffers {
         for _ in 0..100_000 {
             self.step();

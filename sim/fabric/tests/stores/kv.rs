@@ -1,18 +1,18 @@
-//! PRISM-KV under what goes wrong: histories that a checker judges, and an account of every buffer.
+//! PRISM-KV under faults: histories that a checker judges, and an account of every buffer.
 
 use std::collections::BTreeSet;
 
 use remora_check::{History, Measures, Step};
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
-use remora_nic::prism::{self, Operation as Asked};
+use remora_nic::prism::{self, Operation as PrismOperation};
 use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
-use remora_store::kv::prism::{Care, Client, ClientConfig, Config as TableConfig, PrismTable};
+use remora_store::kv::prism::{Client, ClientConfig, Config as TableConfig, MovePolicy, PrismTable};
 use remora_store::kv::{Finished, Operation, Outcome, Refusal};
 use remora_store::{Post, PostPrism};
 
 use crate::growth::Growth;
-use crate::harness::{Buffers, End, Host, Link, Shape, arena};
+use crate::harness::{Buffers, Endpoint, Host, Link, Shape, arena};
 use crate::mishaps::{Mishap, Plan, cut_off};
 use crate::seeds;
 
@@ -34,7 +34,7 @@ struct Shaped {
     /// Slots of the first table, and tables.
     slots: u64,
     tables: u32,
-    care: Care,
+    care: MovePolicy,
     /// Buffers of each of the two sizes.
     buffers: u32,
     /// Of 20 operations so many are GETs, and so many PUTs; the others are DELETEs.
@@ -61,7 +61,7 @@ impl Shaped {
 
 /// A queue pair of a client, honest or not.
 struct Hand<'a> {
-    end: End<'a>,
+    end: Endpoint<'a>,
     blind: bool,
 }
 
@@ -78,7 +78,7 @@ impl Post for Hand<'_> {
 impl PostPrism for Hand<'_> {
     fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         let mut request = *request;
-        if let (true, Asked::CompareSwap { operands, .. }) = (self.blind, &mut request.operation) {
+        if let (true, PrismOperation::CompareSwap { operands, .. }) = (self.blind, &mut request.operation) {
             operands.compare_mask = [0; 4];
         }
         self.end.post_prism(&request)
@@ -133,13 +133,13 @@ impl Program {
         let link = host.accept(world, node, &settings)?;
         let grant = host.table.grant(host.keeper.classes());
         let mut client = Client::new(config, &grant, arena(world, node, config.arena_len())).unwrap();
-        client.start(&mut Hand { end: End { world, qp: link.qp }, blind }).unwrap();
+        client.start(&mut Hand { end: Endpoint { world, qp: link.qp }, blind }).unwrap();
         let number = book.clients;
         book.clients += WINDOW;
         Some(Program { node, client, link, number, open: vec![None; WINDOW as usize], blind })
     }
 
-    /// Takes what ended; false: the connection is of no use any more.
+    /// Takes the outcomes. Returns false if the connection has failed.
     fn hear(&mut self, world: &mut World, book: &mut Book) -> bool {
         while let Some(completion) = self.link.poll(world) {
             let now = world.now().0;
@@ -148,7 +148,7 @@ impl Program {
                 let lost = completion.vendor_err == prism::Outcome::NotSwapped as u32;
                 book.swaps[usize::from(lost)] += 1;
             }
-            let mut nic = Hand { end: End { world: &mut *world, qp: self.link.qp }, blind: self.blind };
+            let mut nic = Hand { end: Endpoint { world: &mut *world, qp: self.link.qp }, blind: self.blind };
             match self.client.complete(&completion, &mut nic) {
                 Ok(Some(ended)) => note(&mut self.open, self.number, &ended, now, book),
                 Ok(None) => {}
@@ -158,7 +158,7 @@ impl Program {
         true
     }
 
-    /// Starts an operation, if there is room.
+    /// Starts an operation, if the window has a free slot.
     fn ask(
         &mut self,
         world: &mut World,
@@ -172,7 +172,7 @@ impl Program {
         let now = world.now().0;
         let ([gets, puts], key) = (shaped.mix, random.below(keys));
         let name = name(key);
-        let mut nic = Hand { end: End { world, qp: self.link.qp }, blind: self.blind };
+        let mut nic = Hand { end: Endpoint { world, qp: self.link.qp }, blind: self.blind };
         let (started, step, value) = match random.below(20) {
             drawn if drawn < gets => (self.client.get(&name, &mut nic), Step::Read { key, value: None }, 0),
             drawn if drawn < gets + puts => {
@@ -273,7 +273,7 @@ impl Run {
         self.added + self.growth.mover.counters().tables
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     fn step(&mut self, keys: u64) {
         self.host.turn(&mut self.world);
         // It has few turns, so that much comes between.
@@ -293,7 +293,8 @@ impl Run {
         self.world.run_for(1_000);
     }
 
-    /// A client is gone. One that died says nothing; one whose connection broke says so, and joins again.
+    /// A client is disconnected. A dead one sends nothing; one whose connection broke reports it, and
+    /// rejoins.
     fn leave(&mut self, at: usize, again: bool) {
         let mut program = self.programs.swap_remove(at);
         self.book.helped += program.client.helped();
@@ -349,7 +350,7 @@ impl Run {
         self.fired.extend((links.reordered > 0).then_some("reordering"));
     }
 
-    /// A server that comes back with nothing is one that has deleted every key meanwhile.
+    /// A server that restarts empty counts as one that has deleted every key meanwhile.
     fn restart(&mut self, empty: bool) {
         self.cut_short += u32::from(self.growth.mover.is_busy());
         self.added = self.added();
@@ -376,7 +377,7 @@ impl Run {
         (0..self.programs.len()).rev().for_each(|at| self.leave(at, true));
     }
 
-    /// Everybody ends what it does; then all is quiet, and every buffer is accounted for.
+    /// All operations end, the network is quiet, and every buffer is accounted for.
     fn rest(&mut self, seed: u64) {
         self.asking = false;
         let capacity = 2 * self.shaped.buffers;
@@ -410,7 +411,7 @@ fn drawn(seed: u64, blind: bool) -> Shaped {
     let keys = random.between(FIRST, 8);
     let buffers = if random.below(4) == 0 { 6 } else { 40 };
     let slots = keys + random.between(0, 4);
-    let even = Shaped { keys, slots, tables: 1, care: Care::Proved, buffers, mix: [8, 8], blind };
+    let even = Shaped { keys, slots, tables: 1, care: MovePolicy::Proved, buffers, mix: [8, 8], blind };
     if seed.is_multiple_of(2) {
         return even;
     }
@@ -441,7 +442,7 @@ fn histories(seeds: std::ops::Range<u64>) {
         swept += found;
     });
     println!("{refused} runs out of buffers, {swept} buffers swept, {tries} looks again");
-    measures.hold(&remora_check::Asked {
+    measures.hold(&remora_check::Requirements {
         histories: count,
         clients: 8,
         keys: 16,
@@ -498,7 +499,7 @@ fn a_store_that_does_not_look_at_generations_is_caught() {
 #[test]
 fn a_move_that_does_not_freeze_is_caught() {
     let caught = (0u64..100).find(|seed| {
-        let mut run = Run::new(*seed, Shaped { care: Care::Unfrozen, ..drawn(2 * *seed + 1, false) });
+        let mut run = Run::new(*seed, Shaped { care: MovePolicy::Unfrozen, ..drawn(2 * *seed + 1, false) });
         run.run();
         let judged = remora_check::linearizable(&run.book.history);
         judged.is_err_and(|violation| {

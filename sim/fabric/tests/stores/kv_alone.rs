@@ -1,4 +1,4 @@
-//! PRISM-KV with one operation at a time: what each costs, lengths, bounds, and memory that lies.
+//! PRISM-KV with one operation at a time: the cost of each, lengths, bounds, and corrupted memory.
 
 use remora_fabric::{Config, Sent, Settings, World, forge};
 use remora_fault::Random;
@@ -11,7 +11,7 @@ use remora_store::kv::{Operation, Outcome, Refusal, Refused};
 
 use remora_wire::Opcode;
 
-use crate::harness::{End, Host, Link, Shape, arena};
+use crate::harness::{Endpoint, Host, Link, Shape, arena};
 
 const SERVER: usize = 2;
 const LONGEST: u32 = 1 << 20;
@@ -55,10 +55,10 @@ impl Alone {
 
     fn join_by(&mut self, node: usize, grant: &Grant) -> Program {
         let settings = Settings { prism: true, send_slots: CONFIG.needs().send, ..Settings::default() };
-        let link = self.host.accept(&mut self.world, node, &settings).expect("room for it");
+        let link = self.host.accept(&mut self.world, node, &settings).expect("space for it");
         let arena = arena(&mut self.world, node, CONFIG.arena_len());
         let mut client = Client::new(CONFIG, grant, arena).unwrap();
-        client.start(&mut End { world: &mut self.world, qp: link.qp }).unwrap();
+        client.start(&mut Endpoint { world: &mut self.world, qp: link.qp }).unwrap();
         Program { client, link }
     }
 
@@ -69,7 +69,7 @@ impl Alone {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), Refused> {
-        let nic = &mut End { world: &mut self.world, qp: program.link.qp };
+        let nic = &mut Endpoint { world: &mut self.world, qp: program.link.qp };
         let started = match operation {
             Operation::Get => program.client.get(key, nic),
             Operation::Put => program.client.put(key, value, nic),
@@ -85,7 +85,7 @@ impl Alone {
         for _ in 0..2_000 {
             self.host.turn(&mut self.world);
             while let Some(completion) = program.link.poll(&mut self.world) {
-                let nic = &mut End { world: &mut self.world, qp: program.link.qp };
+                let nic = &mut Endpoint { world: &mut self.world, qp: program.link.qp };
                 match program.client.complete(&completion, nic) {
                     Ok(Some(finished)) => {
                         let end = match finished.outcome {
@@ -153,7 +153,8 @@ fn watched<R>(alone: &mut Alone, client: usize, operation: impl FnOnce(&mut Alon
     let ended = operation(alone);
     let start = alone.world.start();
     let sent = alone.world.sent();
-    // Buffers that go back are none of the operation's requests, and nor are acknowledgements of what the server says.
+    // Messages with returned buffers are not requests of the operation; nor are acknowledgements of the
+    // server's messages.
     let counts = |sent: &&Sent| {
         let opcode = forge::transport(start, &sent.bytes).expect("a packet").bth.opcode;
         ![Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE].contains(&opcode)
@@ -298,7 +299,7 @@ fn what_was_loaded_is_there_and_so_it_is_after_a_restart_with_memory() {
     assert_eq!(memory.bytes.len(), alone.host.memory.bytes.len());
 }
 
-/// Another key of the same hash: nobody can make one for a test, so an object is made to look like one.
+/// Another key of the same hash: a test cannot find one, so an object is made to look like one.
 #[test]
 fn of_two_keys_of_one_hash_the_second_is_refused() {
     let mut alone = Alone::new(8, vec![(64, 4)]);

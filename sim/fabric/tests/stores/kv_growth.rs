@@ -2,7 +2,7 @@
 
 use remora_nic::prism::WorkRequest;
 use remora_nic::{PostError, ReceiveRequest};
-use remora_store::kv::prism::Care;
+use remora_store::kv::prism::MovePolicy;
 use remora_store::kv::{Outcome, Refusal};
 use remora_store::{Post, PostPrism};
 
@@ -47,7 +47,7 @@ fn settle(alone: &mut Alone, growth: &mut Growth) {
 
 fn open(slots: u64, tables: u32, buffers: u32) -> (Alone, Growth, Program) {
     let mut alone = Alone::growing(slots, tables, vec![(64, buffers)]);
-    let growth = Growth::new(&mut alone.world, &alone.host, Care::Proved);
+    let growth = Growth::new(&mut alone.world, &alone.host, MovePolicy::Proved);
     let program = alone.join(0);
     (alone, growth, program)
 }
@@ -135,7 +135,7 @@ fn what_has_no_place_in_the_next_table_stays_where_it_is_and_can_be_used() {
     // The new table is there and fills before anything is moved.
     growth.mover.work(&mut Failing).unwrap_err();
     assert_eq!(alone.host.table.tables(), (2, 0));
-    let mut growth = Growth::new(&mut alone.world, &alone.host, Care::Proved);
+    let mut growth = Growth::new(&mut alone.world, &alone.host, MovePolicy::Proved);
     (4..12).for_each(|key| assert_eq!(alone.put(&mut program, &name(key), b"one").0, DONE));
     assert_eq!(alone.put(&mut program, &name(12), b"one").0, FULL);
     settle(&mut alone, &mut growth);

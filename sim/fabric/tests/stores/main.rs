@@ -1,4 +1,5 @@
-//! The stores between simulated NICs, over links that lose and reorder, with clients that die and servers that crash.
+//! The stores between simulated NICs, over links that lose and reorder, with clients that die and servers
+//! that crash.
 
 mod block;
 mod growth;

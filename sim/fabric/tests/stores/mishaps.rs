@@ -1,4 +1,4 @@
-//! What goes wrong in a run, drawn from its seed, and how often each kind did.
+//! The mishaps of a run, drawn from its seed, and how often each kind happened.
 
 use remora_fabric::World;
 use remora_fault::Random;
@@ -9,11 +9,11 @@ use remora_fault::{Action, Rule, Rules};
 pub enum Mishap {
     Loss,
     Reordering,
-    /// A client dies in the middle of what it does.
+    /// A client dies in the middle of an operation.
     Death,
-    /// A server crashes and comes back with its memory.
+    /// A server crashes and restarts with its memory.
     Restart,
-    /// A server crashes and comes back with nothing.
+    /// A server crashes and restarts without its memory.
     Empty,
     /// A node is cut off from all others for a while.
     Partition,
@@ -68,7 +68,7 @@ impl Tally {
         self.now[mishap as usize] = true;
     }
 
-    /// The run is over; loss and reordering are what its links say.
+    /// The run is over; loss and reordering are counted by its links.
     pub fn run_over(&mut self, world: &World) {
         let links = world.faults();
         self.now[Mishap::Loss as usize] |= links.dropped > 0;
@@ -94,7 +94,7 @@ impl Tally {
     }
 }
 
-/// Cuts a node off from all others, or joins it to them again.
+/// Cuts a node off from all others, or reconnects it.
 pub fn cut_off(world: &mut World, node: usize, nodes: usize, cut: bool) {
     for other in (0..nodes).filter(|other| *other != node) {
         world.cut(node, other, cut);

@@ -1,4 +1,4 @@
-//! A client and a server that agreed on StRoM, a kernel at the server, and what the tests ask of it.
+//! A client and a server that agreed on StRoM, a kernel at the server, and the requests of the tests.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: fal
 pub const OPCODE: u64 = 0x5354_524f_4d01;
 /// Bytes of the longest answer.
 pub const LONGEST: u32 = 16_384;
-/// Where answers come to in the client's memory, one room behind the other.
+/// Where answers go in the client's memory, one buffer behind the other.
 pub const ANSWERS: usize = 1 << 20;
 /// Receives that the client keeps posted.
 const RECEIVES: u32 = 64;
@@ -121,7 +121,7 @@ impl Bench {
     }
 
     pub fn rpc_write(&mut self, opcode: u64, tag: u32, bytes: &[u8]) {
-        // From memory of its own: it must stay until it has arrived.
+        // From its own memory: that must stay until it has arrived.
         let at = tag as usize % 64 * (ANSWERS / 64);
         self.here.store(at, bytes);
         let sges = [self.here.sge(at, bytes.len())];
@@ -169,14 +169,14 @@ impl Bench {
         self.world.with_nic(1, |nic, _| nic.kernels().collect())
     }
 
-    /// All room for answers has come back, and so many lanes serve somebody.
+    /// Is all memory for answers free again, with so many lanes in use?
     pub fn is_at_rest(&mut self, busy: u32) -> bool {
         self.facts().iter().all(|facts| facts.answers.0 == facts.answers.1 && facts.lanes.1 == busy)
     }
 }
 
-/// A kernel for each of 100 seeds on both arms, over bad links: `ask` asks and judges, and says how often each of what must
-/// happen did.
+/// A kernel for each of 100 seeds on both arms, over bad links. `ask` asks and judges, and counts each event
+/// that must happen.
 pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
     ask: impl Fn(&mut Bench, &mut Random) -> [u64; N] + Sync,
 ) {
@@ -188,7 +188,7 @@ pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
             bench.world.set_rules(&bad_links(seed), seed);
             let counts = ask(&mut bench, &mut Random::new(seed));
             let facts = bench.facts();
-            assert_eq!(facts[0].answers.0, facts[0].answers.1, "seed {seed}: room that did not come back");
+            assert_eq!(facts[0].answers.0, facts[0].answers.1, "seed {seed}: memory that did not come back");
             counts
         };
         seeds::each(0..100, one, |_, counts: [u64; N]| {
@@ -198,7 +198,8 @@ pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
     }
 }
 
-/// Writes all it gets to memory, one behind the other, and after the bytes of an RPC WRITE tells where it is then.
+/// Writes all bytes that it gets to memory, one behind the other. After the bytes of an RPC WRITE it answers
+/// its position.
 #[derive(Default)]
 pub struct Journal {
     pub at: u64,
@@ -223,7 +224,7 @@ impl Kernel for Journal {
     fn reset(&mut self) {}
 }
 
-/// Never ends.
+/// A kernel that never ends.
 pub struct Endless;
 
 impl Kernel for Endless {

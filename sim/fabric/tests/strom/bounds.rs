@@ -1,5 +1,5 @@
-//! Kernels at their bounds: parameters that make no sense, the last element and the one behind it, numbers that wrap, and streams
-//! used as they must not be.
+//! Kernels at their bounds: impossible parameters, the last element and the one behind it, numbers that wrap,
+//! and misused streams.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,8 @@ fn status(bench: &mut Bench, params: &[u8]) -> Status {
     bench.run()[&1].status
 }
 
-/// Rows as long as a row may be, as many as there is room for in an answer; what is compared and added up is at their end.
+/// Rows as long as a row may be, as many as fit in an answer. The compared and summed fields are at their
+/// end.
 fn longest_rows(bench: &Bench) -> Scan {
     (1..=3).for_each(|row| bench.there.store(row * DMA - 8, &7u64.to_le_bytes()));
     let (row, last) = (DMA as u16, DMA as u16 - 8);
@@ -182,7 +183,8 @@ fn of_first_reads_as_many_count_as_torn_as_are_to_and_second_ones_never_do() {
     }
 }
 
-/// Requests that come together, of which some begin an answer and take it back, to read again or because it has no room.
+/// Requests that come together. Some begin an answer and take it back, to read once more or because it does
+/// not fit.
 #[test]
 fn requests_behind_an_answer_that_is_taken_back_get_their_own() {
     for mut bench in Bench::arms() {
@@ -200,7 +202,7 @@ fn requests_behind_an_answer_that_is_taken_back_get_their_own() {
                 let address = bench.there.remote(64 * tag as usize).addr;
                 bench.rpc(OPCODE, tag, &Object { address, len: 40, tries: 2 }.emit());
             }
-            // Every other one finds more rows than there is room for.
+            // Every other one finds more rows than fit.
             for tag in 20..40 {
                 let scan =
                     Scan { predicate: Predicate::NotEqual, operand: 1 << 40, rows: tag % 2 + 2, ..scan };
@@ -243,13 +245,14 @@ fn a_histogram_that_makes_no_sense_is_refused() {
     }
 }
 
-/// As many partitions as there may be, more values each than are buffered, and partitions that begin anywhere in a line.
+/// As many partitions as there may be, more values each than are buffered, and partitions that begin anywhere
+/// in a line.
 #[test]
 fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
     const PARTITIONS: usize = 1024;
     const EACH: usize = 40;
     for mut bench in bench_with::<Shuffle>() {
-        // One value of room beside them, which stays empty.
+        // Space for one value beside them, which stays empty.
         let apart = 8 * (EACH + 1);
         let at = |number: usize| number * apart;
         let all: Vec<Partition> = (0..PARTITIONS)
@@ -261,7 +264,7 @@ fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
             }
             assert!(bench.run().values().all(|answer| answer.status == Status::DONE));
         }
-        // The number of a value within its partition stands above the partition's.
+        // The bits above a value's partition number the value within it.
         let values: Vec<u64> = (0..(PARTITIONS * EACH) as u64)
             .map(|number| number / 1024 * 1024 + number.wrapping_mul(389) % 1024)
             .collect();
@@ -277,7 +280,7 @@ fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
                 .collect();
             assert!(bench.there.load(at(number), apart) == wanted, "partition {number}");
         }
-        // Each is full: the next value has no room.
+        // Each is full: the next value does not fit.
         bench.rpc_write(OPCODE, 1, &values[7].to_le_bytes());
         assert_eq!(bench.run()[&1].status, Shuffle::FULL);
     }
@@ -302,7 +305,7 @@ fn a_rest_of_a_value_is_no_value() {
     }
 }
 
-/// Uses its streams as it is told to, by a number.
+/// Uses its streams by a number that selects the misuse.
 struct Odd(u64);
 
 impl Kernel for Odd {
@@ -342,7 +345,7 @@ impl Kernel for Odd {
                 streams.answer(Status::DONE, 64);
                 streams.forward(64);
             }
-            // It has nothing to say.
+            // It answers nothing.
             _ => {}
         }
         Progress::Rests
@@ -368,7 +371,7 @@ fn streams_used_as_they_must_not_be_end_the_request_and_nothing_else() {
     }
 }
 
-/// Reads and reads again, and never ends. It writes down how often, and in which of these steps it saw that more had come.
+/// Reads without end. It records how often, and in which of these steps it saw that more had come.
 #[derive(Clone, Default)]
 struct Reads {
     at: u64,
@@ -389,7 +392,8 @@ impl Kernel for Reads {
     fn reset(&mut self) {}
 }
 
-/// Shows the server the packets of one request, whose answer goes nowhere; the steps that each of them led to.
+/// Sends the server the packets of one request, whose answer is dropped. Returns the steps that each packet
+/// caused.
 fn steps_of_packets(bench: &mut Bench, ask: impl FnOnce(&mut Bench)) -> Vec<u64> {
     bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
     bench.world.tap();
@@ -426,7 +430,7 @@ fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
     }
 }
 
-/// A kernel that reads sees what came meanwhile in its next step.
+/// A kernel that reads sees what came in the meantime in its next step.
 #[test]
 fn what_waits_is_seen_in_each_step() {
     for mut bench in Bench::arms() {

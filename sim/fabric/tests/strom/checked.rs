@@ -1,4 +1,4 @@
-//! READs that a kernel judges before their bytes leave.
+//! READs that a kernel checks before their bytes leave.
 
 use remora_fabric::Settings;
 use remora_fault::Random;
@@ -104,7 +104,7 @@ fn what_may_not_be_read_or_is_longer_than_a_packet_is_refused_when_it_comes() {
             bench.world.post(bench.left, &request).unwrap();
             assert_eq!(ends(&mut bench), [wanted], "{len} bytes at {at}");
         }
-        // Its check value would stand behind the region.
+        // Its check value would be behind the region.
         let mut bench = Bench::new(1, &settings);
         let number = bench.deploy(vec![Box::new(Consistency::default())]);
         check(&mut bench, Some(number)).unwrap();
@@ -130,7 +130,7 @@ fn an_object_that_is_whole_again_in_time_leaves_then_and_what_was_asked_behind_i
         bench.there.store(0, &whole);
         assert_eq!(ends(&mut bench), [Status::Success; 2]);
         assert_eq!(bench.here.load(0, 64), whole[..64]);
-        // The next one has all its time again.
+        // The next one has the whole time.
         bench.there.store(0, &[7; 72]);
         read(&mut bench, 3, 0, 64);
         bench.world.run_for(UNFIT_NS * 3 / 4);
@@ -139,7 +139,7 @@ fn an_object_that_is_whole_again_in_time_leaves_then_and_what_was_asked_behind_i
     }
 }
 
-/// Is content at the reading that it is told to be, and tells how often it was asked by what it lets through.
+/// Accepts a READ at a given attempt, and reports the number of attempts by the bytes that it passes.
 struct Patient {
     content_at: u32,
 }

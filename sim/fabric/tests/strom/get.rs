@@ -20,7 +20,7 @@ fn kernels(count: usize) -> Vec<Box<dyn Kernel>> {
     (0..count).map(|_| Box::new(Get::default()) as Box<dyn Kernel>).collect()
 }
 
-/// A table of random buckets, some of them empty; and what it says.
+/// A table of random buckets, some of them empty; and its content.
 fn fill(bench: &Bench, random: &mut Random) -> BTreeMap<u64, Vec<u8>> {
     let mut model = BTreeMap::new();
     let mut next = VALUES;
@@ -109,13 +109,14 @@ fn a_miss_answers_a_miss_and_not_the_first_bucket() {
         let answers = bench.run();
         let found = Answer { status: Status::DONE, bytes: b"seal".to_vec() };
         let missed = Answer { status: Status::MISS, bytes: Vec::new() };
-        // 8 stands in an empty bucket.
+        // Key 8 hashes to an empty bucket.
         let wanted = [(7, found.clone()), (8, missed.clone()), (9, found), (10, missed)];
         assert_eq!(answers.into_iter().collect::<Vec<_>>(), wanted);
     }
 }
 
-/// A GET that counts how often it was asked what it will read once it has seen a slot; or one that names memory which it has no right to.
+/// A GET that counts the calls of `foresee` that pass it a slot. A variant names memory that it has no right
+/// to.
 struct Foreseen {
     get: Get,
     seen: Arc<AtomicU32>,
@@ -143,7 +144,7 @@ fn many_requests_wait_in_their_lane_and_what_they_will_read_is_asked_for_ahead()
         let mut bench = Bench::new(1, settings);
         let seen = Arc::<AtomicU32>::default();
         let kernel = Foreseen { get: Get::default(), seen: seen.clone(), lies };
-        // Room for one answer: the others' requests wait until it has arrived.
+        // Memory for one answer: the others' requests wait until it has arrived.
         let init = bench.init(Some(OPCODE), vec![Box::new(kernel)]);
         let init = KernelInit { answers: 1, ..init };
         bench.try_deploy(init).unwrap();
@@ -172,7 +173,7 @@ fn many_requests_wait_in_their_lane_and_what_they_will_read_is_asked_for_ahead()
 fn a_crowd_of_requests_that_comes_at_once_is_not_turned_away() {
     for settings in arms() {
         let mut bench = Bench::new(1, &Settings { send_slots: 512, ..settings });
-        // Room for all answers: none of them leaves before the last request is there.
+        // Memory for all answers: none of them leaves before the last request is there.
         let init = bench.init(Some(OPCODE), kernels(1));
         let init = KernelInit { answers: 64, longest: 2048, ..init };
         bench.try_deploy(init).unwrap();

@@ -1,4 +1,4 @@
-//! Acknowledgements that nobody asks for at once.
+//! Acknowledgements that the responder delays.
 
 use remora_fabric::{Config, LinkConfig, Sent, Settings};
 use remora_fault::{Action, Rule, Rules};
@@ -24,7 +24,7 @@ fn deploy(bench: &mut Bench) {
     bench.deploy(vec![Box::new(kernel) as Box<dyn Kernel>]);
 }
 
-/// Asks without a completion of its own.
+/// Asks without a completion.
 fn ask(bench: &mut Bench, tag: u32) {
     let bytes = [&bench.place(tag).emit()[..], &b"48 bytes".repeat(6)].concat();
     let (operation, payload) = (Operation::Rpc { opcode: OPCODE, tag }, Payload::Inline(&bytes));
@@ -55,7 +55,7 @@ fn one_request_after_the_other_asks_for_few_acknowledgements() {
     let sent = bench.world.sent();
     let [here, there] = [0, 1].map(|node| spoken(&mut bench, node, &sent));
     for ((acknowledged, _), (_, asked)) in [(here, there), (there, here)] {
-        // Half of what there is room for: of the client's 128 slots, a request takes three.
+        // Half of the queue's capacity: of the client's 128 slots, a request takes three.
         assert!(asked <= ASKED / 20, "{asked} are asked for");
         assert!(acknowledged <= asked + ASKED * 10_000 / LATE_NS as usize, "{acknowledged} of {asked}");
     }
@@ -64,7 +64,7 @@ fn one_request_after_the_other_asks_for_few_acknowledgements() {
     assert_eq!((0..2).map(|node| bench.world.counters(node).retransmitted_pkts).sum::<u64>(), 0);
 }
 
-/// Whatever is behind a request in the queue is done with it, though nothing more leaves.
+/// Everything behind a request in the queue completes with it, though nothing more leaves.
 #[test]
 fn local_work_beside_a_request_ends_at_once() {
     let mut bench = with_timeout(14);
@@ -143,10 +143,10 @@ fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner
     }
     let sent = bench.world.sent();
     let (_, asked) = spoken(&mut bench, 1, &sent);
-    assert!((5..=8).contains(&asked), "the third of four rooms, then all again: {asked}");
+    assert!((5..=8).contains(&asked), "the third of four buffers, then all of them: {asked}");
 }
 
-/// A port with room for a frame at a time, and answers that would take all of it.
+/// A port with space for a frame at a time, and answers that would take all of it.
 #[test]
 fn what_is_asked_for_leaves_between_answers_where_a_port_has_little_room() {
     let link = LinkConfig { queue: 1, rate: 10_000_000_000, ..LinkConfig::default() };

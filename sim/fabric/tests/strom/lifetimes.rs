@@ -7,7 +7,7 @@ use remora_nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
 
-/// Answers with a number of its own.
+/// Answers with its own number.
 struct Says(u8);
 
 impl Kernel for Says {
@@ -34,7 +34,7 @@ impl Kernel for Silent {
     fn reset(&mut self) {}
 }
 
-/// Serves whoever sent it parameters until it has sent bytes too.
+/// Serves the client that sent it parameters until that has sent bytes too.
 struct Held;
 
 impl Kernel for Held {
@@ -109,7 +109,7 @@ fn whoever_waits_for_a_kernel_that_is_removed_is_told() {
     }
 }
 
-/// Never done with what it has.
+/// A kernel that never ends its work.
 struct Busy;
 
 impl Kernel for Busy {
@@ -206,9 +206,10 @@ impl Kernel for Slow {
 
 #[test]
 fn requests_around_which_their_kernel_is_removed_are_answered_once_each() {
-    let mut told = [0; 3];
+    let mut counts = [0; 3];
     for arm in 0..2 {
-        // The kernel is removed after each of the world's steps in turn, and another one is there at once, or none.
+        // The kernel is removed after each of the world's steps in turn, and another one is there at once, or
+        // none.
         for after in 0..120 {
             let mut bench = Bench::new(1, &arms()[arm]);
             let number = bench.deploy(vec![Box::new(Slow { steps: 1500, left: 0 })]);
@@ -228,12 +229,12 @@ fn requests_around_which_their_kernel_is_removed_are_answered_once_each() {
             assert_eq!(answers.len(), 4, "arm {arm}, after {after} steps: {answers:?}");
             for answer in answers.values() {
                 let place = statuses.iter().position(|status| *status == answer.status);
-                told[place.unwrap_or_else(|| panic!("after {after} steps: {answers:?}"))] += 1;
+                counts[place.unwrap_or_else(|| panic!("after {after} steps: {answers:?}"))] += 1;
             }
             assert!(bench.is_at_rest(0), "arm {arm}, after {after} steps");
         }
     }
-    assert!(told.iter().all(|count| *count > 10), "removed, served, nobody there: {told:?}");
+    assert!(counts.iter().all(|count| *count > 10), "removed, served, nobody there: {counts:?}");
 }
 
 /// Answers a byte.
@@ -258,7 +259,7 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
         let init = bench.init(Some(OPCODE), vec![Box::new(Brief)]);
         let init = KernelInit { answers: 2, ..init };
         let number = bench.try_deploy(init).unwrap();
-        // No acknowledgement of an answer arrives, so their room is used up.
+        // No acknowledgement of an answer arrives, so their memory is used up.
         bench.world.cut(1, 0, true);
         (0..8).for_each(|tag| bench.rpc(OPCODE, tag, b""));
         bench.world.run_for(200_000);
@@ -266,17 +267,17 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
         assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Err(NicError::Busy));
         bench.world.cut(1, 0, false);
         let answers = bench.run();
-        let told: Vec<Status> = answers.values().map(|answer| answer.status).collect();
-        let of = |status| told.iter().filter(|told| **told == status).count();
-        assert_eq!((of(Status::DONE), told.len()), (2, 8), "{told:?}");
-        assert!(of(Status::REMOVED) >= 4, "{told:?}");
+        let statuses: Vec<Status> = answers.values().map(|answer| answer.status).collect();
+        let of = |status| statuses.iter().filter(|other| **other == status).count();
+        assert_eq!((of(Status::DONE), statuses.len()), (2, 8), "{statuses:?}");
+        assert!(of(Status::REMOVED) >= 4, "{statuses:?}");
         assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Ok(()));
         assert!(bench.facts().is_empty());
     }
 }
 
 /// Clients of one lane over bad links, each with parameters and bytes in turn; how often there was no lane.
-fn crowd(seed: u64, settings: &Settings) -> u64 {
+fn many_requests(seed: u64, settings: &Settings) -> u64 {
     let mut bench = Bench::new(seed, settings);
     bench.deploy(vec![Box::new(Held)]);
     let others = [0; 3].map(|_| bench.world.pair(0, 1, settings)[0]);
@@ -316,7 +317,7 @@ fn crowd(seed: u64, settings: &Settings) -> u64 {
 fn clients_wait_for_a_lane_and_all_are_served() {
     for settings in arms() {
         let mut busy = 0;
-        seeds::each(0..50, |seed| crowd(seed, &settings), |_, more| busy += more);
+        seeds::each(0..50, |seed| many_requests(seed, &settings), |_, more| busy += more);
         assert!(busy > 0, "nobody had to wait");
     }
 }

@@ -1,5 +1,5 @@
-//! StRoM between simulated NICs: requests to kernels and their answers, what is refused, kernels that come and go, and each
-//! kernel over bad links beside a plain model.
+//! StRoM between simulated NICs: requests to kernels and their answers, refusals, kernels that come and go.
+//! Each kernel also runs over bad links beside a plain model.
 
 mod bench;
 mod bounds;

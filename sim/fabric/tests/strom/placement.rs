@@ -1,4 +1,4 @@
-//! Kernels on the way of plain WRITEs to memory, and between a program and its peer.
+//! Kernels on the path of plain WRITEs to memory, and between a program and its peer.
 
 use remora_fabric::Settings;
 use remora_fault::Random;
@@ -10,7 +10,7 @@ use remora_nic::{CompletionKind, NicError, Operation, Payload, ReceiveRequest, W
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
 
-/// Counts what passes, and tells it.
+/// Counts passing bytes, and reports the count.
 #[derive(Default)]
 struct Counts {
     /// It only looks at what passes, and knows of no places.
@@ -69,7 +69,7 @@ fn attach(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
     bench.world.with_nic(1, |nic, _| nic.attach_kernel(qp, kernel))
 }
 
-/// WRITEs of random bytes to places one behind the other; some tell the receive queue.
+/// WRITEs of random bytes to consecutive places; some consume a receive.
 fn seed(seed: u64, settings: &Settings, looks: bool) -> u64 {
     let mut bench = Bench::new(seed, settings);
     let number = bench.deploy(vec![Box::new(Counts { looks, ..Counts::default() })]);
@@ -145,7 +145,7 @@ fn an_estimate_is_a_by_product_of_receiving() {
         assert!((estimate - 5000.0).abs() < 4.0 * 0.0081 * 5000.0, "{estimate}");
         assert_eq!(bench.there.load(0, values.len()), values);
 
-        // Nobody looks any more, or nobody is there.
+        // No kernel looks any more, or there is none.
         attach(&mut bench, None).unwrap();
         bench.world.post(bench.left, &request).unwrap();
         assert!(bench.run().is_empty());
@@ -153,7 +153,7 @@ fn an_estimate_is_a_by_product_of_receiving() {
     }
 }
 
-/// Sends the peer each even value of what the program hands it, to the place that parameters gave.
+/// Sends the peer each even value that the program hands it, to the address in the parameters.
 #[derive(Default)]
 struct Evens {
     to: Option<(u64, u32)>,

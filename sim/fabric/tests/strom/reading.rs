@@ -1,5 +1,5 @@
-//! What a kernel has read, and where it stays: bytes that are read while a message is being made come to where it goes on, and nobody
-//! who steps a kernel may notice.
+//! A kernel's reads, and where their bytes stay. Bytes that are read while a message is being made arrive at
+//! its continuation. The caller of a kernel must not notice.
 
 use remora_nic::kernel::{Kernel, Progress, Status, Streams};
 
@@ -31,12 +31,12 @@ impl Kernel for Scripted {
     }
 }
 
-/// What stands in the server's memory.
+/// The contents of the server's memory.
 fn memory() -> Vec<u8> {
     (0..=255).cycle().take(3 * LONGEST as usize).collect()
 }
 
-/// How these steps answer, twice: the second time rooms are not fresh.
+/// How these steps answer, twice: the second time the buffers are not fresh.
 fn answered(steps: &'static [Step]) -> (Status, Vec<u8>) {
     let mut said = Vec::new();
     for mut bench in Bench::arms() {
@@ -123,7 +123,7 @@ fn what_was_read_outlives_the_message_that_it_came_for() {
             streams.forward(4);
             Progress::Again
         },
-        // The answer has left, and its room is another's.
+        // The answer has left, and its buffer is another's.
         left,
     ];
     let withdrawn: &[Step] = &[
@@ -145,7 +145,7 @@ fn what_was_read_outlives_the_message_that_it_came_for() {
     assert_eq!(answered(Box::leak(withdrawn.into())), (Status::MISS, [&b"1234"[..], &[1, 2, 3, 4]].concat()));
 }
 
-/// What is left of the longest answer behind this many bytes, read with `MORE` behind it.
+/// The rest of the longest answer begins at this offset, and is read with `MORE` further bytes.
 const BEHIND: u32 = 12_000;
 
 fn read_the_rest<const MORE: u32>(streams: &mut Streams<'_, '_>, memory: u64) -> Progress {

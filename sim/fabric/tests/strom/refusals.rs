@@ -1,4 +1,4 @@
-//! What is refused, where, and who is told.
+//! Requests that are refused, where, and which side learns of it.
 
 use remora_fabric::Settings;
 use remora_nic::kernel::{Get, Kernel, Lookup, Place, Slot, Status, TAG_MASK};

@@ -7,7 +7,7 @@ use remora_nic::kernel::{Predicate, Shape, Status, Traversal, Walk};
 
 use crate::bench::{Answer, Bench, OPCODE, every_seed};
 
-/// Where values stand, 16 bytes each.
+/// The offset of the values, of 16 bytes each.
 const VALUES: usize = 1 << 18;
 
 /// An element under construction: words of 4 bytes.
@@ -173,8 +173,8 @@ fn binary_trees() {
     });
 }
 
-/// Two levels of nodes with up to three keys: keys at words 0, 2, 4, children at 6, their number at 14. Values belong to leaves, at
-/// 6 words behind their key.
+/// Two levels of nodes with up to three keys: keys at words 0, 2, 4, children at 6, their number at 14.
+/// Values belong to leaves, at 6 words behind their key.
 #[test]
 fn nodes_of_a_tree_with_several_keys() {
     every_seed::<2, Traversal>(|bench, random| {
@@ -191,7 +191,8 @@ fn nodes_of_a_tree_with_several_keys() {
             node.0[56..60].copy_from_slice(&(keys.len() as u32).to_le_bytes());
             node
         };
-        // The root's keys are the greatest of the leaves before the last; it has values at no place, so it is asked past.
+        // The root's keys are the greatest of the leaves before the last. It has no values, so it is asked
+        // past.
         let parts: Vec<u64> = leaves[..leaves.len() - 1].iter().map(|leaf| leaf[leaf.len() - 1]).collect();
         let root = node(&parts, &|number| at(bench, number + 1), leaves.len());
         for (number, leaf) in leaves.iter().enumerate() {
@@ -209,7 +210,7 @@ fn nodes_of_a_tree_with_several_keys() {
             shape,
             ..list(at(bench, 0))
         };
-        // A key that also stands in the root would fit there.
+        // A key that is also in the root would fit there.
         let in_leaves: Vec<u64> = asked.iter().copied().filter(|key| !parts.contains(key)).collect();
         // Leaves have values where the root has children: a walk ends at them by the bound on elements.
         for (tag, key) in in_leaves.iter().enumerate() {
@@ -260,7 +261,7 @@ fn skip_lists() {
     });
 }
 
-/// Key at word 0, value at 2, four edges from 4 on; some lead nowhere, and there are circles.
+/// Key at word 0, value at 2, four edges from 4 on; some have no target, and there are cycles.
 #[test]
 fn graphs() {
     every_seed::<2, Traversal>(|bench, random| {

@@ -187,8 +187,8 @@ fn estimates_are_within_three_standard_errors_of_the_numbers_of_values() {
     }
 }
 
-/// Apache `DataSketches` hashes, counts and estimates in its own way, with as many registers: both are as good as their standard errors say,
-/// over the same values.
+/// Apache `DataSketches` hashes, counts and estimates in its own way, with as many registers. Both are as
+/// good as their standard errors, over the same values.
 #[test]
 fn estimates_are_as_good_as_those_of_an_independent_library() {
     const STREAMS: u64 = 16;

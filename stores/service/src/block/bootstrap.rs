@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use remora_store::block::Errand;
+use remora_store::block::Purpose;
 use remora_verbs::{Answered, ConnectRequest, Context, Handshakes, Listener, ProtectionDomain, QpOptions};
 
 use super::peers::Peers;
@@ -86,7 +86,7 @@ fn answer<B: Blocks>(
 /// It had begun without this replica.
 pub fn bootstrap<B: Blocks>(
     peers: &mut Peers,
-    standing: &Shared,
+    membership: &Shared,
     replica: &mut Replica<B>,
     (context, domain): (&Context, &ProtectionDomain),
     listener: &Listener,
@@ -98,10 +98,10 @@ pub fn bootstrap<B: Blocks>(
         answer((request, handshakes), replica, context, domain)
     };
     loop {
-        let own = standing.lock().state();
-        peers.begin(Errand::Ask { replica: own.replica, incarnation: own.incarnation() })?;
+        let own = membership.lock().state();
+        peers.begin(Purpose::Ask { replica: own.replica, incarnation: own.incarnation() })?;
         answer_until(listener, &mut handshakes, || peers.poll(), &mut reply)?;
-        if standing.lock().heard(peers.answers())? {
+        if membership.lock().take_answers(peers.answers())? {
             return finish(&mut handshakes);
         }
         let missing = peers.missing();

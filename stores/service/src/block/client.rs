@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use remora_host::Clock;
-use remora_store::Fleet;
+use remora_store::Connections;
 use remora_store::block::{
-    AnyClient, Canary, ClientConfig, ClientId, Design, Errand, Finished, Hello, Layout, MAX_REPLICAS,
-    MIN_BLOCK, Machine as _, Operation, Outcome, Refused, Slot, State, View, Welcome,
+    AnyClient, Canary, ClientConfig, ClientId, Design, Finished, Hello, Layout, MAX_REPLICAS, MIN_BLOCK,
+    Machine as _, Operation, Outcome, Purpose, Refused, Slot, State, View, Welcome,
 };
 use remora_verbs::{Access, Context as Nic, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
 
@@ -31,13 +31,13 @@ const TAKEN: usize = 32;
 /// The connections, as the machine sees them.
 struct Ends<'a>(&'a mut [Option<Link>]);
 
-impl Fleet for Ends<'_> {
-    type End<'a>
+impl Connections for Ends<'_> {
+    type Endpoint<'a>
         = Ringing<'a>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> Ringing<'_> {
+    fn endpoint(&mut self, server: usize) -> Ringing<'_> {
         Ringing::of(&mut self.0[server].as_mut().expect("the machine knows who is there").pair)
     }
 }
@@ -185,13 +185,13 @@ impl Session {
     }
 
     fn begin(&self, at: usize, pause: Duration) -> Result<()> {
-        let errand = match self.role {
+        let purpose = match self.role {
             // Later ones need no other number.
-            Role::Writer => Errand::Use { wants_number: self.store.is_none() },
-            Role::Reader => Errand::Use { wants_number: false },
-            Role::Repairer { replica, incarnation, store } => Errand::Repair { replica, incarnation, store },
+            Role::Writer => Purpose::Use { wants_number: self.store.is_none() },
+            Role::Reader => Purpose::Use { wants_number: false },
+            Role::Repairer { replica, incarnation, store } => Purpose::Repair { replica, incarnation, store },
         };
-        let hello = Hello { replicas: self.links.len(), errand };
+        let hello = Hello { replicas: self.links.len(), purpose };
         self.connector.begin(at, self.servers.addresses()[at], hello, pause)
     }
 

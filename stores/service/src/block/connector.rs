@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use remora_store::QueueNeeds;
-use remora_store::block::{Errand, Hello, Welcome};
+use remora_store::block::{Hello, Purpose, Welcome};
 use remora_verbs::{CompletionQueue, Context, ProtectionDomain, QpOptions, QueuePair, Ready};
 
 use crate::error::{Context as _, Result, ensure, need};
@@ -93,7 +93,7 @@ fn connect(
     let pair = crate::connect::connect(domain, &cq, &options, address)?;
     let welcome = Welcome::decode(pair.peer_private_data());
     let welcome = need!(welcome, Peer, "no replica of blocks answers there");
-    let wants_number = hello.errand == Errand::Use { wants_number: true };
+    let wants_number = hello.purpose == Purpose::Use { wants_number: true };
     ensure!(!wants_number || welcome.number.is_some(), Peer, "it gave no number to a writer");
     Ok((Link { pair, cq }, welcome))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use remora_store::QueueNeeds;
-use remora_store::block::{Design, Errand, Hello, Layout, State};
+use remora_store::block::{Design, Hello, Layout, Purpose, State};
 use remora_verbs::{Context, ProtectionDomain};
 
 use super::connector::Connector;
@@ -56,11 +56,11 @@ impl Peers {
     ///
     /// # Errors
     /// There is no thread for it.
-    pub fn begin(&mut self, errand: Errand) -> Result<()> {
+    pub fn begin(&mut self, purpose: Purpose) -> Result<()> {
         self.servers.changed()?;
         self.answers.clear();
         self.faults.clear();
-        let hello = Hello { replicas: self.replicas(), errand };
+        let hello = Hello { replicas: self.replicas(), purpose };
         for at in (0..self.replicas()).filter(|at| *at != self.own) {
             self.connector.begin(at, self.servers.addresses()[at], hello, Duration::ZERO)?;
             self.open += 1;
@@ -99,8 +99,8 @@ impl Peers {
     ///
     /// # Errors
     /// As [`Peers::poll`].
-    pub fn ask(&mut self, errand: Errand) -> Result<&[State]> {
-        self.begin(errand)?;
+    pub fn ask(&mut self, purpose: Purpose) -> Result<&[State]> {
+        self.begin(purpose)?;
         while !self.poll()? {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -128,24 +128,24 @@ impl Peers {
     ///
     /// # Errors
     /// As [`Peers::poll`].
-    pub fn move_mark(&mut self, standing: &Shared) -> Result<()> {
+    pub fn move_mark(&mut self, membership: &Shared) -> Result<()> {
         let (wanted, state) = {
-            let standing = standing.lock();
-            (standing.wanted_mark(), standing.state())
+            let membership = membership.lock();
+            (membership.wanted_mark(), membership.state())
         };
         let Some(mark) = wanted else { return Ok(()) };
-        let errand = Errand::Mark { replica: self.own, incarnation: state.incarnation(), mark };
-        if self.ask(errand)?.len() >= self.replicas() / 2 {
-            standing.lock().mark(mark);
+        let purpose = Purpose::Mark { replica: self.own, incarnation: state.incarnation(), mark };
+        if self.ask(purpose)?.len() >= self.replicas() / 2 {
+            membership.lock().mark(mark);
         }
         Ok(())
     }
 
     /// Does so until it is over.
-    pub fn keep_marks(mut self, standing: &Shared, over: &AtomicBool) {
+    pub fn keep_marks(mut self, membership: &Shared, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             let mut pause = LOOK;
-            if let Err(error) = self.move_mark(standing) {
+            if let Err(error) = self.move_mark(membership) {
                 tracing::warn!("no more numbers for writers: {}", error.chain());
                 pause = AGAIN;
             }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use remora_store::block::{Errand, Operation, Outcome, Standing, State};
+use remora_store::block::{Membership, Operation, Outcome, Purpose, State};
 use remora_verbs::Context;
 
 use super::WINDOW;
@@ -30,7 +30,7 @@ pub fn repair<B: Blocks>(
     (context, servers): (Context, Servers),
     own: usize,
     begins: impl FnOnce(u64, usize),
-) -> Result<Standing> {
+) -> Result<Membership> {
     let others = find(peers, own)?;
     let store = others[0].store;
     ensure!(
@@ -39,14 +39,14 @@ pub fn repair<B: Blocks>(
         "the others are of different stores: end those that do not belong to this one"
     );
     let drawn = crate::seed::fresh() as u32;
-    let incarnation = Standing::next_incarnation(own, &others, drawn);
+    let incarnation = Membership::next_incarnation(own, &others, drawn);
     let mut session =
         Session::with_role(context, servers, WINDOW, Role::Repairer { replica: own, incarnation, store })?;
     begins(session.layout()?.blocks, session.connected());
     copy(blocks, &mut session)?;
     let sources = session.sources();
     session.close()?;
-    Ok(need!(Standing::repaired(own, incarnation, &sources), Silent, "too few replicas were read"))
+    Ok(need!(Membership::repaired(own, incarnation, &sources), Silent, "too few replicas were read"))
 }
 
 /// What f + 1 others say who serve the store.
@@ -59,7 +59,7 @@ fn find(peers: &mut Peers, own: usize) -> Result<Vec<State>> {
     );
     let started = Instant::now();
     loop {
-        let answers = peers.ask(Errand::Ask { replica: own, incarnation: 0 })?;
+        let answers = peers.ask(Purpose::Ask { replica: own, incarnation: 0 })?;
         let (whole, new): (Vec<State>, Vec<State>) = answers.iter().partition(|answer| answer.is_whole());
         if whole.len() >= needed {
             return Ok(whole);

@@ -4,7 +4,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use remora_store::block::{Design, Errand, Grant, Hello, Layout, Standing, Tag, Welcome, abdlock, prism_rs};
+use remora_store::block::{
+    Design, Grant, Hello, Layout, Membership, Purpose, Tag, Welcome, abdlock, prism_rs,
+};
 use remora_store::heap::{Class, Classes, Reachable};
 use remora_store::{Broken, QueueNeeds};
 use remora_verbs::{Full, WorkCompletion};
@@ -52,18 +54,18 @@ pub trait Blocks: Program {
     fn begin(&mut self) -> Result<()>;
 }
 
-/// A standing that two threads use.
+/// A membership that two threads use.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Standing>>);
+pub struct Shared(Arc<Mutex<Membership>>);
 
 impl Shared {
     /// This one.
-    pub fn new(standing: Standing) -> Shared {
-        Shared(Arc::new(Mutex::new(standing)))
+    pub fn new(membership: Membership) -> Shared {
+        Shared(Arc::new(Mutex::new(membership)))
     }
 
     /// It, for a moment.
-    pub fn lock(&self) -> MutexGuard<'_, Standing> {
+    pub fn lock(&self) -> MutexGuard<'_, Membership> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,13 +93,13 @@ impl<C: Copy> Guest<C> {
 /// A replica.
 pub struct Replica<B> {
     blocks: B,
-    standing: Shared,
+    membership: Shared,
 }
 
 impl<B: Blocks> Replica<B> {
     /// Of these blocks.
-    pub fn new(blocks: B, standing: Shared) -> Replica<B> {
-        Replica { blocks, standing }
+    pub fn new(blocks: B, membership: Shared) -> Replica<B> {
+        Replica { blocks, membership }
     }
 }
 
@@ -111,8 +113,8 @@ impl<B: Blocks> Program for Replica<B> {
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Self::Connection, Vec<u8>)> {
         let said = Hello::decode(hello);
         let said = need!(said, Peer, "this is a replica of blocks, and the client is none of it");
-        let mut standing = self.standing.lock();
-        let replicas = standing.state().replicas;
+        let mut membership = self.membership.lock();
+        let replicas = membership.state().replicas;
         ensure!(
             said.replicas == replicas,
             Config,
@@ -120,25 +122,25 @@ impl<B: Blocks> Program for Replica<B> {
             said.replicas
         );
         let (mut number, mut guest) = (None, Guest::Visitor);
-        let grant = match said.errand {
-            Errand::Ask { replica, incarnation } => {
-                standing.asked(replica, incarnation);
+        let grant = match said.purpose {
+            Purpose::Ask { replica, incarnation } => {
+                membership.asked(replica, incarnation);
                 self.blocks.grant()?
             }
-            Errand::Mark { replica, incarnation, mark } => {
-                standing.marked(replica, incarnation, mark)?;
+            Purpose::Mark { replica, incarnation, mark } => {
+                membership.marked(replica, incarnation, mark)?;
                 self.blocks.grant()?
             }
-            Errand::Repair { replica, incarnation, store } => {
-                standing.replaced(replica, incarnation, store)?;
+            Purpose::Repair { replica, incarnation, store } => {
+                membership.replaced(replica, incarnation, store)?;
                 let (connection, grant) = self.blocks.accept(hello, nic)?;
                 guest = Guest::Reader(connection);
                 need!(Grant::decode(&grant), Peer, "a grant")
             }
-            Errand::Use { wants_number } => {
-                standing.serves()?;
+            Purpose::Use { wants_number } => {
+                membership.serves()?;
                 let (connection, grant) = self.blocks.accept(hello, nic)?;
-                match wants_number.then(|| standing.number()).transpose() {
+                match wants_number.then(|| membership.number()).transpose() {
                     Ok(given) => number = given,
                     Err(misfit) => {
                         self.blocks.disconnect(connection);
@@ -149,18 +151,18 @@ impl<B: Blocks> Program for Replica<B> {
                 need!(Grant::decode(&grant), Peer, "a grant")
             }
         };
-        Ok((guest, Welcome { state: standing.state(), number, grant }.encode().to_vec()))
+        Ok((guest, Welcome { state: membership.state(), number, grant }.encode().to_vec()))
     }
 
     fn gives_way(&self, guest: Self::Connection, hello: &[u8]) -> bool {
-        let Some(Hello { replicas, errand: Errand::Repair { replica, incarnation, store } }) =
+        let Some(Hello { replicas, purpose: Purpose::Repair { replica, incarnation, store } }) =
             Hello::decode(hello)
         else {
             return false;
         };
-        let mut standing = self.standing.lock().clone();
-        let comes =
-            replicas == standing.state().replicas && standing.replaced(replica, incarnation, store).is_ok();
+        let mut membership = self.membership.lock().clone();
+        let comes = replicas == membership.state().replicas
+            && membership.replaced(replica, incarnation, store).is_ok();
         comes && matches!(guest, Guest::Client(_))
     }
 

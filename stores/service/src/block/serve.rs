@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use remora_store::block::{Design, MAX_REPLICAS, Standing};
+use remora_store::block::{Design, MAX_REPLICAS, Membership};
 use remora_verbs::{Context, Listener};
 
 use super::replica::{Blocks, Replica, Shared, Size};
@@ -82,7 +82,7 @@ impl<B: Blocks> OpenReplica<B> {
         let kind = (B::DESIGN, size.layout);
         let mut peers = Peers::new(context.clone(), domain.clone(), servers, own, kind);
         let membership = if new {
-            need!(Standing::new(own, count, 1 | seed::fresh() >> 2), Config, "an odd number of replicas")
+            need!(Membership::new(own, count, 1 | seed::fresh() >> 2), Config, "an odd number of replicas")
         } else {
             // Of an address that is taken one should hear first.
             TcpListener::bind(listen).with_context(listening)?;

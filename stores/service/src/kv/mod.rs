@@ -372,7 +372,7 @@ impl Classical for FarmDesign {
     }
 
     fn reopen(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Option<FarmTable> {
-        FarmTable::again(farm::Config::for_keys(keys, seed), index?, extents)
+        FarmTable::reopen(farm::Config::for_keys(keys, seed), index?, extents)
     }
 }
 

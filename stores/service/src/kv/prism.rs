@@ -4,7 +4,7 @@
 mod buffers;
 
 use remora_store::heap::{Classes, Reachable};
-use remora_store::kv::prism::{Care, Config, Loader, Mover, PrismTable};
+use remora_store::kv::prism::{Config, Loader, MovePolicy, Mover, PrismTable};
 use remora_store::kv::{Hello, Refusal, SessionError};
 use remora_verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, WorkCompletion};
 
@@ -45,7 +45,8 @@ struct Growth {
 impl Growth {
     fn new(table: &PrismTable, memory: &mut Memory) -> Result<Growth> {
         let arena = memory.region("what is moved", Mover::arena_len(), Access::LOCAL_WRITE)?;
-        let mover = need!(Mover::new(table.clone(), arena, Care::Proved), Config, "memory for what is moved");
+        let mover =
+            need!(Mover::new(table.clone(), arena, MovePolicy::Proved), Config, "memory for what is moved");
         let needs = Mover::needs();
         let cq = memory.domain.context().create_cq(needs.completions * 2)?;
         let options = QpOptions {

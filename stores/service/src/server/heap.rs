@@ -152,7 +152,7 @@ impl<S: BufferTable> Program for HeapServer<S> {
     }
 
     fn tell(&mut self, peer: Peer, nic: &mut Direct<'_>) -> Result<(), Broken> {
-        self.keeper.tell(peer, nic)
+        self.keeper.notify(peer, nic)
     }
 
     fn is_late(&self, peer: Peer) -> bool {

@@ -16,7 +16,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use remora_store::Fleet;
+use remora_store::Connections;
 use remora_store::txn::{AnyClient, Design, Granted, Hello, Limits, Machine as _, Welcome};
 use remora_verbs::{
     Access, Batch, CompletionQueue, ConnectError, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
@@ -41,26 +41,26 @@ pub struct Size {
 
 /// The connections, as the machine sees them. What is posted leaves when this is dropped, with one doorbell
 /// for each shard.
-pub struct Connections<'a>([Option<Batch<'a>>; MOST_SHARDS]);
+pub struct ShardQueues<'a>([Option<Batch<'a>>; MOST_SHARDS]);
 
-impl<'a> Connections<'a> {
-    fn of(pairs: &'a mut [QueuePair<Ready>]) -> Result<Connections<'a>> {
+impl<'a> ShardQueues<'a> {
+    fn of(pairs: &'a mut [QueuePair<Ready>]) -> Result<ShardQueues<'a>> {
         let mut connections = [const { None }; MOST_SHARDS];
         for (end, pair) in connections.iter_mut().zip(pairs) {
             *end = Some(pair.batch()?);
         }
-        Ok(Connections(connections))
+        Ok(ShardQueues(connections))
     }
 }
 
-impl<'a> Fleet for Connections<'a> {
-    type End<'e>
+impl<'a> Connections for ShardQueues<'a> {
+    type Endpoint<'e>
         = Batched<'e, 'a>
     where
         Self: 'e;
 
     #[inline]
-    fn end(&mut self, server: usize) -> Batched<'_, 'a> {
+    fn endpoint(&mut self, server: usize) -> Batched<'_, 'a> {
         Batched(self.0[server].as_mut().expect("the machine knows how many shards there are"))
     }
 }
@@ -127,7 +127,7 @@ impl Session {
         enrolment::Shards { pairs: &mut pairs, cq: &mut cq, arena: &arena }
             .enrol_all(&welcomes, addresses)?;
         let mut machine = AnyClient::new(&limits, grants, registered(&arena), name)?;
-        machine.start(&mut Connections::of(&mut pairs)?)?;
+        machine.start(&mut ShardQueues::of(&mut pairs)?)?;
         Ok(Session {
             machine,
             numbers: pairs.iter().map(QueuePair::number).collect(),
@@ -147,8 +147,8 @@ impl Session {
     ///
     /// # Errors
     /// This process is a fork.
-    pub fn parts(&mut self) -> Result<(&mut AnyClient, Connections<'_>)> {
-        Ok((&mut self.machine, Connections::of(&mut self.pairs)?))
+    pub fn parts(&mut self) -> Result<(&mut AnyClient, ShardQueues<'_>)> {
+        Ok((&mut self.machine, ShardQueues::of(&mut self.pairs)?))
     }
 
     /// One turn: what has ended comes to `each` with its shard, to be given to the machine's `complete`; what
@@ -159,14 +159,14 @@ impl Session {
     #[inline]
     pub fn turn(
         &mut self,
-        mut each: impl FnMut(usize, &WorkCompletion, &mut AnyClient, &mut Connections<'_>) -> Result<()>,
+        mut each: impl FnMut(usize, &WorkCompletion, &mut AnyClient, &mut ShardQueues<'_>) -> Result<()>,
     ) -> Result<usize> {
         let got = self.cq.poll(&mut self.done)?;
         self.turns = self.turns.wrapping_add(1);
         if got == 0 && !self.turns.is_multiple_of(RETURN_EVERY) {
             return Ok(0);
         }
-        let mut connections = Connections::of(&mut self.pairs)?;
+        let mut connections = ShardQueues::of(&mut self.pairs)?;
         for completion in &self.done[..got] {
             let shard = self.numbers.iter().position(|number| *number == completion.qp_num);
             let shard = need!(shard, Peer, "a completion of no queue pair of this client");
@@ -186,7 +186,7 @@ impl Session {
     /// # Errors
     /// The NIC's.
     pub fn return_buffers(&mut self) -> Result<()> {
-        let mut connections = Connections::of(&mut self.pairs)?;
+        let mut connections = ShardQueues::of(&mut self.pairs)?;
         Ok((0..self.numbers.len())
             .try_for_each(|shard| self.machine.return_buffers(shard, &mut connections))?)
     }

@@ -6,10 +6,10 @@ use std::thread;
 
 use remora_store::kv::PostError;
 use remora_store::txn::{Machine as _, shard_of};
-use remora_store::{Fleet, Post, PostPrism};
+use remora_store::{Connections, Post, PostPrism};
 use remora_verbs::{Device, Listener, ReceiveRequest, WorkRequest, prism};
 
-use super::client::{Connections, Session, Size};
+use super::client::{Session, ShardQueues, Size};
 use super::farm::FarmShard;
 use super::transaction::Client;
 use super::{ShardConfig, ShardId};
@@ -30,19 +30,19 @@ fn serve(shard: usize, listener: &Listener, stop: &AtomicBool) {
 }
 
 /// What is posted to one shard never leaves.
-struct Mute<'a, 'b>(&'a mut Connections<'b>, usize);
+struct Mute<'a, 'b>(&'a mut ShardQueues<'b>, usize);
 
 /// The queue pair of a shard; None: it is that one's.
 struct End<'a, 'b>(Option<Batched<'a, 'b>>);
 
-impl<'b> Fleet for Mute<'_, 'b> {
-    type End<'e>
+impl<'b> Connections for Mute<'_, 'b> {
+    type Endpoint<'e>
         = End<'e, 'b>
     where
         Self: 'e;
 
-    fn end(&mut self, server: usize) -> End<'_, 'b> {
-        End((server != self.1).then(|| self.0.end(server)))
+    fn endpoint(&mut self, server: usize) -> End<'_, 'b> {
+        End((server != self.1).then(|| self.0.endpoint(server)))
     }
 }
 

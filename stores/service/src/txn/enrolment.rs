@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use remora_nic::{Payload, Remote};
-use remora_store::txn::{Member, Roll, Welcome};
+use remora_store::txn::{Incarnations, Member, Welcome};
 use remora_verbs::{
     CompletionQueue, EMPTY, Flags, MemoryRegion, Operation, QueuePair, Ready, Status, WorkRequest,
 };
@@ -42,7 +42,7 @@ impl Shards<'_> {
         Ok(())
     }
 
-    /// Puts a run into a shard's roll if there is none; which one stands there.
+    /// Puts a run into a shard's incarnations if there is none; which one stands there.
     fn enrol(&mut self, shard: usize, remote: Remote, run: u64) -> Result<u64> {
         let result = [self.arena.sge(0, 8)];
         let swap = Operation::CompareSwap { remote, compare: 0, swap: run };
@@ -65,7 +65,8 @@ impl Shards<'_> {
                 welcomes.iter().zip(addresses).filter(|(other, _)| other.shard != to.shard)
             {
                 let remote = |addr| Remote { addr, rkey: to.granted.key() };
-                let run = self.enrol(at, remote(Roll::run_at(to.roll, other.shard)), other.run)?;
+                let run =
+                    self.enrol(at, remote(Incarnations::run_at(to.incarnations, other.shard)), other.run)?;
                 if run != other.run {
                     bail!(
                         Peer,
@@ -74,7 +75,7 @@ impl Shards<'_> {
                     );
                 }
                 let place = Member::place(*address);
-                let write = Operation::Write(remote(Roll::place_at(to.roll, other.shard)));
+                let write = Operation::Write(remote(Incarnations::place_at(to.incarnations, other.shard)));
                 self.execute(at, write, Payload::Inline(&place))?;
             }
         }

@@ -4,7 +4,7 @@
 use std::sync::mpsc::Sender;
 
 use remora_store::txn::farm::{Caller, Shard, ShardConfig};
-use remora_store::txn::{Granted, Limits, Roll};
+use remora_store::txn::{Granted, Incarnations, Limits};
 use remora_store::{Broken, Post, QueueNeeds, Registered};
 use remora_verbs::{
     Access, Context, Flags, Full, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion,
@@ -61,7 +61,7 @@ impl FarmShard {
             keys,
             homes: slots,
             reach: u64::from(REACH).min(slots) as u32,
-            room: max_key + max_value,
+            max_pair: max_key + max_value,
             clients,
             window,
             max_keys,
@@ -75,15 +75,20 @@ impl FarmShard {
             "{clients} clients, each with {window} transactions of {max_keys} keys, make more calls than a queue has completions for: \
              ask for fewer --clients, or a smaller --window or --max-keys"
         );
-        let roll_at = config.table_len().next_multiple_of(64);
-        let block = memory.region("keys and values", roll_at + Roll::len(size.id.shards), shared())?;
+        let incarnations_at = config.table_len().next_multiple_of(64);
+        let block = memory.region(
+            "keys and values",
+            incarnations_at + Incarnations::len(size.id.shards),
+            shared(),
+        )?;
         let asking = vec![false; size.asking() as usize];
         let messages = memory.region("messages", asking.len() * 2 * LONGEST, Access::LOCAL_WRITE)?;
-        let identity = ShardIdentity::open(size.id, limits, block.clone(), roll_at)?;
+        let identity = ShardIdentity::open(size.id, limits, block.clone(), incarnations_at)?;
         let shard = Shard::open(config, &block);
         let shard = need!(shard, Config, "--window and --max-keys multiply to 4096 at most");
         let shard = Shared::new(shard);
-        let gone = recovery::start(context.clone(), shard.clone(), identity.roll.clone(), identity.id())?;
+        let gone =
+            recovery::start(context.clone(), shard.clone(), identity.incarnations.clone(), identity.id())?;
         Ok(FarmShard {
             shard,
             identity,

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use remora_store::Registered;
-use remora_store::txn::{Granted, Hello, Limits, Roll, Welcome};
+use remora_store::txn::{Granted, Hello, Incarnations, Limits, Welcome};
 
 use crate::error::{Result, ensure, need};
 
@@ -23,21 +23,30 @@ pub struct ShardIdentity {
     run: u64,
     began: u64,
     /// The other shards, as far as clients have told.
-    pub roll: Roll,
+    pub incarnations: Incarnations,
 }
 
 impl ShardIdentity {
-    /// Begins now; the roll is at this offset of the shard's memory.
+    /// Begins now; the incarnations is at this offset of the shard's memory.
     ///
     /// # Errors
     /// The memory is too small.
-    pub fn open(id: ShardId, limits: Limits, memory: Registered, roll_at: usize) -> Result<ShardIdentity> {
-        let roll = need!(Roll::new(memory, roll_at, id.shards), Config, "memory for the roll");
+    pub fn open(
+        id: ShardId,
+        limits: Limits,
+        memory: Registered,
+        incarnations_at: usize,
+    ) -> Result<ShardIdentity> {
+        let incarnations = need!(
+            Incarnations::new(memory, incarnations_at, id.shards),
+            Config,
+            "memory for the incarnations"
+        );
         let run = crate::seed::fresh().max(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let now = need!(now, Config, "the clock stands before 1970");
         // The loader's timestamp is 1.
-        Ok(ShardIdentity { id, limits, run, began: now.as_micros() as u64 - 2, roll })
+        Ok(ShardIdentity { id, limits, run, began: now.as_micros() as u64 - 2, incarnations })
     }
 
     /// Which shard it is.
@@ -71,8 +80,14 @@ impl ShardIdentity {
     /// What it is told.
     pub fn welcome(&self, granted: Granted) -> Vec<u8> {
         let ShardIdentity { limits, run, began, .. } = *self;
-        let welcome =
-            Welcome { shard: self.id.shard, run, began, roll: self.roll.address(), limits, granted };
+        let welcome = Welcome {
+            shard: self.id.shard,
+            run,
+            began,
+            incarnations: self.incarnations.address(),
+            limits,
+            granted,
+        };
         welcome.encode()
     }
 }

@@ -38,7 +38,7 @@ mod prism_tx;
 mod recovery;
 mod transaction;
 
-pub use client::{Connections, Session, Size};
+pub use client::{Session, ShardQueues, Size};
 pub use farm::FarmShard;
 pub use identity::ShardId;
 pub use prism_tx::PrismTx;

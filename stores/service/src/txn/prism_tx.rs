@@ -1,7 +1,7 @@
 //! A shard of PRISM-TX: its clients do their transactions themselves.
 
 use remora_store::heap::{Classes, Reachable};
-use remora_store::txn::{Granted, HEADER, Roll, Shard, ShardConfig, Welcome};
+use remora_store::txn::{Granted, HEADER, Incarnations, Shard, ShardConfig, Welcome};
 
 use super::ShardConfig as Config;
 use super::identity::ShardIdentity;
@@ -43,17 +43,17 @@ impl PrismTx {
         let (slots, limits) = (size.slots, size.limits);
         let reach = u64::from(REACH).min(slots) as u32;
         let config = ShardConfig { slots, reach, sessions: SESSIONS, window: limits.window };
-        let roll_at = config.table_len().next_multiple_of(64);
+        let incarnations_at = config.table_len().next_multiple_of(64);
         let len = (HEADER as u32 + limits.max_key + limits.max_value).next_multiple_of(64);
         let buffers = [(len, buffers(size)?)];
         let sizes = Sizes {
             what: "keys and values",
-            table_len: roll_at + Roll::len(size.id.shards),
+            table_len: incarnations_at + Incarnations::len(size.id.shards),
             buffers: &buffers,
             clients: size.clients,
         };
         let mut server = HeapServer::open(&sizes, memory, |block, _| {
-            let identity = ShardIdentity::open(size.id, limits, block.clone(), roll_at)?;
+            let identity = ShardIdentity::open(size.id, limits, block.clone(), incarnations_at)?;
             let shard = need!(Shard::open(config, &block), Config, "memory for the table");
             Ok(PrismTx { shard, identity })
         })?;

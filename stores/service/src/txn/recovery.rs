@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use remora_store::txn::Roll;
+use remora_store::txn::Incarnations;
 use remora_store::txn::farm::Shard;
 use remora_verbs::Context;
 
@@ -38,7 +38,7 @@ impl Shared {
 struct Recovery {
     context: Context,
     shard: Shared,
-    roll: Roll,
+    incarnations: Incarnations,
     id: ShardId,
     /// The other shards, once one of them had to be asked; anew when one does not answer.
     peers: Vec<Peer>,
@@ -54,9 +54,14 @@ const AGAIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// There is no thread for it.
-pub fn start(context: Context, shard: Shared, roll: Roll, id: ShardId) -> Result<Sender<u64>> {
+pub fn start(
+    context: Context,
+    shard: Shared,
+    incarnations: Incarnations,
+    id: ShardId,
+) -> Result<Sender<u64>> {
     let (sender, names) = channel();
-    let mut recovery = Recovery { context, shard, roll, id, peers: Vec::new(), said: String::new() };
+    let mut recovery = Recovery { context, shard, incarnations, id, peers: Vec::new(), said: String::new() };
     let thread = thread::Builder::new().name("recover".into());
     thread.spawn(move || recovery.work(&names)).context("a thread to recover clients in")?;
     Ok(sender)
@@ -126,7 +131,7 @@ impl Recovery {
     fn connect(&self) -> Result<Vec<Peer>> {
         let others = (0..self.id.shards).filter(|shard| *shard != self.id.shard);
         let peer = |shard| {
-            let member = self.roll.member(shard);
+            let member = self.incarnations.member(shard);
             let member = need!(member, Silent, "no client has told yet where shard {shard} is");
             Peer::connect(&self.context, member)
         };

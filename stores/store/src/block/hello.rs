@@ -1,26 +1,26 @@
-//! What somebody and a replica say to each other when they connect.
+//! The messages between a replica and a client, or another replica, when they connect.
 
 use super::{ClientId, Grant, MAX_REPLICAS, State};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// What somebody connects for.
+/// Why a peer connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum Purpose {
     /// A client: it reads and writes.
     Use {
         /// It will write, and has no number yet.
         wants_number: bool,
     },
-    /// A replica asks how things stand. The connection ends with the answer.
+    /// A replica asks for the state of the store. The connection ends with the answer.
     Ask {
-        /// Which.
+        /// Index of the replica that asks.
         replica: usize,
         /// Its incarnation; 0 if it has none yet.
         incarnation: u64,
     },
     /// A replica that is empty reads all blocks.
     Repair {
-        /// Which.
+        /// Index of the replica that is repaired.
         replica: usize,
         /// The incarnation that it will have.
         incarnation: u64,
@@ -29,22 +29,22 @@ pub enum Errand {
     },
     /// A replica moves the mark of its numbers. The connection ends with the answer.
     Mark {
-        /// Which.
+        /// Index of the replica whose mark moves.
         replica: usize,
-        /// Its incarnation.
+        /// Incarnation of that replica.
         incarnation: u64,
         /// The new mark.
         mark: u32,
     },
 }
 
-/// What somebody says.
+/// The first message of a connection, from the peer that connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// How many replicas the store has, as far as it knows.
+    /// How many replicas the store has, according to the sender.
     pub replicas: usize,
-    /// What it comes for.
-    pub errand: Errand,
+    /// Why it connects.
+    pub purpose: Purpose,
 }
 
 /// First word: "RBH2".
@@ -54,13 +54,13 @@ impl Hello {
     /// Bytes of the message.
     pub const LEN: usize = 32;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Hello::LEN] {
-        let (kind, replica, incarnation, more) = match self.errand {
-            Errand::Use { wants_number } => (1, 0, 0, wants_number.into()),
-            Errand::Ask { replica, incarnation } => (2, replica, incarnation, 0),
-            Errand::Repair { replica, incarnation, store } => (3, replica, incarnation, store),
-            Errand::Mark { replica, incarnation, mark } => (4, replica, incarnation, mark.into()),
+        let (kind, replica, incarnation, more) = match self.purpose {
+            Purpose::Use { wants_number } => (1, 0, 0, wants_number.into()),
+            Purpose::Ask { replica, incarnation } => (2, replica, incarnation, 0),
+            Purpose::Repair { replica, incarnation, store } => (3, replica, incarnation, store),
+            Purpose::Mark { replica, incarnation, mark } => (4, replica, incarnation, mark.into()),
         };
         let mut out = [0; Hello::LEN];
         set_u32(&mut out, 0, HELLO);
@@ -79,25 +79,25 @@ impl Hello {
         }
         let (replica, replicas) = (u32_at(bytes, 8) as usize, u32_at(bytes, 12) as usize);
         let (incarnation, more) = (u64_at(bytes, 16), u64_at(bytes, 24));
-        let errand = match u32_at(bytes, 4) {
-            1 if more <= 1 => Errand::Use { wants_number: more == 1 },
-            2 => Errand::Ask { replica, incarnation },
-            3 => Errand::Repair { replica, incarnation, store: more },
-            4 => Errand::Mark { replica, incarnation, mark: u32::try_from(more).ok()? },
+        let purpose = match u32_at(bytes, 4) {
+            1 if more <= 1 => Purpose::Use { wants_number: more == 1 },
+            2 => Purpose::Ask { replica, incarnation },
+            3 => Purpose::Repair { replica, incarnation, store: more },
+            4 => Purpose::Mark { replica, incarnation, mark: u32::try_from(more).ok()? },
             _ => return None,
         };
-        (replicas <= MAX_REPLICAS && replica < replicas).then_some(Hello { replicas, errand })
+        (replicas <= MAX_REPLICAS && replica < replicas).then_some(Hello { replicas, purpose })
     }
 }
 
 /// What the replica answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// How things stand, as far as it knows.
+    /// The state of the store, according to this replica.
     pub state: State,
     /// The client's number, if it wanted one.
     pub number: Option<ClientId>,
-    /// The rest.
+    /// Where the blocks are, and the limits of this connection.
     pub grant: Grant,
 }
 
@@ -105,7 +105,7 @@ impl Welcome {
     /// Bytes of the message.
     pub const LEN: usize = 8 + State::LEN + Grant::LEN;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Welcome::LEN] {
         let mut out = [0; Welcome::LEN];
         set_u32(&mut out, 0, self.number.map_or(u32::MAX, ClientId::get));
@@ -140,17 +140,17 @@ mod tests {
     #[test]
     fn every_hello_comes_back_as_it_went_and_nothing_else_does() {
         let (replica, incarnation) = (6, u64::MAX - 3);
-        for errand in [
-            Errand::Use { wants_number: false },
-            Errand::Use { wants_number: true },
-            Errand::Ask { replica, incarnation },
-            Errand::Repair { replica, incarnation, store: u64::MAX },
-            Errand::Mark { replica, incarnation, mark: u32::MAX },
+        for purpose in [
+            Purpose::Use { wants_number: false },
+            Purpose::Use { wants_number: true },
+            Purpose::Ask { replica, incarnation },
+            Purpose::Repair { replica, incarnation, store: u64::MAX },
+            Purpose::Mark { replica, incarnation, mark: u32::MAX },
         ] {
-            let hello = Hello { replicas: 7, errand };
+            let hello = Hello { replicas: 7, purpose };
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         }
-        let good = Hello { replicas: 3, errand: Errand::Use { wants_number: true } }.encode();
+        let good = Hello { replicas: 3, purpose: Purpose::Use { wants_number: true } }.encode();
         for (at, byte) in [(0, 0), (4, 0), (4, 5), (8, 3), (12, 8), (12, 0), (24, 2)] {
             let mut bad = good;
             bad[at] = byte;
@@ -158,7 +158,7 @@ mod tests {
         }
         assert_eq!((Hello::decode(&good[1..]), Hello::decode(&[])), (None, None));
         let mut bad =
-            Hello { replicas: 3, errand: Errand::Mark { replica: 1, incarnation, mark: 1 } }.encode();
+            Hello { replicas: 3, purpose: Purpose::Mark { replica: 1, incarnation, mark: 1 } }.encode();
         bad[28] = 1;
         assert_eq!(Hello::decode(&bad), None);
     }

@@ -4,7 +4,7 @@ use remora_nic::WorkCompletion;
 use remora_transport::Instant;
 
 use super::{ClientConfig, Design, Finished, Grant, Lost, Operation, Refused, Slot, abdlock, prism_rs};
-use crate::{Broken, Fleet, QueueNeeds, Registered};
+use crate::{Broken, Connections, QueueNeeds, Registered};
 
 /// A client of one design. It is pure: its caller owns the queue pairs and passes completions and the time.
 pub trait Machine {
@@ -12,19 +12,25 @@ pub trait Machine {
     ///
     /// # Errors
     /// `Broken::Protocol`: the replica has another design or another layout.
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken>;
+    fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken>;
 
     /// Ends the connection to a replica: no completion of it comes any more.
     ///
     /// All operations begin their phase again: the replica may return without its memory, so its earlier answers do
     /// not count (`docs/BLOCK.md`, empty replicas).
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet);
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections);
 
     /// Starts reading a block.
     ///
     /// # Errors
     /// `WindowFull`, `NoSuchBlock`: nothing was started.
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused>;
+    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections)
+    -> Result<Slot, Refused>;
 
     /// Starts writing a block. `value` is as long as a block.
     ///
@@ -35,7 +41,7 @@ pub trait Machine {
         now: Instant,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused>;
 
     /// Starts an operation; `value` is what a WRITE writes.
@@ -48,11 +54,11 @@ pub trait Machine {
         operation: Operation,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
         match operation {
-            Operation::Read => self.read(now, block, fleet),
-            Operation::Write => self.write(now, block, value, fleet),
+            Operation::Read => self.read(now, block, connections),
+            Operation::Write => self.write(now, block, value, connections),
         }
     }
 
@@ -63,14 +69,14 @@ pub trait Machine {
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>>;
 
     /// When [`expire`](Machine::expire) is due.
     fn next_deadline(&self) -> Instant;
 
     /// Continues the operations whose deadline has passed.
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet);
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections);
 
     /// A replica whose connection is of no further use.
     fn lost(&self) -> Option<Lost>;
@@ -127,17 +133,27 @@ macro_rules! either {
 }
 
 impl Machine for AnyClient {
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        either!(self, client => client.connect(replica, grant, fleet))
+    fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
+        either!(self, client => client.connect(replica, grant, connections))
     }
 
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
-        either!(self, client => client.disconnect(now, replica, fleet));
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
+        either!(self, client => client.disconnect(now, replica, connections));
     }
 
     #[inline]
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        either!(self, client => client.read(now, block, fleet))
+    fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
+        either!(self, client => client.read(now, block, connections))
     }
 
     #[inline]
@@ -146,9 +162,9 @@ impl Machine for AnyClient {
         now: Instant,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
-        either!(self, client => client.write(now, block, value, fleet))
+        either!(self, client => client.write(now, block, value, connections))
     }
 
     #[inline]
@@ -157,9 +173,9 @@ impl Machine for AnyClient {
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>> {
-        either!(self, client => client.complete(now, replica, completion, fleet))
+        either!(self, client => client.complete(now, replica, completion, connections))
     }
 
     #[inline]
@@ -167,8 +183,8 @@ impl Machine for AnyClient {
         either!(self, client => client.next_deadline())
     }
 
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
-        either!(self, client => client.expire(now, fleet));
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
+        either!(self, client => client.expire(now, connections));
     }
 
     fn lost(&self) -> Option<Lost> {

@@ -8,23 +8,23 @@
 //!
 //! `docs/BLOCK.md` draws the layouts and says why no acknowledged write is lost.
 
-mod crew;
 mod grant;
 mod hello;
 mod machine;
+mod membership;
 mod numbers;
+mod replica_set;
 mod set;
 mod slots;
-mod standing;
 mod tag;
 
 pub mod abdlock;
 pub mod prism_rs;
 
 pub use grant::{Design, Grant, Layout};
-pub use hello::{Errand, Hello, Welcome};
+pub use hello::{Hello, Purpose, Welcome};
 pub use machine::{AnyClient, Machine};
-pub use standing::{Misfit, Standing, State, View};
+pub use membership::{Membership, MembershipError, State, View};
 pub use tag::{ClientId, Tag};
 
 use crate::Broken;

@@ -1,7 +1,8 @@
 //! The numbers that a replica gives to writers, each once in the life of its store.
 //!
-//! Each replica has a share of them, so replicas need not ask each other for one. How far a replica may go in its share is a *mark* that f others
-//! know: whoever takes its place asks f + 1 of them, one of which knows the last mark, and goes on behind it.
+//! Each replica has a share of the numbers, so replicas need not ask each other for one. A *mark* limits how
+//! far a replica may go in its share, and f others know it. A replica that replaces it asks f + 1 of them.
+//! One of these knows the last mark, and the new replica continues behind it.
 
 use super::{ClientId, MAX_REPLICAS};
 
@@ -19,17 +20,17 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The mark of a replica when its store begins: everybody knows it.
+    /// The mark of a replica when its store begins; every replica knows it.
     pub fn first_mark(replica: usize) -> u32 {
         replica as u32 * SHARE + STEP
     }
 
-    /// Those of a replica whose store begins.
+    /// The numbers of a replica whose store begins.
     pub fn first(replica: usize) -> Numbers {
         Numbers { next: replica as u32 * SHARE, ..Numbers::behind(replica, Numbers::first_mark(replica)) }
     }
 
-    /// Those of a replica that took the place of one with this mark: none yet.
+    /// The numbers of a replica that replaced one with this mark: none yet.
     pub fn behind(replica: usize, mark: u32) -> Numbers {
         let end = (replica as u32 + 1) * SHARE;
         let mark = mark.clamp(replica as u32 * SHARE, end);

@@ -32,27 +32,27 @@ impl Set {
         self.0 == 0
     }
 
-    /// In one of them.
+    /// The union of both sets.
     pub fn or(self, other: Set) -> Set {
         Set(self.0 | other.0)
     }
 
-    /// In both.
+    /// The intersection of both sets.
     pub fn and(self, other: Set) -> Set {
         Set(self.0 & other.0)
     }
 
-    /// In the first one alone.
+    /// The replicas in this set alone.
     pub fn without(self, other: Set) -> Set {
         Set(self.0 & !other.0)
     }
 
-    /// The first so many.
+    /// The replicas `0..replicas`.
     pub fn all(replicas: usize) -> Set {
         Set(((1_u16 << replicas) - 1) as u8)
     }
 
-    /// Those of which this holds.
+    /// The replicas for which `holds` is true.
     pub fn filter(mut self, holds: impl Fn(usize) -> bool) -> Set {
         self.iter().filter(|replica| !holds(*replica)).for_each(|replica| self.remove(replica));
         self

@@ -8,7 +8,7 @@ use super::{Cache, MIN_MEMORY};
 const MEBIBYTE: usize = 1 << 20;
 
 impl Session {
-    /// `lru_crawler`: dead items are looked for, or all are told.
+    /// `lru_crawler`: searches for dead items, or lists all.
     pub(super) fn crawler(
         &mut self,
         what: &[u8],
@@ -54,7 +54,7 @@ impl Session {
         self.answer(said, out);
     }
 
-    /// `shutdown`
+    /// The `shutdown` command.
     pub(super) fn shutdown(&mut self, how: Option<&[u8]>, cache: &mut Cache, out: &mut Vec<u8>) {
         match how {
             _ if !cache.config.shutdown => self.answer("ERROR: shutdown not enabled", out),
@@ -68,7 +68,7 @@ impl Session {
 }
 
 impl Cache {
-    /// `cache_memlimit`: keys and values take no more, once stores have made room.
+    /// `cache_memlimit`: keys and values take no more than this, once stores have freed the rest.
     pub(super) fn limit(&mut self, megabytes: u64) -> &'static str {
         let bytes = usize::try_from(megabytes).ok().and_then(|megabytes| megabytes.checked_mul(MEBIBYTE));
         match bytes {

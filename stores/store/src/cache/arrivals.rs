@@ -1,7 +1,8 @@
-//! Values under way: what has come of one lies in pieces until the rest is there. So a client that announces a value takes
-//! no memory for it, one that sends a part takes room for that part, and all of them have a bounded share.
+//! Values under way, in pieces until they are whole.
 //!
-//! When all pieces are taken, the value that has waited for its next byte for longest gives way.
+//! A client that announces a value takes no memory for it. One that sends a part takes memory for that part.
+//! All values under way have a bounded share of the memory. When all pieces are taken, the value that has
+//! waited longest for its next byte is dropped.
 
 use super::lru::{Lru, NONE};
 
@@ -41,7 +42,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Room for so many bytes.
+    /// A table of pieces for `bytes` bytes.
     pub fn new(bytes: usize) -> Arrivals {
         let pieces = u32::try_from(bytes / PIECE).unwrap_or(NONE - 1);
         Arrivals {
@@ -55,10 +56,10 @@ impl Arrivals {
         }
     }
 
-    /// Puts bytes behind those that came before.
+    /// Appends bytes to a value.
     ///
     /// # Errors
-    /// `NoPiece`; the value is gone, and its [`Arrival`] is of no use.
+    /// `NoPiece`: the value was dropped, and its [`Arrival`] is invalid.
     pub fn append(&mut self, arrival: &mut Option<Arrival>, mut data: &[u8]) -> Result<(), NoPiece> {
         if arrival.is_none() {
             let piece = self.take(None)?;
@@ -70,11 +71,11 @@ impl Arrivals {
             let Slot { last, len, .. } = self.slots[slot as usize];
             let used = len % PIECE;
             let last = if used == 0 && len > 0 { self.grow(slot, last)? } else { last };
-            let room = data.len().min(PIECE - used);
+            let fits = data.len().min(PIECE - used);
             let at = last as usize * PIECE + used;
-            self.bytes[at..at + room].copy_from_slice(&data[..room]);
-            self.slots[slot as usize].len += room;
-            data = &data[room..];
+            self.bytes[at..at + fits].copy_from_slice(&data[..fits]);
+            self.slots[slot as usize].len += fits;
+            data = &data[fits..];
         }
         Ok(())
     }
@@ -99,7 +100,7 @@ impl Arrivals {
         self.slot(arrival).is_some_and(|slot| self.slots[slot as usize].len == len)
     }
 
-    /// Gives its room back.
+    /// Frees its pieces.
     pub fn end(&mut self, arrival: Arrival) {
         if let Some(slot) = self.slot(&arrival) {
             self.release(slot);
@@ -180,7 +181,7 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * PIECE + 7).map(|n| (n % 251) as u8).collect();
         for cut in [1, 7, PIECE - 1, PIECE, PIECE + 1, bytes.len()] {
             let mut arrival = None;
-            bytes.chunks(cut).for_each(|piece| arrivals.append(&mut arrival, piece).expect("room"));
+            bytes.chunks(cut).for_each(|piece| arrivals.append(&mut arrival, piece).expect("space"));
             let arrival = arrival.expect("begun");
             assert_eq!(whole(&arrivals, &arrival), bytes);
             assert_eq!(arrivals.taken(), 4 * PIECE);
@@ -193,8 +194,8 @@ mod tests {
     fn the_one_that_waited_for_longest_gives_way() {
         let mut arrivals = Arrivals::new(4 * PIECE);
         let (mut first, mut second, mut third) = (None, None, None);
-        arrivals.append(&mut first, &[1; PIECE]).expect("room");
-        arrivals.append(&mut second, &[2; 2 * PIECE]).expect("room");
+        arrivals.append(&mut first, &[1; PIECE]).expect("space");
+        arrivals.append(&mut second, &[2; 2 * PIECE]).expect("space");
         arrivals.append(&mut first, &[1; 1]).expect("the last piece");
         arrivals.append(&mut third, &[3; 2 * PIECE]).expect("the second gives way");
         assert_eq!(arrivals.append(&mut second, &[2]), Err(NoPiece));

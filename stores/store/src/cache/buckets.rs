@@ -1,9 +1,12 @@
-//! What chains find: buckets in memory that the NIC reads, two for each key. As in `MemC3`, a key's other bucket follows from one
-//! of them and its tag, so that an item can be moved to make room for another.
+//! What chains find: buckets in memory that the NIC reads, two for each key.
 //!
-//! A bucket is a line of 64 bytes. Its first words have the shape of a work request's (header, address, length), so that one READ
-//! makes an answer of them (`program/chain/programs/offloads/cache.chain`); what the client checks stands behind them. The header comes
-//! last and goes first. What a reader has taken apart from that it finds out by the digest.
+//! As in `MemC3`, a key's other bucket follows from one of them and its tag. So an item can move to free a
+//! bucket for another.
+//!
+//! A bucket is a line of 64 bytes. Its first words have the form of a work request: header, address, length.
+//! So one READ makes an answer of them (`program/chain/programs/offloads/cache.chain`). What the client
+//! checks stands behind them. The header is written last and removed first. The digest detects any other torn
+//! read.
 
 use super::items::Attributes;
 use super::lru::NONE;
@@ -48,7 +51,7 @@ pub struct Directory {
 
 /// A key's first bucket, and its tag of 48 bits, which is not 0.
 #[derive(Copy, Clone)]
-struct Place {
+struct BucketTag {
     bucket: u64,
     tag: u64,
 }
@@ -62,7 +65,7 @@ impl Directory {
     /// Bytes of its encoded form.
     pub const LEN: usize = 24;
 
-    /// Encoded, little-endian.
+    /// Encodes the directory, little-endian.
     pub fn to_bytes(&self) -> [u8; Directory::LEN] {
         let words = [self.address, self.buckets, self.seed].map(u64::to_le_bytes);
         std::array::from_fn(|at| words[at / 8][at % 8])
@@ -78,14 +81,14 @@ impl Directory {
         })
     }
 
-    fn place(&self, key: &[u8]) -> Place {
+    fn place(&self, key: &[u8]) -> BucketTag {
         let hash = hash_key(self.seed, key);
-        Place { bucket: hash & (self.buckets - 1), tag: (hash >> (64 - ID_BITS)).max(1) }
+        BucketTag { bucket: hash & (self.buckets - 1), tag: (hash >> (64 - ID_BITS)).max(1) }
     }
 
-    /// What a client sends to the chain: for each bucket its address, and the header that is looked for there.
+    /// What a client sends to the chain: the address of each bucket, and the header to look for there.
     pub fn ask(&self, key: &[u8]) -> [u8; ASK] {
-        let Place { bucket, tag } = self.place(key);
+        let BucketTag { bucket, tag } = self.place(key);
         let at = |bucket: u64| self.address.wrapping_add(bucket * BUCKET as u64);
         let header = header(tag);
         let words = [at(bucket), header, at(other(bucket, tag, self.buckets)), header].map(u64::to_le_bytes);
@@ -107,7 +110,7 @@ fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
 /// An item as a client of a chain has it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The value.
+    /// The value of the item.
     pub value: &'a [u8],
     /// The flags that were stored with it.
     pub flags: u32,
@@ -116,7 +119,8 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Out of the chain's answer, if it is what was stored under the key and has not expired. Else it is to be asked for elsewhere.
+    /// Parses the chain's answer. Returns None if it is not what was stored under the key, or if the item has
+    /// expired: then the client asks in another way.
     pub fn of(answer: &'a [u8], key: &[u8], now: Instant) -> Option<Item<'a>> {
         let (bytes, checked) = answer.split_at_checked(answer.len().checked_sub(CHECKED)?)?;
         let [expires, flags, unique, digest] = words(checked)?;
@@ -161,7 +165,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Bytes for so many items: with two buckets for each, all find room.
+    /// Bytes for so many items. With two buckets for each item, all fit.
     pub fn memory(items: u32) -> usize {
         (2 * items as usize).next_power_of_two() * BUCKET
     }
@@ -201,7 +205,7 @@ impl Buckets {
         let place = self.directory.place(key);
         let address = values.addr + offset as u64;
         let (len, expires, unique) = (len as u64, attributes.expires.0, attributes.unique);
-        let bucket = self.room(place);
+        let bucket = self.vacate(place);
         self.write(bucket, [header(place.tag), address, len, expires, flags, unique, digest]);
         self.own(bucket, node);
     }
@@ -233,8 +237,9 @@ impl Buckets {
         }
     }
 
-    /// A bucket for an item, for which others move to their other one. If they cannot, one is shown no longer.
-    fn room(&mut self, Place { bucket, tag }: Place) -> u64 {
+    /// Finds a bucket for an item; other items move to their other bucket. If they cannot, one is no longer
+    /// shown.
+    fn vacate(&mut self, BucketTag { bucket, tag }: BucketTag) -> u64 {
         let second = other(bucket, tag, self.directory.buckets);
         let free = |buckets: &Buckets, bucket: u64| buckets.owners[bucket as usize] == NONE;
         if let Some(bucket) = [bucket, second].into_iter().find(|bucket| free(self, *bucket)) {
@@ -285,7 +290,7 @@ impl Buckets {
         self.region.load(bucket as usize * BUCKET + word * 8)
     }
 
-    /// What was stored before is seen before it, and what is stored later after it.
+    /// Stores a word with release order: earlier stores become visible before it, later ones after it.
     fn store(&mut self, bucket: u64, word: usize, value: u64) {
         self.region.barrier();
         self.region.store(bucket as usize * BUCKET + word * 8, value);

@@ -1,5 +1,5 @@
-//! Items counted by their size, as memcached has it: so tools that look at `stats items` and `stats slabs` see what they
-//! know. Memory is not cut by these classes here.
+//! Items counted by their size, as memcached does it: tools that read `stats items` and `stats slabs` see
+//! what they know. Memory is not divided into these classes here.
 
 /// Classes; class 0 has no items.
 pub const CLASSES: usize = 40;
@@ -23,7 +23,7 @@ const fn sizes() -> [usize; CLASSES] {
     sizes
 }
 
-/// What memcached counts for an item: a client's flags take room if they are not 0.
+/// Bytes that memcached counts for an item. A client's flags count if they are not 0.
 pub fn size(key: usize, flags: u32, value: usize) -> usize {
     BESIDE + key + value + if flags == 0 { 0 } else { 4 }
 }
@@ -41,7 +41,7 @@ pub fn largest(class: usize) -> usize {
 /// What happened to the items of a class, by memcached's names.
 #[derive(Copy, Clone, Default, Debug)]
 pub struct Class {
-    /// Items now.
+    /// Items at present.
     pub number: u64,
     /// Their size in all.
     pub requested: u64,
@@ -49,7 +49,7 @@ pub struct Class {
     pub counts: Counts,
 }
 
-/// What is counted of a class.
+/// Event counts of a class.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub evicted: u64,

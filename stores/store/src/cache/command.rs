@@ -1,4 +1,5 @@
-//! A line of a client's, read: every command but the retrievals, whose keys may be any number, and the meta commands.
+//! The parser of a command line: all commands but the retrievals, which have any number of keys, and the meta
+//! commands.
 
 use super::MAX_KEY;
 use remora_transport::Instant;
@@ -33,15 +34,15 @@ pub enum Command<'a> {
     Touch { key: &'a [u8], expires: i64 },
     /// Remove all items, now or later.
     Flush { delay: i64 },
-    /// Tell figures; which, and two words about them.
+    /// Report figures: which ones, and up to two arguments.
     Stats(&'a [u8], [&'a [u8]; 2]),
-    /// What is done about dead items, and with which.
+    /// Manage dead items: the subcommand, and its argument.
     Crawler(&'a [u8], Option<&'a [u8]>),
     /// So many mebibytes for keys and values.
     MemoryLimit(u64),
     /// End the server; how.
     Shutdown(Option<&'a [u8]>),
-    /// Tell the version.
+    /// Report the version.
     Version,
     /// Taken, and without effect.
     Verbosity,
@@ -49,7 +50,7 @@ pub enum Command<'a> {
     Quit,
 }
 
-/// What is wrong with a line.
+/// Why a line is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wrong {
     /// No command, or too many or too few words.
@@ -65,7 +66,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// The answer.
+    /// The line that answers this error.
     pub fn text(self) -> &'static str {
         match self {
             Wrong::Unknown => "ERROR",
@@ -95,7 +96,7 @@ pub fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
 
 /// Reads the words of a line; also whether the last of them forbids an answer.
 pub fn parse<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, Wrong>, bool) {
-    // To `delete` alone its first word is a key, whatever it says.
+    // The first word of `delete` is a key, even if it is `noreply`.
     let quiet = words.len() > if words.first() == Some(&&b"delete"[..]) { 2 } else { 1 }
         && words.last() == Some(&&b"noreply"[..]);
     match command(words, quiet) {
@@ -168,8 +169,8 @@ fn store<'a>(verb: Verb, words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
     read().ok_or(Wrong::Format)
 }
 
-/// A key, if it may be one: 1 to 250 bytes, none of them 0. Other control characters are in the keys of real programs, though
-/// memcached's protocol.txt forbids them.
+/// A key, if it may be one: 1 to 250 bytes, none of them 0. Keys of real programs hold other control
+/// characters, though memcached's protocol.txt forbids them.
 pub fn key(word: &[u8]) -> Option<&[u8]> {
     let whole = !word.contains(&0);
     (whole && (1..=MAX_KEY).contains(&word.len())).then_some(word)

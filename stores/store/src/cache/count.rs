@@ -1,7 +1,7 @@
 //! Values that are numbers: they are counted up and down.
 
 use super::command::{expiry, unsigned};
-use super::items::{Attributes, Marks, Name, NoRoom};
+use super::items::{Attributes, Marks, Name, OutOfMemory};
 use super::{Cache, MAX_VALUE};
 use remora_transport::Instant;
 
@@ -16,7 +16,7 @@ pub enum Uncounted {
 }
 
 impl Uncounted {
-    /// The answer.
+    /// The line that answers this error.
     pub fn text(self) -> &'static str {
         match self {
             Uncounted::NotFound => "NOT_FOUND",
@@ -35,8 +35,8 @@ const MAX_NUMBER: usize = MAX_VALUE / 2;
 const DIGITS: usize = 20;
 
 impl Cache {
-    /// Counts up, around the end of 64 bits, or down to 0. The value keeps its length if the new number is shorter: spaces
-    /// follow, as memcached has it. With `unique`, only if the item has that number.
+    /// Counts up, with wraparound at 64 bits, or down to 0. The value keeps its length if the new number is
+    /// shorter: spaces follow, as in memcached. With `unique`, only if the item has that number.
     pub(super) fn count(
         &mut self,
         key: &[u8],
@@ -93,14 +93,14 @@ impl Cache {
     /// A new item with a number, or with nothing, for a meta command that found none.
     ///
     /// # Errors
-    /// `NoRoom`.
+    /// `OutOfMemory`.
     pub(super) fn make(
         &mut self,
         key: &[u8],
         number: Option<u64>,
         attributes: (i64, Marks),
         now: Instant,
-    ) -> Result<Name, NoRoom> {
+    ) -> Result<Name, OutOfMemory> {
         let mut text = [b' '; DIGITS];
         let len = number.map_or(0, |number| write(number, &mut text));
         let draft = self.items.draft(key, len, now)?;

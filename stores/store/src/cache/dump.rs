@@ -1,4 +1,4 @@
-//! All items told, some with each turn: `lru_crawler metadump` and `stats cachedump`.
+//! Lists of all items, some items with each turn: `lru_crawler metadump` and `stats cachedump`.
 
 use super::classes::CLASSES;
 use super::items::{Attributes, Name};
@@ -20,7 +20,7 @@ pub struct Dump {
     form: Form,
 }
 
-/// How an item is told.
+/// The format of an item in the list.
 #[derive(Copy, Clone)]
 enum Form {
     /// As `lru_crawler metadump` does.
@@ -70,7 +70,7 @@ impl Dump {
         Ok(Dump { place: 0, classes: 1 << class, form: Form::Cache(limit) })
     }
 
-    /// Tells some more; whether that was all.
+    /// Lists some more items. Returns true after the last one.
     pub(super) fn step(&mut self, cache: &Cache, now: Instant, out: &mut Vec<u8>) -> bool {
         for _ in 0..WALK {
             if out.len() + LINE > OUTPUT {

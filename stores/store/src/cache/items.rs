@@ -1,7 +1,7 @@
-//! The items: objects of the table, a node beside each, and what goes when there is no room.
+//! The items: objects of the table, a node beside each, and which items are dropped when memory is full.
 
+mod eviction;
 mod figures;
-mod room;
 
 use super::buckets::{Buckets, Directory};
 use super::classes::{self, CLASSES, Class};
@@ -20,18 +20,18 @@ pub struct Attributes {
     pub expires: Instant,
     /// The number for `cas`: another one after each change.
     pub unique: u64,
-    /// What meta commands tell of it.
+    /// Marks that meta commands report.
     pub marks: Marks,
 }
 
-/// What meta commands tell of an item.
+/// Marks of an item that meta commands report.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// Its key was stored in base64.
     pub binary: bool,
     /// It was marked as out of date.
     pub stale: bool,
-    /// A client was told to store it anew.
+    /// A client was asked to store it again.
     pub won: bool,
     /// It was asked for.
     pub fetched: bool,
@@ -65,13 +65,13 @@ impl Node {
 /// How an item was found to be dead, or went.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Gone {
-    /// Alive, for room.
+    /// Live items that were dropped to free memory.
     pub evicted: u64,
-    /// Alive, and nobody had asked for it.
+    /// Live items that were dropped and never asked for.
     pub evicted_unfetched: u64,
     /// Dead, found by the sweep or when asked for.
     pub reclaimed: u64,
-    /// Dead, and nobody had asked for it.
+    /// Dead items that were never asked for.
     pub expired_unfetched: u64,
     /// Dead, found by `lru_crawler crawl`.
     pub crawled: u64,
@@ -90,11 +90,11 @@ pub enum Missing {
     Flushed,
 }
 
-/// No room though nothing is left to drop: all of it is taken by values on their way.
+/// There is no memory though no item is left to drop: values under way take all of it.
 #[derive(Debug)]
-pub struct NoRoom;
+pub struct OutOfMemory;
 
-/// All items.
+/// All items of a cache.
 pub struct Items {
     table: TwoSidedTable,
     /// The node of the object that begins on each line; `NONE` where none does.
@@ -103,7 +103,7 @@ pub struct Items {
     free: Vec<u32>,
     lru: Lru,
     capacity: u32,
-    /// Where the sweep goes on.
+    /// The node at which the sweep continues.
     hand: u32,
     /// Items with a lower number were flushed.
     flushed: u64,
@@ -146,7 +146,7 @@ impl Items {
         }
     }
 
-    /// What is stored from now on is found by chains, too, in these buckets.
+    /// Makes chains find items that are stored from now on, in these buckets.
     pub fn show(&mut self, buckets: Registered, seed: u64) {
         self.buckets = Some(Buckets::new(buckets, self.capacity, seed));
     }
@@ -176,7 +176,8 @@ impl Items {
         (self.owners.len() - self.table.free_lines() as usize) * two_sided::LINE
     }
 
-    /// Keys and values take no more than this, once the stores to come have made room. False: there is not so much memory.
+    /// Keys and values take no more than this, once later stores have freed the rest. Returns false if there
+    /// is not so much memory.
     pub fn limit(&mut self, bytes: usize) -> bool {
         let lines = bytes / two_sided::LINE;
         let possible = lines <= self.owners.len();
@@ -200,13 +201,13 @@ impl Items {
     pub fn flush(&mut self, unique: u64) {
         self.flushed = unique;
         self.ends = Instant::NEVER;
-        // Nobody tells a chain of a number.
+        // A chain does not see the number that divides live from dead items.
         if let Some(buckets) = &mut self.buckets {
             (0..self.nodes.len() as u32).for_each(|node| buckets.remove(node));
         }
     }
 
-    /// All that is there then will be [flushed](Items::flush), even if nobody asks.
+    /// All items that exist at that time will be [flushed](Items::flush), even if no command comes.
     pub fn end_by(&mut self, at: Instant) {
         self.ends = at;
         if let Some(buckets) = &mut self.buckets {
@@ -236,7 +237,7 @@ impl Items {
         expires <= now || unique < self.flushed
     }
 
-    /// What is kept beside its value.
+    /// The attributes beside its value.
     pub fn attributes(&self, name: Name) -> Attributes {
         self.node(name).attributes
     }
@@ -264,7 +265,7 @@ impl Items {
         self.nodes[name.0 as usize].accessed = self.seconds(now);
     }
 
-    /// It was used by somebody who asked for it.
+    /// A client used the item and asked for its value.
     pub fn fetch(&mut self, name: Name, now: Instant) {
         self.touch(name, now);
         self.nodes[name.0 as usize].attributes.marks.fetched = true;
@@ -279,7 +280,7 @@ impl Items {
         u32::try_from(now.since(self.started) / 1_000_000_000).unwrap_or(u32::MAX)
     }
 
-    /// Another client is told to store it anew, or the item changes otherwise.
+    /// Sets the marks of an item.
     pub fn mark(&mut self, name: Name, marks: Marks) {
         self.nodes[name.0 as usize].attributes.marks = marks;
     }
@@ -313,7 +314,7 @@ impl Items {
         self.table.values().read(offset, out);
     }
 
-    /// Keeps a value where it is, whatever happens to its item.
+    /// Keeps a value where it is, even if its item is removed or changed.
     pub fn hold(&mut self, stored: Stored) {
         self.table.hold(stored.hold);
     }

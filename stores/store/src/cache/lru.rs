@@ -1,6 +1,6 @@
 //! The order in which items were used: a list through an array, so that nothing is allocated.
 
-/// No node.
+/// The number that stands for no node.
 pub const NONE: u32 = u32::MAX;
 
 #[derive(Copy, Clone)]
@@ -30,7 +30,7 @@ impl Lru {
     /// Puts in a node that is not in it, as the one used last.
     pub fn push(&mut self, node: u32) {
         let link = Link { newer: NONE, older: self.newest };
-        // Numbers are given out one after the other: the array grows into the room it was made with.
+        // Numbers are given out one after the other: the array grows within the capacity it was made with.
         if node as usize == self.links.len() {
             self.links.push(link);
         } else {

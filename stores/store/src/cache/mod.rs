@@ -1,13 +1,13 @@
 //! memcached's text protocol over the two-sided table, for clients that have no Remora.
 //!
-//! A [`Cache`] holds the items; a [`Session`] is one client's connection: [`Session::run`] takes the bytes that came and
-//! writes the answers. Neither knows a socket or a clock. The values are objects of a
-//! [`TwoSidedTable`](crate::kv::two_sided::TwoSidedTable); what memcached keeps beside a value (flags, expiry, the number for
-//! `cas`) and the order of use lie in nodes beside the table, one an item. When the table has no room, the items that were
-//! not used for longest go.
+//! A [`Cache`] holds the items. A [`Session`] is one client's connection: [`Session::run`] takes the bytes
+//! that came and appends the answers. Neither knows a socket or a clock. The values are objects of a
+//! [`TwoSidedTable`](crate::kv::two_sided::TwoSidedTable). Flags, expiry, the number for `cas` and the order
+//! of use lie in nodes beside the table, one for each item. When the table is full, the items that were used
+//! least recently go.
 //!
-//! Everything is bounded at set-up: the table's memory, the nodes, and what a session buffers. A value on its way in is
-//! written where it will be stored, one on its way out is read from there, a piece at a time.
+//! All memory is bounded at set-up: the table, the nodes, and the buffers of a session. A value on its way in
+//! is written where it will be stored. One on its way out is read from there, a piece at a time.
 //!
 //! `docs/CACHE.md` has the commands and what differs from memcached.
 
@@ -55,13 +55,13 @@ pub struct Config {
     pub hash_seed: u64,
     /// What `version` answers: clients conclude from it what a server knows.
     pub version: &'static str,
-    /// What `stats` tells beside it.
+    /// Remora's own version, which `stats` reports beside it.
     pub remora: &'static str,
     /// The process that `stats` names.
     pub pid: u32,
-    /// Connections at a time that whoever owns the sessions allows, for `stats`.
+    /// The limit of connections at a time, for `stats`. The owner of the sessions enforces it.
     pub connections: u32,
-    /// Seconds without a word after which that one closes a connection, for `stats`; 0: it never does.
+    /// Seconds of silence after which that owner closes a connection, for `stats`; 0: never.
     pub idle_timeout: u32,
     /// May a client end the server?
     pub shutdown: bool,

@@ -1,10 +1,10 @@
-//! What stands behind a line that was refused. A value there must not be read as commands.
+//! What follows a line that was refused. A value there must not be read as commands.
 
 use super::command::{MAX_LEN, signed, unsigned};
 
 /// What follows a line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Behind {
+pub enum Trailer {
     /// The next line.
     Line,
     /// A value of so many bytes, and its end.
@@ -13,7 +13,7 @@ pub enum Behind {
     Perhaps(Option<u64>),
 }
 
-/// Commands without a value: whatever is wrong with their lines, the next line follows.
+/// Commands without a value: even if their lines are wrong, the next line follows.
 const PLAIN: [&[u8]; 16] = [
     b"delete",
     b"incr",
@@ -34,34 +34,35 @@ const PLAIN: [&[u8]; 16] = [
 ];
 
 /// What follows a refused line that has these words.
-pub fn behind(words: &[&[u8]]) -> Behind {
-    let Some(verb) = words.first() else { return Behind::Line };
+pub fn behind(words: &[&[u8]]) -> Trailer {
+    let Some(verb) = words.first() else { return Trailer::Line };
     let is = |name: &&[u8]| verb.eq_ignore_ascii_case(name);
     if PLAIN.contains(verb) {
-        return Behind::Line;
+        return Trailer::Line;
     }
-    // memcached answers `ERROR` to the line, and again to a value of one line, which it takes for a command. Clients get as
-    // many answers here, and the value is no command.
+    // memcached answers `ERROR` to the line, and once more to a value of one line, which it takes for a
+    // command. Clients get as many answers here, and the value is not read as a command.
     if verb == b"cas" && words.len() == 5 && numbers(words, 2..5) {
-        return Behind::Perhaps(length(words, 4));
+        return Trailer::Perhaps(length(words, 4));
     }
     let plain_words = if is(&&b"cas"[..]) { 6 } else { 5 };
     if [&b"set"[..], b"add", b"replace", b"append", b"prepend", b"cas"].iter().any(is) {
-        // One word too many or too few, and nobody knows which of them is the length.
+        // One word too many or too few: the length may be any of them.
         let one_more = words.len() == plain_words + 1;
         let certain = words.last() == Some(&&b"noreply"[..]) || numbers(words, 2..4);
         let placed = words.len() == plain_words || (one_more && certain);
-        return length(words, 4).filter(|_| placed).map_or(Behind::Perhaps(None), Behind::Value);
+        return length(words, 4).filter(|_| placed).map_or(Trailer::Perhaps(None), Trailer::Value);
     }
     let meta = verb.len() == 2 && verb[0].eq_ignore_ascii_case(&b'm');
     if meta {
         let flags = words.iter().skip(3).all(|flag| flag[0].is_ascii_alphabetic());
         let len = length(words, 2).filter(|_| flags);
-        return len.map_or(if is(&&b"ms"[..]) { Behind::Perhaps(None) } else { Behind::Line }, Behind::Value);
+        return len
+            .map_or(if is(&&b"ms"[..]) { Trailer::Perhaps(None) } else { Trailer::Line }, Trailer::Value);
     }
     // A command of this form that is not known may have a value, too.
     let len = length(words, 4).filter(|_| numbers(words, 2..4));
-    len.map_or(Behind::Line, Behind::Value)
+    len.map_or(Trailer::Line, Trailer::Value)
 }
 
 fn length(words: &[&[u8]], at: usize) -> Option<u64> {

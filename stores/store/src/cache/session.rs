@@ -7,7 +7,7 @@ use super::arrivals::Arrival;
 use super::command::{self, Command};
 use super::dump::Dump;
 use super::meta::{Reply, Verb as Meta};
-use super::refused::{Behind, behind, is_http};
+use super::refused::{Trailer, behind, is_http};
 use super::stats::Listing;
 use super::store::Store;
 use super::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
@@ -20,37 +20,39 @@ use std::io::Write as _;
 const ANSWER: usize = 5 << 10;
 /// First byte of each request of memcached's binary protocol.
 const BINARY: u8 = 0x80;
-/// Nanoseconds that a client has for the value behind a line whose length cannot be read. One that waits for the answer sends
-/// nothing meanwhile.
+/// Nanoseconds that a client has for the value behind a line whose length cannot be read. A client that waits
+/// for the answer sends nothing in that time.
 const PATIENCE: u64 = 100_000_000;
 
 /// What the next bytes are.
 enum State {
     /// The first of all.
     First,
-    /// A command.
+    /// The next command.
     Line,
     /// Keys of a retrieval.
     Keys(Retrieval),
-    /// None: so many bytes of this value must leave first.
+    /// Reads nothing: so many bytes of this value must leave first.
     Sending { then: After, held: Stored, left: usize },
     /// A value, of which so much has come, and its end.
     Value { store: Store, len: usize, filled: usize, arrival: Option<Arrival> },
-    /// Bytes of a value that is not stored, and what is answered to it.
+    /// Remaining bytes of a value that is not stored, and the answer to send after them.
     Swallow { left: u64, then: Option<&'static str> },
     /// The rest of a line that was refused.
     RestOfLine,
-    /// Of a value that was refused, if they come before this moment. They are the last ones, unless its length is known.
+    /// The value of a refused command, if it comes before this moment. Then the connection ends, unless its
+    /// length is known.
     Refused { answer: &'static str, until: Instant, value: Option<u64> },
-    /// None: items are told.
+    /// Reads nothing: items are listed.
     Dump(Dump),
-    /// None: figures are told.
+    /// Reads nothing: figures are listed.
     Listing(Listing),
     /// Of no interest.
     Closed,
 }
 
-/// A connection. It takes room in its [`Cache`] while a value is on its way: [`close`](Session::close) gives that back.
+/// A connection. It takes memory of its [`Cache`] while a value is on its way: [`close`](Session::close)
+/// gives that back.
 pub struct Session {
     state: State,
     /// Is the command under way not to be answered?
@@ -76,17 +78,18 @@ impl Session {
         self.abandon(cache);
     }
 
-    /// Has it ended? Then nothing more is read, and what was answered is still to be sent.
+    /// Has it ended? Then it reads nothing more, but its output must still be sent.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
-    /// Would it go on without more bytes? [`run`](Session::run) leaves a long answer now and then, so that others get their turn.
+    /// Can it continue without more bytes? [`run`](Session::run) returns in the middle of a long answer now
+    /// and then, so that others get their turn.
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::Dump(_) | State::Listing(_))
     }
 
-    /// When it must [`run`](Session::run) again though no bytes came.
+    /// When [`run`](Session::run) must be called though no bytes came.
     pub fn wakes(&self) -> Option<Instant> {
         match self.state {
             State::Refused { until, .. } => Some(until),
@@ -102,9 +105,12 @@ impl Session {
         }
     }
 
-    /// Takes bytes of `input` and appends the answers to `out`, which never grows beyond [`OUTPUT`] bytes; how many it took.
-    /// It leaves bytes when more of them are needed, or when `out` is full: call again with the same ones, and more or with an
-    /// emptier `out`. With an empty `out`, [`MAX_LINE`] + 2 bytes are always enough to go on.
+    /// Takes bytes of `input`, appends the answers to `out`, and returns how many bytes it took. `out` never
+    /// grows beyond [`OUTPUT`] bytes.
+    ///
+    /// It leaves bytes when it needs more of them, or when `out` is full. Then call it with the same bytes
+    /// and more, or with an emptier `out`. With an empty `out`, [`MAX_LINE`] + 2 bytes are always enough to
+    /// continue.
     pub fn run(&mut self, cache: &mut Cache, now: Instant, input: &[u8], out: &mut Vec<u8>) -> usize {
         cache.tick(now);
         let mut taken = 0;
@@ -234,7 +240,7 @@ impl Session {
         Some(taken)
     }
 
-    /// A line was refused: what is behind it is no command.
+    /// A line was refused: the bytes behind it are not a command.
     fn refuse_line(
         &mut self,
         answer: &'static str,
@@ -247,18 +253,18 @@ impl Session {
             return self.reject_http(cache);
         }
         match behind(words) {
-            Behind::Line => self.answer(answer, out),
-            Behind::Value(len) => {
+            Trailer::Line => self.answer(answer, out),
+            Trailer::Value(len) => {
                 self.answer(answer, out);
                 self.state = State::Swallow { left: len + 2, then: None };
             }
-            Behind::Perhaps(value) => {
+            Trailer::Perhaps(value) => {
                 self.state = State::Refused { answer, until: now.after(PATIENCE), value }
             }
         }
     }
 
-    /// A browser speaks: what it sends is no command.
+    /// The peer is a browser: its bytes are not commands.
     fn reject_http(&mut self, cache: &mut Cache) {
         cache.counters.rejected_http += 1;
         self.state = State::Closed;
@@ -306,12 +312,12 @@ impl Session {
         }
     }
 
-    /// Many items are told.
+    /// Starts a list of items.
     pub(super) fn dump(&mut self, dump: Dump) {
         self.state = State::Dump(dump);
     }
 
-    /// Many figures are told.
+    /// Starts a list of figures.
     pub(super) fn list(&mut self, listing: Listing) {
         self.state = State::Listing(listing);
     }

@@ -7,7 +7,7 @@ use super::{Cache, Counters, MAX_VALUE};
 use remora_transport::Instant;
 use std::io::Write as _;
 
-/// Figures of all classes, told one class after the other.
+/// Figures of all classes, one class after the other.
 #[derive(Copy, Clone)]
 pub struct Listing {
     slabs: bool,
@@ -51,7 +51,7 @@ impl Session {
 }
 
 impl Listing {
-    /// Tells of one class; whether that was all.
+    /// Reports one class. Returns true after the last one.
     pub(super) fn step(&mut self, cache: &Cache, now: Instant, out: &mut Vec<u8>) -> bool {
         self.class += 1;
         if self.class < CLASSES {
@@ -98,7 +98,8 @@ impl Cache {
         }
     }
 
-    /// `stats slabs`, of one class: the same items as chunks, of which none is free, since memory is not cut into such.
+    /// `stats slabs`, of one class: the same items as chunks. No chunk is free, since memory is not divided
+    /// into chunks.
     fn slab(&self, class: usize, out: &mut Vec<u8>) {
         let figures = self.items.classes()[class];
         let counts = figures.counts;
@@ -163,7 +164,7 @@ impl Cache {
         stat(out, "bytes_read", counters.bytes_read);
         stat(out, "bytes_written", counters.bytes_written);
         stat(out, "limit_maxbytes", self.items.memory());
-        // Too many are told so; the listener is never closed for them.
+        // Clients beyond the limit get an error; the listener is never closed for them.
         stat(out, "accepting_conns", 1);
         stat(out, "listen_disabled_num", 0);
         stat(out, "time_in_listen_disabled_us", 0);
@@ -179,7 +180,7 @@ impl Cache {
         stat(out, "reclaimed", gone.reclaimed);
         stat(out, "crawler_reclaimed", gone.crawled);
         stat(out, "crawler_items_checked", gone.looked_at);
-        // No item is left where it is because somebody uses it.
+        // No item stays in place because a client uses it.
         stat(out, "lrutail_reflocked", 0);
     }
 

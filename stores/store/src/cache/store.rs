@@ -48,7 +48,7 @@ pub struct Cache {
     pub(super) config: Config,
     pub(super) counters: Counters,
     pub(super) started: Instant,
-    /// Sessions open.
+    /// Sessions that are open.
     pub(super) sessions: u64,
     /// The number of the last change.
     unique: u64,
@@ -56,7 +56,7 @@ pub struct Cache {
     flush: Instant,
 }
 
-/// What a storing command says of its item.
+/// The parameters of a storing command.
 #[derive(Copy, Clone)]
 pub struct Store {
     pub verb: Verb,
@@ -70,7 +70,7 @@ pub struct Store {
     pub binary: bool,
 }
 
-/// What became of a value.
+/// The result of storing a value.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// Its item has this number.
@@ -78,7 +78,7 @@ pub enum Ended {
     NotStored,
     Exists,
     NotFound,
-    NoRoom,
+    OutOfMemory,
 }
 
 /// A whole value, wherever it lies.
@@ -104,8 +104,8 @@ const SHARE: usize = 8;
 /// And never less than the longest value.
 const LEAST_SHARE: usize = 2 * MAX_VALUE;
 impl Cache {
-    /// An empty cache whose values lie in `memory`; `now` counts from 1970 here and everywhere, because clients name points
-    /// in time that way.
+    /// An empty cache whose values lie in `memory`. `now` counts from 1970 here and in all calls, because
+    /// clients name points in time that way.
     ///
     /// # Panics
     /// When `memory` is shorter than [`MIN_MEMORY`], or there may be no item.
@@ -127,20 +127,20 @@ impl Cache {
         }
     }
 
-    /// What is stored from now on is found by chains, too: for them it stands in `buckets`, for which
-    /// [`Buckets::memory`](super::Buckets::memory) says how many bytes there must be.
+    /// Makes chains find items that are stored from now on: they are shown in `buckets`.
+    /// [`Buckets::memory`](super::Buckets::memory) says how many bytes these need.
     #[must_use]
     pub fn shown_in(mut self, buckets: Registered) -> Cache {
         self.items.show(buckets, self.config.hash_seed);
         self
     }
 
-    /// How clients of chains find what is [shown](Cache::shown_in) to them.
+    /// How clients of chains find the items that are [shown](Cache::shown_in) to them.
     pub fn directory(&self) -> Option<Directory> {
         self.items.directory()
     }
 
-    /// What was counted.
+    /// The counts of this cache.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -155,7 +155,7 @@ impl Cache {
         self.ending
     }
 
-    /// A client said nothing for so long that its connection was closed.
+    /// Counts a client whose silent connection was closed.
     pub fn kick(&mut self) {
         self.counters.idle_kicks += 1;
     }
@@ -209,7 +209,7 @@ impl Cache {
         Some(name)
     }
 
-    /// Looks an item up for `get` and its like, which also give it a new expiry if they say so.
+    /// Looks an item up for `get` and its variants; some of them also set a new expiry.
     pub(super) fn get(
         &mut self,
         key: &[u8],
@@ -230,8 +230,8 @@ impl Cache {
         self.overwritten(verb, key, now);
     }
 
-    /// There is no room for a value.
-    pub(super) fn no_room(&mut self, verb: Verb, key: &[u8], len: usize, now: Instant) {
+    /// There is no memory for a value.
+    pub(super) fn out_of_memory(&mut self, verb: Verb, key: &[u8], len: usize, now: Instant) {
         self.counters.store_no_memory += 1;
         self.items.out_of_memory(classes::size(key.len(), 0, len));
         self.overwritten(verb, key, now);
@@ -278,15 +278,15 @@ impl Cache {
                 return Ended::NotFound;
             }
             (Verb::Add, Some((name, _))) => {
-                // Who asks whether it is there uses it.
+                // A command that asks whether it exists uses it.
                 self.items.touch(name, now);
                 return Ended::NotStored;
             }
             (Verb::Replace | Verb::Append | Verb::Prepend, None) => return Ended::NotStored,
         }
         let Ok(draft) = self.items.draft(key, value.len(), now) else {
-            self.no_room(store.verb, key, value.len(), now);
-            return Ended::NoRoom;
+            self.out_of_memory(store.verb, key, value.len(), now);
+            return Ended::OutOfMemory;
         };
         self.fill(&draft, 0, value);
         let unique = self.next_unique();
@@ -294,7 +294,7 @@ impl Cache {
         Ended::Stored(unique)
     }
 
-    /// Writes a value into the room for one.
+    /// Writes a value into the memory allocated for it.
     fn fill(&mut self, draft: &Draft, mut at: usize, value: Value<'_>) {
         match value {
             Value::Bytes(bytes) => self.items.fill(draft, at, bytes),
@@ -314,7 +314,7 @@ impl Cache {
         name
     }
 
-    /// Stores what is there and the new piece in one; its flags and its expiry stay.
+    /// Stores the old value and the new piece as one; flags and expiry stay.
     fn join(&mut self, verb: Verb, key: &[u8], name: Name, piece: Value<'_>, now: Instant) -> Ended {
         // Used just now: others go for it first.
         self.items.touch(name, now);

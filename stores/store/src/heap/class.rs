@@ -14,7 +14,7 @@ pub struct Class {
     pub base: u64,
     /// Bytes in each.
     pub size: u32,
-    /// How many.
+    /// Number of buffers.
     pub count: u32,
 }
 
@@ -42,7 +42,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// These classes; None if there are none or too many, one has no buffers or none of any size, or two have the same size.
+    /// A heap of these classes. Returns None if there are none or too many, if one has no buffers or empty
+    /// ones, or if two have the same size.
     pub fn new(mut all: Vec<Class>) -> Option<Classes> {
         all.sort_by_key(|class| class.size);
         let sound = all.iter().all(|class| class.size > 0 && class.count > 0);
@@ -62,7 +63,7 @@ impl Classes {
         (at < self.all.len()).then_some(at)
     }
 
-    /// The class whose buffer begins at an address, and which of its buffers.
+    /// The class whose buffer begins at an address, and the index of that buffer.
     pub fn find(&self, address: u64) -> Option<(usize, u32)> {
         let indices = self.all.iter().map(|class| class.index(address));
         indices.enumerate().find_map(|(at, index)| Some((at, index?)))

@@ -1,4 +1,4 @@
-//! The server's part: posts what comes back, and finds what dead clients have left.
+//! The server's part: posts returned buffers, and finds those that dead clients have left.
 
 use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, WorkCompletion, WorkRequest};
 use remora_transport::Status;
@@ -27,12 +27,13 @@ pub struct KeeperConfig {
     pub peers: u32,
 }
 
-/// Receive buffers of a client. It has one message under way at a time; the second covers the time in which the first is read.
+/// Receive buffers of a client. It has one message under way at a time; the second covers the time in which
+/// the first is read.
 const RECEIVES: u32 = 2;
 /// Bytes of a client's buffers: those, and a message to it.
 const STRIDE: usize = RECEIVES as usize * LONGEST + GRACE;
 /// Id of a message to a client. Lower ones are receive buffers.
-const TELL: u64 = RECEIVES as u64;
+const NOTIFY: u64 = RECEIVES as u64;
 
 impl KeeperConfig {
     /// Bytes of memory that it needs; only the server's own NIC touches it.
@@ -59,17 +60,17 @@ pub struct KeeperCounters {
     pub swept: u64,
 }
 
-/// What is known of a client.
+/// The state of a client.
 #[derive(Copy, Clone, Debug)]
 struct Client {
-    /// The latest number when it came: what it is told counts from there.
+    /// The grace number when it joined; its own numbers count from there.
     joined: u64,
-    /// The grace number that it was told, and the one that it has come to.
-    told: u64,
+    /// The grace number that was sent to it, and the one that it has reached.
+    announced: u64,
     answered: u64,
 }
 
-/// Posts buffers that come back: pure, driven by whoever owns the queue pairs.
+/// Posts buffers that come back. It is pure: the owner of the queue pairs drives it.
 #[derive(Debug)]
 pub struct Keeper {
     classes: Classes,
@@ -79,7 +80,7 @@ pub struct Keeper {
     /// The number of the latest period of grace.
     grace: u64,
     /// A client has died since the sweep began.
-    again: bool,
+    restart: bool,
     counters: KeeperCounters,
 }
 
@@ -92,22 +93,23 @@ impl Keeper {
             local,
             clients: vec![None; config.peers as usize],
             grace: 0,
-            again: false,
+            restart: false,
             counters: KeeperCounters::default(),
         })
     }
 
-    /// The classes.
+    /// The size classes.
     pub fn classes(&self) -> &Classes {
         &self.classes
     }
 
-    /// What was done so far.
+    /// Counts of the keeper's work so far.
     pub fn counters(&self) -> KeeperCounters {
         self.counters
     }
 
-    /// Posts all buffers, except those that `keep` says are in use. At set-up, and after a restart with memory.
+    /// Posts all buffers, except those that `keep` says are in use. At set-up, and after a restart with
+    /// memory.
     ///
     /// # Errors
     /// A list takes no more.
@@ -126,13 +128,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes a client on, and posts the receive requests on its queue pair. None: there are as many as it was made for, or the queue
-    /// takes none.
+    /// Takes a client on, and posts the receive requests on its queue pair. Returns None if it serves its
+    /// maximum of clients, or if the queue takes no request.
     pub fn accept(&mut self, nic: &mut impl Post) -> Option<Peer> {
         let peer = Peer(self.clients.iter().position(Option::is_none)? as u32);
         (0..RECEIVES).try_for_each(|buffer| self.listen(peer, buffer, nic)).ok()?;
         self.clients[peer.index()] =
-            Some(Client { joined: self.grace, told: self.grace, answered: self.grace });
+            Some(Client { joined: self.grace, announced: self.grace, answered: self.grace });
         Some(peer)
     }
 
@@ -141,23 +143,25 @@ impl Keeper {
         Ok(nic.post_receive(&ReceiveRequest { id: buffer.into(), sges: &[sge] })?)
     }
 
-    /// A client is gone, and its queue pair with it: what it had is looked for. A sweep that is under way begins anew: the NIC has given
-    /// back by itself what the queue pair was taking, and that may be with somebody else by now.
+    /// A client and its queue pair no longer exist: a sweep looks for its buffers.
+    ///
+    /// A sweep that is under way starts over. The NIC has given back what the queue pair was taking, and
+    /// another client may have that by now.
     pub fn disconnect(&mut self, peer: Peer) {
         if self.clients.get_mut(peer.index()).and_then(Option::take).is_some() {
             self.sweep.stage = Stage::Out { class: 0 };
         }
     }
 
-    /// Looks for buffers that nobody has. Also of use when all are out.
+    /// Starts a sweep for buffers that no client holds. Also useful when all are out.
     pub fn sweep(&mut self) {
         match self.sweep.stage {
             Stage::Idle => self.sweep.stage = Stage::Out { class: 0 },
-            _ => self.again = true,
+            _ => self.restart = true,
         }
     }
 
-    /// Where the sweep stands.
+    /// The stage of the sweep.
     pub fn stage(&self) -> Stage {
         self.sweep.stage
     }
@@ -179,7 +183,7 @@ impl Keeper {
         self.clients.iter().all(Option::is_some)
     }
 
-    /// Takes a completion of a client's queue pair. Those of a forgotten client are ignored.
+    /// Takes a completion of a client's queue pair. Those of a disconnected client are ignored.
     ///
     /// # Errors
     /// The queue pair has failed or the client misbehaves: end it, then [`disconnect`](Keeper::disconnect).
@@ -191,15 +195,15 @@ impl Keeper {
         lists: &mut impl Lists,
     ) -> Result<(), Broken> {
         let Some(Some(client)) = self.clients.get(peer.index()) else { return Ok(()) };
-        let Client { joined, told, answered: before } = *client;
+        let Client { joined, announced, answered: before } = *client;
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
-        if completion.id == TELL {
+        if completion.id == NOTIFY {
             return Ok(());
         }
         let len = completion.byte_len as usize;
-        if completion.kind != CompletionKind::Receive || completion.id > TELL || len > LONGEST {
+        if completion.kind != CompletionKind::Receive || completion.id > NOTIFY || len > LONGEST {
             return Err(Broken::Protocol);
         }
         let buffer = completion.id as u32;
@@ -209,7 +213,7 @@ impl Keeper {
         let (answered, addresses) = parse_returned(&bytes[..len]).ok_or(Broken::Protocol)?;
         let answered = answered.saturating_add(joined);
         addresses.for_each(|address| self.came_back(address, lists));
-        if answered != before && answered != told {
+        if answered != before && answered != announced {
             return Err(Broken::Protocol);
         }
         if let Some(Some(client)) = self.clients.get_mut(peer.index()) {
@@ -224,7 +228,7 @@ impl Keeper {
             return;
         };
         self.sweep.came_back(class, index);
-        // A list holds a post for each of its buffers: it is full only of posts of what is posted already.
+        // A list has space for a post of each buffer: if it is full, these are posted already.
         if lists.post_buffer(&self.classes.all()[class], address).is_ok() {
             self.counters.returned += 1;
         } else {
@@ -232,7 +236,8 @@ impl Keeper {
         }
     }
 
-    /// Goes on with the sweep, if there is one; true if there may be more to do at once. Call it whenever there is time.
+    /// Does a step of the sweep, if there is one. Returns true if it can do more at once. Call it whenever
+    /// there is time.
     pub fn work(&mut self, table: &impl Reachable, lists: &mut impl Lists) -> bool {
         if matches!(self.sweep.stage, Stage::Grace { .. }) {
             if self.clients.iter().flatten().any(|client| client.answered != self.grace) {
@@ -247,31 +252,32 @@ impl Keeper {
         if before != Stage::Idle && self.sweep.stage == Stage::Idle {
             self.counters.sweeps += 1;
             self.counters.swept = self.sweep.posted;
-            if std::mem::take(&mut self.again) {
+            if std::mem::take(&mut self.restart) {
                 self.sweep();
             }
         }
         self.sweep.stage != Stage::Idle
     }
 
-    /// Tells a client the number of the period of grace, if it does not know it and has answered to the one before.
+    /// Sends a client the number of the grace period, unless it knows it or has not answered to the one
+    /// before.
     ///
     /// # Errors
     /// The queue did not take the message.
-    pub fn tell(&mut self, peer: Peer, nic: &mut impl Post) -> Result<(), Broken> {
+    pub fn notify(&mut self, peer: Peer, nic: &mut impl Post) -> Result<(), Broken> {
         let Some(Some(client)) = self.clients.get_mut(peer.index()) else { return Ok(()) };
-        if client.told == self.grace || client.answered != client.told {
+        if client.announced == self.grace || client.answered != client.announced {
             return Ok(());
         }
         let at = peer.index() * STRIDE + RECEIVES as usize * LONGEST;
         self.local.write(at, &emit_grace(self.grace - client.joined));
         nic.post_send(&WorkRequest {
-            id: TELL,
+            id: NOTIFY,
             operation: Operation::Send,
             payload: Payload::Sges(&[self.local.sge(at, GRACE)]),
             flags: Flags { signaled: true, ..Flags::default() },
         })?;
-        client.told = self.grace;
+        client.announced = self.grace;
         Ok(())
     }
 

@@ -1,7 +1,8 @@
-//! What clients and keeper say to each other, in SENDs.
+//! The messages between clients and the keeper, in SENDs. All numbers are little-endian.
 //!
-//! A client returns buffers: "RRET", their count (32 bits), the grace number that it has come to (64 bits), their addresses. A
-//! keeper tells a grace number: "RGRC", 32 bits of 0, the number. All little-endian.
+//! - A client returns buffers: "RRET", their count (32 bits), the grace number that it has reached (64 bits),
+//!   their addresses.
+//! - A keeper announces a grace number: "RGRC", 32 bits of 0, the number.
 
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 

@@ -1,26 +1,30 @@
-//! Buffers that clients take by PRISM's ALLOCATE: how they come back, and what is done when a client dies.
+//! Buffers that clients take by PRISM's ALLOCATE: how they come back, and what happens when a client dies.
 //!
-//! A server lays its buffers out in size [`Class`]es, a free list each. The server's program takes no part when a client takes
-//! a buffer, links it into the store's table, or unlinks another one: whoever unlinks a buffer, or does not get its own
-//! in, says so in a message of [`Returns`], and the [`Keeper`] posts it again. What operations of others may still read is the
-//! NIC's care (`docs/PRISM.md`, free lists).
+//! A server lays its buffers out in size [`Class`]es, a free list each. Clients take a buffer, link it into
+//! the store's table, or unlink another one without the server's program. A client that unlinks a buffer, or
+//! cannot link its own, returns it in a message of [`Returns`], and the [`Keeper`] posts it. The NIC protects
+//! buffers that operations of others may still read (`docs/PRISM.md`, free lists).
 //!
 //! # Dead clients
-//! A client that dies takes buffers with it: taken and not linked, or unlinked and not told. They are those that are neither free,
-//! nor reachable from the table, nor in the hands of a living client. The [`Keeper`] finds them by two periods of grace:
+//! A client that dies leaks buffers: taken and not linked, or unlinked and not returned. They are neither
+//! free, nor reachable from the table, nor held by a living client. The [`Keeper`] finds them by two grace
+//! periods:
 //!
-//! 1. *Suspect* is what is out and not reachable. Then every living client is told a number, and says so when each operation that it
-//!    had in flight has ended and what it had to return is returned. A suspect in the hands of a living client has by then been posted,
-//!    or linked: one that is posted is no suspect any more.
-//! 2. Of the suspects, those that are reachable now are none. Each client is told another number. One that was linked after the
-//!    first look and unlinked before the second has been posted when all have answered.
+//! 1. A *suspect* is a buffer that is out and not reachable. The keeper sends a number to every living
+//!    client. Each answers when the operations that it had in flight have ended and their buffers are
+//!    returned. By then a suspect that a living client held has been posted or linked. One that is posted is
+//!    no longer a suspect.
+//! 2. Suspects that are reachable now are dropped. Each client gets a second number. A buffer that was linked
+//!    after the first look and unlinked before the second has been posted when all have answered.
 //!
-//! What is left is posted. The table is looked at before the number goes out, so a buffer that is linked or unlinked during the
-//! look is in the hands of an operation that the number waits for. A buffer that goes from one place of the table to another meanwhile must go
-//! forward in the order of the look, and be in its new place before it leaves the old one.
+//! The remaining suspects are posted. The keeper reads the table before it sends the number. So a buffer that
+//! is linked or unlinked during the look is held by an operation that the number waits for. A buffer may move
+//! from one entry of the table to another. It must then move forward in the order of the look, and be in its
+//! new entry before it leaves the old one.
 //!
-//! The queue pair of a dead client must be gone before the first look, so a sweep begins anew when another client dies. A client that
-//! does not answer in time is to be treated as dead: its queue pair is ended, and when it comes back it finds that.
+//! The queue pair of a dead client must have ended before the first look, so a sweep starts over when another
+//! client dies. Treat a client that does not answer in time as dead: end its queue pair. It sees that when it
+//! comes back.
 
 mod bits;
 mod class;
@@ -40,7 +44,7 @@ pub use sweep::Stage;
 
 use remora_nic::PostError;
 
-/// The free lists of a server's NIC, as far as the keeper sees them.
+/// The free lists of a server's NIC, as the keeper uses them.
 pub trait Lists {
     /// Posts a buffer of a class.
     ///
@@ -48,16 +52,16 @@ pub trait Lists {
     /// The list takes no more.
     fn post_buffer(&mut self, class: &Class, address: u64) -> Result<(), PostError>;
 
-    /// Which buffers of a class are neither free nor resting: bit 0 of the first word is buffer `first`, a multiple of 64. Bits beyond
-    /// the last buffer are 0.
+    /// Which buffers of a class are neither free nor resting. Bit 0 of the first word is buffer `first`, a
+    /// multiple of 64. Bits beyond the last buffer are 0.
     fn out(&mut self, class: &Class, first: u32, bits: &mut [u64]);
 }
 
-/// A table whose entries lead to buffers.
+/// A table whose entries point to buffers.
 pub trait Reachable {
-    /// Entries.
+    /// Number of entries.
     fn entries(&self) -> usize;
 
-    /// Tells the addresses of the buffers that an entry leads to. Others, 0 for instance, are ignored.
+    /// Reports the addresses of the buffers that an entry points to. Others, 0 for instance, are ignored.
     fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64));
 }

@@ -1,4 +1,4 @@
-//! The client's part: buffers that are of no use to it any more, on their way back.
+//! The client's part: buffers that it no longer needs, on their way back.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,12 @@ use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 use super::message::{GRACE, LONGEST, MOST, emit_returned, parse_grace};
 use crate::{Broken, Post, Registered};
 
-/// Which of two groups of operations one belongs to: those that a grace number waits for, or those that came later.
+/// The group of an operation: those that a grace number waits for, or those that came later.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase(bool);
 
-/// Buffers that go back to one server. It uses the queue pair of the operations, with ids that its owner chooses.
+/// Buffers that go back to one server. They use the queue pair of the operations, with ids that the owner
+/// chooses.
 #[derive(Debug)]
 pub struct Returns {
     arena: Registered,
@@ -23,8 +24,8 @@ pub struct Returns {
     /// Operations in flight, of either phase.
     in_flight: [u32; 2],
     phase: Phase,
-    /// The grace number that was told last, and the one that was answered last.
-    told: u64,
+    /// The grace number that was received last, and the one that was answered last.
+    announced: u64,
     answered: u64,
     /// All operations have ended that the number waits for: what goes before the answer.
     ahead: Option<usize>,
@@ -43,7 +44,7 @@ impl Returns {
             sending: false,
             in_flight: [0; 2],
             phase: Phase::default(),
-            told: 0,
+            announced: 0,
             answered: 0,
             ahead: None,
         }
@@ -58,9 +59,11 @@ impl Returns {
         Ok(nic.post_receive(&ReceiveRequest { id, sges: &[sge] })?)
     }
 
-    /// Buffers that may still be given before some must have gone. An operation that may have to give some begins only
-    /// if there is room for them, and for those of all that are in flight.
-    pub fn room(&self) -> usize {
+    /// Buffers that may still be given before some must have gone.
+    ///
+    /// An operation that may return buffers begins only if they fit, together with those of all operations in
+    /// flight.
+    pub fn space(&self) -> usize {
         self.waiting.capacity() - self.waiting.len()
     }
 
@@ -71,26 +74,27 @@ impl Returns {
         self.phase
     }
 
-    /// An operation has ended, and has given what it had to give.
+    /// An operation has ended, and has given back its buffers.
     #[inline]
     pub fn end(&mut self, phase: Phase) {
         self.in_flight[usize::from(phase.0)] -= 1;
         self.settle();
     }
 
-    /// A buffer goes back. The table does not lead to it, and the client will not name it again.
+    /// A buffer goes back. The table does not point to it, and the client will not use it any more.
     #[inline]
     pub fn give(&mut self, address: u64) {
-        debug_assert!(self.room() > 0, "an operation begins only if there is room for what it returns");
+        debug_assert!(self.space() > 0, "an operation begins only if its returns fit");
         self.waiting.push_back(address);
     }
 
     /// The keeper has asked, and is not answered yet.
     pub fn is_asked(&self) -> bool {
-        self.answered != self.told
+        self.answered != self.announced
     }
 
-    /// Is there a reason to send a message now? Buffers go in groups unless `idle`; an answer to the keeper goes at once.
+    /// Is there a reason to send a message now? Buffers go in groups unless `idle`; an answer to the keeper
+    /// goes at once.
     #[inline]
     pub fn is_due(&self, idle: bool) -> bool {
         let few = if idle { 1 } else { MOST / 2 };
@@ -100,7 +104,7 @@ impl Returns {
     /// Notes the moment at which all operations have ended that the keeper asks for.
     #[inline]
     fn settle(&mut self) {
-        let asked = self.answered != self.told && self.ahead.is_none();
+        let asked = self.answered != self.announced && self.ahead.is_none();
         if asked && self.in_flight[usize::from(!self.phase.0)] == 0 {
             self.ahead = Some(self.waiting.len());
         }
@@ -117,7 +121,7 @@ impl Returns {
         let count = self.waiting.len().min(MOST);
         let ahead = self.ahead.map(|ahead| ahead.saturating_sub(count));
         // The answer goes with the last buffer that it waits for.
-        let grace = if ahead == Some(0) { self.told } else { self.answered };
+        let grace = if ahead == Some(0) { self.announced } else { self.answered };
         let mut message = [0; LONGEST];
         let len = emit_returned(&mut message, grace, self.waiting.iter().copied());
         self.arena.write(self.at, &message[..len]);
@@ -138,7 +142,7 @@ impl Returns {
         self.sending = false;
     }
 
-    /// A message of `len` bytes from the keeper has come; listens again under this id.
+    /// A message of `len` bytes from the keeper has come. Posts the next receive request under this id.
     ///
     /// # Errors
     /// It is no such message, or the queue took no receive request.
@@ -147,8 +151,8 @@ impl Returns {
         self.arena.read(self.at + LONGEST, &mut bytes);
         let grace = parse_grace(bytes.get(..len as usize).ok_or(Broken::Protocol)?);
         // One number at a time: the keeper waits for the answer to the one before.
-        let next = grace.filter(|grace| self.told == self.answered && *grace > self.told);
-        self.told = next.ok_or(Broken::Protocol)?;
+        let next = grace.filter(|grace| self.announced == self.answered && *grace > self.announced);
+        self.announced = next.ok_or(Broken::Protocol)?;
         self.phase = Phase(!self.phase.0);
         self.settle();
         self.listen(id, nic)

@@ -1,16 +1,16 @@
-//! Looking for buffers that nobody has: two looks, two periods of grace.
+//! The search for buffers that no client holds: two looks, two grace periods.
 
 use super::bits::Bits;
 use super::class::Classes;
 use super::{Lists, Reachable};
 
-/// Where a sweep stands.
+/// The stage of a sweep.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// There is none.
     #[default]
     Idle,
-    /// Asks the NIC what is out.
+    /// Asks the NIC which buffers are out.
     Out {
         /// The next class.
         class: usize,
@@ -27,7 +27,7 @@ pub enum Stage {
         /// The second time.
         second: bool,
     },
-    /// Posts what is left.
+    /// Posts the remaining suspects.
     Post {
         /// Where it looks next.
         from: usize,
@@ -39,7 +39,7 @@ const STEP: usize = 4096;
 /// Buffers posted in one step.
 const POSTS: usize = 256;
 
-/// A sweep.
+/// The state of a sweep.
 #[derive(Debug)]
 pub struct Sweep {
     pub stage: Stage,
@@ -68,7 +68,7 @@ impl Sweep {
         }
     }
 
-    /// Does some of the work that waits for nobody. True: from now on it waits for the clients.
+    /// Does a part of the work that needs no answer. Returns true if the sweep now waits for the clients.
     pub fn step(&mut self, classes: &Classes, table: &impl Reachable, lists: &mut impl Lists) -> bool {
         match self.stage {
             Stage::Idle | Stage::Grace { .. } => {}

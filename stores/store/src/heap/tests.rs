@@ -1,4 +1,4 @@
-//! Sweeps beside a plain account of who has what, and messages of all kinds.
+//! Sweeps beside a plain account of each buffer's owner, and messages of all kinds.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ impl Reachable for Slots {
     }
 }
 
-/// What was posted to a queue pair.
+/// The requests posted to a queue pair.
 #[derive(Default)]
 pub struct Posted {
     pub sends: Vec<(u64, Vec<remora_nic::Sge>)>,

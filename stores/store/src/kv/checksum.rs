@@ -2,9 +2,10 @@
 
 use crc_fast::CrcAlgorithm::Crc64Nvme;
 
-/// CRC-64/NVME (polynomial 0xad93d23594c93659, reflected, initial value and final xor all ones). Pilaf §4.2 uses a
-/// CRC64 and does not say which; this one has the fastest well-kept implementation, a specification (NVM Express
-/// base specification 1.0d, 64b CRC), and does not map all-zero bytes to zero.
+/// CRC-64/NVME (polynomial 0xad93d23594c93659, reflected, initial value and final xor all ones).
+///
+/// Pilaf §4.2 uses a CRC64 and does not say which. This one has the fastest well-kept implementation and a
+/// specification (NVM Express base specification 1.0d, 64b CRC). It does not map all-zero bytes to zero.
 #[inline]
 pub(crate) fn crc64(bytes: &[u8]) -> u64 {
     crc_fast::checksum(Crc64Nvme, bytes)

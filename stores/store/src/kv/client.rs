@@ -62,11 +62,11 @@ pub enum Outcome<'a> {
     Done,
     /// GET or DELETE: there is no such key.
     Absent,
-    /// PUT: the server has no room.
+    /// PUT: the server has no memory for it.
     Refused(Refusal),
     /// GET: the value is longer than this client's buffers.
     TooLong,
-    /// GET: the key changed under the reader each time it looked; asking again is fine.
+    /// GET: the key changed during each read of it; a retry is fine.
     Contended,
     /// The queue pair failed. A PUT or DELETE may have been done or not.
     Failed(Broken),
@@ -75,9 +75,9 @@ pub enum Outcome<'a> {
 /// An operation that has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Finished<'a> {
-    /// Where it was; free again.
+    /// The slot that it had, now free.
     pub slot: Slot,
-    /// What it was.
+    /// The kind of the operation.
     pub operation: Operation,
     /// How it ended.
     pub outcome: Outcome<'a>,
@@ -91,7 +91,7 @@ pub struct Finished<'a> {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Its next round trip is ready and waits for room in the send queue or for a staging piece.
+    /// Its next round trip is ready, and waits for space in the send queue or for a staging piece.
     Waiting,
     /// READs of so many bytes are under way.
     Reading(u32),
@@ -110,13 +110,13 @@ enum Next {
     Message(u32),
 }
 
-/// One slot.
+/// The state of one slot of the window.
 #[derive(Copy, Clone, Debug)]
 struct Flight<P> {
     state: State,
     operation: Operation,
     key_len: u32,
-    /// Tells this operation's response from those to earlier ones in the slot.
+    /// Distinguishes this operation's response from responses to earlier ones in the slot.
     sequence: u32,
     round_trips: u32,
     next: Next,
@@ -125,13 +125,13 @@ struct Flight<P> {
 
 /// How an operation ended, before the value is borrowed.
 #[derive(Copy, Clone)]
-enum End {
+enum OwnedOutcome {
     /// `len` bytes at `start` of the scratch.
     Value(usize, usize),
     Other(Outcome<'static>),
 }
 
-/// A client: pure, driven by whoever owns the queue pair. Its memory is one block (see
+/// A client. It is pure: the owner of the queue pair drives it. Its memory is one block (see
 /// [`ClientConfig::arena_len`]); nothing is allocated after it was made.
 #[derive(Debug)]
 pub struct Client<L: Lookup> {
@@ -155,7 +155,8 @@ impl<L: Lookup> Client<L> {
     /// A client of the server that gave `grant`, with its memory in `arena`.
     ///
     /// # Errors
-    /// The grant is another design's or contradicts itself, the window is larger than granted, the arena too small.
+    /// The grant is another design's or contradicts itself, the window is larger than granted, or the arena
+    /// is too small.
     pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client<L>, SessionError> {
         if grant.design != L::DESIGN {
             return Err(SessionError::OtherDesign(grant.design));
@@ -256,7 +257,8 @@ impl<L: Lookup> Client<L> {
     /// Starts asking for the keys from `cursor` on; one such operation at a time.
     ///
     /// # Errors
-    /// See [`Refused`]; nothing was started. `KeyTooLong`: keys of this client must have [`Cursor::LEN`] bytes.
+    /// See [`Refused`]; nothing was started. `KeyTooLong`: keys of this client must have [`Cursor::LEN`]
+    /// bytes.
     pub fn list(&mut self, cursor: Cursor, nic: &mut impl Post) -> Result<Slot, Refused> {
         let cursor = cursor.encode();
         let slot = self.begin(Operation::List, &cursor)?;
@@ -282,13 +284,13 @@ impl<L: Lookup> Client<L> {
             self.release(slot);
         }
         if !self.waiting.is_empty() {
-            // A failure is noted by `post` and told by the next call: what ended here has ended.
+            // `post` notes a failure, and the next call returns it: this operation has ended.
             let _ = self.resume(nic);
         }
         Ok(ended.map(|(slot, end)| {
             let outcome = match end {
-                End::Value(start, len) => Outcome::Value(&self.scratch[start..start + len]),
-                End::Other(outcome) => outcome,
+                OwnedOutcome::Value(start, len) => Outcome::Value(&self.scratch[start..start + len]),
+                OwnedOutcome::Other(outcome) => outcome,
             };
             let flight = &self.flights[usize::from(slot)];
             finished(slot, flight, outcome, L::tries(&flight.progress))
@@ -331,7 +333,8 @@ impl<L: Lookup> Client<L> {
         Ok(slot)
     }
 
-    /// The slot of an operation whose first round trip was posted or waits; frees it if the queue pair failed.
+    /// The slot of an operation whose first round trip was posted or waits. Frees it if the queue pair
+    /// failed.
     #[inline]
     fn started(&mut self, slot: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
         posted.map(|()| Slot(slot)).map_err(|broken| {
@@ -366,7 +369,7 @@ impl<L: Lookup> Client<L> {
         request.emit(&mut header);
         if len <= self.config.inline.min(self.grant.eager) as usize
             && self.waiting.is_empty()
-            && self.queue.has_room(1)
+            && self.queue.has_space(1)
         {
             self.scratch[..HEADER].copy_from_slice(&header);
             self.scratch[HEADER..HEADER + key.len()].copy_from_slice(key);
@@ -393,7 +396,7 @@ impl<L: Lookup> Client<L> {
         Ok(())
     }
 
-    /// Posts what waits, as far as there is room.
+    /// Posts waiting round trips until the send queue is full.
     #[cold]
     fn resume(&mut self, nic: &mut impl Post) -> Result<(), Broken> {
         while let Some(&slot) = self.waiting.front() {
@@ -406,7 +409,7 @@ impl<L: Lookup> Client<L> {
         Ok(())
     }
 
-    /// Posts a round trip; false if there is no room for it now.
+    /// Posts a round trip. Returns false if the queue has no space for it now.
     #[inline]
     fn post(&mut self, slot: u16, next: &Next, nic: &mut impl Post) -> Result<bool, Broken> {
         match next {
@@ -424,12 +427,12 @@ impl<L: Lookup> Client<L> {
     #[inline]
     fn post_reads(&mut self, slot: u16, reads: &Reads, nic: &mut impl Post) -> Result<bool, Broken> {
         let reads = reads.as_slice();
-        if !self.queue.has_room(reads.len() as u32) {
+        if !self.queue.has_space(reads.len() as u32) {
             return Ok(false);
         }
         let mut at = self.buffer_at(slot);
         for (index, read) in reads.iter().enumerate() {
-            // READs of a queue pair end in order: the last one's completion is that of all.
+            // READs of a queue pair end in order: the last completion covers all.
             let (number, signaled) = self.queue.enter(index + 1 == reads.len());
             let work = if index + 1 == reads.len() { Work::Read } else { Work::Message };
             nic.post_send(&WorkRequest {
@@ -454,7 +457,7 @@ impl<L: Lookup> Client<L> {
         piece: Option<u32>,
         nic: &mut impl Post,
     ) -> Result<bool, Broken> {
-        if !self.queue.has_room(1) {
+        if !self.queue.has_space(1) {
             self.staging.extend(piece);
             return Ok(false);
         }
@@ -486,7 +489,7 @@ impl<L: Lookup> Client<L> {
         payload: Payload<'_>,
         nic: &mut impl Post,
     ) -> Result<(), Broken> {
-        // Its response says that it arrived; a completion is wanted only to keep the queue's account.
+        // Its response proves that it arrived; a completion is wanted only to keep the queue's account.
         let (number, signaled) = self.queue.enter(false);
         let id = WorkId { work: Work::Message, place: slot, number }.encode();
         let flags = Flags { signaled, ..Flags::default() };
@@ -508,7 +511,7 @@ impl<L: Lookup> Client<L> {
         &mut self,
         completion: &WorkCompletion,
         nic: &mut impl Post,
-    ) -> Result<Option<(u16, End)>, Broken> {
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
@@ -528,7 +531,7 @@ impl<L: Lookup> Client<L> {
 
     /// The READs of a slot have landed.
     #[inline]
-    fn landed(&mut self, slot: u16, nic: &mut impl Post) -> Result<Option<(u16, End)>, Broken> {
+    fn landed(&mut self, slot: u16, nic: &mut impl Post) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let flight = self.flights.get_mut(usize::from(slot)).ok_or(Broken::Protocol)?;
         let State::Reading(len) = flight.state else { return Err(Broken::Protocol) };
         let at = self.config.slot_stride::<L>() * usize::from(slot);
@@ -540,9 +543,14 @@ impl<L: Lookup> Client<L> {
         self.walk(slot, step, nic)
     }
 
-    /// Goes on with a lookup, or ends it.
+    /// Continues a lookup, or ends it.
     #[inline(always)]
-    fn walk(&mut self, slot: u16, step: Step, nic: &mut impl Post) -> Result<Option<(u16, End)>, Broken> {
+    fn walk(
+        &mut self,
+        slot: u16,
+        step: Step,
+        nic: &mut impl Post,
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let end = match step {
             Step::Read(reads) => {
                 self.go(slot, Next::Reads(reads), nic)?;
@@ -552,10 +560,10 @@ impl<L: Lookup> Client<L> {
                 self.go(slot, Next::Ask(ask), nic)?;
                 return Ok(None);
             }
-            Step::Found { start, len } => End::Value(start, len),
-            Step::Absent => End::Other(Outcome::Absent),
-            Step::TooLong { .. } => End::Other(Outcome::TooLong),
-            Step::Contended | Step::Call => End::Other(Outcome::Contended),
+            Step::Found { start, len } => OwnedOutcome::Value(start, len),
+            Step::Absent => OwnedOutcome::Other(Outcome::Absent),
+            Step::TooLong { .. } => OwnedOutcome::Other(Outcome::TooLong),
+            Step::Contended | Step::Call => OwnedOutcome::Other(Outcome::Contended),
         };
         Ok(Some((slot, end)))
     }
@@ -566,10 +574,10 @@ impl<L: Lookup> Client<L> {
         completion: &WorkCompletion,
         buffer: u16,
         nic: &mut impl Post,
-    ) -> Result<Option<(u16, End)>, Broken> {
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         if let Some(slot) = self.asked(completion) {
             self.post_receive(buffer, nic)?;
-            return self.told(slot, completion, nic);
+            return self.kernel_answered(slot, completion, nic);
         }
         let len = completion.byte_len as usize;
         let (at, most) = match (completion.kind, completion.imm) {
@@ -591,11 +599,13 @@ impl<L: Lookup> Client<L> {
             return Err(Broken::Protocol);
         }
         let end = match (flight.operation, response.result) {
-            (Operation::Get | Operation::List, Ok(())) => End::Value(HEADER, response.value_len as usize),
-            (_, Ok(())) => End::Other(Outcome::Done),
-            (_, Err(Refusal::Absent)) => End::Other(Outcome::Absent),
-            (Operation::Get, Err(Refusal::TooLong)) => End::Other(Outcome::TooLong),
-            (_, Err(refusal)) => End::Other(Outcome::Refused(refusal)),
+            (Operation::Get | Operation::List, Ok(())) => {
+                OwnedOutcome::Value(HEADER, response.value_len as usize)
+            }
+            (_, Ok(())) => OwnedOutcome::Other(Outcome::Done),
+            (_, Err(Refusal::Absent)) => OwnedOutcome::Other(Outcome::Absent),
+            (Operation::Get, Err(Refusal::TooLong)) => OwnedOutcome::Other(Outcome::TooLong),
+            (_, Err(refusal)) => OwnedOutcome::Other(Outcome::Refused(refusal)),
         };
         Ok(Some((response.slot, end)))
     }

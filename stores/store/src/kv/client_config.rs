@@ -35,14 +35,14 @@ impl ClientConfig {
         QueueNeeds { send, receive: self.window, sges: 1, completions: send + self.window }
     }
 
-    /// Bytes of registered memory that it needs; the region must allow local and remote writes (long responses come
-    /// as WRITEs).
+    /// Bytes of registered memory that it needs. The region must allow local and remote writes: long
+    /// responses come as WRITEs.
     pub fn arena_len<L: Lookup>(&self) -> usize {
         let requests = if L::ASKS { self.window as usize * asking::STRIDE } else { 0 };
         self.asks_at::<L>() + requests
     }
 
-    /// What it says to the server, given its memory.
+    /// The client's message to the server, given its memory.
     pub fn hello<L: Lookup>(&self, arena: &Registered) -> Hello {
         Hello {
             design: L::DESIGN,

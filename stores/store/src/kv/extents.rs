@@ -23,23 +23,26 @@ impl Extent {
     }
 }
 
-/// The region of objects and what is free in it. Bookkeeping is outside the region: clients read only objects there.
+/// The region of objects and its free runs. Bookkeeping is outside the region: clients read only objects
+/// there.
 pub(crate) struct Extents {
     pub region: Region,
     allocator: Allocator,
 }
 
-/// Lines that a run of so many really takes. The allocator keeps free runs by size, eight classes between a power of two and
-/// the next, and looks for a request among those that surely suffice: so a run whose length is no class would, freed, be too
-/// short for its like.
+/// Lines that a run of so many really takes.
+///
+/// The allocator keeps free runs by size, eight classes between a power of two and the next. It searches only
+/// classes whose runs all suffice. So a freed run whose length is no class would be too short for the next
+/// object of its length.
 fn class(lines: usize) -> usize {
     let step = 1 << lines.max(8).ilog2().saturating_sub(3);
     lines.next_multiple_of(step)
 }
 
-/// Bytes of extents for `keys` objects of so many lines, with an eighth more for PUTs, which store the new object
-/// before they free the old, and for gaps between objects of different lengths.
-pub(crate) fn room_for(keys: u32, lines: usize) -> usize {
+/// Bytes of extents for `keys` objects of so many lines. An eighth more is for PUTs, which store the new
+/// object before they free the old, and for gaps between objects of different lengths.
+pub(crate) fn bytes_for(keys: u32, lines: usize) -> usize {
     let objects = keys as usize * class(lines);
     (objects + objects / 8 + 4 * lines + 64) * LINE
 }
@@ -48,14 +51,15 @@ impl Extents {
     /// Takes the whole block, for at most `objects` at a time.
     pub fn new(block: Registered, objects: u32) -> Extents {
         let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
-        // Free runs need a node each too: at most one beside every object; some are for objects being replaced.
+        // Free runs need a node each too: at most one beside every object. Some nodes are for objects being
+        // replaced.
         let nodes = objects.saturating_mul(2).saturating_add(8).min(u32::MAX - 2);
         Extents { region: Region::new(block), allocator: Allocator::with_max_allocs(lines, nodes) }
     }
 
-    /// Takes the whole block again, in which objects lie at these lines and take so many, in their order. None: they overlap, or lie
-    /// outside.
-    pub fn again(block: Registered, objects: u32, runs: &[(u32, u32)]) -> Option<(Extents, Vec<Extent>)> {
+    /// Takes the whole block after a restart. `runs` are the first line and the length of each object, in
+    /// order. Returns None if they overlap, or lie outside.
+    pub fn reopen(block: Registered, objects: u32, runs: &[(u32, u32)]) -> Option<(Extents, Vec<Extent>)> {
         let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
         // A gap is taken in pieces before it is given back whole.
         let nodes = objects.saturating_mul(4).saturating_add(64).min(u32::MAX - 2);
@@ -64,7 +68,7 @@ impl Extents {
         for (line, lines) in runs {
             let mut gap = line.checked_sub(at)?;
             while gap > 0 {
-                // An empty allocator hands out its lines in order, if the lengths are those of its classes.
+                // An empty allocator returns its lines in order, if the lengths are those of its classes.
                 let piece = gap - gap % (1 << gap.max(8).ilog2().saturating_sub(3));
                 gaps.push(allocator.allocate(piece)?);
                 gap -= piece;
@@ -143,19 +147,23 @@ mod tests {
         );
     }
 
-    /// Of 65 lines each, freed runs were once of no use to their like, and 4096-byte values filled any memory.
+    /// Regression: freed runs of 65 lines could not be reused for 65 lines, and 4096-byte values filled any
+    /// memory.
     #[test]
     fn runs_of_one_length_are_replaced_without_end() {
         for bytes in [64, 65 * 64, 100 * 64, 16385 * 64] {
             let lines = Extents::lines_for(bytes);
             let keys = 20;
-            let block =
-                Registered { bytes: Bytes::heap(room_for(keys, lines)).unwrap(), addr: 64, key: Key::new(1) };
+            let block = Registered {
+                bytes: Bytes::heap(bytes_for(keys, lines)).unwrap(),
+                addr: 64,
+                key: Key::new(1),
+            };
             let mut extents = Extents::new(block, keys + 1);
             let mut held: Vec<Extent> = (0..keys).map(|_| extents.allocate(bytes).unwrap()).collect();
             let mut random = Random::new(1);
             for _ in 0..20_000 {
-                let new = extents.allocate(bytes).expect("as much room as before");
+                let new = extents.allocate(bytes).expect("as much space as before");
                 extents.free(std::mem::replace(&mut held[random.below(keys.into()) as usize], new));
             }
         }

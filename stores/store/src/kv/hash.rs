@@ -14,12 +14,12 @@ pub(crate) fn reduce(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64
 }
 
-/// Multipliers of the three hash functions of a cuckoo table: odd, and far apart (the fractional parts of the golden
-/// ratio and of the square roots of 2 and 3, made odd).
+/// Multipliers of the three hash functions of a cuckoo table. They are odd and far apart: the fractional
+/// parts of the golden ratio and of the square roots of 2 and 3, made odd.
 const CHOICES: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
 
-/// The three places among `n` where a cuckoo table may hold a key (two may coincide): each multiplier stirs the hash
-/// once, the high half is folded onto the low one, and a second product spreads it.
+/// The three slots among `n` where a cuckoo table may hold a key; two may coincide. Each multiplier mixes the
+/// hash once, the high half is folded onto the low one, and a second product spreads it.
 #[inline(always)]
 pub(crate) fn choice(hash: u64, which: usize, n: u64) -> u64 {
     let mixed = hash.wrapping_mul(CHOICES[which]);

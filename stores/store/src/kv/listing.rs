@@ -1,9 +1,10 @@
 //! Listings: all keys of a table, page by page, while others change it.
 //!
-//! A listing goes through the positions of the table's index. Its cursor is the client's; the server remembers nothing of it.
-//! A key that is moved to a position which the listing has passed is noted in the table's [`Moves`], whose number the cursor
-//! holds: behind the last position the listing goes on with the positions moved to since it began. So a key that is in the
-//! table throughout is listed, once at least. When more keys moved than are noted, the listing begins anew.
+//! A listing goes through the positions of the table's index. The client holds its cursor; the server stores
+//! nothing for it. A key that moves to a position behind the cursor is noted in the table's [`Moves`], whose
+//! number the cursor holds. After the last position the listing visits the positions that keys moved to since
+//! it began. So a key that is in the table throughout is listed at least once. When more keys moved than are
+//! noted, the listing starts over.
 //!
 //! ```text
 //! cursor: the key of a request              page: the value of its response
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 /// Where a listing is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The index position to go on at; at or behind the last one: moves are looked at.
+    /// The next index position; at or behind the last one: moves are listed.
     position: u64,
     /// The first move that the listing has not seen.
     unseen: u64,
@@ -67,7 +68,7 @@ impl Moves {
     /// Positions that are kept.
     const KEPT: usize = 4096;
 
-    /// A key is at `position` now, and was elsewhere.
+    /// A key is at `position` now, and was at another one before.
     pub fn note(&mut self, position: u64) {
         if self.to.len() == Moves::KEPT {
             self.to.pop_front();
@@ -76,7 +77,7 @@ impl Moves {
         self.count += 1;
     }
 
-    /// Any key may be anywhere: listings begin anew.
+    /// Any key may have moved: listings start over.
     pub fn note_all(&mut self) {
         self.to.clear();
         self.count += 1;
@@ -98,7 +99,8 @@ impl Moves {
 /// Positions that one page looks at, at most: an empty table must not hold up other clients.
 const POSITIONS: u64 = 4096;
 
-/// Writes a page of at most `most` bytes into `page`: the next cursor and keys. A record that does not fit alone is left out.
+/// Writes a page of at most `most` bytes into `page`: the next cursor and keys. A record that does not fit
+/// alone is left out.
 pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut Vec<u8>) {
     page.clear();
     page.resize(Cursor::LEN, 0);
@@ -123,7 +125,8 @@ pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut V
     page[..Cursor::LEN].copy_from_slice(&at.encode());
 }
 
-/// The position that a cursor is at, if there is one to look at, and the next cursor. None: the listing has ended.
+/// The position that a cursor is at, if there is one to look at, and the next cursor. Returns None at the end
+/// of the listing.
 fn step(table: &impl Table, cursor: Cursor) -> Option<(Option<u64>, Cursor)> {
     let moves = table.moves();
     let unseen = if cursor.unseen == UNKNOWN { moves.count } else { cursor.unseen };
@@ -150,7 +153,7 @@ pub(crate) fn push(page: &mut Vec<u8>, len: usize, read: impl FnOnce(&mut [u8]))
 /// A page, as a client reads it.
 #[derive(Copy, Clone, Debug)]
 pub struct Page<'a> {
-    /// Where to go on. None: that was the last page.
+    /// Where the next page begins. None: that was the last page.
     pub next: Option<Cursor>,
     records: &'a [u8],
 }
@@ -168,7 +171,7 @@ impl<'a> Page<'a> {
         Some(page)
     }
 
-    /// Its keys.
+    /// The keys of the page.
     pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.records;
         std::iter::from_fn(move || {

@@ -45,12 +45,12 @@ impl Reads {
     }
 }
 
-/// A request to a kernel of the server's NIC. Where its answer goes is the client's to say.
+/// A request to a kernel of the server's NIC. The client chooses the address of its answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Which kernel.
+    /// Op-code of the kernel.
     pub opcode: u64,
-    /// Its parameters.
+    /// Parameters of the kernel.
     pub params: [u8; Ask::LEN],
 }
 
@@ -86,8 +86,8 @@ pub enum Step {
     Call,
 }
 
-/// A design's way to find a key with READs. A value of this type is what a client knows of the server's table; what
-/// is known of one operation is its `Progress`.
+/// How a design finds a key with READs. A value of this type is what a client knows of the server's table.
+/// `Progress` is what it knows of one operation.
 pub trait Lookup {
     /// The state of one operation; the default is its beginning.
     type Progress: Copy + Default;
@@ -104,26 +104,33 @@ pub trait Lookup {
     /// Bytes that can land in one round trip when keys and values have these lengths at most.
     fn landing_len(max_key: usize, max_value: usize) -> usize;
 
-    /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a call.
+    /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None if the GET
+    /// is a call.
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
 
     /// The first step for a key of this hash.
     fn begin(&self, progress: &mut Self::Progress, hash: u64) -> Step;
 
-    /// The step after `landed`, the bytes of the READs that were asked for last. They are the client's own copy and
-    /// may be changed.
+    /// The step after `landed`, the bytes of the READs that were asked for last. They are the client's own
+    /// copy and may be changed.
     fn advance(&self, progress: &mut Self::Progress, key: &[u8], landed: &mut [u8]) -> Step;
 
     /// The step after a kernel has answered with `landed`.
-    fn told(&self, progress: &mut Self::Progress, key: &[u8], status: Status, landed: &mut [u8]) -> Step {
+    fn kernel_answered(
+        &self,
+        progress: &mut Self::Progress,
+        key: &[u8],
+        status: Status,
+        landed: &mut [u8],
+    ) -> Step {
         let _ = (progress, key, status, landed);
         Step::Contended
     }
 
-    /// How often this operation found the table changing and tried again.
+    /// How often this operation found the table changing and retried.
     fn tries(progress: &Self::Progress) -> u32;
 }
 
-/// Torn or vanished reads after which a lookup gives up. Each costs a round trip, and an update is some microseconds
-/// of the server: to be unlucky this often in a row, a key must be written without pause.
+/// Torn or vanished reads after which a lookup gives up. Each costs a round trip, and an update takes the
+/// server some microseconds. So a key must be written without pause for a reader to reach this limit.
 pub(crate) const MOST_TRIES: u32 = 64;

@@ -1,10 +1,12 @@
 //! Calls: the messages of PUT and DELETE, and of GET where it is two-sided.
 //!
-//! A request is 16 bytes, then the key, then the value. One that fits a receive buffer is a SEND; a longer one is a
-//! WRITE with immediate data into a piece of the server's memory that was granted to this connection (*staging*), the
-//! immediate naming the piece. A response is 16 bytes, then the value; short ones are SENDs, longer ones a WRITE with
-//! immediate data into the buffer of the slot that asked, the immediate naming the slot. So every call is one round
-//! trip, and each message takes one receive request of its receiver, whatever its length.
+//! A request is 16 bytes, then the key, then the value. One that fits a receive buffer is a SEND. A longer
+//! one is a WRITE with immediate data into a piece of the server's memory that was granted to this connection
+//! (*staging*). The immediate names the piece.
+//!
+//! A response is 16 bytes, then the value. Short ones are SENDs. Longer ones are a WRITE with immediate data
+//! into the buffer of the slot that asked; the immediate names the slot. So every call is one round trip, and
+//! each message takes one receive request of its receiver.
 //!
 //! ```text
 //! request                                       response
@@ -21,15 +23,15 @@ use super::listing::Cursor;
 use super::{MAX_KEY, MAX_VALUE, Operation};
 use crate::words::{set_u16, set_u32, u16_at, u32_at};
 
-/// Why a server did not do what it was asked.
+/// Why a server refused a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
     /// The key is not in the table.
     Absent = 1,
-    /// No place for another key: the table is full, or too full around this key.
+    /// No slot for another key: the table is full, or too full around this key.
     TableFull = 2,
-    /// No room for an object of this length.
+    /// No memory for an object of this length.
     NoSpace = 3,
     /// Key or value is longer than this server takes.
     TooLong = 4,
@@ -52,9 +54,9 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Refusal::Absent => "there is no such key",
-            Refusal::TableFull => "the table is full (ENOMEM): serve it with room for more keys",
+            Refusal::TableFull => "the table is full (ENOMEM): start the server for more keys",
             Refusal::NoSpace => {
-                "there is no room for the value (ENOMEM): delete something, or serve with more memory"
+                "there is no memory for the value (ENOMEM): delete something, or start the server with more"
             }
             Refusal::TooLong => "key or value is longer than the server takes",
             Refusal::Busy => "one page of a listing at a time: wait for the one before",
@@ -79,8 +81,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads it from a message; None for one that no correct client sends, among them any whose lengths exceed
-    /// the message.
+    /// Reads it from a message. Returns None for one that no correct client sends, among them any whose
+    /// lengths exceed the message.
     pub fn parse(message: &[u8]) -> Option<Request> {
         if message.len() < HEADER {
             return None;

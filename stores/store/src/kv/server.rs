@@ -69,12 +69,13 @@ impl ServerConfig {
         self.connections as usize * (self.window as usize * 2 * self.stride() + self.page_len())
     }
 
-    /// Bytes of staging memory; clients write there, so its region allows remote writes and nothing else lies in it.
+    /// Bytes of staging memory. Clients write there, so its region allows remote writes and holds nothing
+    /// else.
     pub fn staging_len(&self) -> usize {
         (self.connections as usize * self.staging as usize * self.piece_len()).max(LINE)
     }
 
-    /// Bytes of a connection's page of a listing: any key has room.
+    /// Bytes of a connection's page of a listing: any key fits.
     fn page_len(&self) -> usize {
         PAGE.max(Cursor::LEN + 4 + self.max_key as usize).next_multiple_of(LINE)
     }
@@ -100,11 +101,11 @@ impl ServerConfig {
 /// What a server has done.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounters {
-    /// GETs answered.
+    /// Number of GETs answered.
     pub gets: u64,
-    /// PUTs answered.
+    /// Number of PUTs answered.
     pub puts: u64,
-    /// DELETEs answered.
+    /// Number of DELETEs answered.
     pub deletes: u64,
     /// Pages of listings answered.
     pub lists: u64,
@@ -112,7 +113,7 @@ pub struct ServerCounters {
     pub refused: u64,
     /// Messages that no correct client sends.
     pub malformed: u64,
-    /// Responses that waited for room in a send queue.
+    /// Responses that waited for space in a send queue.
     pub delayed: u64,
 }
 
@@ -124,11 +125,11 @@ struct Reply {
     len: u32,
     /// A long value, sent from where it is stored.
     value: Option<Stored>,
-    /// Bytes of the connection's page, if that is what is sent.
+    /// Bytes of the connection's page, if the response is one.
     page: u32,
 }
 
-/// One client.
+/// The state of one connection.
 struct Peer {
     hello: Hello,
     queue: SendQueue,
@@ -147,7 +148,8 @@ enum Listing {
     Leaving(Option<u32>),
 }
 
-/// A server: pure, driven by whoever owns its queue pairs. Nothing is allocated after its connections are made.
+/// A server. It is pure: the owner of its queue pairs drives it. Nothing is allocated after its connections
+/// are made.
 pub struct Server<T> {
     table: T,
     config: ServerConfig,
@@ -160,7 +162,8 @@ pub struct Server<T> {
 }
 
 impl<T: Table> Server<T> {
-    /// A server of `table`, with blocks of [`ServerConfig::local_len`] and [`ServerConfig::staging_len`] bytes.
+    /// A server of `table`, with blocks of [`ServerConfig::local_len`] and [`ServerConfig::staging_len`]
+    /// bytes.
     ///
     /// # Errors
     /// A block is too small, or the numbers of `config` are impossible.
@@ -190,17 +193,17 @@ impl<T: Table> Server<T> {
         &mut self.table
     }
 
-    /// The table.
+    /// The table that it serves.
     pub fn table(&self) -> &T {
         &self.table
     }
 
-    /// What was done so far.
+    /// Counts of the server's work so far.
     pub fn counters(&self) -> ServerCounters {
         self.counters
     }
 
-    /// Takes a client on: posts the receive requests on its queue pair and says what it needs to know.
+    /// Takes a client on: posts the receive requests on its queue pair and returns its grant.
     ///
     /// # Errors
     /// The client does not fit this server, or there are as many as it was made for.
@@ -261,7 +264,7 @@ impl<T: Table> Server<T> {
         }
     }
 
-    /// Takes a completion of a connection's queue pair. Those of a forgotten connection are ignored.
+    /// Takes a completion of a connection's queue pair. Those of a disconnected client are ignored.
     ///
     /// # Errors
     /// The queue pair has failed or the client misbehaves: close it and [`disconnect`](Server::disconnect).
@@ -299,7 +302,8 @@ impl<T: Table> Server<T> {
         self.reply(connection, reply, nic)
     }
 
-    /// Copies a request out of the client's reach, into the scratch; None for one that no correct client sends.
+    /// Copies a request into the scratch, where the client cannot change it. Returns None for one that no
+    /// correct client sends.
     fn fetch(&mut self, connection: Connection, completion: &WorkCompletion, buffer: u16) -> Option<Request> {
         let len = completion.byte_len as usize;
         match (completion.kind, completion.imm) {
@@ -360,7 +364,7 @@ impl<T: Table> Server<T> {
         Reply { slot, len: len as u32, value: stored.filter(|_| !short), page: 0 }
     }
 
-    /// Writes the next page of a listing, whose cursor is in the scratch, into the connection's page.
+    /// Writes the next page of a listing into the connection's page. The cursor is in the scratch.
     fn list(&mut self, connection: Connection, request: &Request) -> Reply {
         let Request { slot, sequence, .. } = *request;
         let mut result = Err(Refusal::Busy);
@@ -396,18 +400,19 @@ impl<T: Table> Server<T> {
     /// Sends a response, now or behind those that wait.
     fn reply(&mut self, connection: Connection, reply: Reply, nic: &mut impl Post) -> Result<(), Broken> {
         let Some(peer) = &mut self.peers[connection.index()] else { return Ok(()) };
-        // A slot asks again only after it has its response: an earlier value has arrived, whatever the queue says.
+        // A slot asks again only after it has its response. So an earlier value has arrived, even if its
+        // request has not completed.
         if let Some((hold, _)) = peer.held[usize::from(reply.slot)].take() {
             self.table.release(hold);
         }
         if let Some(value) = reply.value {
             self.table.hold(value.hold);
         }
-        if peer.backlog.is_empty() && peer.queue.has_room(1) {
+        if peer.backlog.is_empty() && peer.queue.has_space(1) {
             return self.post_reply(connection, reply, nic);
         }
         if peer.backlog.len() == peer.held.len() {
-            // More requests than the window: its receive requests were many enough only by the client's restraint.
+            // More requests than the window: only the client's restraint made the receive requests suffice.
             self.counters.malformed += 1;
             if let Some(value) = reply.value {
                 self.table.release(value.hold);
@@ -419,10 +424,10 @@ impl<T: Table> Server<T> {
         Ok(())
     }
 
-    /// Sends the responses that wait, as far as there is room.
+    /// Sends waiting responses until the send queue is full.
     fn flush(&mut self, connection: Connection, nic: &mut impl Post) -> Result<(), Broken> {
         while let Some(peer) = &mut self.peers[connection.index()] {
-            if !peer.queue.has_room(1) {
+            if !peer.queue.has_space(1) {
                 break;
             }
             let Some(reply) = peer.backlog.pop_front() else { break };
@@ -484,7 +489,7 @@ impl<T: Table> Server<T> {
     }
 }
 
-/// Longest inline response, whatever the configuration says.
+/// Longest inline response, for any configuration.
 const INLINE_MOST: usize = 256;
 
 /// Bytes of a page, unless a key may be longer.

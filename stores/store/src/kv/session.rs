@@ -1,12 +1,12 @@
-//! What the two ends tell each other before the first operation, beside the queue pair's own numbers. How it travels
-//! (a TCP exchange, the private data of a connection manager) is the caller's business; both fit 196 bytes, the
-//! least private data that every connection manager message but the reject carries.
+//! The messages of the two ends before the first operation, beside the queue pair's own numbers. The caller
+//! chooses how they travel: a TCP exchange, or the private data of a connection manager. Both fit 196 bytes,
+//! the least private data that every connection manager message but the reject carries.
 
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 use remora_memory::Key;
 use remora_nic::Remote;
 
-/// The designs.
+/// The designs of the key-value store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Design {
@@ -32,7 +32,7 @@ impl Design {
         Design::ALL.into_iter().find(|design| design.name() == name)
     }
 
-    /// Name as the command line says it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Design::Pilaf => "pilaf",
@@ -80,7 +80,7 @@ pub enum SessionError {
     TooManyConnections,
     /// The client's memory is smaller than its own configuration needs.
     ArenaTooSmall {
-        /// Bytes needed.
+        /// Bytes that the arena needs.
         needed: usize,
     },
 }
@@ -100,7 +100,7 @@ impl core::fmt::Display for SessionError {
             SessionError::BuffersTooShort { needed } => {
                 write!(f, "receive buffers must hold {needed} bytes")
             }
-            SessionError::TooManyConnections => write!(f, "the server has no room for another connection"),
+            SessionError::TooManyConnections => write!(f, "the server has as many connections as it allows"),
             SessionError::ArenaTooSmall { needed } => write!(f, "the client needs {needed} bytes of memory"),
         }
     }
@@ -112,10 +112,10 @@ impl core::error::Error for SessionError {}
 const HELLO: u32 = u32::from_le_bytes(*b"RKV1");
 const GRANT: u32 = u32::from_le_bytes(*b"RKV2");
 
-/// What a client tells the server.
+/// The message of a client to the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The design that it speaks.
+    /// The design that the client uses.
     pub design: Design,
     /// Operations it may have in flight.
     pub window: u32,
@@ -133,7 +133,7 @@ impl Hello {
     /// Bytes of the message.
     pub const LEN: usize = 40;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Hello::LEN] {
         let mut out = [0; Hello::LEN];
         set_u32(&mut out, 0, HELLO);
@@ -166,7 +166,7 @@ impl Hello {
     }
 }
 
-/// What a server tells a client.
+/// The message of a server to a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The server's design.
@@ -179,7 +179,7 @@ pub struct Grant {
     pub index: Remote,
     /// How many entries or buckets there are to hash over.
     pub index_len: u64,
-    /// The objects.
+    /// The region of the objects.
     pub extents: Remote,
     /// This connection's staging pieces, for long requests.
     pub staging: Remote,
@@ -199,7 +199,7 @@ impl Grant {
     /// Bytes of the message.
     pub const LEN: usize = 96;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Grant::LEN] {
         let mut out = [0; Grant::LEN];
         set_u32(&mut out, 0, GRANT);

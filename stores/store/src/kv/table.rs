@@ -39,7 +39,8 @@ pub trait Table {
     /// The memory in which values lie.
     fn values(&self) -> &Registered;
 
-    /// Keeps a value where it is until [`release`](Table::release), whatever is put or deleted.
+    /// Keeps a value where it is until [`release`](Table::release), even if its key is overwritten or
+    /// deleted.
     fn hold(&mut self, hold: Hold) {
         let _ = hold;
     }
@@ -72,9 +73,9 @@ pub trait Table {
 pub struct TableGrant {
     /// The table proper.
     pub index: Remote,
-    /// Places to hash over.
+    /// Slots to hash over.
     pub index_len: u64,
-    /// The objects.
+    /// The region of the objects.
     pub extents: Remote,
     /// Seed of [`hash_key`](super::hash_key).
     pub hash_seed: u64,

@@ -1,9 +1,9 @@
-//! Two-sided: every operation is a call, the table is the server's alone.
+//! Two-sided: every operation is a call, and only the server touches the table.
 //!
-//! The index is a SwissTable of the server; objects lie in registered memory only because long values are sent from
-//! where they are stored. Nothing is torn: the one core that changes the table also answers from it, and a value that
-//! is being sent is *held*: a PUT or DELETE of its key meanwhile leaves it in place, and its lines are freed when the
-//! last response that it is in has left.
+//! The index is a SwissTable of the server. Objects lie in registered memory only because long values are
+//! sent from where they are stored. Nothing is torn: the one core that changes the table also answers from
+//! it. A value that is being sent is *held*: a PUT or DELETE of its key in the meantime leaves it in place.
+//! Its lines are freed when the last response that it is in has left.
 //!
 //! ```text
 //! object, on a line
@@ -13,7 +13,7 @@
 //! ```
 
 pub(crate) use super::extents::LINE;
-use super::extents::{Extent, Extents, room_for};
+use super::extents::{Extent, Extents, bytes_for};
 use super::hash::hash_key;
 use super::listing::{Moves, push};
 use super::lookup::{Lookup, Step};
@@ -69,9 +69,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
+    /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, Extents::lines_for(object_len(key_len, value_len)))
+        bytes_for(keys, Extents::lines_for(object_len(key_len, value_len)))
     }
 }
 
@@ -91,7 +92,8 @@ pub struct TwoSidedTable {
     moves: Moves,
 }
 
-/// An object that is still being written: nobody finds it before it is [published](TwoSidedTable::publish).
+/// An object that is still being written: no lookup finds it before it is
+/// [published](TwoSidedTable::publish).
 ///
 /// Belongs to its table, and goes back by `publish` or [`discard`](TwoSidedTable::discard).
 pub struct Draft {
@@ -116,10 +118,10 @@ const HEADER: usize = 8;
 const DEAD: u64 = 1 << 32;
 
 impl TwoSidedTable {
-    /// A table whose objects lie in `extents`; it grows no further than `config` says.
+    /// A table whose objects lie in `extents`. Its capacity is fixed by `config`.
     pub fn new(config: Config, extents: Registered) -> TwoSidedTable {
         TwoSidedTable {
-            // Twice the keys: then a table full of tombstones is tidied in place and never allocates again.
+            // Twice the keys: then a table full of tombstones is cleaned in place and never allocates.
             index: HashTable::with_capacity(config.keys as usize * 2),
             // Objects that are dead but held take a place too.
             extents: Extents::new(extents, config.keys.saturating_add(config.keys / 8).saturating_add(1024)),
@@ -128,7 +130,7 @@ impl TwoSidedTable {
         }
     }
 
-    /// The index is full of tombstones, and an entry for a new key puts all its keys elsewhere.
+    /// The index is full of tombstones, and an entry for a new key moves all its keys.
     fn note_tidying(&mut self) {
         if self.index.capacity() == self.index.len() {
             self.moves.note_all();
@@ -145,7 +147,8 @@ impl TwoSidedTable {
         Extents::lines_taken(object_len(key_len, value_len))
     }
 
-    /// Room for a value of `key` that comes in pieces; what is stored under the key stays until it is published.
+    /// Memory for a value of `key` that comes in pieces. What is stored under the key stays until the draft
+    /// is published.
     ///
     /// # Errors
     /// `NoSpace`.
@@ -189,7 +192,7 @@ impl TwoSidedTable {
         Ok(stored)
     }
 
-    /// Gives the room of a draft back.
+    /// Frees the memory of a draft.
     pub fn discard(&mut self, draft: Draft) {
         self.extents.free(draft.extent);
     }

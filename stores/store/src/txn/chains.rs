@@ -5,12 +5,12 @@ use remora_nic::{Flags, Payload, Remote, Sge};
 
 use super::client::Client;
 use super::client_config::Rules;
-use super::layout::{Cell, Header, MARKS, Place, SLOT, Slot};
-use super::timestamp::{Fate, STATE, Timestamp};
+use super::layout::{Cell, Header, MARKS, SLOT, Slot, VersionRef};
+use super::timestamp::{STATE, Timestamp, TxState};
 use super::transaction::{Change, Entry};
-use crate::{Broken, Fleet, PostPrism};
+use crate::{Broken, Connections, PostPrism};
 
-/// What an operation was for; its completion says so.
+/// The purpose of an operation; its id contains this.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Work {
@@ -26,18 +26,18 @@ pub enum Work {
     Flip,
     /// It is taken out.
     Undo,
-    /// Somebody else's cell.
+    /// Another transaction's cell.
     Ask,
-    /// The slot of somebody else's pending version.
+    /// The slot of another transaction's pending version.
     Snapshot,
-    /// The slot of a version that does not know its own address.
+    /// The slot of a version that does not contain its own address.
     Locate,
-    /// Somebody else's version becomes committed, or is taken out.
+    /// Another transaction's version becomes committed, or is removed.
     Mend,
     /// Buffers are returned.
     Return,
-    /// The keeper says something.
-    Told,
+    /// A message of the keeper.
+    Notice,
 }
 
 const WORKS: [Work; 12] = [
@@ -52,7 +52,7 @@ const WORKS: [Work; 12] = [
     Work::Locate,
     Work::Mend,
     Work::Return,
-    Work::Told,
+    Work::Notice,
 ];
 
 /// An id: the work, and the transaction or key that it is for.
@@ -60,7 +60,7 @@ pub fn id(work: Work, of: u32) -> u64 {
     (work as u64) << 40 | u64::from(of)
 }
 
-/// What an id says; None if it is none of ours.
+/// Decodes an id; None if it is none of ours.
 pub fn parse_id(id: u64) -> Option<(Work, u32)> {
     let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
     Some((work, id as u32))
@@ -83,7 +83,8 @@ fn quietly(request: WorkRequest<'_>) -> WorkRequest<'_> {
     WorkRequest { flags: Flags { signaled: false, ..request.flags }, ..request }
 }
 
-/// A compare-and-swap that compares and swaps nothing: its result is the target, of the moment when it is executed.
+/// A compare-and-swap that compares and swaps nothing. Its result is the target at the moment when it is
+/// executed.
 fn observe(size: u8) -> Operands {
     Operands {
         mode: Mode::Equal,
@@ -115,14 +116,14 @@ impl Client {
     }
 
     /// READs a key's latest version.
-    pub(super) fn post_look(&mut self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub(super) fn post_look(&mut self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let entry = &self.window.entries[of as usize];
         // Who will only write needs to know which key is there.
         let len = if entry.reads { self.config.longest() } else { super::HEADER + entry.key_len as usize };
         let from = Address::bounded(self.remote(entry.shard, self.slot(entry)));
         let into = [self.arena.sge(self.config.landing_at(of), len)];
         let look = request(Work::Look, of, Operation::Read { from, len: len as u32, into: &into });
-        Ok(fleet.end(entry.shard.into()).post_prism(&look)?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&look)?)
     }
 
     /// PR becomes the transaction's time, if the version read is the latest and committed.
@@ -130,7 +131,7 @@ impl Client {
         &mut self,
         of: u32,
         at: Timestamp,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.window.entries[of as usize];
         let operands = Operands {
@@ -145,16 +146,16 @@ impl Client {
         let swap = request(Work::Validate, of, Operation::CompareSwap { at: marks, operands });
         // Of a key that is also written the old slot comes with the version that is put in.
         let result = entry.change.is_none().then(|| self.result(of, OLD, 16));
-        Ok(fleet.end(entry.shard.into()).post_prism(&WorkRequest { result, ..swap })?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&WorkRequest { result, ..swap })?)
     }
 
     /// Writes what the key becomes into the arena; how many bytes.
-    fn compose(&self, of: u32, at: Timestamp, fate: Fate, cell: Cell) -> u64 {
+    fn compose(&self, of: u32, at: Timestamp, tx_state: TxState, cell: Cell) -> u64 {
         let entry = &self.window.entries[of as usize];
         let header = Header {
             own: 0,
             version: at,
-            fate,
+            tx_state,
             before: entry.found,
             cell,
             key_len: Some(entry.key_len),
@@ -167,17 +168,17 @@ impl Client {
         header.bound()
     }
 
-    /// Takes a buffer, and puts it into the slot if the version found is still the latest one, committed, and nobody later has read
-    /// it. In one step the version is committed at once.
+    /// Takes a buffer, and links it into the slot. The version found must still be the latest one, committed,
+    /// and read by no later transaction. With a commit in one step the version is committed at once.
     pub(super) fn post_prepare(
         &mut self,
         (of, one_step): (u32, bool),
         at: Timestamp,
         cell: Cell,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        let fate = if one_step { Fate::Committed } else { Fate::Pending };
-        let bound = self.compose(of, at, fate, cell);
+        let tx_state = if one_step { TxState::Committed } else { TxState::Pending };
+        let bound = self.compose(of, at, tx_state, cell);
         let entry = &self.window.entries[of as usize];
         let grant = &self.grants[usize::from(entry.shard)];
         let rkey = grant.slots.rkey;
@@ -193,19 +194,19 @@ impl Client {
         let allocate = Operation::Allocate { list: grant.classes.all()[class].list, rkey, data };
         let allocate = quietly(request(Work::Prepare, of, allocate));
         let result = Some(self.result(of, TAKEN, 8));
-        // What is conditional on the WRITE before it travels with it.
+        // The operations that are conditional on the WRITE before travel with it.
         let allocate = WorkRequest { conditional: true, redirect: Some(SCRATCH), result, ..allocate };
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let operands = self.prepare_operands(entry, at);
         let swap = request(Work::Prepare, of, Operation::CompareSwap { at: slot, operands });
         let swap = WorkRequest { conditional: true, result: Some(self.result(of, OLD, 32)), ..swap };
-        // A version knows its own address if those that will write it with other keys are to find it there.
+        // A version contains its own address if later writers with other keys are to find it.
         let own = Operation::Write {
             to: Address::indirect(scratch(0)),
             data: Data::There { addr: SCRATCH, len: 8 },
         };
         let own = WorkRequest { conditional: true, ..quietly(request(Work::Prepare, of, own)) };
-        let mut end = fleet.end(entry.shard.into());
+        let mut end = connections.endpoint(entry.shard.into());
         end.post_prism(&quietly(request(Work::Prepare, of, rest)))?;
         end.post_prism(&allocate)?;
         if one_step && self.several {
@@ -214,7 +215,8 @@ impl Client {
         Ok(end.post_prism(&swap)?)
     }
 
-    /// PW|PR must not be above the version found and the transaction's time; then PW, address and bound are new.
+    /// PW|PR must not be above the version found and the transaction's time; then PW, address and bound are
+    /// new.
     fn prepare_operands(&self, entry: &Entry, at: Timestamp) -> Operands {
         let (mode, compare_mask, compare) = match self.config.rules {
             Rules::PrintedAbort if !entry.reads => (Mode::Greater, [0, 0, 0, ALL], [0, 0, 0, at.word()]),
@@ -238,9 +240,9 @@ impl Client {
     pub(super) fn post_cell(
         &mut self,
         (work, of): (Work, u32),
-        (cell, at, fate): (Cell, Timestamp, Fate),
+        (cell, at, tx_state): (Cell, Timestamp, TxState),
         result: Sge,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let operands = Operands {
             mode: Mode::Greater,
@@ -248,12 +250,12 @@ impl Client {
             compare_mask: [!STATE, 0, 0, 0],
             swap_mask: [ALL, 0, 0, 0],
             compare: Operand::Immediate([at.word(), 0, 0, 0]),
-            swap_add: Operand::Immediate([at.is(fate), 0, 0, 0]),
+            swap_add: Operand::Immediate([at.is(tx_state), 0, 0, 0]),
         };
         let place = Address::direct(self.remote(cell.shard, self.cell(cell)));
         let swap = request(work, of, Operation::CompareSwap { at: place, operands });
         let swap = WorkRequest { result: Some(result), ..swap };
-        Ok(fleet.end(cell.shard.into()).post_prism(&swap)?)
+        Ok(connections.endpoint(cell.shard.into()).post_prism(&swap)?)
     }
 
     /// The pending version of this time in the buffer at `addr` becomes committed, and knows its address.
@@ -262,28 +264,28 @@ impl Client {
         (work, of): (Work, u32),
         (addr, at): (u64, Timestamp),
         conditional: bool,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let operands = Operands {
             mode: Mode::Equal,
             size: 16,
             compare_mask: [0, ALL, 0, 0],
             swap_mask: [ALL, ALL, 0, 0],
-            compare: Operand::Immediate([0, at.is(Fate::Pending), 0, 0]),
-            swap_add: Operand::Immediate([addr, at.is(Fate::Committed), 0, 0]),
+            compare: Operand::Immediate([0, at.is(TxState::Pending), 0, 0]),
+            swap_add: Operand::Immediate([addr, at.is(TxState::Committed), 0, 0]),
         };
         let shard = self.window.entries[of as usize].shard;
         let place = Address::direct(self.remote(shard, addr));
         let swap = request(work, of, Operation::CompareSwap { at: place, operands });
-        Ok(fleet.end(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
+        Ok(connections.endpoint(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
     }
 
-    /// The slot leads to the version before again, if it leads to the one of this time.
+    /// The slot points to the previous version again, if it points to the one of this time.
     pub(super) fn post_undo(
         &mut self,
         (work, of): (Work, u32),
-        (at, before): (Timestamp, Place),
-        fleet: &mut impl Fleet,
+        (at, before): (Timestamp, VersionRef),
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.window.entries[of as usize];
         let back = Slot { latest: before, read: Timestamp::default() };
@@ -297,19 +299,19 @@ impl Client {
         };
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let swap = request(work, of, Operation::CompareSwap { at: slot, operands });
-        Ok(fleet.end(entry.shard.into()).post_prism(&swap)?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&swap)?)
     }
 
     /// Reads a key's slot, of one moment. A plain READ could mix two.
     pub(super) fn post_snapshot(
         &mut self,
         (work, of): (Work, u32),
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.window.entries[of as usize];
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let read = request(work, of, Operation::CompareSwap { at: slot, operands: observe(32) });
         let read = WorkRequest { result: Some(self.result(of, OLD, 32)), ..read };
-        Ok(fleet.end(entry.shard.into()).post_prism(&read)?)
+        Ok(connections.endpoint(entry.shard.into()).post_prism(&read)?)
     }
 }

@@ -12,7 +12,7 @@ use super::transaction::{Change, Entry, EntryId, Hold, Outcome, Phase, Step, Tra
 use super::window::Window;
 use crate::heap::Returns;
 use crate::kv::hash_key;
-use crate::{Broken, Fleet, Registered};
+use crate::{Broken, Connections, Registered};
 
 /// Something was not started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl Client {
         tx: Tx,
         key: &[u8],
         change: Option<Change>,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
         self.window.check()?;
         let transaction = &self.window.transactions[tx.index()];
@@ -200,7 +200,7 @@ impl Client {
         }
         entry.further = entry.further.min(self.grants[usize::from(entry.shard)].reach - 1);
         if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
-            self.look(tx.0, of, fleet)?;
+            self.look(tx.0, of, connections)?;
         }
         Ok(self.window.id_of(of).1)
     }
@@ -242,7 +242,7 @@ impl Client {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
@@ -254,23 +254,32 @@ impl Client {
                 returns.sent();
                 News::Nothing
             }
-            Work::Told => {
-                returns.received(completion.byte_len, id(Work::Told, 0), &mut fleet.end(shard))?;
+            Work::Notice => {
+                returns.received(
+                    completion.byte_len,
+                    id(Work::Notice, 0),
+                    &mut connections.endpoint(shard),
+                )?;
                 News::Nothing
             }
-            _ => self.progress(work, of, completion, fleet)?,
+            _ => self.progress(work, of, completion, connections)?,
         };
         if let News::Ended(_, Outcome::NoBuffer) = news {
             // Where there are none, none waits here for others to go with.
-            (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, fleet))?;
+            (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, connections))?;
         }
-        self.give_back(shard, false, fleet)?;
+        self.give_back(shard, false, connections)?;
         Ok(news)
     }
 
-    fn give_back(&mut self, shard: usize, all: bool, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn give_back(
+        &mut self,
+        shard: usize,
+        all: bool,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         if self.returns[shard].is_due(all) {
-            self.returns[shard].send(id(Work::Return, 0), all, &mut fleet.end(shard))?;
+            self.returns[shard].send(id(Work::Return, 0), all, &mut connections.endpoint(shard))?;
         }
         Ok(())
     }
@@ -306,26 +315,26 @@ impl Client {
 }
 
 impl Machine for Client {
-    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let told = id(Work::Told, 0);
+    fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
+        let told = id(Work::Notice, 0);
         self.returns
             .iter()
             .enumerate()
-            .try_for_each(|(shard, returns)| returns.listen(told, &mut fleet.end(shard)))
+            .try_for_each(|(shard, returns)| returns.listen(told, &mut connections.endpoint(shard)))
     }
 
     fn begin(&mut self) -> Result<Tx, Refused> {
         self.window.check()?;
         // Each transaction gives back two buffers a key at most, and some for others.
         let reserve = self.config.most_returns() / 2;
-        if self.returns.iter().any(|returns| returns.room() < reserve) {
+        if self.returns.iter().any(|returns| returns.space() < reserve) {
             return Err(Refused::WindowFull);
         }
         self.window.begin(Transaction { phase: Phase::Open, ..Transaction::default() })
     }
 
-    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        self.touch(tx, key, None, fleet)
+    fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        self.touch(tx, key, None, connections)
     }
 
     fn write(
@@ -333,22 +342,22 @@ impl Machine for Client {
         tx: Tx,
         key: &[u8],
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
         let grant = &self.grants[self.shard_of(key)];
         let len = (super::HEADER + key.len() + value.len()) as u64;
         if value.len() > self.config.max_value as usize || grant.classes.for_len(len).is_none() {
             return Err(Refused::ValueTooLong);
         }
-        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), fleet)?;
+        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), connections)?;
         let at = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
         self.arena.write(at + super::HEADER, key);
         self.arena.write(at + super::HEADER + key.len(), value);
         Ok(entry)
     }
 
-    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        let entry = self.touch(tx, key, Some(Change::Absent), fleet)?;
+    fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        let entry = self.touch(tx, key, Some(Change::Absent), connections)?;
         let at = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
         self.arena.write(at + super::HEADER, key);
         Ok(entry)
@@ -377,7 +386,7 @@ impl Machine for Client {
         &mut self,
         tx: Tx,
         clock: u64,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
         self.window.check()?;
         if self.window.transactions[tx.index()].phase != Phase::Open {
@@ -389,7 +398,8 @@ impl Machine for Client {
         let transaction = &mut self.window.transactions[tx.index()];
         // The clock's reading stands here until the keys are found.
         (transaction.phase, transaction.at) = (Phase::Closing, Timestamp::new(clock, self.number));
-        let news = self.advance(tx.0, fleet).inspect_err(|broken| self.window.broken = Some(*broken))?;
+        let news =
+            self.advance(tx.0, connections).inspect_err(|broken| self.window.broken = Some(*broken))?;
         Ok(self.end_of(news))
     }
 
@@ -407,13 +417,14 @@ impl Machine for Client {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken> {
         if let Some(broken) = self.window.broken {
             return Err(broken);
         }
-        let news =
-            self.take(shard, completion, fleet).inspect_err(|broken| self.window.broken = Some(*broken))?;
+        let news = self
+            .take(shard, completion, connections)
+            .inspect_err(|broken| self.window.broken = Some(*broken))?;
         Ok(match news {
             News::Nothing => None,
             News::Read(of) => Some(self.tell_value(of)),
@@ -421,8 +432,8 @@ impl Machine for Client {
         })
     }
 
-    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        self.give_back(shard, self.in_flight() == 0, fleet)
+    fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+        self.give_back(shard, self.in_flight() == 0, connections)
     }
 
     fn in_flight(&self) -> usize {

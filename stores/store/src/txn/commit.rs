@@ -1,19 +1,19 @@
-//! The commit: prepare, decide, and say so to the versions.
+//! The commit: prepare, decide, and mark the versions.
 
 use remora_nic::WorkCompletion;
-use remora_nic::prism::Outcome as Verdict;
+use remora_nic::prism::Outcome as PrismOutcome;
 
 use super::chains::{OLD, TAKEN, Work};
 use super::client::{Client, News};
 use super::client_config::Rules;
 use super::layout::{Cell, Slot};
-use super::timestamp::{Fate, Timestamp};
+use super::timestamp::{Timestamp, TxState};
 use super::transaction::{Entry, Outcome, Phase, Step};
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
 impl Client {
-    /// All keys are to be found; then the transaction is prepared.
-    pub(super) fn advance(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    /// When all keys are found, the transaction is prepared.
+    pub(super) fn advance(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         let mut clash = None;
         let (mut writes, mut reads) = (0, 0);
         for of in self.window.entries_of(tx) {
@@ -21,7 +21,7 @@ impl Client {
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += u32::from(entry.reads && !self.is_covered(tx, of)),
-                // No slot that it could be in holds it or is free: it is absent for ever.
+                // None of its possible slots holds it or is free: it is absent for good.
                 Step::NoSlot if entry.change.is_none() => {}
                 Step::NoSlot => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
@@ -32,41 +32,46 @@ impl Client {
         }
         if let Some(of) = clash {
             // Two new keys want one slot: the later one goes to the next.
-            return self.look_further(tx, of, fleet);
+            return self.look_further(tx, of, connections);
         }
         if writes == 0 && reads <= 1 {
-            // One version of one key is what was there at some time: the one right after it was written.
+            // One version of one key was current at some time: right after it was written.
             let at = self.stamp(tx);
             self.release(tx);
             return Ok(News::Ended(tx, Outcome::Committed(at)));
         }
         let strict = self.config.rules == Rules::PrintedStrict;
         let one_step = self.config.one_step && writes == 1 && reads == 0 && !strict;
-        if !one_step && self.locate(tx, fleet)? {
+        if !one_step && self.locate(tx, connections)? {
             return Ok(News::Nothing);
         }
-        self.prepare((tx, one_step), fleet)?;
+        self.prepare((tx, one_step), connections)?;
         match self.window.transactions[usize::from(tx)].under_way {
             // Rules that check nothing have nothing to wait for.
-            0 => self.prepared(tx, fleet),
+            0 => self.prepared(tx, connections),
             _ => Ok(News::Nothing),
         }
     }
 
     /// Asks where the versions are that pending ones will be put in over: whoever takes those out must find them. False: all is known.
-    fn locate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<bool, Broken> {
+    fn locate(&mut self, tx: u16, connections: &mut impl Connections) -> Result<bool, Broken> {
         for of in self.window.entries_of(tx) {
             let entry = &self.window.entries[of as usize];
             if entry.change.is_some() && entry.found.addr == 0 {
                 self.set_out(tx, of, Step::Locating, 1);
-                self.post_snapshot((Work::Locate, of), fleet)?;
+                self.post_snapshot((Work::Locate, of), connections)?;
             }
         }
         Ok(self.window.transactions[usize::from(tx)].under_way > 0)
     }
 
-    /// The slot says it, if it still leads to the version that was found.
-    pub(super) fn located(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    /// The slot contains the address, if it still points to the version that was found.
+    pub(super) fn located(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         self.count_trip(tx, of);
         if let Phase::Dropping(_) = self.window.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
@@ -78,10 +83,11 @@ impl Client {
             return Ok(self.fail(tx, Outcome::Aborted));
         }
         (entry.found.addr, entry.step) = (latest.addr, Step::Found);
-        self.advance(tx, fleet)
+        self.advance(tx, connections)
     }
 
-    /// Does an earlier key that the transaction writes (or, for a key that is only read, any) stand in the same slot?
+    /// Is an earlier key that the transaction writes in the same slot? For a key that is only read, any
+    /// earlier key counts.
     fn is_covered(&self, tx: u16, of: u32) -> bool {
         let this = &self.window.entries[of as usize];
         let place = |entry: &Entry| {
@@ -97,7 +103,11 @@ impl Client {
         )
     }
 
-    fn prepare(&mut self, (tx, one_step): (u16, bool), fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn prepare(
+        &mut self,
+        (tx, one_step): (u16, bool),
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         let (rules, at) = (self.config.rules, self.stamp(tx));
         let strict = rules == Rules::PrintedStrict;
         let written =
@@ -111,14 +121,14 @@ impl Client {
             let Entry { change, reads, step, .. } = self.window.entries[of as usize];
             if change.is_some() {
                 if strict && reads {
-                    self.post_validate(of, at, fleet)?;
+                    self.post_validate(of, at, connections)?;
                     self.window.transactions[usize::from(tx)].under_way += 1;
                 }
                 self.set_out(tx, of, Step::Preparing, 1);
-                self.post_prepare((of, one_step), at, cell, fleet)?;
+                self.post_prepare((of, one_step), at, cell, connections)?;
             } else if step == Step::Found && !self.is_covered(tx, of) && rules != Rules::ReadsUnchecked {
                 self.set_out(tx, of, Step::Preparing, 1);
-                self.post_validate(of, at, fleet)?;
+                self.post_validate(of, at, connections)?;
             }
         }
         Ok(())
@@ -136,40 +146,40 @@ impl Client {
         tx: u16,
         (work, of): (Work, u32),
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
-        let verdict = Verdict::from_number(completion.vendor_err).ok_or(Broken::Protocol)?;
+        let verdict = PrismOutcome::from_number(completion.vendor_err).ok_or(Broken::Protocol)?;
         match work {
             Work::Validate => self.validated(tx, of, verdict),
             Work::Prepare => self.linked(tx, of, verdict),
             Work::Decide => {
                 let news = self.decided(tx, verdict);
-                return self.go_on(tx, news, fleet);
+                return self.proceed(tx, news, connections);
             }
             Work::Flip => self.flipped(of, verdict),
             Work::Undo => self.undone(of, verdict),
             _ => return Err(Broken::Protocol),
         }
-        self.go_on(tx, News::Nothing, fleet)
+        self.proceed(tx, News::Nothing, connections)
     }
 
-    /// A read stands if the version is still the latest; that somebody later has read it is no matter.
-    fn validated(&mut self, tx: u16, of: u32, verdict: Verdict) {
+    /// A read is valid if the version is still the latest; a later reader does not matter.
+    fn validated(&mut self, tx: u16, of: u32, verdict: PrismOutcome) {
         let base = self.config.entry_at(of) + OLD;
         let (read, written) = (self.arena_word(base), self.arena_word(base + 8));
         self.count_trip(tx, of);
         let entry = &mut self.window.entries[of as usize];
         if entry.change.is_some() {
             // As printed, by the rules that validate what is also written: at once, or not at all.
-            self.window.transactions[usize::from(tx)].lost |= verdict != Verdict::Done;
+            self.window.transactions[usize::from(tx)].lost |= verdict != PrismOutcome::Done;
             return;
         }
-        let stands = verdict == Verdict::Done || entry.found.version.word() == written;
+        let stands = verdict == PrismOutcome::Done || entry.found.version.word() == written;
         entry.step = if stands { Step::Validated } else { Step::Refused };
         self.last = self.last.max(Timestamp::of(written)).max(Timestamp::of(if stands { 0 } else { read }));
     }
 
-    fn linked(&mut self, tx: u16, of: u32, verdict: Verdict) {
+    fn linked(&mut self, tx: u16, of: u32, verdict: PrismOutcome) {
         let base = self.config.entry_at(of) + OLD;
         let (read, written) = (self.arena_word(base + 16), self.arena_word(base + 24));
         let (before, taken) = (self.arena_word(base), self.arena_word(self.config.entry_at(of) + TAKEN));
@@ -177,17 +187,17 @@ impl Client {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         let entry = &mut self.window.entries[of as usize];
         entry.step = match verdict {
-            Verdict::Done => Step::Linked(taken),
-            Verdict::NotSwapped => Step::Refused,
+            PrismOutcome::Done => Step::Linked(taken),
+            PrismOutcome::NotSwapped => Step::Refused,
             _ => Step::NoBuffer,
         };
-        if verdict == Verdict::Done && entry.found.addr == 0 {
-            // Of a version that did not know it, the slot has just told the address.
+        if verdict == PrismOutcome::Done && entry.found.addr == 0 {
+            // The slot has just supplied the address of a version that did not contain it.
             entry.found.addr = before;
         }
         // The printed rules look at PR afterwards; the others have done so, and lose nothing here.
         transaction.lost |= Timestamp::of(read) > transaction.at;
-        if verdict == Verdict::NotSwapped {
+        if verdict == PrismOutcome::NotSwapped {
             // The next attempt is later than what this one lost against.
             self.last = self.last.max(Timestamp::of(read)).max(Timestamp::of(written));
             self.give(self.window.entries[of as usize].shard, taken);
@@ -195,71 +205,71 @@ impl Client {
     }
 
     /// The cell has its word.
-    fn decided(&mut self, tx: u16, verdict: Verdict) -> News {
+    fn decided(&mut self, tx: u16, verdict: PrismOutcome) -> News {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.trips += 1;
-        if verdict == Verdict::Done {
+        if verdict == PrismOutcome::Done {
             transaction.phase = Phase::Finishing;
             return News::Ended(tx, Outcome::Committed(transaction.at));
         }
-        // Somebody had waited too long.
+        // Another client had waited too long.
         transaction.phase = Phase::Undoing(Outcome::Aborted);
         News::Nothing
     }
 
-    /// A version says that it is committed; if not by this client, then by another.
-    fn flipped(&mut self, of: u32, verdict: Verdict) {
-        if verdict == Verdict::Skipped {
+    /// A version is marked as committed, by this client or by another.
+    fn flipped(&mut self, of: u32, verdict: PrismOutcome) {
+        if verdict == PrismOutcome::Skipped {
             return;
         }
         let entry = &mut self.window.entries[of as usize];
         entry.step = Step::Settled;
         let (shard, before) = (entry.shard, entry.found.addr);
-        if verdict == Verdict::Done && self.config.rules != Rules::PrintedAbort {
+        if verdict == PrismOutcome::Done && self.config.rules != Rules::PrintedAbort {
             self.give(shard, before);
         }
     }
 
-    fn undone(&mut self, of: u32, verdict: Verdict) {
+    fn undone(&mut self, of: u32, verdict: PrismOutcome) {
         let entry = &mut self.window.entries[of as usize];
         let (shard, step) = (entry.shard, std::mem::replace(&mut entry.step, Step::Settled));
-        if let (Step::Linked(addr), Verdict::Done) = (step, verdict) {
+        if let (Step::Linked(addr), PrismOutcome::Done) = (step, verdict) {
             self.give(shard, addr);
         }
     }
 
     /// When all answers of a round are here, the next begins.
-    fn go_on(&mut self, tx: u16, news: News, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn proceed(&mut self, tx: u16, news: News, connections: &mut impl Connections) -> Result<News, Broken> {
         if self.window.transactions[usize::from(tx)].under_way > 0 {
             return Ok(news);
         }
         match self.window.transactions[usize::from(tx)].phase {
-            Phase::Preparing => self.prepared(tx, fleet),
+            Phase::Preparing => self.prepared(tx, connections),
             Phase::Finishing => {
-                if self.flip_all(tx, None, fleet)? == 0 {
+                if self.flip_all(tx, None, connections)? == 0 {
                     self.release(tx);
                 }
                 Ok(news)
             }
-            Phase::Undoing(outcome) => self.undo(tx, outcome, fleet),
+            Phase::Undoing(outcome) => self.undo(tx, outcome, connections),
             _ => Err(Broken::Protocol),
         }
     }
 
-    fn prepared(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn prepared(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         let step = |of: u32| self.window.entries[of as usize].step;
         let lost = self.window.transactions[usize::from(tx)].lost
             || self.window.entries_of(tx).any(|of| step(of) == Step::Refused);
         let short = self.window.entries_of(tx).any(|of| step(of) == Step::NoBuffer);
         if lost || short {
-            return self.undo(tx, if short { Outcome::NoBuffer } else { Outcome::Aborted }, fleet);
+            return self.undo(tx, if short { Outcome::NoBuffer } else { Outcome::Aborted }, connections);
         }
         let at = self.window.transactions[usize::from(tx)].at;
         let linked = |of: &u32| matches!(step(*of), Step::Linked(_));
         let first = self.window.entries_of(tx).find(linked);
         let Some(first) = first.filter(|_| !self.window.transactions[usize::from(tx)].one_step) else {
             if let Some(of) = first {
-                self.flipped(of, Verdict::Done);
+                self.flipped(of, PrismOutcome::Done);
             }
             self.release(tx);
             return Ok(News::Ended(tx, Outcome::Committed(at)));
@@ -273,20 +283,25 @@ impl Client {
         transaction.phase = Phase::Deciding;
         transaction.under_way += 1;
         let result = self.arena.sge(self.config.tx_at(tx), 8);
-        self.post_cell((Work::Decide, tx.into()), (cell, at, Fate::Committed), result, fleet)?;
-        self.flip_all(tx, Some(cell.shard), fleet)?;
+        self.post_cell((Work::Decide, tx.into()), (cell, at, TxState::Committed), result, connections)?;
+        self.flip_all(tx, Some(cell.shard), connections)?;
         Ok(News::Nothing)
     }
 
     /// Says to versions that they are committed: to those at home if, and as soon as, the cell says so; or to all that are left. How many.
-    fn flip_all(&mut self, tx: u16, home: Option<u16>, fleet: &mut impl Fleet) -> Result<u32, Broken> {
+    fn flip_all(
+        &mut self,
+        tx: u16,
+        home: Option<u16>,
+        connections: &mut impl Connections,
+    ) -> Result<u32, Broken> {
         let at = self.window.transactions[usize::from(tx)].at;
         let mut count = 0;
         for of in self.window.entries_of(tx) {
             let entry = &self.window.entries[of as usize];
             if let (Step::Linked(addr), true) = (entry.step, home.is_none_or(|home| home == entry.shard)) {
                 self.window.transactions[usize::from(tx)].under_way += 1;
-                self.post_flip((Work::Flip, of), (addr, at), home.is_some(), fleet)?;
+                self.post_flip((Work::Flip, of), (addr, at), home.is_some(), connections)?;
                 count += 1;
             }
         }
@@ -294,7 +309,12 @@ impl Client {
     }
 
     /// Takes pending versions out; ends the transaction when none is left.
-    fn undo(&mut self, tx: u16, outcome: Outcome, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn undo(
+        &mut self,
+        tx: u16,
+        outcome: Outcome,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.phase = Phase::Undoing(outcome);
         let (at, mut count) = (transaction.at, 0);
@@ -302,7 +322,7 @@ impl Client {
             let Entry { step, found, .. } = self.window.entries[of as usize];
             if let Step::Linked(_) = step {
                 self.window.transactions[usize::from(tx)].under_way += 1;
-                self.post_undo((Work::Undo, of), (at, found), fleet)?;
+                self.post_undo((Work::Undo, of), (at, found), connections)?;
                 count += 1;
             }
         }

@@ -1,4 +1,4 @@
-//! What a shard tells a client before the first transaction. How it travels is the caller's business.
+//! What a shard grants to a client before the first transaction. The caller chooses how it travels.
 
 use remora_memory::Key;
 use remora_nic::Remote;
@@ -26,25 +26,26 @@ pub struct Grant {
     pub window: u32,
     /// Sessions that it has cells for.
     pub sessions: u32,
-    /// The client's number; that of the first shard counts.
+    /// The client's number. The number from the first shard counts.
     pub session: u32,
     /// The client's timestamps are later than this.
     pub after: Timestamp,
-    /// Slots that a key may be away from where its hash leads.
+    /// Slots that a key may be away from the one that its hash selects.
     pub reach: u32,
-    /// The buffers.
+    /// The size classes of the buffers.
     pub classes: Classes,
 }
 
 impl Grant {
-    /// The number of the slot so far behind the one where a hash leads; the last one is followed by the first.
+    /// The number of the slot at this distance behind the one that a hash selects. The last slot is followed
+    /// by the first.
     #[inline]
     pub fn place(&self, hash: u64, further: u32) -> u64 {
         let place = hash + u64::from(further);
         if place < self.slot_count { place } else { place % self.slot_count }
     }
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FRONT + self.classes.encoded_len());
         out.extend_from_slice(&MAGIC.to_le_bytes());

@@ -1,9 +1,9 @@
-//! What a client and a shard say to each other when they connect.
+//! The messages between a client and a shard when they connect.
 
 use super::{Grant, farm};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// The designs.
+/// The designs of the transaction store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Design {
@@ -17,7 +17,7 @@ impl Design {
     /// Both.
     pub const ALL: [Design; 2] = [Design::PrismTx, Design::Farm];
 
-    /// Name as the command line says it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Design::PrismTx => "prism-tx",
@@ -38,14 +38,14 @@ impl Design {
     }
 }
 
-/// What a client says.
+/// The first message of a connection, from the client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// A number that no other client has or had, above 0.
     pub name: u64,
-    /// The shard that it takes this one for, and how many it thinks there are.
+    /// The number of this shard in the client's map.
     pub shard: u32,
-    /// See there.
+    /// How many shards the client's map has.
     pub shards: u32,
 }
 
@@ -56,7 +56,7 @@ impl Hello {
     /// Bytes of the message.
     pub const LEN: usize = 24;
 
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> [u8; Hello::LEN] {
         let mut out = [0; Hello::LEN];
         set_u32(&mut out, 0, HELLO);
@@ -123,13 +123,13 @@ pub struct Welcome {
     pub shard: u32,
     /// This run of it: another number each time it begins.
     pub run: u64,
-    /// When it began, in microseconds since 1970. The store's time is counted from that of shard 0.
+    /// When this run began, in microseconds since 1970. The store's time is counted from that of shard 0.
     pub began: u64,
-    /// Address of its [`Roll`](super::Roll).
-    pub roll: u64,
-    /// What it takes; the same at all shards.
+    /// Address of its [`Incarnations`](super::Incarnations).
+    pub incarnations: u64,
+    /// Its limits; the same at all shards.
     pub limits: Limits,
-    /// The rest.
+    /// Where the shard's memory is, and the limits of this client.
     pub granted: Granted,
 }
 
@@ -139,14 +139,14 @@ const WELCOME: u32 = u32::from_le_bytes(*b"RTW1");
 const FRONT: usize = 56;
 
 impl Welcome {
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; FRONT];
         set_u32(&mut out, 0, WELCOME);
         set_u32(&mut out, 4, self.granted.design() as u32);
         set_u64(&mut out, 8, self.run);
         set_u64(&mut out, 16, self.began);
-        set_u64(&mut out, 24, self.roll);
+        set_u64(&mut out, 24, self.incarnations);
         let Limits { max_key, max_value, max_keys, window } = self.limits;
         for (at, word) in [self.shard, max_key, max_value, max_keys, window].into_iter().enumerate() {
             set_u32(&mut out, 32 + 4 * at, word);
@@ -170,8 +170,8 @@ impl Welcome {
         };
         let word = |at: usize| u32_at(front, 32 + 4 * at);
         let limits = Limits { max_key: word(1), max_value: word(2), max_keys: word(3), window: word(4) };
-        let (run, began, roll) = (u64_at(front, 8), u64_at(front, 16), u64_at(front, 24));
-        (run != 0).then_some(Welcome { shard: word(0), run, began, roll, limits, granted })
+        let (run, began, incarnations) = (u64_at(front, 8), u64_at(front, 16), u64_at(front, 24));
+        (run != 0).then_some(Welcome { shard: word(0), run, began, incarnations, limits, granted })
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
             objects: 0x9000,
             keys: 60,
             log: 0xa000,
-            room: 600,
+            max_pair: 600,
             window: 16,
             max_keys: 8,
             holder: 3,
@@ -203,7 +203,7 @@ mod tests {
         };
         let limits = Limits { max_key: 64, max_value: 500, max_keys: 8, window: 16 };
         let granted = Granted::Farm(grant);
-        let welcome = Welcome { shard: 1, run: 5, began: 6, roll: 0x8000, limits, granted };
+        let welcome = Welcome { shard: 1, run: 5, began: 6, incarnations: 0x8000, limits, granted };
         let bytes = welcome.encode();
         assert_eq!(Welcome::decode(&bytes), Some(welcome.clone()));
         assert!((0..bytes.len()).all(|len| Welcome::decode(&bytes[..len]).is_none()));

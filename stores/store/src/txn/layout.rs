@@ -1,42 +1,42 @@
 //! A key's slot, and the buffer of a version, byte by byte (`docs/TXN.md` draws them).
 
-use super::timestamp::{Fate, Timestamp};
+use super::timestamp::{Timestamp, TxState};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Bytes of a slot: address and bound of the latest version's buffer, PR, PW.
 pub const SLOT: u64 = 32;
-/// Where PR and PW stand in it.
+/// Offset of PR and PW in a slot.
 pub const MARKS: u64 = 16;
 /// Bytes before the key in a buffer.
 pub const HEADER: usize = 64;
 /// `value_len` of a version in which the key is absent.
 const ABSENT: u32 = u32::MAX;
-/// `key_len` of the buffer that all slots lead to which never had a key.
+/// `key_len` of the buffer that all slots point to which never had a key.
 const NO_KEY: u32 = u32::MAX;
 
-/// A version, as a slot or a newer version leads to it.
+/// A version, as a slot or a newer version points to it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct VersionRef {
     /// Address of its buffer.
     pub addr: u64,
-    /// How many bytes of it are meant.
+    /// How many bytes of it are used.
     pub bound: u64,
     /// The slot's PW while the version is the latest.
     pub version: Timestamp,
 }
 
-impl Place {
+impl VersionRef {
     /// A slot that never had a key.
-    pub fn empty(addr: u64) -> Place {
-        Place { addr, bound: HEADER as u64, version: Timestamp::default() }
+    pub fn empty(addr: u64) -> VersionRef {
+        VersionRef { addr, bound: HEADER as u64, version: Timestamp::default() }
     }
 }
 
-/// A slot.
+/// The slot of a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Its latest version, committed or not.
-    pub latest: Place,
+    pub latest: VersionRef,
     /// PR: no version below may come any more.
     pub read: Timestamp,
 }
@@ -48,7 +48,10 @@ impl Slot {
 
     pub fn of(words: [u64; 4]) -> Slot {
         let [addr, bound, read, version] = words;
-        Slot { latest: Place { addr, bound, version: Timestamp::of(version) }, read: Timestamp::of(read) }
+        Slot {
+            latest: VersionRef { addr, bound, version: Timestamp::of(version) },
+            read: Timestamp::of(read),
+        }
     }
 }
 
@@ -62,15 +65,15 @@ pub struct Cell {
 /// The head of a buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Address of this buffer; 0 until the version is committed, and if nobody has said it.
+    /// Address of this buffer. It is 0 until the version is committed and a client has written it.
     pub own: u64,
     /// When the version was written.
     pub version: Timestamp,
-    /// Pending or committed.
-    pub fate: Fate,
-    /// The version before.
-    pub before: Place,
-    /// Says what became of its transaction.
+    /// Whether its transaction is pending or committed.
+    pub tx_state: TxState,
+    /// The version before this one.
+    pub before: VersionRef,
+    /// The decision cell of its transaction.
     pub cell: Cell,
     /// None: no key was ever here.
     pub key_len: Option<u32>,
@@ -82,7 +85,7 @@ impl Header {
     pub fn emit(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         set_u64(&mut out, 0, self.own);
-        set_u64(&mut out, 8, self.version.is(self.fate));
+        set_u64(&mut out, 8, self.version.is(self.tx_state));
         set_u64(&mut out, 16, self.before.addr);
         set_u64(&mut out, 24, self.before.bound);
         set_u64(&mut out, 32, self.before.version.word());
@@ -95,7 +98,7 @@ impl Header {
 
     /// None: this is no buffer of a version.
     pub fn parse(bytes: &[u8; HEADER]) -> Option<Header> {
-        let before = Place {
+        let before = VersionRef {
             addr: u64_at(bytes, 16),
             bound: u64_at(bytes, 24),
             version: Timestamp::of(u64_at(bytes, 32)),
@@ -104,7 +107,7 @@ impl Header {
         Some(Header {
             own: u64_at(bytes, 0),
             version: Timestamp::of(u64_at(bytes, 8)),
-            fate: Fate::of(u64_at(bytes, 8)).filter(|fate| *fate != Fate::Aborted)?,
+            tx_state: TxState::of(u64_at(bytes, 8)).filter(|tx_state| *tx_state != TxState::Aborted)?,
             before,
             cell: Cell { index: u32_at(bytes, 40), shard: u16::try_from(u32_at(bytes, 44)).ok()? },
             key_len: len(48, NO_KEY),
@@ -112,7 +115,7 @@ impl Header {
         })
     }
 
-    /// Bytes of the buffer that are meant.
+    /// Bytes of the buffer that are used.
     pub fn bound(&self) -> u64 {
         let len = |len: Option<u32>| u64::from(len.unwrap_or(0));
         HEADER as u64 + len(self.key_len) + len(self.value_len)
@@ -125,11 +128,11 @@ mod tests {
 
     #[test]
     fn headers_and_slots_come_back_as_they_went() {
-        let before = Place { addr: 0x1000, bound: 99, version: Timestamp::new(7, 3) };
+        let before = VersionRef { addr: 0x1000, bound: 99, version: Timestamp::new(7, 3) };
         let header = Header {
             own: 0x2000,
             version: Timestamp::new(8, 2),
-            fate: Fate::Committed,
+            tx_state: TxState::Committed,
             before,
             cell: Cell { shard: 3, index: 17 },
             key_len: Some(5),

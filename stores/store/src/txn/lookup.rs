@@ -1,13 +1,14 @@
-//! Finding a key's latest committed version: from the slot where its hash leads on, one indirect bounded READ a slot.
+//! The lookup of a key's latest committed version: from the slot that its hash selects onwards, one indirect
+//! bounded READ a slot.
 
 use remora_nic::WorkCompletion;
 
 use super::chains::Work;
 use super::client::{Client, News};
-use super::layout::{HEADER, Header, Place};
-use super::timestamp::Fate;
+use super::layout::{HEADER, Header, VersionRef};
+use super::timestamp::TxState;
 use super::transaction::{Outcome, Phase, Step};
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
 impl Client {
     /// A completion of a transaction's work.
@@ -16,25 +17,30 @@ impl Client {
         work: Work,
         of: u32,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         let tx = if work == Work::Decide { of } else { of / self.config.max_keys };
         let transaction = self.window.transactions.get_mut(tx as usize).ok_or(Broken::Protocol)?;
         transaction.under_way = transaction.under_way.checked_sub(1).ok_or(Broken::Protocol)?;
         let tx = tx as u16;
         match work {
-            Work::Look => self.landed(tx, of, completion.byte_len, fleet),
-            Work::Ask | Work::Snapshot => self.asked(tx, of, fleet),
-            Work::Locate => self.located(tx, of, fleet),
-            Work::Mend => self.mended(tx, of, completion, fleet),
-            _ => self.answered(tx, (work, of), completion, fleet),
+            Work::Look => self.landed(tx, of, completion.byte_len, connections),
+            Work::Ask | Work::Snapshot => self.asked(tx, of, connections),
+            Work::Locate => self.located(tx, of, connections),
+            Work::Mend => self.mended(tx, of, completion, connections),
+            _ => self.answered(tx, (work, of), completion, connections),
         }
     }
 
     /// READs the slot that a key is looked for in.
-    pub(super) fn look(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub(super) fn look(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         self.set_out(tx, of, Step::Looking, 1);
-        self.post_look(of, fleet)
+        self.post_look(of, connections)
     }
 
     /// Something begins for a key, with so many completions.
@@ -52,8 +58,14 @@ impl Client {
         *trips = (*trips).max(since + 1);
     }
 
-    /// What a slot leads to is here.
-    fn landed(&mut self, tx: u16, of: u32, len: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    /// The version that a slot points to has been read.
+    fn landed(
+        &mut self,
+        tx: u16,
+        of: u32,
+        len: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         self.count_trip(tx, of);
         if let Phase::Dropping(_) = self.window.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
@@ -62,24 +74,25 @@ impl Client {
         self.arena.read(self.config.landing_at(of), &mut bytes);
         let header = Header::parse(&bytes).filter(|_| len as usize >= HEADER).ok_or(Broken::Protocol)?;
         let same = self.is_key(of, &header, len);
-        if header.fate == Fate::Pending {
-            // A key that stays, whatever becomes of this version, is passed; a slot that may become free again is not.
+        if header.tx_state == TxState::Pending {
+            // A slot whose key stays after the decision on this version is passed. One that may become free
+            // is not.
             let stays = header.before.version != Default::default();
             if !same && stays {
-                return self.look_further(tx, of, fleet);
+                return self.look_further(tx, of, connections);
             }
-            return self.held_up(tx, of, header, fleet);
+            return self.held_up(tx, of, header, connections);
         }
         if header.key_len.is_some() && !same {
-            return self.look_further(tx, of, fleet);
+            return self.look_further(tx, of, connections);
         }
         let closing = self.window.transactions[usize::from(tx)].phase == Phase::Closing;
         let entry = &mut self.window.entries[of as usize];
-        // Told that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
+        // Notice that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
         if closing && entry.reads && !entry.asked && entry.value_len.is_none() && header.value_len.is_some() {
             return Ok(self.fail(tx, Outcome::Aborted));
         }
-        entry.found = Place { addr: header.own, bound: header.bound(), version: header.version };
+        entry.found = VersionRef { addr: header.own, bound: header.bound(), version: header.version };
         (entry.value_len, entry.fresh, entry.step) =
             (header.value_len, header.key_len.is_none(), Step::Found);
         if entry.reads && header.bound() > u64::from(len) {
@@ -87,10 +100,10 @@ impl Client {
                 return Ok(self.fail(tx, Outcome::TooLong));
             }
             // It was looked for without its value when the program asked for that, too.
-            self.look(tx, of, fleet)?;
+            self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
-        self.found(tx, of, fleet)
+        self.found(tx, of, connections)
     }
 
     /// Is it the key's buffer?
@@ -109,31 +122,36 @@ impl Client {
     }
 
     /// The next slot; when it has gone as far as keys may lie, the key is nowhere.
-    pub(super) fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    pub(super) fn look_further(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let entry = &mut self.window.entries[of as usize];
         (entry.further, entry.looks) = (entry.further + 1, 0);
         if entry.further < self.grants[usize::from(entry.shard)].reach {
-            self.look(tx, of, fleet)?;
+            self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
         (entry.step, entry.value_len) = (Step::NoSlot, None);
-        self.found(tx, of, fleet)
+        self.found(tx, of, connections)
     }
 
     /// A key was found, or its absence was.
-    fn found(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn found(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         if std::mem::take(&mut self.window.entries[of as usize].asked)
             && self.window.transactions[usize::from(tx)].phase == Phase::Open
         {
             return Ok(News::Read(of));
         }
         match self.window.transactions[usize::from(tx)].phase {
-            Phase::Closing => self.advance(tx, fleet),
+            Phase::Closing => self.advance(tx, connections),
             _ => Ok(News::Nothing),
         }
     }
 
-    /// A transaction cannot go on: it ends when nothing of it is under way.
+    /// A transaction cannot continue: it ends when all its requests have completed.
     pub(super) fn fail(&mut self, tx: u16, outcome: Outcome) -> News {
         self.window.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
         self.drop_if_quiet(tx)

@@ -4,7 +4,7 @@ use remora_nic::WorkCompletion;
 use remora_transport::Status;
 
 use super::{Client, ClientConfig, Design, EntryId, Event, Granted, Limits, Outcome, Refused, Tx, farm};
-use crate::{Broken, Fleet, QueueNeeds, Registered};
+use crate::{Broken, Connections, QueueNeeds, Registered};
 
 /// A client of PRISM-TX or of FaRM. It is pure: its caller owns the queue pairs and passes their completions.
 pub trait Machine {
@@ -12,7 +12,7 @@ pub trait Machine {
     ///
     /// # Errors
     /// A queue did not take its receive request.
-    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken>;
+    fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken>;
 
     /// Begins a transaction.
     ///
@@ -25,20 +25,25 @@ pub trait Machine {
     ///
     /// # Errors
     /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
-    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused>;
+    fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
 
     /// Writes a key. The value is copied; nobody sees it before the commit.
     ///
     /// # Errors
     /// As [`read`](Machine::read), and `ValueTooLong`.
-    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], fleet: &mut impl Fleet)
-    -> Result<EntryId, Refused>;
+    fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<EntryId, Refused>;
 
     /// Removes a key, at the commit.
     ///
     /// # Errors
     /// As [`read`](Machine::read).
-    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused>;
+    fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
 
     /// What the transaction wrote to a key, or else what it read. The outer `None` means that nothing is known yet, the
     /// inner one that the key is absent.
@@ -55,7 +60,7 @@ pub trait Machine {
         &mut self,
         tx: Tx,
         clock: u64,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused>;
 
     /// Gives a transaction up. It ends at once, or by [`Event::Ended`] if requests of it are still under way.
@@ -72,15 +77,15 @@ pub trait Machine {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken>;
 
     /// Returns buffers to a shard. The caller calls it for every shard now and then; FaRM has nothing to return.
     ///
     /// # Errors
     /// The queue did not take the message.
-    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let _ = (shard, fleet);
+    fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+        let _ = (shard, connections);
         Ok(())
     }
 
@@ -120,23 +125,23 @@ fn of_farm(limits: &Limits, seed: u64) -> farm::ClientConfig {
 
 /// Why an [`AnyClient`] cannot be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum MembershipError {
     /// The shards are of different designs.
     Designs,
     /// The shards grant less than the limits ask for, or number their clients differently.
     Grants,
 }
 
-impl core::fmt::Display for Misfit {
+impl core::fmt::Display for MembershipError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Misfit::Designs => "the shards are of different designs",
-            Misfit::Grants => "the shards do not grant so much, or number their clients differently",
+            MembershipError::Designs => "the shards are of different designs",
+            MembershipError::Grants => "the shards do not grant so much, or number their clients differently",
         })
     }
 }
 
-impl core::error::Error for Misfit {}
+impl core::error::Error for MembershipError {}
 
 impl AnyClient {
     /// What each queue pair must hold, whichever design the shards turn out to have.
@@ -148,7 +153,7 @@ impl AnyClient {
     pub fn arena_len(limits: &Limits, grants: &[Granted]) -> usize {
         let longest = |granted: &Granted| match granted {
             Granted::PrismTx(_) => 0,
-            Granted::Farm(grant) => grant.room,
+            Granted::Farm(grant) => grant.max_pair,
         };
         match grants.first().map(Granted::design) {
             Some(Design::Farm) => of_farm(limits, 0).arena_len(grants.iter().map(longest).max().unwrap_or(0)),
@@ -166,7 +171,7 @@ impl AnyClient {
         grants: Vec<Granted>,
         arena: Registered,
         seed: u64,
-    ) -> Result<AnyClient, Misfit> {
+    ) -> Result<AnyClient, MembershipError> {
         let (mut prism, mut farm) = (Vec::new(), Vec::new());
         for granted in grants {
             match granted {
@@ -175,13 +180,13 @@ impl AnyClient {
             }
         }
         if !prism.is_empty() && !farm.is_empty() {
-            return Err(Misfit::Designs);
+            return Err(MembershipError::Designs);
         }
         let client = match farm.is_empty() {
             true => Client::new(prism_tx(limits), prism, arena).map(AnyClient::PrismTx),
             false => farm::Client::new(of_farm(limits, seed), farm, arena).map(AnyClient::Farm),
         };
-        client.ok_or(Misfit::Grants)
+        client.ok_or(MembershipError::Grants)
     }
 
     /// The design of its shards.
@@ -204,8 +209,8 @@ macro_rules! either {
 }
 
 impl Machine for AnyClient {
-    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        either!(self, client => client.start(fleet))
+    fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
+        either!(self, client => client.start(connections))
     }
 
     #[inline]
@@ -214,8 +219,8 @@ impl Machine for AnyClient {
     }
 
     #[inline]
-    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        either!(self, client => client.read(tx, key, fleet))
+    fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        either!(self, client => client.read(tx, key, connections))
     }
 
     #[inline]
@@ -224,13 +229,13 @@ impl Machine for AnyClient {
         tx: Tx,
         key: &[u8],
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
-        either!(self, client => client.write(tx, key, value, fleet))
+        either!(self, client => client.write(tx, key, value, connections))
     }
 
-    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        either!(self, client => client.delete(tx, key, fleet))
+    fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        either!(self, client => client.delete(tx, key, connections))
     }
 
     #[inline]
@@ -243,9 +248,9 @@ impl Machine for AnyClient {
         &mut self,
         tx: Tx,
         clock: u64,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
-        either!(self, client => client.commit(tx, clock, fleet))
+        either!(self, client => client.commit(tx, clock, connections))
     }
 
     fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
@@ -257,13 +262,13 @@ impl Machine for AnyClient {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken> {
-        either!(self, client => client.complete(shard, completion, fleet))
+        either!(self, client => client.complete(shard, completion, connections))
     }
 
-    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        either!(self, client => client.return_buffers(shard, fleet))
+    fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+        either!(self, client => client.return_buffers(shard, connections))
     }
 
     fn in_flight(&self) -> usize {

@@ -1,12 +1,14 @@
-//! Transactions over keys of several shards: PRISM-TX (PRISM paper, §8), with rules that hold.
+//! Transactions over keys of several shards: PRISM-TX (PRISM paper, §8), with corrected rules.
 //!
-//! A [`Client`] has a window of transactions, each of which reads and writes keys and then commits or not; a [`Shard`] is the table of one
-//! server, whose program takes no part in any of it. `docs/TXN.md` draws the table, states the rules and proves them.
+//! A [`Client`] has a window of transactions. Each of them reads and writes keys and then commits or not. A
+//! [`Shard`] is the table of one server, whose program takes no part in transactions. `docs/TXN.md` draws the
+//! table, states the rules and proves them.
 //!
-//! Heads up: a key's slot (`layout.rs`) leads to the buffer of its latest version, and the buffer says whether that version is committed or
-//! pending. A commit (`commit.rs`) first puts pending versions in, in one round trip; then one compare-and-swap on the transaction's
-//! decision cell makes it committed or aborted, for good and for everybody. Whoever is held up by a pending version (`resolve.rs`) asks
-//! that cell and puts the key in order, so no client that died blocks anybody.
+//! Heads up: a key's slot (`layout.rs`) points to the buffer of its latest version, and the buffer says
+//! whether that version is committed or pending. A commit (`commit.rs`) first links pending versions, in one
+//! round trip. Then one compare-and-swap on the transaction's decision cell makes it committed or aborted,
+//! for good. A client that meets a pending version (`resolve.rs`) asks that cell and repairs the key. So a
+//! client that died blocks no other.
 //!
 //! [`farm`] is the protocol that the paper compares with; [`Machine`] is what the two have in common.
 //! [`workload`] has the transactions that both are measured with.
@@ -18,11 +20,11 @@ mod commit;
 pub mod farm;
 mod grant;
 mod hello;
+mod incarnations;
 mod layout;
 mod lookup;
 mod machine;
 mod resolve;
-mod roll;
 mod shard;
 mod timestamp;
 mod transaction;
@@ -36,9 +38,9 @@ pub use client::{Client, Event, Refused, shard_of};
 pub use client_config::{ClientConfig, Rules};
 pub use grant::Grant;
 pub use hello::{Design, Granted, Hello, Limits, Welcome};
+pub use incarnations::{Incarnations, Member};
 pub use layout::HEADER;
-pub use machine::{AnyClient, Machine, Misfit};
-pub use roll::{Member, Roll};
+pub use machine::{AnyClient, Machine, MembershipError};
 pub use shard::{Shard, ShardConfig};
 pub use timestamp::Timestamp;
 pub use transaction::{EntryId, Outcome, Tx};

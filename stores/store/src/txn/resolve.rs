@@ -1,28 +1,29 @@
-//! A pending version in the way: waiting for it, and in the end asking what became of its transaction and putting the key in order.
+//! A pending version in the way: the client waits for it, and in the end asks its transaction's cell and
+//! repairs the key.
 
 use remora_nic::WorkCompletion;
-use remora_nic::prism::Outcome as Verdict;
+use remora_nic::prism::Outcome as PrismOutcome;
 
 use super::chains::{CELL, OLD, Work};
 use super::client::{Client, News};
 use super::layout::{Header, Slot};
-use super::timestamp::{Fate, Timestamp};
+use super::timestamp::{Timestamp, TxState};
 use super::transaction::{Phase, Step};
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
 impl Client {
-    /// Looks again at a key whose latest version is pending; after so many looks asks its transaction's cell.
+    /// Reads a key again whose latest version is pending. After so many reads it asks the transaction's cell.
     pub(super) fn held_up(
         &mut self,
         tx: u16,
         of: u32,
         mark: Header,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         let entry = &mut self.window.entries[of as usize];
         entry.looks += 1;
         if entry.looks <= self.config.patience || !self.may_mend(of) {
-            self.look(tx, of, fleet)?;
+            self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
         let entry = &mut self.window.entries[of as usize];
@@ -33,21 +34,26 @@ impl Client {
             return Err(Broken::Protocol);
         }
         self.set_out(tx, of, Step::Asking(2), 2);
-        // Undecided means aborted from now on. Who has decided otherwise before says so.
+        // Undecided means aborted from now on. If another client decided before, the cell has its decision.
         let result = self.arena.sge(self.config.entry_at(of) + CELL, 8);
-        self.post_cell((Work::Ask, of), (cell, at, Fate::Aborted), result, fleet)?;
-        self.post_snapshot((Work::Snapshot, of), fleet)?;
+        self.post_cell((Work::Ask, of), (cell, at, TxState::Aborted), result, connections)?;
+        self.post_snapshot((Work::Snapshot, of), connections)?;
         Ok(News::Nothing)
     }
 
-    /// Is there room for the buffer that mending gives back, beside those of all transactions?
+    /// Does the buffer that a repair gives back fit, beside those of all transactions?
     fn may_mend(&self, of: u32) -> bool {
         let shard = usize::from(self.window.entries[of as usize].shard);
-        self.returns[shard].room() > self.config.most_returns() / 4 * 2
+        self.returns[shard].space() > self.config.most_returns() / 4 * 2
     }
 
     /// One of two answers is here: the cell, the slot. With both it is known what to do.
-    pub(super) fn asked(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    pub(super) fn asked(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let entry = &mut self.window.entries[of as usize];
         if entry.step == Step::Asking(2) {
             entry.step = Step::Asking(1);
@@ -63,18 +69,18 @@ impl Client {
         let cell = self.arena_word(base + CELL);
         let decided = Timestamp::of(cell);
         if slot.latest.version != mark.version || decided > mark.version {
-            // Somebody else was quicker.
-            self.look(tx, of, fleet)?;
+            // Another client was quicker.
+            self.look(tx, of, connections)?;
             return Ok(News::Nothing);
         }
-        // A word of before its time was no decision, and this client has just made it one.
-        let committed = decided == mark.version && Fate::of(cell) == Some(Fate::Committed);
+        // A word from before its time was no decision, and this client has just made it one.
+        let committed = decided == mark.version && TxState::of(cell) == Some(TxState::Committed);
         self.set_out(tx, of, Step::Mending(committed), 1);
         let entry = &mut self.window.entries[of as usize];
         entry.found = slot.latest;
         match committed {
-            true => self.post_flip((Work::Mend, of), (slot.latest.addr, mark.version), false, fleet)?,
-            false => self.post_undo((Work::Mend, of), (mark.version, mark.before), fleet)?,
+            true => self.post_flip((Work::Mend, of), (slot.latest.addr, mark.version), false, connections)?,
+            false => self.post_undo((Work::Mend, of), (mark.version, mark.before), connections)?,
         }
         Ok(News::Nothing)
     }
@@ -85,15 +91,15 @@ impl Client {
         tx: u16,
         of: u32,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         self.count_trip(tx, of);
         let entry = &self.window.entries[of as usize];
         let (Step::Mending(committed), Some(mark)) = (entry.step, entry.mark) else {
             return Err(Broken::Protocol);
         };
-        if completion.vendor_err == Verdict::Done as u32 {
-            // Who takes a buffer out of the table gives it back.
+        if completion.vendor_err == PrismOutcome::Done as u32 {
+            // A client that takes a buffer out of the table gives it back.
             let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
             self.give(shard, out);
             self.window.transactions[usize::from(tx)].resolved += 1;
@@ -101,7 +107,7 @@ impl Client {
         if let Phase::Dropping(_) = self.window.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
         }
-        self.look(tx, of, fleet)?;
+        self.look(tx, of, connections)?;
         Ok(News::Nothing)
     }
 

@@ -1,4 +1,5 @@
-//! A server's part: the table that clients work on. Its program makes it, numbers the clients and looks at it for the keeper's sake.
+//! A server's part: the table that clients work on. Its program makes it, numbers the clients and reads it
+//! for the keeper.
 
 use std::sync::atomic::Ordering;
 
@@ -6,8 +7,8 @@ use remora_nic::Remote;
 
 use super::client::slot_of;
 use super::grant::Grant;
-use super::layout::{Cell, HEADER, Header, Place, SLOT, Slot};
-use super::timestamp::{CLIENTS, Fate, Timestamp};
+use super::layout::{Cell, HEADER, Header, SLOT, Slot, VersionRef};
+use super::timestamp::{CLIENTS, Timestamp, TxState};
 use crate::Registered;
 use crate::heap::{Classes, Reachable};
 
@@ -16,7 +17,7 @@ use crate::heap::{Classes, Reachable};
 pub struct ShardConfig {
     /// Slots: keys that it ever had, at most.
     pub slots: u64,
-    /// Slots that a key may be away from where its hash leads.
+    /// Slots that a key may be away from the one that its hash selects.
     pub reach: u32,
     /// Clients that it ever had, at most; below 16384.
     pub sessions: u32,
@@ -29,7 +30,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"RTXTABLE");
 /// Words of the front: the magic, the shape, the number of the next session.
 const SHAPE: usize = 8;
 const NEXT: usize = 16;
-/// The buffer that all slots lead to that never had a key.
+/// The buffer that all slots point to that never had a key.
 const EMPTY: usize = 64;
 /// The first slot.
 const SLOTS: usize = EMPTY + HEADER;
@@ -61,13 +62,13 @@ impl ShardConfig {
 pub struct Shard {
     config: ShardConfig,
     memory: Registered,
-    /// Numbers that were given to clients who never connected.
+    /// Numbers that were given to clients that never connected.
     unused: Vec<u32>,
 }
 
 impl Shard {
-    /// The table in this memory: the one that is there, if it is of this shape, or a new one. None: the numbers are not possible, or the
-    /// memory is too small. The memory begins at a multiple of 64.
+    /// The table in this memory: the one that is there, if it is of this shape, or a new one. Returns None if
+    /// the numbers are impossible, or if the memory is too small. The memory begins at a multiple of 64.
     pub fn open(config: ShardConfig, memory: &Registered) -> Option<Shard> {
         if !config.is_sound() || memory.bytes.len() < config.table_len() || !memory.addr.is_multiple_of(64) {
             return None;
@@ -84,14 +85,14 @@ impl Shard {
         let header = Header {
             own: empty,
             version: Timestamp::default(),
-            fate: Fate::Committed,
-            before: Place::default(),
+            tx_state: TxState::Committed,
+            before: VersionRef::default(),
             cell: Cell::default(),
             key_len: None,
             value_len: None,
         };
         self.memory.write(EMPTY, &header.emit());
-        let slot = Slot { latest: Place::empty(empty), read: Timestamp::default() };
+        let slot = Slot { latest: VersionRef::empty(empty), read: Timestamp::default() };
         (0..self.config.slots).for_each(|index| self.put(index, &slot));
         let cells = self.config.cells_at()..self.config.table_len();
         cells.step_by(8).for_each(|at| self.set(at, 0));
@@ -150,7 +151,8 @@ impl Shard {
         self.unused.push(session);
     }
 
-    /// Puts a key into the table before clients come, in a buffer that is long enough. False: there is no slot for it.
+    /// Puts a key into the table before clients come, in a buffer that is long enough. Returns false if there
+    /// is no slot for it.
     pub fn load(&mut self, key: &[u8], value: &[u8], buffer: u64) -> bool {
         let home = slot_of(key, self.config.slots);
         let free = (0..u64::from(self.config.reach))
@@ -162,8 +164,8 @@ impl Shard {
         let header = Header {
             own: buffer,
             version,
-            fate: Fate::Committed,
-            before: Place::empty(self.memory.addr + EMPTY as u64),
+            tx_state: TxState::Committed,
+            before: VersionRef::empty(self.memory.addr + EMPTY as u64),
             cell: Cell::default(),
             key_len: Some(key.len() as u32),
             value_len: Some(value.len() as u32),
@@ -171,7 +173,7 @@ impl Shard {
         self.memory.write(at as usize, &header.emit());
         self.memory.write(at as usize + HEADER, key);
         self.memory.write(at as usize + HEADER + key.len(), value);
-        let latest = Place { addr: buffer, bound: header.bound(), version };
+        let latest = VersionRef { addr: buffer, bound: header.bound(), version };
         self.put(index, &Slot { latest, read: Timestamp::default() });
         true
     }
@@ -182,7 +184,7 @@ impl Shard {
         let mut bytes = [0; HEADER];
         self.memory.bytes.read(at, &mut bytes).ok()?;
         let header = Header::parse(&bytes)?;
-        (header.fate == Fate::Pending).then_some(header.before.addr)
+        (header.tx_state == TxState::Pending).then_some(header.before.addr)
     }
 }
 
@@ -191,7 +193,8 @@ impl Reachable for Shard {
         self.config.slots as usize
     }
 
-    /// The latest version, and the one before it while that one is pending. A slot that changes while it is looked at is looked at again.
+    /// The latest version, and the one before it while that one is pending. Retries if the slot changes in
+    /// between.
     fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
         let empty = self.memory.addr + EMPTY as u64;
         loop {

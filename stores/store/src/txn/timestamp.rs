@@ -10,8 +10,8 @@ pub const CLIENTS: u32 = 1 << CLIENT_BITS;
 /// The clock's last tick.
 pub const LAST_TICK: u64 = (1 << (64 - CLOCK_SHIFT)) - 1;
 
-/// When a transaction happens: 48 bits of a clock in microseconds, 14 bits of the client's number, two zeros. No two transactions have the
-/// same.
+/// When a transaction happens: 48 bits of a clock in microseconds, 14 bits of the client's number, two zeros.
+/// No two transactions have the same.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -27,7 +27,7 @@ impl Timestamp {
         self.0 >> CLOCK_SHIFT
     }
 
-    /// As it stands in memory.
+    /// The word in memory.
     pub fn word(self) -> u64 {
         self.0
     }
@@ -38,29 +38,31 @@ impl Timestamp {
     }
 
     /// With a state.
-    pub fn is(self, fate: Fate) -> u64 {
-        self.0 | fate as u64
+    pub fn is(self, tx_state: TxState) -> u64 {
+        self.0 | tx_state as u64
     }
 }
 
 /// The bits of a word that are its state.
 pub const STATE: u64 = (1 << STATE_BITS) - 1;
 
-/// What became of a transaction.
+/// The state of a transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Not decided, as far as this word knows.
+pub enum TxState {
+    /// Not decided when this word was written.
     Pending = 0,
-    /// Committed.
+    /// Decided: the transaction happened.
     Committed = 1,
-    /// Aborted.
+    /// Decided: the transaction did not happen.
     Aborted = 2,
 }
 
-impl Fate {
+impl TxState {
     /// The state in a word; None if it is none.
-    pub fn of(word: u64) -> Option<Fate> {
-        [Fate::Pending, Fate::Committed, Fate::Aborted].into_iter().find(|fate| *fate as u64 == word & STATE)
+    pub fn of(word: u64) -> Option<TxState> {
+        [TxState::Pending, TxState::Committed, TxState::Aborted]
+            .into_iter()
+            .find(|tx_state| *tx_state as u64 == word & STATE)
     }
 }
 
@@ -72,9 +74,9 @@ mod tests {
     fn the_clock_counts_first_then_the_client() {
         let at = Timestamp::new;
         assert!(at(1, CLIENTS - 1) < at(2, 0) && at(2, 0) < at(2, 1));
-        assert_eq!((at(77, 5).clock(), Timestamp::of(at(77, 5).is(Fate::Aborted))), (77, at(77, 5)));
+        assert_eq!((at(77, 5).clock(), Timestamp::of(at(77, 5).is(TxState::Aborted))), (77, at(77, 5)));
         assert_eq!(at(LAST_TICK, CLIENTS - 1).word(), u64::MAX - STATE);
-        let states = [0, 1, 2, 3].map(Fate::of);
-        assert_eq!(states, [Some(Fate::Pending), Some(Fate::Committed), Some(Fate::Aborted), None]);
+        let states = [0, 1, 2, 3].map(TxState::of);
+        assert_eq!(states, [Some(TxState::Pending), Some(TxState::Committed), Some(TxState::Aborted), None]);
     }
 }

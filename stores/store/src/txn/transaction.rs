@@ -1,12 +1,12 @@
 //! A transaction in a client's window, and the keys that it touches.
 
-use super::layout::{Header, Place};
+use super::layout::{Header, VersionRef};
 use super::timestamp::Timestamp;
 use super::window;
 use crate::Broken;
 use crate::heap::Phase as Grace;
 
-/// A transaction: below the window, and its owner's until its outcome is told.
+/// A transaction: an index below the window. It belongs to the program until the client reports its outcome.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Tx(pub(super) u16);
 
@@ -31,9 +31,10 @@ impl EntryId {
 /// How a transaction ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it happened, at this time; FaRM has no timestamps and says 0.
+    /// All of it happened, at this time; 0 for FaRM, which has no timestamps.
     Committed(Timestamp),
-    /// Nothing of it happened, because of another transaction or because its owner said so; a new attempt may commit.
+    /// Nothing of it happened, because of another transaction or because the program aborted it. A new
+    /// attempt may commit.
     Aborted,
     /// Nothing of it happened: a shard has no buffer left.
     NoBuffer,
@@ -47,7 +48,7 @@ pub enum Outcome {
     Unknown(Broken),
 }
 
-/// Where a transaction stands.
+/// The phase of a transaction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// There is none.
@@ -61,7 +62,7 @@ pub enum Phase {
     Preparing,
     /// Its cell is being decided.
     Deciding,
-    /// It has committed; some versions still say that they are pending.
+    /// It has committed; some versions are still marked as pending.
     Finishing,
     /// It takes its pending versions out.
     Undoing(Outcome),
@@ -69,7 +70,7 @@ pub enum Phase {
     Dropping(Outcome),
 }
 
-/// A transaction.
+/// The state of one transaction of the window.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Transaction {
     pub phase: Phase,
@@ -84,7 +85,7 @@ pub struct Transaction {
     pub lost: bool,
     /// Round trips, one behind the other.
     pub trips: u32,
-    /// Pending versions of others that it put in order.
+    /// Pending versions of others that it repaired.
     pub resolved: u32,
 }
 
@@ -97,7 +98,7 @@ pub enum Change {
     Absent,
 }
 
-/// What is being done about a key.
+/// The step of a transaction at a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Step {
     /// It is being looked for.
@@ -115,11 +116,11 @@ pub enum Step {
     Mending(bool),
     /// The transaction is being prepared here; no answer, then the first of two.
     Preparing,
-    /// Nothing stands in the way of its read here.
+    /// Its read here is valid.
     Validated,
     /// Its version is in, pending, in this buffer.
     Linked(u64),
-    /// Its version is committed, or out again: nothing is left to do.
+    /// Its version is committed, or removed: nothing is left to do.
     Settled,
     /// It lost against another transaction here.
     Refused,
@@ -133,16 +134,16 @@ pub struct Entry {
     pub step: Step,
     pub shard: u16,
     pub key_len: u32,
-    /// Where the key's hash leads, and how many slots further it looks.
+    /// The key's hash, and how many slots behind its first one it looks.
     pub hash: u64,
     pub further: u32,
     /// The program asked for its value.
     pub reads: bool,
-    /// That it is told when the value is there.
+    /// The program waits for the value.
     pub asked: bool,
     pub change: Option<Change>,
     /// The version that was found. Its address is 0 while it is not known.
-    pub found: Place,
+    pub found: VersionRef,
     /// Length of its value, if the key was there.
     pub value_len: Option<u32>,
     /// The slot never had a key.
@@ -151,7 +152,7 @@ pub struct Entry {
     pub looks: u32,
     /// Round trips of the transaction when the present operation began.
     pub since: u32,
-    /// The pending version that is in the way.
+    /// The pending version in the way.
     pub mark: Option<Header>,
 }
 

@@ -1,8 +1,10 @@
-//! The Yahoo! Cloud Serving Benchmark (Cooper, Silberstein, Tam, Ramakrishnan, Sears: *Benchmarking Cloud Serving
-//! Systems with YCSB*, SoCC 2010): the core workloads A to F as streams of operations, seeded.
+//! The Yahoo! Cloud Serving Benchmark: the core workloads A to F as streams of operations, seeded. The paper
+//! is Cooper, Silberstein, Tam, Ramakrishnan, Sears: *Benchmarking Cloud Serving Systems with YCSB*, SoCC
+//! 2010.
 //!
-//! The same seed gives the same stream, on every machine and in every version. No clock and no store is in here: a
-//! [`Workload`] says which operation on which record comes next, [`record`] says which bytes that record has.
+//! The same seed gives the same stream, on every machine and in every version. There is no clock and no store
+//! in here. A [`Workload`] says which operation on which record comes next, [`record`] says which bytes that
+//! record has.
 
 mod properties;
 pub mod record;

@@ -1,20 +1,21 @@
 //! Workload files as YCSB ships them (`workloada` to `workloadf`): Java properties, one `name=value` a line.
 //!
-//! Read are the record and operation counts, the shares of operations, the distribution of requests, the longest scan, and
-//! the bytes of a record (`fieldcount` times `fieldlength`; these stores have no fields). A property that would change what
-//! is measured and is not known here is an error; one that concerns other stores only is named and ignored.
+//! The parser reads the record and operation counts, the shares of operations, the distribution of requests,
+//! the longest scan, and the bytes of a record. These are `fieldcount` times `fieldlength`; the stores have
+//! no fields. An unknown property that would change the measurement is an error. One that concerns other
+//! stores only is named and ignored.
 
 use super::workload::{Distribution, Mix};
 use super::zipfian::THETA;
 
-/// What a workload file says.
+/// The content of a workload file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// Shares and distribution; its name is `-`.
     pub mix: Mix,
-    /// `recordcount`.
+    /// `recordcount`: records to load.
     pub records: Option<u64>,
-    /// `operationcount`.
+    /// `operationcount`: operations to run.
     pub operations: Option<u64>,
     /// Bytes of a value: `fieldcount` (10) times `fieldlength` (100).
     pub value_len: u32,
@@ -22,12 +23,12 @@ pub struct Properties {
     pub ignored: Vec<String>,
 }
 
-/// Why a file is no workload: the line, from 1 (0: the file as a whole), and what is wrong.
+/// Why a file is no workload: the line, from 1 (0: the file as a whole), and the mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyError {
-    /// The line.
+    /// Number of the line, from 1; 0: the file as a whole.
     pub line: u32,
-    /// What is wrong and what is right.
+    /// The mistake, and the accepted values.
     pub fault: String,
 }
 

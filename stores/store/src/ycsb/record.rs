@@ -1,8 +1,8 @@
-//! Which bytes a record has: keys as YCSB writes them, values that prove themselves.
+//! The bytes of a record: keys as YCSB writes them, values that prove themselves.
 //!
-//! A value is a function of the record's number and of its *version*, which whoever updates the record counts up. It
-//! begins with both (as far as it is long enough), so a reader who knows the record can tell whether the bytes are
-//! one of its values, and which.
+//! A value is a function of the record's number and of its *version*. An update increments the version. The
+//! value begins with both, if it is long enough. So a reader who knows the record can tell whether the bytes
+//! are one of its values, and which.
 
 use super::zipfian::fnv;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -13,8 +13,8 @@ pub const KEY_LEN: usize = 24;
 /// A record's number: 0 to the number of records.
 pub type Record = u64;
 
-/// The key of a record: `user` and the FNV hash of its number with twenty digits, as YCSB's hashed insert order with
-/// zero padding.
+/// The key of a record: `user` and the FNV hash of its number with twenty digits, as YCSB's hashed insert
+/// order with zero padding.
 pub fn key(record: Record) -> [u8; KEY_LEN] {
     let mut out = *b"user00000000000000000000";
     let mut rest = fnv(record);
@@ -49,7 +49,7 @@ impl Values {
         self.shortest as usize + (xxh3_64_with_seed(&record.to_le_bytes(), 1) % span) as usize
     }
 
-    /// Writes the value of a record at a version into the beginning of `out`, and says its length.
+    /// Writes the value of a record at a version into the beginning of `out`, and returns its length.
     ///
     /// # Panics
     /// If `out` is shorter than [`Values::longest`].
@@ -59,8 +59,8 @@ impl Values {
         len
     }
 
-    /// The version of a record that `value` is; None if it is none of its values. Of a value shorter than 16 bytes
-    /// only so many bits of the version are there (none below 9 bytes), and the rest read as zero.
+    /// The version of a record that `value` is; None if it is none of its values. A value shorter than 16
+    /// bytes has only a part of the version (nothing below 9 bytes); the missing bits read as zero.
     pub fn check(&self, record: Record, value: &[u8]) -> Option<u64> {
         if value.len() != self.len(record) {
             return None;
@@ -74,19 +74,22 @@ impl Values {
     }
 }
 
-/// The words of a value behind those that say record and version: each version begins elsewhere, and all go on in equal steps. Whoever measures a
-/// store makes and checks one for each operation, so that must cost little beside it; a CPU's vectors add, but do not multiply, 64 bits.
+/// The words of a value behind record and version. Each version begins at another word, and all continue in
+/// equal steps.
+///
+/// A benchmark makes and checks one value for each operation, so that must cost little beside it. A CPU's
+/// vectors add, but do not multiply, 64 bits.
 #[derive(Clone)]
-struct Words(u64);
+struct Pattern(u64);
 
-impl Words {
-    fn of(record: Record, version: u64) -> Words {
+impl Pattern {
+    fn of(record: Record, version: u64) -> Pattern {
         let mixed = (record ^ version.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Words(mixed ^ mixed >> 29)
+        Pattern(mixed ^ mixed >> 29)
     }
 }
 
-impl Iterator for Words {
+impl Iterator for Pattern {
     type Item = u64;
 
     #[inline(always)]
@@ -97,7 +100,7 @@ impl Iterator for Words {
     }
 }
 
-/// What the first words of a value say.
+/// The first two words of a value.
 fn names(record: Record, version: u64) -> [[u8; 8]; 2] {
     [record.to_le_bytes(), version.to_le_bytes()]
 }
@@ -107,7 +110,7 @@ fn fill(record: Record, version: u64, out: &mut [u8]) {
     let (head, rest) = out.split_at_mut(named);
     head.copy_from_slice(&names(record, version).as_flattened()[..named]);
     let (pieces, last) = rest.as_chunks_mut::<8>();
-    let mut words = Words::of(record, version);
+    let mut words = Pattern::of(record, version);
     pieces.iter_mut().zip(&mut words).for_each(|(piece, word)| *piece = word.to_le_bytes());
     let end = words.0.to_le_bytes();
     last.copy_from_slice(&end[..last.len()]);
@@ -116,8 +119,8 @@ fn fill(record: Record, version: u64, out: &mut [u8]) {
 fn is_filled(record: Record, version: u64, value: &[u8]) -> bool {
     let (head, rest) = value.split_at(value.len().min(16));
     let (pieces, last) = rest.as_chunks::<8>();
-    let mut words = Words::of(record, version);
-    // All words, whatever the first ones are: values are right, and without an early end the words are compared together.
+    let mut words = Pattern::of(record, version);
+    // All words are compared together, without an early end: values are nearly always right.
     let differs = |(piece, word): (&[u8; 8], u64)| u64::from_le_bytes(*piece) ^ word;
     let wrong = pieces.iter().zip(&mut words).map(differs).fold(0, |wrong, differs| wrong | differs);
     wrong == 0

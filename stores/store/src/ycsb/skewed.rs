@@ -1,12 +1,14 @@
-//! Zipf's law with any exponent. Gray's method, which [`Zipfian`](super::Zipfian) has from YCSB, ends below 1.
+//! Zipf's law with any exponent. Gray's method, which [`Zipfian`](super::Zipfian) takes from YCSB, ends below
+//! 1.
 //!
-//! By rejection-inversion (Hörmann and Derflinger: *Rejection-inversion to generate variates from monotone discrete
-//! distributions*, TOMACS 1996): the inverse of the law's integral gives a rank, and a few are drawn anew. Exact, without a
-//! table, and as fast for a billion ranks as for ten.
+//! The method is rejection-inversion (Hörmann and Derflinger: *Rejection-inversion to generate variates from
+//! monotone discrete distributions*, TOMACS 1996). The inverse of the law's integral gives a rank, and a few
+//! are redrawn. It is exact, needs no table, and is as fast for a billion ranks as for ten.
 
 use crate::random::Random;
 
-/// Ranks from 0, the most popular first: rank k with a probability proportional to 1/(k+1)^exponent. Exponent 0 is uniform.
+/// Ranks from 0, the most popular first: rank k with a probability proportional to 1/(k+1)^exponent. Exponent
+/// 0 is uniform.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Skewed {
     items: f64,
@@ -32,7 +34,7 @@ impl Skewed {
         skewed
     }
 
-    /// Of a place, counted from 1: what is proportional to its probability.
+    /// The weight of a rank, counted from 1: proportional to its probability.
     fn weight(&self, place: f64) -> f64 {
         place.powf(-self.exponent)
     }

@@ -13,10 +13,10 @@ pub enum Operation {
     Update(Record),
     /// Write a record that was not there.
     Insert(Record),
-    /// Read a record and its successors. A hash table has no order: there a scan is `len` GETs of records with
-    /// consecutive *numbers*, and whoever prints its numbers says so.
+    /// Read a record and its successors. A hash table has no order: there a scan is `len` GETs of records
+    /// with consecutive *numbers*, and reports must say so.
     Scan {
-        /// First record.
+        /// Number of the first record.
         first: Record,
         /// How many records, 1 to [`Mix::longest_scan`].
         len: u32,
@@ -30,15 +30,15 @@ pub enum Operation {
 pub struct Mix {
     /// Name of the workload: `A` to `F`.
     pub name: char,
-    /// Reads.
+    /// Percent of reads.
     pub read: u8,
-    /// Updates.
+    /// Percent of updates.
     pub update: u8,
-    /// Inserts.
+    /// Percent of inserts.
     pub insert: u8,
-    /// Scans.
+    /// Percent of scans.
     pub scan: u8,
-    /// Read-modify-writes.
+    /// Percent of read-modify-writes.
     pub read_modify_write: u8,
     /// How records are chosen.
     pub distribution: Distribution,
@@ -49,7 +49,7 @@ pub struct Mix {
 /// How records are chosen.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// All alike.
+    /// All records are equally popular.
     Uniform,
     /// Few are popular, wherever they are; theta in thousandths (YCSB: 990).
     Zipfian(u16),
@@ -121,8 +121,8 @@ pub struct Workload {
     random: Random,
     chooser: Chooser,
     stripe: Stripe,
-    /// Records below this number are there: loaded, or inserted by this client. (Of other clients' inserts a client
-    /// knows nothing; with stripes, the numbers of its own are beyond what all have in common.)
+    /// Records below this number are there: loaded, or inserted by this client. A client knows nothing of
+    /// other clients' inserts. With stripes, its own numbers are beyond the loaded ones.
     records: u64,
     inserted: u64,
     loaded: u64,
@@ -144,7 +144,7 @@ impl Workload {
         Workload { mix, random, chooser, stripe, records, inserted: 0, loaded: records }
     }
 
-    /// The shares.
+    /// The shares of operations.
     pub fn mix(&self) -> Mix {
         self.mix
     }
@@ -292,7 +292,7 @@ mod tests {
                     *count += 1;
                 }
             }
-            // Inserts make room for more records: begin again before they matter.
+            // Inserts add records: start over before they matter.
             if workload.records() > 110 {
                 seed += 1;
                 workload = Workload::new(mix, 100, Stripe::ALONE, seed);

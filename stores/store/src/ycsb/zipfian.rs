@@ -1,5 +1,6 @@
-//! Zipfian numbers: the method of Gray, Sundaresan, Englert, Baclawski and Weinberger (*Quickly Generating
-//! Billion-Record Synthetic Databases*, SIGMOD 1994, §3.1) that YCSB uses, and what YCSB builds on it.
+//! Zipfian numbers, by the method that YCSB uses, and what YCSB builds on it. The method is that of Gray,
+//! Sundaresan, Englert, Baclawski and Weinberger (*Quickly Generating Billion-Record Synthetic Databases*,
+//! SIGMOD 1994, §3.1).
 
 use crate::random::Random;
 
@@ -8,8 +9,9 @@ pub const THETA: f64 = 0.99;
 
 /// The generalised harmonic number: the sum of 1/k^theta for k from 1 to `n`.
 ///
-/// The first terms are added; the rest is the Euler-Maclaurin formula (integral, half of the ends, two corrections by
-/// derivatives), whose error is below 10^-12 here. So ten billion items cost no more than ten thousand.
+/// The first terms are added. The rest is the Euler-Maclaurin formula (integral, half of the ends, two
+/// corrections by derivatives), whose error is below 10^-12 here. So ten billion items cost no more than ten
+/// thousand.
 pub fn zeta(n: u64, theta: f64) -> f64 {
     const SUMMED: u64 = 2000;
     let summed = n.min(SUMMED);
@@ -96,14 +98,15 @@ impl Zipfian {
         (rank as u64).min(self.items - 1)
     }
 
-    /// The exact probability of a rank, 1/(k+1)^theta / zeta(n): what [`next`](Zipfian::next) approximates beyond the
-    /// two first ranks.
+    /// The exact probability of a rank, 1/(k+1)^theta / zeta(n). [`next`](Zipfian::next) approximates it
+    /// beyond the two first ranks.
     pub fn probability(&self, rank: u64) -> f64 {
         ((rank + 1) as f64).powf(-self.theta) / self.zeta_items
     }
 }
 
-/// Popular records spread over the whole key space: a zipfian rank over ten billion, hashed, modulo the records.
+/// Popular records spread over the whole key space: a zipfian rank over ten billion, hashed, modulo the
+/// records.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct ScrambledZipfian {
     ranks: Zipfian,
@@ -125,8 +128,8 @@ impl ScrambledZipfian {
     }
 }
 
-/// The record that a rank falls on before the modulus: FNV-1a over the eight bytes, low ones first, without its
-/// sign, as YCSB's `Utils.hash`.
+/// The record that a rank is hashed to before the modulus: FNV-1a over the eight bytes, low ones first,
+/// without its sign, as YCSB's `Utils.hash`.
 #[inline]
 pub fn fnv(number: u64) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
@@ -196,8 +199,8 @@ mod tests {
         }
     }
 
-    /// Against the exact probabilities of Gray's own method: rank k is what u in its interval gives. A chi-square
-    /// statistic over 50 ranks: its mean is 49, its standard deviation under 10.
+    /// Against the exact probabilities of Gray's own method: rank k is what u in its interval gives. A
+    /// chi-square statistic over 50 ranks: its mean is 49, its standard deviation under 10.
     #[test]
     fn chi_square_of_the_first_ranks() {
         let zipfian = Zipfian::new(100_000, THETA);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use remora_host::Clock;
 use remora_nic::Remote;
-use remora_store::Fleet;
+use remora_store::Connections;
 use remora_store::block::{
-    AnyClient, ClientConfig, ClientId, Design, Errand, Finished, Hello, Machine as _, Operation, Outcome,
+    AnyClient, ClientConfig, ClientId, Design, Finished, Hello, Machine as _, Operation, Outcome, Purpose,
     Refused, Welcome,
 };
 use remora_verbs::{
@@ -33,13 +33,13 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// A client's connections, as its machine sees them.
 struct Ends<'a>(&'a mut [QueuePair<Ready>]);
 
-impl Fleet for Ends<'_> {
-    type End<'a>
+impl Connections for Ends<'_> {
+    type Endpoint<'a>
         = Ringing<'a>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> Ringing<'_> {
+    fn endpoint(&mut self, server: usize) -> Ringing<'_> {
         Ringing::of(&mut self.0[server])
     }
 }
@@ -110,7 +110,7 @@ fn connect(
     let options = QpOptions {
         max_send_wr: needs.send * 2,
         max_recv_wr: needs.receive,
-        private_data: Hello { replicas, errand: Errand::Use { wants_number } }.encode().to_vec(),
+        private_data: Hello { replicas, purpose: Purpose::Use { wants_number } }.encode().to_vec(),
         max_rd_atomic: READS,
         max_dest_rd_atomic: READS,
         prism: true,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use remora_store::block::{Design, Layout, Standing, State};
+use remora_store::block::{Design, Layout, Membership, State};
 use remora_verbs::Listener;
 
 use crate::command::designs;
@@ -53,23 +53,23 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// The replicas of a store that begins: as they would stand if they had met.
-fn standings(replicas: usize) -> Result<Vec<Standing>> {
+fn memberships(replicas: usize) -> Result<Vec<Membership>> {
     let new =
-        |replica| Standing::new(replica, replicas, replica as u64 + 1).context("an odd number of replicas");
-    let mut all = (0..replicas).map(new).collect::<Result<Vec<Standing>>>()?;
+        |replica| Membership::new(replica, replicas, replica as u64 + 1).context("an odd number of replicas");
+    let mut all = (0..replicas).map(new).collect::<Result<Vec<Membership>>>()?;
     let first = all[0].state().incarnation();
     all[1..].iter_mut().for_each(|other| other.asked(0, first));
     for at in 0..replicas {
         let others = all.iter().enumerate().filter(|(other, _)| *other != at);
         let answers: Vec<State> = others.map(|(_, other)| other.state()).collect();
-        ensure!(all[at].heard(&answers)?, "replica {at} has not begun");
+        ensure!(all[at].take_answers(&answers)?, "replica {at} has not begun");
     }
     Ok(all)
 }
 
 fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
     let mut all = Vec::new();
-    for (replica, standing) in standings(args.replicas)?.into_iter().enumerate() {
+    for (replica, membership) in memberships(args.replicas)?.into_iter().enumerate() {
         if let Some(space) = args.within.get(replica) {
             remora_netns::enter(space)?;
         }
@@ -79,7 +79,7 @@ fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
         let layout = Layout { blocks: args.blocks, block_len: args.block_len };
         let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
         blocks.begin()?;
-        let program = Replica::new(blocks, Shared::new(standing));
+        let program = Replica::new(blocks, Shared::new(membership));
         let service = Service::new(
             context,
             program,
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn replicas_that_begin_together_are_of_one_store() {
-        let states: Vec<State> = standings(3).unwrap().iter().map(Standing::state).collect();
+        let states: Vec<State> = memberships(3).unwrap().iter().map(Membership::state).collect();
         assert!(states.iter().all(|state| state.is_whole() && state.store == states[0].store));
-        assert!(standings(2).is_err());
+        assert!(memberships(2).is_err());
     }
 }

@@ -131,8 +131,8 @@ impl SystemUnderTest {
         let (began, clock) = (Instant::now(), session.clock());
         let mut system = SystemUnderTest { design, session, shard, time: testbed.time, began, clock, sum: 0 };
         let load = Load::of(workload);
-        let deals = load.deals();
-        system.sum = system.carry_out(load, deals)?.gain;
+        let jobs = load.jobs();
+        system.sum = system.carry_out(load, jobs)?.gain;
         system.stop()?;
         Ok(system)
     }
@@ -152,7 +152,7 @@ impl SystemUnderTest {
         &mut self,
         runner: &mut Runner<W>,
         limit: Option<Duration>,
-        mut told: impl FnMut(&Ended<'_, W::Deal>),
+        mut told: impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<Duration> {
         let began = self.began;
         let clock = || remora_transport::Instant(began.elapsed().as_nanos() as u64);
@@ -194,10 +194,10 @@ impl SystemUnderTest {
         Ok(Duration::from_nanos(clock().since(started)))
     }
 
-    /// Carries so many deals out; what came of it.
-    fn carry_out<W: Workload>(&mut self, workload: W, deals: u64) -> Result<Counts> {
+    /// Carries so many jobs out; what came of it.
+    fn carry_out<W: Workload>(&mut self, workload: W, jobs: u64) -> Result<Counts> {
         let mut runner = self.runner(workload, MOST, 1);
-        runner.draw(deals);
+        runner.draw(jobs);
         self.drive(&mut runner, None, |_| ())?;
         Ok(runner.counts())
     }
@@ -260,8 +260,8 @@ impl SystemUnderTest {
     pub fn audit<W: Workload>(&mut self, workload: &W) -> Result<()> {
         turns::go_on(&self.shard.0)?;
         let audit = Audit::of(workload);
-        let deals = audit.deals();
-        let counts = self.carry_out(audit, deals)?;
+        let jobs = audit.jobs();
+        let counts = self.carry_out(audit, jobs)?;
         self.stop()?;
         ensure!(counts.declined == 0, "{} rows have values of others", counts.declined);
         ensure!(

@@ -13,7 +13,7 @@ use remora_memory::{Bytes, Key};
 use remora_store::txn::Machine as _;
 use remora_store::txn::farm::{Caller, Client, ClientConfig, Shard, ShardConfig};
 use remora_store::txn::workload::{Runner, Workload, YcsbT};
-use remora_store::{Fleet, Post, PostPrism, Registered};
+use remora_store::{Connections, Post, PostPrism, Registered};
 use remora_verbs::{
     CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, Status, WorkCompletion, WorkRequest,
     prism,
@@ -129,10 +129,10 @@ impl PostPrism for &mut Wire {
     }
 }
 
-impl Fleet for Wire {
-    type End<'a> = &'a mut Wire;
+impl Connections for Wire {
+    type Endpoint<'a> = &'a mut Wire;
 
-    fn end(&mut self, _: usize) -> &mut Wire {
+    fn endpoint(&mut self, _: usize) -> &mut Wire {
         self
     }
 }
@@ -166,7 +166,15 @@ impl Work {
         let workload = YcsbT::new(RECORDS, value_len, 1, 0.0, 1).apart(4 * RECORDS).context("slots")?;
         let room = workload.extent().max_key + workload.extent().max_value;
         let homes = 4 * RECORDS;
-        let shard = ShardConfig { keys: RECORDS, homes, reach: 8, room, clients: 1, window: 1, max_keys: 1 };
+        let shard = ShardConfig {
+            keys: RECORDS,
+            homes,
+            reach: 8,
+            max_pair: room,
+            clients: 1,
+            window: 1,
+            max_keys: 1,
+        };
         let table = block(1 << 32, shard.table_len())?;
         let mut shard = Shard::open(shard, &table).context("a shard")?;
         let mut value = Vec::new();
@@ -182,7 +190,7 @@ impl Work {
             max_value: value_len,
             ..ClientConfig::default()
         };
-        let arena = block(1 << 40, config.arena_len(grant.room))?;
+        let arena = block(1 << 40, config.arena_len(grant.max_pair))?;
         let mut client = Client::new(config, vec![grant], arena.clone()).context("a client")?;
         let caller = shard.listen(1, &mut Answer(None))?;
         let (through, completions) = (vec![0; room as usize + 256], VecDeque::with_capacity(8));

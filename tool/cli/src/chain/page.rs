@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use remora_chain::{Home, Label, Machine, Names, Place, Step};
+use remora_chain::{Label, Location, Machine, Names, Segment, Step};
 use remora_nic::wqe::SLOT;
 use serde_json::{Value, json};
 
@@ -22,10 +22,12 @@ const FRAME: &str = include_str!("page.html");
 /// What stands in the memory before the first step.
 pub fn before(machine: &Machine) -> Memory {
     let program = machine.program();
-    let section = |at: usize| (Home::Section(at), program.sections[at].bytes.len());
-    let queue = |at: usize| (Home::Queue(at), program.queues[at].ring_slots() as usize * SLOT);
-    let homes = (0..program.sections.len()).map(section).chain((0..program.queues.len()).map(queue));
-    homes.map(|(home, len)| machine.read(Place { home, offset: 0 }, len).unwrap_or_default()).collect()
+    let section = |at: usize| (Segment::Section(at), program.sections[at].bytes.len());
+    let queue = |at: usize| (Segment::Queue(at), program.queues[at].ring_slots() as usize * SLOT);
+    let segments = (0..program.sections.len()).map(section).chain((0..program.queues.len()).map(queue));
+    segments
+        .map(|(segment, len)| machine.read(Location { segment, offset: 0 }, len).unwrap_or_default())
+        .collect()
 }
 
 /// The page.
@@ -69,13 +71,13 @@ fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>)
     let (mut rewritten, mut words, mut changes) = (Vec::new(), Vec::new(), Vec::new());
     for change in &step.changes {
         let at = change.at.offset as usize;
-        let number = match change.at.home {
-            Home::Section(number) => number,
-            Home::Queue(number) => sections + number,
+        let number = match change.at.segment {
+            Segment::Section(number) => number,
+            Segment::Queue(number) => sections + number,
         };
         memory[number][at..at + change.after.len()].copy_from_slice(&change.after);
         changes.push(changed(change, names));
-        if let Home::Queue(queue) = change.at.home {
+        if let Segment::Queue(queue) = change.at.segment {
             let index = change.at.offset / SLOT as u64;
             let text = slot(&memory[number], index, names);
             rewritten.push(json!({"queue": queue, "slot": index, "text": text}));
@@ -86,7 +88,9 @@ fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>)
             let range = label.offset..label.offset + label.len.max(1);
             let touched = step.changes.iter().any(|change| {
                 let end = change.at.offset + change.after.len() as u64;
-                change.at.home == Home::Section(number) && change.at.offset < range.end && range.start < end
+                change.at.segment == Segment::Section(number)
+                    && change.at.offset < range.end
+                    && range.start < end
             });
             if touched {
                 words.push(json!({"name": label.name, "value": content(&memory[number], label)}));

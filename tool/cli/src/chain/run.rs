@@ -1,7 +1,7 @@
 //! `remora chain run`.
 
 use anyhow::{Context as _, Result, bail};
-use remora_chain::{End, Home, Machine, Place};
+use remora_chain::{Location, Machine, RunEnd, Segment};
 use serde_json::{Map, Value, json};
 
 use super::Start;
@@ -15,8 +15,8 @@ pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
     let failures = failures(&machine);
     let ended = match (end, failures.is_empty()) {
         (_, false) => "failed",
-        (End::Rest, true) => "rest",
-        (End::Budget, true) => "budget",
+        (RunEnd::Rest, true) => "rest",
+        (RunEnd::Budget, true) => "budget",
     };
     if json {
         let data: Map<String, Value> =
@@ -50,7 +50,7 @@ fn all(machine: &Machine) -> Vec<(String, Vec<u64>)> {
 }
 
 fn words(machine: &Machine, section: usize, offset: u64, len: u64) -> Vec<u64> {
-    let at = Place { home: Home::Section(section), offset };
+    let at = Location { segment: Segment::Section(section), offset };
     let bytes = machine.read(at, len.min(64) as usize).unwrap_or_default();
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];

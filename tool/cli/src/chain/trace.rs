@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::Result;
-use remora_chain::{Change, Home, Machine, Names, Step};
+use remora_chain::{Change, Machine, Names, Segment, Step};
 use remora_nic::wqe::{SLOT, Wqe};
 use serde_json::{Value, json};
 
@@ -45,10 +45,10 @@ pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     let wqe = Wqe::parse(&step.slot);
     let further = wqe.slots().unwrap_or(1).saturating_sub(1);
     let slots = u64::from(machine.program().queues[step.queue].ring_slots());
-    let home = Home::Queue(step.queue);
+    let segment = Segment::Queue(step.queue);
     let more = (1..=further as u64).filter_map(|by| {
         let offset = (step.index + by) % slots * SLOT as u64;
-        machine.read(remora_chain::Place { home, offset }, SLOT)?.try_into().ok()
+        machine.read(remora_chain::Location { segment, offset }, SLOT)?.try_into().ok()
     });
     remora_chain::disassemble(&step.slot, &more.collect::<Vec<[u8; SLOT]>>(), names)
 }
@@ -73,7 +73,8 @@ fn text(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
 
 /// A change as text: a header as such, what fills a word as a number, the rest by its length.
 pub fn changed(change: &Change, names: &Names<'_>) -> String {
-    let is_header = matches!(change.at.home, Home::Queue(_)) && change.at.offset.is_multiple_of(SLOT as u64);
+    let is_header =
+        matches!(change.at.segment, Segment::Queue(_)) && change.at.offset.is_multiple_of(SLOT as u64);
     let show = |bytes: &[u8]| match <[u8; 8]>::try_from(bytes).map(u64::from_le_bytes) {
         Ok(word) if is_header => remora_chain::header_text(word),
         Ok(word) => word.to_string(),

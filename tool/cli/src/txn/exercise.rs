@@ -10,7 +10,7 @@ use remora_store::txn::{AnyClient, EntryId, Event, Machine as _, Outcome, Refuse
 use super::command::Target;
 use crate::advice::start_shard;
 use crate::exercise::{self, Answer, ExerciseArgs, Store};
-use remora_service::txn::{Connections, Session, Size};
+use remora_service::txn::{Session, ShardQueues, Size};
 
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -169,7 +169,7 @@ impl Open {
         &mut self,
         machine: &mut AnyClient,
         value: &mut [u8],
-        ends: &mut Connections<'_>,
+        ends: &mut ShardQueues<'_>,
     ) -> Result<(), Refused> {
         for (at, step) in self.steps.iter().enumerate() {
             let key = format!("key {}", step.key());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remora_check::{Asked, History, Measures, Operation, Outcome, Violation, hold};
+use remora_check::{History, Measures, Operation, Outcome, Requirements, Violation, hold};
 use remora_store::Random;
 
 use crate::hosts::Hosts;
@@ -286,7 +286,7 @@ impl Scene {
             self.fired.iter().filter(|(_, count)| **count > 0).map(|(kind, _)| *kind).collect();
         let mut measures = Measures::default();
         measures.add(history, &fired);
-        measures.hold(&Asked {
+        measures.hold(&Requirements {
             histories: 1,
             clients: 8,
             keys: 16,

@@ -1,5 +1,7 @@
-//! A kernel to begin with: the GET of the paper's section 5. A slot of a hash table has three buckets in 64 bytes: keys (3 × 8),
-//! addresses of values (3 × 8), their lengths (3 × 4). Parameters: address of the slot (8), the key (8).
+//! An example kernel: the GET of the paper's section 5.
+//!
+//! A slot of a hash table has three buckets in 64 bytes: keys (3 × 8), addresses of values (3 × 8), their
+//! lengths (3 × 4). Parameters: address of the slot (8), the key (8).
 
 pub mod strom;
 

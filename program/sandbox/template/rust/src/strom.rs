@@ -1,5 +1,5 @@
-//! What a kernel has to do with: its streams, in a mailbox that it shares with the NIC. `program/sandbox/src/mailbox.rs` of Remora draws the
-//! bytes. Copy this file as it is.
+//! The interface of a kernel: its streams, in a mailbox that it shares with the NIC.
+//! `program/sandbox/src/mailbox.rs` of Remora draws the bytes. Copy this file as it is.
 #![allow(dead_code, reason = "a kernel uses a part of it")]
 
 /// Bytes that one command reads at most, and that one packet brings.
@@ -10,20 +10,20 @@ const WRITTEN: usize = 8192;
 
 /// How a request ended. From 64 on the numbers are the kernel's own.
 pub type Status = u32;
-/// As asked.
+/// The request was executed.
 pub const DONE: Status = 0;
 /// There is no such thing.
 pub const MISS: Status = 1;
 /// The parameters make no sense.
 pub const BAD_PARAMS: Status = 3;
 
-/// What a kernel says at the end of a step.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Progress {
     /// It waits for input and holds nothing: its lane may serve another queue pair.
     Rests = 0,
-    /// It waits for input, or for the bytes of a command, and holds something of whom it serves.
+    /// It waits for input, or for the bytes of a command, and holds state of the queue pair that it serves.
     Waits = 1,
     /// It has more to do now.
     Again = 2,
@@ -31,14 +31,14 @@ pub enum Progress {
 
 /// A kernel serves one queue pair at a time, and its requests in order.
 pub trait Kernel {
-    /// One step: takes what there is of input and of bytes read, and gives at most one command and one message.
+    /// One step: takes the input and the bytes that were read, and gives at most one command and one message.
     fn step(&mut self, streams: &mut Streams) -> Progress;
 
-    /// Forgets everything.
+    /// Forgets all state.
     fn reset(&mut self);
 }
 
-/// What a piece of input is.
+/// The kind of a piece of input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Parameters of an RPC.
@@ -86,7 +86,7 @@ pub struct Streams {
     left: u32,
     len: u32,
     qpn: u32,
-    room: u32,
+    space: u32,
     longest: u32,
     there: u32,
     missing: u32,
@@ -126,7 +126,7 @@ impl Streams {
             left: 0,
             len: 0,
             qpn: 0,
-            room: 0,
+            space: 0,
             longest: 0,
             there: 0,
             missing: 0,
@@ -181,9 +181,9 @@ impl Streams {
         self.taken = 1;
     }
 
-    /// Bytes that the requester has room for; 0 if it has not said where.
-    pub fn room(&self) -> u32 {
-        self.room
+    /// Bytes that the requester has space for; 0 if it has not given an address.
+    pub fn space(&self) -> u32 {
+        self.space
     }
 
     /// Bytes that one message holds at most.
@@ -206,7 +206,7 @@ impl Streams {
         (self.command, self.command_va, self.command_len) = (2, va, len);
     }
 
-    /// Writes to memory. False: no more in this step.
+    /// Writes to memory. Returns false if this step cannot write more.
     pub fn write(&mut self, va: u64, bytes: &[u8]) -> bool {
         let count = self.writes as usize;
         let begin: usize = self.records[..count].iter().map(|record| record.len as usize).sum();
@@ -218,21 +218,23 @@ impl Streams {
         true
     }
 
-    /// Answers the request, with `len` bytes that follow. False: there is no room for so many, and the answer says so.
+    /// Answers the request, with `len` bytes that follow. Returns false if so many do not fit, and the answer
+    /// says so.
     pub fn answer(&mut self, status: Status, len: u32) -> bool {
         (self.begins, self.status, self.message) = (1, status, len);
-        let fits = len == 0 || len <= self.room && len <= self.longest;
+        let fits = len == 0 || len <= self.space && len <= self.longest;
         self.missing = if fits { len } else { 0 };
         fits
     }
 
-    /// As [`answer`](Streams::answer), for one whose length is not known yet: [`close`](Streams::close) ends it.
+    /// As [`answer`](Streams::answer), for one whose length is not known yet: [`close`](Streams::close) ends
+    /// it.
     pub fn open(&mut self, status: Status) {
         (self.begins, self.status) = (2, status);
-        self.missing = self.room.min(self.longest);
+        self.missing = self.space.min(self.longest);
     }
 
-    /// The message is as long as what was given.
+    /// Ends the message after the bytes that were given so far.
     pub fn close(&mut self) {
         (self.closed, self.missing) = (1, 0);
     }
@@ -253,7 +255,7 @@ impl Streams {
         self.missing = len;
     }
 
-    /// Bytes of the message. False: no more in this step.
+    /// Adds bytes to the message. Returns false if this step cannot add more.
     pub fn put(&mut self, bytes: &[u8]) -> bool {
         let begin = self.put as usize;
         let Some(place) = self.putting.get_mut(begin..begin + bytes.len()) else { return false };
@@ -263,7 +265,8 @@ impl Streams {
         true
     }
 
-    /// The first `len` of the bytes that were read become the message's next. They go before those that this step puts.
+    /// The first `len` of the bytes that were read become the message's next. They go before those that this
+    /// step puts.
     pub fn forward(&mut self, len: u32) {
         self.forwarded = len;
         self.missing = self.missing.saturating_sub(len);

@@ -17,7 +17,7 @@ pub trait Design: Machine {
     fn shape(layout: Layout, clients: u32, window: u16) -> Shape;
     /// The table of a replica that begins with these blocks, the others never written.
     fn table(layout: Layout, memory: &Registered, blocks: &[Copied]) -> Self::Table;
-    /// The table of a replica whose memory is as it was.
+    /// The table of a replica that still has its memory.
     fn reopen(layout: Layout, memory: &Registered) -> Self::Table;
     fn grant(host: &mut Host<Self::Table>) -> Grant;
     /// The connection that was granted this has ended at the replica.
@@ -75,7 +75,7 @@ impl Design for abdlock::Client {
     }
 
     fn shape(layout: Layout, clients: u32, _: u16) -> Shape {
-        // A server of the harness has buffers; nobody takes this one.
+        // A server of the harness has buffers; no client takes this one.
         Shape { table_len: abdlock::Table::len(layout), classes: vec![(64, 1)], peers: clients }
     }
 

@@ -1,6 +1,6 @@
-//! Many seeds: every history is linearizable, and what is broken on purpose is found.
+//! Many seeds: every history is linearizable, and faults made on purpose are found.
 
-use remora_check::{Asked, Measures, hold, linearizable};
+use remora_check::{Measures, Requirements, hold, linearizable};
 use remora_store::block::{Canary, abdlock, prism_rs};
 
 use super::design::Design;
@@ -29,7 +29,7 @@ fn histories<D: Design>(name: &str) {
         measures.add(&run.history, &fired);
     }
     let faults = FAULTS.map(|(_, name)| name);
-    measures.hold(&Asked {
+    measures.hold(&Requirements {
         histories: seeds as usize,
         clients: 8,
         keys: 16,

@@ -1,4 +1,5 @@
-//! Replicated blocks: histories of clients, while replicas crash, come back with their memory or with nothing, and are cut off.
+//! Replicated blocks: histories of clients, while replicas crash, restart with or without their memory, and
+//! are disconnected.
 
 mod design;
 mod histories;

@@ -1,4 +1,4 @@
-//! Reads one at a time: the value comes from one replica, whoever is behind, cut off, dead or empty.
+//! Reads one at a time: the value comes from one replica, even if others are behind, cut off, dead or empty.
 
 use remora_fabric::{Config, Settings, World};
 use remora_store::block::{
@@ -6,11 +6,11 @@ use remora_store::block::{
 };
 
 use super::design::{Copied, Design};
-use super::run::Ends;
+use super::run::Endpoints;
 use crate::harness::{Host, Link, arena};
 
 const LAYOUT: Layout = Layout { blocks: 24, block_len: 1024 };
-/// What a replica sends at most that says its tag, and acknowledges.
+/// Bytes at most from a replica that answers its tag, and acknowledges.
 const LITTLE: u64 = 200;
 const WINDOW: u16 = 16;
 
@@ -26,21 +26,21 @@ struct Ended {
     value: Option<u8>,
     tag: Tag,
     round_trips: u32,
-    /// Microseconds.
+    /// Time that it took, in microseconds.
     took: u64,
 }
 
 /// So many replicas, and two clients.
-struct Few<D: Design> {
+struct SmallStore<D: Design> {
     world: World,
     hosts: Vec<Host<D::Table>>,
     clients: Vec<Program<D>>,
     settings: Settings,
 }
 
-impl<D: Design> Few<D> {
-    /// A connection that says nothing is given up after about 4 us times 2^`patience`, several times over.
-    fn new(replicas: usize, patience: u8) -> Few<D> {
+impl<D: Design> SmallStore<D> {
+    /// A silent connection fails after about 4 us times 2^`patience`, several times over.
+    fn new(replicas: usize, patience: u8) -> SmallStore<D> {
         let mut world = World::new(&Config { nodes: replicas + 2, ..Config::default() });
         let open = |world: &mut World, node| {
             let shape = D::shape(LAYOUT, 4, WINDOW);
@@ -49,7 +49,7 @@ impl<D: Design> Few<D> {
         let hosts: Vec<_> = (0..replicas).map(|node| open(&mut world, node)).collect();
         let settings =
             Settings { prism: true, timeout: patience, send_slots: 512, retry_cnt: 3, ..Settings::default() };
-        let mut few = Few { world, hosts, clients: Vec::new(), settings };
+        let mut few = SmallStore { world, hosts, clients: Vec::new(), settings };
         for client in 0..2 {
             let id = ClientId::new(client as u32).expect("few clients");
             let canary = Canary::Sound;
@@ -72,7 +72,7 @@ impl<D: Design> Few<D> {
                 {
                     links[replica] = Some(link);
                     let grant = D::grant(host);
-                    let ends = &mut Ends { world: &mut self.world, links };
+                    let ends = &mut Endpoints { world: &mut self.world, links };
                     machine.connect(replica, grant, ends).expect("a replica of this store");
                 }
             }
@@ -92,19 +92,19 @@ impl<D: Design> Few<D> {
         for (at, Program { machine, links, .. }) in self.clients.iter_mut().enumerate() {
             for replica in 0..links.len() {
                 while let Some(completion) = links[replica].and_then(|link| link.poll(&mut self.world)) {
-                    let ends = &mut Ends { world: &mut self.world, links };
+                    let ends = &mut Endpoints { world: &mut self.world, links };
                     if let Some(finished) = machine.complete(now, replica, &completion, ends) {
                         ended(at, &finished);
                     }
                 }
             }
-            machine.expire(now, &mut Ends { world: &mut self.world, links });
+            machine.expire(now, &mut Endpoints { world: &mut self.world, links });
             while let Some(lost) = machine.lost() {
                 if let Some(link) = links[lost.replica].take() {
                     link.end(&mut self.world);
                     self.hosts[lost.replica].lose(&mut self.world, &link);
                 }
-                machine.disconnect(now, lost.replica, &mut Ends { world: &mut self.world, links });
+                machine.disconnect(now, lost.replica, &mut Endpoints { world: &mut self.world, links });
             }
         }
         self.world.run_for(1_000);
@@ -117,13 +117,15 @@ impl<D: Design> Few<D> {
     fn begin_read(&mut self, client: usize, block: u64) -> Slot {
         let now = self.world.now();
         let Program { machine, links, .. } = &mut self.clients[client];
-        machine.read(now, block, &mut Ends { world: &mut self.world, links }).expect("it begins")
+        machine.read(now, block, &mut Endpoints { world: &mut self.world, links }).expect("it begins")
     }
 
     fn begin_write(&mut self, client: usize, block: u64, byte: u8) -> Slot {
         let (now, value) = (self.world.now(), [byte; LAYOUT.block_len as usize]);
         let Program { machine, links, .. } = &mut self.clients[client];
-        machine.write(now, block, &value, &mut Ends { world: &mut self.world, links }).expect("it begins")
+        machine
+            .write(now, block, &value, &mut Endpoints { world: &mut self.world, links })
+            .expect("it begins")
     }
 
     /// Until the operation in this slot has ended.
@@ -174,8 +176,8 @@ impl<D: Design> Few<D> {
     }
 
     /// Bytes that each replica sends while this happens, and a little longer.
-    fn sent<R>(&mut self, what: impl FnOnce(&mut Few<D>) -> R) -> (R, Vec<u64>) {
-        let all = |few: &Few<D>| -> Vec<u64> {
+    fn sent<R>(&mut self, what: impl FnOnce(&mut SmallStore<D>) -> R) -> (R, Vec<u64>) {
+        let all = |few: &SmallStore<D>| -> Vec<u64> {
             (0..few.hosts.len()).map(|node| few.world.counters(node).sent_bytes).collect()
         };
         let before = all(self);
@@ -184,7 +186,7 @@ impl<D: Design> Few<D> {
         (result, all(self).iter().zip(before).map(|(after, before)| after - before).collect())
     }
 
-    /// Who would be asked for the value of each block: by what they send.
+    /// The replica that would be asked for the value of each block, by the bytes that it sends.
     fn source(&mut self, client: usize, block: u64) -> usize {
         let (_, sent) = self.sent(|few| few.read(client, block));
         let mut large = (0..sent.len()).filter(|replica| sent[*replica] > LITTLE);
@@ -194,7 +196,7 @@ impl<D: Design> Few<D> {
     }
 }
 
-type Rs = Few<prism_rs::Client>;
+type Rs = SmallStore<prism_rs::Client>;
 
 /// Blocks that were written, each with its number.
 fn written(replicas: usize, patience: u8) -> Rs {
@@ -240,7 +242,8 @@ fn a_source_that_is_behind_costs_a_round_trip_and_the_value_is_the_newest() {
     assert!(ended.tag > before && ended.took < 100, "nobody is late: {ended:?}");
 }
 
-/// A write of `byte` to block 5 that reaches one replica: not `behind`, and not `other`, though that one has said its tag.
+/// A write of `byte` to block 5 that reaches one replica. It does not reach `behind`, nor `other`, though the
+/// latter has answered its tag.
 fn written_at_one(few: &mut Rs, behind: usize, other: usize, byte: u8) {
     few.cut(0, behind, true);
     few.begin_write(0, 5, byte);
@@ -277,7 +280,7 @@ fn who_has_the_newest_alone_and_falls_silent_stops_no_read() {
     while few.world.counters(holder).sent_bytes == said {
         few.steps(1);
     }
-    // Its tag is under way, and the last thing that it says.
+    // Its tag is under way, and is its last message.
     few.cut(1, holder, true);
     few.steps(20);
     few.cut(1, other, false);
@@ -339,7 +342,7 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
     let slot = few.begin_read(1, 5);
     few.hosts[source].crash(&mut few.world);
     assert_eq!(few.end(1, slot).value, Some(5));
-    // What a quorum has is what it is repaired with (`run.rs` does it as replicas do).
+    // A repair copies what a quorum has (`run.rs` does it as replicas do).
     few.steps(2_000);
     let all: Vec<Copied> = (0..LAYOUT.blocks)
         .map(|block| {
@@ -356,8 +359,8 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
 }
 
 /// The same of ABDLOCK.
-fn written_under_locks() -> Few<abdlock::Client> {
-    let mut few = Few::new(3, 14);
+fn written_under_locks() -> SmallStore<abdlock::Client> {
+    let mut few = SmallStore::new(3, 14);
     (0..LAYOUT.blocks).for_each(|block| few.write(0, block, block as u8));
     few
 }

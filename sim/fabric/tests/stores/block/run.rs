@@ -4,11 +4,11 @@ use remora_check::{History, Step, identify, stamp};
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
 use remora_fault::{Action, Rule, Rules};
-use remora_store::Fleet;
+use remora_store::Connections;
 use remora_store::block::{Canary, ClientConfig, ClientId, Grant, Layout, Operation, Outcome, Slot, Tag};
 
 use super::design::{Copied, Design};
-use crate::harness::{Buffers, End, Host, Link, arena};
+use crate::harness::{Buffers, Endpoint, Host, Link, arena};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 pub const REPLICAS: usize = 3;
@@ -31,24 +31,24 @@ fn settings() -> Settings {
 }
 
 /// The queue pairs of a client; None where there is no connection.
-pub struct Ends<'a> {
+pub struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Option<Link>],
 }
 
-impl Fleet for Ends<'_> {
-    type End<'a>
-        = End<'a>
+impl Connections for Endpoints<'_> {
+    type Endpoint<'a>
+        = Endpoint<'a>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> End<'_> {
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_> {
         let link = self.links[server].expect("the machine knows who is there");
-        End { world: self.world, qp: link.qp }
+        Endpoint { world: self.world, qp: link.qp }
     }
 }
 
-/// What a replica granted, and how often it had come back then.
+/// A replica's grant, and its number of restarts at that time.
 type Granted = (Grant, u32);
 
 /// A client process.
@@ -81,7 +81,7 @@ impl<D: Design> Client<D> {
         let mut value = [0; LAYOUT.block_len as usize];
         *serial += 1;
         stamp(*serial, &mut value);
-        let mut ends = Ends { world, links: &self.links };
+        let mut ends = Endpoints { world, links: &self.links };
         let slot = if writes {
             self.machine.write(now, block, &value, &mut ends)
         } else {
@@ -104,7 +104,7 @@ impl<D: Design> Client<D> {
         let now = world.now();
         for replica in 0..REPLICAS {
             while let Some(completion) = self.links[replica].and_then(|link| link.poll(world)) {
-                let mut ends = Ends { world, links: &self.links };
+                let mut ends = Endpoints { world, links: &self.links };
                 let Some(ended) = self.machine.complete(now, replica, &completion, &mut ends) else {
                     continue;
                 };
@@ -123,7 +123,7 @@ impl<D: Design> Client<D> {
                 }
             }
         }
-        self.machine.expire(now, &mut Ends { world, links: &self.links });
+        self.machine.expire(now, &mut Endpoints { world, links: &self.links });
     }
 }
 
@@ -142,8 +142,8 @@ pub struct Run<D: Design> {
 impl<D: Design> Run<D> {
     pub fn new(seed: u64, canary: Canary) -> Run<D> {
         let mut random = Random::new(seed);
-        // Whoever looks for a fault of the store makes it likely: somebody dies in the middle of what he does, and replicas hear of a write at
-        // different times.
+        // A run with a fault of the store makes the fault likely. A client dies during an operation, and
+        // replicas get a write at different times.
         let drawn = Plan::draw(&mut random);
         let plan = if canary == Canary::Sound { drawn } else { drawn.with(Mishap::Death) };
         let lossy = Rules::of(vec![Rule::chance(Action::Drop, 0.1)]);
@@ -178,7 +178,7 @@ impl<D: Design> Run<D> {
         self.clients.push(Client::new(&mut self.world, node, self.incarnations, left, self.canary));
     }
 
-    /// Connects a client to whoever is there.
+    /// Connects a client to all replicas that are there.
     fn connect(&mut self, at: usize) {
         for replica in 0..REPLICAS {
             let client = &mut self.clients[at];
@@ -188,7 +188,7 @@ impl<D: Design> Run<D> {
             let host = &mut self.hosts[replica];
             let Some(link) = host.accept(&mut self.world, client.node, &settings()) else { continue };
             client.links[replica] = Some(link);
-            let mut ends = Ends { world: &mut self.world, links: &client.links };
+            let mut ends = Endpoints { world: &mut self.world, links: &client.links };
             let grant = D::grant(host);
             client.grants[replica] = Some((grant, host.restarts));
             client.machine.connect(replica, grant, &mut ends).expect("a replica of this store");
@@ -208,12 +208,12 @@ impl<D: Design> Run<D> {
                     (&link, client.grants[lost.replica]),
                 );
             }
-            let mut ends = Ends { world: &mut self.world, links: &client.links };
+            let mut ends = Endpoints { world: &mut self.world, links: &client.links };
             client.machine.disconnect(now, lost.replica, &mut ends);
         }
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for at in 0..self.clients.len() {
@@ -288,7 +288,7 @@ impl<D: Design> Run<D> {
         self.random.below(REPLICAS as u64) as usize
     }
 
-    /// A client dies; another one begins on its node. The replicas hear of it one after the other.
+    /// A client dies; another one begins on its node. The replicas learn of it one after the other.
     fn kill(&mut self) {
         let at = self.random.below(self.clients.len() as u64) as usize;
         let dead = self.clients.swap_remove(at);
@@ -302,7 +302,8 @@ impl<D: Design> Run<D> {
         self.enter(dead.node, dead.left);
     }
 
-    /// A replica that has lost its memory: the others end all connections, then it reads each block from a quorum.
+    /// A replica that has lost its memory: the others end all connections, then it reads each block from a
+    /// quorum.
     fn repair(&mut self, replica: usize) {
         for at in 0..self.clients.len() {
             for (other, host) in self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != replica) {
@@ -327,13 +328,13 @@ impl<D: Design> Run<D> {
             reader = self.clients.pop().expect("the reader");
             let now = self.world.now();
             while next < KEYS && reader.machine.in_flight() < WINDOW.into() {
-                let mut ends = Ends { world: &mut self.world, links: &reader.links };
+                let mut ends = Endpoints { world: &mut self.world, links: &reader.links };
                 if reader.machine.read(now, next, &mut ends).is_err() {
                     break;
                 }
                 next += 1;
             }
-            reader.machine.expire(now, &mut Ends { world: &mut self.world, links: &reader.links });
+            reader.machine.expire(now, &mut Endpoints { world: &mut self.world, links: &reader.links });
             reader.copy(&mut self.world, &mut copied);
         }
         assert_eq!(copied.len(), KEYS as usize, "a quorum says what each block holds");
@@ -346,7 +347,7 @@ impl<D: Design> Run<D> {
         self.hosts[replica].restart_empty(&mut self.world, |memory| D::table(LAYOUT, memory, &copied));
     }
 
-    /// All operations end, and what lags behind; free buffers are those that no table leads to.
+    /// All operations and all delayed requests end. Then a buffer is free exactly if no table points to it.
     fn rest(&mut self) {
         for _ in 0..60_000 {
             self.step();
@@ -375,12 +376,12 @@ impl<D: Design> Run<D> {
 }
 
 impl<D: Design> Client<D> {
-    /// Takes in what was read for a repair.
+    /// Takes in the blocks that were read for a repair.
     fn copy(&mut self, world: &mut World, copied: &mut Vec<Copied>) {
         let now = world.now();
         for replica in 0..REPLICAS {
             while let Some(completion) = self.links[replica].and_then(|link| link.poll(world)) {
-                let mut ends = Ends { world, links: &self.links };
+                let mut ends = Endpoints { world, links: &self.links };
                 if let Some(ended) = self.machine.complete(now, replica, &completion, &mut ends) {
                     let Outcome::Value(value) = ended.outcome else { panic!("a value") };
                     copied.push((ended.block, ended.tag, value.to_vec()));
@@ -390,7 +391,8 @@ impl<D: Design> Client<D> {
     }
 }
 
-/// A replica ends a connection, and what it stood for, unless it has come back since: then another has the same lease.
+/// A replica ends a connection and its lease. It does not if the replica has restarted since: then another
+/// client has the same lease.
 fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, (link, grant): (&Link, Option<Granted>)) {
     host.lose(world, link);
     if let Some((grant, restarts)) = grant

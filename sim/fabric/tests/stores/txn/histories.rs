@@ -1,6 +1,6 @@
 //! Histories of many runs by many seeds are judged; stores that are broken on purpose are found out.
 
-use remora_check::{Asked, Measures};
+use remora_check::{Measures, Requirements};
 use remora_fault::Random;
 use remora_store::txn::{ClientConfig, Rules, ShardConfig, farm};
 
@@ -10,7 +10,7 @@ use crate::mishaps::{Mishap, Plan, Tally};
 use crate::seeds;
 
 const MAX_KEYS: u32 = 4;
-/// Of a shard at a time: those included that are gone, which it has not learnt yet.
+/// Connections of a shard at a time, with those of dead clients that it has not noticed yet.
 const PEERS: u32 = 64;
 
 const PRISM_TX: PrismTx = PrismTx {
@@ -33,7 +33,7 @@ const FARM: Farm = Farm {
         keys: 32,
         homes: 32,
         reach: 32,
-        room: 16 + VALUE as u32,
+        max_pair: 16 + VALUE as u32,
         clients: PEERS,
         window: WINDOW,
         max_keys: MAX_KEYS,
@@ -52,7 +52,7 @@ const FARM: Farm = Farm {
 const MISHAPS: [Mishap; 5] =
     [Mishap::Loss, Mishap::Reordering, Mishap::Death, Mishap::Restart, Mishap::Partition];
 
-/// So many runs with the rules that hold; what came of their transactions.
+/// So many runs with the correct rules; the counts of their transactions.
 fn histories<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) -> Ended {
     let (mut tally, mut measures) = (Tally::default(), Measures::default());
     let mut ended = Ended::default();
@@ -69,7 +69,7 @@ fn histories<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) -> Ended {
     }
     println!("{ended:?}");
     tally.check(&MISHAPS);
-    measures.hold(&Asked {
+    measures.hold(&Requirements {
         histories: count as usize,
         clients: CLIENTS,
         keys: 16,

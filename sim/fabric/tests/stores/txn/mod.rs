@@ -1,4 +1,5 @@
-//! Transactions over several shards, by both designs: histories of clients while everything goes wrong, and money that is moved.
+//! Transactions over several shards, by both designs: histories of clients under all mishaps, and money that
+//! is moved.
 
 mod histories;
 mod protocol;

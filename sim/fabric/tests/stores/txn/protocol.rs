@@ -9,9 +9,10 @@ use remora_store::txn::{Client, ClientConfig, Machine, Rules, Shard, ShardConfig
 use remora_store::{Broken, Registered};
 use remora_transport::Instant;
 
-use crate::harness::{End, Host, Link, Serves, Shape};
+use crate::harness::{Endpoint, Host, Link, Serves, Shape};
 
-/// What differs between them. A value says how large shards and clients are, and which rules the clients keep.
+/// The differences between the protocols. A value has the sizes of shards and clients, and the rules that the
+/// clients keep.
 pub trait Protocol: Copy {
     type Shard: Serves;
     type Client: Machine;
@@ -23,7 +24,7 @@ pub trait Protocol: Copy {
     fn open(&self, memory: &Registered) -> Self::Shard;
     /// Bytes of a client's memory.
     fn arena_len(&self, shards: usize) -> usize;
-    /// A client of all shards, with its memory and a number that is above 0 and nobody else's.
+    /// A client of all shards, with its memory and a unique number above 0.
     fn join(
         &self,
         world: &mut World,
@@ -31,17 +32,17 @@ pub trait Protocol: Copy {
         links: &[Link],
         own: (Registered, u64),
     ) -> Self::Client;
-    /// Until when a client pauses whose transactions aborted so many times, one behind the other.
+    /// Until when a client pauses after so many transactions in a row have aborted.
     fn pause(client: &mut Self::Client, now: Instant, aborted: u32) -> Instant;
-    /// All connections of a client have ended: what it began is ended. How many locks it held.
-    fn bury(hosts: &mut [Host<Self::Shard>], number: u64) -> u64;
-    /// These clients are at rest, and nobody else is there.
+    /// All connections of a client have ended: its transactions are ended. Returns how many locks it held.
+    fn recover(hosts: &mut [Host<Self::Shard>], number: u64) -> u64;
+    /// Checks that these clients are at rest; there are no others.
     #[track_caller]
     fn rests(host: &Host<Self::Shard>, clients: usize);
     fn judge(history: &History) -> Result<(), Violation>;
 }
 
-/// PRISM-TX.
+/// The design PRISM-TX.
 #[derive(Copy, Clone)]
 pub struct PrismTx {
     pub shard: ShardConfig,
@@ -84,7 +85,7 @@ impl Protocol for PrismTx {
     ) -> Client {
         let grants = hosts.iter_mut().map(|host| {
             let classes = host.keeper.classes().clone();
-            host.table.accept(&classes).expect("room for another session")
+            host.table.accept(&classes).expect("space for another session")
         });
         Client::new(self.client, grants.collect(), arena).expect("a client")
     }
@@ -93,8 +94,8 @@ impl Protocol for PrismTx {
         now
     }
 
-    /// Whoever meets what it left puts it in order.
-    fn bury(_: &mut [Host<Shard>], _: u64) -> u64 {
+    /// A client that meets an unfinished transaction repairs it.
+    fn recover(_: &mut [Host<Shard>], _: u64) -> u64 {
         0
     }
 
@@ -105,7 +106,7 @@ impl Protocol for PrismTx {
     }
 }
 
-/// FaRM's.
+/// The design FaRM.
 #[derive(Copy, Clone)]
 pub struct Farm {
     pub shard: farm::ShardConfig,
@@ -137,7 +138,7 @@ impl Reachable for Served {
 impl Serves for Served {
     const CALLED: bool = true;
 
-    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut End<'_>) -> Result<(), Broken> {
+    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut Endpoint<'_>) -> Result<(), Broken> {
         let caller = self.callers.iter_mut().find(|(theirs, _)| *theirs == qp);
         let (_, caller) = caller.ok_or(Broken::Protocol)?;
         self.shard.handle(caller, call, nic)
@@ -160,7 +161,7 @@ impl Protocol for Farm {
     }
 
     fn arena_len(&self, _: usize) -> usize {
-        self.client.arena_len(self.shard.room)
+        self.client.arena_len(self.shard.max_pair)
     }
 
     fn join(
@@ -172,8 +173,8 @@ impl Protocol for Farm {
     ) -> farm::Client {
         let grants = hosts.iter_mut().zip(links).map(|(host, Link { far: qp, .. })| {
             let Served { shard, callers } = &mut host.table;
-            let grant = shard.accept(number).expect("room for a client");
-            let caller = shard.listen(number, &mut End { world, qp: *qp }).expect("receive requests");
+            let grant = shard.accept(number).expect("space for a client");
+            let caller = shard.listen(number, &mut Endpoint { world, qp: *qp }).expect("receive requests");
             callers.push((*qp, caller.expect("one that was accepted")));
             grant
         });
@@ -185,7 +186,7 @@ impl Protocol for Farm {
         client.retry_at(now, aborted)
     }
 
-    fn bury(hosts: &mut [Host<Served>], number: u64) -> u64 {
+    fn recover(hosts: &mut [Host<Served>], number: u64) -> u64 {
         let locked =
             |hosts: &[Host<Served>]| -> u64 { hosts.iter().map(|host| host.table.shard.locked()).sum() };
         let before = locked(hosts);

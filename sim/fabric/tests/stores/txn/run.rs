@@ -1,4 +1,4 @@
-//! A run: clients with clocks that are seconds apart, two shards, and everything that goes wrong.
+//! A run: clients with clocks that are seconds apart, two shards, and all mishaps.
 
 use remora_check::{History, Step};
 use remora_fabric::{Config, World};
@@ -8,7 +8,7 @@ use remora_store::{Broken, Registered};
 use remora_transport::Instant;
 
 use super::protocol::{Protocol, settings};
-use crate::harness::{Ends, Host, Link, arena};
+use crate::harness::{Endpoints, Host, Link, arena};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 pub const CLIENTS: usize = 8;
@@ -35,7 +35,7 @@ struct Open {
 }
 
 impl Open {
-    /// Does it write what it has read?
+    /// Does it write the keys that it has read?
     fn changes(&self) -> bool {
         let written = |key: u64| {
             self.writes.iter().any(|step| matches!(step, Step::Write { key: written, .. } if *written == key))
@@ -57,26 +57,26 @@ struct Actor<C> {
     left: u32,
     /// Microseconds that its clock is ahead.
     skew: u64,
-    /// Transactions that aborted, one behind the other, and when it goes on.
+    /// Transactions that aborted in a row, and when the client continues.
     aborted: u32,
     pause: Instant,
 }
 
 /// A client that is gone: the shards learn it when so many steps have passed.
-struct Grave {
+struct DeadClient {
     name: u64,
     links: Vec<Link>,
     steps: u64,
 }
 
-/// What came of the transactions.
+/// Counts of the transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended {
     pub committed: u32,
-    /// Of these wrote what they had read.
+    /// Committed transactions that wrote the keys that they had read.
     pub changed: u32,
     pub aborted: u32,
-    /// What dead clients had left and others put in order.
+    /// Transactions of dead clients that others finished.
     pub resolved: u32,
     /// Locks of dead clients.
     pub broken: u64,
@@ -101,7 +101,7 @@ pub struct Run<P: Protocol> {
     plan: Plan,
     hosts: Vec<Host<P::Shard>>,
     actors: Vec<Actor<P::Client>>,
-    graves: Vec<Grave>,
+    graves: Vec<DeadClient>,
     numbers: u32,
     values: u64,
     names: u64,
@@ -143,12 +143,12 @@ impl<P: Protocol> Run<P> {
     fn join(&mut self, node: usize, arena: Registered, left: u32, skew: u64) {
         self.names += 1;
         let accept = |host: &mut Host<P::Shard>| {
-            host.accept(&mut self.world, node, &settings()).expect("room for another connection")
+            host.accept(&mut self.world, node, &settings()).expect("space for another connection")
         };
         let links: Vec<Link> = self.hosts.iter_mut().map(accept).collect();
         let mut client =
             self.protocol.join(&mut self.world, &mut self.hosts, &links, (arena.clone(), self.names));
-        client.start(&mut Ends { world: &mut self.world, links: &links }).expect("a receive request");
+        client.start(&mut Endpoints { world: &mut self.world, links: &links }).expect("a receive request");
         self.actors.push(Actor {
             node,
             name: self.names,
@@ -164,7 +164,7 @@ impl<P: Protocol> Run<P> {
         });
     }
 
-    /// Everybody's programs have a turn, and a little time passes.
+    /// All clients take a turn, and a little time passes.
     pub fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for at in (0..self.actors.len()).rev() {
@@ -174,7 +174,7 @@ impl<P: Protocol> Run<P> {
         }
         for at in (0..self.graves.len()).rev() {
             match self.graves[at].steps {
-                0 => self.bury(at),
+                0 => self.recover(at),
                 _ => self.graves[at].steps -= 1,
             }
         }
@@ -182,16 +182,16 @@ impl<P: Protocol> Run<P> {
         self.world.step_until(limit);
     }
 
-    /// The shards end a dead client's connections, all of them, and then what it began.
-    fn bury(&mut self, at: usize) {
-        let Grave { name, links, .. } = self.graves.swap_remove(at);
+    /// The shards end all connections of a dead client, and then its transactions.
+    fn recover(&mut self, at: usize) {
+        let DeadClient { name, links, .. } = self.graves.swap_remove(at);
         for link in &links {
             self.hosts.iter_mut().for_each(|host| host.lose(&mut self.world, link));
         }
-        self.ended.broken += P::bury(&mut self.hosts, name);
+        self.ended.broken += P::recover(&mut self.hosts, name);
     }
 
-    /// A client is gone. If it is not dead, it says what it knows of its transactions. Another one joins.
+    /// A client is disconnected. If it is not dead, it reports its open transactions. Another one joins.
     fn leave(&mut self, at: usize, alive: bool) {
         let mut actor = self.actors.swap_remove(at);
         let now = self.world.now().0;
@@ -204,7 +204,7 @@ impl<P: Protocol> Run<P> {
         }
         actor.links.iter().for_each(|link| link.end(&mut self.world));
         let steps = self.random.below(40);
-        self.graves.push(Grave { name: actor.name, links: actor.links, steps });
+        self.graves.push(DeadClient { name: actor.name, links: actor.links, steps });
         self.join(actor.node, actor.arena, actor.left, actor.skew);
     }
 
@@ -218,8 +218,8 @@ impl<P: Protocol> Run<P> {
         self.begin(at);
         self.commit(at);
         let Actor { client, links, .. } = &mut self.actors[at];
-        let mut fleet = Ends { world: &mut self.world, links };
-        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, &mut fleet))
+        let mut connections = Endpoints { world: &mut self.world, links };
+        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, &mut connections))
     }
 
     fn complete(
@@ -229,8 +229,8 @@ impl<P: Protocol> Run<P> {
         completion: &remora_nic::WorkCompletion,
     ) -> Result<(), Broken> {
         let Actor { client, links, open, .. } = &mut self.actors[at];
-        let mut fleet = Ends { world: &mut self.world, links };
-        match client.complete(shard, completion, &mut fleet)? {
+        let mut connections = Endpoints { world: &mut self.world, links };
+        match client.complete(shard, completion, &mut connections)? {
             None => {}
             Some(Event::Read { tx, entry, value }) => {
                 let open = open.iter_mut().find(|open| open.tx == tx).expect("an open transaction");
@@ -266,7 +266,7 @@ impl<P: Protocol> Run<P> {
         record(&mut self.history, &mut actor.numbers, &open, outcome, now.0);
     }
 
-    /// Begins a transaction on up to three keys, if there is room.
+    /// Begins a transaction on up to three keys, if the window has a free slot.
     fn begin(&mut self, at: usize) {
         let actor = &mut self.actors[at];
         if actor.left == 0 || actor.pause > self.world.now() || self.random.below(3) == 0 {
@@ -296,15 +296,15 @@ impl<P: Protocol> Run<P> {
     /// What a transaction reads and writes.
     fn open(&mut self, at: usize, tx: Tx, reads: &[u64], writes: &[(u64, u64)]) {
         let actor = &mut self.actors[at];
-        let mut fleet = Ends { world: &mut self.world, links: &actor.links };
+        let mut connections = Endpoints { world: &mut self.world, links: &actor.links };
         let mut value = vec![0; VALUE];
         let read = |number: &u64| {
-            (actor.client.read(tx, &key(*number), &mut fleet).expect("room for a key"), *number)
+            (actor.client.read(tx, &key(*number), &mut connections).expect("space for a key"), *number)
         };
         let reads: Vec<(EntryId, u64)> = reads.iter().map(read).collect();
         for (number, stamp) in writes {
             remora_check::stamp(*stamp, &mut value);
-            actor.client.write(tx, &key(*number), &value, &mut fleet).expect("room for a key");
+            actor.client.write(tx, &key(*number), &value, &mut connections).expect("space for a key");
         }
         let number = actor.numbers.pop().unwrap_or_else(|| {
             self.numbers += 1;
@@ -326,8 +326,8 @@ impl<P: Protocol> Run<P> {
             }
             this.committing = true;
             self.history.invoke(this.number, this.began, &this.writes);
-            let mut fleet = Ends { world: &mut self.world, links };
-            let ended = client.commit(this.tx, clock, &mut fleet);
+            let mut connections = Endpoints { world: &mut self.world, links };
+            let ended = client.commit(this.tx, clock, &mut connections);
             if let Ok(Some(Event::Ended { tx, outcome, .. })) = ended {
                 self.ended(at, tx, outcome);
             }
@@ -370,7 +370,8 @@ impl<P: Protocol> Run<P> {
         panic!("{what}");
     }
 
-    /// Everybody ends what it does and the dead are buried. Then somebody reads all keys, four at a time, and all is quiet.
+    /// All clients end their work and dead ones are recovered. Then one client reads all keys, four at a
+    /// time, and all is quiet.
     pub fn rest(&mut self) {
         self.until("a transaction never ends", |run| {
             run.graves.is_empty() && run.actors.iter().all(|actor| actor.left == 0 && actor.open.is_empty())
@@ -383,7 +384,7 @@ impl<P: Protocol> Run<P> {
         }
     }
 
-    /// One transaction that reads these keys; false if it has to be tried again.
+    /// One transaction that reads these keys; false if it must be retried.
     fn read_all(&mut self, keys: std::ops::Range<u64>) -> bool {
         let before = self.ended.committed;
         let Ok(tx) = self.actors[0].client.begin() else {
@@ -415,7 +416,8 @@ impl<P: Protocol> Run<P> {
     }
 }
 
-/// What a client says of a transaction that has ended. A number whose transaction may still happen is not used again.
+/// The client's report of a transaction that has ended. A number whose transaction may still happen is not
+/// reused.
 fn record(history: &mut History, numbers: &mut Vec<u32>, open: &Open, outcome: Outcome, now: u64) {
     if !open.committing {
         return numbers.push(open.number);

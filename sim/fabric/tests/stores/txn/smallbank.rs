@@ -1,5 +1,5 @@
-//! SmallBank over both designs of transactions: clients move money between the accounts of two shards while links lose and reorder. At the end
-//! not a cent is missing, and what the clients saw was possible one after the other.
+//! SmallBank over both designs of transactions: clients move money between the accounts of two shards while
+//! links lose and reorder. At the end not a cent is missing, and the clients' results are serializable.
 
 use remora_check::{History, Step, Violation};
 use remora_fabric::{Config, World};
@@ -9,15 +9,15 @@ use remora_store::txn::{ClientConfig, Machine, Outcome, Rules, ShardConfig, farm
 use remora_transport::Instant;
 
 use super::protocol::{Farm, PrismTx, Protocol, settings};
-use crate::harness::{Ends, Host, Link, arena};
+use crate::harness::{Endpoints, Host, Link, arena};
 use crate::mishaps::Plan;
 
 const TELLERS: usize = 4;
 const SHARDS: usize = 2;
 const WINDOW: u32 = 3;
 const CUSTOMERS: u64 = 6;
-/// Deals of each teller.
-const DEALS: u64 = 25;
+/// Jobs of each teller.
+const JOBS: u64 = 25;
 
 const MAX_KEYS: u32 = 3;
 
@@ -41,7 +41,7 @@ const FARM: Farm = Farm {
         keys: 32,
         homes: 32,
         reach: 32,
-        room: 32,
+        max_pair: 32,
         clients: TELLERS as u32,
         window: WINDOW,
         max_keys: MAX_KEYS,
@@ -70,13 +70,13 @@ struct Bank<P: Protocol> {
     history: History,
 }
 
-/// A key as the history names it, and who wrote its value.
+/// A key as the history names it, and the writer of its value.
 fn noted(key: &[u8], value: Option<&[u8]>) -> (u64, Option<u64>) {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     (word(key), value.map(|value| word(&value[8..])))
 }
 
-/// Notes what has committed. What aborted is tried again with the same values, so it is left out.
+/// Notes a committed transaction. An aborted one is retried with the same values, so it is left out.
 fn note<D>(history: &mut History, client: u32, ended: &Ended<'_, D>, now: Instant) {
     let Outcome::Committed(_) = ended.outcome else { return };
     let script = ended.script;
@@ -107,33 +107,33 @@ impl<P: Protocol> Bank<P> {
             let accept = |host: &mut Host<P::Shard>| host.accept(&mut world, node, &settings());
             let links: Vec<Link> = hosts.iter_mut().filter_map(accept).collect();
             let mut client = protocol.join(&mut world, &mut hosts, &links, (arena, node as u64 + 1));
-            client.start(&mut Ends { world: &mut world, links: &links }).expect("a receive request");
+            client.start(&mut Endpoints { world: &mut world, links: &links }).expect("a receive request");
             tellers.push(Teller { links, client });
         }
         Bank { world, hosts, tellers, history: History::default() }
     }
 
-    /// A teller carries its deals on.
+    /// A teller continues its jobs.
     fn turn<W: Workload>(&mut self, at: usize, runner: &mut Runner<W>) {
         let (now, Teller { links, client }) = (self.world.now(), &mut self.tellers[at]);
         let history = &mut self.history;
-        let mut told = |ended: &Ended<'_, W::Deal>| {
+        let mut report = |ended: &Ended<'_, W::Job>| {
             note(history, at as u32 * WINDOW + ended.place as u32, ended, now);
         };
         for shard in 0..SHARDS {
             while let Some(completion) = links[shard].poll(&mut self.world) {
-                let fleet = &mut Ends { world: &mut self.world, links };
+                let connections = &mut Endpoints { world: &mut self.world, links };
                 runner
-                    .complete(|| now, (shard, &completion), client, fleet, &mut told)
+                    .complete(|| now, (shard, &completion), client, connections, &mut report)
                     .expect("nothing breaks");
             }
         }
-        let fleet = &mut Ends { world: &mut self.world, links };
-        runner.begin(now, client, fleet, &mut told).expect("there is room");
-        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, fleet)).expect("nothing breaks");
+        let connections = &mut Endpoints { world: &mut self.world, links };
+        runner.begin(now, client, connections, &mut report).expect("there is space");
+        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, connections)).expect("nothing breaks");
     }
 
-    /// Until the first of the tellers have carried everything out.
+    /// Until the first of the tellers have finished all jobs.
     fn run<W: Workload>(&mut self, runners: &mut [Runner<W>]) {
         for _ in 0..100_000 {
             self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
@@ -144,20 +144,20 @@ impl<P: Protocol> Bank<P> {
             let limit = self.world.now().after(4_000);
             self.world.step_until(limit);
         }
-        panic!("a deal is never done");
+        panic!("a job is never done");
     }
 
-    /// One teller carries out so many deals alone; what they add up to.
-    fn alone<W: Workload>(&mut self, workload: W, deals: u64) -> i64 {
+    /// One teller executes so many jobs alone; returns their sum.
+    fn alone<W: Workload>(&mut self, workload: W, jobs: u64) -> i64 {
         let mut runners = [Runner::new(workload, WINDOW as usize, 1)];
-        runners[0].draw(deals);
+        runners[0].draw(jobs);
         self.run(&mut runners);
         assert_eq!(runners[0].counts().declined, 0, "a value that is none");
         runners[0].counts().gain
     }
 }
 
-/// A day at the bank; what came of it, by how much the money is off, and what the history is worth.
+/// A run of the bank: the counts, the error of the money, and the verdict on the history.
 fn day<P: Protocol>(protocol: P, seed: u64) -> (Counts, i64, Result<(), Violation>) {
     let mut random = Random::new(seed);
     let mut bank = Bank::new(protocol, seed);
@@ -165,13 +165,13 @@ fn day<P: Protocol>(protocol: P, seed: u64) -> (Counts, i64, Result<(), Violatio
     let workload = |client| SmallBank::new(CUSTOMERS, client, seed);
     let (load, ledger) = (workload(0), workload(0));
     let load = Load::of(&load);
-    let rows = load.deals();
+    let rows = load.jobs();
     let before = bank.alone(load, rows);
     let teller = |client| {
         // Clocks up to four seconds apart.
         let skew = random.below(4_000_000);
         let mut runner = Runner::new(workload(client), WINDOW as usize, seed).ahead(skew);
-        runner.draw(DEALS);
+        runner.draw(JOBS);
         runner
     };
     let mut runners: Vec<Runner<SmallBank>> = (0..TELLERS as u16).map(teller).collect();
@@ -184,7 +184,7 @@ fn day<P: Protocol>(protocol: P, seed: u64) -> (Counts, i64, Result<(), Violatio
         all.gain += counts.gain;
     }
     let audit = Audit::of(&ledger);
-    let rows = audit.deals();
+    let rows = audit.jobs();
     let after = bank.alone(audit, rows);
     (all, after - before - all.gain, P::judge(&bank.history))
 }
@@ -195,7 +195,7 @@ fn days<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) {
         let (counts, off, judged) = day(protocol, seed);
         assert_eq!(off, 0, "seed {seed}: cents that came from nowhere");
         judged.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-        assert_eq!(counts.committed, TELLERS as u64 * DEALS);
+        assert_eq!(counts.committed, TELLERS as u64 * JOBS);
         all.aborted += counts.aborted;
         all.declined += counts.declined;
     }
@@ -212,8 +212,8 @@ fn over_farm_not_a_cent_is_missing() {
     days(FARM, 0..20);
 }
 
-/// A cheque is paid by what both accounts hold, and writes one of them: with reads unchecked two who saw the same money both spend it. The
-/// money adds up all the same; the judge sees it.
+/// A cheque is paid from both accounts, and writes one of them. With reads unchecked two clients that saw the
+/// same money both spend it. The money still adds up; the judge sees the fault.
 #[test]
 fn where_reads_are_not_validated_the_history_says_so() {
     let unchecked = PRISM_TX.with(Rules::ReadsUnchecked);

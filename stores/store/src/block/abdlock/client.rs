@@ -3,8 +3,8 @@
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
 
-use super::super::crew::Crew;
 use super::super::grant::WORD;
+use super::super::replica_set::ReplicaSet;
 use super::super::slots::Slots;
 use super::super::{
     Canary, ClientConfig, Design, Finished, Grant, Lost, Machine, Operation, Outcome, Refused, Slot, Tag,
@@ -14,7 +14,7 @@ use super::verbs::{self, copy_len, sealed_len, tag_at, value_at, whole_len};
 use crate::backoff::pause;
 use crate::random::Random;
 use crate::words::u64_at;
-use crate::{Broken, Fleet, QueueNeeds, Registered};
+use crate::{Broken, Connections, QueueNeeds, Registered};
 
 /// How long an operation waits for an answer, with locks of others in its hands, before it gives them back: nanoseconds. It doubles with each try.
 const PATIENCE: u64 = 500_000;
@@ -26,7 +26,7 @@ const DOUBLINGS: u32 = 7;
 pub struct Client {
     config: ClientConfig,
     arena: Registered,
-    crew: Crew,
+    replica_set: ReplicaSet,
     random: Random,
     flights: Vec<Flight>,
     slots: Slots,
@@ -44,7 +44,7 @@ impl Client {
             return None;
         }
         Some(Client {
-            crew: Crew::new(&config),
+            replica_set: ReplicaSet::new(&config),
             random: Random::new(seed),
             flights: vec![Flight::new(); config.slots()],
             slots: Slots::new(&config),
@@ -77,21 +77,26 @@ impl Machine for Client {
     }
 
     fn lost(&self) -> Option<Lost> {
-        self.crew.lost()
+        self.replica_set.lost()
     }
 
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         if grant.design != Design::AbdLock || grant.layout != self.config.layout || grant.lease == 0 {
             return Err(Broken::Protocol);
         }
-        self.crew.join(replica, grant);
-        self.ask_for_all(replica, fleet);
+        self.replica_set.join(replica, grant);
+        self.ask_for_all(replica, connections);
         Ok(())
     }
 
     /// The replica breaks the locks of the connection.
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
-        self.crew.leave(replica);
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
+        self.replica_set.leave(replica);
         for slot in 0..self.flights.len() {
             let flight = &mut self.flights[slot];
             flight.busy[replica] = None;
@@ -105,13 +110,18 @@ impl Machine for Client {
                 flight.state = State::Idle;
                 self.slots.free(slot);
             }
-            self.ask_all(slot, fleet);
+            self.ask_all(slot, connections);
         }
     }
 
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+    fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
         let slot = self.slots.begin(block)?;
-        Ok(self.begin(slot, Operation::Read, block, now, fleet))
+        Ok(self.begin(slot, Operation::Read, block, now, connections))
     }
 
     fn write(
@@ -119,14 +129,14 @@ impl Machine for Client {
         now: Instant,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
         if value.len() != self.config.layout.block_len as usize {
             return Err(Refused::WrongLength);
         }
         let slot = self.slots.begin(block)?;
         self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
-        Ok(self.begin(slot, Operation::Write, block, now, fleet))
+        Ok(self.begin(slot, Operation::Write, block, now, connections))
     }
 
     #[inline]
@@ -134,7 +144,7 @@ impl Machine for Client {
         self.deadline
     }
 
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
         if self.deadline > now {
             return;
         }
@@ -144,9 +154,9 @@ impl Machine for Client {
             }
             if matches!(self.flights[slot].state, State::Waiting(_)) {
                 self.flights[slot].lock(now);
-                self.ask_all(slot, fleet);
+                self.ask_all(slot, connections);
             } else {
-                self.give_up(slot, now, fleet);
+                self.give_up(slot, now, connections);
             }
         }
         self.deadline = self.flights.iter().map(deadline).min().unwrap_or(Instant::NEVER);
@@ -157,9 +167,9 @@ impl Machine for Client {
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>> {
-        let slot = usize::from(self.crew.take(replica, completion)?.slot);
+        let slot = usize::from(self.replica_set.take(replica, completion)?.slot);
         let step = self.flights.get_mut(slot)?.busy[replica].take()?;
         let flight = &mut self.flights[slot];
         let counts = flight.asked.has(replica);
@@ -177,11 +187,11 @@ impl Machine for Client {
             Step::Write if counts && flight.state == State::Writing => flight.has.add(replica),
             Step::Tags | Step::Read | Step::Write => {}
         }
-        let exhausted = self.advance(slot, now, fleet);
-        self.ask(slot, replica, fleet);
+        let exhausted = self.advance(slot, now, connections);
+        self.ask(slot, replica, connections);
         let over = self.end(slot, replica, exhausted);
-        if self.crew.caught_up(replica, true) {
-            self.ask_for_all(replica, fleet);
+        if self.replica_set.caught_up(replica, true) {
+            self.ask_for_all(replica, connections);
         }
         over.then(|| self.finished(slot, exhausted))
     }
@@ -194,36 +204,38 @@ impl Client {
         operation: Operation,
         block: u64,
         now: Instant,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Slot {
         self.flights[slot].begin(operation, block, now);
         self.deadline = self.deadline.min(deadline(&self.flights[slot]));
-        self.ask_all(slot, fleet);
+        self.ask_all(slot, connections);
         Slot(slot as u16)
     }
 
-    fn ask_all(&mut self, slot: usize, fleet: &mut impl Fleet) {
-        (0..self.crew.len()).for_each(|replica| self.ask(slot, replica, fleet));
+    fn ask_all(&mut self, slot: usize, connections: &mut impl Connections) {
+        (0..self.replica_set.len()).for_each(|replica| self.ask(slot, replica, connections));
     }
 
-    fn ask_for_all(&mut self, replica: usize, fleet: &mut impl Fleet) {
-        (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, fleet));
+    fn ask_for_all(&mut self, replica: usize, connections: &mut impl Connections) {
+        (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, connections));
     }
 
     /// Asks a replica what the operation wants of it next.
-    fn ask(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) {
+    fn ask(&mut self, slot: usize, replica: usize, connections: &mut impl Connections) {
         let Some(step) = self.flights[slot].next(replica) else { return };
-        if self.crew.grant(replica).is_none() || (step == Step::Lock && !self.crew.takes(replica, true)) {
+        if self.replica_set.grant(replica).is_none()
+            || (step == Step::Lock && !self.replica_set.takes(replica, true))
+        {
             return;
         }
         let flight = &mut self.flights[slot];
         flight.busy[replica] = Some(step);
-        let id = self.crew.id(replica, step as u8, slot);
-        let Some(grant) = self.crew.grant(replica) else { return };
+        let id = self.replica_set.id(replica, step as u8, slot);
+        let Some(grant) = self.replica_set.grant(replica) else { return };
         let (config, arena, layout) = (&self.config, &self.arena, &grant.layout);
         let buffer = |buffer: usize, at, len| arena.sge(Client::buffer_at(config, slot, buffer) + at, len);
         let old = arena.sge(Client::lock_at(config, slot, replica), WORD);
-        let nic = &mut fleet.end(replica);
+        let nic = &mut connections.endpoint(replica);
         let posted = match step {
             Step::Lock => {
                 flight.asked.add(replica);
@@ -244,7 +256,7 @@ impl Client {
             }
         };
         if let Err(error) = posted {
-            self.crew.lose(replica, error.into());
+            self.replica_set.lose(replica, error.into());
         }
     }
 
@@ -269,17 +281,17 @@ impl Client {
     }
 
     /// The operation goes to its next state, if it has what it needs. True: there is no tag left for it.
-    fn advance(&mut self, slot: usize, now: Instant, fleet: &mut impl Fleet) -> bool {
+    fn advance(&mut self, slot: usize, now: Instant, connections: &mut impl Connections) -> bool {
         let (quorum, client) = (self.config.quorum(), u64::from(self.config.id.get()));
         let flight = &mut self.flights[slot];
         let (locks, coming) = flight.locks();
         let mut exhausted = false;
         match flight.state {
             State::Locking if locks >= quorum => flight.read(flight.block.wrapping_add(client)),
-            State::Locking if locks + coming < quorum => return self.give_up(slot, now, fleet),
+            State::Locking if locks + coming < quorum => return self.give_up(slot, now, connections),
             State::Reading if flight.read.len() >= quorum => {
                 if self.lacks_value(slot) {
-                    self.ask_all(slot, fleet);
+                    self.ask_all(slot, connections);
                     return false;
                 }
                 exhausted = !self.decide(slot);
@@ -294,7 +306,7 @@ impl Client {
         if flight.state == State::Releasing {
             flight.released = 0;
         }
-        self.ask_all(slot, fleet);
+        self.ask_all(slot, connections);
         exhausted
     }
 
@@ -371,13 +383,13 @@ impl Client {
     }
 
     /// Gives its locks back, and begins again after a pause.
-    fn give_up(&mut self, slot: usize, now: Instant, fleet: &mut impl Fleet) -> bool {
+    fn give_up(&mut self, slot: usize, now: Instant, connections: &mut impl Connections) -> bool {
         let pause = pause(self.flights[slot].tries, &mut self.random);
         let flight = &mut self.flights[slot];
         flight.tries += 1;
         flight.state = State::Waiting(now.after(pause));
         self.deadline = self.deadline.min(now.after(pause));
-        self.ask_all(slot, fleet);
+        self.ask_all(slot, connections);
         false
     }
 
@@ -392,11 +404,13 @@ impl Client {
         if over {
             flight.state = State::Over;
             self.slots.end();
-            (0..self.crew.len()).filter(|r| rests(flight, *r)).for_each(|r| self.crew.tail(r, true));
+            (0..self.replica_set.len())
+                .filter(|r| rests(flight, *r))
+                .for_each(|r| self.replica_set.tail(r, true));
             let at = Client::buffer_at(&self.config, slot, 0);
             self.arena.read(at, &mut self.value);
         } else if flight.state == State::Over && !rests(flight, replica) {
-            self.crew.tail(replica, false);
+            self.replica_set.tail(replica, false);
         }
         if flight.state == State::Over && flight.is_free() {
             flight.state = State::Idle;

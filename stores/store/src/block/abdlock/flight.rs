@@ -1,10 +1,10 @@
-//! An operation, and what each replica has to do with it.
+//! The state of one operation, and of its request at each replica.
 
 use super::super::set::Set;
 use super::super::{MAX_REPLICAS, Operation, Tag};
 use remora_transport::Instant;
 
-/// Where the operation stands.
+/// The phase of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Idle,
@@ -16,13 +16,14 @@ pub enum State {
     Writing,
     /// It is done, and gives its locks back.
     Releasing,
-    /// It found locks that others hold, or somebody slow: gives its locks back, and begins again at this time.
+    /// It found locks that others hold, or a slow replica. It gives its locks back and starts over at this
+    /// time.
     Waiting(Instant),
     /// It was handed back; a slow replica still has a request, or a lock.
     Over,
 }
 
-/// What a replica was asked last.
+/// The last request to a replica.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Lock,
@@ -32,13 +33,13 @@ pub enum Step {
     Unlock,
 }
 
-/// One slot.
+/// The state of one slot of the window.
 #[derive(Copy, Clone, Debug)]
 pub struct Flight {
     pub state: State,
     pub operation: Operation,
     pub block: u64,
-    /// What is written, as soon as it is known; a write has it until its end.
+    /// The tag to write, once it is known; a write keeps it until its end.
     pub tag: Option<Tag>,
     pub round_trips: u32,
     /// How often it got no quorum of locks.
@@ -51,9 +52,9 @@ pub struct Flight {
     pub busy: [Option<Step>; MAX_REPLICAS],
     /// Those that were asked for their locks in this try; only their answers count.
     pub asked: Set,
-    /// Those whose locks it has, whatever the try.
+    /// Replicas whose locks it holds, from this try or an earlier one.
     pub held: Set,
-    /// Whose tags were read in this try; who is asked for the value too, and whose is at hand; and those that are known to have the tag.
+    /// Replicas whose tags were read in this try.
     pub read: Set,
     pub wanted: Set,
     pub values: Set,
@@ -91,7 +92,7 @@ impl Flight {
         self.lock(now);
     }
 
-    /// Asks for locks (again).
+    /// Asks for locks, at the start or after a pause.
     pub fn lock(&mut self, now: Instant) {
         self.enter(State::Locking);
         self.since = now;
@@ -139,7 +140,8 @@ impl Flight {
         self.held.is_empty() && self.busy.iter().all(Option::is_none)
     }
 
-    /// Reads where it has the locks: tags, and from one of the replicas the value, if it needs one. `place` says from which.
+    /// Reads where it has the locks: tags, and the value at one replica if it needs one. `place` selects that
+    /// replica.
     pub fn read(&mut self, place: u64) {
         self.enter(State::Reading);
         if self.operation == Operation::Read && self.tag.is_none() {
@@ -155,7 +157,7 @@ impl Flight {
         missing.iter().any(|replica| self.busy[replica] == Some(Step::Read))
     }
 
-    /// The newest tag of those that were read, and who has it.
+    /// The newest of the tags that were read, and the replicas that have it.
     pub fn newest(&self) -> (Tag, Set) {
         let newest = self.read.iter().map(|replica| self.seen[replica]).max().unwrap_or_default();
         (newest, self.read.filter(|replica| self.seen[replica] == newest))

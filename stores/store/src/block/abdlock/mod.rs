@@ -1,8 +1,16 @@
-//! ABDLOCK: multi-writer ABD with the verbs that all NICs have, blocks in place under locks (PRISM paper, §7.2).
+//! ABDLOCK: multi-writer ABD with the verbs that all NICs have, blocks in place under locks (PRISM paper,
+//! §7.2).
 //!
-//! A replica has lock, tags, values and checksums of each block side by side. Four round trips: CAS of the lock at every replica, READ of the
-//! tags of what is locked and of one value, WRITE, CAS back. A READ whose quorum agrees on the tag writes nothing. Who gets no quorum of
-//! locks releases what it has and tries again later.
+//! A replica has the lock, tags, values and checksums of each block side by side. An operation takes four
+//! round trips:
+//!
+//! 1. CAS of the lock at every replica.
+//! 2. READ of the tags of what is locked, and of one value.
+//! 3. WRITE.
+//! 4. CAS of the lock back.
+//!
+//! A READ whose quorum agrees on the tag writes nothing. A client that gets no quorum of locks releases those
+//! that it has and retries later.
 
 mod client;
 mod flight;

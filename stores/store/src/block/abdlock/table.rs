@@ -10,10 +10,12 @@ use crate::Registered;
 use crate::heap::{Class, Reachable};
 use crate::region::Region;
 
-/// The blocks of a replica. Clients change them; the replica's own program breaks locks, and fills blocks before there are clients.
+/// The blocks of a replica. Clients change them. The replica's own program breaks locks, and fills blocks
+/// before there are clients.
 ///
-/// A lock holds its connection's lease: a number that this replica gives once. The lock of a lease that has ended is broken: its queue
-/// pair is gone, so nothing that its client sent under the lock comes any more.
+/// A lock holds its connection's lease: a number that this replica gives once. The lock of a lease that has
+/// ended is broken. Its queue pair no longer exists, so no request that its client sent under the lock still
+/// arrives.
 #[derive(Debug)]
 pub struct Table {
     layout: Layout,
@@ -39,8 +41,8 @@ impl Table {
         Some(table)
     }
 
-    /// The blocks that are in memory, after a restart with it: all connections have ended, and so all locks are broken. None as
-    /// with [`Table::format`].
+    /// The blocks that are in memory, after a restart with it. All connections have ended, so all locks are
+    /// broken. Returns None as [`Table::format`] does.
     pub fn open(layout: Layout, memory: Registered) -> Option<Table> {
         let fits = layout.is_sound() && memory.bytes.len() >= Table::len(layout);
         let table = fits.then(|| Table { layout, region: Region::new(memory), last: 0 })?;
@@ -64,8 +66,8 @@ impl Table {
         }
     }
 
-    /// A block as other replicas have it, before there are clients. False: there is no such block, or the value is not as long
-    /// as one.
+    /// Stores a block as other replicas have it, before there are clients. Returns false if there is no such
+    /// block, or if the value does not have the length of one.
     pub fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool {
         let fits = block < self.layout.blocks && value.len() == self.layout.block_len as usize;
         if fits {
@@ -74,7 +76,7 @@ impl Table {
         fits
     }
 
-    /// What a new connection is told: its lease is like no other of this table.
+    /// The grant of a new connection. Its lease is unique in this table.
     pub fn grant(&mut self) -> Grant {
         self.last += 1;
         let table = Remote { addr: self.region.block().addr, rkey: self.region.block().key };
@@ -82,15 +84,16 @@ impl Table {
         Grant { design: Design::AbdLock, layout: self.layout, table, class, lease: self.last }
     }
 
-    /// Breaks the locks of connections that have ended, their queue pairs with them; `lives` says which leases have not. How many.
+    /// Breaks the locks of connections whose queue pairs have ended, and returns how many. `lives` says which
+    /// leases have not ended.
     ///
-    /// What such a one was writing may be torn: it loses its tag, before anybody else gets the lock. So tags are believed without a look at
-    /// what they belong to.
+    /// What the owner of such a lock was writing may be torn: the copy loses its tag before another client
+    /// gets the lock. So a client believes a tag without a look at the value.
     pub fn break_locks(&self, lives: impl Fn(u64) -> bool) -> usize {
         let broken = |block| {
             let word = self.word(block, verbs::lock_at(&self.layout));
             let lease = word.load(Ordering::Acquire);
-            // Whoever got it meanwhile keeps it.
+            // A client that got the lock in the meantime keeps it.
             let dead = lease != 0 && !lives(lease);
             if dead {
                 self.drop_torn(block);
@@ -104,7 +107,8 @@ impl Table {
         self.region.block().bytes.word(self.at(block) + at).expect("a word of a block")
     }
 
-    /// Of the copies of a block that nobody changes any more, one that is not whole is as if it had never been written. It was the older one.
+    /// Drops a torn copy, the older one, of a block that no client changes any more: it counts as never
+    /// written.
     fn drop_torn(&self, block: u64) {
         let mut bytes = vec![0; verbs::whole_len(&self.layout)];
         self.region.read(self.at(block), &mut bytes);
@@ -142,7 +146,8 @@ mod tests {
         let tags =
             |block| [0, 1].map(|copy| word(block, verbs::tag_at(&LAYOUT, copy)).load(Ordering::Relaxed));
         let lock = |block| word(block, verbs::lock_at(&LAYOUT));
-        // Who lives has written half of a copy of block 0, and who died half of one of block 1; of block 2 he has read the tags.
+        // The live client has written half of a copy of block 0, the dead one half of a copy of block 1. Of
+        // block 2 the dead one has read the tags.
         for (block, lease) in [(0, 1), (1, 2), (2, 2)] {
             lock(block).store(lease, Ordering::Relaxed);
         }

@@ -1,5 +1,7 @@
-//! What is asked of a replica, and how a block lies there: value, checksum, tag; the lock; tag, value, checksum. So both tags can be read, and either copy be
-//! written, by one verb.
+//! The verbs that a client posts to a replica, and the layout of a block.
+//!
+//! A block is value, checksum, tag; the lock; tag, value, checksum. So one verb can read both tags or write
+//! either copy.
 
 use remora_nic::{Flags, Operation, Payload, PostError, Remote, Sge, WorkRequest};
 
@@ -14,7 +16,7 @@ pub fn copy_len(layout: &Layout) -> usize {
     layout.tagged_len() + WORD
 }
 
-/// Bytes of a block: both copies, the newer one of which stays whole while the older one is written over, and the lock.
+/// Bytes of a block: both copies and the lock. The newer copy stays whole while the older one is overwritten.
 pub fn whole_len(layout: &Layout) -> usize {
     2 * copy_len(layout) + WORD
 }
@@ -64,7 +66,7 @@ pub fn seal(sealed: &mut [u8], tag: Tag) {
     set_u64(sealed, end, sum);
 }
 
-/// Is this copy of a block whole? A client that died in the middle of its WRITE leaves a part of it.
+/// Is this copy of a block whole? A client that died during its WRITE leaves a part of it.
 pub fn is_whole(layout: &Layout, block: &[u8], copy: usize) -> bool {
     let (tag, value) = (tag_at(layout, copy), value_at(layout, copy));
     let end = value + layout.block_len as usize;
@@ -107,7 +109,8 @@ pub fn read(grant: &Grant, block: u64, id: u64, into: Sge, nic: &mut impl Post) 
 /// Bytes of both tags and what is between them: the lock.
 pub const TAGS: usize = 3 * WORD;
 
-/// READ of both tags. They are as good as the copies, since the lock is held: who died in the middle of a WRITE had it, and whoever broke it has seen to that.
+/// READ of both tags. The tags can be trusted while the lock is held. A client that died during a WRITE held
+/// the lock, and breaking that lock repaired the copy.
 pub fn read_tags(
     grant: &Grant,
     block: u64,

@@ -1,4 +1,4 @@
-//! What is asked of a replica: the READs of a read phase, and the chain of a write phase.
+//! The requests to a replica: the READs of a read phase, and the chain of a write phase.
 
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, PostError, Remote, Sge};
@@ -53,8 +53,8 @@ pub fn read(
     })
 }
 
-/// Asks for the tag alone, as it stands in the metadata: who writes need not know what he writes over, and who reads has the value from another
-/// replica. One word, so of one moment.
+/// Asks for the tag alone, as it stands in the metadata: one word, so it cannot be torn. A writer needs no
+/// more, and a reader has the value from another replica.
 pub fn read_tag(
     grant: &Grant,
     block: u64,
@@ -70,10 +70,11 @@ pub fn read_tag(
     })
 }
 
-/// Brings a block with its tag in, if the tag is greater than the replica's. One completion: the last one.
+/// Stores a block with its tag if the tag is greater than the replica's. One completion: the last one.
 ///
 /// 1. WRITE of ⟨tag, 0⟩ to scratch memory.
-/// 2. ALLOCATE of tag and value; the address goes beside the tag, and here: the loser must give its buffer back. It is 0 if there was none.
+/// 2. ALLOCATE of tag and value. The address goes beside the tag, and to the client: the loser must give its
+///    buffer back. It is 0 if there was no buffer.
 /// 3. If there was a buffer: CAS of the metadata with scratch memory, *greater*, comparing the tags alone.
 ///
 /// Without `checks` the CAS always swaps.
@@ -117,7 +118,7 @@ pub fn write(
         flags: QUIET,
     })?;
     let (redirect, result) = (Some(SCRATCH + WORD as u64), Some(answers.mine));
-    // What is conditional on it travels with it.
+    // The operations that are conditional on it travel with it.
     nic.post_prism(&WorkRequest { conditional: true, redirect, result, ..quiet(allocate) })?;
     let result = Some(answers.old);
     nic.post_prism(&WorkRequest { conditional: true, result, flags: SIGNALED, ..quiet(swap) })

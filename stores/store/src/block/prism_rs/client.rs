@@ -3,8 +3,8 @@
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
 
-use super::super::crew::Crew;
 use super::super::grant::{ENTRY, WORD};
+use super::super::replica_set::ReplicaSet;
 use super::super::set::Set;
 use super::super::slots::Slots;
 use super::super::{
@@ -15,7 +15,7 @@ use super::flight::{Flight, State};
 use super::source::Sources;
 use crate::heap::{MOST_RETURNED, Returns};
 use crate::words::u64_at;
-use crate::{Broken, Fleet, QueueNeeds, Registered};
+use crate::{Broken, Connections, QueueNeeds, Registered};
 
 mod reading;
 
@@ -35,7 +35,7 @@ const REST_NS: u64 = 20_000;
 
 /// How an operation ended, before the value is borrowed.
 #[derive(Copy, Clone)]
-enum End {
+enum OwnedOutcome {
     /// What this replica's answer says.
     Value(usize),
     Other(Outcome<'static>),
@@ -46,7 +46,7 @@ enum End {
 pub struct Client {
     config: ClientConfig,
     arena: Registered,
-    crew: Crew,
+    replica_set: ReplicaSet,
     /// Buffers on their way back to each replica, and chains that may bring more.
     returns: Vec<Option<Returns>>,
     chains: Vec<usize>,
@@ -70,7 +70,7 @@ impl Client {
             return None;
         }
         Some(Client {
-            crew: Crew::new(&config),
+            replica_set: ReplicaSet::new(&config),
             returns: (0..config.replicas).map(|_| None).collect(),
             chains: vec![0; config.replicas],
             flights: vec![Flight::new(); config.slots()],
@@ -108,24 +108,29 @@ impl Machine for Client {
     }
 
     fn lost(&self) -> Option<Lost> {
-        self.crew.lost()
+        self.replica_set.lost()
     }
 
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         if grant.design != Design::PrismRs || grant.layout != self.config.layout {
             return Err(Broken::Protocol);
         }
         let at = replica * Returns::ARENA.next_multiple_of(64);
         let returns = Returns::new(self.arena.clone(), at, self.config.slots() + 2 * MOST_RETURNED);
-        self.crew.join(replica, grant);
-        returns.listen(self.crew.id(replica, LISTEN, 0), &mut fleet.end(replica))?;
+        self.replica_set.join(replica, grant);
+        returns.listen(self.replica_set.id(replica, LISTEN, 0), &mut connections.endpoint(replica))?;
         self.returns[replica] = Some(returns);
-        self.ask_for_all(replica, fleet);
+        self.ask_for_all(replica, connections);
         Ok(())
     }
 
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
-        self.crew.leave(replica);
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
+        self.replica_set.leave(replica);
         self.sources.failed(replica);
         (self.returns[replica], self.chains[replica]) = (None, 0);
         for slot in 0..self.flights.len() {
@@ -141,12 +146,17 @@ impl Machine for Client {
                 self.slots.free(slot);
             }
         }
-        (0..self.crew.len()).for_each(|replica| self.ask_for_all(replica, fleet));
+        (0..self.replica_set.len()).for_each(|replica| self.ask_for_all(replica, connections));
     }
 
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+    fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
         let slot = self.slots.begin(block)?;
-        Ok(self.begin(slot, Operation::Read, block, now, fleet))
+        Ok(self.begin(slot, Operation::Read, block, now, connections))
     }
 
     fn write(
@@ -154,14 +164,14 @@ impl Machine for Client {
         now: Instant,
         block: u64,
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
         if value.len() != self.value.len() {
             return Err(Refused::WrongLength);
         }
         let slot = self.slots.begin(block)?;
         self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
-        Ok(self.begin(slot, Operation::Write, block, now, fleet))
+        Ok(self.begin(slot, Operation::Write, block, now, connections))
     }
 
     fn complete(
@@ -169,28 +179,29 @@ impl Machine for Client {
         now: Instant,
         replica: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Option<Finished<'_>> {
-        let id = self.crew.take(replica, completion)?;
+        let id = self.replica_set.take(replica, completion)?;
         let slot = usize::from(id.slot);
         let end = match (id.step, &mut self.returns[replica]) {
-            (READ, _) => self.read_answered(slot, replica, now, fleet),
-            (WRITE, _) => self.chain_answered(slot, replica, fleet),
+            (READ, _) => self.read_answered(slot, replica, now, connections),
+            (WRITE, _) => self.chain_answered(slot, replica, connections),
             (RETURN, Some(returns)) => {
                 returns.sent();
                 None
             }
             (LISTEN, Some(returns)) => {
-                let heard = returns.received(completion.byte_len, completion.id, &mut fleet.end(replica));
+                let heard =
+                    returns.received(completion.byte_len, completion.id, &mut connections.endpoint(replica));
                 if let Err(why) = heard {
-                    self.crew.lose(replica, why);
+                    self.replica_set.lose(replica, why);
                 }
                 None
             }
             _ => None,
         };
         let over = end.map(|end| self.over(slot, end));
-        self.give_back(replica, false, fleet);
+        self.give_back(replica, false, connections);
         if self.slots.in_flight() == 0 && self.rested == Instant::NEVER {
             self.rested = now.after(REST_NS);
         }
@@ -204,11 +215,11 @@ impl Machine for Client {
 
     /// All replicas are asked for the values that are late, since something is wrong. Others that wait for the same
     /// replicas stop waiting, too. A client that has rested returns buffers.
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
         if self.rested <= now {
             self.rested = Instant::NEVER;
             if self.slots.in_flight() == 0 {
-                (0..self.crew.len()).for_each(|replica| self.give_back(replica, true, fleet));
+                (0..self.replica_set.len()).for_each(|replica| self.give_back(replica, true, connections));
             }
         }
         if self.deadline > now {
@@ -230,7 +241,7 @@ impl Machine for Client {
                 continue;
             }
             flight.until = Instant::NEVER;
-            self.want(slot, Set::all(self.config.replicas), now, fleet);
+            self.want(slot, Set::all(self.config.replicas), now, connections);
         }
     }
 }
@@ -242,45 +253,48 @@ impl Client {
         operation: Operation,
         block: u64,
         now: Instant,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Slot {
         self.flights[slot].begin(operation, block);
         self.aim(slot, now);
-        self.ask_all(slot, fleet);
+        self.ask_all(slot, connections);
         Slot(slot as u16)
     }
 
-    fn ask_all(&mut self, slot: usize, fleet: &mut impl Fleet) {
+    fn ask_all(&mut self, slot: usize, connections: &mut impl Connections) {
         // What takes longest first.
         let wanted = self.flights[slot].wanted;
-        wanted.iter().for_each(|replica| self.ask(slot, replica, fleet));
-        Set::all(self.crew.len()).without(wanted).iter().for_each(|replica| self.ask(slot, replica, fleet));
+        wanted.iter().for_each(|replica| self.ask(slot, replica, connections));
+        Set::all(self.replica_set.len())
+            .without(wanted)
+            .iter()
+            .for_each(|replica| self.ask(slot, replica, connections));
     }
 
-    fn ask_for_all(&mut self, replica: usize, fleet: &mut impl Fleet) {
-        (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, fleet));
+    fn ask_for_all(&mut self, replica: usize, connections: &mut impl Connections) {
+        (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, connections));
     }
 
     /// Asks a replica what the operation's phase asks, unless it was asked or has an old request of the same kind.
-    fn ask(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) {
+    fn ask(&mut self, slot: usize, replica: usize, connections: &mut impl Connections) {
         let flight = &mut self.flights[slot];
-        if !flight.is_active() || flight.asked.has(replica) || self.crew.grant(replica).is_none() {
+        if !flight.is_active() || flight.asked.has(replica) || self.replica_set.grant(replica).is_none() {
             return;
         }
         let reading = flight.state == State::Reading;
         let busy = if reading { flight.reading } else { flight.writing };
         let Some(returns) = &mut self.returns[replica] else { return };
-        let room = reading || returns.room() > self.chains[replica];
-        if busy.has(replica) || !self.crew.takes(replica, room) {
+        let has_space = reading || returns.space() > self.chains[replica];
+        if busy.has(replica) || !self.replica_set.takes(replica, has_space) {
             return;
         }
         flight.asked.add(replica);
         let step = if reading { READ } else { WRITE };
-        let id = self.crew.id(replica, step, slot);
-        let Some(grant) = self.crew.grant(replica) else { return };
+        let id = self.replica_set.id(replica, step, slot);
+        let Some(grant) = self.replica_set.grant(replica) else { return };
         let (config, arena, len) = (&self.config, &self.arena, grant.layout.tagged_len());
         let landing = |replica: usize, len| arena.sge(Client::buffer_at(config, slot, 1 + replica), len);
-        let nic = &mut fleet.end(replica);
+        let nic = &mut connections.endpoint(replica);
         let posted = if reading {
             flight.reading.add(replica);
             if flight.wanted.has(replica) {
@@ -302,7 +316,7 @@ impl Client {
             chain::write(grant, (flight.block, flight.tag), checks, id, source, &answers, nic)
         };
         if let Err(error) = posted {
-            self.crew.lose(replica, error.into());
+            self.replica_set.lose(replica, error.into());
         }
     }
 
@@ -314,15 +328,20 @@ impl Client {
         Tag::after(newest.time().max(own).max(self.floor), self.config.id)
     }
 
-    fn chain_answered(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) -> Option<End> {
+    fn chain_answered(
+        &mut self,
+        slot: usize,
+        replica: usize,
+        connections: &mut impl Connections,
+    ) -> Option<OwnedOutcome> {
         let at = Client::answers_at(&self.config, slot, replica);
         let (old, old_address, mine) = (Tag(self.word(at)), self.word(at + WORD), self.word(at + MINE));
         let flight = self.flights.get_mut(slot)?;
         flight.writing.remove(replica);
-        self.sources.heard(replica);
+        self.sources.answered(replica);
         self.chains[replica] -= 1;
         let swapped = old < flight.tag || self.config.canary == Canary::NoTagCheck;
-        if let (Some(returns), Some(grant)) = (&mut self.returns[replica], self.crew.grant(replica)) {
+        if let (Some(returns), Some(grant)) = (&mut self.returns[replica], self.replica_set.grant(replica)) {
             // Of the old buffer and ours, the one that is not in the table; none if we got none.
             let unlinked = if swapped { old_address } else { mine };
             if mine != 0 && grant.class.index(unlinked).is_some() {
@@ -336,7 +355,7 @@ impl Client {
         }
         if flight.stale[1].has(replica) {
             flight.stale[1].remove(replica);
-            self.ask(slot, replica, fleet);
+            self.ask(slot, replica, connections);
             return None;
         }
         if mine == 0 {
@@ -350,11 +369,11 @@ impl Client {
             return None;
         }
         Some(match (done, flight.operation) {
-            (true, Operation::Read) => End::Value(flight.source.unwrap_or(0)),
-            (true, Operation::Write) => End::Other(Outcome::Done),
+            (true, Operation::Read) => OwnedOutcome::Value(flight.source.unwrap_or(0)),
+            (true, Operation::Write) => OwnedOutcome::Other(Outcome::Done),
             (false, _) => {
                 self.floor = self.floor.max(flight.tag.time());
-                End::Other(Outcome::NoBuffer)
+                OwnedOutcome::Other(Outcome::NoBuffer)
             }
         })
     }
@@ -365,7 +384,7 @@ impl Client {
         if flight.state != State::Over || flight.under_way().has(replica) {
             return;
         }
-        self.crew.tail(replica, false);
+        self.replica_set.tail(replica, false);
         if flight.under_way().is_empty() {
             flight.state = State::Idle;
             self.slots.free(slot);
@@ -373,23 +392,23 @@ impl Client {
     }
 
     /// The operation is over for its user.
-    fn over(&mut self, slot: usize, end: End) -> Option<Outcome<'static>> {
+    fn over(&mut self, slot: usize, end: OwnedOutcome) -> Option<Outcome<'static>> {
         self.slots.end();
         let flight = &mut self.flights[slot];
         flight.state = State::Over;
         let tails = flight.under_way();
-        tails.iter().for_each(|replica| self.crew.tail(replica, true));
+        tails.iter().for_each(|replica| self.replica_set.tail(replica, true));
         if tails.is_empty() {
             flight.state = State::Idle;
             self.slots.free(slot);
         }
         match end {
-            End::Value(replica) => {
+            OwnedOutcome::Value(replica) => {
                 let at = Client::buffer_at(&self.config, slot, 1 + replica) + WORD;
                 self.arena.read(at, &mut self.value);
                 None
             }
-            End::Other(outcome) => Some(outcome),
+            OwnedOutcome::Other(outcome) => Some(outcome),
         }
     }
 
@@ -399,18 +418,18 @@ impl Client {
         Finished { slot: Slot(slot as u16), operation, block, tag, outcome, round_trips }
     }
 
-    /// Buffers go back to a replica if it is time; if it was passed over and has room again, it is asked.
-    fn give_back(&mut self, replica: usize, rested: bool, fleet: &mut impl Fleet) {
-        let id = self.crew.id(replica, RETURN, 0);
+    /// Buffers go back to a replica if it is time; if it was passed over and has space again, it is asked.
+    fn give_back(&mut self, replica: usize, rested: bool, connections: &mut impl Connections) {
+        let id = self.replica_set.id(replica, RETURN, 0);
         let Some(returns) = &mut self.returns[replica] else { return };
         if returns.is_due(rested)
-            && let Err(why) = returns.send(id, rested, &mut fleet.end(replica))
+            && let Err(why) = returns.send(id, rested, &mut connections.endpoint(replica))
         {
-            self.crew.lose(replica, why);
+            self.replica_set.lose(replica, why);
         }
-        let room = returns.room() > self.chains[replica];
-        if self.crew.caught_up(replica, room) {
-            self.ask_for_all(replica, fleet);
+        let has_space = returns.space() > self.chains[replica];
+        if self.replica_set.caught_up(replica, has_space) {
+            self.ask_for_all(replica, connections);
         }
     }
 

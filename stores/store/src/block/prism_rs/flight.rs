@@ -1,4 +1,4 @@
-//! An operation, and what of it is under way.
+//! The state of one operation, and of its requests.
 
 use super::super::set::Set;
 use super::super::{MAX_REPLICAS, Operation, Tag};
@@ -14,7 +14,7 @@ pub enum State {
     Over,
 }
 
-/// One slot.
+/// The state of one slot of the window.
 #[derive(Copy, Clone, Debug)]
 pub struct Flight {
     pub state: State,
@@ -28,18 +28,18 @@ pub struct Flight {
     pub asked: Set,
     pub answered: Set,
     pub refused: Set,
-    /// READs and chains under way, and those of them whose answers do not count any more.
+    /// READs and chains under way, and those of them whose answers no longer count.
     pub reading: Set,
     pub writing: Set,
     pub stale: [Set; 2],
-    /// Who is asked for the value, and not for the tag alone.
+    /// Replicas that are asked for the value, and not for the tag alone.
     pub wanted: Set,
-    /// READs under way that bring the value; answers of this phase whose value is at hand.
+    /// READs under way that bring the value, and answers of this phase whose value has arrived.
     pub whole: Set,
     pub values: Set,
     /// When a value was asked for.
     pub since: Instant,
-    /// A quorum has said its tags, and the value is waited for until then.
+    /// A quorum has answered its tags, and the operation waits for the value until then.
     pub until: Instant,
     pub seen: [Tag; MAX_REPLICAS],
     pub phases: [Phase; MAX_REPLICAS],
@@ -84,7 +84,7 @@ impl Flight {
         self.reading.or(self.writing)
     }
 
-    /// The phase begins anew; what is under way does not count.
+    /// The phase starts over; requests under way no longer count.
     pub fn restart(&mut self) {
         (self.asked, self.answered, self.refused) = (Set::NONE, Set::NONE, Set::NONE);
         (self.wanted, self.values, self.until) = (Set::NONE, Set::NONE, Instant::NEVER);
@@ -106,8 +106,8 @@ impl Flight {
         self.answered.iter().map(|replica| self.seen[replica]).max().unwrap_or_default()
     }
 
-    /// What a READ may say: the newest value at hand, if a quorum knew nothing newer. Its tag, whose answer it is, and who has that tag
-    /// or a greater one.
+    /// What a READ may return: the newest value that has arrived, if a quorum knew nothing newer. The result
+    /// is its tag, the replica that sent it, and those that have that tag or a greater one.
     pub fn readable(&self, quorum: usize) -> Option<(Tag, usize, Set)> {
         let from = self.values.iter().max_by_key(|replica| self.seen[*replica])?;
         let tag = self.seen[from];

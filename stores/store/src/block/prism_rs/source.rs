@@ -1,38 +1,38 @@
-//! Which replica is asked for the value of a block: the others say their tags alone.
+//! Which replica a client asks for the value of a block. The others answer with their tags alone.
 
 use super::super::MAX_REPLICAS;
 use super::super::set::Set;
 
-/// What a value is thought to take before one has come, nanoseconds.
+/// Assumed nanoseconds for a value before one has arrived.
 const UNKNOWN: u64 = 250_000;
-/// A value is late after so many times what one usually takes, and so many nanoseconds more.
+/// A value is late after so many times the usual time, and so many nanoseconds more.
 const TIMES: u64 = 4;
 const MORE: u64 = 100_000;
-/// What is usual is never thought to be longer than this.
+/// Upper bound of the usual time, in nanoseconds.
 const LONGEST: u64 = 100_000_000;
-/// Reads for which a replica that was late is passed over: at most 2^12 times as many, twice as many each time.
+/// Number of reads for which a late replica is skipped. It doubles each time, up to 2^12 times as many.
 const PAUSE: u64 = 16;
 const DOUBLINGS: u32 = 12;
 
-/// A replica, as one that is asked for values.
+/// A replica as a source of values.
 #[derive(Copy, Clone, Debug, Default)]
 struct Source {
-    /// How often it was late, or failed, and has not made up for it since.
+    /// How often it was late or failed, less the answers in time since then.
     faults: u32,
-    /// It is passed over until so many reads have begun.
+    /// It is skipped until so many reads have begun.
     rests_until: u64,
 }
 
-/// All of them.
+/// All replicas as sources of values.
 #[derive(Debug)]
 pub struct Sources {
     count: usize,
     each: [Source; MAX_REPLICAS],
-    /// Those that were late, and have said nothing since.
+    /// Replicas that were late and have not answered since.
     silent: Set,
     /// Reads that have begun.
     reads: u64,
-    /// What a value takes, nanoseconds: a mean that follows.
+    /// The usual nanoseconds for a value: a moving average.
     usual: u64,
 }
 
@@ -42,15 +42,17 @@ impl Sources {
         Sources { count, each, silent: Set::NONE, reads: 0, usual: UNKNOWN }
     }
 
-    /// A read begins: who is asked for the value? `place` spreads reads over the replicas; one that does not take requests, has
-    /// not answered or rests is passed over for the next one that does better.
+    /// A read begins: which replica is asked for the value?
+    ///
+    /// `place` spreads reads over the replicas. A replica that takes no requests, has not answered or is
+    /// skipped gives way to the next one that does better.
     pub fn choose(&mut self, place: u64, takes: impl Fn(usize) -> bool) -> usize {
         self.reads += 1;
         let first = (place % self.count as u64) as usize;
         self.best(first, takes)
     }
 
-    /// The first one in turn that rests least.
+    /// The first one in turn that is skipped for the shortest time.
     pub fn best(&self, first: usize, takes: impl Fn(usize) -> bool) -> usize {
         let turn = (0..self.count).map(|at| (first + at) % self.count);
         let badness = |replica: &usize| match *replica {
@@ -84,14 +86,14 @@ impl Sources {
         source.faults = (source.faults + 1).min(DOUBLINGS);
     }
 
-    /// Do all of these owe an answer for too long?
+    /// Has each of these owed an answer for too long?
     pub fn are_silent(&self, replicas: Set) -> bool {
         replicas.iter().all(|replica| self.silent.has(replica))
     }
 
-    /// It says something. True: it was silent.
+    /// The replica answers. Returns true if it was silent before.
     #[inline]
-    pub fn heard(&mut self, replica: usize) -> bool {
+    pub fn answered(&mut self, replica: usize) -> bool {
         let was = self.silent.has(replica);
         self.silent.remove(replica);
         was
@@ -131,15 +133,15 @@ mod tests {
             sources.late(set(&[1]));
             // As long as it owes an answer it is not asked at all.
             assert!((0..1000).all(|_| sources.choose(1, |_| true) == 2));
-            assert!(sources.heard(1) && !sources.heard(1));
+            assert!(sources.answered(1) && !sources.answered(1));
             sources.failed(1);
             pauses.push((0..).take_while(|_| sources.choose(1, |_| true) != 1).count());
         }
         assert_eq!(pauses, [31, 127, 511, 2047]);
-        // Who has been in time as often is trusted as at first.
+        // A replica that has been in time as often is trusted as at first.
         (0..20).for_each(|_| sources.came(1, 1));
         sources.late(set(&[1]));
-        assert!(sources.heard(1));
+        assert!(sources.answered(1));
         assert_eq!((0..).take_while(|_| sources.choose(1, |_| true) != 1).count(), 15);
     }
 

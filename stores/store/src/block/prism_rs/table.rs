@@ -8,7 +8,8 @@ use crate::heap::{Class, Classes, Reachable};
 use crate::region::Region;
 use crate::{Registered, words};
 
-/// The table of a replica. Clients change it; the replica's own program looks at it, and fills it before there are any.
+/// The table of a replica. Clients change it. The replica's own program reads it, and fills it before there
+/// are clients.
 #[derive(Debug)]
 pub struct Table {
     layout: Layout,
@@ -16,8 +17,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table in memory whose blocks were never written: they lead to a buffer of zeros behind the table, that belongs to no
-    /// list. None: the memory is too short, or the layout impossible.
+    /// A table in memory whose blocks were never written. They point to a buffer of zeros behind the table
+    /// that belongs to no free list. Returns None if the memory is too short or the layout impossible.
     pub fn format(layout: Layout, memory: Registered) -> Option<Table> {
         let mut table = Table::open(layout, memory)?;
         table.region.write(layout.zeros(), &vec![0; layout.buffer_len()]);
@@ -43,8 +44,9 @@ impl Table {
         self.region.store(self.layout.entry(block) + WORD, address);
     }
 
-    /// A block as other replicas have it goes into the buffer of this number; before there are clients, and before the
-    /// buffers are posted. False: there is no such block or buffer, or the value is not as long as a block.
+    /// Stores a block as other replicas have it in the buffer of this number. Call it before there are
+    /// clients, and before the buffers are posted. Returns false if there is no such block or buffer, or if
+    /// the value does not have the length of a block.
     pub fn install(&mut self, block: u64, tag: Tag, value: &[u8], class: &Class, buffer: u32) -> bool {
         let fits = block < self.layout.blocks
             && buffer < class.count
@@ -58,7 +60,7 @@ impl Table {
         fits
     }
 
-    /// What clients are told.
+    /// The grant that clients get.
     pub fn grant(&self, classes: &Classes) -> Option<Grant> {
         let len = self.layout.tagged_len();
         let class = classes.all()[classes.for_len(len as u64)?];
@@ -66,7 +68,7 @@ impl Table {
         Some(Grant { design: Design::PrismRs, layout: self.layout, table, class, lease: 0 })
     }
 
-    /// The tag of a block, and the one in its buffer: the same, whoever looks.
+    /// The tag of a block, and the one in its buffer. They are equal at any moment.
     pub fn tags(&self, block: u64) -> (Tag, Tag) {
         let at = self.layout.entry(block);
         let buffer = (self.region.load(at + WORD) - self.region.block().addr) as usize;

@@ -1,4 +1,4 @@
-//! What is counted of items, by their class.
+//! Figures of the items, by their class.
 
 use super::{Gone, Items, Name};
 use crate::cache::classes::{self, CLASSES, Class, Counts};
@@ -10,23 +10,23 @@ impl Items {
         self.node(name).size()
     }
 
-    /// Its class.
+    /// The size class of an item.
     pub fn class(&self, name: Name) -> usize {
         self.node(name).class()
     }
 
-    /// The classes.
+    /// The figures of all classes.
     pub fn classes(&self) -> &[Class; CLASSES] {
         &self.classes
     }
 
-    /// What is counted of the items of its class.
+    /// The event counts of an item's class.
     pub fn counts(&mut self, name: Name) -> &mut Counts {
         let class = self.class(name);
         &mut self.classes[class].counts
     }
 
-    /// There was no room for an item of this size.
+    /// There was no memory for an item of this size.
     pub fn out_of_memory(&mut self, size: usize) {
         self.classes[classes::class(size)].counts.outofmemory += 1;
     }

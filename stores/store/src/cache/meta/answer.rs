@@ -24,7 +24,7 @@ pub fn write_key(key: &[u8], binary: bool, out: &mut Vec<u8>) {
         return out.extend_from_slice(key);
     }
     let mut encoded = [0; ENCODED];
-    let len = BASE64.encode_slice(key, &mut encoded).expect("there is room for the longest key");
+    let len = BASE64.encode_slice(key, &mut encoded).expect("the longest key fits");
     out.extend_from_slice(&encoded[..len]);
 }
 

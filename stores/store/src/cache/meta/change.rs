@@ -48,7 +48,7 @@ impl Session {
 }
 
 impl Cache {
-    /// `md`
+    /// `md`: removes an item, or marks it as stale.
     pub(super) fn meta_delete(
         &mut self,
         request: &Request<'_>,
@@ -81,7 +81,7 @@ impl Cache {
         Ok(())
     }
 
-    /// `ma`
+    /// `ma`: counts an item up or down.
     pub(super) fn meta_count(
         &mut self,
         request: &Request<'_>,

@@ -25,7 +25,7 @@ pub struct Request<'a> {
     pub flags: &'a [&'a [u8]],
     /// The key is in base64.
     pub encoded: bool,
-    /// No answer to what is usual.
+    /// The usual answer is suppressed.
     pub quiet: bool,
     /// The item is not to count as used.
     pub unused: bool,
@@ -41,11 +41,11 @@ pub struct Request<'a> {
     pub expires: i64,
     /// Make an item where none is, with this expiry.
     pub make: Option<i64>,
-    /// With fewer seconds left, one client is told to store it anew.
+    /// With fewer seconds left, one client is asked to store it again.
     pub renew: i64,
     /// The letter of the mode.
     pub mode: Option<u8>,
-    /// What is counted by.
+    /// The amount to count by.
     pub delta: u64,
     /// What a number begins with.
     pub initial: u64,
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
     /// Reads the flags of a line.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first mistake that memcached would report.
     pub fn read(token: &'a [u8], flags: &'a [&'a [u8]]) -> Result<Request<'a>, Wrong> {
         let mut request = Request {
             token,
@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
                 return Err(Wrong::Twice);
             }
         }
-        // As memcached has it, the last of them is told, but one of client flags only if it is the only kind.
+        // As in memcached, the last mistake is reported; one of client flags only if there is no other kind.
         let mut wrong = None;
         let mut take = |flag: &&[u8]| match flag[0] {
             b'b' if decode(token).is_none() => Some(Wrong::Encoding),
@@ -144,7 +144,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// The key.
+    /// The decoded key.
     pub fn key(&self) -> &[u8] {
         &self.decoded[..self.len]
     }
@@ -152,7 +152,7 @@ impl<'a> Request<'a> {
 
 /// The key behind its base64.
 pub fn decode(token: &[u8]) -> Option<([u8; MAX_KEY], usize)> {
-    // The decoder may want room for the longest that so many letters can stand for.
+    // The decoder needs a buffer for the longest output of so many letters.
     let mut decoded = [0; MAX_KEY];
     let len = BASE64.decode_slice(token, &mut decoded).ok().filter(|len| *len > 0)?;
     Some((decoded, len))

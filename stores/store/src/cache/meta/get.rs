@@ -1,4 +1,4 @@
-//! `mg` and `me`: an item, and what is known of it.
+//! `mg` and `me`: an item and its attributes.
 
 use super::answer::{key_flag, write_key};
 use super::flags::decode;
@@ -16,7 +16,7 @@ pub fn left(expires: Instant, now: Instant) -> u64 {
 }
 
 impl Session {
-    /// `mg`
+    /// `mg`: the value of an item, its figures, or both.
     pub(super) fn meta_get(
         &mut self,
         request: &Request<'_>,
@@ -53,7 +53,7 @@ impl Session {
 }
 
 impl Cache {
-    /// The line that tells of an item, which was made just now or not.
+    /// The answer line for an item; `made`: it was created by this command.
     fn item(&mut self, request: &Request<'_>, name: Name, made: bool, now: Instant, out: &mut Vec<u8>) {
         let len = self.items.stored(name).len;
         match request.value {
@@ -124,7 +124,7 @@ impl Cache {
         .expect("a Vec takes bytes");
     }
 
-    /// `me`
+    /// `me`: the attributes of an item, for people.
     pub(super) fn debug(
         &mut self,
         token: &[u8],

@@ -15,7 +15,7 @@ use remora_transport::Instant;
 /// Words of a line at most, command and key among them.
 pub const WORDS: usize = 19;
 
-/// What is wrong with a meta command's line.
+/// Why a meta command's line is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wrong {
     /// A key or a length is none.
@@ -34,30 +34,30 @@ pub enum Wrong {
     ModeLength,
     /// No such mode.
     Mode,
-    /// What is to be counted by is no number.
+    /// The amount to count by is no number.
     Delta,
     /// Nor is what to begin with.
     Initial,
-    /// What is to be handed back has more than 31 bytes.
+    /// The opaque value has more than 31 bytes.
     Opaque,
     /// More flags than there are.
     Long,
 }
 
-/// The commands.
+/// The meta commands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// `mg`
+    /// `mg`: reads an item.
     Get,
-    /// `ms`
+    /// `ms`: stores an item.
     Set,
-    /// `md`
+    /// `md`: removes an item.
     Delete,
-    /// `ma`
+    /// `ma`: counts an item up or down.
     Arithmetic,
-    /// `me`
+    /// `me`: shows an item for debugging.
     Debug,
-    /// `mn`
+    /// `mn`: no operation.
     Nothing,
 }
 
@@ -103,7 +103,7 @@ impl Session {
     /// Answers a meta command; `words` are all of its line.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    /// Why the line is refused.
     pub(super) fn meta(
         &mut self,
         verb: Verb,

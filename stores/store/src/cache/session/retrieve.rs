@@ -28,14 +28,14 @@ enum Touch {
 /// What follows a value that is sent.
 #[derive(Copy, Clone)]
 pub enum After {
-    /// More keys.
+    /// More keys of the same retrieval.
     Keys(Retrieval),
-    /// A command.
+    /// The next command.
     Line,
 }
 
 impl Retrieval {
-    /// What is wrong with the words behind its verb.
+    /// Why the arguments of the verb are refused.
     fn wrong(self, words: &[u8]) -> Option<Wrong> {
         let words = words.strip_suffix(b"\r").unwrap_or(words);
         let mut words = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
@@ -47,8 +47,9 @@ impl Retrieval {
 }
 
 impl Session {
-    /// The verb of a retrieval. A line that is not too long is looked through first: a word that is no key is told before any
-    /// value, as memcached does. It is waited for, so that answers do not depend on how bytes come.
+    /// The verb of a retrieval. A line that is not too long is checked first: a word that is no key is
+    /// reported before any value, as in memcached. The session waits for the whole line, so answers do not
+    /// depend on how the bytes arrive.
     pub(super) fn begin_retrieval(
         &mut self,
         retrieval: Retrieval,
@@ -124,14 +125,14 @@ impl Session {
         Some(taken)
     }
 
-    /// A value is sent, whose line was written.
+    /// Sends the value whose line was written.
     pub(in crate::cache) fn send_value(&mut self, cache: &mut Cache, name: Name) {
         let held = cache.items.stored(name);
         cache.items.hold(held);
         self.state = State::Sending { then: After::Line, held, left: held.len };
     }
 
-    /// Copies as much of a value as there is room for.
+    /// Copies as much of a value as the output has space for.
     pub(super) fn send(&mut self, cache: &mut Cache, out: &mut Vec<u8>) -> Option<usize> {
         let State::Sending { then, held, left } = &mut self.state else { return None };
         let at = out.len();

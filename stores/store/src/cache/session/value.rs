@@ -5,7 +5,7 @@ use crate::cache::store::{Ended, Store, Value};
 use crate::cache::{Cache, MAX_VALUE};
 use remora_transport::Instant;
 
-const NO_ROOM: &str = "SERVER_ERROR out of memory storing object";
+const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 
 impl Session {
     /// A value of this length follows.
@@ -29,7 +29,7 @@ impl Session {
         self.state = State::Value { store, len: len as usize, filled: 0, arrival: None };
     }
 
-    /// Takes what there is of a value, and then its end.
+    /// Takes the available bytes of a value, and then its end.
     pub(super) fn value(
         &mut self,
         cache: &mut Cache,
@@ -61,7 +61,7 @@ impl Session {
         let taken = bytes.len() + 2;
         if end != b"\r\n" {
             arrival.into_iter().for_each(|arrival| cache.arrivals.end(arrival));
-            // What follows belongs to the value, and nobody knows where it ends.
+            // What follows belongs to the value, and its end is unknown.
             self.state = State::Refused {
                 answer: "CLIENT_ERROR bad data chunk",
                 until: now.after(PATIENCE),
@@ -84,7 +84,7 @@ impl Session {
         Some(taken)
     }
 
-    /// There was no room for the value: so much of it is still to come.
+    /// There was no memory for the value: so much of it is still to come.
     fn gave_way(
         &mut self,
         store: Store,
@@ -94,8 +94,8 @@ impl Session {
         now: Instant,
         out: &mut Vec<u8>,
     ) {
-        cache.no_room(store.verb, &self.key[..self.key_len], len, now);
-        self.answer(NO_ROOM, out);
+        cache.out_of_memory(store.verb, &self.key[..self.key_len], len, now);
+        self.answer(OUT_OF_MEMORY, out);
         self.state = if left > 0 { State::Swallow { left, then: None } } else { State::Line };
     }
 
@@ -105,11 +105,11 @@ impl Session {
             Ended::NotStored => ("NOT_STORED", "NS"),
             Ended::Exists => ("EXISTS", "EX"),
             Ended::NotFound => ("NOT_FOUND", "NF"),
-            Ended::NoRoom => (NO_ROOM, NO_ROOM),
+            Ended::OutOfMemory => (OUT_OF_MEMORY, OUT_OF_MEMORY),
         };
         let unique = if let Ended::Stored(unique) = ended { Some(unique) } else { None };
         match self.reply.take() {
-            Some(reply) if ended != Ended::NoRoom => reply.write(code, unique, out),
+            Some(reply) if ended != Ended::OutOfMemory => reply.write(code, unique, out),
             _ => self.answer(plain, out),
         }
     }

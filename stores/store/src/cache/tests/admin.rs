@@ -1,6 +1,6 @@
 //! Commands to the server, and figures by class.
 
-use super::{Talk, config, set};
+use super::{TestClient, config, set};
 use crate::Registered;
 use crate::cache::{Cache, Config, MIN_MEMORY};
 use remora_memory::{Bytes, Key};
@@ -8,7 +8,7 @@ use remora_transport::Instant;
 
 #[test]
 fn all_items_are_told_some_with_each_turn() {
-    let mut talk = Talk::with(4 << 20, 10_000);
+    let mut talk = TestClient::with(4 << 20, 10_000);
     for n in 0..5000 {
         talk.tell(format!("set key{n} 0 {} 1\r\nx\r\n", if n % 2 == 0 { 0 } else { 10 }));
     }
@@ -16,29 +16,29 @@ fn all_items_are_told_some_with_each_turn() {
     talk.say(&[b'x'; 600]);
     talk.tell("\r\n");
     for (which, lines) in [("all", 5001), ("hash", 5001), ("1", 5000), ("9", 0), ("10", 1), ("1,10", 5001)] {
-        let told = talk.tell(format!("lru_crawler metadump {which}\r\nversion\r\n"));
-        assert!(told.ends_with("END\r\nVERSION 1.2.3\r\n"), "{which}");
-        assert_eq!(told.lines().count(), lines + 2, "{which}");
+        let answer = talk.tell(format!("lru_crawler metadump {which}\r\nversion\r\n"));
+        assert!(answer.ends_with("END\r\nVERSION 1.2.3\r\n"), "{which}");
+        assert_eq!(answer.lines().count(), lines + 2, "{which}");
     }
     talk.pass(10);
-    let told = talk.tell("lru_crawler metadump all\r\n");
-    assert_eq!(told.lines().count(), 2502, "dead ones are not told");
+    let answer = talk.tell("lru_crawler metadump all\r\n");
+    assert_eq!(answer.lines().count(), 2502, "dead items are not listed");
     let line = "key=a%2520%2C%C3%BE exp=1700000100 la=1700000000 cas=5001 fetch=no cls=10 size=670";
-    assert!(told.lines().any(|told| told == line), "{told}");
-    assert!(told.contains("key=key0 exp=-1 la=1700000000 cas=1 fetch=no cls=1 size=64\n"));
+    assert!(answer.lines().any(|other| other == line), "{answer}");
+    assert!(answer.contains("key=key0 exp=-1 la=1700000000 cas=1 fetch=no cls=1 size=64\n"));
     for which in ["x", "0", "64", "1,x", ""] {
         let answer = talk.tell(format!("lru_crawler metadump {which},\r\n"));
         assert_eq!(answer, "BADCLASS invalid class id\r\n", "{which}");
     }
-    let told = talk.tell("stats cachedump 1 3\r\n");
-    assert_eq!(told, "ITEM key0 [1 b; 0 s]\r\nITEM key2 [1 b; 0 s]\r\nITEM key4 [1 b; 0 s]\r\nEND\r\n");
+    let answer = talk.tell("stats cachedump 1 3\r\n");
+    assert_eq!(answer, "ITEM key0 [1 b; 0 s]\r\nITEM key2 [1 b; 0 s]\r\nITEM key4 [1 b; 0 s]\r\nEND\r\n");
     assert_eq!(talk.tell("stats cachedump 1\r\n"), "CLIENT_ERROR bad command line\r\n");
     assert_eq!(talk.tell("stats cachedump 200 0 0\r\n"), "CLIENT_ERROR Illegal slab id\r\n");
 }
 
 #[test]
 fn a_dump_behind_other_answers_is_refused() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     let refused = "ERROR cannot pipeline other commands before metadump\r\n";
     let said = talk.tell("mg foo v\r\nlru_crawler metadump all\r\nlru_crawler metadump all\r\n");
     assert_eq!(said, format!("EN\r\n{refused}{refused}"));
@@ -47,7 +47,7 @@ fn a_dump_behind_other_answers_is_refused() {
 
 #[test]
 fn dead_items_are_removed_when_they_are_looked_for() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     for n in 0..500 {
         talk.tell(format!("set key{n} 0 10 1\r\nx\r\n"));
     }
@@ -65,7 +65,7 @@ fn dead_items_are_removed_when_they_are_looked_for() {
 
 #[test]
 fn items_are_counted_by_class() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("set a 0 0 1\r\nx\r\nget a\r\n");
     talk.tell(set("b", 1000));
     talk.pass(7);
@@ -78,7 +78,7 @@ fn items_are_counted_by_class() {
     let slabs = talk.tell("stats slabs\r\n");
     assert!(slabs.contains("STAT 1:chunk_size 96\r\nSTAT 1:used_chunks 1\r\n"), "{slabs}");
     assert!(slabs.ends_with("STAT active_slabs 2\r\nSTAT total_malloced 1088\r\nEND\r\n"), "{slabs}");
-    // All of them at once have room in one answer.
+    // All of them together fit in one answer.
     for len in (0..40).map(|class| 96 * 5usize.pow(class / 4) / 4usize.pow(class / 4)) {
         talk.tell(set(&format!("k{len}"), len));
     }
@@ -88,7 +88,7 @@ fn items_are_counted_by_class() {
 
 #[test]
 fn keys_and_values_take_no_more_than_the_limit_says() {
-    let mut talk = Talk::with(16 << 20, 10_000);
+    let mut talk = TestClient::with(16 << 20, 10_000);
     for n in 0..200 {
         talk.tell(set(&format!("k{n}"), 50_000));
     }
@@ -97,7 +97,7 @@ fn keys_and_values_take_no_more_than_the_limit_says() {
     assert_eq!(
         (talk.stat("limit_maxbytes"), talk.stat("evictions")),
         (4 << 20, 64),
-        "a store makes room step by step"
+        "a store frees memory step by step"
     );
     talk.tell(set("a", 1));
     talk.tell(set("a", 1));
@@ -116,11 +116,11 @@ fn keys_and_values_take_no_more_than_the_limit_says() {
 
 #[test]
 fn a_client_ends_the_server_only_if_it_may() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell("shutdown\r\nshutdown graceful\r\n"), "ERROR: shutdown not enabled\r\n".repeat(2));
     assert!(!talk.cache.is_ending());
     let memory = Registered { bytes: Bytes::heap(MIN_MEMORY).unwrap(), addr: 0, key: Key::new(0) };
-    let mut talk = Talk::to(Cache::new(Config { shutdown: true, ..config(10) }, memory, Instant(1)));
+    let mut talk = TestClient::to(Cache::new(Config { shutdown: true, ..config(10) }, memory, Instant(1)));
     assert_eq!(talk.tell("shutdown foo\r\n"), "CLIENT_ERROR invalid shutdown mode\r\n");
     assert!(!talk.cache.is_ending());
     assert_eq!(talk.tell("shutdown graceful\r\nversion\r\n"), "");

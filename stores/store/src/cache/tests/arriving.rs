@@ -1,11 +1,11 @@
 //! Values under way: they take memory as they come, from a bounded share.
 
-use super::{NOON, Session, Talk, say, set};
+use super::{NOON, Session, TestClient, say, set};
 use crate::cache::{MAX_VALUE, MIN_MEMORY};
 
 #[test]
 fn values_that_are_announced_and_never_come_evict_nothing() {
-    let mut talk = Talk::with(64 << 20, 60_000);
+    let mut talk = TestClient::with(64 << 20, 60_000);
     for n in 0..50_000 {
         talk.tell(format!("set k{n} 0 0 9 noreply\r\nsome_text\r\n"));
     }
@@ -27,7 +27,7 @@ fn values_that_are_announced_and_never_come_evict_nothing() {
 
 #[test]
 fn values_that_stop_on_their_way_give_way_to_one_that_comes() {
-    let mut talk = Talk::with(64 << 20, 60_000);
+    let mut talk = TestClient::with(64 << 20, 60_000);
     talk.tell("set a 0 0 1\r\nx\r\n");
     let part = [&b"set pin 0 0 1048000\r\n"[..], &[b'p'; 1_000_000]].concat();
     let mut stopped: Vec<Session> = (0..64)
@@ -38,14 +38,14 @@ fn values_that_stop_on_their_way_give_way_to_one_that_comes() {
         })
         .collect();
     assert!(talk.cache.arrivals.taken() <= 8 << 20, "they have an eighth of the memory");
-    // One that comes in pieces has room, since the one that stopped first gives way.
+    // One that comes in pieces fits, since the one that stopped first is dropped.
     let long = set("long", MAX_VALUE);
     let mut comes = Session::new(&mut talk.cache);
     let mut all = Vec::new();
     long.chunks(1000).for_each(|piece| all.extend(say(&mut talk.cache, &mut comes, talk.now, piece)));
     assert_eq!(all, b"STORED\r\n");
     assert_eq!((talk.stat("evictions"), talk.stat("store_no_memory")), (0, 0));
-    // That one is told when it goes on, and its value is not taken for commands.
+    // That one gets an error when it continues, and its value is not taken for commands.
     let rest = [&[b'p'; 48_000][..], b"\r\nversion\r\n"].concat();
     let answer = say(&mut talk.cache, &mut stopped[0], talk.now, &rest);
     assert_eq!(answer, b"SERVER_ERROR out of memory storing object\r\nVERSION 1.2.3\r\n");
@@ -58,7 +58,7 @@ fn values_that_stop_on_their_way_give_way_to_one_that_comes() {
 
 #[test]
 fn a_value_that_gave_way_when_it_was_whole_but_for_its_end_is_refused() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("set a 0 0 3\r\nold\r\n");
     let mut stopped = Session::new(&mut talk.cache);
     let part = [&b"set a 0 0 600000\r\n"[..], &[b'p'; 600_000]].concat();
@@ -84,7 +84,7 @@ fn a_value_that_gave_way_when_it_was_whole_but_for_its_end_is_refused() {
 
 #[test]
 fn a_value_that_is_only_held_by_readers_is_told_that_there_is_no_room() {
-    let mut talk = Talk::with(MIN_MEMORY, 1000);
+    let mut talk = TestClient::with(MIN_MEMORY, 1000);
     talk.tell(set("a", MAX_VALUE));
     // All memory is on its way out, to a client that does not read.
     let mut reader = Session::new(&mut talk.cache);
@@ -92,7 +92,7 @@ fn a_value_that_is_only_held_by_readers_is_told_that_there_is_no_room() {
     reader.run(&mut talk.cache, talk.now, b"get a\r\n", &mut out);
     assert_eq!(talk.tell(set("a", MAX_VALUE)), "SERVER_ERROR out of memory storing object\r\n");
     assert_eq!((talk.stat("curr_items"), talk.stat("store_no_memory")), (0, 1));
-    assert_eq!(talk.tell(set("a", 1000)), "STORED\r\n", "there is room for shorter ones");
+    assert_eq!(talk.tell(set("a", 1000)), "STORED\r\n", "shorter ones fit");
     assert!(talk.now.0 > NOON);
     reader.close(&mut talk.cache);
     assert_eq!(talk.tell(set("a", MAX_VALUE)), "STORED\r\n");

@@ -1,12 +1,12 @@
 //! Each limit, at it and one beyond.
 
-use super::{Session, Talk, say, set};
+use super::{Session, TestClient, say, set};
 use crate::cache::{MAX_KEY, MAX_LINE, MAX_VALUE, OUTPUT};
 
 #[test]
 fn a_key_has_at_most_250_bytes() {
     let (longest, longer) = ("k".repeat(MAX_KEY), "k".repeat(MAX_KEY + 1));
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell(set(&longest, 1)), "STORED\r\n");
     let hit = format!("VALUE {longest} 0 1\r\nv\r\nEND\r\n");
     for end in ["\r\n", "\n", " \r\n"] {
@@ -31,7 +31,7 @@ fn a_key_has_at_most_250_bytes() {
 
 #[test]
 fn a_value_has_at_most_a_mebibyte() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell(set("a", MAX_VALUE)), "STORED\r\n");
     let got = talk.say(b"get a\r\n");
     assert_eq!(got.len(), "VALUE a 0 1048576\r\n".len() + MAX_VALUE + "\r\nEND\r\n".len());
@@ -47,20 +47,20 @@ fn a_value_has_at_most_a_mebibyte() {
 #[test]
 fn a_line_has_at_most_2048_bytes() {
     for end in ["\r\n", "\n"] {
-        let mut talk = Talk::new();
+        let mut talk = TestClient::new();
         let line = |len: usize| format!("{}{end}version\r\n", "x".repeat(len));
         assert_eq!(talk.tell(line(MAX_LINE)), "ERROR\r\nVERSION 1.2.3\r\n");
         assert_eq!(talk.tell(line(MAX_LINE + 1)), "CLIENT_ERROR line too long\r\n");
         assert!(talk.session.is_closed());
     }
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell("x".repeat(MAX_LINE + 1)), "");
     assert_eq!(talk.tell("x".repeat(MAX_LINE + 2)), "CLIENT_ERROR line too long\r\n");
 }
 
 #[test]
 fn a_get_may_name_any_number_of_keys_and_its_answers_wait_for_room() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell(set("a", 1000));
     let said = format!("get{}\r\n", " a".repeat(10_000));
     let got = talk.tell(said);
@@ -71,13 +71,13 @@ fn a_get_may_name_any_number_of_keys_and_its_answers_wait_for_room() {
 #[test]
 fn a_value_on_its_way_out_stays_though_it_is_overwritten_removed_or_pushed_out() {
     for change in ["set a 0 0 1\r\nx\r\n", "delete a\r\n", "flush_all\r\nset b 0 0 1\r\nx\r\n"] {
-        let mut talk = Talk::new();
+        let mut talk = TestClient::new();
         let free = talk.cache.items.free_lines();
         talk.tell(set("a", 100_000));
         let mut out = Vec::with_capacity(OUTPUT);
         let said = b"get a\r\n";
         let taken = talk.session.run(&mut talk.cache, talk.now, said, &mut out);
-        assert!(out.len() > OUTPUT - 2, "it is sent as far as there is room");
+        assert!(out.len() > OUTPUT - 2, "it is sent as far as there is space");
         let mut other = Session::new(&mut talk.cache);
         say(&mut talk.cache, &mut other, talk.now, change.as_bytes());
         // Its memory would be taken at once.
@@ -105,7 +105,7 @@ fn a_value_on_its_way_out_stays_though_it_is_overwritten_removed_or_pushed_out()
 
 #[test]
 fn nothing_is_allocated_once_it_stands() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     let mut out = Vec::with_capacity(OUTPUT);
     let mut said = set("a", 3000);
     said.extend_from_slice(

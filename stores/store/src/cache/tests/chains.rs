@@ -1,6 +1,6 @@
-//! What is shown to chains: found as a chain finds it, by two READs, it is what the protocol answers.
+//! Buckets as a chain reads them, by two READs: the result is the answer of the protocol.
 
-use super::{NOON, Talk, config};
+use super::{NOON, TestClient, config};
 use crate::Registered;
 use crate::cache::{Buckets, Cache, Config, Item, MIN_MEMORY};
 use crate::random::Random;
@@ -13,7 +13,7 @@ const BUCKETS: u64 = 1 << 41;
 
 /// A cache, and the memory that chains read.
 struct Shown {
-    talk: Talk,
+    talk: TestClient,
     values: Bytes,
     buckets: Bytes,
 }
@@ -25,11 +25,11 @@ impl Shown {
         let registered = |bytes: &Bytes, addr| Registered { bytes: bytes.clone(), addr, key: Key::new(1) };
         let config = Config { hash_seed: 3, ..config(items) };
         let cache = Cache::new(config, registered(&values, VALUES), Instant(NOON * 1_000_000_000));
-        let talk = Talk::to(cache.shown_in(registered(&buckets, BUCKETS)));
+        let talk = TestClient::to(cache.shown_in(registered(&buckets, BUCKETS)));
         Shown { talk, values, buckets }
     }
 
-    /// What `cache.chain` does: it reads and compares both buckets, and answers with what it has found.
+    /// The steps of `cache.chain`: it reads and compares both buckets, and answers with the one that matches.
     fn chain(&self, ask: &[u8]) -> Vec<u8> {
         let (mut item, mut checked) = (Vec::new(), vec![0; 32]);
         let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -45,7 +45,7 @@ impl Shown {
         [item, checked].concat()
     }
 
-    /// As `get` would say it.
+    /// The result in the format of `get`.
     fn by_chain(&self, key: &str) -> Option<String> {
         let answer = self.chain(&self.talk.cache.directory().unwrap().ask(key.as_bytes()));
         let item = Item::of(&answer, key.as_bytes(), self.talk.now)?;

@@ -1,7 +1,7 @@
-//! Bytes come in any pieces, from several clients, some of them rude: what is answered does not depend on where the network
-//! cut, and everything taken comes back.
+//! Bytes come in any pieces, from several clients, some of them hostile. The answers do not depend on where
+//! the network cuts, and all memory taken comes back.
 
-use super::{Session, Talk};
+use super::{Session, TestClient};
 use crate::cache::OUTPUT;
 use crate::random::Random;
 
@@ -88,7 +88,7 @@ fn babble(random: &mut Random, len: usize) -> Vec<u8> {
 }
 
 /// What a client is answered that sends `bytes` in pieces and reads in pieces.
-fn cut(talk: &mut Talk, bytes: &[u8], random: &mut Random) -> Vec<u8> {
+fn cut(talk: &mut TestClient, bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let (mut all, mut out, mut at, mut end) = (Vec::new(), Vec::with_capacity(OUTPUT), 0, 0);
     loop {
         let taken = talk.session.run(&mut talk.cache, talk.now, &bytes[at..end], &mut out);
@@ -114,8 +114,8 @@ fn answers_do_not_depend_on_where_the_bytes_are_cut() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let bytes = babble(&mut random, 6000);
-        let whole = Talk::new().say(&bytes);
-        let mut talk = Talk::new();
+        let whole = TestClient::new().say(&bytes);
+        let mut talk = TestClient::new();
         let pieces = cut(&mut talk, &bytes, &mut random);
         assert!(whole == pieces, "seed {seed}");
         answered += whole.len();
@@ -128,7 +128,7 @@ fn answers_do_not_depend_on_where_the_bytes_are_cut() {
 fn all_memory_comes_back_when_rude_clients_are_gone() {
     for seed in 0..100 {
         let mut random = Random::new(seed);
-        let mut talk = Talk::with(3 << 20, 40);
+        let mut talk = TestClient::with(3 << 20, 40);
         let free = talk.cache.items.free_lines();
         let mut rude: Vec<(Session, Vec<u8>)> =
             (0..6).map(|_| (Session::new(&mut talk.cache), babble(&mut random, 5000))).collect();

@@ -1,15 +1,15 @@
-//! What goes when there is no room.
+//! What is dropped when memory is full.
 
-use super::{Talk, set};
+use super::{TestClient, set};
 use crate::cache::MAX_VALUE;
 
-fn has(talk: &mut Talk, key: &str) -> bool {
+fn has(talk: &mut TestClient, key: &str) -> bool {
     talk.tell(format!("get {key}\r\n")).starts_with("VALUE")
 }
 
 #[test]
 fn the_item_not_used_for_longest_goes_first_for_memory() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     // About twenty of them fit.
     let mut stored = 0;
     while talk.stat("evictions") == 0 {
@@ -30,7 +30,7 @@ fn the_item_not_used_for_longest_goes_first_for_memory() {
 
 #[test]
 fn the_item_not_used_for_longest_goes_first_for_a_node() {
-    let mut talk = Talk::with(super::MIN_MEMORY, 10);
+    let mut talk = TestClient::with(super::MIN_MEMORY, 10);
     for n in 0..10 {
         assert_eq!(talk.tell(set(&format!("k{n}"), 1)), "STORED\r\n");
     }
@@ -51,7 +51,7 @@ fn the_item_not_used_for_longest_goes_first_for_a_node() {
 
 #[test]
 fn a_long_value_among_many_short_ones_drops_what_lies_in_its_way_and_not_the_rest() {
-    let mut talk = Talk::with(8 << 20, 100_000);
+    let mut talk = TestClient::with(8 << 20, 100_000);
     let mut random = crate::random::Random::new(3);
     // Short ones all over the memory, used in no order of place.
     for n in 0..90_000 {
@@ -72,7 +72,7 @@ fn a_long_value_among_many_short_ones_drops_what_lies_in_its_way_and_not_the_res
 
 #[test]
 fn a_value_that_needs_the_room_of_the_one_it_replaces_replaces_it() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     for _ in 0..3 {
         assert_eq!(talk.tell(set("a", MAX_VALUE)), "STORED\r\n");
         assert_eq!(talk.stat("curr_items"), 1);

@@ -1,15 +1,15 @@
 //! The meta commands; `tool/cli/tests/commands/cache/meta.rs` compares them with memcached's.
 
-use super::Talk;
+use super::TestClient;
 
 #[track_caller]
-fn exchange(talk: &mut Talk, said: &str, expected: &str) {
+fn exchange(talk: &mut TestClient, said: &str, expected: &str) {
     assert_eq!(talk.tell(said), expected, "{said:?}");
 }
 
 #[test]
 fn an_item_is_told_as_its_flags_say() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     let talk = &mut talk;
     exchange(talk, "mg a v\r\nmg a k O7\r\nmg a q v\r\nmn\r\n", "EN\r\nEN ka O7\r\nMN\r\n");
     exchange(talk, "ms a 2 F5 T30 k O1 c\r\nhi\r\n", "HD ka O1 c1\r\n");
@@ -22,7 +22,7 @@ fn an_item_is_told_as_its_flags_say() {
 
 #[test]
 fn keys_in_base64_are_told_in_base64() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     let talk = &mut talk;
     exchange(
         talk,
@@ -39,7 +39,7 @@ fn keys_in_base64_are_told_in_base64() {
 
 #[test]
 fn one_client_wins_the_right_to_store_anew() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     let talk = &mut talk;
     exchange(talk, "mg a N30 v t\r\nmg a N30 v t\r\n", "VA 0 t30 W\r\n\r\nVA 0 t30 Z\r\n\r\n");
     exchange(talk, "ms a 1 T60\r\nx\r\nmg a R30 v\r\n", "HD\r\nVA 1\r\nx\r\n");
@@ -60,7 +60,7 @@ fn one_client_wins_the_right_to_store_anew() {
 
 #[test]
 fn modes_store_and_count_as_their_letters_say() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     let talk = &mut talk;
     exchange(
         talk,
@@ -88,7 +88,7 @@ fn modes_store_and_count_as_their_letters_say() {
 
 #[test]
 fn what_is_wrong_with_a_line_is_told_in_memcacheds_words() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     for (line, answer) in [
         ("mg", "ERROR"),
         ("me", "CLIENT_ERROR bad command line format"),
@@ -114,7 +114,7 @@ fn what_is_wrong_with_a_line_is_told_in_memcacheds_words() {
 
 #[test]
 fn what_is_known_of_an_item_is_told() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("set abc 5 30 2\r\nhi\r\n");
     talk.pass(3);
     assert_eq!(talk.tell("me abc\r\n"), "ME abc exp=-27 la=3 cas=1 fetch=no cls=1 size=68\r\n");

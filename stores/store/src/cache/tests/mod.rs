@@ -1,4 +1,4 @@
-//! The cache, spoken to as clients do.
+//! The cache, driven through sessions as clients drive it.
 
 mod admin;
 mod arriving;
@@ -20,7 +20,7 @@ use remora_transport::Instant;
 pub const NOON: u64 = 1_700_000_000;
 
 /// A cache with one client.
-pub struct Talk {
+pub struct TestClient {
     pub cache: Cache,
     pub session: Session,
     /// Nanoseconds since 1970.
@@ -41,27 +41,27 @@ pub fn config(items: u32) -> Config {
     }
 }
 
-impl Talk {
+impl TestClient {
     /// As small as may be.
-    pub fn new() -> Talk {
-        Talk::with(MIN_MEMORY, 1000)
+    pub fn new() -> TestClient {
+        TestClient::with(MIN_MEMORY, 1000)
     }
 
-    pub fn with(memory: usize, items: u32) -> Talk {
+    pub fn with(memory: usize, items: u32) -> TestClient {
         let memory = Registered { bytes: Bytes::heap(memory).unwrap(), addr: 0, key: Key::new(0) };
         let config = config(items);
         let cache = Cache::new(config, memory, Instant(NOON * 1_000_000_000));
-        Talk::to(cache)
+        TestClient::to(cache)
     }
 
     /// With such a cache.
-    pub fn to(mut cache: Cache) -> Talk {
+    pub fn to(mut cache: Cache) -> TestClient {
         let session = Session::new(&mut cache);
-        Talk { cache, session, now: Instant(NOON * 1_000_000_000) }
+        TestClient { cache, session, now: Instant(NOON * 1_000_000_000) }
     }
 
-    /// Another client comes in its place.
-    pub fn again(&mut self) {
+    /// Another client connects in its place.
+    pub fn reconnect(&mut self) {
         let next = Session::new(&mut self.cache);
         std::mem::replace(&mut self.session, next).close(&mut self.cache);
     }

@@ -1,13 +1,13 @@
-//! What is said and what is answered.
+//! Requests and their answers.
 
-use super::Talk;
+use super::TestClient;
 use crate::cache::{MAX_KEY, MAX_LINE};
 
 /// Each exchange with a cache of its own.
 #[track_caller]
 fn exchanges(cases: &[(&str, &str)]) {
     for (said, expected) in cases {
-        assert_eq!(Talk::new().tell(said), *expected, "{said:?}");
+        assert_eq!(TestClient::new().tell(said), *expected, "{said:?}");
     }
 }
 
@@ -58,7 +58,7 @@ fn retrievals_bring_what_is_there() {
 #[test]
 fn a_key_that_is_none_is_told_before_any_value() {
     let none = "k".repeat(MAX_KEY + 1);
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("set a 0 0 1\r\nx\r\n");
     for line in [format!("get a {none}"), format!("gets a {none} a"), format!("gat 9 a {none}")] {
         let expected = "CLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n";
@@ -74,7 +74,7 @@ fn a_key_that_is_none_is_told_before_any_value() {
 
 #[test]
 fn cas_stores_if_nobody_did_meanwhile() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell("cas a 0 0 1 1\r\nx\r\n"), "NOT_FOUND\r\n");
     assert_eq!(talk.tell("set a 0 0 1\r\nx\r\ngets a\r\n"), "STORED\r\nVALUE a 0 1 1\r\nx\r\nEND\r\n");
     assert_eq!(talk.tell("cas a 5 0 1 1\r\ny\r\ngets a\r\n"), "STORED\r\nVALUE a 5 1 2\r\ny\r\nEND\r\n");
@@ -93,7 +93,7 @@ fn cas_stores_if_nobody_did_meanwhile() {
 fn numbers_are_counted_as_memcached_counts_them() {
     const BAD: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
     let value = |value: &str, command: &str, expected: &str| {
-        let mut talk = Talk::new();
+        let mut talk = TestClient::new();
         talk.tell(format!("set n 5 0 {}\r\n{value}\r\n", value.len()));
         assert_eq!(talk.tell(format!("{command}\r\n")), expected, "{value:?} {command:?}");
         talk.tell("get n\r\n")
@@ -172,13 +172,13 @@ fn lines_of_the_wrong_form_are_told_so() {
 
 #[test]
 fn a_value_without_its_end_is_refused_and_the_old_one_stays() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("set a 0 0 1\r\no\r\n");
     assert_eq!(talk.tell("set a 0 0 1\r\nxyz\r\nversion\r\n"), "CLIENT_ERROR bad data chunk\r\n");
     assert!(talk.session.is_closed(), "what follows is a part of the value, of which nobody knows the end");
-    talk.again();
+    talk.reconnect();
     assert_eq!(talk.tell("set a 0 0 3\r\nx\r\nversion\r\n"), "CLIENT_ERROR bad data chunk\r\n");
-    talk.again();
+    talk.reconnect();
     assert_eq!(talk.tell("set a 0 0 1\r\nxyz"), "CLIENT_ERROR bad data chunk\r\n");
     assert_eq!(talk.tell("get a\r\n"), "VALUE a 0 1\r\no\r\nEND\r\n", "who sends nothing meanwhile goes on");
 }
@@ -209,13 +209,13 @@ fn the_rest_of_the_commands() {
         ),
         ("quit\r\nversion\r\n", ""),
     ]);
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("quit now\r\n");
     assert!(talk.session.is_closed());
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     assert_eq!(talk.say(b"\x80\x07"), b"");
     assert!(talk.session.is_closed());
-    talk.again();
+    talk.reconnect();
     assert_eq!(talk.stat("rejected_binary"), 1);
     assert_eq!(
         talk.say(b"\x80\x07\r\nversion\r\n"),
@@ -226,7 +226,7 @@ fn the_rest_of_the_commands() {
 
 #[test]
 fn figures_count_what_happened() {
-    let mut talk = Talk::new();
+    let mut talk = TestClient::new();
     talk.tell("set a 0 0 3\r\nabc\r\nget a b\r\nincr b 1\r\ndelete b\r\ntouch a 0\r\ncas a 0 0 1 9\r\nx\r\nflush_all\r\nget a\r\n");
     for (name, count) in [
         ("cmd_get", 3),

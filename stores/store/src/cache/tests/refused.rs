@@ -1,18 +1,18 @@
 //! A command that was refused, and the value behind it: no part of that is a command.
 
-use super::Talk;
+use super::TestClient;
 
 /// A cache in which `precious` is stored.
-fn precious() -> Talk {
-    let mut talk = Talk::new();
+fn precious() -> TestClient {
+    let mut talk = TestClient::new();
     assert_eq!(talk.tell("set precious 0 0 4\r\ngold\r\n"), "STORED\r\n");
     talk
 }
 
 /// Is it still there? Another client asks.
 #[track_caller]
-fn assert_there(talk: &mut Talk, said: &str) {
-    talk.again();
+fn assert_there(talk: &mut TestClient, said: &str) {
+    talk.reconnect();
     assert_eq!(talk.tell("get precious\r\n"), "VALUE precious 0 4\r\ngold\r\nEND\r\n", "{said:?}");
 }
 
@@ -101,11 +101,11 @@ fn a_value_whose_length_cannot_be_read_ends_the_connection() {
         );
         assert!(talk.session.is_closed(), "{line:?}");
         assert_there(&mut talk, line);
-        // A client that sends no value, but waits for the answer, goes on.
+        // A client that sends no value, but waits for the answer, can continue.
         let mut talk = precious();
         assert_eq!(talk.tell(format!("{line}\r\n")), answer);
         assert_eq!(talk.tell("version\r\n"), "VERSION 1.2.3\r\n", "{line:?}");
-        // Nor is one that has said all that it had to say left without its answer.
+        // A client that ends its side after its commands still gets all answers.
         let mut out = Vec::with_capacity(crate::cache::OUTPUT);
         talk.session.run(&mut talk.cache, talk.now, format!("{line}\r\n").as_bytes(), &mut out);
         assert!(out.is_empty() && talk.session.wakes().is_some());
@@ -120,7 +120,7 @@ fn a_cas_without_a_number_is_answered_as_often_as_memcached_does() {
     let said = "cas precious 0 0 9 \r\nflush_all\r\nversion\r\n";
     assert_eq!(talk.tell(said), "ERROR\r\nERROR\r\nVERSION 1.2.3\r\n");
     assert_there(&mut talk, said);
-    // One that waits for the answer goes on.
+    // One that waits for the answer can continue.
     assert_eq!(talk.tell("cas precious 0 0 9\r\n"), "ERROR\r\n");
     assert_eq!(talk.tell("version\r\n"), "VERSION 1.2.3\r\n");
 }
@@ -179,7 +179,7 @@ fn a_browser_writes_nothing() {
         assert_there(&mut talk, line);
         assert_eq!(talk.stat("rejected_http"), 1);
     }
-    // What is executed is no browser's.
+    // A valid command is not taken for a browser's request.
     assert_eq!(precious().tell("get HTTP/1.1\r\ndelete HTTP/1.1\r\n"), "END\r\nNOT_FOUND\r\n");
 }
 

@@ -1,5 +1,5 @@
-//! Clients that take, link, unlink, return and die at random, beside an account of who has what: no buffer is posted that somebody
-//! has, and at the end none is missing.
+//! Clients take, link, unlink, return and die at random, beside an account of each buffer's owner. No buffer
+//! is posted that a client holds, and at the end none is missing.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::random::Random;
 /// Operations of a client in flight, at most.
 const WINDOW: usize = 4;
 
-/// An operation in flight: what it took, and what it unlinked.
+/// An operation in flight: the buffer that it took, and the one that it unlinked.
 struct Open {
     phase: Phase,
     taken: Option<u64>,
@@ -25,7 +25,7 @@ struct Client {
     returns: Returns,
     arena: Registered,
     open: Vec<Open>,
-    /// Messages on their way to the keeper and back: who asked, and the bytes.
+    /// Messages on their way to the keeper and back: the sender, and the bytes.
     to_keeper: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
     nic: Posted,
@@ -92,7 +92,7 @@ impl Account {
         });
     }
 
-    /// A client dies: what it has sent may have arrived or not.
+    /// A client dies: its messages may have arrived or not.
     fn die(&mut self, at: usize) {
         let client = self.clients.swap_remove(at);
         self.died += 1;
@@ -106,13 +106,13 @@ impl Account {
         let which = self.below(open.max(1));
         let client = &mut self.clients[at];
         match choice {
-            0 if open < WINDOW && client.returns.room() > open * 2 + 2 => {
+            0 if open < WINDOW && client.returns.space() > open * 2 + 2 => {
                 let taken = self.lists.free.iter().copied().nth(slot % self.lists.free.len().max(1));
                 taken.iter().for_each(|address| assert!(self.lists.free.remove(address)));
                 client.open.push(Open { phase: client.returns.begin(), taken, unlinked: None });
             }
             1 if open > 0 => {
-                // Links what it took for what is there; or a DELETE.
+                // Links its buffer in place of the old one; or a DELETE.
                 let op = &mut client.open[which];
                 if op.unlinked.is_none() {
                     let old = std::mem::replace(&mut self.table.0[slot], op.taken.take().unwrap_or(0));
@@ -157,7 +157,7 @@ impl Account {
     fn keep(&mut self) {
         self.keeper.work(&self.table, &mut self.lists);
         for client in &mut self.clients {
-            self.keeper.tell(client.peer, &mut client.keepers).unwrap();
+            self.keeper.notify(client.peer, &mut client.keepers).unwrap();
             for (_, sges) in client.keepers.sends.drain(..) {
                 let mut bytes = vec![0; sges[0].len as usize];
                 self.local.read(sges[0].addr as usize, &mut bytes);
@@ -166,7 +166,7 @@ impl Account {
         }
     }
 
-    /// Nobody has a free buffer.
+    /// No client holds a free buffer.
     fn check(&self) {
         let open = self.clients.iter().flat_map(|client| &client.open);
         let held = open.flat_map(|op| [op.taken, op.unlinked]).flatten();
@@ -194,7 +194,7 @@ impl Account {
         }
     }
 
-    /// Everybody ends what is open and is quiet.
+    /// All clients end their operations and are quiet.
     fn rest(&mut self) {
         for at in 0..self.clients.len() {
             while let Some(op) = self.clients[at].open.pop() {

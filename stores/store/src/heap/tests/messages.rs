@@ -66,7 +66,7 @@ fn who_says_what_no_client_says_is_to_be_ended() {
     assert!(keeper.accept(&mut nic).is_none(), "as many as it was made for");
     let mut lists = Free { free: BTreeSet::new() };
     let mut bytes = [0; LONGEST];
-    // Addresses that are no buffers are counted; a number that nobody told is not taken.
+    // Addresses that are no buffers are counted. A number that the keeper did not send is refused.
     let len = emit_returned(&mut bytes, 0, [1, 100_000].into_iter());
     local.write(nic.receives[1].1.addr as usize, &bytes[..len]);
     keeper.handle(peer, &completion(1, len), &mut nic, &mut lists).unwrap();
@@ -94,7 +94,8 @@ fn a_sweep_posts_no_buffer_that_the_nic_has_given_back() {
     let [one, two] = [keeper.accept(&mut nic).unwrap(), keeper.accept(&mut nic).unwrap()];
     let (mut lists, table) = (Free { free: BTreeSet::new() }, Slots(vec![0]));
     keeper.post_all(&mut lists, |_| false).unwrap();
-    // The second client's buffer has arrived by half when the first one dies. It dies too, while the sweep waits for it.
+    // Half of the second client's buffer has arrived when the first one dies. It dies too, while the sweep
+    // waits for it.
     lists.free.remove(&100_000);
     keeper.disconnect(one);
     while keeper.work(&table, &mut lists) {}

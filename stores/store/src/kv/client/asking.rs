@@ -1,8 +1,8 @@
-//! Asking a kernel of the server's NIC, and what it answers.
+//! Requests to a kernel of the server's NIC, and its answers.
 
 use super::super::lookup::{Ask, Lookup};
 use super::super::{Broken, Post};
-use super::{Client, End, State};
+use super::{Client, OwnedOutcome, State};
 use crate::work_id::{Work, WorkId};
 use remora_nic::kernel::{Ending, HEAD_LEN, Place, Status};
 use remora_nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
@@ -14,10 +14,10 @@ pub(crate) const STRIDE: usize = 64;
 const _: () = assert!(REQUEST <= STRIDE);
 
 impl<L: Lookup> Client<L> {
-    /// Asks; false if there is no room for that now.
+    /// Asks the kernel. Returns false if the queue has no space for the request now.
     #[inline]
     pub(super) fn post_ask(&mut self, slot: u16, ask: &Ask, nic: &mut impl Post) -> Result<bool, Broken> {
-        if !self.queue.has_room(1) {
+        if !self.queue.has_space(1) {
             return Ok(false);
         }
         let (at, to) = (self.ask_at(slot), self.buffer_at(slot));
@@ -27,7 +27,7 @@ impl<L: Lookup> Client<L> {
         request[..HEAD_LEN].copy_from_slice(&place.emit());
         request[HEAD_LEN..].copy_from_slice(&ask.params);
         self.arena.write(at, &request);
-        // The answer says that it arrived; a completion is wanted only to keep the queue's account.
+        // The answer proves that it arrived; a completion is wanted only to keep the queue's account.
         let (number, signaled) = self.queue.enter(false);
         nic.post_send(&WorkRequest {
             id: WorkId { work: Work::Message, place: slot, number }.encode(),
@@ -41,7 +41,7 @@ impl<L: Lookup> Client<L> {
         Ok(true)
     }
 
-    /// The slot whose kernel's answer this is, if it is one.
+    /// The slot that this kernel's answer belongs to, if the completion is one.
     #[inline]
     pub(super) fn asked(&self, completion: &WorkCompletion) -> Option<u16> {
         let ending = Ending::parse(completion.imm?);
@@ -55,12 +55,12 @@ impl<L: Lookup> Client<L> {
 
     /// A kernel has answered.
     #[inline]
-    pub(super) fn told(
+    pub(super) fn kernel_answered(
         &mut self,
         slot: u16,
         completion: &WorkCompletion,
         nic: &mut impl Post,
-    ) -> Result<Option<(u16, End)>, Broken> {
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let (at, len) = (self.buffer_at(slot), completion.byte_len as usize);
         let status = completion.imm.map_or(Status::FAILED, |imm| Ending::parse(imm).status);
         let landed = self.scratch.get_mut(..len).ok_or(Broken::Protocol)?;
@@ -68,11 +68,11 @@ impl<L: Lookup> Client<L> {
         let key_at = usize::from(slot) * self.config.max_key as usize;
         let flight = &mut self.flights[usize::from(slot)];
         let key = &self.keys[key_at..key_at + flight.key_len as usize];
-        let step = self.lookup.told(&mut flight.progress, key, status, landed);
+        let step = self.lookup.kernel_answered(&mut flight.progress, key, status, landed);
         self.walk(slot, step, nic)
     }
 
-    /// The slot, and the low bits of its sequence: an answer that comes late is nobody's.
+    /// The slot, and the low bits of its sequence: an answer that comes late matches no operation.
     fn tag(&self, slot: u16) -> u32 {
         let sequence = self.flights[usize::from(slot)].sequence;
         (sequence & 0xff) << 16 | u32::from(slot)

@@ -1,8 +1,8 @@
-//! The payload of a bucket: three slots and what ties it to its neighbours.
+//! The payload of a bucket: three slots, a chain and two joints.
 //!
 //! ```text
 //! bucket (a whole line)                     slot
-//!  0  version     u32                        0  line     u32  of the object, in 64-byte lines of the extents
+//!  0  version     u32                        0  line     u32  of the object, in 64-byte lines
 //!  4  joint left  u32                        4  lines    u16  that the object takes; 0: empty
 //!  8  slot 0      12 bytes                   6  tag      u16  low bits of the key's hash
 //! 20  slot 1                                 8  version  u32  in every line of the object
@@ -12,9 +12,9 @@
 //! 52  0           8 bytes
 //! 60  version     u32
 //! ```
-//! A bucket's *right joint* and its right neighbour's *left joint* are equal, and both are counted on when a key hops
-//! from one to the other: a reader that finds them different may have missed a key on its way (the paper's joint
-//! versions). A chained block has the same form; its joints are unused.
+//! A bucket's *right joint* and its right neighbour's *left joint* are equal. Both count up when a key hops
+//! from one to the other. A reader that finds them different may have missed a key on its way (the paper's
+//! joint versions). A chained block has the same form; its joints are unused.
 
 use super::line::PAYLOAD;
 use crate::words::{set_u16, set_u32, u16_at, u32_at};
@@ -25,7 +25,7 @@ pub(crate) const SLOTS: usize = 3;
 /// Blocks chained to one bucket at most: each is a round trip more for the keys in it.
 pub(crate) const CHAIN_MOST: usize = 4;
 
-/// A slot.
+/// A slot of a bucket: where the object of one key is.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FarmSlot {
     pub line: u32,

@@ -15,7 +15,7 @@ pub struct Farm {
     buffer_len: usize,
 }
 
-/// Where one GET stands.
+/// The state of one GET.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Progress {
     hash: u64,
@@ -77,7 +77,7 @@ impl Lookup for Farm {
         match progress.phase {
             Phase::Neighbourhood => {
                 let (Some(near), Some(next)) = (bucket(landed, 0), bucket(landed, LINE)) else {
-                    return self.again(progress);
+                    return self.retry(progress);
                 };
                 self.collect(progress, &[near, next]);
                 progress.chain = near.chain;
@@ -85,7 +85,7 @@ impl Lookup for Farm {
                 self.follow(progress)
             }
             Phase::Block => {
-                let Some(block) = bucket(landed, 0) else { return self.again(progress) };
+                let Some(block) = bucket(landed, 0) else { return self.retry(progress) };
                 self.collect(progress, &[block]);
                 progress.chain = block.chain;
                 progress.hopping = false;
@@ -120,8 +120,8 @@ impl Farm {
         Step::Read(Reads::one(self.line_of(self.index, home), 2 * LINE as u32))
     }
 
-    /// Something changed under the reader: begins again.
-    fn again(&self, progress: &mut Progress) -> Step {
+    /// The table changed during the read: starts over.
+    fn retry(&self, progress: &mut Progress) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
             return Step::Contended;
@@ -149,18 +149,18 @@ impl Farm {
             let slot = progress.candidates[usize::from(progress.left)];
             progress.following = slot;
             progress.phase = Phase::Object;
-            // Of one too long, as much as tells whose it is.
+            // Of an object that is too long, only the part that holds its key.
             let len = (usize::from(slot.lines) * LINE).min(self.buffer_len);
             return Step::Read(Reads::one(self.line_of(self.extents, slot.line.into()), len as u32));
         }
         if progress.hopping {
             // The key that hopped may have been ours.
-            return self.again(progress);
+            return self.retry(progress);
         }
         match progress.chain {
             0 => Step::Absent,
-            // No server makes such a chain: what was read is not a table.
-            _ if usize::from(progress.blocks) == CHAIN_MOST => self.again(progress),
+            // No server makes such a chain: the memory is not a table.
+            _ if usize::from(progress.blocks) == CHAIN_MOST => self.retry(progress),
             block => {
                 progress.phase = Phase::Block;
                 progress.blocks += 1;
@@ -174,7 +174,7 @@ impl Farm {
     #[inline]
     fn verify(&self, progress: &mut Progress, key: &[u8], landed: &mut [u8]) -> Step {
         let landed_lines = landed.len() / LINE;
-        let Some(end) = join(landed, progress.following.version) else { return self.again(progress) };
+        let Some(end) = join(landed, progress.following.version) else { return self.retry(progress) };
         let object = &landed[..end];
         let header = ObjectHeader::parse(object);
         let lines = usize::from(progress.following.lines);
@@ -189,7 +189,7 @@ impl Farm {
         }
         let len = header.value_len as usize;
         if value_at + len > end {
-            return self.again(progress);
+            return self.retry(progress);
         }
         Step::Found { start: value_at, len }
     }

@@ -8,14 +8,15 @@
 //!                                     16  key, value, zeros to the end of the last line
 //! ```
 //!
-//! **An object's lines** are written once, before any slot points to them, and all carry the version that its slot
-//! says; no two objects ever carry the same (the counter has 32 bits; see `docs/KV.md`). When lines are used again,
-//! both versions of a line change before the rest of it does. So a reader that copies a line upwards or downwards and
-//! finds the expected version at both ends has read nothing newer in between.
+//! **An object's lines** are written once, before any slot points to them. All carry the version that its
+//! slot has. No two objects ever carry the same version (the counter has 32 bits; see `docs/KV.md`). When
+//! lines are reused, both versions of a line change before the rest of it does. A reader copies a line
+//! upwards or downwards. If it finds the expected version at both ends, it has read nothing newer in between.
 //!
-//! **A bucket** is changed in place: both versions become [`LOCKED`], then the rest changes, then both become the next
-//! version. A reader that finds equal versions, not locked, has read one state of the line: the end it read first had
-//! that version, so the rest was complete; the end it read last still had it, so no change had begun.
+//! **A bucket** is changed in place: both versions become [`LOCKED`], then the rest changes, then both become
+//! the next version. A reader that finds equal versions, not locked, has read one state of the line. The end
+//! that it read first had that version, so the rest was complete. The end that it read last still had it, so
+//! no change had begun.
 
 use crate::region::Region;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
@@ -86,7 +87,7 @@ pub(crate) fn join(lines: &mut [u8], version: u32) -> Option<usize> {
 /// Writes one line of an object: both ends first, then what lies between.
 #[inline]
 pub(crate) fn store_fresh(region: &mut Region, offset: usize, version: u32, payload: &[u8; PAYLOAD]) {
-    // From the payload to the words and no way between: a line put together in memory first costs more than the rest.
+    // From the payload to the words directly: a line built in memory first costs more than the rest.
     region.store(offset, u64::from(u32_at(payload, 0)) << 32 | u64::from(version));
     region.store(offset + 56, u64::from(version) << 32 | u64::from(u32_at(payload, PAYLOAD - 4)));
     region.barrier();

@@ -4,7 +4,7 @@ use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
 use super::line::{
     LINE, LOCKED, OBJECT_HEADER, ObjectHeader, PAYLOAD, lines_for, next_version, store_fresh, store_locked,
 };
-use crate::kv::extents::{Extent, Extents, room_for};
+use crate::kv::extents::{Extent, Extents, bytes_for};
 use crate::kv::hash::hash_key;
 use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
@@ -12,7 +12,7 @@ use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
 use crate::region::{Region, Registered};
 
-mod again;
+mod reopen;
 
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -32,14 +32,15 @@ impl Config {
         Config { buckets, blocks: buckets / 16 + 8, hash_seed }
     }
 
-    /// Bytes of the table's block: the buckets, one more that is nobody's home, and the chained blocks.
+    /// Bytes of the table's block: the buckets, one more that is no key's home, and the chained blocks.
     pub fn index_len(&self) -> usize {
         self.lines() * LINE
     }
 
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
+    /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, lines_for(key_len, value_len))
+        bytes_for(keys, lines_for(key_len, value_len))
     }
 
     fn lines(&self) -> usize {
@@ -52,12 +53,12 @@ const HOP_RANGE: usize = 64;
 
 /// A slot: the line of its bucket or block, and which of the three.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct SlotRef {
     line: usize,
     slot: usize,
 }
 
-/// The table. `index` and `extents` are registered for remote READs; nobody else writes them.
+/// The server's table. `index` and `extents` are registered for remote READs; only the table writes them.
 pub struct FarmTable {
     index: Region,
     extents: Extents,
@@ -104,8 +105,8 @@ impl FarmTable {
         self.extents.free_lines()
     }
 
-    /// Chained blocks in use. They stay with their bucket for good: a reader on its way along a chain must never
-    /// find itself in another one.
+    /// Chained blocks in use. A block stays with its bucket for good: a reader on a chain must never reach
+    /// another chain.
     pub fn blocks_used(&self) -> u32 {
         self.blocks_used
     }
@@ -120,7 +121,7 @@ impl FarmTable {
         store_locked(&mut self.index, line * LINE, &bucket.emit());
     }
 
-    fn set(&mut self, place: Place, slot: FarmSlot) {
+    fn set(&mut self, place: SlotRef, slot: FarmSlot) {
         let mut bucket = self.load(place.line);
         bucket.slots[place.slot] = slot;
         self.publish(place.line, &bucket);
@@ -140,11 +141,11 @@ impl FarmTable {
     }
 
     /// The slot that holds `key`.
-    fn locate(&self, hash: u64, key: &[u8]) -> Option<Place> {
+    fn locate(&self, hash: u64, key: &[u8]) -> Option<SlotRef> {
         self.lines_of(self.home(hash)).find_map(|line| {
             let slots = self.load(line).slots;
             let mine = |slot: &FarmSlot| slot.is_taken() && slot.tag == tag(hash) && self.is(slot, hash, key);
-            slots.iter().position(mine).map(|slot| Place { line, slot })
+            slots.iter().position(mine).map(|slot| SlotRef { line, slot })
         })
     }
 
@@ -185,16 +186,16 @@ impl FarmTable {
         }
     }
 
-    fn free_in(&self, line: usize) -> Option<Place> {
+    fn free_in(&self, line: usize) -> Option<SlotRef> {
         let slot = self.load(line).slots.iter().position(|slot| !slot.is_taken())?;
-        Some(Place { line, slot })
+        Some(SlotRef { line, slot })
     }
 
     /// A free slot for a new key: in its neighbourhood, else by hopping, else in its chain.
     ///
     /// # Errors
     /// `TableFull`: the chain is at its longest or there are no blocks left.
-    fn make_room(&mut self, home: usize) -> Result<Place, Refusal> {
+    fn make_space(&mut self, home: usize) -> Result<SlotRef, Refusal> {
         let near = self.free_in(home).or_else(|| self.free_in(home + 1));
         match near.or_else(|| self.hop(home)) {
             Some(place) => Ok(place),
@@ -202,25 +203,25 @@ impl FarmTable {
         }
     }
 
-    /// Moves the gap that is nearest behind the neighbourhood into it: each step moves a key from its home bucket to
+    /// Moves the nearest gap behind the neighbourhood into it: each step moves a key from its home bucket to
     /// the next one.
-    fn hop(&mut self, home: usize) -> Option<Place> {
+    fn hop(&mut self, home: usize) -> Option<SlotRef> {
         let last = (home + HOP_RANGE).min(self.config.buckets as usize);
         let mut gap = (home + 2..=last).find_map(|line| self.free_in(line))?;
         while gap.line > home + 1 {
             let from = gap.line - 1;
             let at_home = |slot: &FarmSlot| self.home(self.header(slot).hash) == from;
             let slot = self.load(from).slots.iter().position(at_home)?;
-            let source = Place { line: from, slot };
+            let source = SlotRef { line: from, slot };
             self.move_right(source, gap);
             gap = source;
         }
         Some(gap)
     }
 
-    /// Moves a key to the next bucket, where it is before it leaves. Both joints count on, so that a reader who saw
-    /// one bucket after and the other before the move knows.
-    fn move_right(&mut self, from: Place, to: Place) {
+    /// Moves a key to the next bucket; it is there before it leaves the old one. Both joints count up. So a
+    /// reader detects that it saw one bucket after the move and the other before it.
+    fn move_right(&mut self, from: SlotRef, to: SlotRef) {
         let (mut source, mut target) = (self.load(from.line), self.load(to.line));
         target.slots[to.slot] = core::mem::take(&mut source.slots[from.slot]);
         source.right = source.right.wrapping_add(1);
@@ -232,7 +233,7 @@ impl FarmTable {
     }
 
     /// A free slot in the chain of `home`, which grows by a block if it must.
-    fn chain(&mut self, home: usize) -> Result<Place, Refusal> {
+    fn chain(&mut self, home: usize) -> Result<SlotRef, Refusal> {
         let blocks = || self.lines_of(home).skip(2);
         if let Some(place) = blocks().find_map(|line| self.free_in(line)) {
             return Ok(place);
@@ -246,7 +247,7 @@ impl FarmTable {
         let mut bucket = self.load(end);
         bucket.chain = self.blocks_used;
         self.publish(end, &bucket);
-        Ok(Place { line: self.config.buckets as usize + self.blocks_used as usize, slot: 0 })
+        Ok(SlotRef { line: self.config.buckets as usize + self.blocks_used as usize, slot: 0 })
     }
 
     /// Stores an object in fresh lines, under a version of its own.
@@ -304,7 +305,7 @@ impl Table for FarmTable {
         let (extent, slot) = self.store(hash, key, value)?;
         let place = match self.locate(hash, key) {
             Some(place) => Ok(place),
-            None => self.make_room(self.home(hash)).inspect(|_| self.keys += 1),
+            None => self.make_space(self.home(hash)).inspect(|_| self.keys += 1),
         };
         let Ok(place) = place else {
             self.extents.free(extent);

@@ -19,7 +19,7 @@ pub struct Pilaf {
     buffer_len: usize,
 }
 
-/// Where one GET stands.
+/// The state of one GET.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Progress {
     hash: u64,
@@ -39,7 +39,7 @@ enum Phase {
     Probe(u8),
     /// Reading the object of this way's entry.
     Object(u8),
-    /// All ways seen, none has the key: reading all again at once.
+    /// All ways were read and none has the key: reads all of them once more in one round trip.
     Confirm,
 }
 
@@ -71,7 +71,7 @@ impl Lookup for Pilaf {
             Phase::First => self.probe(progress, 0),
             Phase::Probe(way) => match PilafEntry::parse(landed) {
                 Some(entry) => self.judge(progress, way, entry, key.len()),
-                None => self.again(progress, way),
+                None => self.retry(progress, way),
             },
             Phase::Object(way) => self.verify(progress, way, key, landed),
             Phase::Confirm => self.confirm(progress, landed),
@@ -94,8 +94,8 @@ impl Pilaf {
         Step::Read(Reads::one(self.entry_at(progress.hash, way.into()), ENTRY as u32))
     }
 
-    /// Something changed under the reader: reads the entry again.
-    fn again(&self, progress: &mut Progress, way: u8) -> Step {
+    /// The entry or its object changed during the read: reads the entry once more.
+    fn retry(&self, progress: &mut Progress, way: u8) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
             return Step::Contended;
@@ -106,7 +106,7 @@ impl Pilaf {
     /// A whole entry: is it the key's?
     fn judge(&self, progress: &mut Progress, way: u8, entry: PilafEntry, key_len: usize) -> Step {
         if !entry.is_taken() || entry.hash != progress.hash || entry.key_len as usize != key_len {
-            return self.elsewhere(progress, way, entry.version);
+            return self.next_way(progress, way, entry.version);
         }
         let len = entry.object_len();
         if len > self.buffer_len {
@@ -119,13 +119,14 @@ impl Pilaf {
     }
 
     /// This way does not have the key.
-    fn elsewhere(&self, progress: &mut Progress, way: u8, version: u64) -> Step {
+    fn next_way(&self, progress: &mut Progress, way: u8, version: u64) -> Step {
         progress.seen[usize::from(way)] = version;
         if usize::from(way) + 1 < WAYS {
             return self.probe(progress, way + 1);
         }
-        // The key may have moved, while we looked, from a way not yet read to one already read. If the entries are
-        // still the same when all are read once more, then at the moment between they all were without the key.
+        // During the lookup the key may have moved from a way not yet read to one already read. If all
+        // entries are the same when they are read once more, no entry had the key at the moment between the
+        // two reads.
         progress.phase = Phase::Confirm;
         let read = |way| Read { remote: self.entry_at(progress.hash, way), len: ENTRY as u32 };
         Step::Read(Reads::three(core::array::from_fn(read)))
@@ -133,16 +134,16 @@ impl Pilaf {
 
     fn verify(&self, progress: &mut Progress, way: u8, key: &[u8], landed: &[u8]) -> Step {
         let Some(landed) = landed.get(..progress.entry.object_len()) else {
-            return self.again(progress, way);
+            return self.retry(progress, way);
         };
         if crc64(landed) != progress.entry.object_crc {
             // Overwritten since the entry was read, or while the object was.
-            return self.again(progress, way);
+            return self.retry(progress, way);
         }
         match landed.strip_prefix(key) {
             Some(value) => Step::Found { start: key.len(), len: value.len() },
             // Another key of the same hash.
-            None => self.elsewhere(progress, way, progress.entry.version),
+            None => self.next_way(progress, way, progress.entry.version),
         }
     }
 
@@ -151,6 +152,6 @@ impl Pilaf {
             .chunks_exact(ENTRY)
             .zip(progress.seen)
             .all(|(bytes, version)| PilafEntry::parse(bytes).is_some_and(|entry| entry.version == version));
-        if same { Step::Absent } else { self.again(progress, 0) }
+        if same { Step::Absent } else { self.retry(progress, 0) }
     }
 }

@@ -41,7 +41,7 @@ impl PilafEntry {
         Some(PilafEntry::unverified(bytes))
     }
 
-    /// Reads an entry that nobody is changing: the server's own.
+    /// Reads an entry that does not change during the call: the server's own.
     pub fn unverified(bytes: &[u8]) -> PilafEntry {
         PilafEntry {
             hash: u64_at(bytes, 0),

@@ -3,7 +3,7 @@
 use super::client::WAYS;
 use super::entry::{ENTRY, PilafEntry};
 use crate::kv::checksum::crc64;
-use crate::kv::extents::{Extent, Extents, room_for};
+use crate::kv::extents::{Extent, Extents, bytes_for};
 use crate::kv::hash::{choice, hash_key};
 use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
@@ -15,8 +15,8 @@ use crate::words::u64_at;
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Entries. With up to 3/4 of them taken a GET reads 1.6 entries on average (Pilaf §4.3); beyond 9/10 PUTs of new
-    /// keys begin to be refused.
+    /// Number of entries. With up to 3/4 of them taken a GET reads 1.6 entries on average (Pilaf §4.3).
+    /// Beyond 9/10 the table begins to refuse PUTs of new keys.
     pub entries: u32,
     /// Seed of the hash.
     pub hash_seed: u64,
@@ -33,13 +33,15 @@ impl Config {
         self.entries as usize * ENTRY
     }
 
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
+    /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, Extents::lines_for(key_len + value_len))
+        bytes_for(keys, Extents::lines_for(key_len + value_len))
     }
 }
 
-/// Entries looked at for a free one before a new key is refused: a cuckoo search has no end of its own.
+/// Entries that the search for a free one visits before a new key is refused: a cuckoo search has no end of
+/// its own.
 const SEARCH: usize = 512;
 
 /// An entry reached by the search, and the one that its key would come from.
@@ -51,7 +53,7 @@ struct Node {
 
 const ROOT: u16 = u16::MAX;
 
-/// The table. `index` and `extents` are registered for remote READs; nobody else writes them.
+/// The server's table. `index` and `extents` are registered for remote READs; only the table writes them.
 pub struct PilafTable {
     index: Region,
     extents: Extents,
@@ -130,11 +132,12 @@ impl PilafTable {
         })
     }
 
-    /// Frees one of the ways of `hash` by moving keys to their other ways; breadth first, so by the fewest moves.
+    /// Frees one of the ways of `hash` by moving keys to their other ways; breadth first, so by the fewest
+    /// moves.
     ///
     /// # Errors
     /// `TableFull`: no free entry within [`SEARCH`]; nothing was moved.
-    fn make_room(&mut self, hash: u64) -> Result<u32, Refusal> {
+    fn make_space(&mut self, hash: u64) -> Result<u32, Refusal> {
         self.search.clear();
         for entry in self.ways(hash) {
             if self.held[entry as usize].is_none() {
@@ -157,8 +160,8 @@ impl PilafTable {
         Err(Refusal::TableFull)
     }
 
-    /// Moves the keys on the path that ends in node `at` one step towards `free`, the last one first: a key is at its
-    /// new place before it leaves the old one. Returns the entry that becomes free.
+    /// Moves the keys on the path that ends in node `at` one step towards `free`, the last one first. So a
+    /// key is in its new entry before it leaves the old one. Returns the entry that becomes free.
     fn shift(&mut self, at: u16, free: u32) -> u32 {
         let (mut at, mut free) = (at, free);
         loop {
@@ -210,14 +213,14 @@ impl Table for PilafTable {
         content.hash = hash;
         let place = match self.locate(hash, key) {
             Some(entry) => Ok(entry),
-            None => self.make_room(hash).inspect(|_| self.keys += 1),
+            None => self.make_space(hash).inspect(|_| self.keys += 1),
         };
         let Ok(entry) = place else {
             self.extents.free(extent);
             return place.map(|_| ());
         };
         self.publish(entry, content);
-        // Readers of the old object notice by its CRC when its lines are used again.
+        // Readers of the old object detect by its CRC that its lines were reused.
         if let Some(old) = self.held[entry as usize].replace(extent) {
             self.extents.free(old);
         }

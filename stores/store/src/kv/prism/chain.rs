@@ -5,12 +5,12 @@ use remora_nic::{Flags, Payload, Remote};
 
 use super::client_config::{Arena, FRONT_WORD};
 use super::flight::Flight;
-use super::slot::{SLOT, Words};
+use super::slot::{SLOT, TableSlot};
 use crate::heap::Class;
 use crate::words::{set_u64, u64_at};
 use crate::{Broken, PostPrism};
 
-/// What a request is of; in the high bits of its id, above the place.
+/// What a request is for. The high bits of its id hold this, above the slot of the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The READ of a slot.
@@ -100,7 +100,7 @@ fn swap<'a>(slot: Remote, place: u16, generation: u64, new: Operand, arena: &Are
     WorkRequest { result, flags: SIGNALED, ..request(Part::Swap.id(place), operation) }
 }
 
-/// A DELETE: the slot leads to no object from now on.
+/// A DELETE: the slot no longer points to an object.
 pub(super) fn delete(
     slot: Remote,
     place: u16,
@@ -108,13 +108,17 @@ pub(super) fn delete(
     arena: &Arena,
     nic: &mut impl PostPrism,
 ) -> Result<(), Broken> {
-    let bare = Words::bare(slot.addr, flight.next_generation(), flight.hash);
+    let bare = TableSlot::bare(slot.addr, flight.next_generation(), flight.hash);
     let new = Operand::Immediate(bare.number());
     Ok(nic.post_prism(&swap(slot, place, flight.generation, new, arena))?)
 }
 
-/// A PUT (§6.1): all but the pointer of the new slot to scratch memory; a buffer with the object, its address in front of that, and here for
-/// who has to give it back; all of it into the slot if it is still the one that was seen.
+/// A PUT (§6.1), in three steps:
+///
+/// 1. All but the pointer of the new slot goes to scratch memory.
+/// 2. A buffer gets the object. Its address goes in front of the scratch words, and to the client, which may
+///    have to give it back.
+/// 3. The words are swapped into the slot if it is still the one that was seen.
 pub(super) fn put(
     slot: Remote,
     place: u16,
@@ -144,7 +148,7 @@ pub(super) fn put(
     let data = Data::Local(Payload::Sges(&object));
     let allocate = Operation::Allocate { list: class.list, rkey: slot.rkey, data };
     let taken = Some(arena.block.sge(arena.taken(place), 8));
-    // Nothing depends on the WRITE: what is conditional on it travels with it.
+    // Nothing depends on the WRITE: the operations that are conditional on it travel with it.
     let allocate = WorkRequest { conditional: true, ..request(quiet, allocate) };
     nic.post_prism(&WorkRequest { redirect: Some(SCRATCH), result: taken, ..allocate })?;
     let swap = swap(slot, place, flight.generation, Operand::At(SCRATCH), arena);
@@ -152,10 +156,10 @@ pub(super) fn put(
 }
 
 /// The slot as a swap found it.
-pub(super) fn old(arena: &Arena, place: u16) -> Words {
+pub(super) fn old(arena: &Arena, place: u16) -> TableSlot {
     let mut bytes = [0; SLOT];
     arena.block.read(arena.old(place), &mut bytes);
-    Words::parse(&bytes)
+    TableSlot::parse(&bytes)
 }
 
 /// The address of the buffer that a chain took.

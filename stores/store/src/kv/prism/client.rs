@@ -10,52 +10,53 @@ use super::chain::{self, Part};
 use super::client_config::{Arena, ClientConfig};
 use super::flight::{Flight, State};
 use super::grant::Grant;
-use super::known::Known;
-use super::object::{HEADER, Seen, binding, header, see};
+use super::object::{HEADER, SlotContent, binding, header, see};
+use super::slot_cache::SlotCache;
 use super::tables::{Front, Tables};
 use crate::heap::Returns;
 use crate::kv::{Finished, Operation, Outcome, Refusal, Refused, SessionError, Slot};
 use crate::{Broken, PostPrism, Registered};
 
-/// Slots of others that one may pass in a table. So a key is within as many from its home there, or not there.
+/// Slots of other keys that one key may pass in a table. So a key is within this distance from its home
+/// there, or absent.
 pub(super) const MOST_PASSED: u32 = 512;
 
 /// How an operation ended, before the value is borrowed.
 #[derive(Copy, Clone)]
-pub(super) enum End {
+pub(super) enum OwnedOutcome {
     /// `len` bytes at `start` of what landed.
     Value(usize, usize),
     Other(Outcome<'static>),
 }
 
-/// What comes of a completion.
-pub(super) enum Then {
+/// What follows from a completion.
+pub(super) enum Next {
     /// The operation has ended.
-    End(End),
+    End(OwnedOutcome),
     /// It has another round trip ahead.
     On,
 }
 
-/// A client: pure, driven by whoever owns the queue pair. Nothing is allocated after it was made.
+/// A client. It is pure: the owner of the queue pair drives it. Nothing is allocated after it was made.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
     grant: Grant,
     pub(super) tables: Tables,
-    /// What is known of the word in front of them.
+    /// The last known word in front of them.
     pub(super) front: Front,
-    /// It is being read, for nobody in particular.
+    /// A READ of that word is under way, for no operation in particular.
     pub(super) looks_in_front: bool,
     pub(super) arena: Arena,
     pub(super) flights: Vec<Flight>,
     /// The keys in flight, `max_key` bytes a place.
     keys: Vec<u8>,
     idle: Vec<u16>,
-    /// Swaps that wait until what may come of them can be given back.
+    /// Swaps that wait until the buffers that they may leave can be given back.
     waiting: VecDeque<u16>,
     /// Swaps under way: each may leave a buffer to be given back.
     swaps: usize,
-    pub(super) known: Known,
+    pub(super) known: SlotCache,
     returns: Returns,
     /// What landed last, away from the NIC's reach.
     landed: Vec<u8>,
@@ -92,7 +93,7 @@ impl Client {
             idle: (0..config.window as u16).rev().collect(),
             waiting: VecDeque::with_capacity(window),
             swaps: 0,
-            known: Known::new(config.known),
+            known: SlotCache::new(config.known),
             landed: vec![0; config.object_len()],
             moves: 0,
             broken: None,
@@ -112,7 +113,7 @@ impl Client {
         self.flights.len() - self.idle.len()
     }
 
-    /// Slots that it has found frozen and taken to the next table itself, since nobody had.
+    /// Slots that it has found frozen and moved to the next table itself, since no other had.
     pub fn helped(&self) -> u64 {
         self.moves
     }
@@ -124,8 +125,8 @@ impl Client {
     #[inline]
     pub fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         let place = self.begin(Operation::Get, key)?;
-        // Most keys are at home. What is remembered of them lies further away than it saves.
-        if self.known.may_stray(self.flights[usize::from(place)].hash) {
+        // Most keys are at home. Their remembered slots are further away in memory than they save.
+        if self.known.may_be_displaced(self.flights[usize::from(place)].hash) {
             self.recall(place);
         }
         let first = (self.config.first_read as usize).max(HEADER + key.len());
@@ -151,7 +152,7 @@ impl Client {
         self.arena.block.write(at, &header(0, flight.hash, key.len(), value.len()));
         self.arena.block.write(at + HEADER, key);
         self.arena.block.write(at + HEADER + key.len(), value);
-        // It has come near meanwhile.
+        // The prefetched entry has arrived.
         self.recall(place);
         let posted = self.change(place, nic);
         self.started(place, posted)
@@ -185,14 +186,14 @@ impl Client {
         if let Some((place, _)) = ended {
             self.release(place);
         }
-        // A failure is noted, and told by the next call: what ended here has ended.
-        if let Err(broken) = self.go_on(nic) {
+        // A failure is noted, and the next call returns it: this operation has ended.
+        if let Err(broken) = self.proceed(nic) {
             self.broken = Some(broken);
         }
         Ok(ended.map(|(place, end)| {
             let outcome = match end {
-                End::Value(start, len) => Outcome::Value(&self.landed[start..start + len]),
-                End::Other(outcome) => outcome,
+                OwnedOutcome::Value(start, len) => Outcome::Value(&self.landed[start..start + len]),
+                OwnedOutcome::Other(outcome) => outcome,
             };
             finished(place, &self.flights[usize::from(place)], outcome)
         }))
@@ -247,7 +248,7 @@ impl Client {
     fn recall(&mut self, place: u16) {
         let flight = &mut self.flights[usize::from(place)];
         if let Some((at, generation)) = self.known.get(flight.hash) {
-            (flight.at, flight.generation, flight.by_heart) = (at, generation, true);
+            (flight.at, flight.generation, flight.remembered) = (at, generation, true);
         }
     }
 
@@ -299,12 +300,16 @@ impl Client {
 
     /// A PUT or DELETE: swaps the slot if it is known, else looks for it.
     fn change(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        if self.flights[usize::from(place)].by_heart { self.swap(place, nic) } else { self.look(place, nic) }
+        if self.flights[usize::from(place)].remembered {
+            self.swap(place, nic)
+        } else {
+            self.look(place, nic)
+        }
     }
 
-    /// Swaps the slot now, or later if what comes of that could not be given back.
+    /// Swaps the slot now, or later if the buffer that it may leave could not be given back.
     fn swap(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        if self.returns.room() > self.swaps && self.waiting.is_empty() {
+        if self.returns.space() > self.swaps && self.waiting.is_empty() {
             return self.post_swap(place, nic);
         }
         self.flights[usize::from(place)].state = State::Waiting;
@@ -334,14 +339,14 @@ impl Client {
         (class < self.grant.classes.all().len()).then_some(class)
     }
 
-    /// Sends what is to be given back, and posts swaps that waited for that.
+    /// Sends the buffers to give back, and posts swaps that waited for that.
     #[inline]
-    fn go_on(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    fn proceed(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let idle = self.in_flight() == 0 || !self.waiting.is_empty();
         if self.returns.is_due(idle) {
             self.returns.send(Part::Return.id(0), idle, nic)?;
         }
-        while self.returns.room() > self.swaps {
+        while self.returns.space() > self.swaps {
             let Some(place) = self.waiting.pop_front() else { break };
             self.post_swap(place, nic)?;
         }
@@ -354,7 +359,7 @@ impl Client {
         &mut self,
         completion: &WorkCompletion,
         nic: &mut impl PostPrism,
-    ) -> Result<Option<(u16, End)>, Broken> {
+    ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
@@ -366,23 +371,23 @@ impl Client {
             Part::Move => self.handed_over(place, nic)?,
             Part::Return => {
                 self.returns.sent();
-                Then::On
+                Next::On
             }
             Part::Listen if completion.kind == CompletionKind::Receive => {
                 self.returns.received(completion.byte_len, Part::Listen.id(0), nic)?;
-                Then::On
+                Next::On
             }
             Part::Listen | Part::Quiet => return Err(Broken::Protocol),
         };
         Ok(match then {
-            Then::End(end) => Some((place, end)),
-            Then::On => None,
+            Next::End(end) => Some((place, end)),
+            Next::On => None,
         })
     }
 
-    /// A READ has brought what a slot leads to.
+    /// A READ has brought the bytes that a slot points to.
     #[inline]
-    fn landed(&mut self, place: u16, len: usize, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    fn landed(&mut self, place: u16, len: usize, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = self.flights.get(usize::from(place)).ok_or(Broken::Protocol)?;
         if flight.state != State::Reading || len > flight.asked as usize {
             return Err(Broken::Protocol);
@@ -395,28 +400,34 @@ impl Client {
         self.arena.block.read(at, landed);
         let seen = see(landed, hash, key).ok_or(Broken::Protocol)?;
         match (operation, seen) {
-            (_, Seen::Free | Seen::Other | Seen::Moved) if flight.by_heart => self.anew(place, nic),
-            (_, Seen::Other) => self.pass(place, nic),
+            (_, SlotContent::Free | SlotContent::Other | SlotContent::Moved) if flight.remembered => {
+                self.restart(place, nic)
+            }
+            (_, SlotContent::Other) => self.pass(place, nic),
             (_, seen) if helps => self.help(place, seen, nic),
-            (_, Seen::Moved) => self.follow(place, nic),
-            (Operation::Get | Operation::List, Seen::Mine { generation, len: whole }) => {
+            (_, SlotContent::Moved) => self.follow(place, nic),
+            (Operation::Get | Operation::List, SlotContent::Mine { generation, len: whole }) => {
                 self.found(place, generation, whole, len, nic)
             }
-            (Operation::Put, Seen::Twin) => Ok(Then::End(End::Other(Outcome::Refused(Refusal::TableFull)))),
-            (Operation::Put, Seen::Free) => self.swap_from(place, 0, nic),
-            (Operation::Put, Seen::Gone { generation }) => self.swap_from(place, generation, nic),
-            (Operation::Put | Operation::Delete, Seen::Mine { generation, .. }) => {
+            (Operation::Put, SlotContent::Twin) => {
+                Ok(Next::End(OwnedOutcome::Other(Outcome::Refused(Refusal::TableFull))))
+            }
+            (Operation::Put, SlotContent::Free) => self.swap_from(place, 0, nic),
+            (Operation::Put, SlotContent::Gone { generation }) => self.swap_from(place, generation, nic),
+            (Operation::Put | Operation::Delete, SlotContent::Mine { generation, .. }) => {
                 self.swap_from(place, generation, nic)
             }
             (
                 Operation::Get | Operation::Delete | Operation::List,
-                Seen::Free | Seen::Gone { .. } | Seen::Twin,
-            ) => Ok(Then::End(End::Other(Outcome::Absent))),
+                SlotContent::Free | SlotContent::Gone { .. } | SlotContent::Twin,
+            ) => Ok(Next::End(OwnedOutcome::Other(Outcome::Absent))),
         }
     }
 
-    /// A GET has come to its object; all of it, unless that is longer than it asked for. Inlined always: what is remembered goes to a
-    /// line that is far, and a result that was stored behind it in pieces and loaded whole would wait for that.
+    /// A GET has reached its object; all of it, unless that is longer than it asked for.
+    ///
+    /// Always inlined: remembering the slot stores to a distant line. A result stored behind it in pieces and
+    /// loaded whole would wait for that store.
     #[inline(always)]
     fn found(
         &mut self,
@@ -425,44 +436,43 @@ impl Client {
         whole: u64,
         len: usize,
         nic: &mut impl PostPrism,
-    ) -> Result<Then, Broken> {
+    ) -> Result<Next, Broken> {
         self.remember(place, generation);
         let flight = &mut self.flights[usize::from(place)];
         if whole <= len as u64 {
             let start = HEADER + flight.key_len as usize;
-            return Ok(Then::End(End::Value(start, whole as usize - start)));
+            return Ok(Next::End(OwnedOutcome::Value(start, whole as usize - start)));
         }
         if len < flight.asked as usize {
             // The slot's bound and the object's header contradict each other.
             return Err(Broken::Protocol);
         }
         if whole > self.config.object_len() as u64 {
-            return Ok(Then::End(End::Other(Outcome::TooLong)));
+            return Ok(Next::End(OwnedOutcome::Other(Outcome::TooLong)));
         }
         flight.asked = whole as u32;
-        self.again(place, nic)
+        self.retry(place, nic)
     }
 
-    /// Remembers where an operation has found its key; and of which keys to look that up, since it is not where they are looked for
-    /// first.
+    /// Remembers where an operation has found its key. Also marks keys that are not where a lookup starts.
     #[inline]
     fn remember(&mut self, place: u16, generation: u64) {
         let flight = &self.flights[usize::from(place)];
         self.known.set(flight.hash, flight.at, generation);
         let at_home = flight.passed == 0 && flight.table == self.front.base;
-        if !flight.by_heart && !at_home {
-            self.known.strays(flight.hash);
+        if !flight.remembered && !at_home {
+            self.known.displaced(flight.hash);
         }
     }
 
-    fn swap_from(&mut self, place: u16, generation: u64, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    fn swap_from(&mut self, place: u16, generation: u64, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         self.flights[usize::from(place)].generation = generation;
         self.swap(place, nic)?;
-        Ok(Then::On)
+        Ok(Next::On)
     }
 
     /// A swap has come to its end, and with it a DELETE or the chain of a PUT.
-    fn swapped(&mut self, place: u16, outcome: u32, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    fn swapped(&mut self, place: u16, outcome: u32, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let old = chain::old(&self.arena, place);
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
         if flight.state != State::Swapping {
@@ -478,12 +488,12 @@ impl Client {
         match outcome {
             Ended::Done => {
                 self.give_old(place);
-                Ok(Then::End(End::Other(Outcome::Done)))
+                Ok(Next::End(OwnedOutcome::Other(Outcome::Done)))
             }
-            Ended::NotSwapped if flight.by_heart => self.anew(place, nic),
+            Ended::NotSwapped if flight.remembered => self.restart(place, nic),
             Ended::NotSwapped if old.is_moving() => self.met_a_move(place, old, nic),
             // Else only a DELETE makes another generation of an odd one, and this one came since we looked.
-            Ended::NotSwapped => Ok(Then::End(End::Other(Outcome::Absent))),
+            Ended::NotSwapped => Ok(Next::End(OwnedOutcome::Other(Outcome::Absent))),
             _ => Err(Broken::Protocol),
         }
     }
@@ -495,17 +505,17 @@ impl Client {
         flight: Flight,
         outcome: Ended,
         nic: &mut impl PostPrism,
-    ) -> Result<Then, Broken> {
+    ) -> Result<Next, Broken> {
         match outcome {
             Ended::Done => {
                 self.remember(place, flight.next_generation());
                 self.give_old(place);
-                Ok(Then::End(End::Other(Outcome::Done)))
+                Ok(Next::End(OwnedOutcome::Other(Outcome::Done)))
             }
             Ended::NotSwapped => {
                 self.returns.give(chain::taken(&self.arena, place));
-                if flight.by_heart {
-                    return self.anew(place, nic);
+                if flight.remembered {
+                    return self.restart(place, nic);
                 }
                 let old = chain::old(&self.arena, place);
                 if old.is_moving() {
@@ -513,9 +523,9 @@ impl Client {
                 }
                 if flight.overwrites() {
                     // The key was deleted since we looked: as if we had come just before.
-                    return Ok(Then::End(End::Other(Outcome::Done)));
+                    return Ok(Next::End(OwnedOutcome::Other(Outcome::Done)));
                 }
-                self.again(place, nic)
+                self.retry(place, nic)
             }
             // No buffer: the swap was skipped. A larger buffer holds the object too.
             _ => {
@@ -524,10 +534,10 @@ impl Client {
                 if self.class_of(&larger).is_some() {
                     self.flights[usize::from(place)].larger = larger.larger;
                     self.swap(place, nic)?;
-                    return Ok(Then::On);
+                    return Ok(Next::On);
                 }
                 self.known.forget(flight.hash);
-                Ok(Then::End(End::Other(Outcome::Refused(Refusal::NoSpace))))
+                Ok(Next::End(OwnedOutcome::Other(Outcome::Refused(Refusal::NoSpace))))
             }
         }
     }

@@ -1,7 +1,9 @@
 //! How large a client is, and where things lie in its memory.
 //!
-//! Each place of the window has: 32 bytes for the slot as a swap found it, 8 for the address of the buffer that was taken, 24 for the new
-//! slot's last three words; an object, on its way out or as a GET brings it; and a header with a key, as a PUT or DELETE looks for them.
+//! Each slot of the window has 64 bytes for chains, an object, and a header with a key. The first are 32
+//! bytes for the table's slot as a swap found it, 8 for the address of the buffer that was taken, and 24 for
+//! the new slot's last three words. The object is on its way out, or as a GET brings it. A PUT or DELETE
+//! looks for its key with the last.
 
 use super::object::HEADER;
 use super::slot::SLOT;
@@ -30,13 +32,14 @@ impl Default for ClientConfig {
     }
 }
 
-/// Slots of the send queue that the longest chain takes, two swaps of five. A PUT takes eight: a WRITE, an ALLOCATE of two, a swap.
+/// Slots of the send queue that the longest chain takes: two swaps of five. A PUT takes eight: a WRITE, an
+/// ALLOCATE of two, a swap.
 const CHAIN: u32 = 10;
 /// Bytes of the word in front of the tables.
 pub(super) const FRONT_WORD: usize = 8;
 /// Bytes before the object in a place of the window.
 const FRONT: usize = 64;
-/// Offsets there.
+/// Offset of the slot that a swap found.
 const OLD: usize = 0;
 const TAKEN: usize = SLOT;
 const NEW: usize = TAKEN + 8;
@@ -44,12 +47,12 @@ const NEW: usize = TAKEN + 8;
 impl ClientConfig {
     /// What its queue pair must hold; `send` counts 64-byte slots.
     pub fn needs(&self) -> QueueNeeds {
-        // What is returned, and a READ of the word in front.
+        // A message with returned buffers, and a READ of the word in front.
         let send = self.window * CHAIN + 1 + 2;
         QueueNeeds { send, receive: 1, sges: 1, completions: self.window + 3 }
     }
 
-    /// Bytes of registered memory that it needs; nobody but its own NIC touches it.
+    /// Bytes of registered memory that it needs; only its own NIC touches it.
     pub fn arena_len(&self) -> usize {
         self.window as usize * self.stride() + FRONT_WORD + Returns::ARENA
     }
@@ -91,12 +94,12 @@ impl Arena {
         usize::from(place) * self.config.stride()
     }
 
-    /// Where the slot comes to as a swap found it.
+    /// Offset of the slot as a swap found it.
     pub fn old(&self, place: u16) -> usize {
         self.place(place) + OLD
     }
 
-    /// Where the address of the buffer comes to that was taken.
+    /// Offset of the address of the buffer that was taken.
     pub fn taken(&self, place: u16) -> usize {
         self.place(place) + TAKEN
     }
@@ -106,22 +109,22 @@ impl Arena {
         self.place(place) + NEW
     }
 
-    /// An object.
+    /// Offset of an object.
     pub fn object(&self, place: u16) -> usize {
         self.place(place) + FRONT
     }
 
-    /// A header and a key.
+    /// Offset of a header and a key.
     pub fn probe(&self, place: u16) -> usize {
         self.object(place) + self.config.object_len()
     }
 
-    /// Where the word in front of the tables comes to when nobody waits for it.
+    /// Offset of the word in front of the tables when no operation waits for it.
     pub fn front(&self) -> usize {
         self.config.window as usize * self.config.stride()
     }
 
-    /// What `Returns` uses.
+    /// Offset of the memory that `Returns` uses.
     pub fn returns(&self) -> usize {
         self.front() + FRONT_WORD
     }

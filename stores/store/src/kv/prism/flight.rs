@@ -1,6 +1,6 @@
 //! An operation in flight.
 
-use super::slot::Words;
+use super::slot::TableSlot;
 use super::tables::Tables;
 use crate::heap::Phase;
 use crate::kv::Operation;
@@ -9,7 +9,7 @@ use crate::kv::Operation;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
-    /// Its next round trip waits for room to give back what it may come to hold.
+    /// Its next round trip waits until the buffers that it may leave can be given back.
     Waiting,
     /// Looks into a slot.
     Reading,
@@ -17,17 +17,17 @@ pub(super) enum State {
     Swapping,
     /// Has passed all that it may of the newest table that it knows, and asks whether there is another.
     Asking,
-    /// Takes what is frozen in a slot to the next table.
+    /// Moves the frozen object of a slot to the next table.
     Helping,
 }
 
 /// A slot that an operation has found frozen.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frozen {
-    /// Its address.
+    /// Address of the slot.
     pub at: u64,
-    /// What is in it, and will not change until it is moved.
-    pub words: Words,
+    /// Its words, which do not change until it is moved.
+    pub words: TableSlot,
 }
 
 /// One place of the window.
@@ -41,7 +41,7 @@ pub(super) struct Flight {
     /// The address of the slot that it is at.
     pub at: u64,
     /// That is the one that it remembered.
-    pub by_heart: bool,
+    pub remembered: bool,
     /// Else its table, and where in it.
     pub table: u32,
     pub slot: u64,
@@ -53,7 +53,7 @@ pub(super) struct Flight {
     pub asked: u32,
     /// The generation that the slot must have for the swap.
     pub generation: u64,
-    /// Since when it may come to hold buffers, for those who wait for that to end.
+    /// Since when it may hold buffers. The grace period of a sweep waits for that to end.
     pub phase: Option<Phase>,
     /// Free lists that were found empty: its buffer comes from one of so many sizes more.
     pub larger: u8,
@@ -69,7 +69,7 @@ impl Flight {
         key_len: 0,
         value_len: 0,
         at: 0,
-        by_heart: false,
+        remembered: false,
         table: 0,
         slot: 0,
         passed: 0,
@@ -85,13 +85,13 @@ impl Flight {
     /// To the beginning of its key's run in a table.
     #[inline]
     pub fn go_home(&mut self, tables: &Tables, table: u32) {
-        (self.table, self.passed, self.by_heart) = (table, 0, false);
+        (self.table, self.passed, self.remembered) = (table, 0, false);
         self.slot = tables.home(table, self.hash);
         self.at = tables.address(table, self.slot);
     }
 
-    /// The slot's generation once the swap is done: even ones become odd by a new object, odd ones even by a DELETE; an object that takes
-    /// the place of another of its key leaves it.
+    /// The slot's generation once the swap is done. Even ones become odd by a new object, odd ones even by a
+    /// DELETE. An object that replaces another of its key leaves the generation as it is.
     pub fn next_generation(&self) -> u64 {
         match self.operation {
             Operation::Delete => self.generation.wrapping_add(1),

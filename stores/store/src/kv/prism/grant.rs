@@ -1,7 +1,17 @@
-//! What a server tells a client. The client's [`Hello`](crate::kv::Hello) is that of all designs.
+//! What a server grants to a client. The client's [`Hello`](crate::kv::Hello) is that of all designs.
 //!
-//! "RKP3", slots of the first table (64 bits), hash seed (64), address of the tables (64), key of tables and buffers (32), longest key (32),
-//! longest value (32), tables at most (32), the first that is in use (32), then the classes as [`Classes::encode`] has them. All little-endian.
+//! ```text
+//!  0  "RKP3"
+//!  4  slots of the first table      u64
+//! 12  hash seed                     u64
+//! 20  address of the tables         u64
+//! 28  key of tables and buffers     u32
+//! 32  longest key, longest value    u32 each
+//! 40  tables at most                u32
+//! 44  the first table in use        u32
+//! 48  the size classes              as `Classes::encode` writes them
+//! ```
+//! All numbers are little-endian.
 
 use remora_memory::Key;
 use remora_nic::Remote;
@@ -22,7 +32,7 @@ pub struct Grant {
     pub slots: u64,
     /// Seed of [`hash_key`](crate::kv::hash_key).
     pub hash_seed: u64,
-    /// The tables, with the word in front of them; their key is that of the buffers too.
+    /// The tables, with the word in front of them. Their key is that of the buffers too.
     pub table: Remote,
     /// Longest key that the server stores.
     pub max_key: u32,
@@ -32,12 +42,12 @@ pub struct Grant {
     pub tables: u32,
     /// The first table that is not moved out of.
     pub base: u32,
-    /// Its buffers.
+    /// The size classes of its buffers.
     pub classes: Classes,
 }
 
 impl Grant {
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; HEAD];
         set_u32(&mut out, 0, MAGIC);
@@ -75,7 +85,7 @@ impl Grant {
         (grant.places().is_some() && lens).then_some(grant).ok_or(SessionError::Malformed)
     }
 
-    /// Where the tables are; None: nowhere.
+    /// Where the tables are; None if the numbers are impossible.
     pub(super) fn places(&self) -> Option<Tables> {
         Tables::new(self.table.addr, self.slots, self.tables).filter(|_| self.base < self.tables)
     }

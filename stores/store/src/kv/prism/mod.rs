@@ -1,24 +1,26 @@
 //! PRISM-KV (PRISM paper, §6): GET, PUT and DELETE without the server's program.
 //!
-//! A [`slot`](Words) of the hash table leads to an *object*: a header, a key and a value in a buffer that nobody changes while it can be
-//! reached. A GET is one bounded READ through the slot. A PUT finds the slot by such a READ, unless it [knows](ClientConfig::known) it,
-//! and is then one chain: a buffer is taken, and its address swapped into the slot. A DELETE swaps the object out.
+//! A [`slot`](TableSlot) of the hash table points to an *object*: a header, a key and a value in a buffer.
+//! The buffer does not change while the slot points to it. A GET is one bounded READ through the slot. A PUT
+//! finds the slot by such a READ, unless it [knows](ClientConfig::known) it. Then it is one chain: it takes a
+//! buffer, and swaps its address into the slot. A DELETE swaps the object out.
 //!
-//! A slot belongs to one hash for as long as the table lives, and carries a generation that changes when its object is deleted or a new one
-//! comes, not when one takes the place of another of the same key (footnote 2 of the paper). `docs/PRISM.md` says why a key never
-//! lives twice, and what it means to lose.
+//! A slot belongs to one hash for as long as the table lives. It carries a generation that changes when its
+//! object is deleted or a new one comes. The generation stays when one object replaces another of the same
+//! key (footnote 2 of the paper). `docs/PRISM.md` says why a key never exists twice, and what it means to
+//! lose a swap.
 
 mod chain;
 mod client;
 mod client_config;
 mod flight;
 mod grant;
-mod known;
 mod mover;
 mod moves;
 mod object;
 mod scan;
 mod slot;
+mod slot_cache;
 mod table;
 mod tables;
 mod walk;
@@ -29,8 +31,8 @@ mod tests;
 pub use client::Client;
 pub use client_config::ClientConfig;
 pub use grant::Grant;
-pub use mover::{Care, Mover, MoverCounters};
+pub use mover::{MovePolicy, Mover, MoverCounters};
 pub use object::HEADER;
 pub use scan::Scan;
-pub use slot::{SLOT, Words};
+pub use slot::{SLOT, TableSlot};
 pub use table::{Config, Loader, PrismTable};

@@ -1,10 +1,12 @@
-//! Growth: a new table beside one that fills, and every slot of the old one moved there, while clients do what they do.
+//! Growth: a new table is added beside one that fills, and every slot of the old one moves there, while
+//! clients work.
 //!
-//! The mover has a queue pair of the server's to itself, so that its swaps are those of a NIC, as the clients' are. It keeps nothing in mind
-//! of a slot: what it does next is what the slots say, so it goes on where another one was stopped, and beside clients that help.
+//! The mover has a queue pair of the server to itself. So its swaps are executed by a NIC, as the clients'
+//! are. It stores nothing about a slot: the slots themselves determine its next step. So it can continue
+//! where another mover was stopped, and beside clients that help.
 
-use super::moves::Hand;
-use super::slot::{FROZEN, MOVED, SLOT, Words};
+use super::moves::SwapIds;
+use super::slot::{FROZEN, MOVED, SLOT, TableSlot};
 use super::table::PrismTable;
 use super::tables::Front;
 use crate::{Broken, PostPrism, QueueNeeds, Registered};
@@ -33,17 +35,17 @@ pub struct MoverCounters {
 
 /// How a mover treats an object.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Care {
+pub enum MovePolicy {
     /// It is frozen before it is moved.
     #[default]
     Proved,
-    /// For tests: it is moved as it was seen, whatever became of it since.
+    /// For tests: it is moved as it was seen, even if it changed since.
     Unfrozen,
 }
 
 /// What one place of the window does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Job {
+enum Task {
     Idle,
     /// A swap for this slot is under way.
     Busy(u64),
@@ -51,20 +53,20 @@ enum Job {
     Stuck(u64),
 }
 
-/// Where a hash is, or may be, in the tables behind the one that is moved.
-enum Place {
+/// The slot of a hash, or the one that it may get, in the tables behind the one that is moved.
+enum Target {
     Bound(u64),
     Free(u64),
     Nowhere,
 }
 
-/// Makes the tables grow: pure, driven by whoever owns the queue pair.
+/// Makes the tables grow. It is pure: the owner of the queue pair drives it.
 #[derive(Debug)]
 pub struct Mover {
     table: PrismTable,
     arena: Registered,
-    care: Care,
-    jobs: Vec<Job>,
+    care: MovePolicy,
+    tasks: Vec<Task>,
     /// Slots of the table to come that are ready.
     ready: Option<u64>,
     /// The next slot of the table that is moved.
@@ -76,12 +78,12 @@ pub struct Mover {
 
 impl Mover {
     /// Of these tables, with a block of [`arena_len`](Mover::arena_len) bytes; None if it is smaller.
-    pub fn new(table: PrismTable, arena: Registered, care: Care) -> Option<Mover> {
+    pub fn new(table: PrismTable, arena: Registered, care: MovePolicy) -> Option<Mover> {
         (arena.bytes.len() >= Mover::arena_len()).then(|| Mover {
             table,
             arena,
             care,
-            jobs: vec![Job::Idle; WINDOW],
+            tasks: vec![Task::Idle; WINDOW],
             ready: None,
             next: 0,
             looked: 0,
@@ -89,7 +91,7 @@ impl Mover {
         })
     }
 
-    /// Bytes of memory that it needs; nobody but its own NIC touches it.
+    /// Bytes of memory that it needs; only its own NIC touches it.
     pub fn arena_len() -> usize {
         WINDOW * SLOT
     }
@@ -99,15 +101,15 @@ impl Mover {
         QueueNeeds { send: WINDOW as u32 * CHAIN, receive: 1, sges: 1, completions: WINDOW as u32 + 1 }
     }
 
-    /// What was done so far.
+    /// Counts of the mover's work so far.
     pub fn counters(&self) -> MoverCounters {
         self.counters
     }
 
-    /// All that decides what it does next, but for the slots.
+    /// All state that determines its next step, apart from the slots.
     #[cfg(test)]
     pub(super) fn state(&self) -> String {
-        format!("{:?} {:?} {} {}", self.jobs, self.ready, self.next, self.looked)
+        format!("{:?} {:?} {} {}", self.tasks, self.ready, self.next, self.looked)
     }
 
     /// Is a table being made or moved?
@@ -116,7 +118,8 @@ impl Mover {
         self.ready.is_some() || base + 1 < count
     }
 
-    /// Does some of what there is to do; true if there is more, now or when a swap has ended. Call it whenever there is time.
+    /// Does a part of the work. Returns true if there is more, now or when a swap has ended. Call it whenever
+    /// there is time.
     ///
     /// # Errors
     /// The queue pair has failed.
@@ -125,18 +128,18 @@ impl Mover {
         self.make_ready();
         let Front { count, base } = self.table.front();
         if base + 1 < count {
-            self.go_on(base, nic)?;
+            self.proceed(base, nic)?;
         }
         Ok(self.is_busy() && !self.is_stuck())
     }
 
     fn is_stuck(&self) -> bool {
         self.ready.is_none()
-            && self.jobs.iter().all(|job| !matches!(job, Job::Busy(_)))
-            && self.jobs.iter().any(|job| matches!(job, Job::Stuck(_)))
+            && self.tasks.iter().all(|task| !matches!(task, Task::Busy(_)))
+            && self.tasks.iter().any(|task| matches!(task, Task::Stuck(_)))
     }
 
-    /// Looks at some slots of the newest table: where half of them are bound there will be another one.
+    /// Looks at some slots of the newest table. When half of them are bound, another table is added.
     fn watch(&mut self) {
         let Front { count, .. } = self.table.front();
         if self.ready.is_some() || count == self.table.places().most() {
@@ -154,7 +157,7 @@ impl Mover {
         self.looked = (self.looked + looks) % slots;
     }
 
-    /// Makes some slots of the table to come ready, and says so when all are.
+    /// Prepares some slots of the next table, and adds the table when all are ready.
     fn make_ready(&mut self) {
         let Some(ready) = self.ready else { return };
         let Front { count, base } = self.table.front();
@@ -169,20 +172,21 @@ impl Mover {
         }
     }
 
-    /// Moves slots of the table that is given up; when all are, nobody needs to look into it any more.
-    fn go_on(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    /// Moves slots of the table that is given up. When all are moved, no client needs to look into it any
+    /// more.
+    fn proceed(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let (first, slots) = (self.table.places().before(base), self.table.places().slots(base));
         for at in 0..WINDOW {
-            if let Job::Stuck(entry) = self.jobs[at] {
-                self.jobs[at] = Job::Idle;
+            if let Task::Stuck(entry) = self.tasks[at] {
+                self.tasks[at] = Task::Idle;
                 self.act(at, entry, nic)?;
             }
-            while self.jobs[at] == Job::Idle && self.next < slots {
+            while self.tasks[at] == Task::Idle && self.next < slots {
                 self.next += 1;
                 self.act(at, first + self.next - 1, nic)?;
             }
         }
-        if self.next == slots && self.jobs.iter().all(|job| *job == Job::Idle) {
+        if self.next == slots && self.tasks.iter().all(|task| *task == Task::Idle) {
             let Front { count, .. } = self.table.front();
             self.table.set_front(Front { count, base: base + 1 });
             self.next = 0;
@@ -190,7 +194,7 @@ impl Mover {
         Ok(())
     }
 
-    /// A swap has ended: whatever it found, its slot says what is next.
+    /// A swap has ended, with any result. The slot itself determines the next step.
     ///
     /// # Errors
     /// The queue pair has failed.
@@ -199,14 +203,14 @@ impl Mover {
             return Err(Broken::Completion(completion.status));
         }
         let at = usize::try_from(completion.id).map_err(|_| Broken::Protocol)?;
-        let Some(Job::Busy(entry)) = self.jobs.get(at).copied() else { return Err(Broken::Protocol) };
-        self.jobs[at] = Job::Idle;
+        let Some(Task::Busy(entry)) = self.tasks.get(at).copied() else { return Err(Broken::Protocol) };
+        self.tasks[at] = Task::Idle;
         self.act(at, entry, nic)
     }
 
-    /// Does with a slot what is next. It may have changed since it was looked at: then the swap fails.
+    /// Does the next step for a slot. It may have changed since the look: then the swap fails.
     fn act(&mut self, at: usize, entry: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let hand = Hand { id: at as u64, quiet: QUIET, old: self.arena.sge(at * SLOT, SLOT) };
+        let hand = SwapIds { id: at as u64, quiet: QUIET, old: self.arena.sge(at * SLOT, SLOT) };
         let words = self.look(entry);
         let moved = self.table.word(entry, 2) & MOVED != 0;
         let slot = self.table.remote(self.table.places().entry(entry));
@@ -214,43 +218,45 @@ impl Mover {
             self.counters.slots += 1;
             return Ok(());
         }
-        self.jobs[at] = Job::Busy(entry);
+        self.tasks[at] = Task::Busy(entry);
         if words.generation & 1 == 0 {
             return hand.give_up(slot, &words, nic);
         }
         let place = |to: u64| self.table.remote(self.table.places().entry(to));
         match self.find(words.hash) {
-            Place::Free(to) => hand.reserve(place(to), words.hash, nic),
-            Place::Bound(to) if words.generation & FROZEN != 0 || self.care == Care::Unfrozen => {
+            Target::Free(to) => hand.reserve(place(to), words.hash, nic),
+            Target::Bound(to) if words.generation & FROZEN != 0 || self.care == MovePolicy::Unfrozen => {
                 hand.hand_over(slot, &words, place(to), nic)
             }
-            Place::Bound(_) => {
+            Target::Bound(_) => {
                 self.counters.objects += 1;
                 hand.freeze(slot, words.generation, nic)
             }
-            Place::Nowhere => {
-                self.jobs[at] = Job::Stuck(entry);
+            Target::Nowhere => {
+                self.tasks[at] = Task::Stuck(entry);
                 Ok(())
             }
         }
     }
 
-    /// A slot: of one that is frozen, what was in it when it was. A NIC stores the words of a slot from the first to the last, so what is
-    /// loaded first must be the last: who sees the hash sees a generation that came with it or later.
-    fn look(&self, entry: u64) -> Words {
+    /// The words of a slot; for a frozen slot, the words at the time it was frozen.
+    ///
+    /// A NIC stores the words of a slot from the first to the last, so the last must be loaded first. A
+    /// reader that sees the hash also sees the generation that came with it, or a later one.
+    fn look(&self, entry: u64) -> TableSlot {
         let word = |which| self.table.word(entry, which);
         match word(3) {
-            0 => Words::bare(self.table.places().entry(entry), 0, 0),
+            0 => TableSlot::bare(self.table.places().entry(entry), 0, 0),
             hash => {
                 let generation = word(2);
-                Words { generation, hash, pointer: word(0), bound: word(1) }
+                TableSlot { generation, hash, pointer: word(0), bound: word(1) }
             }
         }
     }
 
-    /// The slot that is bound to a hash in the tables behind the one that is moved, or the one that can be: there is one of the two, unless
-    /// all runs are full.
-    fn find(&self, hash: u64) -> Place {
+    /// The slot that is bound to a hash in the tables behind the one that is moved, or one that can be bound
+    /// to it. One of the two exists, unless all runs are full.
+    fn find(&self, hash: u64) -> Target {
         let Front { count, base } = self.table.front();
         for table in base + 1..count {
             let places = self.table.places();
@@ -258,12 +264,12 @@ impl Mover {
             let most = u64::from(super::client::MOST_PASSED).min(slots);
             for entry in (home..home + most).map(|slot| first + slot % slots) {
                 match self.table.word(entry, 3) {
-                    0 => return Place::Free(entry),
-                    bound if bound == hash => return Place::Bound(entry),
+                    0 => return Target::Free(entry),
+                    bound if bound == hash => return Target::Bound(entry),
                     _ => {}
                 }
             }
         }
-        Place::Nowhere
+        Target::Nowhere
     }
 }

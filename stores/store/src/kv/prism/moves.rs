@@ -1,18 +1,20 @@
-//! The four swaps by which a slot goes to the next table. Each of them finds a slot that is not as it must be, or changes it once and for
-//! all, so it does not matter how many try it, nor whether one does after the others are long done.
+//! The four swaps by which a slot goes to the next table.
+//!
+//! Each of them fails if the slot is not as it must be, or changes it once and for all. So any number of
+//! movers may try, even long after the others are done.
 
 use remora_nic::prism::{Address, Mode, Number, Operand, Operands, Operation, WorkRequest};
 use remora_nic::{Flags, Remote, Sge};
 
 use super::chain::{SIGNALED, request};
-use super::slot::{FROZEN, MOVED, RESERVED, SLOT, Words};
+use super::slot::{FROZEN, MOVED, RESERVED, SLOT, TableSlot};
 use crate::{Broken, PostPrism};
 
 const GENERATION: Number = [0, 0, u64::MAX, 0];
 
-/// Who posts them: their ids, and where what they find may come to.
+/// Where a mover posts: the ids of its requests, and the memory for their results.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Hand {
+pub(super) struct SwapIds {
     /// Of what brings a completion.
     pub id: u64,
     /// Of what brings none.
@@ -34,7 +36,7 @@ fn swap(slot: Remote, generation: u64, new: Number, mask: Number) -> Operation<'
     Operation::CompareSwap { at: Address::direct(slot), operands }
 }
 
-impl Hand {
+impl SwapIds {
     fn post(
         self,
         id: u64,
@@ -51,7 +53,7 @@ impl Hand {
 
     /// Binds a free slot of the next table to a hash.
     pub fn reserve(self, slot: Remote, hash: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let bound = Words::bare(slot.addr, RESERVED, hash);
+        let bound = TableSlot::bare(slot.addr, RESERVED, hash);
         self.ask(swap(slot, 0, bound.number(), [u64::MAX; 4]), nic)
     }
 
@@ -60,24 +62,24 @@ impl Hand {
         self.ask(swap(slot, generation, [0, 0, generation | FROZEN, 0], GENERATION), nic)
     }
 
-    /// Puts what is frozen into the slot that waits for it, unless that was done, and gives the frozen slot up, unless that was done. The
-    /// first is executed before the second.
+    /// Moves a frozen object to its reserved slot, then gives the frozen slot up. Each step does nothing if
+    /// it was done before. The first is executed before the second.
     pub fn hand_over(
         self,
         from: Remote,
-        frozen: &Words,
+        frozen: &TableSlot,
         to: Remote,
         nic: &mut impl PostPrism,
     ) -> Result<(), Broken> {
-        let thawed = Words { generation: frozen.generation & !FROZEN, ..*frozen };
+        let thawed = TableSlot { generation: frozen.generation & !FROZEN, ..*frozen };
         let fill = swap(to, RESERVED, thawed.number(), [u64::MAX; 4]);
         self.post(self.quiet, Flags::default(), fill, nic)?;
         self.give_up(from, frozen, nic)
     }
 
-    /// Gives a slot up that leads to no object, or whose object is in the next table.
-    pub fn give_up(self, slot: Remote, words: &Words, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let moved = Words::bare(slot.addr, MOVED, words.hash);
+    /// Gives up a slot that points to no object, or whose object is in the next table.
+    pub fn give_up(self, slot: Remote, words: &TableSlot, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let moved = TableSlot::bare(slot.addr, MOVED, words.hash);
         self.ask(swap(slot, words.generation, moved.number(), [u64::MAX; 4]), nic)
     }
 }

@@ -8,8 +8,8 @@
 //! 20  value len   u32
 //! 24  key, value
 //! ```
-//! There is no checksum: an object is written before its address is in the slot and never after, and the server's NIC keeps a buffer
-//! that is being read from being taken anew.
+//! There is no checksum. An object is written before its address is in the slot, and never after. The
+//! server's NIC does not hand out a buffer again while it is being read.
 
 use super::slot::{BARE, MOVED};
 use crate::kv::hash::hash_key;
@@ -34,19 +34,19 @@ pub(super) fn header(generation: u64, hash: u64, key_len: usize, value_len: usiz
     out
 }
 
-/// What is in a slot, for someone who looks for a key.
+/// The content of a slot, for a client that looks for a key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// It was never used: the key is nowhere.
+pub(super) enum SlotContent {
+    /// It was never used: no slot holds the key.
     Free,
     /// It is the one for this key, and holds none.
     Gone {
-        /// Even.
+        /// Generation of the slot, even.
         generation: u64,
     },
     /// It holds the key.
     Mine {
-        /// Odd.
+        /// Generation of the slot, odd.
         generation: u64,
         /// Bytes of the object.
         len: u64,
@@ -59,34 +59,34 @@ pub(super) enum Seen {
     Moved,
 }
 
-/// What a READ brought; None if it is nothing that a slot leads to.
+/// Interprets the bytes of a READ; None if no slot points to such bytes.
 #[inline]
-pub(super) fn see(landed: &[u8], hash: u64, key: &[u8]) -> Option<Seen> {
+pub(super) fn see(landed: &[u8], hash: u64, key: &[u8]) -> Option<SlotContent> {
     if landed.len() < BARE {
         return None;
     }
     let (generation, bound_to) = (u64_at(landed, 0), u64_at(landed, 8));
     if landed.len() == BARE {
         return (generation & 1 == 0).then_some(match bound_to {
-            _ if bound_to != hash && bound_to != 0 => Seen::Other,
-            _ if generation & MOVED != 0 => Seen::Moved,
-            0 => Seen::Free,
-            _ => Seen::Gone { generation },
+            _ if bound_to != hash && bound_to != 0 => SlotContent::Other,
+            _ if generation & MOVED != 0 => SlotContent::Moved,
+            0 => SlotContent::Free,
+            _ => SlotContent::Gone { generation },
         });
     }
     if landed.len() < HEADER || generation & 1 == 0 {
         return None;
     }
     if bound_to != hash {
-        return Some(Seen::Other);
+        return Some(SlotContent::Other);
     }
     let (key_len, value_len) = (u32_at(landed, 16), u32_at(landed, 20));
     if key_len as usize != key.len() {
-        return Some(Seen::Twin);
+        return Some(SlotContent::Twin);
     }
     let same = landed.get(HEADER..HEADER + key.len())? == key;
     let len = HEADER as u64 + u64::from(key_len) + u64::from(value_len);
-    Some(if same { Seen::Mine { generation, len } } else { Seen::Twin })
+    Some(if same { SlotContent::Mine { generation, len } } else { SlotContent::Twin })
 }
 
 #[cfg(test)]
@@ -108,20 +108,20 @@ mod tests {
     #[test]
     fn each_thing_that_a_slot_may_lead_to() {
         let bare = |generation: u64, hash: u64| [generation.to_le_bytes(), hash.to_le_bytes()].concat();
-        let mine = Some(Seen::Mine { generation: 5, len: 24 + 3 + 5 });
+        let mine = Some(SlotContent::Mine { generation: 5, len: 24 + 3 + 5 });
         let whole = object(5, 7, b"key", b"value");
         assert_eq!(see(&whole, 7, b"key"), mine);
         assert_eq!(see(&whole[..27], 7, b"key"), mine, "only as far as the key");
         assert_eq!(see(&whole[..26], 7, b"key"), None, "not even that far");
-        assert_eq!(see(&whole, 8, b"key"), Some(Seen::Other));
-        assert_eq!(see(&whole, 7, b"kez"), Some(Seen::Twin));
-        assert_eq!(see(&whole, 7, b"keys"), Some(Seen::Twin));
-        assert_eq!(see(&bare(0, 0), 7, b"key"), Some(Seen::Free));
-        assert_eq!(see(&bare(6, 7), 7, b"key"), Some(Seen::Gone { generation: 6 }));
-        assert_eq!(see(&bare(6, 8), 7, b"key"), Some(Seen::Other));
-        assert_eq!(see(&bare(MOVED, 7), 7, b"key"), Some(Seen::Moved));
-        assert_eq!(see(&bare(MOVED, 0), 7, b"key"), Some(Seen::Moved), "nobody will ever use it");
-        assert_eq!(see(&bare(MOVED, 8), 7, b"key"), Some(Seen::Other), "the key may be behind it");
+        assert_eq!(see(&whole, 8, b"key"), Some(SlotContent::Other));
+        assert_eq!(see(&whole, 7, b"kez"), Some(SlotContent::Twin));
+        assert_eq!(see(&whole, 7, b"keys"), Some(SlotContent::Twin));
+        assert_eq!(see(&bare(0, 0), 7, b"key"), Some(SlotContent::Free));
+        assert_eq!(see(&bare(6, 7), 7, b"key"), Some(SlotContent::Gone { generation: 6 }));
+        assert_eq!(see(&bare(6, 8), 7, b"key"), Some(SlotContent::Other));
+        assert_eq!(see(&bare(MOVED, 7), 7, b"key"), Some(SlotContent::Moved));
+        assert_eq!(see(&bare(MOVED, 0), 7, b"key"), Some(SlotContent::Moved), "nobody will ever use it");
+        assert_eq!(see(&bare(MOVED, 8), 7, b"key"), Some(SlotContent::Other), "the key may be behind it");
         assert_eq!(see(&bare(5, 7), 7, b"key"), None, "odd, and no object");
         assert_eq!(see(&object(4, 7, b"key", b""), 7, b"key"), None, "even, and an object");
         assert_eq!((see(&[], 7, b""), see(&[1; 15], 7, b""), see(&[1; 23], 7, b"")), (None, None, None));

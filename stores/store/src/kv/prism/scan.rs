@@ -1,8 +1,9 @@
 //! A listing of a PRISM-KV table: all its keys, by READs of a client's own.
 //!
-//! The slots of all tables are READ in their order, a batch at a time, and through each slot that has an object the object's
-//! header and key. Objects move only into later tables, so a key that is in the table throughout is met, once at least. Slots
-//! are READ without an atomic: one that changes meanwhile is looked at again through its own pointer, which is what counts.
+//! The listing READs the slots of all tables in their order, a batch at a time. Through each slot that has an
+//! object it READs the object's header and key. Objects move only into later tables, so a key that is in the
+//! table throughout is listed at least once. Slots are READ without an atomic. A slot that changes in the
+//! meantime is read again through its own pointer, and that result counts.
 
 use remora_nic::prism::{Address, Operation};
 use remora_nic::{Flags, Payload, Remote, WorkCompletion, WorkRequest};
@@ -11,7 +12,7 @@ use remora_transport::Status;
 use super::chain::{Part, SIGNALED, request};
 use super::grant::Grant;
 use super::object::HEADER;
-use super::slot::{BARE, SLOT, Words};
+use super::slot::{BARE, SLOT, TableSlot};
 use super::tables::{Front, Tables};
 use crate::kv::SessionError;
 use crate::words::{u32_at, u64_at};
@@ -24,7 +25,7 @@ const FRONT_WORD: usize = 8;
 /// READs through slots that are under way at a time.
 const WINDOW: usize = Scan::WINDOW as usize;
 
-/// What is under way.
+/// The requests under way.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing was asked yet.
@@ -39,8 +40,8 @@ enum State {
     End,
 }
 
-/// A listing under way, on the queue pair of a [`Client`](super::Client) that has nothing in flight meanwhile and whose window is
-/// [`Scan::WINDOW`] at least.
+/// A listing under way, on the queue pair of a [`Client`](super::Client). That client has nothing in flight
+/// in the meantime, and its window is [`Scan::WINDOW`] at least.
 #[derive(Debug)]
 pub struct Scan {
     table: Remote,
@@ -61,7 +62,7 @@ impl Scan {
     /// READs that it may have under way.
     pub const WINDOW: u32 = 8;
 
-    /// Bytes of registered memory that it needs for keys of this length; nobody but its own NIC touches it.
+    /// Bytes of registered memory that it needs for keys of this length; only its own NIC touches it.
     pub fn arena_len(max_key: u32) -> usize {
         (BATCH as usize * SLOT).max(WINDOW * stride(max_key))
     }
@@ -147,7 +148,7 @@ impl Scan {
         self.read(self.tables.front(), FRONT_WORD, nic)
     }
 
-    /// The word in front has come: a new table may hold what was moved out of the last one.
+    /// The word in front has come: a new table may hold the objects of the last one.
     fn fronted(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let mut word = [0; FRONT_WORD];
         self.arena.read(0, &mut word);
@@ -182,7 +183,7 @@ impl Scan {
         self.arena.read(0, landed);
         let (slots, _) = landed.as_chunks::<SLOT>();
         let next = self.next;
-        let holds = |slot: &[u8; SLOT]| Words::parse(slot).generation & 1 == 1;
+        let holds = |slot: &[u8; SLOT]| TableSlot::parse(slot).generation & 1 == 1;
         self.taken.extend((next..).zip(slots).filter(|(_, slot)| holds(slot)).map(|(entry, _)| entry));
         self.next += count;
         self.objects(nic)
@@ -209,7 +210,8 @@ impl Scan {
         Ok(())
     }
 
-    /// What a READ through a slot has brought: an object's header and key, or nothing if it was deleted meanwhile.
+    /// A READ through a slot has brought an object's header and key, or nothing if it was deleted in the
+    /// meantime.
     fn object(&mut self, place: u16, len: usize, found: &mut dyn FnMut(&[u8])) -> Result<(), Broken> {
         let place = usize::from(place);
         if place >= WINDOW || len > HEADER + self.max_key as usize {

@@ -1,13 +1,13 @@
-//! The server's side of the tables: their layout, what they begin with, and what they lead to. Nothing here runs while clients work but the
-//! look of a sweep; how they grow is the [`Mover`](super::Mover)'s.
+//! The server's side of the tables: their layout, their initial content, and the buffers that they point to.
+//! Of this, only the look of a sweep runs while clients work. The [`Mover`](super::Mover) makes them grow.
 
 use std::sync::atomic::Ordering;
 
 use remora_nic::Remote;
 
 use super::grant::Grant;
-use super::object::{HEADER, Seen, binding, header, see};
-use super::slot::{BARE, SLOT, Words};
+use super::object::{HEADER, SlotContent, binding, header, see};
+use super::slot::{BARE, SLOT, TableSlot};
 use super::tables::{FRONT, Front, MOST_TABLES, Tables};
 use crate::heap::{Classes, Reachable};
 use crate::kv::rpc::Refusal;
@@ -54,7 +54,8 @@ impl Config {
     }
 }
 
-/// The tables at the front of a block that holds their buffers too, under one key that allows remote reads, writes and atomics.
+/// The tables at the front of a block that holds their buffers too, under one key that allows remote reads,
+/// writes and atomics.
 #[derive(Clone, Debug)]
 pub struct PrismTable {
     memory: Registered,
@@ -107,7 +108,7 @@ impl PrismTable {
         Remote { addr, rkey: self.memory.key }
     }
 
-    /// The word in front. Of what is none of a server's, what it is to begin with.
+    /// The word in front. For memory that no server has written, its initial value.
     pub(super) fn front(&self) -> Front {
         let word = self.memory.bytes.word(0).expect("the word in front").load(Ordering::Acquire);
         Front::parse(word, self.config.tables).unwrap_or(Front::FIRST)
@@ -123,33 +124,35 @@ impl PrismTable {
         FRONT + entry as usize * SLOT
     }
 
-    /// One of a slot's four words, not older than one of the slot's that was loaded before. Slots are counted through all tables.
+    /// One of a slot's four words, not older than a word of that slot that was loaded before. Slots are
+    /// counted through all tables.
     pub(super) fn word(&self, entry: u64, which: usize) -> u64 {
         let word = self.memory.bytes.word(self.offset(entry) + 8 * which).expect("a slot of the tables");
         word.load(Ordering::Acquire)
     }
 
-    /// A slot, of which nobody knows whether it is being changed. Slots are counted through all tables.
-    pub fn words(&self, entry: u64) -> Words {
+    /// A slot that may be changing during the call. Slots are counted through all tables.
+    pub fn words(&self, entry: u64) -> TableSlot {
         let mut bytes = [0; SLOT];
         self.memory.read(self.offset(entry), &mut bytes);
-        Words::parse(&bytes)
+        TableSlot::parse(&bytes)
     }
 
-    fn put_words(&self, entry: u64, words: &Words) {
+    fn put_words(&self, entry: u64, words: &TableSlot) {
         self.memory.write(self.offset(entry), &words.emit());
     }
 
-    /// Makes slots of a table free that nobody knows of yet.
+    /// Frees slots of a table that no client knows yet.
     pub(super) fn clear(&self, table: u32, slots: std::ops::Range<u64>) {
         let first = self.places.before(table);
         for entry in first + slots.start..first + slots.end {
-            self.put_words(entry, &Words::bare(self.places.entry(entry), 0, 0));
+            self.put_words(entry, &TableSlot::bare(self.places.entry(entry), 0, 0));
         }
     }
 }
 
-/// Tables in the order in which objects move: a look that is at a slot sees what was there, or comes to where it is now.
+/// Tables in the order in which objects move: a look at a slot sees the object there, or later in its new
+/// slot.
 impl Reachable for PrismTable {
     fn entries(&self) -> usize {
         self.places.before(self.front().count) as usize
@@ -202,12 +205,12 @@ impl Loader {
         let most = u64::from(super::client::MOST_PASSED).min(slots);
         for slot in (home..home + most).map(|slot| slot % slots) {
             match self.look(table, slot, hash, key) {
-                Seen::Other => {}
-                Seen::Twin | Seen::Moved => return Err(Refusal::TableFull),
-                Seen::Mine { generation, .. } | Seen::Gone { generation } => {
+                SlotContent::Other => {}
+                SlotContent::Twin | SlotContent::Moved => return Err(Refusal::TableFull),
+                SlotContent::Mine { generation, .. } | SlotContent::Gone { generation } => {
                     return self.store(table, slot, generation | 1, hash, key, value);
                 }
-                Seen::Free => {
+                SlotContent::Free => {
                     self.store(table, slot, 1, hash, key, value)?;
                     self.keys += 1;
                     return Ok(());
@@ -217,14 +220,14 @@ impl Loader {
         Err(Refusal::TableFull)
     }
 
-    fn look(&self, table: &PrismTable, slot: u64, hash: u64, key: &[u8]) -> Seen {
+    fn look(&self, table: &PrismTable, slot: u64, hash: u64, key: &[u8]) -> SlotContent {
         let words = table.words(slot);
         if words.hash != hash {
-            return if words.hash == 0 { Seen::Free } else { Seen::Other };
+            return if words.hash == 0 { SlotContent::Free } else { SlotContent::Other };
         }
         let mut landed = vec![0; (HEADER + key.len()).min(words.bound as usize)];
         table.memory.read((words.pointer - table.memory.addr) as usize, &mut landed);
-        see(&landed, hash, key).unwrap_or(Seen::Twin)
+        see(&landed, hash, key).unwrap_or(SlotContent::Twin)
     }
 
     fn store(
@@ -241,7 +244,7 @@ impl Loader {
         let old = table.words(slot);
         let same = self.classes.find(old.pointer).filter(|(at, _)| *at == least && old.generation & 1 == 1);
         let pointer = match same {
-            // Nobody reads yet.
+            // No client reads yet.
             Some(_) => old.pointer,
             None => {
                 // A larger buffer holds the object too.
@@ -256,7 +259,7 @@ impl Loader {
         table.memory.write(at, &header(generation, hash, key.len(), value.len()));
         table.memory.write(at + HEADER, key);
         table.memory.write(at + HEADER + key.len(), value);
-        table.put_words(slot, &Words { pointer, bound: len as u64, generation, hash });
+        table.put_words(slot, &TableSlot { pointer, bound: len as u64, generation, hash });
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Where the tables of a server lie: one behind the other, each twice as large as the one before. The word in front of them says how many
-//! there are by now, and in how many of those nothing is left.
+//! Where the tables of a server lie: one behind the other, each twice as large as the one before. The word in
+//! front of them says how many tables exist, and how many of those are empty again.
 
 use super::slot::SLOT;
 use crate::kv::hash::reduce;
@@ -18,10 +18,11 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// `most` tables at most, the first with so many slots, the word in front of it at `addr`. None: nobody's memory is that large.
+    /// `most` tables at most, the first with so many slots, the word in front of it at `addr`. Returns None
+    /// if no memory is that large.
     pub fn new(addr: u64, slots: u64, most: u32) -> Option<Tables> {
         let tables = Tables { addr, slots, most };
-        // With five bits for the bytes of a slot, and one for what is in front.
+        // Five bits are for the bytes of a slot, and one for the word in front.
         let sound = (1..=MOST_TABLES).contains(&most) && slots > 0 && slots.leading_zeros() >= most + 6;
         (sound && addr.checked_add(tables.len()).is_some()).then_some(tables)
     }
@@ -48,7 +49,7 @@ impl Tables {
         (self.slots << table) - self.slots
     }
 
-    /// Bytes of all of them, and of what is in front.
+    /// Bytes of all tables, and of the words in front.
     pub fn len(&self) -> u64 {
         FRONT as u64 + self.before(self.most) * SLOT as u64
     }
@@ -89,7 +90,7 @@ impl Front {
         u64::from(self.base) << 32 | u64::from(self.count)
     }
 
-    /// None: no server says so that may have `most` tables.
+    /// Decodes the word. Returns None if no server that may have `most` tables writes it.
     pub fn parse(word: u64, most: u32) -> Option<Front> {
         let front = Front { count: word as u32, base: (word >> 32) as u32 };
         (front.base < front.count && front.count <= most).then_some(front)

@@ -1,37 +1,37 @@
-//! An exhaustive search of small worlds that grow: a few clients with an operation or two each, a mover, every order in which the server's
-//! NIC can execute what they ask for, and one of them that dies at any moment. What the clients saw must have been possible one operation
-//! after the other.
+//! An exhaustive search of small worlds that grow: a few clients with an operation or two each, and a mover.
+//! It tries every order in which the server's NIC can execute their requests, and lets one of them die at any
+//! moment. The clients' results must be possible for one operation after the other.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Care, Client, ClientConfig, Config, Loader, Mover, PrismTable};
+use super::{Client, ClientConfig, Config, Loader, MovePolicy, Mover, PrismTable};
 use crate::heap::{Class, Classes, Reachable};
 use crate::kv::{Operation, Outcome};
 use crate::txn::tests::executor::{Net, Server, block};
-use crate::{Fleet, Registered};
+use crate::{Connections, Registered};
 use Operation::{Delete, Get, Put};
 
 const BUFFERS: u32 = 10;
 const BUFFER: u32 = 64;
 /// A key is a number, and so is a value.
-type Asked = (Operation, u8, u8);
-/// What came of it: the value, or whether there was one.
-type Answer = Option<u8>;
+type Request = (Operation, u8, u8);
+/// The result of an operation: the value, or whether there was one.
+type Reply = Option<u8>;
 
-/// What is searched.
+/// The world to search.
 #[derive(Clone, Debug)]
 struct World {
     slots: u64,
     tables: u32,
     /// Keys that are there from the beginning, with value 0.
     loaded: &'static [u8],
-    clients: &'static [&'static [Asked]],
+    clients: &'static [&'static [Request]],
     /// One of the clients, or the mover, may die; the mover is followed by another.
     deaths: bool,
-    care: Care,
+    care: MovePolicy,
 }
 
 const CONFIG: ClientConfig = ClientConfig { window: 1, max_key: 1, max_value: 1, first_read: 32, known: 2 };
@@ -51,13 +51,13 @@ enum Move {
 struct Event {
     asked: (u8, u8, u8),
     from: usize,
-    to: Option<(usize, Answer)>,
+    to: Option<(usize, Reply)>,
 }
 
 struct Program {
     client: Client,
     next: usize,
-    /// Its event.
+    /// The event of the open operation.
     open: Option<usize>,
 }
 
@@ -90,7 +90,7 @@ impl<'w> Run<'w> {
         let free = free.collect();
         let server = Server { shard: table.clone(), memory, classes, free };
         let mut net = Net::of(vec![server]);
-        // The mover's comes behind those of the clients.
+        // The mover's queue pair comes behind those of the clients.
         let way = world.clients.len();
         let programs = world.clients.iter().map(|_| join(&mut net)).collect();
         let arena = net.connect(Mover::arena_len());
@@ -107,12 +107,12 @@ impl<'w> Run<'w> {
             events: Vec::new(),
             now: 0,
         };
-        (0..run.programs.len()).for_each(|client| run.go_on(client));
+        (0..run.programs.len()).for_each(|client| run.proceed(client));
         run
     }
 
-    /// A client begins what is next, if it has nothing to do.
-    fn go_on(&mut self, at: usize) {
+    /// A client begins its next operation, if it is idle.
+    fn proceed(&mut self, at: usize) {
         let plan = self.world.clients.get(at).copied().unwrap_or_default();
         let Program { next, open, .. } = &mut self.programs[at];
         if let (None, Some(asked)) = (&open, plan.get(*next)) {
@@ -121,11 +121,11 @@ impl<'w> Run<'w> {
         }
     }
 
-    fn ask(&mut self, at: usize, (operation, key, value): Asked) {
+    fn ask(&mut self, at: usize, (operation, key, value): Request) {
         let way = if at < self.way { at } else { at + 1 };
         let Program { client, open, .. } = &mut self.programs[at];
-        let mut fleet = self.net.fleet(way);
-        let nic = &mut fleet.end(0);
+        let mut connections = self.net.connections(way);
+        let nic = &mut connections.endpoint(0);
         let started = match operation {
             Get => client.get(&[key], nic),
             Put => client.put(&[key], &[value], nic),
@@ -156,7 +156,7 @@ impl<'w> Run<'w> {
             Move::Step(at) => {
                 self.net.step(at, 0);
                 if at != self.way {
-                    self.hear(at, at);
+                    self.deliver(at, at);
                 }
             }
             Move::Think => self.think(),
@@ -179,17 +179,19 @@ impl<'w> Run<'w> {
     fn think(&mut self) {
         self.started = true;
         while let Some(completion) = self.net.poll(self.way, 0) {
-            self.mover.complete(&completion, &mut self.net.fleet(self.way).end(0)).unwrap();
+            self.mover.complete(&completion, &mut self.net.connections(self.way).endpoint(0)).unwrap();
         }
-        self.mover.work(&mut self.net.fleet(self.way).end(0)).unwrap();
+        self.mover.work(&mut self.net.connections(self.way).endpoint(0)).unwrap();
     }
 
-    /// A client takes what was executed for it.
-    fn hear(&mut self, at: usize, way: usize) {
+    /// A client takes the results of its executed requests.
+    fn deliver(&mut self, at: usize, way: usize) {
         while let Some(completion) = self.net.poll(way, 0) {
             let Program { client, open, .. } = &mut self.programs[at];
-            let mut fleet = self.net.fleet(way);
-            let Some(ended) = client.complete(&completion, &mut fleet.end(0)).unwrap() else { continue };
+            let mut connections = self.net.connections(way);
+            let Some(ended) = client.complete(&completion, &mut connections.endpoint(0)).unwrap() else {
+                continue;
+            };
             let answer = match ended.outcome {
                 Outcome::Value(value) => Some(value[0]),
                 Outcome::Done => Some(0),
@@ -199,10 +201,10 @@ impl<'w> Run<'w> {
             self.now += 1;
             self.events[open.take().unwrap()].to = Some((self.now, answer));
         }
-        self.go_on(at);
+        self.proceed(at);
     }
 
-    /// Two runs in the same state go on alike.
+    /// Two runs in the same state continue alike.
     fn state(&self) -> u64 {
         let mut hasher = Xxh3::new();
         let mut bytes = vec![0; self.net.servers[0].memory.bytes.len()];
@@ -216,7 +218,7 @@ impl<'w> Run<'w> {
         hasher.finish()
     }
 
-    /// Nobody has anything to do any more: somebody reads all keys, and it must fit together.
+    /// The end of a run: a client reads all keys, and they must fit the results so far.
     fn close(mut self) -> Result<u32, String> {
         let (tables, _) = self.net.servers[0].shard.tables();
         let reader = self.programs.len();
@@ -225,7 +227,7 @@ impl<'w> Run<'w> {
             self.ask(reader, (Get, key, 0));
             while self.programs[reader].open.is_some() {
                 self.net.step(reader + 1, 0);
-                self.hear(reader, reader + 1);
+                self.deliver(reader, reader + 1);
             }
         }
         if !one_after_the_other(&self.events, &mut vec![false; self.events.len()][..], &self.loaded()) {
@@ -255,7 +257,8 @@ fn join(net: &mut Net<PrismTable>) -> Program {
     Program { client: Client::new(CONFIG, &grant, arena).unwrap(), next: 0, open: None }
 }
 
-/// Can the operations have been one after the other, each between its question and its answer? Those without an answer may have been.
+/// Is there an order of the operations, each between its question and its answer? Those without an answer may
+/// have been executed or not.
 fn one_after_the_other(events: &[Event], done: &mut [bool], keys: &[Option<u8>; 3]) -> bool {
     let open = |at: &usize| !done[*at];
     if (0..events.len()).filter(open).all(|at| events[at].to.is_none()) {
@@ -295,14 +298,14 @@ struct Found {
     broken: Option<String>,
 }
 
-/// Every order.
+/// Searches every order.
 fn search(world: &World) -> Found {
     let (mut found, mut known) = (Found::default(), BTreeSet::new());
     let mut paths: Vec<Vec<Move>> = vec![Vec::new()];
     while let Some(mut path) = paths.pop() {
         let mut run = Run::new(world);
         path.iter().for_each(|step| run.make(*step));
-        // Goes on with the first of the moves, and comes back for the others.
+        // Continues with the first of the moves, and returns for the others.
         while known.insert(run.state()) {
             let moves = run.moves();
             if let Some(first) = moves.first() {
@@ -340,7 +343,7 @@ const ONE_KEY: World = World {
     loaded: &[0],
     clients: &[&[(Put, 0, 1)], &[(Get, 0, 0), (Get, 0, 0)]],
     deaths: false,
-    care: Care::Proved,
+    care: MovePolicy::Proved,
 };
 
 #[test]
@@ -375,7 +378,7 @@ fn a_death_anywhere_leaves_nothing_broken() {
 
 #[test]
 fn the_search_finds_a_move_that_does_not_freeze() {
-    let found = search(&World { care: Care::Unfrozen, ..ONE_KEY });
+    let found = search(&World { care: MovePolicy::Unfrozen, ..ONE_KEY });
     let broken = found.broken.expect("a PUT that was forgotten");
     assert!(broken.contains("not linearizable"), "{broken}");
 }

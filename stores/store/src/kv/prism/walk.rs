@@ -1,23 +1,23 @@
-//! How a client goes from slot to slot and from table to table, and what it does when it meets a slot that is on its way into the next one.
+//! How a client goes from slot to slot and from table to table. Slots may be moving to the next table.
 
 use super::chain::{self, Part};
-use super::client::{Client, End, MOST_PASSED, Then};
+use super::client::{Client, MOST_PASSED, Next, OwnedOutcome};
 use super::client_config::FRONT_WORD;
 use super::flight::{Frozen, State};
-use super::moves::Hand;
-use super::object::Seen;
-use super::slot::{MOVED, SLOT, Words};
+use super::moves::SwapIds;
+use super::object::SlotContent;
+use super::slot::{MOVED, SLOT, TableSlot};
 use super::tables::Front;
 use crate::kv::lookup::MOST_TRIES;
 use crate::kv::{Operation, Outcome, Refusal};
 use crate::{Broken, PostPrism};
 
-/// The place of what is read for nobody in particular.
-const NOBODY: u16 = u16::MAX;
+/// The slot of the window for what is read for no operation in particular.
+const NO_FLIGHT: u16 = u16::MAX;
 
 impl Client {
     /// On to the next slot.
-    pub(super) fn pass(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    pub(super) fn pass(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         flight.passed += 1;
         let slots = self.tables.slots(flight.table);
@@ -27,12 +27,12 @@ impl Client {
         flight.slot = (flight.slot + 1) % slots;
         flight.at = self.tables.address(flight.table, flight.slot);
         self.look(place, nic)?;
-        Ok(Then::On)
+        Ok(Next::On)
     }
 
     /// All slots are others', and will be: the key is in the next table, if there is one by now.
     #[cold]
-    fn passed_all(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    fn passed_all(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let table = self.flights[usize::from(place)].table;
         if table + 1 < self.front.count {
             return self.next_table(place, nic);
@@ -45,14 +45,14 @@ impl Client {
         flight.round_trips += 1;
         let to = self.landing(place);
         chain::ask(self.remote(self.tables.front()), place, to, &self.arena, nic)?;
-        Ok(Then::On)
+        Ok(Next::On)
     }
 
-    /// The key is in no table, and there is no place for it.
-    fn nowhere(&mut self, place: u16) -> Then {
+    /// No table has the key, nor a free slot for it.
+    fn nowhere(&mut self, place: u16) -> Next {
         let flight = &self.flights[usize::from(place)];
-        Then::End(End::Other(match flight.operation {
-            // What is frozen has a place; the server says otherwise.
+        Next::End(OwnedOutcome::Other(match flight.operation {
+            // A frozen object has a slot there; the server's memory contradicts itself.
             _ if flight.frozen.is_some() => Outcome::Contended,
             Operation::Put => Outcome::Refused(Refusal::TableFull),
             Operation::Get | Operation::Delete | Operation::List => Outcome::Absent,
@@ -61,10 +61,10 @@ impl Client {
 
     /// The word in front has come.
     #[cold]
-    pub(super) fn fronted(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    pub(super) fn fronted(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let asked = self.flights.get(usize::from(place)).is_some_and(|flight| flight.state == State::Asking);
         let at = match place {
-            NOBODY if std::mem::take(&mut self.looks_in_front) => self.arena.front(),
+            NO_FLIGHT if std::mem::take(&mut self.looks_in_front) => self.arena.front(),
             place if asked => self.landing(place),
             _ => return Err(Broken::Protocol),
         };
@@ -74,7 +74,7 @@ impl Client {
         self.front.count = self.front.count.max(front.count);
         self.front.base = self.front.base.max(front.base);
         if !asked {
-            return Ok(Then::On);
+            return Ok(Next::On);
         }
         match self.flights[usize::from(place)].table + 1 < self.front.count {
             true => self.next_table(place, nic),
@@ -82,19 +82,20 @@ impl Client {
         }
     }
 
-    /// The run of the key ends at a slot that was given up. Where that is in the table that looks begin with, perhaps they should not any more.
+    /// The run of the key ends at a slot that was given up. If that is in the first table that lookups use,
+    /// that table may have been emptied since.
     #[cold]
-    pub(super) fn follow(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    pub(super) fn follow(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let table = self.flights[usize::from(place)].table;
         if table == self.front.base && !self.looks_in_front {
             self.looks_in_front = true;
             let front = self.remote(self.tables.front());
-            chain::ask(front, NOBODY, self.arena.front(), &self.arena, nic)?;
+            chain::ask(front, NO_FLIGHT, self.arena.front(), &self.arena, nic)?;
         }
         self.next_table(place, nic)
     }
 
-    fn next_table(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    fn next_table(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         let next = flight.table + 1;
         if next == self.tables.most() {
@@ -103,74 +104,81 @@ impl Client {
         flight.go_home(&self.tables, next);
         self.front.count = self.front.count.max(next + 1);
         self.look(place, nic)?;
-        Ok(Then::On)
+        Ok(Next::On)
     }
 
-    /// Looks into the same slot once more.
-    pub(super) fn again(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    /// Reads the same slot once more.
+    pub(super) fn retry(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         flight.tries += 1;
         if flight.tries >= MOST_TRIES {
-            return Ok(Then::End(End::Other(Outcome::Contended)));
+            return Ok(Next::End(OwnedOutcome::Other(Outcome::Contended)));
         }
         self.look(place, nic)?;
-        Ok(Then::On)
+        Ok(Next::On)
     }
 
-    /// What was remembered or thought is not so: begins at the key's home.
+    /// The remembered slot is out of date: starts at the key's home.
     #[cold]
-    pub(super) fn anew(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    pub(super) fn restart(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         self.known.forget(flight.hash);
         flight.frozen = None;
         flight.go_home(&self.tables, self.front.base);
-        self.again(place, nic)
+        self.retry(place, nic)
     }
 
-    /// A swap has found its slot on its way into the next table. If it is frozen, what is in it must be there before it can be changed, and
-    /// we wait for nobody to do that.
+    /// A swap has found its slot moving to the next table. If the slot is frozen, its object must be in the
+    /// next table before it can be changed. The client moves it without waiting for another.
     #[cold]
     pub(super) fn met_a_move(
         &mut self,
         place: u16,
-        old: Words,
+        old: TableSlot,
         nic: &mut impl PostPrism,
-    ) -> Result<Then, Broken> {
+    ) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         if old.hash != flight.hash || old.generation & MOVED != 0 {
-            return self.again(place, nic);
+            return self.retry(place, nic);
         }
         flight.frozen = Some(Frozen { at: flight.at, words: old });
         self.next_table(place, nic)
     }
 
-    /// The next table's slot for what is frozen: takes it there, unless somebody has.
+    /// The next table's slot for a frozen object: moves it there, unless that was done.
     #[cold]
-    pub(super) fn help(&mut self, place: u16, seen: Seen, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    pub(super) fn help(
+        &mut self,
+        place: u16,
+        seen: SlotContent,
+        nic: &mut impl PostPrism,
+    ) -> Result<Next, Broken> {
         let flight = &mut self.flights[usize::from(place)];
-        let (Some(frozen), Seen::Gone { .. } | Seen::Mine { .. } | Seen::Twin) = (flight.frozen, seen) else {
-            // It was moved long ago, and so was what came behind it.
-            return self.anew(place, nic);
+        let (Some(frozen), SlotContent::Gone { .. } | SlotContent::Mine { .. } | SlotContent::Twin) =
+            (flight.frozen, seen)
+        else {
+            // It was moved earlier, and so were the slots behind it.
+            return self.restart(place, nic);
         };
         flight.state = State::Helping;
         flight.round_trips += 1;
         let to = flight.at;
         let (from, to) = (self.remote(frozen.at), self.remote(to));
         let old = self.arena.block.sge(self.arena.old(place), SLOT);
-        let hand = Hand { id: Part::Move.id(place), quiet: Part::Quiet.id(place), old };
+        let hand = SwapIds { id: Part::Move.id(place), quiet: Part::Quiet.id(place), old };
         hand.hand_over(from, &frozen.words, to, nic)?;
-        Ok(Then::On)
+        Ok(Next::On)
     }
 
-    /// What was frozen is in the next table, whoever took it there: goes on there.
+    /// The frozen object is in the next table, moved by this client or another: continues there.
     #[cold]
-    pub(super) fn handed_over(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+    pub(super) fn handed_over(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
         if flight.state != State::Helping {
             return Err(Broken::Protocol);
         }
         flight.frozen = None;
         self.moves += 1;
-        self.again(place, nic)
+        self.retry(place, nic)
     }
 }

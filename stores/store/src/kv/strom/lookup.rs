@@ -15,7 +15,7 @@ pub struct Strom {
     slots_len: u64,
 }
 
-/// Where one GET stands.
+/// The state of one GET.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Progress {
     hash: u64,
@@ -51,12 +51,18 @@ impl Lookup for Strom {
     }
 
     #[inline]
-    fn told(&self, progress: &mut Progress, key: &[u8], status: Status, landed: &mut [u8]) -> Step {
+    fn kernel_answered(
+        &self,
+        progress: &mut Progress,
+        key: &[u8],
+        status: Status,
+        landed: &mut [u8],
+    ) -> Step {
         match status {
             Status::DONE => self.verify(progress, key, landed),
             Status::MISS if usize::from(progress.way) + 1 < WAYS => self.ask(progress, progress.way + 1),
-            // While it is there a key goes from its first slot to the later one, and never back: at some moment between the two
-            // looks there was none.
+            // While it is in the table a key goes from its first slot to the later one, and never back. So at
+            // some moment between the two looks it was absent.
             Status::MISS => Step::Absent,
             Status::NO_ROOM => Step::TooLong { len: landed.len() },
             // The server's rights or lanes do not suffice: its NIC is not set up for this.
@@ -83,12 +89,12 @@ impl Strom {
         let whole = landed.len() >= HEADER && crc64(&landed[HEADER..]) == u64_at(landed, 0);
         match landed.get(HEADER..).and_then(|object| object.strip_prefix(key)) {
             Some(value) if whole => Step::Found { start: HEADER + key.len(), len: value.len() },
-            _ => self.again(progress),
+            _ => self.retry(progress),
         }
     }
 
     /// Overwritten while it was looked for: from the beginning.
-    fn again(&self, progress: &mut Progress) -> Step {
+    fn retry(&self, progress: &mut Progress) -> Step {
         progress.tries += 1;
         if progress.tries >= MOST_TRIES {
             return Step::Contended;

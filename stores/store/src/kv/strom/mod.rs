@@ -1,17 +1,18 @@
-//! StRoM (EuroSys'20 §5.2): a kernel on the server's NIC reads a slot of the table and the object that it points to, so that a
-//! GET takes one round trip and no CPU of the server's. PUT and DELETE are calls.
+//! StRoM (EuroSys'20 §5.2): a kernel on the server's NIC reads a slot of the table and the object that it
+//! points to. So a GET takes one round trip and no CPU of the server. PUT and DELETE are calls.
 //!
-//! The table is an array of [`Slot`](remora_nic::kernel::Slot)s, three buckets in 64 bytes each; a key may be in either of two of
-//! them. It may go from the first to the later one while it is there, and never back: a reader that looks at them in this order
-//! finds it. The kernel compares the 64 bits of a key's hash: of two keys with the same hash the second is refused (`TableFull`).
+//! The table is an array of [`Slot`](remora_nic::kernel::Slot)s, three buckets in 64 bytes each. A key may be
+//! in either of two slots. It may move from the first to the later one, and never back, so a reader that
+//! looks at them in this order finds it. The kernel compares the 64 bits of a key's hash: of two keys with
+//! the same hash the second is refused (`TableFull`).
 //!
 //! ```text
 //! object, on a line
 //!  0  crc    u64  CRC-64/NVME of key and value
 //!  8  key, value
 //! ```
-//! The server changes a bucket word by word, and reuses an object's lines at once. A reader that got a mixture sees it by the
-//! check value or by the key, and asks again.
+//! The server changes a bucket word by word, and reuses an object's lines at once. A reader detects a mixture
+//! by the check value or by the key, and retries.
 
 mod lookup;
 mod table;

@@ -2,7 +2,7 @@
 
 use super::{HEADER, WAYS};
 use crate::kv::checksum::crc64;
-use crate::kv::extents::{Extent, Extents, room_for};
+use crate::kv::extents::{Extent, Extents, bytes_for};
 use crate::kv::hash::{choice, hash_key};
 use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
@@ -18,7 +18,8 @@ const BUCKETS: usize = 3;
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Slots of three buckets. With up to half of the buckets taken, one GET in sixteen asks for a second slot.
+    /// Slots of three buckets. With up to half of the buckets taken, one GET in sixteen asks for a second
+    /// slot.
     pub slots: u32,
     /// Seed of the hash.
     pub hash_seed: u64,
@@ -35,13 +36,14 @@ impl Config {
         self.slots as usize * Slot::LEN
     }
 
-    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with spare space
+    /// for overwrites.
     pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        room_for(keys, Extents::lines_for(HEADER + key_len + value_len))
+        bytes_for(keys, Extents::lines_for(HEADER + key_len + value_len))
     }
 }
 
-/// The table. The kernel reads `index` and `extents`; nobody else writes them.
+/// The server's table. The kernel reads `index` and `extents`; only the table writes them.
 pub struct StromTable {
     index: Region,
     extents: Extents,
@@ -75,7 +77,7 @@ struct Node {
 }
 
 const ROOT: u16 = u16::MAX;
-/// Keys looked at before a new key is refused: such a search has no end of its own.
+/// Keys that the search visits before a new key is refused: such a search has no end of its own.
 const SEARCH: usize = 512;
 
 impl StromTable {
@@ -145,9 +147,9 @@ impl StromTable {
         StromTable::buckets(slot).find(|at| self.held(*at).is_none())
     }
 
-    /// A bucket for a hash that has none: a vacant one, or one whose key can go to its later slot, if need be because another
-    /// one there can; by the fewest moves.
-    fn make_room(&mut self, hash: u64) -> Option<Bucket> {
+    /// A bucket for a hash that has none: a vacant one, or one whose key can move to its later slot. For
+    /// that, another key may have to move there first. It takes the fewest moves.
+    fn make_space(&mut self, hash: u64) -> Option<Bucket> {
         let ways = self.ways(hash);
         if let Some(at) = ways.into_iter().find_map(|slot| self.vacant(slot)) {
             return Some(at);
@@ -164,7 +166,7 @@ impl StromTable {
         None
     }
 
-    /// Adds the keys of a slot that can go elsewhere: those that it is the first slot of.
+    /// Adds the keys of a slot that can move: those that it is the first slot of.
     fn extend(&mut self, slot: u32, parent: u16) {
         let stored = self.load(slot);
         for at in StromTable::buckets(slot) {
@@ -175,8 +177,8 @@ impl StromTable {
         }
     }
 
-    /// Moves the keys on the path that ends in node `at`, the last one first: a key is at its later place before it leaves
-    /// the first. Returns the bucket that becomes free.
+    /// Moves the keys on the path that ends in node `at`, the last one first. So a key is in its later slot
+    /// before it leaves the first. Returns the bucket that becomes free.
     fn shift(&mut self, at: u16, free: Bucket) -> Bucket {
         let (mut at, mut free) = (at, free);
         while at != ROOT {
@@ -192,8 +194,8 @@ impl StromTable {
         free
     }
 
-    /// Fills a bucket: the address last, since it is what makes a key found. A key that is there already stays there
-    /// throughout; a length that is not the object's fails the reader's check.
+    /// Fills a bucket. The address comes last, since it makes the key found. A key that is there already
+    /// stays there throughout; a length that is not the object's fails the reader's check.
     fn publish(&mut self, (slot, bucket): Bucket, hash: u64, address: u64, len: u32) {
         let mut content = self.load(slot);
         (content.keys[bucket], content.lens[bucket]) = (hash, len);
@@ -244,7 +246,7 @@ impl Table for StromTable {
             return Err(Refusal::TableFull);
         }
         let extent = self.extents.allocate(HEADER + key.len() + value.len())?;
-        let Some(at) = found.or_else(|| self.make_room(hash)) else {
+        let Some(at) = found.or_else(|| self.make_space(hash)) else {
             self.extents.free(extent);
             return Err(Refusal::TableFull);
         };
@@ -258,7 +260,7 @@ impl Table for StromTable {
         let address = self.extents.region.block().addr + extent.offset() as u64;
         self.publish(at, hash, address, self.scratch.len() as u32);
         match self.hold(at, Some(Object { extent, key_len: key.len() as u32 })) {
-            // Readers of the old object notice by its check value when its lines are used again.
+            // Readers of the old object detect by its check value that its lines were reused.
             Some(old) => self.extents.free(old.extent),
             None => self.keys += 1,
         }
@@ -365,7 +367,8 @@ mod tests {
         let mut table = table(8, 1 << 12);
         table.put(b"first", b"value").unwrap();
         let (first, second) = (hash_key(3, b"first"), hash_key(3, b"second"));
-        // As if they had the same: in the second one's slot stands the first one's object under the second's hash.
+        // As if both keys had the same hash: the second one's slot holds the first one's object under the
+        // second's hash.
         let at = table.locate(first).unwrap();
         let to = (table.ways(second)[0], 0);
         let object = table.load(at.0);

@@ -224,7 +224,8 @@ fn a_refused_post_breaks_the_client_by<A: Arm>() {
     assert_eq!(world.client.abandon().unwrap().outcome, Outcome::Failed(broken));
 }
 
-/// A value being sent stays until it has left, whatever happens to its key, and its lines come back then.
+/// A value being sent stays until it has left, even if its key is overwritten or deleted. Its lines come back
+/// then.
 #[test]
 fn held_values_outlive_their_keys() {
     let mut world = world::<TwoSidedArm>(2, 10, 1 << 16);
@@ -241,7 +242,7 @@ fn held_values_outlive_their_keys() {
         let mut server = world.server.borrow_mut();
         server.table_mut().put(b"k", &[2; 3000]).unwrap();
         server.table_mut().delete(b"k").unwrap();
-        // Whatever takes the lines next would show in the value.
+        // The next object in these lines would show in the value.
         server.table_mut().put(b"other", &[3; 3000]).unwrap();
     }
     assert_eq!(world.finish().value, Some(vec![1; 3000]));
@@ -268,7 +269,7 @@ fn disconnecting_releases_what_was_held() {
     assert_eq!(world.free_lines(), all);
 }
 
-/// Longest displacements: a table filled to its end keeps every key that it said it took.
+/// Longest displacements: a table filled to its end keeps every key that it accepted.
 #[test]
 fn cuckoo_search_is_bounded_and_loses_nothing() {
     let entries = 64;

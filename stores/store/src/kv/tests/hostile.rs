@@ -50,7 +50,7 @@ fn random_requests_never_panic_the_server_by<A: Arm>() {
     let (mut world, mut malformed) = (world::<A>(), 0);
     for round in 0..4000 {
         if round % 8 == 0 {
-            // Nobody takes the responses: after some more, refusing is right.
+            // The client takes no responses: after some more, a refusal is right.
             malformed += world.server.borrow().counters().malformed;
             world = self::world::<A>();
         }
@@ -66,7 +66,7 @@ fn random_requests_never_panic_the_server_by<A: Arm>() {
         }
         let staged = below(&mut random, 2) == 0;
         let imm = staged.then(|| below(&mut random, 2) as u32);
-        // Local memory is block 3 or 2 of the server, staging the last: wherever, the bytes are there.
+        // Local memory is block 3 or 2 of the server, staging the last: the bytes are there in either case.
         for block in world.wire.blocks_of(super::wire::Side::Server).iter().rev().take(2) {
             block.write(0, &message);
         }
@@ -81,7 +81,7 @@ fn random_requests_never_panic_the_server_by<A: Arm>() {
     assert!(malformed > 100);
 }
 
-/// What lands is whatever the server's memory holds: garbage ends a lookup or makes it go on, and within its bounds.
+/// Any bytes of the server's memory may land. Garbage ends a lookup or makes it continue, within its bounds.
 #[test]
 fn random_bytes_never_panic_a_reader() {
     on_every_design!(random_bytes_never_panic_a_reader_by);

@@ -1,4 +1,5 @@
-//! Every store of this thread's regions (address and word), for tests that stop a server between any two of them.
+//! Every store to this thread's regions (address and word), for tests that stop a server between any two of
+//! them.
 
 use std::cell::RefCell;
 

@@ -26,12 +26,12 @@ fn key(number: u32) -> Vec<u8> {
     format!("key-{number}-{}", "x".repeat(number as usize % 150)).into_bytes()
 }
 
-/// `table` has room for 2000 keys.
+/// `table` has a capacity of 2000 keys.
 fn keys_that_stay_are_listed_while_others_come_and_go<T: Table>(mut table: T) {
     let stay: BTreeSet<Vec<u8>> = (0..1000).map(key).collect();
     stay.iter().for_each(|key| table.put(key, b"value").unwrap());
     assert_eq!(listed(&mut table, 1024, |_, _| ()), stay);
-    // So many new keys that others move to make room, and that tombstones are tidied away.
+    // So many new keys that others move aside, and that tombstones are removed.
     let found = listed(&mut table, 512, |table, number| {
         for at in 0..40 {
             let name = key(10_000 + (number * 40 + at) % 900);
@@ -87,7 +87,7 @@ fn more_moves_than_are_noted_begin_the_listing_anew() {
     assert_eq!(moves.oldest_kept(), 5000 - 4096);
     moves.note_all();
     assert_eq!(moves.oldest_kept(), 5001);
-    // A cursor that nobody gave out leads nowhere: the listing ends.
+    // A cursor that no server gave out ends the listing.
     let wild = Cursor::decode(&[0xee; 16]);
     list(&table, wild, 1024, &mut page);
     assert!(Page::parse(&page).unwrap().next.is_none());

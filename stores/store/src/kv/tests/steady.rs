@@ -1,5 +1,5 @@
-//! What the machines cost: allocations in steady state (none), completions (one a READ step, few for calls), and that
-//! one seed gives one trace.
+//! What the machines cost: allocations in steady state (none), and completions (one a READ step, few for
+//! calls). One seed gives one trace.
 
 use super::wire::{Side, below};
 use super::world::{Arm, Ended, World};
@@ -62,7 +62,8 @@ fn nothing_is_allocated_by<A: Arm>() {
     }
 }
 
-/// Completions are work for the client: one for each step of READs, and for calls only the response and one in many.
+/// Completions are work for the client: one for each step of READs. For calls, only the response and one in
+/// many.
 #[test]
 fn completions_are_few() {
     on_every_design!(completions_are_few_by);

@@ -1,5 +1,5 @@
-//! Torn reads, exhaustively: the stores of a change are journaled one by one, and a lookup reads each of its words
-//! after any number of them.
+//! Torn reads, exhaustively. The stores of a change are journaled one by one, and a lookup reads each of its
+//! words after any number of them.
 
 use super::journal;
 use super::wire::{CopyOrder, Side, Wire, below};
@@ -152,7 +152,8 @@ fn look<L: Lookup>(
     Seen { value: None, from: from.unwrap(), to: now, tries: L::tries(&progress) }
 }
 
-/// Schedules: all with one cut in the first or second batch of READs, and random ones. Later batches see the end.
+/// Schedules: all with one cut in the first or second batch of READs, and random ones. Later batches see the
+/// end.
 fn every_schedule<L: Lookup>(
     lookup: &L,
     key: &[u8],
@@ -244,7 +245,7 @@ fn random_schedules<L: Lookup>(
             }
         };
         judge(&look(lookup, key, history, order, |batch, _| {
-            // A server that stands still in the middle of a change would keep its readers waiting for ever.
+            // A server that stops in the middle of a change would keep its readers waiting.
             if batch > 8 {
                 return history.end;
             }
@@ -290,7 +291,7 @@ fn value(fill: u8) -> Vec<u8> {
     (0..60).map(|byte| byte ^ fill).collect()
 }
 
-/// Was any line of the object that was stored first written again?
+/// Did a store overwrite any line of the object that was stored first?
 fn first_lines_are_used_again(history: &History, blocks: &[Registered]) -> bool {
     history.stores.contains_key(&blocks[1].addr)
 }
@@ -314,7 +315,8 @@ fn overwritten_and_used_again_by<A: Arm>() {
     every_schedule(&bench.lookup, key, &history, A::ORDER, |seen| {
         let seen_value = seen.value.as_ref().expect("the key is never absent");
         let fill = (0..3).find(|fill| *seen_value == value(*fill as u8 + 1)).expect("a value that was put");
-        // It was the key's value at some moment of the lookup: its PUT had begun, the next one had not ended before.
+        // It was the key's value at some moment of the lookup: its PUT had begun, the next one had not ended
+        // before.
         assert!(
             begins[fill] <= seen.to && seen.from <= ends[fill],
             "{fill} in {seen:?}, {begins:?} {ends:?}"

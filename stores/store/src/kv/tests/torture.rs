@@ -1,5 +1,5 @@
-//! Whole machines under fire: between any two words that a READ copies, the server may carry out whole operations on
-//! the keys being read. What a GET returns must have been the key's value at some moment while the GET ran.
+//! Whole machines under concurrent change: between any two words that a READ copies, the server may execute
+//! whole operations on the same keys. A GET must return the key's value at some moment while it ran.
 
 use super::wire::below;
 use super::world::{Arm, World};
@@ -11,7 +11,7 @@ const KEYS: usize = 6;
 
 /// Every state that a key has been in: the length and fill of its value, or nothing.
 #[derive(Default)]
-struct Lives {
+struct States {
     states: [Vec<Option<(usize, u8)>>; KEYS],
     random: u64,
     /// One operation in so many words.
@@ -22,13 +22,13 @@ fn key(number: usize) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// Value of a state: every word of it says which key and which state, so a mixture is no value at all.
+/// Value of a state: every word contains the key and the state, so a mixture is no value at all.
 fn value(number: usize, state: usize, (len, fill): (usize, u8)) -> Vec<u8> {
     let stamp = (number as u64) << 56 | (state as u64) << 8 | u64::from(fill);
     stamp.to_le_bytes().into_iter().cycle().take(len).collect()
 }
 
-impl Lives {
+impl States {
     fn act(&mut self, table: &mut impl Table) {
         if below(&mut self.random, self.pace) > 0 {
             return;
@@ -67,7 +67,7 @@ fn no_wrong_value_is_returned_by<A: Arm>() {
         let mut world = World::<A>::new(client, server, KEYS as u32 * 2, 8 << 10, seed);
         let server = world.server.clone();
         let pace = [3, 20, 60, 400][seed as usize];
-        let lives = RefCell::new(Lives { states: Default::default(), random: seed, pace });
+        let lives = RefCell::new(States { states: Default::default(), random: seed, pace });
         for states in &mut lives.borrow_mut().states {
             states.push(None);
         }

@@ -1,5 +1,5 @@
-//! Two queue pairs and the memory behind them, just real enough to drive a client and a server: requests of a queue
-//! run in order, one when the test says so; a READ copies word by word and lets the test act between any two.
+//! Two queue pairs and the memory behind them, sufficient to drive a client and a server. Requests of a queue
+//! run in order, one when the test says so. A READ copies word by word and lets the test act between any two.
 
 use crate::kv::{Post, PostError};
 use crate::region::Registered;
@@ -28,7 +28,7 @@ struct Posted {
 pub struct QueuePair {
     needs: QueueNeeds,
     sends: VecDeque<Posted>,
-    /// Requests that were done but whose room is taken until a signaled one after them completes.
+    /// Requests that were done but still take space in the queue, until a signaled one after them completes.
     unretired: u32,
     retire_at: VecDeque<u32>,
     receives: VecDeque<(u64, Sge)>,
@@ -50,7 +50,7 @@ impl QueuePair {
         }
     }
 
-    /// The next completion; it gives back the room of the requests before it.
+    /// The next completion; it frees the space of the requests before it.
     pub fn poll(&mut self) -> Option<WorkCompletion> {
         let completion = self.completions.pop_front()?;
         if !matches!(completion.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm) {
@@ -79,7 +79,7 @@ impl Post for QueuePair {
         if let Some(error) = self.failing {
             return Err(error);
         }
-        assert!(self.unretired < self.needs.send, "the machine posts more than it asked room for");
+        assert!(self.unretired < self.needs.send, "the machine posts more than it asked space for");
         self.unretired += 1;
         let none = Sge { addr: 0, len: 0, lkey: Key::new(0) };
         let mut posted = Posted {
@@ -160,7 +160,7 @@ impl Wire {
         }
     }
 
-    /// Registers a new block at an address and under a key of its own.
+    /// Registers a new block, with its own address and key.
     pub fn register(&mut self, side: Side, len: usize) -> Registered {
         let block = block(self.blocks.len() as u32 + 1, len);
         self.blocks.push((side, block.clone()));
@@ -187,8 +187,8 @@ impl Wire {
         (block.bytes.clone(), offset)
     }
 
-    /// Runs the oldest request of a side's send queue, if there is one. `between` runs between any two words of a
-    /// READ.
+    /// Runs the oldest request of a side's send queue, if there is one. `between` runs between any two words
+    /// of a READ.
     pub fn run(&mut self, side: Side, mut between: impl FnMut()) -> bool {
         let Some(posted) = self.end(side).sends.pop_front() else { return false };
         let (kind, len) = match posted.operation {

@@ -125,7 +125,8 @@ impl<A: Arm> World<A> {
         World { server: Rc::new(RefCell::new(server)), connection, client, hello, grant, wire }
     }
 
-    /// Does one thing that can be done, chosen at random; an operation that it ended. None and false: all is still.
+    /// Does one thing that can be done, chosen at random. Returns true if there was one, and the operation
+    /// that it ended.
     pub fn step(&mut self, between: impl FnMut()) -> (bool, Option<Ended>) {
         let first = self.wire.below(4);
         let mut between = between;

@@ -1,5 +1,5 @@
-//! What client and shard say to each other in the 32 bits beside a message. A log entry comes with the request to lock it; all else is said
-//! without bytes.
+//! The 32 bits of immediate data of a message between client and shard. A log entry comes with the request to
+//! lock its key. All other messages have no bytes.
 //!
 //! ```text
 //! 31..28  what is asked, or how a lock went     27..0  entry of the client's log
@@ -11,23 +11,23 @@ use super::layout::ENTRIES;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ask {
-    /// The lock of the key whose log entry has come with this.
+    /// Lock the key whose log entry has come with this message.
     Lock = 1,
-    /// All that the entry's transaction has locked is written, and unlocked.
+    /// Write and unlock everything that the entry's transaction has locked.
     Update,
-    /// All that it has locked is unlocked.
+    /// Unlock everything that it has locked.
     Unlock,
 }
 
-/// What the shard says.
+/// What the shard answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verdict {
+pub enum Reply {
     /// It is done.
     Done = 1,
     /// The key is locked, or has another version.
     Changed,
-    /// There is no room for another key.
+    /// There is no space for another key.
     Full,
 }
 
@@ -45,7 +45,7 @@ impl Ask {
         pack(self as u8, entry)
     }
 
-    /// None: no client asks so.
+    /// Decodes a request. Returns None if no client sends it.
     pub fn parse(imm: u32) -> Option<(Ask, u32)> {
         let (what, entry) = parts(imm)?;
         let ask = [Ask::Lock, Ask::Update, Ask::Unlock].into_iter().find(|ask| *ask as u32 == what)?;
@@ -53,16 +53,16 @@ impl Ask {
     }
 }
 
-impl Verdict {
+impl Reply {
     pub fn pack(self, entry: u32) -> u32 {
         pack(self as u8, entry)
     }
 
-    /// None: no shard answers so.
-    pub fn parse(imm: u32) -> Option<(Verdict, u32)> {
+    /// Decodes an answer. Returns None if no shard sends it.
+    pub fn parse(imm: u32) -> Option<(Reply, u32)> {
         let (what, entry) = parts(imm)?;
-        let all = [Verdict::Done, Verdict::Changed, Verdict::Full];
-        Some((all.into_iter().find(|verdict| *verdict as u32 == what)?, entry))
+        let all = [Reply::Done, Reply::Changed, Reply::Full];
+        Some((all.into_iter().find(|reply| *reply as u32 == what)?, entry))
     }
 }
 
@@ -75,10 +75,10 @@ mod tests {
         for entry in [0, 1, ENTRIES - 1] {
             assert_eq!(Ask::parse(Ask::Lock.pack(entry)), Some((Ask::Lock, entry)));
             assert_eq!(Ask::parse(Ask::Unlock.pack(entry)), Some((Ask::Unlock, entry)));
-            assert_eq!(Verdict::parse(Verdict::Full.pack(entry)), Some((Verdict::Full, entry)));
+            assert_eq!(Reply::parse(Reply::Full.pack(entry)), Some((Reply::Full, entry)));
         }
         for imm in [0, 5, 4 << 28, u32::MAX, 1 << 28 | ENTRIES] {
-            assert_eq!((Ask::parse(imm), Verdict::parse(imm)), (None, None));
+            assert_eq!((Ask::parse(imm), Reply::parse(imm)), (None, None));
         }
     }
 }

@@ -3,7 +3,7 @@
 use remora_nic::{CompletionKind, WorkCompletion};
 use remora_transport::{Instant, Status};
 
-use super::calls::Verdict;
+use super::calls::Reply;
 use super::config::ClientConfig;
 use super::grant::Grant;
 use super::layout::{FRONT, LOG_FRONT, NEAR, Record, WORD, Word, object_of, record_len};
@@ -16,7 +16,7 @@ use crate::txn::transaction::Change;
 use crate::txn::window::{self, Window};
 use crate::txn::{EntryId, Event, Outcome, Refused, Tx};
 use crate::words::u64_at;
-use crate::{Broken, Fleet, Registered};
+use crate::{Broken, Connections, Registered};
 
 /// Where a transaction stands.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -61,14 +61,14 @@ pub(super) enum Step {
     /// It was found, or its absence was; nothing stands in the way of its read.
     Found,
     /// There is neither the key nor a place for it in the index.
-    NoRoom,
+    NoSlot,
     /// The answer about its lock, or its word, is to come.
     Waiting,
     /// It is locked by this transaction.
     Locked,
     /// Another transaction was faster.
     Refused,
-    /// There is no room for its object.
+    /// There is no space for its object.
     Full,
 }
 
@@ -120,7 +120,7 @@ pub struct Client {
     pub(super) config: ClientConfig,
     pub(super) grants: Vec<Grant>,
     /// The largest of the shards' rooms.
-    pub(super) room: u32,
+    pub(super) max_pair: u32,
     pub(super) arena: Registered,
     pub(super) window: Window<Transaction, Entry>,
     /// What is looked at or put together.
@@ -134,23 +134,23 @@ impl Client {
     /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are not possible, it asks for
     /// more than was granted, or the arena is too small.
     pub fn new(config: ClientConfig, grants: Vec<Grant>, arena: Registered) -> Option<Client> {
-        let room = grants.iter().map(|grant| grant.room).max()?;
+        let max_pair = grants.iter().map(|grant| grant.max_pair).max()?;
         // The marks of a log are numbered by its keys.
         let fits = |grant: &Grant| {
             grant.is_sound() && config.window <= grant.window && config.max_keys == grant.max_keys
         };
         let sound = config.is_sound() && grants.len() <= 1 << 16 && grants.iter().all(fits);
-        if !sound || arena.bytes.len() < config.arena_len(room) {
+        if !sound || arena.bytes.len() < config.arena_len(max_pair) {
             return None;
         }
         Some(Client {
             window: Window::new(config.window, config.max_keys, config.max_key),
-            scratch: vec![0; (WORD + record_len(room)).max(NEAR as usize * 8)],
+            scratch: vec![0; (WORD + record_len(max_pair)).max(NEAR as usize * 8)],
             commits: 0,
             random: Random::new(config.seed),
             config,
             grants,
-            room,
+            max_pair,
             arena,
         })
     }
@@ -167,7 +167,7 @@ impl Client {
 
     fn keep(&self, tx: Tx, entry: EntryId, key: &[u8], value: &[u8]) {
         let of = self.window.entry_index(tx.0, entry.0);
-        let at = self.config.outgoing_at(of, self.room) + LOG_FRONT + FRONT;
+        let at = self.config.outgoing_at(of, self.max_pair) + LOG_FRONT + FRONT;
         self.arena.write(at, key);
         self.arena.write(at + key.len(), value);
     }
@@ -178,7 +178,7 @@ impl Client {
         tx: Tx,
         key: &[u8],
         change: Option<Change>,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
         self.window.check()?;
         if self.window.transactions[tx.index()].phase != Phase::Open {
@@ -197,18 +197,18 @@ impl Client {
             None if first => (entry.reads, entry.asked) = (true, true),
             None => {}
         }
-        if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoRoom) {
+        if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
             (entry.further, entry.object) = (0, None);
             self.set_out(tx.0, of, Step::Looking);
-            self.post_search(of, fleet).inspect_err(|broken| self.window.broken = Some(*broken))?;
+            self.post_search(of, connections).inspect_err(|broken| self.window.broken = Some(*broken))?;
         }
         Ok(self.window.id_of(of).1)
     }
 
     fn add(&mut self, tx: u16, key: &[u8]) -> Result<u32, Refused> {
         let shard = self.shard_of(key);
-        let Grant { room, homes, .. } = self.grants[shard];
-        if key.len() > self.config.max_key.min(room) as usize {
+        let Grant { max_pair, homes, .. } = self.grants[shard];
+        if key.len() > self.config.max_key.min(max_pair) as usize {
             return Err(Refused::KeyTooLong);
         }
         let hash = hash_of(key);
@@ -219,9 +219,9 @@ impl Client {
     /// The value of a record in the arena.
     fn copied(&mut self, of: u32, record: usize, len: u32) -> &[u8] {
         let at = record + FRONT + self.window.entries[of as usize].key_len as usize;
-        let room = &mut self.scratch[..len as usize];
-        self.arena.read(at, room);
-        room
+        let value = &mut self.scratch[..len as usize];
+        self.arena.read(at, value);
+        value
     }
 
     fn end_of(&self, news: News) -> Option<Event<'static>> {
@@ -234,16 +234,16 @@ impl Client {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
         if completion.kind == CompletionKind::Receive {
-            self.post_receive(shard, fleet)?;
-            let (verdict, of) = completion.imm.and_then(Verdict::parse).ok_or(Broken::Protocol)?;
+            self.post_receive(shard, connections)?;
+            let (reply, of) = completion.imm.and_then(Reply::parse).ok_or(Broken::Protocol)?;
             let tx = self.arrived(of)?;
-            return self.answered(tx, of, verdict, fleet);
+            return self.answered(tx, of, reply, connections);
         }
         let (work, of) = parse_id(completion.id).ok_or(Broken::Protocol)?;
         let tx = self.arrived(of)?;
@@ -253,9 +253,9 @@ impl Client {
             return Ok(self.drop_if_quiet(tx));
         }
         match work {
-            Work::Search => self.searched(tx, of, fleet),
-            Work::Look => self.landed(tx, of, fleet),
-            Work::Validate => self.validated(tx, of, fleet),
+            Work::Search => self.searched(tx, of, connections),
+            Work::Look => self.landed(tx, of, connections),
+            Work::Validate => self.validated(tx, of, connections),
             Work::Call => Err(Broken::Protocol),
         }
     }
@@ -279,15 +279,15 @@ impl Client {
     }
 
     /// A key is looked at once more, behind what was seen of it.
-    fn go_on(&mut self, tx: u16, of: u32) {
+    fn proceed(&mut self, tx: u16, of: u32) {
         self.window.transactions[usize::from(tx)].under_way += 1;
         self.window.entries[of as usize].since += 1;
     }
 
     /// Words of the index are here.
-    fn searched(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn searched(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         let mut near = [0; NEAR as usize * 8];
-        self.arena.read(self.config.landing_at(of, self.room), &mut near);
+        self.arena.read(self.config.landing_at(of, self.max_pair), &mut near);
         let entry = &mut self.window.entries[of as usize];
         let reach = self.grants[usize::from(entry.shard)].reach;
         for word in near.chunks_exact(8).map(|word| u64_at(word, 0)) {
@@ -295,46 +295,58 @@ impl Client {
                 break;
             }
             if word == 0 {
-                return self.missed(tx, of, Step::Found, fleet);
+                return self.missed(tx, of, Step::Found, connections);
             }
             if let Some(object) = object_of(word, entry.hash) {
                 entry.object = Some(object);
-                self.look(tx, of, object, fleet)?;
+                self.look(tx, of, object, connections)?;
                 return Ok(News::Nothing);
             }
             entry.further += 1;
         }
-        self.look_further(tx, of, fleet)
+        self.look_further(tx, of, connections)
     }
 
     /// The next words of the index; when it has gone as far as keys may be, the key is nowhere.
-    fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn look_further(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         let entry = &self.window.entries[of as usize];
         if entry.further >= self.grants[usize::from(entry.shard)].reach {
-            return self.missed(tx, of, Step::NoRoom, fleet);
+            return self.missed(tx, of, Step::NoSlot, connections);
         }
-        self.go_on(tx, of);
-        self.post_search(of, fleet)?;
+        self.proceed(tx, of);
+        self.post_search(of, connections)?;
         Ok(News::Nothing)
     }
 
     /// The key is not there.
-    fn missed(&mut self, tx: u16, of: u32, step: Step, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn missed(
+        &mut self,
+        tx: u16,
+        of: u32,
+        step: Step,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let entry = &mut self.window.entries[of as usize];
         (entry.step, entry.object, entry.version, entry.value_len) = (step, None, 0, None);
-        self.found(tx, of, fleet)
+        self.found(tx, of, connections)
     }
 
-    fn look(&mut self, tx: u16, of: u32, object: u64, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        self.go_on(tx, of);
-        self.post_look(of, object, fleet)
+    fn look(
+        &mut self,
+        tx: u16,
+        of: u32,
+        object: u64,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
+        self.proceed(tx, of);
+        self.post_look(of, object, connections)
     }
 
     /// An object is here.
-    fn landed(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        let room = self.grants[usize::from(self.window.entries[of as usize].shard)].room;
-        let bytes = &mut self.scratch[..WORD + record_len(room)];
-        self.arena.read(self.config.landing_at(of, self.room), bytes);
+    fn landed(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+        let max_pair = self.grants[usize::from(self.window.entries[of as usize].shard)].max_pair;
+        let bytes = &mut self.scratch[..WORD + record_len(max_pair)];
+        self.arena.read(self.config.landing_at(of, self.max_pair), bytes);
         let word = Word::parse(u64_at(bytes, 0));
         // Two of the same version are one state of the object.
         let record = Record::unseal(&bytes[WORD..]);
@@ -345,7 +357,7 @@ impl Client {
             let Some(object) = entry.object.filter(|_| entry.looks <= self.config.patience) else {
                 return Ok(self.fail(tx, Outcome::Aborted));
             };
-            self.look(tx, of, object, fleet)?;
+            self.look(tx, of, object, connections)?;
             return Ok(News::Nothing);
         };
         let key = &self.scratch[WORD + FRONT..][..record.key_len as usize];
@@ -353,20 +365,20 @@ impl Client {
             // Another one with half of its hash in common.
             let entry = &mut self.window.entries[of as usize];
             (entry.further, entry.looks, entry.object) = (entry.further + 1, 0, None);
-            return self.look_further(tx, of, fleet);
+            return self.look_further(tx, of, connections);
         }
         if record.value_len.is_some_and(|len| len > self.config.max_value) {
             return Ok(self.fail(tx, Outcome::TooLong));
         }
         let entry = &mut self.window.entries[of as usize];
         (entry.version, entry.value_len, entry.step) = (word.version, record.value_len, Step::Found);
-        self.found(tx, of, fleet)
+        self.found(tx, of, connections)
     }
 
     /// A key was found, or its absence was.
-    fn found(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn found(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
         match self.window.transactions[usize::from(tx)].phase {
-            Phase::Closing => self.advance(tx, fleet),
+            Phase::Closing => self.advance(tx, connections),
             Phase::Open if std::mem::take(&mut self.window.entries[of as usize].asked) => Ok(News::Read(of)),
             _ => Ok(News::Nothing),
         }
@@ -395,10 +407,10 @@ impl Client {
 }
 
 impl Machine for Client {
-    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
         let calls = self.window.entries.len();
         (0..self.grants.len())
-            .try_for_each(|shard| (0..calls).try_for_each(|_| self.post_receive(shard, fleet)))
+            .try_for_each(|shard| (0..calls).try_for_each(|_| self.post_receive(shard, connections)))
     }
 
     fn begin(&mut self) -> Result<Tx, Refused> {
@@ -406,8 +418,8 @@ impl Machine for Client {
         self.window.begin(Transaction { phase: Phase::Open, ..Transaction::default() })
     }
 
-    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        self.touch(tx, key, None, fleet)
+    fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        self.touch(tx, key, None, connections)
     }
 
     fn write(
@@ -415,19 +427,19 @@ impl Machine for Client {
         tx: Tx,
         key: &[u8],
         value: &[u8],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
-        let room = self.grants[self.shard_of(key)].room as usize;
-        if value.len() > self.config.max_value as usize || key.len() + value.len() > room {
+        let max_pair = self.grants[self.shard_of(key)].max_pair as usize;
+        if value.len() > self.config.max_value as usize || key.len() + value.len() > max_pair {
             return Err(Refused::ValueTooLong);
         }
-        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), fleet)?;
+        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), connections)?;
         self.keep(tx, entry, key, value);
         Ok(entry)
     }
 
-    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        let entry = self.touch(tx, key, Some(Change::Absent), fleet)?;
+    fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        let entry = self.touch(tx, key, Some(Change::Absent), connections)?;
         self.keep(tx, entry, key, &[]);
         Ok(entry)
     }
@@ -439,10 +451,10 @@ impl Machine for Client {
         let of = self.window.entry_index(tx.0, entry.0);
         let Entry { change, reads, asked, value_len, .. } = self.window.entries[of as usize];
         let (at, len) = match change {
-            Some(Change::Value(len)) => (self.config.outgoing_at(of, self.room) + LOG_FRONT, Some(len)),
+            Some(Change::Value(len)) => (self.config.outgoing_at(of, self.max_pair) + LOG_FRONT, Some(len)),
             Some(Change::Absent) => (0, None),
             None if !reads || asked => return None,
-            None => (self.config.landing_at(of, self.room) + WORD, value_len),
+            None => (self.config.landing_at(of, self.max_pair) + WORD, value_len),
         };
         Some(len.map(|len| self.copied(of, at, len)))
     }
@@ -451,14 +463,15 @@ impl Machine for Client {
         &mut self,
         tx: Tx,
         _clock: u64,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
         self.window.check()?;
         if self.window.transactions[tx.index()].phase != Phase::Open {
             return Err(Refused::NotOpen);
         }
         self.window.transactions[tx.index()].phase = Phase::Closing;
-        let news = self.advance(tx.0, fleet).inspect_err(|broken| self.window.broken = Some(*broken))?;
+        let news =
+            self.advance(tx.0, connections).inspect_err(|broken| self.window.broken = Some(*broken))?;
         Ok(self.end_of(news))
     }
 
@@ -474,16 +487,17 @@ impl Machine for Client {
         &mut self,
         shard: usize,
         completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken> {
         if let Some(broken) = self.window.broken {
             return Err(broken);
         }
-        let news =
-            self.take(shard, completion, fleet).inspect_err(|broken| self.window.broken = Some(*broken))?;
+        let news = self
+            .take(shard, completion, connections)
+            .inspect_err(|broken| self.window.broken = Some(*broken))?;
         let News::Read(of) = news else { return Ok(self.end_of(news)) };
         let (tx, entry) = self.window.id_of(of);
-        let at = self.config.landing_at(of, self.room) + WORD;
+        let at = self.config.landing_at(of, self.max_pair) + WORD;
         let value = self.window.entries[of as usize].value_len.map(|len| self.copied(of, at, len));
         Ok(Some(Event::Read { tx, entry, value }))
     }

@@ -1,47 +1,47 @@
 //! The commit: lock, validate, update.
 
-use super::calls::{Ask, Verdict};
+use super::calls::{Ask, Reply};
 use super::client::{Client, News, Phase, Step};
 use super::config::Rules;
 use super::layout::{FRONT, LOG_FRONT, NONE, Record, WORD, Word};
 use crate::txn::transaction::Change;
 use crate::txn::{Outcome, Timestamp};
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
 impl Client {
-    /// All keys are to be found; then the locks are taken.
-    pub(super) fn advance(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    /// When all keys are found, the locks are taken.
+    pub(super) fn advance(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         let (mut writes, mut reads) = (0, 0);
         for of in self.window.entries_of(tx) {
             let entry = &self.window.entries[of as usize];
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += 1,
-                // No word of the index that could lead to it does or is free: it is absent for ever.
-                Step::NoRoom if entry.change.is_none() => {}
-                Step::NoRoom => return Ok(self.fail(tx, Outcome::TableFull)),
+                // No word of the index that could point to it does so or is free: it is absent for good.
+                Step::NoSlot if entry.change.is_none() => {}
+                Step::NoSlot => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
             }
         }
         if writes == 0 && reads <= 1 {
-            // One version of one key is what was there when it was read.
+            // One version of one key was current when it was read.
             return Ok(self.end(tx, Outcome::Committed(Timestamp::default())));
         }
         self.commits += 1;
         self.window.transactions[usize::from(tx)].number = self.commits;
         match writes {
-            0 => self.validate(tx, fleet),
-            _ => self.lock_all(tx, fleet),
+            0 => self.validate(tx, connections),
+            _ => self.lock_all(tx, connections),
         }
     }
 
-    fn lock_all(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn lock_all(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = Phase::Locking;
         for of in self.window.entries_of(tx) {
             if self.window.entries[of as usize].change.is_some() {
                 let len = self.compose(tx, of);
                 self.set_out(tx, of, Step::Waiting);
-                self.post_lock(of, len, fleet)?;
+                self.post_lock(of, len, connections)?;
             }
         }
         Ok(News::Nothing)
@@ -56,9 +56,10 @@ impl Client {
         Record { version: super::layout::next(entry.version), key_len: entry.key_len, value_len }
     }
 
-    /// Puts a key's log entry together in the arena, around what was written there; how long its record is.
+    /// Builds a key's log entry in the arena, around the value that was written there. Returns the length of
+    /// its record.
     fn compose(&mut self, tx: u16, of: u32) -> usize {
-        let (record, at) = (self.record(of), self.config.outgoing_at(of, self.room));
+        let (record, at) = (self.record(of), self.config.outgoing_at(of, self.max_pair));
         let bytes = &mut self.scratch[..record.len()];
         self.arena.read(at + LOG_FRONT, bytes);
         let len = record.seal(bytes);
@@ -71,35 +72,46 @@ impl Client {
         len
     }
 
-    /// A shard's program has done what it was asked for, or not.
+    /// A shard's program has executed a call, or refused it.
     pub(super) fn answered(
         &mut self,
         tx: u16,
         of: u32,
-        verdict: Verdict,
-        fleet: &mut impl Fleet,
+        reply: Reply,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
-        let step = match verdict {
-            Verdict::Done => Step::Locked,
-            Verdict::Changed => Step::Refused,
-            Verdict::Full => Step::Full,
+        let step = match reply {
+            Reply::Done => Step::Locked,
+            Reply::Changed => Step::Refused,
+            Reply::Full => Step::Full,
         };
-        self.next(tx, of, step, fleet)
+        self.next(tx, of, step, connections)
     }
 
     /// The word of a key that was only read is here.
-    pub(super) fn validated(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    pub(super) fn validated(
+        &mut self,
+        tx: u16,
+        of: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let mut word = [0; WORD];
-        self.arena.read(self.config.entry_at(of, self.room), &mut word);
+        self.arena.read(self.config.entry_at(of, self.max_pair), &mut word);
         let entry = &self.window.entries[of as usize];
         // An index that still leads nowhere from there leads to the key from nowhere else.
         let wanted = entry.object.map_or(0, |_| Word::free(entry.version).pack());
         let step = if u64::from_le_bytes(word) == wanted { Step::Found } else { Step::Refused };
-        self.next(tx, of, step, fleet)
+        self.next(tx, of, step, connections)
     }
 
     /// When all answers of a round are here, the next begins.
-    fn next(&mut self, tx: u16, of: u32, step: Step, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn next(
+        &mut self,
+        tx: u16,
+        of: u32,
+        step: Step,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         self.window.entries[of as usize].step = step;
         if self.window.transactions[usize::from(tx)].under_way > 0 {
             return Ok(News::Nothing);
@@ -108,10 +120,10 @@ impl Client {
             |step: Step| self.window.entries_of(tx).any(|of| self.window.entries[of as usize].step == step);
         let (full, refused) = (any(Step::Full), any(Step::Refused));
         match self.window.transactions[usize::from(tx)].phase {
-            Phase::Locking | Phase::Validating if full => self.unlock(tx, Outcome::TableFull, fleet),
-            Phase::Locking | Phase::Validating if refused => self.unlock(tx, Outcome::Aborted, fleet),
-            Phase::Locking => self.validate(tx, fleet),
-            Phase::Validating => self.update(tx, fleet),
+            Phase::Locking | Phase::Validating if full => self.unlock(tx, Outcome::TableFull, connections),
+            Phase::Locking | Phase::Validating if refused => self.unlock(tx, Outcome::Aborted, connections),
+            Phase::Locking => self.validate(tx, connections),
+            Phase::Validating => self.update(tx, connections),
             Phase::Updating => Ok(self.end(tx, Outcome::Committed(Timestamp::default()))),
             Phase::Unlocking(outcome) => Ok(self.end(tx, outcome)),
             _ => Err(Broken::Protocol),
@@ -119,28 +131,33 @@ impl Client {
     }
 
     /// All that is written is locked: what was only read is looked at again. Its own lock says that a written key has not changed.
-    fn validate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn validate(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = Phase::Validating;
         for of in self.window.entries_of(tx) {
             let read = self.window.entries[of as usize].step == Step::Found;
             if read && self.config.rules != Rules::ReadsUnchecked {
                 self.set_out(tx, of, Step::Waiting);
-                self.post_validate(of, fleet)?;
+                self.post_validate(of, connections)?;
             }
         }
         match self.window.transactions[usize::from(tx)].under_way {
-            0 => self.update(tx, fleet),
+            0 => self.update(tx, connections),
             _ => Ok(News::Nothing),
         }
     }
 
-    /// Nothing stands in the way any more: each shard is told so.
-    fn update(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        self.finish(tx, Phase::Updating, Ask::Update, Outcome::Committed(Timestamp::default()), fleet)
+    /// Nothing prevents the commit any more: the client sends each shard an update.
+    fn update(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
+        self.finish(tx, Phase::Updating, Ask::Update, Outcome::Committed(Timestamp::default()), connections)
     }
 
-    fn unlock(&mut self, tx: u16, outcome: Outcome, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        self.finish(tx, Phase::Unlocking(outcome), Ask::Unlock, outcome, fleet)
+    fn unlock(
+        &mut self,
+        tx: u16,
+        outcome: Outcome,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
+        self.finish(tx, Phase::Unlocking(outcome), Ask::Unlock, outcome, connections)
     }
 
     /// Each shard where the transaction has locks ends it. At once if there is none.
@@ -150,13 +167,13 @@ impl Client {
         phase: Phase,
         ask: Ask,
         outcome: Outcome,
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = phase;
         for of in self.window.entries_of(tx) {
             if self.window.entries[of as usize].step == Step::Locked && self.is_first_there(tx, of) {
                 self.set_out(tx, of, Step::Locked);
-                self.post_end(of, ask, fleet)?;
+                self.post_end(of, ask, connections)?;
             }
         }
         match self.window.transactions[usize::from(tx)].under_way {

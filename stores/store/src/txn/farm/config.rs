@@ -6,10 +6,10 @@ use crate::QueueNeeds;
 /// Which rules a client keeps.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of `docs/TXN.md`.
+    /// The rules of `docs/TXN.md`.
     #[default]
     Proved,
-    /// What was read is not validated: for the tests that must find it out.
+    /// Reads are not validated: for the tests that must detect it.
     ReadsUnchecked,
 }
 
@@ -24,11 +24,11 @@ pub struct ClientConfig {
     pub max_key: u32,
     /// Longest value, in bytes.
     pub max_value: u32,
-    /// So often it looks at a locked key before its transaction aborts.
+    /// How often it reads a locked key before its transaction aborts.
     pub patience: u32,
-    /// Of the random numbers that its pauses are drawn from.
+    /// Seed of the random pauses.
     pub seed: u64,
-    /// Its rules.
+    /// The rules that it keeps.
     pub rules: Rules,
 }
 
@@ -46,12 +46,13 @@ impl Default for ClientConfig {
     }
 }
 
-/// Work requests of one key that may be in the queue: lock and update, which bring no completion, and the READ that comes next.
+/// Work requests of one key that may be in the queue: lock and update, which bring no completion, and the
+/// next READ.
 const BEHIND: u32 = 3;
 /// Keys of a transaction, at most: a shard has a bit for each.
 pub const MOST_KEYS: u32 = 64;
 
-/// Bytes for a word that is looked at again.
+/// Bytes for a word that is read again.
 const RESULT: usize = 64;
 
 impl ClientConfig {
@@ -71,31 +72,32 @@ impl ClientConfig {
         QueueNeeds { send: keys * BEHIND, receive: keys, sges: 1, completions: keys * 2 + 2 }
     }
 
-    /// Bytes of registered memory that it needs to work with shards whose keys and values have so much room.
-    pub fn arena_len(&self, room: u32) -> usize {
-        self.entry_at(self.window * self.max_keys, room)
+    /// Bytes of registered memory that it needs. `max_pair` is the shards' limit of key and value together,
+    /// in bytes.
+    pub fn arena_len(&self, max_pair: u32) -> usize {
+        self.entry_at(self.window * self.max_keys, max_pair)
     }
 
-    /// Where a word that is looked at again comes to; behind it what is read of the key, and what goes there.
-    pub(super) fn entry_at(&self, entry: u32, room: u32) -> usize {
-        entry as usize * (RESULT + self.landing_len(room) + self.outgoing_len(room))
+    /// Offset of a word that is read again. Behind it are the bytes read of the key, and those written to it.
+    pub(super) fn entry_at(&self, entry: u32, max_pair: u32) -> usize {
+        entry as usize * (RESULT + self.landing_len(max_pair) + self.outgoing_len(max_pair))
     }
 
-    fn landing_len(&self, room: u32) -> usize {
-        (WORD + record_len(room)).max(NEAR as usize * 8).next_multiple_of(64)
+    fn landing_len(&self, max_pair: u32) -> usize {
+        (WORD + record_len(max_pair)).max(NEAR as usize * 8).next_multiple_of(64)
     }
 
-    fn outgoing_len(&self, room: u32) -> usize {
-        (LOG_FRONT + record_len(room)).next_multiple_of(64)
+    fn outgoing_len(&self, max_pair: u32) -> usize {
+        (LOG_FRONT + record_len(max_pair)).next_multiple_of(64)
     }
 
     /// Where words of the index and a key's object are read to.
-    pub(super) fn landing_at(&self, entry: u32, room: u32) -> usize {
-        self.entry_at(entry, room) + RESULT
+    pub(super) fn landing_at(&self, entry: u32, max_pair: u32) -> usize {
+        self.entry_at(entry, max_pair) + RESULT
     }
 
     /// Where its log entry is put together.
-    pub(super) fn outgoing_at(&self, entry: u32, room: u32) -> usize {
-        self.landing_at(entry, room) + self.landing_len(room)
+    pub(super) fn outgoing_at(&self, entry: u32, max_pair: u32) -> usize {
+        self.landing_at(entry, max_pair) + self.landing_len(max_pair)
     }
 }

@@ -1,4 +1,4 @@
-//! What a shard tells a client before the first transaction. How it travels is the caller's business.
+//! What a shard grants to a client before the first transaction. The caller chooses how it travels.
 
 use remora_memory::Key;
 use remora_nic::Remote;
@@ -14,30 +14,30 @@ const LEN: usize = 72;
 /// What a shard grants to a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The index, under the key of all there is.
+    /// The index, under the key of the whole memory.
     pub index: Remote,
-    /// Words of it that hashes lead to.
+    /// Words of it that hashes select.
     pub homes: u64,
-    /// The objects.
+    /// Address of the first object.
     pub objects: u64,
     /// How many there may be.
     pub keys: u64,
     /// The client's log.
     pub log: u64,
     /// Bytes of key and value together, at most.
-    pub room: u32,
-    /// Places that it has a log for.
+    pub max_pair: u32,
+    /// Transactions of the client's window that it has a log for.
     pub window: u32,
-    /// Keys of each.
+    /// Keys of each transaction.
     pub max_keys: u32,
     /// Its number in the locks of this shard.
     pub holder: u32,
-    /// Words of the index that a key may be away from where its hash leads.
+    /// Words of the index that a key may be away from the one that its hash selects.
     pub reach: u32,
 }
 
 impl Grant {
-    /// The message.
+    /// Encodes the message, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(LEN);
         out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -45,7 +45,7 @@ impl Grant {
         for word in [self.index.addr, self.homes, self.objects, self.keys, self.log] {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        for word in [self.room, self.window, self.max_keys, self.holder, self.reach, 0] {
+        for word in [self.max_pair, self.window, self.max_keys, self.holder, self.reach, 0] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out
@@ -60,7 +60,7 @@ impl Grant {
             objects: u64_at(bytes, 24),
             keys: u64_at(bytes, 32),
             log: u64_at(bytes, 40),
-            room: u32_at(bytes, 48),
+            max_pair: u32_at(bytes, 48),
             window: u32_at(bytes, 52),
             max_keys: u32_at(bytes, 56),
             holder: u32_at(bytes, 60),
@@ -74,17 +74,17 @@ impl Grant {
         Remote { addr: self.index.addr + word * 8, ..self.index }
     }
 
-    /// An object.
+    /// Where an object is, by its number.
     pub fn object_at(&self, object: u64) -> Remote {
-        Remote { addr: self.objects + object * stride(self.room) as u64, ..self.index }
+        Remote { addr: self.objects + object * stride(self.max_pair) as u64, ..self.index }
     }
 
     /// An entry of the client's log.
     pub(super) fn log_at(&self, entry: u32) -> Remote {
-        Remote { addr: self.log + u64::from(entry) * log_stride(self.room) as u64, ..self.index }
+        Remote { addr: self.log + u64::from(entry) * log_stride(self.max_pair) as u64, ..self.index }
     }
 
-    /// Does it not contradict itself?
+    /// Is it free of contradictions?
     pub(super) fn is_sound(&self) -> bool {
         let entries = u64::from(self.window) * u64::from(self.max_keys);
         (1..1 << 32).contains(&self.homes)
@@ -93,7 +93,7 @@ impl Grant {
             && (1..=MOST_KEYS).contains(&self.max_keys)
             && (1..HOLDERS).contains(&self.holder)
             && (1..=u64::from(ENTRIES)).contains(&entries)
-            && self.room <= 1 << 22
+            && self.max_pair <= 1 << 22
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
             objects: 0x9000,
             keys: 60,
             log: 0xa000,
-            room: 600,
+            max_pair: 600,
             window: 16,
             max_keys: 8,
             holder: 3,
@@ -125,7 +125,7 @@ mod tests {
             Grant { keys: 0, ..grant },
             Grant { max_keys: 65, ..grant },
             Grant { window: 1024, ..grant },
-            Grant { room: u32::MAX, ..grant },
+            Grant { max_pair: u32::MAX, ..grant },
         ] {
             assert_eq!(Grant::decode(&wrong.encode()), None);
         }

@@ -6,7 +6,7 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 /// Bytes of an object before its record, and of a log entry before its own.
 pub const WORD: usize = 8;
 pub const LOG_FRONT: usize = 16;
-/// What a log entry says of a key that has no object yet.
+/// Object number in a log entry for a key that has no object yet.
 pub const NONE: u64 = u64::MAX;
 /// Words of the index that one READ brings.
 pub const NEAR: u32 = 8;
@@ -26,22 +26,23 @@ const LAST: u64 = (1 << VERSION_BITS) - 1;
 /// Objects are numbered below this.
 pub const OBJECTS: u64 = u32::MAX as u64;
 
-/// A word of the index: the half of the key's hash that did not choose its place, and where the key's object is. 0: none yet.
+/// A word of the index: the half of the key's hash that did not select the word, and the number of the key's
+/// object. 0: no object yet.
 pub fn indexed(hash: u64, object: u64) -> u64 {
     hash << 32 | (object + 1)
 }
 
-/// The object of a word of the index, if it may be that of a key with this hash.
+/// The object of a word of the index, if its key may have this hash.
 pub fn object_of(word: u64, hash: u64) -> Option<u64> {
     let alike = word >> 32 == hash & u64::from(u32::MAX);
     (word & u64::from(u32::MAX)).checked_sub(1).filter(|_| alike)
 }
 
-/// An object's first word: the version, and who has it locked, for which entry of its log.
+/// An object's first word: its version, the client that has it locked, and the entry of that client's log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     pub version: u64,
-    /// 0: nobody.
+    /// The holder's number; 0: not locked.
     pub holder: u32,
     pub entry: u32,
 }
@@ -72,22 +73,22 @@ pub fn next(version: u64) -> u64 {
     version.wrapping_add(1) & LAST
 }
 
-/// Bytes of a record with room for so many of key and value.
-pub fn record_len(room: u32) -> usize {
-    FRONT + room as usize + SUM
+/// Bytes of a record whose key and value have at most `max_pair` bytes together.
+pub fn record_len(max_pair: u32) -> usize {
+    FRONT + max_pair as usize + SUM
 }
 
 /// Bytes from an object to the next.
-pub fn stride(room: u32) -> usize {
-    (WORD + record_len(room)).next_multiple_of(64)
+pub fn stride(max_pair: u32) -> usize {
+    (WORD + record_len(max_pair)).next_multiple_of(64)
 }
 
 /// Bytes from a log entry to the next.
-pub fn log_stride(room: u32) -> usize {
-    (LOG_FRONT + record_len(room)).next_multiple_of(64)
+pub fn log_stride(max_pair: u32) -> usize {
+    (LOG_FRONT + record_len(max_pair)).next_multiple_of(64)
 }
 
-/// What a record says of itself.
+/// The lengths and version in front of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub version: u64,
@@ -113,7 +114,7 @@ impl Record {
         end + SUM
     }
 
-    /// What its first bytes say, whole or not.
+    /// The fields of its first bytes, whole or not.
     pub fn front(bytes: &[u8]) -> Record {
         let value_len = Some(u32_at(bytes, 12)).filter(|len| *len != ABSENT);
         Record { version: u64_at(bytes, 0), key_len: u32_at(bytes, 8), value_len }

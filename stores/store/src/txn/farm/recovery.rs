@@ -1,4 +1,4 @@
-//! What is done about a client that has died: each of its transactions is ended, everywhere in the same way.
+//! Recovery from a dead client: each of its transactions is ended in the same way at all shards.
 
 use super::layout::{LOG_FRONT, Word, next};
 use super::shard::Shard;
@@ -9,12 +9,12 @@ struct Held {
     object: u64,
     version: u64,
     entry: u32,
-    /// Its transaction.
+    /// Number of its transaction.
     number: u64,
 }
 
 impl Shard {
-    /// What a client has locked here. The log leads to it, so the table is not searched.
+    /// What a client has locked here. The log points to it, so the table is not searched.
     fn held(&self, holder: u32) -> impl Iterator<Item = Held> {
         (0..self.config.entries()).filter_map(move |entry| {
             let log = self.config.log_at(holder, entry);
@@ -28,21 +28,23 @@ impl Shard {
         })
     }
 
-    /// Has a client never had a lock here? Then this shard knows nothing that the others need, and may [release](Shard::release) it at once when
-    /// its connection has ended.
+    /// Has a client never had a lock here? Then this shard knows nothing that the others need. It may
+    /// [release](Shard::release) the client as soon as its connection has ended.
     pub fn is_untouched(&self, name: u64) -> bool {
         let Some(holder) = self.holder(name) else { return true };
         (0..self.config.entries()).all(|entry| self.word(self.config.log_at(holder, entry)) == 0)
     }
 
-    /// Transactions of a dead client of which this shard can tell that they had begun to write: everything was locked and validated by then.
+    /// Transactions of a dead client that had begun to write, according to this shard. Everything was locked
+    /// and validated by then.
     pub fn decided(&self, name: u64) -> Vec<u64> {
         let Some(holder) = self.holder(name) else { return Vec::new() };
         let marks = (0..self.config.window).map(|place| self.word(self.config.mark_at(holder, place)));
         marks.filter(|number| *number != 0).collect()
     }
 
-    /// Ends the transactions of a dead client here: those in `decided` happen, the others do not. Doing it again does no harm.
+    /// Ends the transactions of a dead client here: those in `decided` happen, the others do not. It is
+    /// idempotent.
     pub fn settle(&self, name: u64, decided: &[u64]) {
         let Some(holder) = self.holder(name) else { return };
         for held in self.held(holder) {
@@ -51,7 +53,7 @@ impl Shard {
                 self.set(object, Word::free(held.version).pack());
                 continue;
             }
-            // Who has to begin anew finds the decision.
+            // An interrupted recovery finds the decision when it starts over.
             self.set(self.config.mark_at(holder, held.entry / self.config.max_keys), held.number);
             let log = self.config.log_at(holder, held.entry) + LOG_FRONT;
             let Some((_, record)) = self.record(log) else {
@@ -64,7 +66,7 @@ impl Shard {
         }
     }
 
-    /// All shards have settled what a client had begun: its place here is free.
+    /// All shards have settled what a client had begun: its number here is free.
     pub fn release(&mut self, name: u64) {
         if let Some(holder) = self.holder(name) {
             self.forget(holder);
@@ -72,9 +74,12 @@ impl Shard {
     }
 }
 
-/// Ends what a dead client has begun, at all shards of the map. Before that, every one of them has ended its connection: nothing that it posted comes
-/// any more. May be begun anew if it is interrupted. Shards that are apart do the same by messages: all say what is [decided](Shard::decided), all
-/// [settle](Shard::settle) it, and then all [release](Shard::release) the client's place.
+/// Ends what a dead client has begun, at all shards of the map.
+///
+/// Every shard must have ended the client's connection before, so that no request of it still arrives. The
+/// call may be repeated if it is interrupted. Shards in different processes do the same by messages: all
+/// report what is [decided](Shard::decided), all [settle](Shard::settle) it, and then all
+/// [release](Shard::release) the client.
 pub fn recover(shards: &mut [&mut Shard], name: u64) {
     let decided: Vec<u64> = shards.iter().flat_map(|shard| shard.decided(name)).collect();
     shards.iter().for_each(|shard| shard.settle(name, &decided));

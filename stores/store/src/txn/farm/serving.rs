@@ -4,7 +4,7 @@ use remora_nic::{
     CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkCompletion, WorkRequest,
 };
 
-use super::calls::{Ask, Verdict};
+use super::calls::{Ask, Reply};
 use super::layout::{FRONT, LOG_FRONT, NONE, Record, Word, next, record_len};
 use super::shard::{Shard, ShardConfig};
 use crate::send_queue::SendQueue;
@@ -28,7 +28,8 @@ impl ShardConfig {
 }
 
 impl Shard {
-    /// The client that was [accepted](Shard::accept) under this name may call from now on. None: there is no such client.
+    /// The client that was [accepted](Shard::accept) under this name may call from now on. Returns None if
+    /// there is no such client.
     ///
     /// # Errors
     /// The queue pair takes no receive requests.
@@ -59,7 +60,7 @@ impl Shard {
         if entry >= self.config.entries() {
             return Err(Broken::Protocol);
         }
-        let verdict = match ask {
+        let reply = match ask {
             Ask::Lock => self.lock(caller.holder, entry)?,
             Ask::Update => self.end(caller.holder, entry, true),
             Ask::Unlock => self.end(caller.holder, entry, false),
@@ -67,7 +68,7 @@ impl Shard {
         listen(nic)?;
         let (number, signaled) = caller.answers.enter(false);
         let flags = Flags { signaled, ..Flags::default() };
-        let operation = Operation::SendImm(verdict.pack(entry));
+        let operation = Operation::SendImm(reply.pack(entry));
         Ok(nic.post_send(&WorkRequest {
             id: number.into(),
             operation,
@@ -76,18 +77,18 @@ impl Shard {
         })?)
     }
 
-    fn lock(&mut self, holder: u32, entry: u32) -> Result<Verdict, Broken> {
+    fn lock(&mut self, holder: u32, entry: u32) -> Result<Reply, Broken> {
         let log = self.config.log_at(holder, entry);
         let mut front = [0; LOG_FRONT + FRONT];
         self.bytes(log, &mut front);
         let record = Record::front(&front[LOG_FRONT..]);
-        if record.len() > record_len(self.config.room) || u64_at(&front, 0) == 0 {
+        if record.len() > record_len(self.config.max_pair) || u64_at(&front, 0) == 0 {
             return Err(Broken::Protocol);
         }
         let object = match u64_at(&front, 8) {
             NONE => match self.object_for(log + LOG_FRONT, &record) {
                 Some(object) => object,
-                None => return Ok(Verdict::Full),
+                None => return Ok(Reply::Full),
             },
             object if object < self.config.keys => object,
             _ => return Err(Broken::Protocol),
@@ -95,13 +96,13 @@ impl Shard {
         let at = self.config.object_at(object);
         let word = Word::parse(self.word(at));
         if word.holder != 0 || next(word.version) != record.version {
-            return Ok(Verdict::Changed);
+            return Ok(Reply::Changed);
         }
         self.set(log + 8, object);
         self.set(at, Word::locked(word.version, holder, entry).pack());
         let (place, key) = self.place(holder, entry);
         self.locks[place] |= 1 << key;
-        Ok(Verdict::Done)
+        Ok(Reply::Done)
     }
 
     /// The object of a key that had none when the client looked.
@@ -123,8 +124,8 @@ impl Shard {
         ((holder as usize - 1) * self.config.window as usize + place as usize, key)
     }
 
-    /// The transaction of an entry ends here: what it has locked is written first, or not.
-    fn end(&mut self, holder: u32, entry: u32, happens: bool) -> Verdict {
+    /// The transaction of an entry ends here. `happens`: its locked keys are written first.
+    fn end(&mut self, holder: u32, entry: u32, happens: bool) -> Reply {
         let (place, _) = self.place(holder, entry);
         let first = entry - entry % self.config.max_keys;
         let mut locked = std::mem::take(&mut self.locks[place]);
@@ -136,13 +137,13 @@ impl Shard {
             self.finish(holder, first + locked.trailing_zeros(), happens);
             locked &= locked - 1;
         }
-        Verdict::Done
+        Reply::Done
     }
 
     fn finish(&mut self, holder: u32, entry: u32, happens: bool) {
         let log = self.config.log_at(holder, entry);
         let object = self.word(log + 8);
-        // Who scribbles over its own log meanwhile locks itself out.
+        // A client that overwrites its own log at this moment locks itself out.
         if object >= self.config.keys {
             return;
         }
@@ -159,12 +160,12 @@ impl Shard {
         self.set(at, Word::free(version).pack());
     }
 
-    /// The record of a log entry becomes that of an object.
+    /// Copies the record of a log entry into an object.
     fn install(&mut self, record_at: usize, object: u64) {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.resize(FRONT, 0);
         self.bytes(record_at, &mut bytes);
-        let len = Record::front(&bytes).len().min(record_len(self.config.room));
+        let len = Record::front(&bytes).len().min(record_len(self.config.max_pair));
         bytes.resize(len, 0);
         self.bytes(record_at, &mut bytes);
         self.put(object, &bytes);
@@ -172,7 +173,7 @@ impl Shard {
     }
 }
 
-/// A receive request that takes no bytes: requests say what they say beside them.
+/// A receive request that takes no bytes: messages carry immediate data alone.
 fn listen(nic: &mut impl Post) -> Result<(), Broken> {
     Ok(nic.post_receive(&ReceiveRequest { id: 0, sges: &[] })?)
 }

@@ -1,5 +1,5 @@
-//! A server's part: the table that clients read, their logs, and what is done at their request (`serving.rs`). Its program makes it, admits
-//! clients and ends what dead ones began.
+//! A server's part: the table that clients read, their logs, and the calls that it executes (`serving.rs`).
+//! Its program makes it, admits clients and ends what dead ones began.
 
 use remora_nic::Remote;
 use std::sync::atomic::Ordering;
@@ -19,12 +19,12 @@ use crate::txn::client::{hash_of, reduce};
 pub struct ShardConfig {
     /// Keys that it ever had, at most.
     pub keys: u64,
-    /// Words of the index that hashes lead to.
+    /// Words of the index that hashes select.
     pub homes: u64,
-    /// Words of it that a key may be away from where its hash leads.
+    /// Words of it that a key may be away from the one that its hash selects.
     pub reach: u32,
     /// Bytes of key and value together, at most.
-    pub room: u32,
+    pub max_pair: u32,
     /// Clients at a time, those included that died and are not recovered yet; below 4096.
     pub clients: u32,
     /// Transactions of each at a time.
@@ -60,21 +60,22 @@ impl ShardConfig {
 
     pub(super) fn log_at(&self, holder: u32, entry: u32) -> usize {
         let first = self.mark_at(self.clients + 1, 0).next_multiple_of(64);
-        first + ((holder as usize - 1) * self.entries() as usize + entry as usize) * log_stride(self.room)
+        first + ((holder as usize - 1) * self.entries() as usize + entry as usize) * log_stride(self.max_pair)
     }
 
-    /// A word of the index. Behind those that may lead to a key are as many as a READ of the last one brings.
+    /// A word of the index. Behind the last word that may point to a key are as many as a READ of that word
+    /// brings.
     fn index_at(&self, word: u64) -> usize {
         self.log_at(self.clients + 1, 0) + word as usize * 8
     }
 
     pub(super) fn object_at(&self, object: u64) -> usize {
         let first = self.index_at(self.homes + u64::from(self.reach + NEAR)).next_multiple_of(64);
-        first + object as usize * stride(self.room)
+        first + object as usize * stride(self.max_pair)
     }
 
     fn shape(&self) -> u64 {
-        let parts = [self.reach, self.room, self.clients, self.window, self.max_keys].map(u64::from);
+        let parts = [self.reach, self.max_pair, self.clients, self.window, self.max_keys].map(u64::from);
         let mix = |shape: u64, part: &u64| (shape ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         parts.iter().fold(mix(self.keys, &self.homes), mix)
     }
@@ -87,7 +88,7 @@ impl ShardConfig {
             && (1..HOLDERS).contains(&self.clients)
             && (1..=MOST_KEYS).contains(&self.max_keys)
             && (1..=u64::from(ENTRIES)).contains(&entries)
-            && self.room <= 1 << 22
+            && self.max_pair <= 1 << 22
     }
 }
 
@@ -103,15 +104,17 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The table in this memory: the one that is there, if it is of this shape, or a new one. Locks and logs stay: each client that is
-    /// still [named](Shard::names) is dead, and to be recovered. None: the numbers are not possible, or the memory is too small. The memory begins at a
+    /// The table in this memory: the one that is there, if it is of this shape, or a new one.
+    ///
+    /// Locks and logs stay: each client that is still [named](Shard::names) is dead and must be recovered.
+    /// Returns None if the numbers are impossible, or if the memory is too small. The memory begins at a
     /// multiple of 64.
     pub fn open(config: ShardConfig, memory: &Registered) -> Option<Shard> {
         if !config.is_sound() || memory.bytes.len() < config.table_len() || !memory.addr.is_multiple_of(64) {
             return None;
         }
         let places = (config.clients * config.window) as usize;
-        let scratch = Vec::with_capacity(record_len(config.room));
+        let scratch = Vec::with_capacity(record_len(config.max_pair));
         let shard = Shard { config, memory: memory.clone(), locks: vec![0; places].into(), scratch };
         if shard.word(0) != MAGIC || shard.word(SHAPE) != config.shape() {
             shard.format();
@@ -147,7 +150,7 @@ impl Shard {
 
     /// The record at an offset, of an object or a log entry; None if it is not whole.
     pub(super) fn record(&self, at: usize) -> Option<(Record, Vec<u8>)> {
-        let mut bytes = vec![0; record_len(self.config.room)];
+        let mut bytes = vec![0; record_len(self.config.max_pair)];
         self.memory.read(at, &mut bytes);
         let record = Record::unseal(&bytes)?;
         bytes.truncate(record.len());
@@ -162,7 +165,8 @@ impl Shard {
         self.memory.read(at, out);
     }
 
-    /// The object of a key, if it has one; or else the word of the index that would lead to it, if one is left.
+    /// The object of a key, if it has one; or else the word of the index that would point to it, if one is
+    /// left.
     pub(super) fn find(&self, key: &[u8]) -> Result<u64, Option<usize>> {
         let hash = hash_of(key);
         let home = reduce(hash, self.config.homes);
@@ -191,7 +195,8 @@ impl Shard {
             })
     }
 
-    /// An object for a key that has none, with nothing in it; the key stands where a record has it. None: there is no room for another one.
+    /// An empty object for a key that has none. The key is where a record has it. Returns None if all objects
+    /// are taken.
     pub(super) fn add(&self, record: &mut Vec<u8>, index: usize) -> Option<u64> {
         let object = self.word(COUNT);
         if object >= self.config.keys {
@@ -204,12 +209,13 @@ impl Shard {
         self.put(object, record);
         self.set(self.config.object_at(object), Word::free(0).pack());
         self.set(COUNT, object + 1);
-        // Who finds it finds it whole.
+        // A reader that finds it finds it whole.
         self.set(index, indexed(hash, object));
         Some(object)
     }
 
-    /// Takes a client on, under a name that no other client has or had at any shard, above 0. None: all places are taken, or the name is.
+    /// Takes a client on, under a name above 0 that no other client has or had at any shard. Returns None if
+    /// all numbers are taken, or the name is.
     pub fn accept(&mut self, name: u64) -> Option<Grant> {
         if name == 0 || self.holder(name).is_some() {
             return None;
@@ -224,7 +230,7 @@ impl Shard {
             objects: addr + self.config.object_at(0) as u64,
             keys: self.config.keys,
             log: addr + self.config.log_at(holder, 0) as u64,
-            room: self.config.room,
+            max_pair: self.config.max_pair,
             window: self.config.window,
             max_keys: self.config.max_keys,
             holder,
@@ -232,7 +238,7 @@ impl Shard {
         })
     }
 
-    /// The clients that have a place here.
+    /// The clients that have a number here.
     pub fn names(&self) -> impl Iterator<Item = u64> {
         let name = |holder| self.word(self.config.name_at(holder));
         (1..=self.config.clients).map(name).filter(|name| *name != 0)
@@ -242,7 +248,7 @@ impl Shard {
         (1..=self.config.clients).find(|holder| self.word(self.config.name_at(*holder)) == name)
     }
 
-    /// A client's place is free again.
+    /// Frees a client's number.
     pub(super) fn forget(&mut self, holder: u32) {
         self.clear_log(holder);
         let window = self.config.window as usize;
@@ -250,9 +256,10 @@ impl Shard {
         self.set(self.config.name_at(holder), 0);
     }
 
-    /// Puts a key into the table before clients come. False: there is no room for it, or it is too long.
+    /// Puts a key into the table before clients come. Returns false if the table is full, or if the key is
+    /// too long.
     pub fn load(&mut self, key: &[u8], value: &[u8]) -> bool {
-        if key.len() > crate::kv::MAX_KEY || key.len() + value.len() > self.config.room as usize {
+        if key.len() > crate::kv::MAX_KEY || key.len() + value.len() > self.config.max_pair as usize {
             return false;
         }
         let Err(Some(index)) = self.find(key) else { return false };

@@ -11,10 +11,10 @@ use remora_transport::{Instant, Status};
 use super::{Caller, Client, ClientConfig, Shard, ShardConfig, recover};
 use crate::txn::client::{hash_of, reduce};
 use crate::txn::{Event, Machine as _, Outcome, Refused, Timestamp, Tx};
-use crate::{Fleet, Post, PostPrism, Registered};
+use crate::{Connections, Post, PostPrism, Registered};
 
 const SHARD: ShardConfig =
-    ShardConfig { keys: 8, homes: 16, reach: 16, room: 40, clients: 2, window: 2, max_keys: 3 };
+    ShardConfig { keys: 8, homes: 16, reach: 16, max_pair: 40, clients: 2, window: 2, max_keys: 3 };
 
 const CONFIG: ClientConfig = ClientConfig {
     window: 2,
@@ -37,7 +37,7 @@ struct Posted {
     sge: Option<Sge>,
 }
 
-/// How far an operation comes.
+/// How far an operation gets.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum How {
     Whole,
@@ -52,9 +52,9 @@ struct Queues {
     posted: Vec<VecDeque<Posted>>,
 }
 
-struct End<'a>(&'a mut VecDeque<Posted>);
+struct Endpoint<'a>(&'a mut VecDeque<Posted>);
 
-impl Post for End<'_> {
+impl Post for Endpoint<'_> {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         let Payload::Sges(sges) = request.payload else { panic!("elements") };
         let WorkRequest { id, operation, flags, .. } = *request;
@@ -89,17 +89,17 @@ impl Post for Answer {
     }
 }
 
-impl PostPrism for End<'_> {
+impl PostPrism for Endpoint<'_> {
     fn post_prism(&mut self, _: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         panic!("plain verbs");
     }
 }
 
-impl Fleet for Queues {
-    type End<'a> = End<'a>;
+impl Connections for Queues {
+    type Endpoint<'a> = Endpoint<'a>;
 
-    fn end(&mut self, server: usize) -> End<'_> {
-        End(&mut self.posted[server])
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_> {
+        Endpoint(&mut self.posted[server])
     }
 }
 
@@ -116,7 +116,7 @@ struct Peer {
     allocated: u64,
 }
 
-/// The shards.
+/// The shards and their clients.
 struct Net {
     memories: Vec<Registered>,
     shards: Vec<Shard>,
@@ -136,17 +136,18 @@ impl Net {
 
     fn join(&mut self, name: u64) -> Peer {
         let grants = self.shards.iter_mut().map(|shard| shard.accept(name).unwrap()).collect();
-        let mut room = Answer::default();
-        let listen = |shard: &Shard| shard.listen(name, &mut room).unwrap().unwrap();
+        let mut answer = Answer::default();
+        let listen = |shard: &Shard| shard.listen(name, &mut answer).unwrap().unwrap();
         let callers = self.shards.iter().map(listen).collect();
-        assert_eq!(room.receives as usize, self.shards.len() * 6);
-        let arena = block(1 << 40, 9, CONFIG.arena_len(SHARD.room));
+        assert_eq!(answer.receives as usize, self.shards.len() * 6);
+        let arena = block(1 << 40, 9, CONFIG.arena_len(SHARD.max_pair));
         let client = Client::new(CONFIG, grants, arena.clone()).unwrap();
         let posted = self.shards.iter().map(|_| VecDeque::with_capacity(64)).collect();
         Peer { client, callers, arena, queues: Queues { posted }, ended: Vec::new(), allocated: 0 }
     }
 
-    /// Executes a client's next operation at a shard, as far as it comes. False: there is none.
+    /// Executes a client's next operation at a shard, up to the point that `how` says. Returns false if there
+    /// is none.
     fn step(&mut self, peer: &mut Peer, shard: usize, how: How) -> bool {
         let Some(posted) = peer.queues.posted[shard].pop_front() else { return false };
         let memory = &self.memories[shard];
@@ -339,7 +340,7 @@ fn who_finds_a_lock_looks_again_and_gives_up_and_one_who_lost_its_version_aborts
     assert!(pauses[0] < 8_000 && pauses[8] > 100_000, "{pauses:?}");
 }
 
-/// Keys whose place in an index of so many words is the first.
+/// Keys whose hash selects the first word of an index of so many words.
 fn at_home(homes: u64) -> impl Iterator<Item = [u8; 4]> {
     (0_u32..).map(u32::to_le_bytes).filter(move |key| reduce(hash_of(key), homes) == 0)
 }
@@ -348,7 +349,8 @@ fn at_home(homes: u64) -> impl Iterator<Item = [u8; 4]> {
 fn an_absent_key_that_comes_before_the_commit_is_not_what_was_read() {
     let alike: Vec<[u8; 4]> = at_home(SHARD.homes).take(3).collect();
     let [a, b, c] = [&alike[0][..], &alike[1][..], &alike[2][..]];
-    // Whether the key that was absent is written, and which key comes: another one may have taken its place in the index.
+    // Whether the key that was absent is written, and which key comes: another one may have taken its word of
+    // the index.
     for (writes, comes) in [(false, b), (true, b), (false, c)] {
         let mut net = Net::new(1);
         let (mut one, mut two) = (net.join(1), net.join(2));
@@ -404,7 +406,7 @@ fn keys_of_which_the_index_says_the_same_are_told_apart() {
 fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
     let (mut happened, mut did_not) = (0, 0);
-    // So many operations at one shard, then at the other; then one that does not come as far as it should.
+    // So many operations at one shard, then at the other; then one that is interrupted.
     for (first, second, how) in
         (0..600).map(|n| (n / 30, n / 3 % 10, [None, Some(How::Half), Some(How::Unserved)][n % 3]))
     {
@@ -425,8 +427,8 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
             if let Some(how) = how {
                 net.step(&mut dead, order[0], how);
             }
-            let told = dead.ended.pop();
-            // The shards restart, and whoever ends what it began is interrupted once.
+            let outcome = dead.ended.pop();
+            // The shards restart, and the recovery of the client is interrupted once.
             net.shards = net.memories.iter().map(|memory| Shard::open(SHARD, memory).unwrap()).collect();
             let decided: Vec<u64> = net.shards.iter().flat_map(|shard| shard.decided(1)).collect();
             net.shards[order[0]].settle(1, &decided);
@@ -440,7 +442,7 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
                 "half of it: {first} {second} {how:?} {order:?}"
             );
             let new = found[0] == b"new value";
-            assert!(told.is_none() || new, "it was told that it had committed");
+            assert!(outcome.is_none() || new, "the client has reported a commit");
             assert_eq!(net.put(&mut other, &keys, b"next").0, committed(), "nothing is blocked");
             happened += u32::from(new);
             did_not += u32::from(!new);
@@ -516,7 +518,7 @@ fn a_shard_believes_no_client_more_than_it_must() {
     assert!(asks(&mut net, Some(lock), &[0; 32]).is_err(), "a transaction without number");
     assert!(asks(&mut net, Some(lock), &entry(0, 1)).is_ok());
     assert_eq!(net.shards[0].locked(), 1);
-    // Its log says something else by then.
+    // The client has overwritten its log by then.
     for object in [8, 1, u64::MAX] {
         assert!(asks(&mut net, Some(2 << 28), &entry(object, u32::MAX - 1)).is_ok());
     }

@@ -6,9 +6,9 @@ use super::calls::Ask;
 use super::client::Client;
 use super::grant::Grant;
 use super::layout::{LOG_FRONT, NEAR, WORD, record_len};
-use crate::{Broken, Fleet, Post};
+use crate::{Broken, Connections, Post};
 
-/// What an operation was for; its completion says so.
+/// The purpose of an operation; its id contains this.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Work {
@@ -18,7 +18,7 @@ pub enum Work {
     Look,
     /// A word of a key that was only read.
     Validate,
-    /// Something that the shard's program was asked for. Its answer ends it; the request has a completion only if it failed.
+    /// A call to the shard's program. Its answer ends it; the request has a completion only if it failed.
     Call,
 }
 
@@ -28,7 +28,7 @@ fn id(work: Work, of: u32) -> u64 {
     (work as u64) << 40 | u64::from(of)
 }
 
-/// What an id says; None if it is none of ours.
+/// Decodes an id; None if it is none of ours.
 pub fn parse_id(id: u64) -> Option<(Work, u32)> {
     let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
     Some((work, id as u32))
@@ -44,12 +44,17 @@ impl Client {
         (work, of): (Work, u32),
         operation: Operation,
         sges: &[Sge],
-        fleet: &mut impl Fleet,
+        connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let flags = Flags { signaled: work != Work::Call, ..Flags::default() };
         let payload = Payload::Sges(sges);
         let shard = self.window.entries[of as usize].shard.into();
-        Ok(fleet.end(shard).post_send(&WorkRequest { id: id(work, of), operation, payload, flags })?)
+        Ok(connections.endpoint(shard).post_send(&WorkRequest {
+            id: id(work, of),
+            operation,
+            payload,
+            flags,
+        })?)
     }
 
     /// The word of the index that a key is looked for from.
@@ -59,43 +64,63 @@ impl Client {
     }
 
     /// READs the next words of the index.
-    pub(super) fn post_search(&self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let into = self.arena.sge(self.config.landing_at(of, self.room), NEAR as usize * 8);
-        self.post((Work::Search, of), Operation::Read(self.index_word(of)), &[into], fleet)
+    pub(super) fn post_search(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
+        let into = self.arena.sge(self.config.landing_at(of, self.max_pair), NEAR as usize * 8);
+        self.post((Work::Search, of), Operation::Read(self.index_word(of)), &[into], connections)
     }
 
     /// READs the object that the index led to.
-    pub(super) fn post_look(&self, of: u32, object: u64, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub(super) fn post_look(
+        &self,
+        of: u32,
+        object: u64,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         let grant = self.grant(of);
-        let into = self.arena.sge(self.config.landing_at(of, self.room), WORD + record_len(grant.room));
+        let into =
+            self.arena.sge(self.config.landing_at(of, self.max_pair), WORD + record_len(grant.max_pair));
         let from = grant.object_at(object);
-        self.post((Work::Look, of), Operation::Read(from), &[into], fleet)
+        self.post((Work::Look, of), Operation::Read(from), &[into], connections)
     }
 
     /// READs the word that says whether a key is as it was: that of its object, or the one of the index that would lead to it.
-    pub(super) fn post_validate(&self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub(super) fn post_validate(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let from = match self.window.entries[of as usize].object {
             Some(object) => self.grant(of).object_at(object),
             None => self.index_word(of),
         };
-        let into = self.arena.sge(self.config.entry_at(of, self.room), WORD);
-        self.post((Work::Validate, of), Operation::Read(from), &[into], fleet)
+        let into = self.arena.sge(self.config.entry_at(of, self.max_pair), WORD);
+        self.post((Work::Validate, of), Operation::Read(from), &[into], connections)
     }
 
     /// The log entry, and with it the request to lock its key.
-    pub(super) fn post_lock(&self, of: u32, len: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub(super) fn post_lock(
+        &self,
+        of: u32,
+        len: usize,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
         let log = self.grant(of).log_at(of);
-        let bytes = self.arena.sge(self.config.outgoing_at(of, self.room), LOG_FRONT + len);
-        self.post((Work::Call, of), Operation::WriteImm(log, Ask::Lock.pack(of)), &[bytes], fleet)
+        let bytes = self.arena.sge(self.config.outgoing_at(of, self.max_pair), LOG_FRONT + len);
+        self.post((Work::Call, of), Operation::WriteImm(log, Ask::Lock.pack(of)), &[bytes], connections)
     }
 
     /// What a key's transaction has locked at its shard is written, or not, and unlocked.
-    pub(super) fn post_end(&self, of: u32, ask: Ask, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        self.post((Work::Call, of), Operation::SendImm(ask.pack(of)), &[], fleet)
+    pub(super) fn post_end(
+        &self,
+        of: u32,
+        ask: Ask,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
+        self.post((Work::Call, of), Operation::SendImm(ask.pack(of)), &[], connections)
     }
 
     /// Each call is answered by a message without bytes.
-    pub(super) fn post_receive(&self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        Ok(fleet.end(shard).post_receive(&ReceiveRequest { id: 0, sges: &[] })?)
+    pub(super) fn post_receive(
+        &self,
+        shard: usize,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
+        Ok(connections.endpoint(shard).post_receive(&ReceiveRequest { id: 0, sges: &[] })?)
     }
 }

@@ -1,5 +1,5 @@
-//! Servers' memories, and what clients have posted to them: one operation is executed when a test says so. The servers are shards, unless a
-//! test says otherwise.
+//! Servers' memories, and what clients have posted to them: one operation is executed when a test says so.
+//! The servers are shards, unless a test says otherwise.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::heap::{Class, Classes, Reachable};
 use crate::txn::{Grant, Shard, ShardConfig};
-use crate::{Fleet, Post, PostPrism, Registered};
+use crate::{Connections, Post, PostPrism, Registered};
 
 pub fn block(addr: u64, key: u32, len: usize) -> Registered {
     Registered { bytes: Bytes::heap(len).unwrap(), addr, key: Key::new(key) }
@@ -72,7 +72,7 @@ impl Server {
 }
 
 impl<S: Reachable> Server<S> {
-    /// Buffers that the table leads to.
+    /// Buffers that the table points to.
     pub fn live(&self) -> BTreeSet<u64> {
         let mut live = BTreeSet::new();
         (0..self.shard.entries())
@@ -100,12 +100,12 @@ impl<S: Reachable> Server<S> {
     }
 }
 
-/// All of it.
+/// All servers, and the queues of all clients.
 pub struct Net<S = Shard> {
     pub servers: Vec<Server<S>>,
     links: Vec<Vec<Link>>,
     arenas: Vec<Registered>,
-    /// All that each client has been told.
+    /// Digest of all results that each client has received.
     seen: Vec<Xxh3>,
 }
 
@@ -123,7 +123,7 @@ impl Net {
 }
 
 impl<S: Reachable> Net<S> {
-    /// Without clients.
+    /// A network of these servers without clients.
     pub fn of(servers: Vec<Server<S>>) -> Net<S> {
         Net { servers, links: Vec::new(), arenas: Vec::new(), seen: Vec::new() }
     }
@@ -137,8 +137,8 @@ impl<S: Reachable> Net<S> {
         arena
     }
 
-    pub fn fleet(&mut self, client: usize) -> Ends<'_, S> {
-        Ends { net: self, client }
+    pub fn connections(&mut self, client: usize) -> Endpoints<'_, S> {
+        Endpoints { net: self, client }
     }
 
     /// Has a client anything for a shard?
@@ -151,12 +151,12 @@ impl<S: Reachable> Net<S> {
         format!("{:?}", self.links[client][shard].queue)
     }
 
-    /// Was anything executed that a client has not heard of?
+    /// Was anything executed whose result a client has not received?
     pub fn has_answer(&self, client: usize, shard: usize) -> bool {
         !self.links[client][shard].completions.is_empty()
     }
 
-    /// What it has posted is lost.
+    /// Drops the requests that a client has posted.
     pub fn kill(&mut self, client: usize) {
         self.links[client].iter_mut().for_each(|link| link.queue.clear());
     }
@@ -165,13 +165,13 @@ impl<S: Reachable> Net<S> {
         self.links[client][shard].completions.pop_front()
     }
 
-    /// Two clients that were told the same are in the same state.
+    /// Two clients with the same results are in the same state.
     pub fn seen(&self, client: usize) -> u64 {
         self.seen[client].finish()
     }
 
-    /// Executes a client's operations at a shard up to the first that others can tell from not executed, and those behind it that they
-    /// cannot.
+    /// Executes a client's operations at a shard, up to the first that others can observe. Also executes
+    /// those behind it that they cannot observe.
     pub fn step(&mut self, client: usize, shard: usize) {
         let mut visible = false;
         while let Some(posted) = self.links[client][shard].queue.front() {
@@ -306,11 +306,11 @@ fn swap<S: Reachable>(
 }
 
 impl Posted {
-    /// Can others tell that it was executed, or can it tell what others did?
+    /// Can others observe it, or does it observe others?
     fn shows(&self) -> bool {
         match &self.op {
             Op::Read { from, .. } => from.remote.addr < SCRATCH,
-            // A buffer that nobody knows of yet.
+            // A buffer that no other client knows yet.
             Op::Write { .. } | Op::Allocate { .. } | Op::Message(_) => false,
             Op::Swap { at, .. } => at.remote.addr < SCRATCH,
         }
@@ -318,30 +318,30 @@ impl Posted {
 }
 
 /// A client's queue pairs.
-pub struct Ends<'a, S = Shard> {
+pub struct Endpoints<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,
 }
 
-impl<S: Reachable> Fleet for Ends<'_, S> {
-    type End<'a>
-        = End<'a, S>
+impl<S: Reachable> Connections for Endpoints<'_, S> {
+    type Endpoint<'a>
+        = Endpoint<'a, S>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> End<'_, S> {
-        End { net: self.net, client: self.client, shard: server }
+    fn endpoint(&mut self, server: usize) -> Endpoint<'_, S> {
+        Endpoint { net: self.net, client: self.client, shard: server }
     }
 }
 
 /// One of them.
-pub struct End<'a, S = Shard> {
+pub struct Endpoint<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,
     shard: usize,
 }
 
-impl<S: Reachable> End<'_, S> {
+impl<S: Reachable> Endpoint<'_, S> {
     fn gather(&self, payload: Payload<'_>) -> Vec<u8> {
         match payload {
             Payload::Inline(bytes) => bytes.to_vec(),
@@ -362,7 +362,7 @@ impl<S: Reachable> End<'_, S> {
     }
 }
 
-impl<S: Reachable> Post for End<'_, S> {
+impl<S: Reachable> Post for Endpoint<'_, S> {
     fn post_send(&mut self, request: &remora_nic::WorkRequest<'_>) -> Result<(), PostError> {
         let bytes = self.gather(request.payload);
         let op = match request.operation {
@@ -379,7 +379,7 @@ impl<S: Reachable> Post for End<'_, S> {
     }
 }
 
-impl<S: Reachable> PostPrism for End<'_, S> {
+impl<S: Reachable> PostPrism for Endpoint<'_, S> {
     fn post_prism(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         let data = |data: &Data<'_>| match data {
             Data::Local(payload) => Ok(self.gather(*payload)),

@@ -1,4 +1,4 @@
-//! One client: what its transactions see, how many round trips they take, and where its bounds are.
+//! One client: the results of its transactions, their round trips, and its bounds.
 
 use super::executor::Net;
 use crate::heap::MOST_RETURNED;
@@ -25,7 +25,7 @@ impl Bench {
         let mut net = Net::new(1, SHARD, buffers);
         let (grants, arena) = net.join(config.arena_len(1));
         let mut client = Client::new(config, grants, arena).unwrap();
-        client.start(&mut net.fleet(0)).unwrap();
+        client.start(&mut net.connections(0)).unwrap();
         Bench { net, client }
     }
 
@@ -35,7 +35,7 @@ impl Bench {
         while self.net.has_work(0, 0) {
             self.net.step(0, 0);
             while let Some(completion) = self.net.poll(0, 0) {
-                let event = self.client.complete(0, &completion, &mut self.net.fleet(0)).unwrap();
+                let event = self.client.complete(0, &completion, &mut self.net.connections(0)).unwrap();
                 if let Some(Event::Ended { outcome, round_trips, .. }) = event {
                     ended = Some((outcome, round_trips));
                 }
@@ -45,17 +45,17 @@ impl Bench {
     }
 
     fn write(&mut self, tx: Tx, key: &[u8], value: &[u8]) {
-        self.client.write(tx, key, value, &mut self.net.fleet(0)).unwrap();
+        self.client.write(tx, key, value, &mut self.net.connections(0)).unwrap();
     }
 
     fn read(&mut self, tx: Tx, key: &[u8]) -> Option<Vec<u8>> {
-        let entry = self.client.read(tx, key, &mut self.net.fleet(0)).unwrap();
+        let entry = self.client.read(tx, key, &mut self.net.connections(0)).unwrap();
         self.run();
         self.client.value(tx, entry).expect("it is there").map(<[u8]>::to_vec)
     }
 
     fn commit(&mut self, tx: Tx) -> (Outcome, u32) {
-        let ended = self.client.commit(tx, 5, &mut self.net.fleet(0)).unwrap();
+        let ended = self.client.commit(tx, 5, &mut self.net.connections(0)).unwrap();
         let at_once = ended.map(|event| match event {
             Event::Ended { outcome, round_trips, .. } => (outcome, round_trips),
             Event::Read { .. } => panic!("a commit reads nothing"),
@@ -79,7 +79,7 @@ fn round_trips_are_counted_and_values_come_back() {
         assert_eq!(bench.read(tx, b"a"), Some(b"one".to_vec()));
         assert_eq!(bench.commit(tx).1, 1);
         let tx = bench.client.begin().unwrap();
-        bench.client.delete(tx, b"a", &mut bench.net.fleet(0)).unwrap();
+        bench.client.delete(tx, b"a", &mut bench.net.connections(0)).unwrap();
         assert!(matches!(bench.commit(tx).0, Outcome::Committed(_)));
         let tx = bench.client.begin().unwrap();
         assert_eq!(bench.read(tx, b"a"), None);
@@ -91,7 +91,8 @@ fn keys_apart() -> [[u8; 1]; 2] {
     [0, 1].map(|home| (b'a'..).map(|key| [key]).find(|key| slot_of(key, 2) == home).expect("one of many"))
 }
 
-/// One key at a time nobody needs to know where a version is. Who writes two keys asks, and says it from then on.
+/// A transaction of one key need not know where a version is. One of two keys asks, and writes the address
+/// from then on.
 #[test]
 fn where_a_version_is_costs_a_round_trip_once() {
     let mut bench = Bench::new(true, 8);
@@ -107,7 +108,7 @@ fn where_a_version_is_costs_a_round_trip_once() {
     // Looked for, located, prepared, decided.
     assert_eq!(change(&mut bench, &[a, b]), 4);
     assert_eq!([change(&mut bench, &[a]), change(&mut bench, &[a, b])], [2, 3]);
-    bench.client.return_buffers(0, &mut bench.net.fleet(0)).unwrap();
+    bench.client.return_buffers(0, &mut bench.net.connections(0)).unwrap();
     bench.run();
     let server = &bench.net.servers[0];
     assert_eq!((server.live().len(), server.free.len()), (2, 6), "a buffer a key, and all others are back");
@@ -132,11 +133,11 @@ fn buffers_go_back_in_groups_and_when_the_client_rests() {
     assert_eq!(free(&bench), 39, "a group has");
     change(&mut bench, b"a");
     let tx = bench.client.begin().unwrap();
-    bench.client.return_buffers(0, &mut bench.net.fleet(0)).unwrap();
+    bench.client.return_buffers(0, &mut bench.net.connections(0)).unwrap();
     bench.run();
     assert_eq!(free(&bench), 38, "it does not rest");
     bench.client.abort(tx).unwrap();
-    bench.client.return_buffers(0, &mut bench.net.fleet(0)).unwrap();
+    bench.client.return_buffers(0, &mut bench.net.connections(0)).unwrap();
     bench.run();
     assert_eq!(free(&bench), 39);
 }
@@ -155,16 +156,16 @@ fn at_its_bounds_it_says_so() {
     let mut bench = Bench::new(true, 1);
     let (tx, other) = (bench.client.begin().unwrap(), bench.client.begin().unwrap());
     assert_eq!(bench.client.begin(), Err(Refused::WindowFull));
-    let mut fleet = bench.net.fleet(0);
+    let mut connections = bench.net.connections(0);
     let too_long = [0; 33];
-    assert_eq!(bench.client.write(tx, b"k", &too_long, &mut fleet), Err(Refused::ValueTooLong));
-    assert_eq!(bench.client.read(tx, &[0; 9], &mut fleet), Err(Refused::KeyTooLong));
+    assert_eq!(bench.client.write(tx, b"k", &too_long, &mut connections), Err(Refused::ValueTooLong));
+    assert_eq!(bench.client.read(tx, &[0; 9], &mut connections), Err(Refused::KeyTooLong));
     for key in [b"a", b"b", b"c"] {
-        bench.client.write(tx, key, b"1", &mut fleet).unwrap();
+        bench.client.write(tx, key, b"1", &mut connections).unwrap();
     }
-    assert_eq!(bench.client.read(tx, b"d", &mut fleet), Err(Refused::TooManyKeys));
+    assert_eq!(bench.client.read(tx, b"d", &mut connections), Err(Refused::TooManyKeys));
     assert_eq!(bench.commit(tx).0, Outcome::TableFull, "three keys for two slots");
-    assert_eq!(bench.client.commit(tx, 5, &mut bench.net.fleet(0)), Err(Refused::NotOpen));
+    assert_eq!(bench.client.commit(tx, 5, &mut bench.net.connections(0)), Err(Refused::NotOpen));
     bench.write(other, b"a", b"1");
     bench.write(other, b"b", b"1");
     assert_eq!(bench.commit(other).0, Outcome::NoBuffer, "two keys for one buffer");
@@ -172,7 +173,7 @@ fn at_its_bounds_it_says_so() {
     assert!(server.live().is_empty(), "nothing of it happened");
     assert!(server.shard.accept(&server.classes).is_some());
     assert_eq!(server.shard.accept(&server.classes), None, "cells for two sessions");
-    // What was numbered stays numbered over a restart.
+    // Numbers survive a restart.
     let mut again = Shard::open(SHARD, &server.memory).unwrap();
     assert_eq!(again.accept(&server.classes), None);
 }
@@ -195,7 +196,7 @@ fn two_clients() -> (Net, Vec<Client>) {
     for client in 0..2 {
         let (grants, arena) = net.join(config.arena_len(1));
         clients.push(Client::new(config, grants, arena).unwrap());
-        clients[client].start(&mut net.fleet(client)).unwrap();
+        clients[client].start(&mut net.connections(client)).unwrap();
     }
     (net, clients)
 }
@@ -206,7 +207,7 @@ fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32
     while net.has_work(at, 0) {
         net.step(at, 0);
         while let Some(completion) = net.poll(at, 0) {
-            let event = clients[at].complete(0, &completion, &mut net.fleet(at)).unwrap();
+            let event = clients[at].complete(0, &completion, &mut net.connections(at)).unwrap();
             if let Some(Event::Ended { outcome, round_trips, .. }) = event {
                 ended = Some((outcome, round_trips));
             }
@@ -215,7 +216,8 @@ fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32
     ended
 }
 
-/// Between looking at a version and asking where it is somebody puts one in over it: where that one is, is not the answer.
+/// Between reading a version and asking for its address, another client replaces it. The address of the new
+/// one is not the answer.
 #[test]
 fn a_version_that_is_no_longer_the_latest_is_not_located() {
     let (mut net, mut clients) = two_clients();
@@ -223,10 +225,10 @@ fn a_version_that_is_no_longer_the_latest_is_not_located() {
     let change = |net: &mut Net, clients: &mut [Client], at: usize, keys: &[[u8; 1]]| {
         let tx = clients[at].begin().unwrap();
         for key in keys {
-            clients[at].write(tx, key, b"1", &mut net.fleet(at)).unwrap();
+            clients[at].write(tx, key, b"1", &mut net.connections(at)).unwrap();
         }
         assert_eq!(run(net, clients, at), None);
-        assert_eq!(clients[at].commit(tx, 5, &mut net.fleet(at)).unwrap(), None);
+        assert_eq!(clients[at].commit(tx, 5, &mut net.connections(at)).unwrap(), None);
     };
     change(&mut net, &mut clients, 0, &[a]);
     assert!(matches!(run(&mut net, &mut clients, 0), Some((Outcome::Committed(_), 2))));
@@ -236,7 +238,8 @@ fn a_version_that_is_no_longer_the_latest_is_not_located() {
     assert_eq!(run(&mut net, &mut clients, 1), Some((Outcome::Aborted, 2)), "before anything was put in");
 }
 
-/// A key that was not there, in a slot that another key has taken meanwhile: reading it is validated although its reader locks the slot.
+/// A key that was absent, in a slot that another key has taken since: the read is validated although the
+/// reader locks the slot.
 #[test]
 fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     let (mut net, mut clients) = two_clients();
@@ -244,20 +247,20 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     let keys: Vec<Vec<u8>> = (0u8..50).map(|n| vec![b'k', n]).filter(|key| home(key) == 0).take(2).collect();
     let (a, b) = (&keys[0], &keys[1]);
     let tx = clients[0].begin().unwrap();
-    clients[0].read(tx, a, &mut net.fleet(0)).unwrap();
+    clients[0].read(tx, a, &mut net.connections(0)).unwrap();
     run(&mut net, &mut clients, 0);
     let other = clients[1].begin().unwrap();
     for key in [b, a] {
-        clients[1].write(other, key, b"1", &mut net.fleet(1)).unwrap();
+        clients[1].write(other, key, b"1", &mut net.connections(1)).unwrap();
     }
     run(&mut net, &mut clients, 1);
-    assert_eq!(clients[1].commit(other, 5, &mut net.fleet(1)).unwrap(), None);
+    assert_eq!(clients[1].commit(other, 5, &mut net.connections(1)).unwrap(), None);
     assert!(matches!(run(&mut net, &mut clients, 1), Some((Outcome::Committed(_), _))));
-    let entry = clients[0].read(tx, b, &mut net.fleet(0)).unwrap();
+    let entry = clients[0].read(tx, b, &mut net.connections(0)).unwrap();
     run(&mut net, &mut clients, 0);
     assert_eq!(clients[0].value(tx, entry), Some(Some(&b"1"[..])));
-    clients[0].write(tx, b, b"2", &mut net.fleet(0)).unwrap();
-    let at_once = clients[0].commit(tx, 9, &mut net.fleet(0)).unwrap();
+    clients[0].write(tx, b, b"2", &mut net.connections(0)).unwrap();
+    let at_once = clients[0].commit(tx, 9, &mut net.connections(0)).unwrap();
     assert_eq!(at_once, None);
     assert_eq!(
         run(&mut net, &mut clients, 0).map(|(outcome, _)| outcome),
@@ -266,7 +269,8 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     );
 }
 
-/// Who was told that a key is absent, and looks further for it since another key has its slot, may find that it has come meanwhile.
+/// A key is absent when it is read. The lookup continues, since another key has taken its slot, and may find
+/// that the key has appeared.
 #[test]
 fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
     let (mut net, mut clients) = two_clients();
@@ -274,21 +278,21 @@ fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
         (0u8..50).map(|n| vec![b'k', n]).filter(|key| slot_of(key, 2) == 0).take(2).collect();
     let (a, b) = (&keys[0], &keys[1]);
     let tx = clients[0].begin().unwrap();
-    clients[0].write(tx, a, b"2", &mut net.fleet(0)).unwrap();
-    let entry = clients[0].read(tx, b, &mut net.fleet(0)).unwrap();
+    clients[0].write(tx, a, b"2", &mut net.connections(0)).unwrap();
+    let entry = clients[0].read(tx, b, &mut net.connections(0)).unwrap();
     run(&mut net, &mut clients, 0);
     assert_eq!(clients[0].value(tx, entry), Some(None));
     let other = clients[1].begin().unwrap();
     for key in [a, b] {
-        clients[1].write(other, key, b"1", &mut net.fleet(1)).unwrap();
+        clients[1].write(other, key, b"1", &mut net.connections(1)).unwrap();
     }
     run(&mut net, &mut clients, 1);
-    assert_eq!(clients[1].commit(other, 5, &mut net.fleet(1)).unwrap(), None);
+    assert_eq!(clients[1].commit(other, 5, &mut net.connections(1)).unwrap(), None);
     assert!(matches!(run(&mut net, &mut clients, 1), Some((Outcome::Committed(_), _))));
-    clients[0].read(tx, a, &mut net.fleet(0)).unwrap();
+    clients[0].read(tx, a, &mut net.connections(0)).unwrap();
     run(&mut net, &mut clients, 0);
-    clients[0].write(tx, b, b"2", &mut net.fleet(0)).unwrap();
-    assert_eq!(clients[0].commit(tx, 9, &mut net.fleet(0)).unwrap(), None);
+    clients[0].write(tx, b, b"2", &mut net.connections(0)).unwrap();
+    assert_eq!(clients[0].commit(tx, 9, &mut net.connections(0)).unwrap(), None);
     let ended = run(&mut net, &mut clients, 0).map(|(outcome, _)| outcome);
     assert_eq!(ended, Some(Outcome::Aborted), "it has read that b is absent");
 }

@@ -1,4 +1,4 @@
-//! What the exhaustive search says of the rules, and of those that are broken on purpose.
+//! The exhaustive search applied to the rules, and to rules that are broken on purpose.
 
 use super::small_world::{Found, Plan, World, search};
 use crate::txn::{ClientConfig, Rules};

@@ -1,5 +1,6 @@
-//! An exhaustive search of small worlds: a few clients with a few transactions on two keys, every order in which the shards can
-//! execute their operations, and a client that dies at any of them. What is left at the end must have been possible one after the other.
+//! An exhaustive search of small worlds: a few clients with a few transactions on two keys. It tries every
+//! order in which the shards can execute their operations, and lets a client die at any of them. The final
+//! state must be possible for one transaction after the other.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -19,7 +20,7 @@ pub struct Plan {
     pub clock: u64,
 }
 
-/// What is searched.
+/// The world to search.
 #[derive(Clone, Debug)]
 pub struct World {
     pub config: ClientConfig,
@@ -49,7 +50,7 @@ enum Move {
     Die(usize),
 }
 
-/// A transaction under way: the keys that it reads, and what it found.
+/// A transaction under way: the keys that it reads, and their values.
 type Open = (Tx, Vec<EntryId>, Vec<(usize, Option<u64>)>);
 
 /// A client's program.
@@ -94,43 +95,43 @@ impl Run {
         }
         let mut run = Run { net, programs: Vec::new(), history, recorded: 1, committed: 0 };
         world.clients.iter().for_each(|plans| run.join(world.config, plans.clone()));
-        (0..run.programs.len()).for_each(|client| run.go_on(client));
+        (0..run.programs.len()).for_each(|client| run.proceed(client));
         run
     }
 
     fn join(&mut self, config: ClientConfig, plans: Vec<Plan>) {
         let (grants, arena) = self.net.join(config.arena_len(self.net.servers.len()));
         let mut client = Client::new(config, grants, arena).unwrap();
-        client.start(&mut self.net.fleet(self.programs.len())).unwrap();
+        client.start(&mut self.net.connections(self.programs.len())).unwrap();
         self.programs.push(Program { client, plans, next: 0, open: None, committing: false, dead: false });
     }
 
-    /// A client does what it can before it has to wait.
-    fn go_on(&mut self, at: usize) {
+    /// A client continues until it has to wait.
+    fn proceed(&mut self, at: usize) {
         loop {
             let Program { client, plans, next, open, committing, .. } = &mut self.programs[at];
             let Some(plan) = plans.get(*next).copied() else {
                 (0..self.net.servers.len())
-                    .for_each(|shard| client.return_buffers(shard, &mut self.net.fleet(at)).unwrap());
+                    .for_each(|shard| client.return_buffers(shard, &mut self.net.connections(at)).unwrap());
                 return;
             };
-            let mut fleet = self.net.fleet(at);
+            let mut connections = self.net.connections(at);
             match open {
                 None => {
                     let Ok(tx) = client.begin() else { return };
                     let reads =
-                        plan.reads.iter().map(|key| client.read(tx, keys()[*key], &mut fleet).unwrap());
+                        plan.reads.iter().map(|key| client.read(tx, keys()[*key], &mut connections).unwrap());
                     let entries = reads.collect();
                     for key in plan.writes {
                         let bytes = value(at, *next, *key).to_le_bytes();
-                        client.write(tx, keys()[*key], &bytes, &mut fleet).unwrap();
+                        client.write(tx, keys()[*key], &bytes, &mut connections).unwrap();
                     }
                     *open = Some((tx, entries, Vec::new()));
                 }
                 Some((tx, entries, found)) if found.len() == entries.len() && !*committing => {
                     *committing = true;
                     let tx = *tx;
-                    let ended = client.commit(tx, plan.clock, &mut fleet).unwrap();
+                    let ended = client.commit(tx, plan.clock, &mut connections).unwrap();
                     if let Some(Event::Ended { outcome, .. }) = ended {
                         self.ended(at, outcome);
                     }
@@ -152,7 +153,7 @@ impl Run {
         reads.chain(writes).collect()
     }
 
-    /// A transaction has ended, or will never say how.
+    /// A transaction has ended, or its end is unknown for good.
     fn record(&mut self, at: usize, outcome: Option<Outcome>) {
         let (steps, number) = (self.steps(at), self.recorded);
         self.recorded += 1;
@@ -201,8 +202,10 @@ impl Run {
                 self.net.step(client, shard);
                 while let Some(completion) = self.net.poll(client, shard) {
                     let program = &mut self.programs[client];
-                    let event =
-                        program.client.complete(shard, &completion, &mut self.net.fleet(client)).unwrap();
+                    let event = program
+                        .client
+                        .complete(shard, &completion, &mut self.net.connections(client))
+                        .unwrap();
                     match event {
                         Some(Event::Read { entry, value, .. }) => {
                             let value = value.map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
@@ -215,12 +218,12 @@ impl Run {
                         None => {}
                     }
                 }
-                self.go_on(client);
+                self.proceed(client);
             }
         }
     }
 
-    /// Two runs in the same state go on alike.
+    /// Two runs in the same state continue alike.
     fn state(&self) -> u64 {
         let mut hasher = Xxh3::new();
         for server in &self.net.servers {
@@ -235,12 +238,12 @@ impl Run {
         hasher.finish()
     }
 
-    /// Nobody has anything to do any more: somebody looks at all keys, and it must fit together.
+    /// The end of a run: a client reads all keys, and they must fit the results so far.
     fn close(mut self, world: &World) -> Result<u32, String> {
         let janitor = self.programs.len();
         let config = ClientConfig { patience: 0, rules: Rules::Proved, ..world.config };
         self.join(config, vec![Plan { reads: &[0, 1], writes: &[], clock: 0 }; 3]);
-        self.go_on(janitor);
+        self.proceed(janitor);
         let before = self.committed;
         while let Some(step) = self.moves(false).first().copied() {
             self.make(step);
@@ -270,7 +273,7 @@ pub struct Found {
     pub broken: Option<String>,
 }
 
-/// Every order.
+/// Searches every order.
 pub fn search(world: &World) -> Found {
     let mut found = Found { committed: (u32::MAX, 0), ..Found::default() };
     let mut known = BTreeSet::new();
@@ -278,7 +281,7 @@ pub fn search(world: &World) -> Found {
     while let Some(mut path) = paths.pop() {
         let mut run = Run::new(world);
         path.iter().for_each(|step| run.make(*step));
-        // Goes on with the first of the moves, and comes back for the others.
+        // Continues with the first of the moves, and returns for the others.
         while known.insert(run.state()) {
             let moves = run.moves(world.deaths);
             if moves.iter().any(|step| matches!(step, Move::Step { .. })) {

@@ -1,4 +1,4 @@
-//! All rows of a workload: putting them there, and adding up what they are worth.
+//! All rows of a workload: loading them, and the sum of their worth.
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
@@ -7,7 +7,7 @@ use super::{Extent, Step, Workload};
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Row(pub u64);
 
-/// Rows one after the other, those that begin absent left out where `present` says so.
+/// The next row; with `present`, rows that begin absent are skipped.
 fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
     let mut value = Vec::new();
     while present && *at < workload.rows() && !workload.row(*at, &mut value).1 {
@@ -18,7 +18,7 @@ fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
     row
 }
 
-/// How many deals put all rows of a workload there, one each.
+/// How many jobs load all rows of a workload, one each.
 fn present<W: Workload>(workload: &W) -> u64 {
     let mut value = Vec::new();
     (0..workload.rows()).filter(|at| workload.row(*at, &mut value).1).count() as u64
@@ -37,14 +37,14 @@ impl<'a, W: Workload> Load<'a, W> {
         Load { workload, at: 0 }
     }
 
-    /// Deals that it has.
-    pub fn deals(&self) -> u64 {
+    /// Jobs that it has.
+    pub fn jobs(&self) -> u64 {
         present(self.workload)
     }
 }
 
 impl<W: Workload> Workload for Load<'_, W> {
-    type Deal = Row;
+    type Job = Row;
 
     fn extent(&self) -> Extent {
         self.workload.extent()
@@ -54,10 +54,10 @@ impl<W: Workload> Workload for Load<'_, W> {
         next(self.workload, &mut self.at, true)
     }
 
-    fn step(&self, deal: &Row, script: &mut Script) -> Step {
+    fn step(&self, job: &Row, script: &mut Script) -> Step {
         let mut value = Vec::new();
-        let (key, _) = self.workload.row(deal.0, &mut value);
-        script.gain = self.workload.worth(deal.0, Some(&value)).unwrap_or(0);
+        let (key, _) = self.workload.row(job.0, &mut value);
+        script.gain = self.workload.worth(job.0, Some(&value)).unwrap_or(0);
         script.write(key, value.len()).copy_from_slice(&value);
         Step::Commit
     }
@@ -75,8 +75,10 @@ impl<W: Workload> Workload for Load<'_, W> {
     }
 }
 
-/// Reads all rows of a workload, each in a transaction of its own, and says what they are worth. While nothing else happens, the gains of these
-/// transactions add up to the sum: of the rows that were loaded, and of all gains that were committed since.
+/// Reads all rows of a workload, each in a transaction of its own, and adds up their worth.
+///
+/// While nothing else happens, the gains of these transactions add up to the sum over all rows. That is the
+/// sum of the rows that were loaded, and of all gains that were committed since.
 #[derive(Debug)]
 pub struct Audit<'a, W> {
     workload: &'a W,
@@ -89,14 +91,14 @@ impl<'a, W: Workload> Audit<'a, W> {
         Audit { workload, at: 0 }
     }
 
-    /// Deals that it has.
-    pub fn deals(&self) -> u64 {
+    /// Jobs that it has.
+    pub fn jobs(&self) -> u64 {
         self.workload.rows()
     }
 }
 
 impl<W: Workload> Workload for Audit<'_, W> {
-    type Deal = Row;
+    type Job = Row;
 
     fn extent(&self) -> Extent {
         self.workload.extent()
@@ -106,14 +108,14 @@ impl<W: Workload> Workload for Audit<'_, W> {
         next(self.workload, &mut self.at, false)
     }
 
-    /// Declines where a row has a value that is none of its own.
-    fn step(&self, deal: &Row, script: &mut Script) -> Step {
+    /// Declines where a row has a value that no transaction wrote.
+    fn step(&self, job: &Row, script: &mut Script) -> Step {
         if script.asked() == 0 {
-            let (key, _) = self.workload.row(deal.0, &mut Vec::new());
+            let (key, _) = self.workload.row(job.0, &mut Vec::new());
             script.read(key);
             return Step::Read;
         }
-        match self.workload.worth(deal.0, script.value(0)) {
+        match self.workload.worth(job.0, script.value(0)) {
             Some(worth) => {
                 script.gain = worth;
                 Step::Commit

@@ -1,7 +1,7 @@
 //! Workloads of transactions, seeded: [`YcsbT`], [`SmallBank`], [`Tatp`].
 //!
-//! A [`Workload`] draws *deals*, what somebody wants done, and turns a deal step by step into keys to read and then keys to write
-//! ([`Script`]): the same deal may be tried again when its transaction has aborted. It knows no protocol; a [`Runner`] carries deals out
+//! A [`Workload`] draws *jobs*, what somebody wants done, and turns a job step by step into keys to read and then keys to write
+//! ([`Script`]): the same job may be tried again when its transaction has aborted. It knows no protocol; a [`Runner`] carries jobs out
 //! with a client machine of either [`Machine`](super::Machine). Each workload keeps a sum over all that is stored which only
 //! committed transactions change, each by an amount that it says beforehand ([`Script::gain`]): so [`Audit`] finds updates that
 //! were lost, done twice or done by half.
@@ -17,24 +17,24 @@ mod ycsb_t;
 mod tests;
 
 pub use ledger::{Audit, Load, Row};
-pub use runner::{Counts, Ended, Runner, Stuck};
+pub use runner::{Counts, Ended, Runner, RunnerError};
 pub use script::{Key, MAX_KEY, Script};
-pub use smallbank::{Kind as SmallBankKind, SmallBank, SmallBankDeal};
-pub use tatp::{Kind as TatpKind, Tatp, TatpDeal};
-pub use ycsb_t::{MOST_RECORDS, YcsbT, YcsbTDeal};
+pub use smallbank::{Kind as SmallBankKind, SmallBank, SmallBankJob};
+pub use tatp::{Kind as TatpKind, Tatp, TatpJob};
+pub use ycsb_t::{MOST_RECORDS, YcsbT, YcsbTJob};
 
 /// What a transaction does next.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It reads the keys that the script asks for and has no values of, side by side.
     Read,
-    /// It writes what the script says, and commits.
+    /// It writes the keys of the script, and commits.
     Commit,
-    /// The rules of its business forbid it: it writes nothing. It commits all the same, since what forbids it must be true.
+    /// The business rules forbid it: it writes nothing. It still commits, to prove that what it read is true.
     Decline,
 }
 
-/// How large what a workload stores is: for whoever makes room for it.
+/// The size of what a workload stores, to dimension a server's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Keys that are ever there.
@@ -47,26 +47,29 @@ pub struct Extent {
     pub max_keys: u32,
 }
 
-/// A stream of transactions, and what is stored when it begins.
+/// A stream of transactions, and the rows at its beginning.
 pub trait Workload {
-    /// What somebody wants done.
-    type Deal: Copy + core::fmt::Debug;
+    /// The parameters of one transaction.
+    type Job: Copy + core::fmt::Debug;
 
     /// How large it is.
     fn extent(&self) -> Extent;
 
-    /// The next deal.
-    fn draw(&mut self) -> Self::Deal;
+    /// The next job.
+    fn draw(&mut self) -> Self::Job;
 
-    /// Goes on with a deal: at first with an empty script, then each time when all that was asked is there.
-    fn step(&self, deal: &Self::Deal, script: &mut Script) -> Step;
+    /// Continues a job: at first with an empty script, then each time when all keys that it asked for are
+    /// read.
+    fn step(&self, job: &Self::Job, script: &mut Script) -> Step;
 
-    /// Places of the ledger: rows that are there when it begins, or may come.
+    /// Rows of the ledger: those that are there when it begins, and those that may come.
     fn rows(&self) -> u64;
 
-    /// The row of a place: puts the value that it begins with into `value`. False: it begins absent.
+    /// The row of an index: writes its initial value into `value`. Returns the key, and false if the row
+    /// begins absent.
     fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool);
 
-    /// What the row of a place adds to the sum that only committed transactions change; None: that is no value of this row.
+    /// What a row adds to the sum that only committed transactions change. None: `value` is no value of this
+    /// row.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64>;
 }

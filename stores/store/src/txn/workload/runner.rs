@@ -1,4 +1,4 @@
-//! Carries deals out: a window of transactions over a client machine, those that abort tried again.
+//! Executes jobs: a window of transactions over a client machine, with a retry of those that abort.
 
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
@@ -8,78 +8,80 @@ use super::{Step, Workload};
 use crate::backoff;
 use crate::random::Random;
 use crate::txn::{EntryId, Event, Machine, Outcome, Refused, Tx};
-use crate::{Broken, Fleet};
+use crate::{Broken, Connections};
 
-/// Nothing more can be done.
+/// Why the runner cannot continue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Stuck {
+pub enum RunnerError {
     /// A connection has failed.
     Broken(Broken),
     /// The client does not take what the workload asks for.
     Refused(Refused),
-    /// A transaction ended in a way that another attempt does not mend.
+    /// A transaction ended in a way that a retry does not change.
     Ended(Outcome),
 }
 
-impl core::fmt::Display for Stuck {
+impl core::fmt::Display for RunnerError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Stuck::Broken(broken) => broken.fmt(f),
-            Stuck::Refused(refused) => refused.fmt(f),
-            Stuck::Ended(Outcome::TableFull) => f.write_str("there is no slot for a new key"),
-            Stuck::Ended(Outcome::TooLong) => f.write_str("a value is longer than the client's buffers"),
-            Stuck::Ended(outcome) => write!(f, "a transaction ended as {outcome:?}"),
+            RunnerError::Broken(broken) => broken.fmt(f),
+            RunnerError::Refused(refused) => refused.fmt(f),
+            RunnerError::Ended(Outcome::TableFull) => f.write_str("there is no slot for a new key"),
+            RunnerError::Ended(Outcome::TooLong) => {
+                f.write_str("a value is longer than the client's buffers")
+            }
+            RunnerError::Ended(outcome) => write!(f, "a transaction ended as {outcome:?}"),
         }
     }
 }
 
-impl core::error::Error for Stuck {}
+impl core::error::Error for RunnerError {}
 
-impl From<Broken> for Stuck {
-    fn from(broken: Broken) -> Stuck {
-        Stuck::Broken(broken)
+impl From<Broken> for RunnerError {
+    fn from(broken: Broken) -> RunnerError {
+        RunnerError::Broken(broken)
     }
 }
 
-impl From<Refused> for Stuck {
-    fn from(refused: Refused) -> Stuck {
-        Stuck::Refused(refused)
+impl From<Refused> for RunnerError {
+    fn from(refused: Refused) -> RunnerError {
+        RunnerError::Refused(refused)
     }
 }
 
-/// What came of the attempts.
+/// Counts of the attempts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Transactions that were begun.
     pub attempted: u64,
-    /// That committed: as many as deals that are done.
+    /// Transactions that committed: as many as completed jobs.
     pub committed: u64,
-    /// Of these, those that the rules of their business made do nothing.
+    /// Committed transactions whose business rules made them write nothing.
     pub declined: u64,
-    /// That aborted, and were tried again.
+    /// Transactions that aborted, and were retried.
     pub aborted: u64,
-    /// Of these, those for which a shard had no buffer.
+    /// Aborted transactions for which a shard had no buffer.
     pub short: u64,
-    /// Pending versions of others that they put in order.
+    /// Pending versions of other transactions that were repaired.
     pub resolved: u64,
     /// Round trips of those that committed.
     pub round_trips: u64,
-    /// What they have added to the workload's sum.
+    /// Sum of their gains.
     pub gain: i64,
 }
 
 /// An attempt that is over.
 #[derive(Debug)]
 pub struct Ended<'a, D> {
-    /// What was wanted.
-    pub deal: &'a D,
-    /// What it read, and what it writes.
+    /// The job that was executed.
+    pub job: &'a D,
+    /// Its reads and its writes.
     pub script: &'a Script,
     /// Aborted, or committed.
     pub outcome: Outcome,
     /// Round trips of this attempt.
     pub round_trips: u32,
-    /// When the deal was begun with, and when this attempt.
+    /// When the job was begun with, and when this attempt.
     pub began: [Instant; 2],
     /// When its end was seen.
     pub at: Instant,
@@ -92,7 +94,7 @@ pub struct Ended<'a, D> {
 /// A place in the window.
 #[derive(Debug)]
 struct Flight<D> {
-    deal: Option<D>,
+    job: Option<D>,
     /// The attempt that is under way.
     tx: Option<Tx>,
     script: Script,
@@ -108,7 +110,7 @@ struct Flight<D> {
 impl<D> Flight<D> {
     fn idle() -> Flight<D> {
         Flight {
-            deal: None,
+            job: None,
             tx: None,
             script: Script::default(),
             entries: Vec::new(),
@@ -120,26 +122,26 @@ impl<D> Flight<D> {
     }
 }
 
-/// Carries deals out with a client that does nothing else.
+/// Executes jobs with a client that does nothing else.
 #[derive(Debug)]
 pub struct Runner<W: Workload> {
     workload: W,
-    flights: Vec<Flight<W::Deal>>,
-    /// Places without a deal, and places whose deals wait for another attempt.
+    flights: Vec<Flight<W::Job>>,
+    /// Slots of the window without a job, and slots whose jobs wait for a retry.
     idle: Vec<usize>,
     paused: Vec<usize>,
     /// Places of transactions, by the client's number of them.
     places: Vec<usize>,
-    drawn: Vec<W::Deal>,
+    drawn: Vec<W::Job>,
     next: usize,
     random: Random,
-    /// Microseconds that its clock is ahead of what it is told.
+    /// Microseconds that the clients' clock is ahead.
     ahead: u64,
     counts: Counts,
 }
 
 impl<W: Workload> Runner<W> {
-    /// Up to `window` deals at a time; `seed` is that of its pauses.
+    /// Up to `window` jobs at a time; `seed` is that of its pauses.
     pub fn new(workload: W, window: usize, seed: u64) -> Runner<W> {
         let window = window.max(1);
         Runner {
@@ -161,25 +163,25 @@ impl<W: Workload> Runner<W> {
         Runner { ahead, ..self }
     }
 
-    /// Draws deals, which are carried out from then on: so none is drawn while somebody looks at a clock.
-    pub fn draw(&mut self, deals: u64) {
+    /// Draws jobs, which are executed from then on: so none is drawn while a benchmark measures time.
+    pub fn draw(&mut self, jobs: u64) {
         self.drawn.drain(..self.next);
         self.next = 0;
         let workload = &mut self.workload;
-        self.drawn.extend((0..deals).map(|_| workload.draw()));
+        self.drawn.extend((0..jobs).map(|_| workload.draw()));
     }
 
-    /// Deals that nobody has begun with are given up.
+    /// Drops jobs that no attempt has begun.
     pub fn forget(&mut self) {
         self.drawn.truncate(self.next);
     }
 
-    /// The workload.
+    /// The workload that jobs are drawn from.
     pub fn workload(&self) -> &W {
         &self.workload
     }
 
-    /// What came of the attempts so far.
+    /// Counts of the attempts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -201,7 +203,7 @@ impl<W: Workload> Runner<W> {
         self.ready(now).is_some()
     }
 
-    /// Begins what may begin now: other attempts whose pause is over, and new deals as far as there is room.
+    /// Begins what may begin now: retries whose pause is over, and new jobs while the window has free slots.
     ///
     /// # Errors
     /// The client takes none.
@@ -209,9 +211,9 @@ impl<W: Workload> Runner<W> {
         &mut self,
         now: Instant,
         machine: &mut impl Machine,
-        fleet: &mut impl Fleet,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
+        connections: &mut impl Connections,
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
         while let Some(waits) = self.ready(now) {
             let tx = match machine.begin() {
                 Ok(tx) => tx,
@@ -220,12 +222,12 @@ impl<W: Workload> Runner<W> {
                 Err(refused) => return Err(refused.into()),
             };
             let place = self.enter(waits, tx, now);
-            self.go_on(place, now, machine, fleet, told)?;
+            self.proceed(place, now, machine, connections, report)?;
         }
         Ok(())
     }
 
-    /// Whether something may begin: the number of a deal that has waited long enough, or a new one.
+    /// Whether something may begin: the number of a job that has waited long enough, or a new one.
     fn ready(&self, now: Instant) -> Option<Option<usize>> {
         let over = self.paused.iter().position(|place| self.flights[*place].pause <= now);
         let new = !self.idle.is_empty() && self.next < self.drawn.len();
@@ -237,9 +239,9 @@ impl<W: Workload> Runner<W> {
         let place = match waits {
             Some(at) => self.paused.swap_remove(at),
             None => {
-                let place = self.idle.pop().expect("there is room for a new deal");
+                let place = self.idle.pop().expect("there is a free slot for a new job");
                 let flight = &mut self.flights[place];
-                (flight.deal, flight.before, flight.began[0]) = (Some(self.drawn[self.next]), 0, now);
+                (flight.job, flight.before, flight.began[0]) = (Some(self.drawn[self.next]), 0, now);
                 self.next += 1;
                 place
             }
@@ -256,21 +258,23 @@ impl<W: Workload> Runner<W> {
         place
     }
 
-    /// Takes a completion of a shard's queue pair. It asks for the time only if a step of a deal or its end needs it: a reading takes as long
-    /// as what it does for many completions.
+    /// Takes a completion of a shard's queue pair.
+    ///
+    /// It reads the clock only if a step of a job or its end needs the time. One reading costs as much as the
+    /// work for many completions.
     ///
     /// # Errors
-    /// The queue pair has failed, or a deal cannot be carried out.
+    /// The queue pair has failed, or a job cannot be executed.
     #[inline]
     pub fn complete(
         &mut self,
         now: impl Fn() -> Instant,
         (shard, completion): (usize, &WorkCompletion),
         machine: &mut impl Machine,
-        fleet: &mut impl Fleet,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
-        match machine.complete(shard, completion, fleet)? {
+        connections: &mut impl Connections,
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
+        match machine.complete(shard, completion, connections)? {
             None => Ok(()),
             Some(Event::Read { tx, entry, value }) => {
                 let place = self.places[tx.index()];
@@ -278,44 +282,46 @@ impl<W: Workload> Runner<W> {
                 let at = flight.entries.iter().position(|known| *known == entry);
                 flight.script.found(at.ok_or(Broken::Protocol)?, value);
                 if flight.script.is_complete() && flight.entries.len() == flight.script.asked() {
-                    self.go_on(place, now(), machine, fleet, told)?;
+                    self.proceed(place, now(), machine, connections, report)?;
                 }
                 Ok(())
             }
             Some(Event::Ended { tx, outcome, round_trips, resolved }) => {
-                self.ended(tx, (outcome, round_trips, resolved), now(), told)
+                self.ended(tx, (outcome, round_trips, resolved), now(), report)
             }
         }
     }
 
-    /// The next step of a deal.
-    fn go_on(
+    /// The next step of a job.
+    fn proceed(
         &mut self,
         place: usize,
         now: Instant,
         machine: &mut impl Machine,
-        fleet: &mut impl Fleet,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
+        connections: &mut impl Connections,
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
         let flight = &mut self.flights[place];
-        let (Some(deal), Some(tx)) = (&flight.deal, flight.tx) else { return Ok(()) };
-        let step = self.workload.step(deal, &mut flight.script);
+        let (Some(job), Some(tx)) = (&flight.job, flight.tx) else { return Ok(()) };
+        let step = self.workload.step(job, &mut flight.script);
         if step == Step::Read {
             while let Some(key) = flight.script.key(flight.entries.len()) {
-                flight.entries.push(machine.read(tx, key.bytes(), fleet)?);
+                flight.entries.push(machine.read(tx, key.bytes(), connections)?);
             }
             return Ok(());
         }
         for (key, value) in flight.script.writes() {
             match value {
-                Some(value) => machine.write(tx, key.bytes(), value, fleet)?,
-                None => machine.delete(tx, key.bytes(), fleet)?,
+                Some(value) => machine.write(tx, key.bytes(), value, connections)?,
+                None => machine.delete(tx, key.bytes(), connections)?,
             };
         }
         flight.declined = step == Step::Decline;
         let clock = now.0 / 1000 + self.ahead;
-        if let Some(Event::Ended { tx, outcome, round_trips, resolved }) = machine.commit(tx, clock, fleet)? {
-            self.ended(tx, (outcome, round_trips, resolved), now, told)?;
+        if let Some(Event::Ended { tx, outcome, round_trips, resolved }) =
+            machine.commit(tx, clock, connections)?
+        {
+            self.ended(tx, (outcome, round_trips, resolved), now, report)?;
         }
         Ok(())
     }
@@ -325,13 +331,13 @@ impl<W: Workload> Runner<W> {
         tx: Tx,
         (outcome, round_trips, resolved): (Outcome, u32, u32),
         now: Instant,
-        told: &mut impl FnMut(&Ended<'_, W::Deal>),
-    ) -> Result<(), Stuck> {
+        report: &mut impl FnMut(&Ended<'_, W::Job>),
+    ) -> Result<(), RunnerError> {
         let place = self.places[tx.index()];
         let flight = &mut self.flights[place];
-        let deal = flight.deal.as_ref().ok_or(Broken::Protocol)?;
+        let job = flight.job.as_ref().ok_or(Broken::Protocol)?;
         let Flight { script, began, before, .. } = flight;
-        told(&Ended { deal, script, outcome, round_trips, began: *began, at: now, before: *before, place });
+        report(&Ended { job, script, outcome, round_trips, began: *began, at: now, before: *before, place });
         let counts = &mut self.counts;
         counts.resolved += u64::from(resolved);
         flight.tx = None;
@@ -341,7 +347,7 @@ impl<W: Workload> Runner<W> {
                 counts.declined += u64::from(flight.declined);
                 counts.round_trips += u64::from(round_trips);
                 counts.gain += flight.script.gain;
-                flight.deal = None;
+                flight.job = None;
                 self.idle.push(place);
             }
             Outcome::Aborted | Outcome::NoBuffer => {
@@ -351,7 +357,7 @@ impl<W: Workload> Runner<W> {
                 flight.before += 1;
                 self.paused.push(place);
             }
-            other => return Err(Stuck::Ended(other)),
+            other => return Err(RunnerError::Ended(other)),
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! One attempt at a deal: what it reads, what that was, and what it writes.
+//! One attempt at a job: the keys that it reads, their values, and the keys that it writes.
 
 use core::ops::Range;
 
 /// Bytes of the longest key of a workload.
 pub const MAX_KEY: usize = 16;
 
-/// A key.
+/// The key of a row: at most [`MAX_KEY`] bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     bytes: [u8; MAX_KEY],
@@ -23,24 +23,24 @@ impl Key {
         key
     }
 
-    /// Its bytes.
+    /// The bytes of the key.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// What is known of a key that is read.
+/// The result of reading a key.
 #[derive(Clone, Debug)]
 enum Found {
-    /// Nothing yet.
+    /// The key was not read yet.
     Nothing,
     Absent,
     /// Where in the script's bytes its value is.
     Value(Range<usize>),
 }
 
-/// One attempt at a deal. Its memory stays when it is cleared.
+/// One attempt at a job. Its memory stays when it is cleared.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     reads: Vec<(Key, Found)>,
@@ -48,7 +48,7 @@ pub struct Script {
     waiting: usize,
     /// Keys, and where their new values are; None: the key is removed.
     writes: Vec<(Key, Option<Range<usize>>)>,
-    /// What was found and what is written, as far as `filled`; behind it is what earlier attempts left.
+    /// Values read and values to write, up to `filled`; behind it is the rest of earlier attempts.
     bytes: Vec<u8>,
     filled: usize,
     /// What the transaction adds to the workload's sum if it commits.
@@ -63,14 +63,14 @@ impl Script {
         (self.waiting, self.gain, self.filled) = (0, 0, 0);
     }
 
-    /// So many bytes more, whatever is in them.
-    fn room(&mut self, len: usize) -> Range<usize> {
-        let room = self.filled..self.filled + len;
-        self.filled = room.end;
-        if self.bytes.len() < room.end {
-            self.bytes.resize(room.end, 0);
+    /// Reserves `len` more bytes; their content is undefined.
+    fn reserve(&mut self, len: usize) -> Range<usize> {
+        let range = self.filled..self.filled + len;
+        self.filled = range.end;
+        if self.bytes.len() < range.end {
+            self.bytes.resize(range.end, 0);
         }
-        room
+        range
     }
 
     /// Asks for a key; its place among the reads.
@@ -90,14 +90,14 @@ impl Script {
         self.reads.get(place).map(|(key, _)| *key)
     }
 
-    /// An answer.
+    /// The value of a key that was asked for; None: the key is absent.
     pub fn found(&mut self, place: usize, value: Option<&[u8]>) {
         let known = match value {
             None => Found::Absent,
             Some(value) => {
-                let room = self.room(value.len());
-                self.bytes[room.clone()].copy_from_slice(value);
-                Found::Value(room)
+                let range = self.reserve(value.len());
+                self.bytes[range.clone()].copy_from_slice(value);
+                Found::Value(range)
             }
         };
         if let Found::Nothing = std::mem::replace(&mut self.reads[place].1, known) {
@@ -110,7 +110,7 @@ impl Script {
         self.waiting == 0
     }
 
-    /// What was found; None: the key is absent, or nothing is known of it.
+    /// The value that was read; None: the key is absent, or was not read yet.
     pub fn value(&self, place: usize) -> Option<&[u8]> {
         match &self.reads.get(place)?.1 {
             Found::Value(range) => Some(&self.bytes[range.clone()]),
@@ -118,11 +118,11 @@ impl Script {
         }
     }
 
-    /// Writes a key: room for its new value, all of which is to be written.
+    /// Writes a key. Returns the buffer of its new value, all of which is to be written.
     pub fn write(&mut self, key: Key, len: usize) -> &mut [u8] {
-        let room = self.room(len);
-        self.writes.push((key, Some(room.clone())));
-        &mut self.bytes[room]
+        let range = self.reserve(len);
+        self.writes.push((key, Some(range.clone())));
+        &mut self.bytes[range]
     }
 
     /// Removes a key.
@@ -130,7 +130,7 @@ impl Script {
         self.writes.push((key, None));
     }
 
-    /// What it writes; None: the key is removed.
+    /// Its writes; None: the key is removed.
     pub fn writes(&self) -> impl ExactSizeIterator<Item = (&Key, Option<&[u8]>)> {
         self.writes.iter().map(|(key, range)| (key, range.as_ref().map(|range| &self.bytes[range.clone()])))
     }

@@ -1,8 +1,9 @@
-//! SmallBank (Alomari, Cahill, Fekete, Röhm: *The cost of serializability on platforms that use snapshot isolation*, ICDE 2008), as
-//! systems over RDMA use it: each customer has a savings and a checking account, and six kinds of transactions move money.
+//! SmallBank (Alomari, Cahill, Fekete, Röhm: *The cost of serializability on platforms that use snapshot
+//! isolation*, ICDE 2008), as systems over RDMA use it. Each customer has a savings and a checking account,
+//! and six kinds of transactions move money.
 //!
-//! The mix is that of OLTP-Bench and H-Store. A few accounts are hot: nine of ten transactions go to one customer of twenty-five.
-//! Money is counted in cents.
+//! The mix is that of OLTP-Bench and H-Store. A few accounts are hot: nine of ten transactions go to one
+//! customer of twenty-five. Money is counted in cents.
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
@@ -22,7 +23,8 @@ pub enum Kind {
     SendPayment,
     /// Money comes to a savings account or is taken out, if there is enough.
     TransactSavings,
-    /// A cheque is paid from a checking account, with a penalty of a cent if both accounts together have not enough.
+    /// A cheque is paid from a checking account, with a penalty of a cent if both accounts together have not
+    /// enough.
     WriteCheck,
 }
 
@@ -38,16 +40,16 @@ impl Kind {
     ];
 }
 
-/// What somebody wants done.
+/// The parameters of one transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct SmallBankDeal {
-    /// Which kind.
+pub struct SmallBankJob {
+    /// Kind of the transaction.
     pub kind: Kind,
     /// The customer, and the other one where there are two.
     pub customers: [u64; 2],
     /// Cents. Negative: to be taken out.
     pub amount: i64,
-    /// Says in each balance that it writes who wrote it: no two deals of one workload have the same.
+    /// Each balance that it writes contains this number. No two jobs of one workload have the same.
     pub number: u64,
 }
 
@@ -59,16 +61,16 @@ const HOT_SHARE: u64 = 90;
 const FIRST: (i64, i64) = (10_000, 50_000);
 /// Cents that are moved at a time, at most: often there is not enough.
 const MOST: u64 = 20_000;
-/// Bytes of an account: balance, number of the deal that wrote it.
+/// Bytes of an account: balance, number of the job that wrote it.
 const VALUE: usize = 16;
 
-/// The workload.
+/// The SmallBank workload.
 #[derive(Clone, Debug)]
 pub struct SmallBank {
     customers: u64,
     hot: u64,
     random: Random,
-    /// The next deal's.
+    /// The next job's.
     number: u64,
 }
 
@@ -96,11 +98,12 @@ fn put(script: &mut Script, at: (Account, u64), balance: i64, number: u64) {
 }
 
 impl SmallBank {
-    /// Of so many customers (at least 2, below 2^32); `client` is one of up to 2^16 that draw at the same bank.
+    /// A bank of so many customers (at least 2, below 2^32). `client` is one of up to 2^16 that draw at the
+    /// same bank.
     pub fn new(customers: u64, client: u16, seed: u64) -> SmallBank {
         let customers = customers.clamp(2, 1 << 32);
         let random = Random::new(seed ^ u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // Number 0 is the bank's own, in what it begins with.
+        // Number 0 is that of the bank's initial balances.
         let number = (u64::from(client) << 40) + 1;
         SmallBank { customers, hot: (customers / HOT_PART).max(2), random, number }
     }
@@ -115,7 +118,7 @@ impl SmallBank {
     }
 }
 
-impl SmallBankDeal {
+impl SmallBankJob {
     /// The accounts that it reads.
     fn accounts(&self) -> &'static [(Account, usize)] {
         use Account::{Checking, Savings};
@@ -130,13 +133,13 @@ impl SmallBankDeal {
 }
 
 impl Workload for SmallBank {
-    type Deal = SmallBankDeal;
+    type Job = SmallBankJob;
 
     fn extent(&self) -> Extent {
         Extent { keys: 2 * self.customers, max_key: 8, max_value: VALUE as u32, max_keys: 3 }
     }
 
-    fn draw(&mut self) -> SmallBankDeal {
+    fn draw(&mut self) -> SmallBankJob {
         let mut share = self.random.below(100);
         let kind = Kind::MIX.into_iter().find(|(_, part)| {
             let hit = share < *part;
@@ -155,21 +158,21 @@ impl Workload for SmallBank {
         let number = self.number;
         self.number += 1;
         let amount = if taken { -amount } else { amount };
-        SmallBankDeal { kind, customers: [first, second], amount, number }
+        SmallBankJob { kind, customers: [first, second], amount, number }
     }
 
-    fn step(&self, deal: &SmallBankDeal, script: &mut Script) -> Step {
+    fn step(&self, job: &SmallBankJob, script: &mut Script) -> Step {
         use Account::{Checking, Savings};
         if script.asked() == 0 {
-            for (account, who) in deal.accounts() {
-                script.read(key(*account, deal.customers[*who]));
+            for (account, who) in job.accounts() {
+                script.read(key(*account, job.customers[*who]));
             }
             return Step::Read;
         }
-        let [one, other] = deal.customers;
+        let [one, other] = job.customers;
         let [first, second, third] = [0, 1, 2].map(|place| SmallBank::balance(script, place));
-        let (amount, number) = (deal.amount, deal.number);
-        match deal.kind {
+        let (amount, number) = (job.amount, job.number);
+        match job.kind {
             Kind::Balance => {}
             Kind::Amalgamate => {
                 put(script, (Savings, one), 0, number);
@@ -221,19 +224,19 @@ impl Workload for SmallBank {
 mod tests {
     use super::*;
 
-    /// What a deal makes of these balances: what it writes, its gain, how it ends.
-    fn deal(kind: Kind, amount: i64, found: &[i64]) -> (Vec<i64>, i64, Step) {
+    /// The effect of a job on these balances: its writes, its gain, and its end.
+    fn job(kind: Kind, amount: i64, found: &[i64]) -> (Vec<i64>, i64, Step) {
         let bank = SmallBank::new(100, 0, 1);
-        let deal = SmallBankDeal { kind, customers: [3, 4], amount, number: 9 };
+        let job = SmallBankJob { kind, customers: [3, 4], amount, number: 9 };
         let mut script = Script::default();
-        assert_eq!(bank.step(&deal, &mut script), Step::Read);
+        assert_eq!(bank.step(&job, &mut script), Step::Read);
         assert_eq!(script.asked(), found.len());
         for (place, balance) in found.iter().enumerate() {
             let mut value = [0; VALUE];
             set_u64(&mut value, 0, *balance as u64);
             script.found(place, Some(&value));
         }
-        let step = bank.step(&deal, &mut script);
+        let step = bank.step(&job, &mut script);
         let written = script.writes().map(|(_, value)| u64_at(value.unwrap(), 0) as i64).collect();
         (written, script.gain, step)
     }
@@ -242,15 +245,15 @@ mod tests {
     fn each_kind_moves_the_money_that_it_should_and_no_other() {
         let commit = |written: &[i64], gain| (written.to_vec(), gain, Step::Commit);
         let declined = (vec![], 0, Step::Decline);
-        assert_eq!(deal(Kind::Amalgamate, 7, &[100, 20, 5]), commit(&[0, 0, 125], 0));
-        assert_eq!(deal(Kind::Balance, 7, &[100, 20]), commit(&[], 0));
-        assert_eq!(deal(Kind::DepositChecking, 7, &[20]), commit(&[27], 7));
-        assert_eq!(deal(Kind::SendPayment, 7, &[20, 5]), commit(&[13, 12], 0));
-        assert_eq!(deal(Kind::SendPayment, 21, &[20, 5]), declined);
-        assert_eq!(deal(Kind::TransactSavings, -100, &[100]), commit(&[0], -100));
-        assert_eq!(deal(Kind::TransactSavings, -101, &[100]), declined);
-        assert_eq!(deal(Kind::WriteCheck, 120, &[100, 20]), commit(&[-100], -120));
-        assert_eq!(deal(Kind::WriteCheck, 121, &[100, 20]), commit(&[-102], -122));
+        assert_eq!(job(Kind::Amalgamate, 7, &[100, 20, 5]), commit(&[0, 0, 125], 0));
+        assert_eq!(job(Kind::Balance, 7, &[100, 20]), commit(&[], 0));
+        assert_eq!(job(Kind::DepositChecking, 7, &[20]), commit(&[27], 7));
+        assert_eq!(job(Kind::SendPayment, 7, &[20, 5]), commit(&[13, 12], 0));
+        assert_eq!(job(Kind::SendPayment, 21, &[20, 5]), declined);
+        assert_eq!(job(Kind::TransactSavings, -100, &[100]), commit(&[0], -100));
+        assert_eq!(job(Kind::TransactSavings, -101, &[100]), declined);
+        assert_eq!(job(Kind::WriteCheck, 120, &[100, 20]), commit(&[-100], -120));
+        assert_eq!(job(Kind::WriteCheck, 121, &[100, 20]), commit(&[-102], -122));
     }
 
     #[test]
@@ -259,12 +262,12 @@ mod tests {
         let mut bank = SmallBank::new(10_000, 0, 5);
         let (mut counts, mut hot) = ([0u32; 6], 0);
         for _ in 0..draws {
-            let deal = bank.draw();
-            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == deal.kind).unwrap();
+            let job = bank.draw();
+            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == job.kind).unwrap();
             counts[kind] += 1;
-            hot += u32::from(deal.customers.iter().all(|customer| *customer < 400));
-            assert!(deal.customers[0] != deal.customers[1] && deal.customers.iter().all(|at| *at < 10_000));
-            assert!(deal.amount > 0 || deal.kind == Kind::TransactSavings);
+            hot += u32::from(job.customers.iter().all(|customer| *customer < 400));
+            assert!(job.customers[0] != job.customers[1] && job.customers.iter().all(|at| *at < 10_000));
+            assert!(job.amount > 0 || job.kind == Kind::TransactSavings);
         }
         for (count, (kind, share)) in counts.iter().zip(Kind::MIX) {
             let expected = f64::from(draws) * share as f64 / 100.0;
@@ -277,11 +280,11 @@ mod tests {
     fn clients_draw_apart_and_number_their_deals_apart() {
         let draws = |client, seed| {
             let mut bank = SmallBank::new(1000, client, seed);
-            (0..100).map(|_| bank.draw()).collect::<Vec<SmallBankDeal>>()
+            (0..100).map(|_| bank.draw()).collect::<Vec<SmallBankJob>>()
         };
         assert_eq!(draws(1, 7), draws(1, 7));
         let (one, other) = (draws(1, 7), draws(2, 7));
         assert!(one.iter().zip(&other).any(|(one, other)| one.kind != other.kind));
-        assert!(one.iter().all(|deal| deal.number > 0 && other.iter().all(|two| two.number != deal.number)));
+        assert!(one.iter().all(|job| job.number > 0 && other.iter().all(|two| two.number != job.number)));
     }
 }

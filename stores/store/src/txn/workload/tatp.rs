@@ -1,19 +1,21 @@
-//! TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner, Raatikka: *TATP benchmark description*,
-//! IBM 2009), over keys and values.
+//! TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner, Raatikka: *TATP
+//! benchmark description*, IBM 2009), over keys and values.
 //!
 //! Four tables about subscribers and one index become rows with keys of their own:
 //!
 //! ```text
-//! key                                   value
-//! 's'  0   0   0  s_id u32               subscriber, 44 B: s_id u32, number 15, bits 2, hex 5, bytes 10, msc u32, vlr u32
-//! 'n'  15 digits                         s_id u32: a subscriber by the number that is dialled
-//! 'a' type 0   0  s_id u32               access info, 10 B: data1 u8, data2 u8, data3 3, data4 5
-//! 'f' type 0   0  s_id u32               special facility, 8 B: is active u8, error u8, data a u8, data b 5
-//! 'c' type start 0  s_id u32             call forwarding, 16 B: end u8, number 15
+//! key                           value
+//! 's'  0   0   0  s_id u32      subscriber, 44 B: s_id u32, number 15, bits 2, hex 5, bytes 10,
+//!                                                 msc u32, vlr u32
+//! 'n'  15 digits                s_id u32: a subscriber by the number that is dialled
+//! 'a' type 0   0  s_id u32      access info, 10 B: data1 u8, data2 u8, data3 3, data4 5
+//! 'f' type 0   0  s_id u32      special facility, 8 B: is active u8, error u8, data a u8, data b 5
+//! 'c' type start 0  s_id u32    call forwarding, 16 B: end u8, number 15
 //! ```
 //!
-//! A range of a table is asked for as the keys that may be in it: there are few. Seven kinds of transactions, 80 percent of them reads; many find
-//! nothing, and are meant to. Subscribers are drawn unevenly, as §2 of the description says.
+//! A range of a table is read as the few keys that may be in it. There are seven kinds of transactions, 80
+//! percent of them reads. Many find nothing, as intended. Subscribers are drawn unevenly, as §2 of the
+//! description says.
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
@@ -31,11 +33,11 @@ pub enum Kind {
     GetAccessData,
     /// A bit of a subscriber, and a byte of a facility.
     UpdateSubscriberData,
-    /// Where a subscriber is who is known by number.
+    /// Where a subscriber with a given number is.
     UpdateLocation,
-    /// A forwarding more.
+    /// One more forwarding.
     InsertCallForwarding,
-    /// A forwarding less.
+    /// One forwarding fewer.
     DeleteCallForwarding,
 }
 
@@ -57,10 +59,10 @@ impl Kind {
     }
 }
 
-/// What somebody wants done.
+/// The parameters of one transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct TatpDeal {
-    /// Which kind.
+pub struct TatpJob {
+    /// Kind of the transaction.
     pub kind: Kind,
     /// The subscriber, from 1.
     pub subscriber: u32,
@@ -70,14 +72,15 @@ pub struct TatpDeal {
     pub start: u8,
     /// Hour that it ends before, or that is asked for: 1 to 24.
     pub end: u8,
-    /// What is new.
+    /// The new value.
     pub data: u32,
 }
 
 /// Rows of access info, and facilities, of a subscriber; hours that a forwarding may begin at.
 const TYPES: u8 = 4;
 const STARTS: [u8; 3] = [0, 8, 16];
-/// Places of a subscriber in the ledger: its row, its number, infos, facilities, and forwardings of each facility.
+/// Rows of a subscriber in the ledger: its row, its number, infos, facilities, and forwardings of each
+/// facility.
 const PLACES: u64 = 2 + 2 * TYPES as u64 + TYPES as u64 * STARTS.len() as u64;
 
 const SUBSCRIBER: usize = 44;
@@ -86,7 +89,7 @@ const VLR_AT: usize = 40;
 const FORWARDING: usize = 16;
 const NUMBER: usize = 15;
 
-/// The workload.
+/// The TATP workload.
 #[derive(Clone, Debug)]
 pub struct Tatp {
     subscribers: u32,
@@ -127,7 +130,7 @@ fn rows_there(random: &mut Random) -> u8 {
 
 /// A place of the ledger.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum RowKind {
     Subscriber,
     Number,
     Info(u8),
@@ -135,36 +138,36 @@ enum Place {
     Forwarding(u8, u8),
 }
 
-impl Place {
-    fn of(at: u64) -> (u32, Place) {
+impl RowKind {
+    fn of(at: u64) -> (u32, RowKind) {
         let (subscriber, place) = ((at / PLACES) as u32 + 1, (at % PLACES) as u8);
         let place = match place {
-            0 => Place::Subscriber,
-            1 => Place::Number,
-            2..=5 => Place::Info(place - 1),
-            6..=9 => Place::Facility(place - 5),
-            _ => Place::Forwarding((place - 10) / 3 + 1, STARTS[usize::from((place - 10) % 3)]),
+            0 => RowKind::Subscriber,
+            1 => RowKind::Number,
+            2..=5 => RowKind::Info(place - 1),
+            6..=9 => RowKind::Facility(place - 5),
+            _ => RowKind::Forwarding((place - 10) / 3 + 1, STARTS[usize::from((place - 10) % 3)]),
         };
         (subscriber, place)
     }
 
     fn key(self, subscriber: u32) -> Key {
         match self {
-            Place::Subscriber => key(b's', 0, 0, subscriber),
-            Place::Number => by_number(subscriber),
-            Place::Info(row) => key(b'a', row, 0, subscriber),
-            Place::Facility(row) => key(b'f', row, 0, subscriber),
-            Place::Forwarding(row, start) => key(b'c', row, start, subscriber),
+            RowKind::Subscriber => key(b's', 0, 0, subscriber),
+            RowKind::Number => by_number(subscriber),
+            RowKind::Info(row) => key(b'a', row, 0, subscriber),
+            RowKind::Facility(row) => key(b'f', row, 0, subscriber),
+            RowKind::Forwarding(row, start) => key(b'c', row, start, subscriber),
         }
     }
 
     fn len(self) -> usize {
         match self {
-            Place::Subscriber => SUBSCRIBER,
-            Place::Number => 4,
-            Place::Info(_) => 10,
-            Place::Facility(_) => 8,
-            Place::Forwarding(..) => FORWARDING,
+            RowKind::Subscriber => SUBSCRIBER,
+            RowKind::Number => 4,
+            RowKind::Info(_) => 10,
+            RowKind::Facility(_) => 8,
+            RowKind::Forwarding(..) => FORWARDING,
         }
     }
 }
@@ -192,9 +195,9 @@ impl Tatp {
         (drawn % all) as u32 + 1
     }
 
-    /// Goes on when the row is known that is to be changed.
-    fn change(&self, deal: &TatpDeal, subscriber: u32, script: &mut Script) -> Step {
-        let TatpDeal { kind, row, start, end, data, .. } = *deal;
+    /// Continues when the row to change is known.
+    fn change(&self, job: &TatpJob, subscriber: u32, script: &mut Script) -> Step {
+        let TatpJob { kind, row, start, end, data, .. } = *job;
         match kind {
             Kind::UpdateSubscriberData => {
                 let (Some(whose), Some(facility)) = (script.value(0), script.value(1)) else {
@@ -233,12 +236,12 @@ impl Tatp {
         Step::Commit
     }
 
-    /// Did a read find what it is meant to find?
-    fn answer(deal: &TatpDeal, script: &Script) -> Step {
-        let found = match deal.kind {
+    /// Did a read find a row that matches its condition?
+    fn answer(job: &TatpJob, script: &Script) -> Step {
+        let found = match job.kind {
             Kind::GetNewDestination => {
                 let active = script.value(0).is_some_and(|facility| facility[0] == 1);
-                let ends = |place| script.value(place).is_some_and(|forwarding| deal.end < forwarding[0]);
+                let ends = |place| script.value(place).is_some_and(|forwarding| job.end < forwarding[0]);
                 active && (1..script.asked()).any(ends)
             }
             _ => script.value(0).is_some(),
@@ -247,8 +250,8 @@ impl Tatp {
     }
 
     /// Asks for the rows of a subscriber.
-    fn ask(deal: &TatpDeal, subscriber: u32, script: &mut Script) {
-        let TatpDeal { kind, row, start, .. } = *deal;
+    fn ask(job: &TatpJob, subscriber: u32, script: &mut Script) {
+        let TatpJob { kind, row, start, .. } = *job;
         match kind {
             Kind::GetSubscriberData | Kind::UpdateLocation => {
                 script.read(key(b's', 0, 0, subscriber));
@@ -281,20 +284,20 @@ impl Tatp {
 }
 
 impl Workload for Tatp {
-    type Deal = TatpDeal;
+    type Job = TatpJob;
 
     fn extent(&self) -> Extent {
         Extent { keys: self.rows(), max_key: 16, max_value: SUBSCRIBER as u32, max_keys: 6 }
     }
 
-    fn draw(&mut self) -> TatpDeal {
+    fn draw(&mut self) -> TatpJob {
         let mut share = self.random.below(100);
         let kind = Kind::MIX.into_iter().find(|(_, part)| {
             let hit = share < *part;
             share = share.saturating_sub(*part);
             hit
         });
-        TatpDeal {
+        TatpJob {
             kind: kind.map_or(Kind::GetSubscriberData, |(kind, _)| kind),
             subscriber: self.subscriber(),
             row: self.between(1, TYPES.into()) as u8,
@@ -304,15 +307,15 @@ impl Workload for Tatp {
         }
     }
 
-    fn step(&self, deal: &TatpDeal, script: &mut Script) -> Step {
-        let by = deal.kind.goes_by_number();
+    fn step(&self, job: &TatpJob, script: &mut Script) -> Step {
+        let by = job.kind.goes_by_number();
         match (script.asked(), by) {
             (0, true) => {
-                script.read(by_number(deal.subscriber));
+                script.read(by_number(job.subscriber));
                 Step::Read
             }
             (0, false) => {
-                Tatp::ask(deal, deal.subscriber, script);
+                Tatp::ask(job, job.subscriber, script);
                 Step::Read
             }
             (1, true) => {
@@ -320,14 +323,12 @@ impl Workload for Tatp {
                     return Step::Decline;
                 };
                 let subscriber = u32_at(subscriber, 0);
-                Tatp::ask(deal, subscriber, script);
+                Tatp::ask(job, subscriber, script);
                 Step::Read
             }
-            (_, true) => self.change(deal, script.value(0).map_or(0, |id| u32_at(id, 0)), script),
-            (_, false) if deal.kind == Kind::UpdateSubscriberData => {
-                self.change(deal, deal.subscriber, script)
-            }
-            _ => Tatp::answer(deal, script),
+            (_, true) => self.change(job, script.value(0).map_or(0, |id| u32_at(id, 0)), script),
+            (_, false) if job.kind == Kind::UpdateSubscriberData => self.change(job, job.subscriber, script),
+            _ => Tatp::answer(job, script),
         }
     }
 
@@ -336,31 +337,31 @@ impl Workload for Tatp {
     }
 
     fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
-        let (subscriber, place) = Place::of(at);
+        let (subscriber, place) = RowKind::of(at);
         let mut random = Random::new(subscriber.into());
         let (infos, facilities) = (rows_there(&mut random), rows_there(&mut random));
         value.clear();
         value.resize(place.len(), 0);
-        // What is in it, each row of its own.
+        // Random fields, different for each row.
         let mut own = Random::new(at);
         value.iter_mut().for_each(|byte| *byte = own.bits() as u8);
         let is = |bits: u8, row: u8| bits >> (row - 1) & 1 == 1;
         let there = match place {
-            Place::Subscriber => {
+            RowKind::Subscriber => {
                 set_u32(value, 0, subscriber);
                 value[4..4 + NUMBER].copy_from_slice(&digits(subscriber));
                 true
             }
-            Place::Number => {
+            RowKind::Number => {
                 set_u32(value, 0, subscriber);
                 true
             }
-            Place::Info(row) => is(infos, row),
-            Place::Facility(row) => {
+            RowKind::Info(row) => is(infos, row),
+            RowKind::Facility(row) => {
                 value[0] = u8::from(own.below(100) < 85);
                 is(facilities, row)
             }
-            Place::Forwarding(row, start) => {
+            RowKind::Forwarding(row, start) => {
                 // None to three of them, each hour as likely.
                 let mut of_facility = Random::new(u64::from(subscriber) << 8 | u64::from(row));
                 let count = of_facility.below(4);
@@ -376,16 +377,16 @@ impl Workload for Tatp {
         (place.key(subscriber), there)
     }
 
-    /// Forwardings come and go; all else stays. A row that must be there must also be whose it is.
+    /// Forwardings come and go; all else stays. A row that must be there must also belong to its subscriber.
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
-        let (subscriber, place) = Place::of(at);
+        let (subscriber, place) = RowKind::of(at);
         if value.is_some_and(|value| value.len() != place.len()) {
             return None;
         }
         match place {
-            Place::Subscriber | Place::Number => (u32_at(value?, 0) == subscriber).then_some(0),
-            Place::Info(_) | Place::Facility(_) => Some(i64::from(value.is_some()) << 32),
-            Place::Forwarding(..) => Some(i64::from(value.is_some())),
+            RowKind::Subscriber | RowKind::Number => (u32_at(value?, 0) == subscriber).then_some(0),
+            RowKind::Info(_) | RowKind::Facility(_) => Some(i64::from(value.is_some()) << 32),
+            RowKind::Forwarding(..) => Some(i64::from(value.is_some())),
         }
     }
 }
@@ -406,12 +407,12 @@ mod tests {
         (0..tatp.rows()).filter_map(row).collect()
     }
 
-    /// Carries a deal out over plain rows.
-    fn carry_out(tatp: &Tatp, deal: &TatpDeal, rows: &mut Rows) -> (Step, i64) {
+    /// Carries a job out over plain rows.
+    fn carry_out(tatp: &Tatp, job: &TatpJob, rows: &mut Rows) -> (Step, i64) {
         let mut script = Script::default();
         let mut known = 0;
         loop {
-            match tatp.step(deal, &mut script) {
+            match tatp.step(job, &mut script) {
                 Step::Read => {
                     for place in known..script.asked() {
                         let key = script.key(place).unwrap();
@@ -454,8 +455,9 @@ mod tests {
         assert_eq!(keys.len() as u64, tatp.rows(), "each place has a key of its own");
     }
 
-    /// How many of each kind find what they look for follows from what is stored: a facility is there with 5/8, and active with
-    /// 0.85, each forwarding with 1/2; it ends later than an hour of 24 with 0.146, 0.479 and 0.813, by its beginning.
+    /// The share of each kind that finds its row follows from what is stored. A facility is there with 5/8,
+    /// and active with 0.85, each forwarding with 1/2. It ends later than an hour of 24 with 0.146, 0.479 and
+    /// 0.813, by its beginning.
     #[test]
     fn the_mix_and_what_it_finds_are_as_described() {
         let mut tatp = Tatp::new(2000, 2);
@@ -463,10 +465,10 @@ mod tests {
         let (mut drawn, mut done) = ([0u32; 7], [0u32; 7]);
         let draws = 60_000;
         for _ in 0..draws {
-            let deal = tatp.draw();
-            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == deal.kind).unwrap();
+            let job = tatp.draw();
+            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == job.kind).unwrap();
             drawn[kind] += 1;
-            done[kind] += u32::from(carry_out(&tatp, &deal, &mut rows).0 == Step::Commit);
+            done[kind] += u32::from(carry_out(&tatp, &job, &mut rows).0 == Step::Commit);
         }
         for (count, (kind, share)) in drawn.iter().zip(Kind::MIX) {
             let expected = f64::from(draws) * share as f64 / 100.0;
@@ -493,8 +495,8 @@ mod tests {
         let before = sum(&tatp, &rows);
         let mut gains = [0; 2];
         for _ in 0..20_000 {
-            let deal = tatp.draw();
-            let (_, gain) = carry_out(&tatp, &deal, &mut rows);
+            let job = tatp.draw();
+            let (_, gain) = carry_out(&tatp, &job, &mut rows);
             gains[usize::from(gain < 0)] += gain;
         }
         assert!(gains[0] > 10 && gains[1] < -10, "{gains:?}");

@@ -1,15 +1,15 @@
-//! The workloads carried out over plain rows, by a machine that aborts whoever was too slow.
+//! The workloads executed over plain rows, by a machine that aborts transactions that were too slow.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkCompletion, WorkRequest, prism};
 use remora_transport::{Instant, Status};
 
-use super::{Audit, Load, Runner, SmallBank, Stuck, Tatp, Workload, YcsbT};
+use super::{Audit, Load, Runner, RunnerError, SmallBank, Tatp, Workload, YcsbT};
 use crate::txn::{EntryId, Event, Machine, Outcome, Refused, Timestamp, Tx};
-use crate::{Broken, Fleet, Post, PostPrism};
+use crate::{Broken, Connections, Post, PostPrism};
 
-/// A transaction: its keys, the versions that it found, and what it writes.
+/// A transaction: its keys, the versions that it found, and its writes.
 #[derive(Default)]
 struct Open {
     keys: Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ struct Plain {
     open: Vec<Option<Open>>,
     queue: VecDeque<Happens>,
     value: Vec<u8>,
-    /// So many commits are torn: of what they write, only the first half.
+    /// So many commits are torn: only the first half of their writes happens.
     torn: u32,
 }
 
@@ -62,7 +62,7 @@ impl Plain {
 }
 
 impl Machine for Plain {
-    fn start(&mut self, _: &mut impl Fleet) -> Result<(), Broken> {
+    fn start(&mut self, _: &mut impl Connections) -> Result<(), Broken> {
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl Machine for Plain {
         Ok(Tx(tx as u16))
     }
 
-    fn read(&mut self, tx: Tx, key: &[u8], _: &mut impl Fleet) -> Result<EntryId, Refused> {
+    fn read(&mut self, tx: Tx, key: &[u8], _: &mut impl Connections) -> Result<EntryId, Refused> {
         let open = self.of(tx);
         open.keys.push(key.to_vec());
         let entry = open.keys.len() - 1;
@@ -80,12 +80,18 @@ impl Machine for Plain {
         Ok(EntryId(entry as u16))
     }
 
-    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], _: &mut impl Fleet) -> Result<EntryId, Refused> {
+    fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        _: &mut impl Connections,
+    ) -> Result<EntryId, Refused> {
         self.of(tx).writes.push((key.to_vec(), Some(value.to_vec())));
         Ok(EntryId(u16::MAX))
     }
 
-    fn delete(&mut self, tx: Tx, key: &[u8], _: &mut impl Fleet) -> Result<EntryId, Refused> {
+    fn delete(&mut self, tx: Tx, key: &[u8], _: &mut impl Connections) -> Result<EntryId, Refused> {
         self.of(tx).writes.push((key.to_vec(), None));
         Ok(EntryId(u16::MAX))
     }
@@ -94,7 +100,12 @@ impl Machine for Plain {
         None
     }
 
-    fn commit(&mut self, tx: Tx, _: u64, _: &mut impl Fleet) -> Result<Option<Event<'static>>, Refused> {
+    fn commit(
+        &mut self,
+        tx: Tx,
+        _: u64,
+        _: &mut impl Connections,
+    ) -> Result<Option<Event<'static>>, Refused> {
         self.queue.push_back(Happens::Commit(tx.0));
         Ok(None)
     }
@@ -107,7 +118,7 @@ impl Machine for Plain {
         &mut self,
         _: usize,
         _: &WorkCompletion,
-        _: &mut impl Fleet,
+        _: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken> {
         match self.queue.pop_front() {
             None => Ok(None),
@@ -128,7 +139,7 @@ impl Machine for Plain {
         }
     }
 
-    fn return_buffers(&mut self, _: usize, _: &mut impl Fleet) -> Result<(), Broken> {
+    fn return_buffers(&mut self, _: usize, _: &mut impl Connections) -> Result<(), Broken> {
         Ok(())
     }
 
@@ -143,10 +154,10 @@ impl Machine for Plain {
     }
 }
 
-/// Nobody listens.
-struct Nobody;
+/// Connections whose queue pairs drop everything.
+struct Discard;
 
-impl Post for Nobody {
+impl Post for Discard {
     fn post_send(&mut self, _: &WorkRequest<'_>) -> Result<(), PostError> {
         Err(PostError::BadState)
     }
@@ -156,17 +167,17 @@ impl Post for Nobody {
     }
 }
 
-impl PostPrism for Nobody {
+impl PostPrism for Discard {
     fn post_prism(&mut self, _: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         Err(PostError::BadState)
     }
 }
 
-impl Fleet for Nobody {
-    type End<'a> = Nobody;
+impl Connections for Discard {
+    type Endpoint<'a> = Discard;
 
-    fn end(&mut self, _: usize) -> Nobody {
-        Nobody
+    fn endpoint(&mut self, _: usize) -> Discard {
+        Discard
     }
 }
 
@@ -183,20 +194,20 @@ const DONE: WorkCompletion = WorkCompletion {
     vendor_err: 0,
 };
 
-/// Carries so many deals out, and says what came of it and in which order deals ended.
-fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, deals: u64) -> Vec<String> {
+/// Executes so many jobs, and returns the counts and the order in which jobs ended.
+fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, jobs: u64) -> Vec<String> {
     let (mut now, mut ends) = (Instant(0), Vec::new());
-    runner.draw(deals);
+    runner.draw(jobs);
     while !runner.is_done() {
         now = now.after(1000);
-        let mut told = |ended: &super::Ended<'_, W::Deal>| {
+        let mut report = |ended: &super::Ended<'_, W::Job>| {
             assert!(ended.began[0] <= ended.began[1]);
             if let Outcome::Committed(_) = ended.outcome {
-                ends.push(format!("{:?} after {}", ended.deal, ended.before));
+                ends.push(format!("{:?} after {}", ended.job, ended.before));
             }
         };
-        runner.begin(now, plain, &mut Nobody, &mut told).expect("nothing breaks");
-        runner.complete(|| now, (0, &DONE), plain, &mut Nobody, &mut told).expect("nothing breaks");
+        runner.begin(now, plain, &mut Discard, &mut report).expect("nothing breaks");
+        runner.complete(|| now, (0, &DONE), plain, &mut Discard, &mut report).expect("nothing breaks");
     }
     ends
 }
@@ -204,19 +215,19 @@ fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, deals: u64) -> Ve
 /// The sum of all rows.
 fn sum<W: Workload>(workload: &W, plain: &mut Plain) -> (i64, u64) {
     let audit = Audit::of(workload);
-    let deals = audit.deals();
+    let jobs = audit.jobs();
     let mut runner = Runner::new(audit, 4, 1);
-    run(&mut runner, plain, deals);
+    run(&mut runner, plain, jobs);
     let counts = runner.counts();
     assert_eq!((counts.committed, counts.aborted), (workload.rows(), 0));
     (counts.gain, counts.declined)
 }
 
-/// Loads, runs and adds up; `torn` of the commits are broken. What came of it, and by how much the sum is off.
+/// Loads, runs and adds up; `torn` of the commits are broken. Returns the counts, and the error of the sum.
 fn account<W: Workload + Clone>(workload: &W, torn: u32) -> (super::Counts, i64) {
     let mut plain = Plain::new(8);
     let load = Load::of(workload);
-    let rows = load.deals();
+    let rows = load.jobs();
     let mut loading = Runner::new(load, 8, 1);
     run(&mut loading, &mut plain, rows);
     assert_eq!(sum(workload, &mut plain), (loading.counts().gain, 0));
@@ -270,11 +281,11 @@ fn a_client_without_room_for_the_window_is_enough() {
 #[test]
 fn why_nothing_more_can_be_done_is_said() {
     let stuck = [
-        (Stuck::Broken(Broken::Protocol), "no correct peer"),
-        (Stuck::Refused(Refused::ValueTooLong), "longer"),
-        (Stuck::Ended(Outcome::TableFull), "no slot"),
-        (Stuck::Ended(Outcome::TooLong), "buffers"),
-        (Stuck::Ended(Outcome::NoBuffer), "NoBuffer"),
+        (RunnerError::Broken(Broken::Protocol), "no correct peer"),
+        (RunnerError::Refused(Refused::ValueTooLong), "longer"),
+        (RunnerError::Ended(Outcome::TableFull), "no slot"),
+        (RunnerError::Ended(Outcome::TooLong), "buffers"),
+        (RunnerError::Ended(Outcome::NoBuffer), "NoBuffer"),
     ];
     for (stuck, word) in stuck {
         assert!(stuck.to_string().contains(word), "{stuck}");

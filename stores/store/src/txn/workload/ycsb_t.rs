@@ -1,5 +1,5 @@
-//! YCSB-T (Dey, Fekete, Nambiar, Röhm, ICDEW 2014) as the PRISM paper uses it (§8.3): short read-modify-write transactions over
-//! objects of one length with keys of 8 bytes, all alike or by Zipf's law.
+//! YCSB-T (Dey, Fekete, Nambiar, Röhm, ICDEW 2014) as the PRISM paper uses it (§8.3). Short read-modify-write
+//! transactions access objects of one length with keys of 8 bytes, uniformly or by Zipf's law.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ pub const MOST_RECORDS: usize = 4;
 
 /// The records that a transaction changes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct YcsbTDeal {
+pub struct YcsbTJob {
     records: [Record; MOST_RECORDS],
     /// Their keys' numbers.
     numbers: [u64; MOST_RECORDS],
     count: u8,
 }
 
-impl YcsbTDeal {
-    /// They.
+impl YcsbTJob {
+    /// The records that it changes.
     pub fn records(&self) -> &[Record] {
         &self.records[..usize::from(self.count)]
     }
 }
 
-/// The workload. A record's value says which version it is (`remora_store::ycsb::record`), and each committed transaction makes that one
-/// more: the sum of all versions is the number of changes that were committed.
+/// The workload. A record's value contains its version (`remora_store::ycsb::record`), and each committed
+/// transaction increments that. So the sum of all versions is the number of changes that were committed.
 #[derive(Clone, Debug)]
 pub struct YcsbT {
     records: u64,
@@ -44,8 +44,8 @@ pub struct YcsbT {
 }
 
 impl YcsbT {
-    /// Over so many records with values of `value_len` bytes (at least 16); each transaction changes `each` of them (1 to
-    /// [`MOST_RECORDS`]), drawn by Zipf's law with this exponent, 0 for all alike.
+    /// A workload over so many records with values of `value_len` bytes (at least 16). Each transaction
+    /// changes `each` of them (1 to [`MOST_RECORDS`]), drawn by Zipf's law with this exponent, 0 for uniform.
     pub fn new(records: u64, value_len: u32, each: u8, exponent: f64, seed: u64) -> YcsbT {
         let records = records.max(1);
         let each = each.clamp(1, MOST_RECORDS as u8).min(records.min(MOST_RECORDS as u64) as u8);
@@ -59,8 +59,8 @@ impl YcsbT {
         }
     }
 
-    /// The same with keys that do not meet in a shard's table of so many slots, all of them at home: the paper's hash function is without
-    /// collisions. None: there are fewer slots than records.
+    /// The same with keys that do not collide in a shard's table of so many slots, all of them at home. The
+    /// paper's hash function has no collisions either. Returns None if there are fewer slots than records.
     pub fn apart(self, slots: u64) -> Option<YcsbT> {
         if slots < self.records {
             return None;
@@ -89,36 +89,36 @@ fn key(number: u64) -> Key {
 }
 
 impl Workload for YcsbT {
-    type Deal = YcsbTDeal;
+    type Job = YcsbTJob;
 
     fn extent(&self) -> Extent {
         Extent { keys: self.records, max_key: 8, max_value: self.values.longest, max_keys: self.each.into() }
     }
 
-    fn draw(&mut self) -> YcsbTDeal {
-        let mut deal = YcsbTDeal { records: [0; MOST_RECORDS], numbers: [0; MOST_RECORDS], count: 0 };
-        while deal.count < self.each {
+    fn draw(&mut self) -> YcsbTJob {
+        let mut job = YcsbTJob { records: [0; MOST_RECORDS], numbers: [0; MOST_RECORDS], count: 0 };
+        while job.count < self.each {
             let record = self.ranks.next(&mut self.random);
-            if !deal.records().contains(&record) {
-                let at = usize::from(deal.count);
-                (deal.records[at], deal.numbers[at]) = (record, self.number(record));
-                deal.count += 1;
+            if !job.records().contains(&record) {
+                let at = usize::from(job.count);
+                (job.records[at], job.numbers[at]) = (record, self.number(record));
+                job.count += 1;
             }
         }
-        deal
+        job
     }
 
-    fn step(&self, deal: &YcsbTDeal, script: &mut Script) -> Step {
+    fn step(&self, job: &YcsbTJob, script: &mut Script) -> Step {
         if script.asked() == 0 {
-            for number in &deal.numbers[..usize::from(deal.count)] {
+            for number in &job.numbers[..usize::from(job.count)] {
                 script.read(key(*number));
             }
             return Step::Read;
         }
-        for (place, record) in deal.records().iter().enumerate() {
-            // What the value is, the ledger judges; a version goes on from whatever stands there.
+        for (place, record) in job.records().iter().enumerate() {
+            // The ledger judges the value; the version counts up from any value found.
             let version = script.value(place).filter(|value| value.len() >= 16).map(|value| u64_at(value, 8));
-            let out = script.write(key(deal.numbers[place]), self.values.len(*record));
+            let out = script.write(key(job.numbers[place]), self.values.len(*record));
             self.values.fill(*record, version.unwrap_or(0) + 1, out);
             script.gain += 1;
         }
@@ -148,22 +148,22 @@ mod tests {
     fn a_transaction_changes_different_records_and_counts_their_versions_up() {
         let mut workload = YcsbT::new(10, 40, 4, 1.6, 1);
         for _ in 0..1000 {
-            let deal = workload.draw();
-            let mut records = deal.records().to_vec();
+            let job = workload.draw();
+            let mut records = job.records().to_vec();
             records.sort_unstable();
             records.dedup();
             assert!(records.len() == 4 && records.iter().all(|record| *record < 10));
         }
-        let deal = workload.draw();
+        let job = workload.draw();
         let mut script = Script::default();
-        assert_eq!(workload.step(&deal, &mut script), Step::Read);
+        assert_eq!(workload.step(&job, &mut script), Step::Read);
         let mut value = vec![0; 40];
-        for (place, record) in deal.records().iter().enumerate() {
+        for (place, record) in job.records().iter().enumerate() {
             workload.values.fill(*record, 6, &mut value);
             script.found(place, Some(&value));
         }
-        assert_eq!((workload.step(&deal, &mut script), script.gain), (Step::Commit, 4));
-        let worths: Vec<_> = deal
+        assert_eq!((workload.step(&job, &mut script), script.gain), (Step::Commit, 4));
+        let worths: Vec<_> = job
             .records()
             .iter()
             .zip(script.writes())
@@ -191,10 +191,10 @@ mod tests {
         let homes: std::collections::BTreeSet<u64> =
             (0..500).map(|at| slot_of(workload.row(at, &mut Vec::new()).0.bytes(), 1000)).collect();
         assert_eq!(homes.len(), 500);
-        let deal = workload.draw();
+        let job = workload.draw();
         let mut script = Script::default();
-        workload.step(&deal, &mut script);
-        assert_eq!(script.key(0), Some(workload.row(deal.records()[0], &mut Vec::new()).0));
+        workload.step(&job, &mut script);
+        assert_eq!(script.key(0), Some(workload.row(job.records()[0], &mut Vec::new()).0));
     }
 
     #[test]

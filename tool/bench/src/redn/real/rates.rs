@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use remora_chain::{Code, Operand, Place, Program, Test, Work};
+use remora_chain::{Code, Location, Operand, Program, Test, Work};
 use remora_verbs::{CompletionQueue, Device, EMPTY, Fetching, Loader, Offload, ProtectionDomain, QpOptions};
 
 use crate::cores::pin;
@@ -84,7 +84,7 @@ impl Bench {
         let mut program = Program::new();
         let mut code = Code::once(&mut program, "main");
         let (one, answer, last) = (code.var("one", 1), code.var("answer", 0), code.var("last", 0));
-        let values: [Place; 2] = [code.var("", 5), code.var("", 6)];
+        let values: [Location; 2] = [code.var("", 5), code.var("", 6)];
         for index in 0..IFS as usize {
             let then = Work::write(one, answer, 8);
             code.when(values[index % 2], Test::Equal, Operand::Number(5), then);

@@ -1,4 +1,5 @@
-//! Slots that a client remembers, so that a PUT need not look for its slot: as many as were asked for, the older one gives way.
+//! Slots that a client remembers, so that a PUT need not search for its slot. The number is configured; a new
+//! slot replaces the older one of the same index.
 
 /// Where a key of some hash is.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -9,44 +10,48 @@ struct Entry {
     generation: u64,
 }
 
-/// Bits for each slot remembered that say whose keys are not at home.
-const STRAYS: usize = 8;
+/// Bits for each remembered slot that mark keys that are not at home.
+const DISPLACED: usize = 8;
 
 /// A table of slots by hash.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct SlotCache {
     entries: Vec<Entry>,
-    /// Bit by bit: may a key of such a hash be elsewhere than at home? It stays near, as the table does not.
-    strays: Vec<u64>,
+    /// Bit by bit: may a key of such a hash be away from its home? These bits stay in the cache; the table
+    /// does not.
+    displaced: Vec<u64>,
 }
 
-impl Known {
+impl SlotCache {
     /// For at least so many slots; none for 0.
-    pub fn new(count: u32) -> Known {
+    pub fn new(count: u32) -> SlotCache {
         let count = if count == 0 { 0 } else { (count as usize).next_power_of_two() };
-        Known { entries: vec![Entry::default(); count], strays: vec![0; (count * STRAYS).div_ceil(64)] }
+        SlotCache {
+            entries: vec![Entry::default(); count],
+            displaced: vec![0; (count * DISPLACED).div_ceil(64)],
+        }
     }
 
     /// Where the bit of a hash is.
     #[inline]
     fn bit(&self, hash: u64) -> (usize, u64) {
-        let bits = (self.strays.len() * 64).wrapping_sub(1);
+        let bits = (self.displaced.len() * 64).wrapping_sub(1);
         let bit = hash as usize & bits;
         (bit / 64, 1 << (bit % 64))
     }
 
-    /// May its key be elsewhere than at home?
+    /// May the key of this hash be away from its home?
     #[inline]
-    pub fn may_stray(&self, hash: u64) -> bool {
+    pub fn may_be_displaced(&self, hash: u64) -> bool {
         let (word, bit) = self.bit(hash);
-        self.strays.get(word).is_some_and(|word| word & bit != 0)
+        self.displaced.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// It was found elsewhere than at home.
+    /// The key of this hash was found away from its home.
     #[inline]
-    pub fn strays(&mut self, hash: u64) {
+    pub fn displaced(&mut self, hash: u64) {
         let (word, bit) = self.bit(hash);
-        if let Some(word) = self.strays.get_mut(word) {
+        if let Some(word) = self.displaced.get_mut(word) {
             *word |= bit;
         }
     }
@@ -57,7 +62,7 @@ impl Known {
         hash as usize & self.entries.len().wrapping_sub(1)
     }
 
-    /// It will soon be asked for.
+    /// Prefetches the entry of a hash that will soon be asked for.
     #[inline]
     pub fn announce(&self, hash: u64) {
         if let Some(entry) = self.entries.get(self.place(hash)) {
@@ -72,7 +77,7 @@ impl Known {
         Some((entry.at, entry.generation))
     }
 
-    /// Remembers one.
+    /// Remembers a slot.
     #[inline]
     pub fn set(&mut self, hash: u64, at: u64, generation: u64) {
         let place = self.place(hash);
@@ -81,7 +86,7 @@ impl Known {
         }
     }
 
-    /// Forgets one.
+    /// Forgets the slot of a hash.
     pub fn forget(&mut self, hash: u64) {
         let place = self.place(hash);
         if let Some(entry) = self.entries.get_mut(place).filter(|entry| entry.hash == hash) {
@@ -96,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_gives_way_to_what_has_its_place() {
-        let mut known = Known::new(3);
+        let mut known = SlotCache::new(3);
         known.set(5, 50, 1);
         known.set(6, 60, 3);
         assert_eq!((known.get(5), known.get(6), known.get(9)), (Some((50, 1)), Some((60, 3)), None));
@@ -110,20 +115,20 @@ mod tests {
 
     #[test]
     fn none_is_a_number_too() {
-        let mut known = Known::new(0);
+        let mut known = SlotCache::new(0);
         known.set(5, 50, 1);
-        known.strays(5);
+        known.displaced(5);
         known.forget(5);
-        assert_eq!((known.get(5), known.may_stray(5)), (None, false));
+        assert_eq!((known.get(5), known.may_be_displaced(5)), (None, false));
     }
 
     #[test]
     fn who_strays_is_remembered_even_of_one() {
         for count in [1, 4, 1 << 10] {
-            let mut known = Known::new(count);
-            (0..1000u64).for_each(|hash| assert!(!known.may_stray(hash)));
-            known.strays(7);
-            assert!(known.may_stray(7) && !known.may_stray(8), "{count}");
+            let mut known = SlotCache::new(count);
+            (0..1000u64).for_each(|hash| assert!(!known.may_be_displaced(hash)));
+            known.displaced(7);
+            assert!(known.may_be_displaced(7) && !known.may_be_displaced(8), "{count}");
         }
     }
 }

@@ -1,5 +1,8 @@
-//! The roll: who the other shards of a store are, as each shard knows it. Clients write it, before their first transaction: a shard that began
-//! anew, without its memory, is found by its run's number, and shards that must speak to each other learn where.
+//! The other shards of a store, as each shard knows them: their runs and addresses. Clients write this table
+//! before their first transaction.
+//!
+//! The number of its run reveals a shard that restarted without its memory. The addresses are for shards that
+//! must talk to each other.
 
 use std::net::IpAddr;
 use std::net::Ipv6Addr;
@@ -23,7 +26,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// How an address stands in the roll.
+    /// The bytes of an address in the table.
     pub fn place(address: SocketAddr) -> [u8; PLACE] {
         let ip = match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -36,39 +39,40 @@ impl Member {
     }
 }
 
-/// The roll of a shard, in its memory.
+/// The table of the other shards, in a shard's memory.
 #[derive(Clone, Debug)]
-pub struct Roll {
+pub struct Incarnations {
     memory: Registered,
     at: usize,
     shards: u32,
 }
 
-impl Roll {
+impl Incarnations {
     /// Bytes that it takes.
     pub const fn len(shards: u32) -> usize {
         shards as usize * ENTRY
     }
 
     /// At an offset, a multiple of 8, of memory that is zeros there. None: it does not fit.
-    pub fn new(memory: Registered, at: usize, shards: u32) -> Option<Roll> {
-        let fits = at.is_multiple_of(8) && at + Roll::len(shards) <= memory.bytes.len();
-        fits.then_some(Roll { memory, at, shards })
+    pub fn new(memory: Registered, at: usize, shards: u32) -> Option<Incarnations> {
+        let fits = at.is_multiple_of(8) && at + Incarnations::len(shards) <= memory.bytes.len();
+        fits.then_some(Incarnations { memory, at, shards })
     }
 
-    /// Its address.
+    /// Address of the table.
     pub fn address(&self) -> u64 {
         self.memory.addr + self.at as u64
     }
 
-    /// Where a shard's run stands in the roll at this address: 0 until a client has put the run there, by a compare-and-swap.
-    pub fn run_at(roll: u64, shard: u32) -> u64 {
-        roll + u64::from(shard) * ENTRY as u64
+    /// Address of a shard's run in the table at this address: 0 until a client has put the run there, by a
+    /// compare-and-swap.
+    pub fn run_at(incarnations: u64, shard: u32) -> u64 {
+        incarnations + u64::from(shard) * ENTRY as u64
     }
 
-    /// Where its [`place`](Member::place) does.
-    pub fn place_at(roll: u64, shard: u32) -> u64 {
-        Roll::run_at(roll, shard) + 8
+    /// Address of its [`place`](Member::place).
+    pub fn place_at(incarnations: u64, shard: u32) -> u64 {
+        Incarnations::run_at(incarnations, shard) + 8
     }
 
     /// How many shards there are.
@@ -95,19 +99,22 @@ mod tests {
 
     #[test]
     fn a_shard_is_known_when_its_run_and_its_place_are_there() {
-        let bytes = Bytes::heap(8 + Roll::len(3)).unwrap();
+        let bytes = Bytes::heap(8 + Incarnations::len(3)).unwrap();
         let memory = Registered { addr: bytes.address(), bytes, key: Key::new(1) };
-        assert!(Roll::new(memory.clone(), 9, 3).is_none() && Roll::new(memory.clone(), 16, 3).is_none());
-        let roll = Roll::new(memory.clone(), 8, 3).unwrap();
+        assert!(
+            Incarnations::new(memory.clone(), 9, 3).is_none()
+                && Incarnations::new(memory.clone(), 16, 3).is_none()
+        );
+        let incarnations = Incarnations::new(memory.clone(), 8, 3).unwrap();
         for address in ["10.0.0.1:7491", "[fd00::7]:1"] {
             let address = address.parse().unwrap();
             let offset = |addr: u64| (addr - memory.addr) as usize;
-            memory.write(offset(Roll::run_at(roll.address(), 1)), &0u64.to_le_bytes());
-            memory.write(offset(Roll::place_at(roll.address(), 1)), &Member::place(address));
-            assert_eq!(roll.member(1), None, "no run");
-            memory.write(offset(Roll::run_at(roll.address(), 1)), &99u64.to_le_bytes());
-            assert_eq!(roll.member(1), Some(Member { run: 99, address }));
-            assert_eq!((roll.member(0), roll.member(2)), (None, None));
+            memory.write(offset(Incarnations::run_at(incarnations.address(), 1)), &0u64.to_le_bytes());
+            memory.write(offset(Incarnations::place_at(incarnations.address(), 1)), &Member::place(address));
+            assert_eq!(incarnations.member(1), None, "no run");
+            memory.write(offset(Incarnations::run_at(incarnations.address(), 1)), &99u64.to_le_bytes());
+            assert_eq!(incarnations.member(1), Some(Member { run: 99, address }));
+            assert_eq!((incarnations.member(0), incarnations.member(2)), (None, None));
         }
     }
 }

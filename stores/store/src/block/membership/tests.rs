@@ -3,18 +3,18 @@
 use super::*;
 use crate::random::Random;
 
-fn new(replica: usize, incarnation: u64) -> Standing {
-    Standing::new(replica, 3, incarnation).expect("a replica")
+fn new(replica: usize, incarnation: u64) -> Membership {
+    Membership::new(replica, 3, incarnation).expect("a replica")
 }
 
-/// A store of three, whose incarnations are 10, 11, 12.
-fn store() -> [Standing; 3] {
+/// A store of three replicas, whose incarnations are 10, 11, 12.
+fn store() -> [Membership; 3] {
     let mut all = [new(0, 10), new(1, 11), new(2, 12)];
     (1..3).for_each(|other| all[other].asked(0, 10));
     let answers = [all[1].state(), all[2].state()];
-    assert_eq!(all[0].heard(&answers), Ok(true));
+    assert_eq!(all[0].take_answers(&answers), Ok(true));
     let first = [all[0].state()];
-    (1..3).for_each(|other| assert_eq!(all[other].heard(&first), Ok(true)));
+    (1..3).for_each(|other| assert_eq!(all[other].take_answers(&first), Ok(true)));
     all
 }
 
@@ -22,16 +22,20 @@ fn store() -> [Standing; 3] {
 fn a_store_begins_when_all_its_replicas_are_new_and_not_before() {
     let (mut first, mut second) = (new(0, 10), new(1, 11));
     second.asked(0, 10);
-    assert_eq!(first.heard(&[second.state()]), Ok(false), "one is missing");
-    assert_eq!((first.serves(), first.wanted_mark()), (Err(Misfit::NotBegun), None));
-    assert_eq!(second.heard(&[first.state(), new(2, 12).state()]), Ok(false), "only replica 0 begins it");
+    assert_eq!(first.take_answers(&[second.state()]), Ok(false), "one is missing");
+    assert_eq!((first.serves(), first.wanted_mark()), (Err(MembershipError::NotBegun), None));
+    assert_eq!(
+        second.take_answers(&[first.state(), new(2, 12).state()]),
+        Ok(false),
+        "only replica 0 begins it"
+    );
     let all = store();
-    let states = all.each_ref().map(Standing::state);
+    let states = all.each_ref().map(Membership::state);
     assert!(states.iter().all(|state| state.store == 10 && state.incarnations[..3] == [10, 11, 12]));
-    assert_eq!(new(0, 9).heard(&[]), Ok(false));
-    assert_eq!(Standing::new(0, 1, 9).expect("one alone").heard(&[]), Ok(true));
+    assert_eq!(new(0, 9).take_answers(&[]), Ok(false));
+    assert_eq!(Membership::new(0, 1, 9).expect("one alone").take_answers(&[]), Ok(true));
     for (replica, replicas, incarnation) in [(0, 2, 1), (3, 3, 1), (0, 9, 1), (0, 3, 0), (8, 9, 1)] {
-        assert_eq!(Standing::new(replica, replicas, incarnation), None);
+        assert_eq!(Membership::new(replica, replicas, incarnation), None);
     }
 }
 
@@ -43,7 +47,7 @@ fn who_is_new_where_the_store_lives_is_refused() {
         // Even if it has promised itself to this store: it is none of those that began it.
         again.asked(0, 10);
         let other = all[(replica + 1) % 3].state();
-        assert_eq!(again.heard(&[other]), Err(Misfit::Lives(other.replica)));
+        assert_eq!(again.take_answers(&[other]), Err(MembershipError::Lives(other.replica)));
         assert!(!again.state().is_whole());
     }
 }
@@ -52,31 +56,35 @@ fn who_is_new_where_the_store_lives_is_refused() {
 fn a_place_is_taken_by_the_highest_incarnation_and_everybody_hears_of_it() {
     let mut all = store();
     let answers = [all[1].state(), all[2].state()];
-    let next = Standing::next_incarnation(0, &answers, 6);
+    let next = Membership::next_incarnation(0, &answers, 6);
     assert_eq!(next, 17);
     assert_eq!(all[1].replaced(0, next, 10), Ok(()));
     assert_eq!(all[1].replaced(0, next, 10), Ok(()), "its connection may break and come again");
-    assert_eq!(all[1].replaced(0, 16, 10), Err(Misfit::Superseded(0)));
-    assert_eq!(all[1].replaced(0, 18, 11), Err(Misfit::OtherStore));
-    assert_eq!(all[1].replaced(1, 18, 10), Err(Misfit::Superseded(1)), "not its own place");
-    assert_eq!(new(1, 11).replaced(0, 17, 10), Err(Misfit::NotBegun));
-    assert_eq!(all[1].marked(0, 10, 4000), Err(Misfit::Superseded(0)), "the old one gives no more numbers");
-    assert_eq!(Standing::repaired(0, next, &[all[1].state()]), None, "one source of three is too few");
-    let back = Standing::repaired(0, next, &[all[1].state(), all[2].state()]).expect("a majority");
+    assert_eq!(all[1].replaced(0, 16, 10), Err(MembershipError::Superseded(0)));
+    assert_eq!(all[1].replaced(0, 18, 11), Err(MembershipError::OtherStore));
+    assert_eq!(all[1].replaced(1, 18, 10), Err(MembershipError::Superseded(1)), "not its own place");
+    assert_eq!(new(1, 11).replaced(0, 17, 10), Err(MembershipError::NotBegun));
+    assert_eq!(
+        all[1].marked(0, 10, 4000),
+        Err(MembershipError::Superseded(0)),
+        "the old one gives no more numbers"
+    );
+    assert_eq!(Membership::repaired(0, next, &[all[1].state()]), None, "one source of three is too few");
+    let back = Membership::repaired(0, next, &[all[1].state(), all[2].state()]).expect("a majority");
     assert_eq!((back.state().store, back.state().incarnation()), (10, 17));
 
-    // A client that knew the old one, in every order of what it hears.
+    // A client that knew the old one, in every order of the states that it gets.
     let old = all[0].state();
     let mut view = View::default();
     assert_eq!(view.meet(&old), Ok(()));
     assert!(view.is_current(0, old.incarnation()));
     assert_eq!(view.meet(&all[1].state()), Ok(()));
     assert!(!view.is_current(0, old.incarnation()) && view.is_current(0, 17));
-    assert_eq!(view.meet(&old), Err(Misfit::Superseded(0)));
+    assert_eq!(view.meet(&old), Err(MembershipError::Superseded(0)));
     assert_eq!(view.meet(&back.state()), Ok(()));
-    assert_eq!(view.meet(&new(2, 12).state()), Err(Misfit::NotBegun));
+    assert_eq!(view.meet(&new(2, 12).state()), Err(MembershipError::NotBegun));
     let stranger = State { store: 11, ..all[2].state() };
-    assert_eq!(view.meet(&stranger), Err(Misfit::OtherStore));
+    assert_eq!(view.meet(&stranger), Err(MembershipError::OtherStore));
 }
 
 #[test]
@@ -99,29 +107,29 @@ fn who_takes_a_place_gives_none_of_the_numbers_that_were_given_there() {
             }
         }
         let answers = [all[1].state(), all[2].state()];
-        let next = Standing::next_incarnation(0, &answers, round as u32);
+        let next = Membership::next_incarnation(0, &answers, round as u32);
         (1..3).for_each(|other| all[other].replaced(0, next, 10).expect("the newest"));
         let sources = [all[1].state(), all[2].state()];
-        all[0] = Standing::repaired(0, next, &sources).expect("a majority");
+        all[0] = Membership::repaired(0, next, &sources).expect("a majority");
         repaired += 1;
-        assert_eq!(all[0].number(), Err(Misfit::NoNumber), "before anybody knows of the new mark");
+        assert_eq!(all[0].number(), Err(MembershipError::NoNumber), "before anybody knows of the new mark");
     }
     assert!(given.len() > 5_000 && repaired == 40, "{}", given.len());
 }
 
-/// Replicas that begin, ask, are answered late, die and begin again, as `--new` each time.
+/// Replicas begin, ask, are answered late, die and restart, each time with `--new`.
 #[test]
 fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
     let (mut begun, mut refused) = (0, 0);
     for seed in 0..3_000 {
         let mut random = Random::new(seed);
         let mut fresh = 1;
-        let mut all: [Standing; 3] = std::array::from_fn(|replica| {
+        let mut all: [Membership; 3] = std::array::from_fn(|replica| {
             fresh += 1;
             new(replica, fresh)
         });
-        // What each was answered and has not looked at.
-        let mut heard: [Vec<State>; 3] = Default::default();
+        // The answers to each that it has not read.
+        let mut received: [Vec<State>; 3] = Default::default();
         for _ in 0..60 {
             let one = random.below(3) as usize;
             let other = (one + 1 + random.below(2) as usize) % 3;
@@ -129,20 +137,20 @@ fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
                 0 => {
                     fresh += 1;
                     all[one] = new(one, fresh);
-                    heard[one].clear();
+                    received[one].clear();
                 }
                 1..=4 if !all[one].state().is_whole() => {
                     let asker = all[one].state();
                     all[other].asked(one, asker.incarnation());
-                    heard[one].retain(|state| state.replica != other);
-                    heard[one].push(all[other].state());
+                    received[one].retain(|state| state.replica != other);
+                    received[one].push(all[other].state());
                 }
                 _ if !all[one].state().is_whole() => {
-                    let answers = std::mem::take(&mut heard[one]);
-                    match all[one].heard(&answers) {
+                    let answers = std::mem::take(&mut received[one]);
+                    match all[one].take_answers(&answers) {
                         Ok(whole) => begun += u32::from(whole),
                         Err(_) => {
-                            // It ends; somebody begins it again, and it will be refused again.
+                            // It ends; an operator restarts it, and it is refused.
                             refused += 1;
                             fresh += 1;
                             all[one] = new(one, fresh);

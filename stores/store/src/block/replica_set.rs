@@ -1,4 +1,4 @@
-//! The replicas as a client sees them: who is there, who is slow, and the ids of what is asked of them.
+//! The replicas as a client sees them: which are connected, which are slow, and the ids of requests to them.
 
 use remora_nic::WorkCompletion;
 
@@ -6,7 +6,7 @@ use super::set::Set;
 use super::{ClientConfig, Grant, Lost};
 use crate::Broken;
 
-/// What a request is for. Ids hold it, the connection's number among those to the same replica, and the slot.
+/// What a request is for. Its id holds this, the slot, and the number of the connection to that replica.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WorkId {
     pub step: u8,
@@ -24,7 +24,7 @@ impl WorkId {
     }
 }
 
-/// One replica.
+/// A client's view of one replica.
 #[derive(Debug, Default)]
 struct Member {
     grant: Option<Grant>,
@@ -35,18 +35,18 @@ struct Member {
     lost: Option<Broken>,
 }
 
-/// All replicas.
+/// All replicas of a store, as one client sees them.
 #[derive(Debug)]
-pub struct Crew {
+pub struct ReplicaSet {
     members: Vec<Member>,
     most_tails: u32,
-    /// Those that were passed over, because they had too much to do.
+    /// Replicas that were skipped because they had too many requests.
     passed: Set,
 }
 
-impl Crew {
-    pub fn new(config: &ClientConfig) -> Crew {
-        Crew {
+impl ReplicaSet {
+    pub fn new(config: &ClientConfig) -> ReplicaSet {
+        ReplicaSet {
             members: (0..config.replicas).map(|_| Member::default()).collect(),
             most_tails: config.tails(),
             passed: Set::NONE,
@@ -75,26 +75,27 @@ impl Crew {
         self.members[replica].grant.as_ref()
     }
 
-    /// It is there, and does not have too much to do.
+    /// The replica is connected and does not have too many requests.
     #[inline]
     pub fn is_free(&self, replica: usize) -> bool {
         let member = &self.members[replica];
         member.grant.is_some() && member.tails < self.most_tails
     }
 
-    /// May it get a new request? If not, it is asked again when it has [caught up](Crew::caught_up).
+    /// May it get a new request? If not, the client retries when the replica has [caught
+    /// up](ReplicaSet::caught_up).
     #[inline]
-    pub fn takes(&mut self, replica: usize, room: bool) -> bool {
-        let takes = room && self.members[replica].tails < self.most_tails;
+    pub fn takes(&mut self, replica: usize, has_space: bool) -> bool {
+        let takes = has_space && self.members[replica].tails < self.most_tails;
         if !takes {
             self.passed.add(replica);
         }
         takes
     }
 
-    /// It was passed over, and takes requests again: true once.
-    pub fn caught_up(&mut self, replica: usize, room: bool) -> bool {
-        let caught = self.passed.has(replica) && room && self.members[replica].tails < self.most_tails;
+    /// Returns true once when a replica that was skipped takes requests again.
+    pub fn caught_up(&mut self, replica: usize, has_space: bool) -> bool {
+        let caught = self.passed.has(replica) && has_space && self.members[replica].tails < self.most_tails;
         if caught {
             self.passed.remove(replica);
         }

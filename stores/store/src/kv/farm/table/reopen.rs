@@ -1,13 +1,14 @@
-//! A table goes on over the memory that a server left, which may have died between any two stores.
+//! Reopens a table over the memory of a server that may have died between any two stores.
 //!
-//! A server changes one line at a time, so one line at most is locked or torn, and in it one slot. An object is complete before
-//! a slot points to it, and the object being stored has the newest version of all: a torn slot that has either half of it becomes
-//! its own, so that the PUT has happened; any other torn slot is empty, as after the DELETE, or the hop, that it was part of. A key that was on its
-//! way from one bucket to the next is in both; the left one goes.
+//! A server changes one line at a time. So at most one line is locked or torn, and at most one slot in it. An
+//! object is complete before a slot points to it, and the object being stored has the newest version of all.
+//! A torn slot that has either half of that version is completed, so that the PUT has happened. Any other
+//! torn slot becomes empty, as after the DELETE or the hop that it was part of. A key that was hopping is in
+//! both buckets; the left copy goes.
 
 use super::{
-    Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, Place, Region,
-    Registered, SLOTS, home, lines_for, tag,
+    Bucket, Config, Extents, FarmSlot, FarmTable, LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, Region,
+    Registered, SLOTS, SlotRef, home, lines_for, tag,
 };
 use crate::kv::farm::line::version_of;
 
@@ -22,8 +23,9 @@ struct Found {
 }
 
 impl FarmTable {
-    /// The table of a server that has ended, however it did, in its `index` and `extents`. None: there is none of this size.
-    pub fn again(config: Config, index: Registered, extents: Registered) -> Option<FarmTable> {
+    /// The table of a server that ended or died, in its `index` and `extents`. Returns None if there is none
+    /// of this size.
+    pub fn reopen(config: Config, index: Registered, extents: Registered) -> Option<FarmTable> {
         if config.buckets == 0 || index.bytes.len() < config.index_len() {
             return None;
         }
@@ -37,12 +39,12 @@ impl FarmTable {
         found.look_for_newest();
         (0..config.lines()).try_for_each(|line| found.mend(line))?;
         (0..config.buckets as usize).for_each(|line| found.join(line));
-        let mut runs: Vec<(FarmSlot, Place)> =
+        let mut runs: Vec<(FarmSlot, SlotRef)> =
             (0..config.lines()).flat_map(|line| found.runs(line)).collect();
         runs.sort_unstable_by_key(|(slot, _)| slot.line);
         let objects = u32::try_from(config.lines() * SLOTS).unwrap_or(u32::MAX);
         let lines: Vec<(u32, u32)> = runs.iter().map(|(slot, _)| (slot.line, slot.lines.into())).collect();
-        let (extents, taken) = Extents::again(extents, objects, &lines)?;
+        let (extents, taken) = Extents::reopen(extents, objects, &lines)?;
         let mut held = vec![[None; SLOTS]; config.lines()];
         for ((_, place), extent) in runs.iter().zip(taken) {
             held[place.line][place.slot] = Some(extent);
@@ -134,7 +136,7 @@ impl Found {
         Some(())
     }
 
-    /// Is this line among those of the object's home? Chained blocks are anybody's.
+    /// Is this line one where the object's key may be? Any key may be in a chained block.
     fn may_stand(&self, slot: &FarmSlot, line: usize) -> bool {
         let home = home(self.header(slot.line).hash, self.config.buckets.into()) as usize;
         line > self.config.buckets as usize || line == home || line == home + 1
@@ -155,9 +157,9 @@ impl Found {
         }
     }
 
-    fn runs(&self, line: usize) -> impl Iterator<Item = (FarmSlot, Place)> + use<> {
+    fn runs(&self, line: usize) -> impl Iterator<Item = (FarmSlot, SlotRef)> + use<> {
         let slots = self.load(line).slots.into_iter().enumerate();
-        slots.filter(|(_, slot)| slot.is_taken()).map(move |(slot, held)| (held, Place { line, slot }))
+        slots.filter(|(_, slot)| slot.is_taken()).map(move |(slot, held)| (held, SlotRef { line, slot }))
     }
 }
 
@@ -211,8 +213,8 @@ mod tests {
         }
     }
 
-    /// A server dies after each store of each of many changes in a table that is nearly full: whatever was done is there, what was
-    /// being done has happened or not, and the table goes on.
+    /// A server dies after each store of each of many changes in a table that is nearly full. Completed
+    /// changes are there, the interrupted one has happened or not, and the table is usable.
     #[test]
     fn whenever_a_server_dies_the_next_one_has_all_that_was_done() {
         let [index, extents] = blocks();
@@ -232,18 +234,18 @@ mod tests {
                 let (block, at) = if *addr < VALUES { (0, *addr) } else { (1, *addr - VALUES) };
                 before[block].write(at as usize, &word.to_le_bytes());
                 let [index, extents] = [copy(&before[0]), copy(&before[1])];
-                let mut again = FarmTable::again(CONFIG, index, extents).expect("the table");
+                let mut reopened = FarmTable::reopen(CONFIG, index, extents).expect("the table");
                 deaths += 1;
                 for (other, expected) in model.iter().filter(|(other, _)| **other != key) {
-                    assert_eq!(get(&again, other).as_ref(), Some(expected), "turn {turn}");
+                    assert_eq!(get(&reopened, other).as_ref(), Some(expected), "turn {turn}");
                 }
-                let got = get(&again, &key);
+                let got = get(&reopened, &key);
                 assert!(got == old || done.is_ok() && got == value, "turn {turn}: {got:?}");
                 mended += u32::from(got != old);
                 let keys = model.len() as u64;
-                assert_eq!(again.len(), keys - u64::from(old.is_some()) + u64::from(got.is_some()));
-                // It goes on, in what is free.
-                again.delete(b"key1").or_else(|_| again.put(b"key1", b"new")).expect("a change");
+                assert_eq!(reopened.len(), keys - u64::from(old.is_some()) + u64::from(got.is_some()));
+                // The reopened table works with its free memory.
+                reopened.delete(b"key1").or_else(|_| reopened.put(b"key1", b"new")).expect("a change");
             }
             if done.is_ok() {
                 match value {
@@ -267,19 +269,19 @@ mod tests {
                 table.put(key.as_bytes(), &vec![1; turn as usize * 5]).unwrap();
             }
         }
-        let again = FarmTable::again(CONFIG, index, extents).unwrap();
-        assert_eq!((again.len(), again.free_lines()), (table.len(), table.free_lines()));
-        assert_eq!((again.version, again.blocks_used), (table.version, table.blocks_used));
+        let reopened = FarmTable::reopen(CONFIG, index, extents).unwrap();
+        assert_eq!((reopened.len(), reopened.free_lines()), (table.len(), table.free_lines()));
+        assert_eq!((reopened.version, reopened.blocks_used), (table.version, table.blocks_used));
     }
 
     #[test]
     fn memory_that_never_was_a_table_is_none() {
         let [index, extents] = blocks();
         let larger = Config { buckets: 1000, ..CONFIG };
-        assert!(FarmTable::again(larger, index.clone(), extents.clone()).is_none());
+        assert!(FarmTable::reopen(larger, index.clone(), extents.clone()).is_none());
         let mut table = FarmTable::new(CONFIG, index.clone(), extents.clone());
         table.put(b"key", b"value").unwrap();
         let other = Config { hash_seed: 6, buckets: 5, ..CONFIG };
-        assert!(FarmTable::again(other, index, blocks()[1].clone()).is_none(), "objects are missing");
+        assert!(FarmTable::reopen(other, index, blocks()[1].clone()).is_none(), "objects are missing");
     }
 }

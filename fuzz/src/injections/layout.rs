@@ -1,4 +1,4 @@
-//! The memory on which an offload works, and what lies beside it.
+//! The memory of an offload, and other memory beside it.
 
 use remora_chain::Numbers;
 use remora_chain::offload::{BUCKET, LIST, node};
@@ -8,39 +8,45 @@ use remora_nic::chain::LoopbackInit;
 use remora_nic::{Fetching, Ring};
 
 use super::word::Record;
-use crate::estate::SECRET;
+use crate::node_memory::SECRET;
 
 /// Bytes of each region.
 pub const LEN: usize = 4096;
 /// Bytes around it that belong to none.
 const GUARD: usize = 64;
-/// Where buckets stand that another client has stored, and where values do.
+/// Offset of the buckets of another client. Values have their own.
 pub const PLANTED: usize = 1024;
-/// As many of them.
+/// Number of those records.
 pub const RECORDS: u8 = 6;
 const VALUES: u64 = 2048;
 const VALUE: u64 = 256;
 
 /// A region with guards around it.
-pub struct Plot {
+pub struct GuardedRegion {
     pub address: u64,
     pub key: Key,
     pub len: usize,
     bytes: Bytes,
 }
 
-impl Plot {
-    /// So much memory of a node under an address, with `around` before and behind it.
-    fn new(world: &World, node: usize, (pd, access): (Pd, Access), address: u64, around: u8) -> Plot {
+impl GuardedRegion {
+    /// So much memory of a node at an address, with `around` before and behind it.
+    fn new(
+        world: &World,
+        node: usize,
+        (pd, access): (Pd, Access),
+        address: u64,
+        around: u8,
+    ) -> GuardedRegion {
         let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
         bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
         bytes.write(GUARD, &[0; LEN]).expect("its own bytes");
         let range = Range { bytes: bytes.clone(), offset: GUARD, len: LEN, iova: address };
-        let key = world.table(node).register(pd, &[range], access).expect("room for a region");
-        Plot { address, key, len: LEN, bytes }
+        let key = world.table(node).register(pd, &[range], access).expect("space for a region");
+        GuardedRegion { address, key, len: LEN, bytes }
     }
 
-    /// Changes it.
+    /// Stores bytes, as the program does.
     pub fn store(&self, at: usize, bytes: &[u8]) {
         self.bytes.write(GUARD + at, bytes).expect("within it");
     }
@@ -59,9 +65,9 @@ impl Plot {
         bytes
     }
 
-    /// As the fabric has regions.
+    /// The same as a region of the fabric.
     pub fn region(&self, node: usize) -> remora_fabric::Region {
-        // Programs are told address and key, and nobody stores by it.
+        // Programs get address and key, and do not store through it.
         remora_fabric::Region { node, key: self.key, address: self.address, bytes: self.bytes.clone() }
     }
 
@@ -71,46 +77,48 @@ impl Plot {
     }
 }
 
-/// All memory.
-pub struct Ground {
+/// All memory of an input.
+pub struct Layout {
     /// The server's: chains may read it.
-    pub table: Plot,
-    /// What no chain may reach: of the same domain, with a key that no client holds; or of another one.
-    pub secret: Plot,
+    pub table: GuardedRegion,
+    /// Memory that no chain may reach: of the same domain, with a key that no client holds; or of another
+    /// one.
+    pub secret: GuardedRegion,
     /// The client's, for answers.
-    pub reply: Plot,
+    pub reply: GuardedRegion,
     /// The client's own, to which the server has no key.
-    pub own: Plot,
-    /// The client's messages, and what it is told.
-    pub messages: Plot,
-    pub told: Plot,
+    pub own: GuardedRegion,
+    /// The client's messages, and its answers.
+    pub messages: GuardedRegion,
+    pub answers: GuardedRegion,
     /// A managed queue of another domain, and its completion queue.
     pub stranger: (remora_wire::Qpn, u32),
-    /// What the offload is called.
+    /// The offload's addresses, keys and numbers.
     pub numbers: Option<Numbers>,
 }
 
-impl Ground {
+impl Layout {
     /// On node 0 the server's, on node 1 the client's.
-    pub fn new(world: &mut World, abroad: bool) -> Ground {
+    pub fn new(world: &mut World, abroad: bool) -> Layout {
         let (here, there) = (world.pd(0), world.pd(1));
         let elsewhere = world.table(0).alloc_pd().expect("a second domain");
         let at = |number: u64| number << 36;
         let secret = (if abroad { elsewhere } else { here }, ALL);
         let client = (there, ALL);
-        Ground {
-            secret: Plot::new(world, 0, secret, at(1), SECRET),
-            table: Plot::new(world, 0, (here, Access::REMOTE_READ), at(2), SECRET),
-            reply: Plot::new(world, 1, client, at(3), 0),
-            own: Plot::new(world, 1, client, at(4), 0),
-            messages: Plot::new(world, 1, client, at(5), 0),
-            told: Plot::new(world, 1, client, at(6), 0),
+        Layout {
+            secret: GuardedRegion::new(world, 0, secret, at(1), SECRET),
+            table: GuardedRegion::new(world, 0, (here, Access::REMOTE_READ), at(2), SECRET),
+            reply: GuardedRegion::new(world, 1, client, at(3), 0),
+            own: GuardedRegion::new(world, 1, client, at(4), 0),
+            messages: GuardedRegion::new(world, 1, client, at(5), 0),
+            answers: GuardedRegion::new(world, 1, client, at(6), 0),
             stranger: stranger(world, elsewhere),
             numbers: None,
         }
     }
 
-    /// Fills it: buckets of eight keys, which are nodes of a list, too, the empty node behind them, what others have stored, values.
+    /// Fills it: buckets of eight keys, which are also nodes of a list, the empty node behind them, records
+    /// of others, values.
     pub fn fill(&self, planted: &[Record]) {
         let (table, address) = (&self.table, self.table.address);
         for at in 0..LIST as u64 {
@@ -127,14 +135,14 @@ impl Ground {
     }
 
     /// Some region of either node.
-    pub fn any(&self, number: u8) -> &Plot {
+    pub fn any(&self, number: u8) -> &GuardedRegion {
         [&self.table, &self.secret, &self.reply, &self.own][usize::from(number) % 4]
     }
 
     /// A key, also the offload's own.
     pub fn key(&self, number: u8) -> u64 {
         let code = self.numbers.as_ref().map_or(0, |numbers| numbers.key);
-        let keys = [&self.table, &self.secret, &self.reply, &self.own].map(|plot| plot.key.get());
+        let keys = [&self.table, &self.secret, &self.reply, &self.own].map(|region| region.key.get());
         keys.get(usize::from(number) % 5).copied().unwrap_or(code).into()
     }
 
@@ -152,7 +160,7 @@ impl Ground {
         }
     }
 
-    /// The number of a completion queue, likewise.
+    /// The number of a completion queue: the offload's, or the stranger's.
     pub fn completion_queue(&self, number: u8) -> u64 {
         if number % 4 == 0 {
             self.stranger.1.into()
@@ -167,19 +175,19 @@ impl Ground {
     }
 }
 
-/// A queue of another domain which nobody has enabled.
+/// A queue of another domain that no work request has enabled.
 fn stranger(world: &mut World, pd: Pd) -> (remora_wire::Qpn, u32) {
     let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
     world.with_nic(0, |nic, _| {
-        let cq = nic.create_cq(ring()).expect("room for a queue");
+        let cq = nic.create_cq(ring()).expect("space for a queue");
         let (send_ring, receives) = (ring(), (ring(), 1));
         let fetching = Fetching::Recycled;
         let init = LoopbackInit { pd, send_ring, receives, send_cq: cq, receive_cq: cq, fetching };
-        (nic.create_loopback(init).expect("room for a queue pair"), cq)
+        (nic.create_loopback(init).expect("space for a queue pair"), cq)
     })
 }
 
-/// How far the stranger's queue may be fetched: nobody has said that it may.
+/// How far the stranger's queue may be fetched: 0, unless a chain has changed it.
 pub fn limit(world: &mut World, stranger: remora_wire::Qpn) -> Option<u64> {
     world.with_nic(0, |nic, _| nic.send_queue_facts(stranger)).map(|facts| facts.limit)
 }

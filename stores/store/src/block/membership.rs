@@ -1,14 +1,16 @@
-//! How a replica stands to its store: whether it belongs to one yet, who the others are, and which numbers it may give.
+//! The membership of a replica: whether it belongs to a store yet, the other replicas, and the numbers that
+//! it may give.
 //!
-//! A replica's memory ends with its process, so whoever begins is empty, and says whether the store is new or lives. A *new* replica
-//! belongs to no store until all of them are new at once; then replica 0 begins the store. One that comes back is *repaired* first, in a higher
-//! incarnation than all before it. `docs/BLOCK.md` says why nothing is lost.
+//! A replica's memory ends with its process. So a process that begins is empty, and its operator says whether
+//! the store is new or exists. A *new* replica belongs to no store until all of them are new at once. Then
+//! replica 0 begins the store. One that comes back is *repaired* first, in a higher incarnation than all
+//! before it. `docs/BLOCK.md` proves that nothing is lost.
 
 use super::numbers::Numbers;
 use super::{ClientId, MAX_REPLICAS};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// What a replica knows of itself and the others, as it says it to whoever connects.
+/// What a replica knows of itself and the others. It sends this to each peer that connects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Which replica it is.
@@ -17,14 +19,14 @@ pub struct State {
     pub replicas: usize,
     /// The store that it belongs to; 0: to none yet.
     pub store: u64,
-    /// The newest incarnation of each replica that it has heard of.
+    /// The newest known incarnation of each replica.
     pub incarnations: [u64; MAX_REPLICAS],
-    /// How far each may go with its numbers, as far as it has heard.
+    /// How far each replica may go with its numbers, according to what this one has learned.
     pub marks: [u32; MAX_REPLICAS],
 }
 
 impl State {
-    /// Bytes of it.
+    /// Bytes of the encoded state.
     pub const LEN: usize = 16 + 12 * MAX_REPLICAS + 4;
 
     /// It belongs to a store.
@@ -69,16 +71,16 @@ impl State {
     }
 }
 
-/// Why somebody is refused.
+/// Why a replica or client is refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum MembershipError {
     /// This replica, which is meant to begin a store, has met one that serves a store already.
     Lives(usize),
     /// It is new, and its store has not begun.
     NotBegun,
     /// It belongs to another store.
     OtherStore,
-    /// A newer incarnation of the replica has been heard of.
+    /// A newer incarnation of the replica is known.
     Superseded(usize),
     /// It has no number for a writer, until others know how far it may go.
     NoNumber,
@@ -86,48 +88,54 @@ pub enum Misfit {
     UsedUp,
 }
 
-impl core::fmt::Display for Misfit {
+impl core::fmt::Display for MembershipError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Misfit::Lives(replica) => write!(
+            MembershipError::Lives(replica) => write!(
                 f,
                 "the store lives, replica {replica} serves it: start this replica without --new, and it will be repaired from the others"
             ),
-            Misfit::NotBegun => f.write_str("it waits until all replicas of the new store have begun"),
-            Misfit::OtherStore => f.write_str("it belongs to another store, or to one that was begun anew"),
-            Misfit::Superseded(replica) => {
+            MembershipError::NotBegun => {
+                f.write_str("it waits until all replicas of the new store have begun")
+            }
+            MembershipError::OtherStore => {
+                f.write_str("it belongs to another store, or to one that was initialized again since")
+            }
+            MembershipError::Superseded(replica) => {
                 write!(f, "another replica {replica} has taken this one's place: end one of the two")
             }
-            Misfit::NoNumber => f.write_str("it has no number for a writer at the moment"),
-            Misfit::UsedUp => f.write_str("it has given all its numbers to writers"),
+            MembershipError::NoNumber => f.write_str("it has no number for a writer at the moment"),
+            MembershipError::UsedUp => f.write_str("it has given all its numbers to writers"),
         }
     }
 }
 
-impl core::error::Error for Misfit {}
+impl core::error::Error for MembershipError {}
 
-/// How a replica stands.
+/// A replica's membership in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Membership {
     state: State,
     /// Replica 0's incarnation that asked last, while this one was new: it will belong to no other's store.
     promised: u64,
     numbers: Numbers,
 }
 
-impl Standing {
-    /// A replica of a store that has not begun, in an incarnation that none had before. None: the numbers are impossible.
-    pub fn new(replica: usize, replicas: usize, incarnation: u64) -> Option<Standing> {
+impl Membership {
+    /// A replica of a store that has not begun, in an incarnation that none had before. Returns None if the
+    /// numbers are impossible.
+    pub fn new(replica: usize, replicas: usize, incarnation: u64) -> Option<Membership> {
         let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas && incarnation != 0;
         let mut incarnations = [0; MAX_REPLICAS];
         *incarnations.get_mut(replica)? = incarnation;
         let marks = std::array::from_fn(Numbers::first_mark);
         let state = State { replica, replicas, store: 0, incarnations, marks };
-        sound.then(|| Standing { state, promised: 0, numbers: Numbers::first(replica) })
+        sound.then(|| Membership { state, promised: 0, numbers: Numbers::first(replica) })
     }
 
-    /// A replica that has read all blocks from others, which said this when they let it. None: they are too few, or of different stores.
-    pub fn repaired(replica: usize, incarnation: u64, sources: &[State]) -> Option<Standing> {
+    /// A replica that has read all blocks from others, whose states these were when they permitted it.
+    /// Returns None if they are too few, or of different stores.
+    pub fn repaired(replica: usize, incarnation: u64, sources: &[State]) -> Option<Membership> {
         let mut state = *sources.first()?;
         let same = |source: &State| source.store == state.store && source.replicas == state.replicas;
         if !state.is_whole() || sources.len() <= state.replicas / 2 || !sources.iter().all(same) {
@@ -136,16 +144,17 @@ impl Standing {
         sources.iter().for_each(|source| state.learn(source));
         (state.replica, state.incarnations[replica]) = (replica, incarnation);
         let numbers = Numbers::behind(replica, state.marks[replica]);
-        Some(Standing { state, promised: 0, numbers })
+        Some(Membership { state, promised: 0, numbers })
     }
 
-    /// An incarnation above all that a majority knows of a replica; those that draw at the same time get different ones.
+    /// An incarnation above all that a majority knows of a replica. Replicas that draw at the same time get
+    /// different ones.
     pub fn next_incarnation(replica: usize, answers: &[State], drawn: u32) -> u64 {
         let last = answers.iter().map(|answer| answer.incarnations[replica]).max().unwrap_or(0);
         last.saturating_add(1 + u64::from(drawn))
     }
 
-    /// What it knows.
+    /// The state that this replica sends to its peers.
     pub fn state(&self) -> State {
         self.state
     }
@@ -157,16 +166,17 @@ impl Standing {
         }
     }
 
-    /// What others answered in one round, while this one was new. True: the store has begun, and this one serves it.
+    /// Takes the answers of other replicas in one round, while this one was new. Returns true if the store
+    /// has begun, and this one serves it.
     ///
     /// # Errors
-    /// [`Misfit::Lives`]: the store had begun without it.
-    pub fn heard(&mut self, answers: &[State]) -> Result<bool, Misfit> {
+    /// [`MembershipError::Lives`]: the store had begun without it.
+    pub fn take_answers(&mut self, answers: &[State]) -> Result<bool, MembershipError> {
         let own = self.state;
         if let Some(whole) = answers.iter().find(|answer| answer.is_whole()) {
             let founder = whole.incarnations[own.replica] == own.incarnation();
             if own.replica == 0 || !founder || whole.store != self.promised {
-                return Err(Misfit::Lives(whole.replica));
+                return Err(MembershipError::Lives(whole.replica));
             }
             self.state.store = whole.store;
             self.state.learn(whole);
@@ -183,22 +193,22 @@ impl Standing {
         Ok(self.state.is_whole())
     }
 
-    /// May a client use it?
+    /// May a client use this replica?
     ///
     /// # Errors
-    /// [`Misfit::NotBegun`].
-    pub fn serves(&self) -> Result<(), Misfit> {
-        if self.state.is_whole() { Ok(()) } else { Err(Misfit::NotBegun) }
+    /// [`MembershipError::NotBegun`].
+    pub fn serves(&self) -> Result<(), MembershipError> {
+        if self.state.is_whole() { Ok(()) } else { Err(MembershipError::NotBegun) }
     }
 
-    /// A replica's place is taken by a newer incarnation, which may read here when all connections of clients have ended.
+    /// A newer incarnation replaces a replica. It may read here when all connections of clients have ended.
     ///
     /// # Errors
     /// It is not the newest, or of another store.
-    pub fn replaced(&mut self, replica: usize, incarnation: u64, store: u64) -> Result<(), Misfit> {
+    pub fn replaced(&mut self, replica: usize, incarnation: u64, store: u64) -> Result<(), MembershipError> {
         self.serves()?;
         if store != self.state.store {
-            return Err(Misfit::OtherStore);
+            return Err(MembershipError::OtherStore);
         }
         self.know(replica, incarnation)
     }
@@ -207,17 +217,17 @@ impl Standing {
     ///
     /// # Errors
     /// It is not the newest.
-    pub fn marked(&mut self, replica: usize, incarnation: u64, mark: u32) -> Result<(), Misfit> {
+    pub fn marked(&mut self, replica: usize, incarnation: u64, mark: u32) -> Result<(), MembershipError> {
         self.serves()?;
         self.know(replica, incarnation)?;
         self.state.marks[replica] = self.state.marks[replica].max(mark);
         Ok(())
     }
 
-    fn know(&mut self, replica: usize, incarnation: u64) -> Result<(), Misfit> {
+    fn know(&mut self, replica: usize, incarnation: u64) -> Result<(), MembershipError> {
         let known = &mut self.state.incarnations[replica];
         if incarnation < *known || replica == self.state.replica {
-            return Err(Misfit::Superseded(replica));
+            return Err(MembershipError::Superseded(replica));
         }
         *known = incarnation;
         Ok(())
@@ -227,9 +237,9 @@ impl Standing {
     ///
     /// # Errors
     /// There is none, now or ever.
-    pub fn number(&mut self) -> Result<ClientId, Misfit> {
+    pub fn number(&mut self) -> Result<ClientId, MembershipError> {
         let used_up = self.numbers.are_used_up();
-        self.numbers.give().ok_or(if used_up { Misfit::UsedUp } else { Misfit::NoNumber })
+        self.numbers.give().ok_or(if used_up { MembershipError::UsedUp } else { MembershipError::NoNumber })
     }
 
     /// The mark that f others should know of, before there are more numbers.
@@ -253,20 +263,20 @@ pub struct View {
 }
 
 impl View {
-    /// Takes in what a replica says that was connected. Connections to those that are not [current](View::is_current) any more must end
-    /// before anything is asked of this one.
+    /// Takes in the state of a replica that was connected. Connections to those that are no longer
+    /// [current](View::is_current) must end before anything is asked of this one.
     ///
     /// # Errors
     /// It must not be used.
-    pub fn meet(&mut self, state: &State) -> Result<(), Misfit> {
+    pub fn meet(&mut self, state: &State) -> Result<(), MembershipError> {
         if !state.is_whole() {
-            return Err(Misfit::NotBegun);
+            return Err(MembershipError::NotBegun);
         }
         if self.store != 0 && self.store != state.store {
-            return Err(Misfit::OtherStore);
+            return Err(MembershipError::OtherStore);
         }
         if state.incarnation() < self.incarnations[state.replica] {
-            return Err(Misfit::Superseded(state.replica));
+            return Err(MembershipError::Superseded(state.replica));
         }
         self.store = state.store;
         for (mine, theirs) in self.incarnations.iter_mut().zip(state.incarnations) {

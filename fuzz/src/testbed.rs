@@ -1,4 +1,5 @@
-//! Two nodes and a connection between them: how it is made, what its programs post, and what must come out of it.
+//! Two nodes and a connection between them: its set-up, honest work requests, and the checks of their
+//! results.
 
 use arbitrary::Arbitrary;
 use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
@@ -11,10 +12,10 @@ use remora_transport::congestion::Algorithm;
 use remora_transport::state::State;
 use remora_wire::{Qpn, Start};
 
-use crate::estate::{self, Estate, FRAME, Name, SLOT, SOURCE};
+use crate::node_memory::{self, FRAME, Name, NodeMemory, SLOT, SOURCE};
 
-/// Bytes that a receive has at least: room for the 40 bytes before a datagram, and for a small message.
-const ROOM: usize = 64;
+/// Least bytes of a receive: the 40 bytes before a datagram, and a small message.
+const LEAST: usize = 64;
 /// Steps after which a world that still moves will never rest.
 const RESTLESS: usize = 200_000;
 
@@ -27,11 +28,11 @@ pub enum Kind {
     Irn,
     /// Reliable connection that takes from a shared receive queue.
     RcShared,
-    /// Unreliable connection.
+    /// Unreliable connection, with its own receive queue.
     Uc,
     /// Unreliable connection that takes from a shared receive queue.
     UcShared,
-    /// Datagrams.
+    /// Datagrams, with their own receive queue.
     Ud,
     /// Datagrams that take from a shared receive queue.
     UdShared,
@@ -65,9 +66,9 @@ impl Kind {
     }
 }
 
-/// What the world is like.
+/// The parameters of the world.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-pub struct Stage {
+pub struct Setup {
     shape: u8,
     mtu: u8,
     psn: [u8; 2],
@@ -75,7 +76,7 @@ pub struct Stage {
     depth: u8,
 }
 
-/// A world as small as can be: each input has one of its own.
+/// A world as small as possible: each input has its own.
 pub fn small() -> Config {
     let nic = remora_nic::Config {
         max_qps: 14,
@@ -97,16 +98,16 @@ pub fn small() -> Config {
     Config { nic, memory, ..Config::default() }
 }
 
-impl Stage {
+impl Setup {
     fn config(&self) -> Config {
         let start = [Start::Ip, Start::Bth, Start::Ethernet][usize::from(self.shape) % 3];
         Config { start, ipv6: self.shape & 0x40 != 0, ..small() }
     }
 
-    /// What peers may do.
+    /// The rights of peers.
     pub fn rights(&self) -> Access {
         // Most inputs shall get somewhere.
-        if self.rights < 0x80 { remora_fabric::REMOTE } else { estate::rights(self.rights & 7) }
+        if self.rights < 0x80 { remora_fabric::REMOTE } else { node_memory::rights(self.rights & 7) }
     }
 
     fn congestion(&self) -> Algorithm {
@@ -162,40 +163,41 @@ impl Side {
 }
 
 /// The world, its memory, and the connection.
-pub struct Cast {
-    /// The world.
+pub struct Testbed {
+    /// The simulated world.
     pub world: World,
     /// Each node's memory.
-    pub estates: [Estate; 2],
+    pub memories: [NodeMemory; 2],
     /// Each node's end: left, right.
     pub sides: [Side; 2],
     /// The key of each node's window.
     pub windows: [Key; 2],
-    /// What joins them.
+    /// The service that joins them.
     pub kind: Kind,
-    /// How.
+    /// Settings of both queue pairs.
     pub settings: Settings,
     congestion: Algorithm,
 }
 
-impl Cast {
-    /// The connection in RTS, nothing posted; `prism` is agreed on. What `guarded` names is a secret at that node.
-    pub fn new(kind: Kind, prism: bool, stage: &Stage, managed: bool, guarded: [&[Name]; 2]) -> Cast {
-        let mut world = World::new(&stage.config());
+impl Testbed {
+    /// The connection in RTS, nothing posted; `prism` is agreed on. The bytes of `guarded` regions are
+    /// secrets at that node.
+    pub fn new(kind: Kind, prism: bool, setup: &Setup, managed: bool, guarded: [&[Name]; 2]) -> Testbed {
+        let mut world = World::new(&setup.config());
         let fetching = if managed { Fetching::Enabled } else { Fetching::Posted };
-        let settings = Settings { fetching, prism, ..stage.settings(kind) };
-        // The peer's queue is never managed: nobody would enable it.
+        let settings = Settings { fetching, prism, ..setup.settings(kind) };
+        // The peer's queue is never managed: no work request would enable it.
         let sides = [settings, Settings { fetching: Fetching::Posted, ..settings }];
         let sides = [0, 1].map(|node| side(&mut world, node, kind, &sides[node]));
-        let mut estates = [0, 1].map(|node| Estate::new(&world, node, guarded[node]));
-        let type1 = stage.shape & 0x80 != 0;
-        let windows = [0, 1].map(|node| window(&mut world, &estates[node], &sides[node], type1));
-        estates.iter_mut().for_each(|estate| estate.allow_peers(stage.rights()));
-        let mut cast =
-            Cast { world, estates, sides, windows, kind, settings, congestion: stage.congestion() };
-        cast.connect();
-        cast.world.tap();
-        cast
+        let mut memories = [0, 1].map(|node| NodeMemory::new(&world, node, guarded[node]));
+        let type1 = setup.shape & 0x80 != 0;
+        let windows = [0, 1].map(|node| window(&mut world, &memories[node], &sides[node], type1));
+        memories.iter_mut().for_each(|memory| memory.allow_peers(setup.rights()));
+        let mut testbed =
+            Testbed { world, memories, sides, windows, kind, settings, congestion: setup.congestion() };
+        testbed.connect();
+        testbed.world.tap();
+        testbed
     }
 
     /// From RESET to RTS.
@@ -211,7 +213,7 @@ impl Cast {
         }
     }
 
-    /// Whom a work request of `node` is for.
+    /// The target of a work request of `node`.
     fn target(&self, node: usize) -> Target {
         let (own, peer) = (&self.sides[node], &self.sides[1 - node]);
         match own.qp.service {
@@ -257,20 +259,20 @@ impl Cast {
 
     /// Posts an honest SEND of the first `len` bytes of the program's own.
     pub fn send(&mut self, node: usize, len: usize) -> bool {
-        let sge = self.estates[node].own(SOURCE, len);
+        let sge = self.memories[node].own(SOURCE, len);
         self.post(node, Operation::Send, sge)
     }
 
-    /// Posts an honest READ; as much as has a place.
+    /// Posts an honest READ, cut to the memory that is left for it.
     pub fn read(&mut self, node: usize, remote: Remote, len: usize) -> bool {
-        let sink = self.estates[node].sink(len.min(SLOT));
+        let sink = self.memories[node].sink(len.min(SLOT));
         sink.is_some_and(|sge| self.post(node, Operation::Read(remote), sge))
     }
 
     /// Posts a receive of `len` bytes, or a few more.
     pub fn receive(&mut self, node: usize, len: usize) {
-        let len = len.clamp(ROOM, SLOT);
-        let Some(sge) = self.estates[node].receive(len) else { return };
+        let len = len.clamp(LEAST, SLOT);
+        let Some(sge) = self.memories[node].receive(len) else { return };
         let side = &mut self.sides[node];
         let list = [sge];
         let request = ReceiveRequest { id: side.receives.len() as u64, sges: &list };
@@ -284,21 +286,21 @@ impl Cast {
         }
     }
 
-    /// From now on the program of `node` does what it likes.
-    pub fn rude(&mut self, node: usize) {
+    /// From now on the program of `node` is hostile.
+    pub fn make_hostile(&mut self, node: usize) {
         self.sides[node].orderly = false;
-        self.estates[node].allow_program();
+        self.memories[node].allow_program();
     }
 
-    /// One more receive at the right, for which there is always a place.
+    /// One more receive at the right, for which there is always memory.
     fn spare_receive(&mut self) {
-        let (side, list) = (&self.sides[1], [self.estates[1].spare()]);
+        let (side, list) = (&self.sides[1], [self.memories[1].spare()]);
         let request = ReceiveRequest { id: 0, sges: &list };
         match side.srq {
             Some(srq) => self.world.post_shared(srq, &request),
             None => self.world.post_receive(side.qp, &request),
         }
-        .expect("room for one more");
+        .expect("space for one more");
     }
 
     /// Takes what completed at a node, and checks it against the books.
@@ -315,14 +317,14 @@ impl Cast {
             } else {
                 let (len, ended) = &mut side.receives[id];
                 assert!(!std::mem::replace(ended, true), "receive {id} of node {node} ended twice");
-                // What a WRITE brings is not bounded by the receive work request that it completes.
+                // A WRITE's bytes are not bounded by the receive work request that it completes.
                 let fits = done.kind != CompletionKind::Receive || done.byte_len as usize <= *len;
                 assert!(fits || done.status != Status::Success, "{done:?} of {len}");
             }
         }
     }
 
-    /// The world comes to rest; then memory, frames, states and books are as they may be.
+    /// The world settles; then memory, frames, states and books are checked.
     pub fn rest(&mut self) {
         assert!(self.world.settle(RESTLESS), "it never comes to rest");
         self.check();
@@ -343,23 +345,23 @@ impl Cast {
         }
     }
 
-    /// Memory and frames are as they may be.
+    /// Checks memory and frames.
     pub fn check(&mut self) {
-        self.estates.iter().for_each(Estate::check);
+        self.memories.iter().for_each(NodeMemory::check);
         for sent in self.world.sent() {
-            assert!(!estate::leaks(&sent.bytes), "node {} sent what nobody may see", sent.from);
+            assert!(!node_memory::leaks(&sent.bytes), "node {} sent what nobody may see", sent.from);
         }
     }
 
-    /// The queue pairs go back to RESET and up again: whatever happened to them, they work as new. Unless their completion
-    /// queues have overflowed, which nothing mends; then false.
-    pub fn again(&mut self) -> bool {
+    /// The queue pairs go back to RESET and up: after any fault they work as new ones. Returns false if their
+    /// completion queues have overflowed, which cannot be repaired.
+    pub fn works_after_reset(&mut self) -> bool {
         if (0..2).any(|node| self.world.counters(node).cq_overrun > 0) {
             return false;
         }
         for node in [0, 1] {
             let qp = self.sides[node].qp;
-            // A rude program's indices count again from what was posted.
+            // A hostile program's indices count from the posted count.
             let (posted, receives) = (self.world.posted(qp), self.world.receives_posted(qp));
             self.world.send_ring(qp).set_word(Word::Produced, posted);
             if let Some(ring) = self.world.receive_ring(qp) {
@@ -368,7 +370,7 @@ impl Cast {
             self.world.bring(qp, State::Reset);
             self.drain(node);
             let side = &mut self.sides[node];
-            // What was posted and forgotten has no completion.
+            // Work requests that the reset has dropped have no completion.
             side.sends.clear();
             if side.srq.is_none() {
                 side.receives.clear();
@@ -377,7 +379,7 @@ impl Cast {
         self.connect();
         self.spare_receive();
         self.world.with_nic(0, |nic, _| nic.enable(self.sides[0].qp.number, u64::MAX).ok());
-        self.send(0, ROOM / 4);
+        self.send(0, LEAST / 4);
         assert!(self.world.settle(RESTLESS), "it never comes to rest");
         let done = self.world.drain(self.sides[0].cq);
         assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} after RESET");
@@ -392,13 +394,13 @@ impl Cast {
             Settings { access: remora_fabric::REMOTE, fetching: Fetching::Posted, ..self.settings };
         let [(left, cq), _] = self.world.pair(0, 1, &settings);
         let text: Vec<u8> = (0..600u32).map(|at| (at % 191) as u8).collect();
-        self.estates[0].store(Name::Own, SOURCE, &text);
-        self.estates[0].allow(Name::Own, 2048..2048 + text.len());
-        self.estates[1].allow(Name::Open, 0..text.len());
-        let remote = self.estates[1].open(0);
+        self.memories[0].store(Name::Own, SOURCE, &text);
+        self.memories[0].allow(Name::Own, 2048..2048 + text.len());
+        self.memories[1].allow(Name::Open, 0..text.len());
+        let remote = self.memories[1].open(0);
         let verbs = [(Operation::Write(remote), SOURCE), (Operation::Read(remote), 2048)];
         for (id, (operation, at)) in verbs.into_iter().enumerate() {
-            let list = [self.estates[0].own(at, text.len())];
+            let list = [self.memories[0].own(at, text.len())];
             let flags = Flags { signaled: true, ..Flags::default() };
             let request = WorkRequest { id: id as u64, operation, payload: Payload::Sges(&list), flags };
             self.world.post(left, &request).expect("an empty queue");
@@ -407,7 +409,7 @@ impl Cast {
         let done = self.world.drain(cq);
         let good = done.len() == 2 && done.iter().all(|done| done.status == Status::Success);
         assert!(good, "{done:?} on a fresh pair");
-        assert_eq!(self.estates[0].load(Name::Own, 2048, text.len()), text);
+        assert_eq!(self.memories[0].load(Name::Own, 2048, text.len()), text);
         self.check();
     }
 }
@@ -433,12 +435,12 @@ fn side(world: &mut World, node: usize, kind: Kind, settings: &Settings) -> Side
     Side { qp, cq, srq, handle, orderly: true, sends: Vec::new(), receives: Vec::new() }
 }
 
-/// A window on a part of the framed plot; of type 2, which a peer may invalidate, or of type 1.
-fn window(world: &mut World, estate: &Estate, side: &Side, type1: bool) -> Key {
+/// A window on a part of the framed region; of type 2, which a peer may invalidate, or of type 1.
+fn window(world: &mut World, memory: &NodeMemory, side: &Side, type1: bool) -> Key {
     let (node, pd) = (side.qp.node, world.pd(side.qp.node));
     let kind = if type1 { WindowType::Type1 } else { WindowType::Type2B };
     let window = world.table(node).alloc_window(pd, kind).expect("a window");
-    let framed = estate.plot(Name::Framed);
+    let framed = memory.guarded(Name::Framed);
     let binding = Binding {
         window,
         key: window.next(),

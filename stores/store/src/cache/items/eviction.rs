@@ -1,28 +1,28 @@
-//! Which items go: for room, because they are dead, and when `lru_crawler` looks for such.
+//! Eviction: which items are dropped to free memory, because they are dead, and by `lru_crawler`.
 
-use super::{Attributes, Items, Name, NoRoom};
+use super::{Attributes, Items, Name, OutOfMemory};
 use crate::cache::lru::NONE;
 use crate::cache::{MAX_KEY, MAX_VALUE};
 use crate::kv::two_sided::{Draft, TwoSidedTable};
 use remora_transport::Instant;
 
-/// Items dropped one by one, oldest first, before all that lies in the way of a long object goes: what the oldest leave may
-/// be scattered, and a long object must lie in one piece.
+/// Items dropped one by one, oldest first, before all items in the way of a long object go. What the oldest
+/// leave may be scattered, and a long object must lie in one piece.
 const ONE_BY_ONE: u32 = 8;
 /// Items dropped at a store at most because less memory may be used than there is.
 const LIMITED: u32 = 64;
-/// Nodes looked at, at each store, for items that are dead: so memory comes back though nobody asks for them.
+/// Nodes that each store checks for dead items. So memory comes back even if no command asks for them.
 const SWEEP: u32 = 2;
 
-/// Nodes looked at with each command of a client's, once `lru_crawler crawl` was said.
+/// Nodes checked with each client command after `lru_crawler crawl`.
 const CRAWL: u32 = 256;
 
 impl Items {
-    /// Room for a value, for which others go if they must; also the item of `key` itself.
+    /// Memory for a value. Other items are dropped if they must be; also the item of `key` itself.
     ///
     /// # Errors
-    /// `NoRoom`, and then no item is left.
-    pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, NoRoom> {
+    /// `OutOfMemory`, and then no item is left.
+    pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, OutOfMemory> {
         self.sweep(now);
         let needed = TwoSidedTable::lines(key.len(), len);
         for _ in 0..LIMITED {
@@ -38,7 +38,7 @@ impl Items {
             if let Ok(draft) = self.table.draft(key, len) {
                 return Ok(draft);
             }
-            let oldest = Name(self.lru.oldest().ok_or(NoRoom)?);
+            let oldest = Name(self.lru.oldest().ok_or(OutOfMemory)?);
             if dropped < ONE_BY_ONE {
                 self.drop_item(oldest, now);
             } else {
@@ -68,7 +68,7 @@ impl Items {
         }
     }
 
-    /// Removes an item for room.
+    /// Removes an item to free its memory.
     pub(super) fn drop_item(&mut self, name: Name, now: Instant) {
         if self.is_dead(name, now) {
             return self.reclaim(name);

@@ -1,4 +1,5 @@
-//! The memory of one node: plots with different rights, guards around each, and a record of what may change.
+//! The memory of one node: regions with different rights, guards around each, and a record of what may
+//! change.
 
 use std::ops::Range;
 
@@ -6,20 +7,22 @@ use remora_fabric::{ALL, REMOTE, Region, World};
 use remora_memory::{Access, Bytes, Key};
 use remora_nic::{Remote, Sge};
 
-/// Bytes before and after each plot that belong to no region.
+/// Bytes before and after each region that belong to no region.
 const GUARD: usize = 64;
-/// What stands where no peer may look. No input can bring this byte, so frames that hold some of them are a leak.
+/// The byte that fills memory that no peer may read. No input can bring this byte, so frames that hold
+/// several of them are a leak.
 pub const SECRET: u8 = 0xc5;
-/// What stands elsewhere.
+/// The byte that fills other memory.
 const PLAIN: u8 = 0x11;
-/// Secrets in a row that are no chance, as an ICRC's four bytes may be: found wherever 15 of them stand.
+/// Secret bytes in a row that prove a leak; an ICRC's four bytes may be chance. A run of 15 always contains
+/// such a row.
 const LEAK: usize = 8;
 
-/// The bound part of the framed plot.
+/// The bound part of the framed region.
 pub const FRAME: Range<usize> = 64..128;
-/// Where honest work requests take bytes from, in the program's own plot.
+/// Where honest work requests take bytes from, in the program's own region.
 pub const SOURCE: usize = 0;
-/// Bytes of each place for an honest receive, and of each for what an honest READ brings.
+/// Bytes of each slot for an honest receive, and for the bytes of an honest READ.
 pub const SLOT: usize = 512;
 /// Receives of a node at most, and READs.
 pub const SLOTS: usize = 8;
@@ -27,10 +30,10 @@ const RECEIVES: usize = 2048;
 const SINKS: usize = RECEIVES + SLOTS * SLOT;
 const SPARE: usize = SINKS + SLOTS * SLOT;
 
-/// Whose a plot is.
+/// The owner and the rights of a region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// The program's own: what it posts, it posts here.
+    /// The program's own: its work requests use this.
     Own,
     /// Peers may do everything.
     Open,
@@ -42,7 +45,7 @@ pub enum Name {
     Private,
     /// As open, but in another protection domain.
     Foreign,
-    /// Peers may do nothing, but for what a window shows of it.
+    /// Peers may do nothing, except through a window.
     Framed,
 }
 
@@ -67,40 +70,40 @@ impl Name {
 
 /// A region between two guards.
 #[derive(Debug)]
-pub struct Plot {
+pub struct GuardedRegion {
     name: Name,
     /// Its local and remote key.
     pub key: Key,
     /// Address of its first byte.
     pub address: u64,
     bytes: Bytes,
-    /// What it was at first, guards included.
+    /// The initial contents, guards included.
     image: Vec<u8>,
     may_change: Vec<Range<usize>>,
 }
 
-impl Plot {
-    /// Its bytes.
+impl GuardedRegion {
+    /// Bytes of the region.
     pub fn len(&self) -> u64 {
         self.name.len() as u64
     }
 }
 
-/// The plots of one node.
+/// The regions of one node.
 #[derive(Debug)]
-pub struct Estate {
+pub struct NodeMemory {
     node: usize,
-    plots: Vec<Plot>,
+    regions: Vec<GuardedRegion>,
     receives: usize,
     sinks: usize,
 }
 
-impl Estate {
-    /// The plots of `node`; `guarded`: whose bytes are secrets beside the guards'.
-    pub fn new(world: &World, node: usize, guarded: &[Name]) -> Estate {
+impl NodeMemory {
+    /// The regions of `node`. The bytes of `guarded` regions are secrets, as those of the guards.
+    pub fn new(world: &World, node: usize, guarded: &[Name]) -> NodeMemory {
         let foreign = world.table(node).alloc_pd().expect("a second protection domain");
-        let plot = |(place, name): (usize, &Name)| {
-            let bytes = Bytes::heap(name.len() + 2 * GUARD).expect("memory for a plot");
+        let region = |(place, name): (usize, &Name)| {
+            let bytes = Bytes::heap(name.len() + 2 * GUARD).expect("memory for a region");
             let fill = if guarded.contains(name) { SECRET } else { PLAIN };
             let mut image = vec![SECRET; bytes.len()];
             image[GUARD..GUARD + name.len()].fill(fill);
@@ -112,29 +115,29 @@ impl Estate {
             let address = (place as u64 + 1) << 36;
             let range =
                 remora_memory::Range { bytes: bytes.clone(), offset: GUARD, len: name.len(), iova: address };
-            let key = world.table(node).register(pd, &[range], name.access()).expect("room for a region");
-            Plot { name: *name, key, address, bytes, image, may_change: Vec::new() }
+            let key = world.table(node).register(pd, &[range], name.access()).expect("space for a region");
+            GuardedRegion { name: *name, key, address, bytes, image, may_change: Vec::new() }
         };
-        Estate { node, plots: NAMES.iter().enumerate().map(plot).collect(), receives: 0, sinks: 0 }
+        NodeMemory { node, regions: NAMES.iter().enumerate().map(region).collect(), receives: 0, sinks: 0 }
     }
 
-    /// The plot of this name.
-    pub fn plot(&self, name: Name) -> &Plot {
-        &self.plots[NAMES.iter().position(|other| *other == name).expect("every name has one")]
+    /// The region of this name.
+    pub fn guarded(&self, name: Name) -> &GuardedRegion {
+        &self.regions[NAMES.iter().position(|other| *other == name).expect("every name has one")]
     }
 
-    /// The plot of this number, whatever it is.
-    pub fn any(&self, number: u8) -> &Plot {
-        &self.plots[usize::from(number) % self.plots.len()]
+    /// The region of this number; any number is valid.
+    pub fn any(&self, number: u8) -> &GuardedRegion {
+        &self.regions[usize::from(number) % self.regions.len()]
     }
 
-    /// These bytes of a plot may change from now on.
+    /// These bytes of a region may change from now on.
     pub fn allow(&mut self, name: Name, range: Range<usize>) {
-        let plot = self.plots.iter_mut().find(|plot| plot.name == name).expect("every name has one");
-        plot.may_change.push(range);
+        let region = self.regions.iter_mut().find(|region| region.name == name).expect("every name has one");
+        region.may_change.push(range);
     }
 
-    /// What peers may change who have these rights on the connection.
+    /// Allows the changes that peers with these rights on the connection may make.
     pub fn allow_peers(&mut self, rights: Access) {
         let writes = rights.contains(Access::REMOTE_WRITE);
         if writes {
@@ -146,7 +149,7 @@ impl Estate {
         }
     }
 
-    /// What the node's own program may have the NIC change, whatever it posts.
+    /// Allows the changes that the node's own program may cause, by any work request.
     pub fn allow_program(&mut self) {
         for name in NAMES.into_iter().filter(|name| *name != Name::Foreign) {
             if name.access().contains(Access::LOCAL_WRITE) {
@@ -155,21 +158,21 @@ impl Estate {
         }
     }
 
-    /// A place for an honest receive of `len` bytes, at most [`SLOT`]; none are left after [`SLOTS`].
+    /// Memory for an honest receive of `len` bytes, at most [`SLOT`]; None after [`SLOTS`] of them.
     pub fn receive(&mut self, len: usize) -> Option<Sge> {
         let at = RECEIVES + self.receives * SLOT;
         self.receives += 1;
         (self.receives <= SLOTS).then(|| self.lend(at, len))
     }
 
-    /// A place for what an honest READ or atomic brings.
+    /// Memory for the bytes of an honest READ or atomic.
     pub fn sink(&mut self, len: usize) -> Option<Sge> {
         let at = SINKS + self.sinks * SLOT;
         self.sinks += 1;
         (self.sinks <= SLOTS).then(|| self.lend(at, len))
     }
 
-    /// A place for one more receive.
+    /// Memory for one more receive.
     pub fn spare(&mut self) -> Sge {
         self.lend(SPARE, SLOT)
     }
@@ -179,38 +182,38 @@ impl Estate {
         self.own(at, len)
     }
 
-    /// An element of the program's own plot.
+    /// An element of the program's own region.
     pub fn own(&self, at: usize, len: usize) -> Sge {
-        let plot = self.plot(Name::Own);
-        Sge { addr: plot.address + at as u64, len: len as u32, lkey: plot.key }
+        let region = self.guarded(Name::Own);
+        Sge { addr: region.address + at as u64, len: len as u32, lkey: region.key }
     }
 
-    /// A place in the open plot, for a peer.
+    /// An address in the open region, for a peer.
     pub fn open(&self, at: usize) -> Remote {
-        let plot = self.plot(Name::Open);
-        Remote { addr: plot.address + at as u64, rkey: plot.key }
+        let region = self.guarded(Name::Open);
+        Remote { addr: region.address + at as u64, rkey: region.key }
     }
 
-    /// Changes bytes of a plot, as the program does.
+    /// Changes bytes of a region, as the program does.
     pub fn store(&mut self, name: Name, at: usize, bytes: &[u8]) {
-        self.plot(name).bytes.write(GUARD + at, bytes).expect("within the plot");
+        self.guarded(name).bytes.write(GUARD + at, bytes).expect("within the region");
         self.allow(name, at..at + bytes.len());
     }
 
-    /// Bytes of a plot.
+    /// Bytes of a region.
     pub fn load(&self, name: Name, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.plot(name).bytes.read(GUARD + at, &mut bytes).expect("within the plot");
+        self.guarded(name).bytes.read(GUARD + at, &mut bytes).expect("within the region");
         bytes
     }
 
-    /// A plot as a region of the fabric's.
+    /// The same as a region of the fabric.
     pub fn region(&self, name: Name) -> Region {
-        let Plot { key, address, bytes, .. } = self.plot(name);
+        let GuardedRegion { key, address, bytes, .. } = self.guarded(name);
         Region { node: self.node, key: *key, address: *address, bytes: bytes.clone() }
     }
 
-    /// What peers may read holds nothing that they may not see.
+    /// Checks that memory which peers may read holds no secret bytes.
     ///
     /// # Panics
     /// If it does.
@@ -221,23 +224,23 @@ impl Estate {
         }
     }
 
-    /// Nothing has changed that may not.
+    /// Checks that only allowed bytes have changed.
     ///
     /// # Panics
-    /// If something has.
+    /// If others have.
     pub fn check(&self) {
-        for plot in &self.plots {
-            let mut bytes = vec![0; plot.bytes.len()];
-            plot.bytes.read(0, &mut bytes).expect("its own bytes");
-            for range in &plot.may_change {
+        for region in &self.regions {
+            let mut bytes = vec![0; region.bytes.len()];
+            region.bytes.read(0, &mut bytes).expect("its own bytes");
+            for range in &region.may_change {
                 let range = GUARD + range.start..GUARD + range.end;
-                bytes[range.clone()].copy_from_slice(&plot.image[range]);
+                bytes[range.clone()].copy_from_slice(&region.image[range]);
             }
-            // As a whole first: the fuzzer looks over the shoulder of each comparison.
-            if bytes != plot.image {
-                let changed = bytes.iter().zip(&plot.image).position(|(now, before)| now != before);
+            // As a whole first: the fuzzer instruments each comparison.
+            if bytes != region.image {
+                let changed = bytes.iter().zip(&region.image).position(|(now, before)| now != before);
                 let at = changed.map(|at| at as isize - GUARD as isize);
-                panic!("byte {at:?} of {:?} of node {} changed", plot.name, self.node);
+                panic!("byte {at:?} of {:?} of node {} changed", region.name, self.node);
             }
         }
     }
@@ -248,7 +251,7 @@ pub fn rights(bits: u8) -> Access {
     Access::from_bits(u32::from(bits) << 1 & REMOTE.bits()).expect("rights of peers")
 }
 
-/// Do these bytes hold what no peer may see?
+/// Does this frame hold a run of secret bytes?
 pub fn leaks(frame: &[u8]) -> bool {
     frame.chunks_exact(LEAK).any(|chunk| chunk == [SECRET; LEAK])
 }

@@ -1,0 +1,87 @@
+//! Addresses and keys of a hostile peer or program: often right, often a little wrong.
+
+use arbitrary::Arbitrary;
+use remora_memory::Key;
+
+use crate::node_memory::{FRAME, Name, NodeMemory};
+
+/// Greatest distance from a region's first byte: a little more than the length of most regions.
+const NEAR: i64 = 1100;
+
+/// A key and an address.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub enum HostileAddress {
+    /// In or near a region.
+    Near {
+        /// Number of the region.
+        region: u8,
+        /// Offset from its first byte.
+        offset: i16,
+    },
+    /// The access ends where a region or the window ends, or a byte before or behind.
+    End {
+        /// Number of the region.
+        region: u8,
+        /// How many bytes behind.
+        over: u8,
+    },
+    /// The right address with another region's key.
+    Mixed {
+        /// Number of the region whose key is used.
+        key: u8,
+        /// Number of the region whose address is used.
+        region: u8,
+    },
+    /// Through the window.
+    Window(i16),
+    /// In the open region.
+    Open(u8),
+    /// By a key that was never given.
+    Bent {
+        /// Number of the region whose key is changed.
+        region: u8,
+        /// Bits turned in it.
+        bits: u32,
+    },
+    /// Any key and address.
+    Any {
+        /// The remote key.
+        key: u32,
+        /// The remote address.
+        address: u64,
+    },
+}
+
+impl HostileAddress {
+    /// The key and the address of `len` bytes, in a node's memory whose window has the key `window`.
+    pub fn of(self, memory: &NodeMemory, window: Key, len: u64) -> (Key, u64) {
+        match self {
+            HostileAddress::Near { region, offset } => {
+                let region = memory.any(region);
+                (region.key, region.address.wrapping_add_signed(i64::from(offset) % NEAR))
+            }
+            HostileAddress::End { region, over } => {
+                let framed = memory.guarded(Name::Framed);
+                let (key, end) = match region {
+                    ..0x40 => (window, framed.address + FRAME.end as u64),
+                    _ => (memory.any(region).key, memory.any(region).address + memory.any(region).len()),
+                };
+                (key, end.wrapping_sub(len).wrapping_add(u64::from(over % 3)).wrapping_sub(1))
+            }
+            HostileAddress::Mixed { key, region } => (memory.any(key).key, memory.any(region).address),
+            HostileAddress::Window(offset) => {
+                let frame = memory.guarded(Name::Framed).address + FRAME.start as u64;
+                (window, frame.wrapping_add_signed(i64::from(offset) % (FRAME.len() as i64 + 8)))
+            }
+            HostileAddress::Open(offset) => {
+                let open = memory.open(8 * usize::from(offset));
+                (open.rkey, open.addr)
+            }
+            HostileAddress::Bent { region, bits } => {
+                let region = memory.any(region);
+                (Key::new(region.key.get() ^ bits), region.address)
+            }
+            HostileAddress::Any { key, address } => (Key::new(key), address),
+        }
+    }
+}
