@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::attributes::AddressVector;
 use crate::nic::{Nic, NicError};
-use crate::queue_pair::Way;
+use crate::queue_pair::AddressPath;
 
 /// Handles are numbered by place and generation; this many bits are the place.
 const PLACE_BITS: u32 = 20;
@@ -15,7 +15,7 @@ const PLACE_BITS: u32 = 20;
 pub(crate) struct AddressHandle {
     number: u32,
     pub pd: Pd,
-    pub way: Way,
+    pub address_path: AddressPath,
 }
 
 /// The address handles of an engine.
@@ -47,7 +47,8 @@ impl AddressHandles {
             self.freed.pop_front().ok_or(NicError::Full)?
         };
         let number = generation << PLACE_BITS | place;
-        self.places[place as usize] = Some(Box::new(AddressHandle { number, pd, way: Way::new(address) }));
+        self.places[place as usize] =
+            Some(Box::new(AddressHandle { number, pd, address_path: AddressPath::new(address) }));
         Ok(number)
     }
 

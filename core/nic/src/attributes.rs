@@ -11,7 +11,7 @@ use remora_wire::{Psn, Qpn};
 use crate::datagram::Datagrams;
 use crate::extended;
 use crate::nic::Shared;
-use crate::queue_pair::{Connection, Path, QueuePair, allowed};
+use crate::queue_pair::{Connection, PeerPath, QueuePair, allowed};
 use crate::unreliable::{Connected, Unreliable};
 
 /// Where a queue pair's packets go: its address vector, resolved for the port.
@@ -259,7 +259,7 @@ impl QueuePair {
         let (mtu, capacity) = (settings.parameters.mtu, self.send.messages());
         if self.service == Service::Uc {
             self.unreliable = Some(Unreliable::Connected(Box::new(Connected {
-                path: Path::new(&address, remote, extended::UC),
+                path: PeerPath::new(&address, remote, extended::UC),
                 requester: uc::Requester::new(Psn::new(0), mtu),
                 responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
             })));
@@ -267,7 +267,7 @@ impl QueuePair {
         }
         let bits = if self.service == Service::Rc { 0 } else { extended::XRC };
         let prism = given.prism == Some(true) && self.service == Service::Rc;
-        let path = Path::new(&address, remote, bits);
+        let path = PeerPath::new(&address, remote, bits);
         if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
             self.connect_irn(path, peer, shared);
         } else {
@@ -278,10 +278,10 @@ impl QueuePair {
             });
         }
         if prism {
-            self.agree_on_prism();
+            self.enable_prism();
         }
         if self.attributes.given.strom == Some(true) && self.service == Service::Rc {
-            self.agree_on_strom();
+            self.enable_strom();
         }
     }
 
@@ -294,7 +294,7 @@ impl QueuePair {
         if let Some(connection) = &mut self.connection {
             connection.requester = Requester::new(sq_psn, capacity, settings.parameters);
             if self.prism.is_some() {
-                connection.requester.speak_prism();
+                connection.requester.enable_prism();
             }
             connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
         }

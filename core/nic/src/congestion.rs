@@ -11,9 +11,9 @@ use remora_transport::{Instant, Pacer};
 use remora_wire::frame::Egress;
 use remora_wire::{Extensions, Opcode, Psn, bth};
 
-use crate::egress::{Sent, emit_other};
+use crate::egress::{Sent, emit_outlined};
 use crate::nic::Shared;
-use crate::queue_pair::{Path, QueuePair};
+use crate::queue_pair::{PeerPath, QueuePair};
 use crate::unreliable::Unreliable;
 
 /// Bytes of a CNP's payload, all zero (IBTA vol. 1 annex A17, "congestion notification packet").
@@ -115,9 +115,9 @@ impl QueuePair {
         self.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
         let marking = if algorithm == Algorithm::Dcqcn { ECT_0 } else { 0 };
         if let Some(path) = self.path() {
-            let class = &mut path.way.route.traffic_class;
+            let class = &mut path.address_path.route.traffic_class;
             *class = *class & !MARKED | marking;
-            path.way.headers = None;
+            path.address_path.headers = None;
         }
     }
 
@@ -134,7 +134,7 @@ impl QueuePair {
     }
 
     /// The way to its peer, if it is connected.
-    fn path(&mut self) -> Option<&mut Path> {
+    fn path(&mut self) -> Option<&mut PeerPath> {
         if let Some(connection) = &mut self.connection {
             return Some(&mut connection.path);
         }
@@ -187,9 +187,9 @@ impl QueuePair {
             return None;
         };
         let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
-        let (way, counters) = (&mut path.way, &mut shared.counters);
+        let (address_path, counters) = (&mut path.address_path, &mut shared.counters);
         let none = Extensions::default();
-        let sent = emit_other(way, out, counters, &bth, &none, CNP_PAYLOAD, &mut |bytes| {
+        let sent = emit_outlined(address_path, out, counters, &bth, &none, CNP_PAYLOAD, &mut |bytes| {
             bytes.fill(0);
             true
         });

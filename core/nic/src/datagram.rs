@@ -8,11 +8,11 @@ use remora_wire::frame::{Egress, Endpoint, Network, Route};
 use remora_wire::icrc::{self, Flow};
 use remora_wire::{Qpn, bth, ipv6, packet};
 
-use crate::egress::{Sent, emit_other};
+use crate::egress::{Sent, emit_outlined};
 use crate::gather;
 use crate::ingress::Arrived;
 use crate::nic::Shared;
-use crate::queue_pair::{Note, QueuePair};
+use crate::queue_pair::{QueuePair, WqeContext};
 use crate::request::{CompletionKind, Status as CompletionStatus, WorkCompletion};
 use crate::send_queue::SendQueue;
 use crate::wqe::Wqe;
@@ -24,7 +24,7 @@ const _: () = assert!(GRH == ipv6::LEN, "an IPv6 header is a global route header
 
 /// The machine of a datagram queue pair, and what it knows of those who send to it.
 pub(crate) struct Datagrams {
-    pub sender: ud::Sender<Note>,
+    pub sender: ud::Sender<WqeContext>,
     /// Number of the address handle of the datagram under way.
     handle: u64,
     /// Between whom the last datagram went, and how its ICRC is checked.
@@ -32,7 +32,7 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    pub fn new(sender: ud::Sender<Note>) -> Self {
+    pub fn new(sender: ud::Sender<WqeContext>) -> Self {
         Datagrams { sender, handle: 0, seen: None }
     }
 
@@ -41,7 +41,7 @@ impl Datagrams {
         &mut self,
         pd: Pd,
         wqe: &Wqe,
-        message: &Message<Note>,
+        message: &Message<WqeContext>,
         shared: &mut Shared,
     ) -> Result<(), Status> {
         let imm = match message.kind {
@@ -55,8 +55,8 @@ impl Datagrams {
         let handle = shared.handles.get_mut(wqe.handle()).filter(|handle| handle.pd == pd);
         handle.ok_or(Status::LocalQpOperation)?;
         self.handle = wqe.handle();
-        let (to, Message { len, solicited, note, .. }) = (wqe.destination(), *message);
-        self.sender.submit(ud::Datagram { to, imm, len, solicited, note });
+        let (to, Message { len, solicited, context, .. }) = (wqe.destination(), *message);
+        self.sender.submit(ud::Datagram { to, imm, len, solicited, context });
         Ok(())
     }
 
@@ -68,9 +68,9 @@ impl Datagrams {
         send: &SendQueue,
         out: &mut impl Egress,
         shared: &mut Shared,
-    ) -> Option<(Sent, Option<Retired<Note>>)> {
+    ) -> Option<(Sent, Option<Retired<WqeContext>>)> {
         let plan = self.sender.plan()?;
-        let note = *self.sender.note()?;
+        let context = *self.sender.context()?;
         let Some(handle) = shared.handles.get_mut(self.handle) else {
             // It was destroyed while the port had no room.
             return Some((Sent::Denied, self.sender.end(Status::LocalQpOperation)));
@@ -80,10 +80,15 @@ impl Datagrams {
             pad: packet::pad_for(plan.len as usize),
             ..bth::Repr::new(plan.opcode, plan.to, plan.psn)
         };
-        let sent =
-            emit_other(&mut handle.way, out, &mut shared.counters, &bth, &plan.ext, plan.len, &mut |bytes| {
-                gather::gather_other(mem, pd, send.ring(), &note, 0, bytes)
-            });
+        let sent = emit_outlined(
+            &mut handle.address_path,
+            out,
+            &mut shared.counters,
+            &bth,
+            &plan.ext,
+            plan.len,
+            &mut |bytes| gather::gather_outlined(mem, pd, send.ring(), &context, 0, bytes),
+        );
         let retired = match sent {
             Sent::Yes(_) => self.sender.sent(),
             Sent::Denied => self.sender.end(Status::LocalProtection),
@@ -137,7 +142,7 @@ impl QueuePair {
         };
         let grh = grh(arrived, shared.endpoint);
         let put = |at, data: &[u8]| {
-            gather::deliver_other(mem, self.receive_pd(), &self.receive, &receive, at, data)
+            gather::deliver_outlined(mem, self.receive_pd(), &self.receive, &receive, at, data)
         };
         // The payload first: if it does not fit, nothing is touched.
         if let Err(too_long) = put(GRH as u32, packet.payload).and_then(|()| put(0, &grh)) {

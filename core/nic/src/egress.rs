@@ -14,7 +14,7 @@ use crate::headers::Headers;
 use crate::kernel::Judged;
 use crate::nic::Shared;
 use crate::prism;
-use crate::queue_pair::{Connection, Note, QueuePair, Way};
+use crate::queue_pair::{AddressPath, Connection, QueuePair, WqeContext};
 use crate::reliable::GoBackN;
 use crate::ring::Ring;
 
@@ -26,14 +26,14 @@ const ANSWERS_FIRST: usize = TURN_PACKETS / 2;
 
 /// How much of a turn is used up.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct TurnUsage {
     pub packets: usize,
     pub bytes: usize,
 }
 
 /// How a queue pair's turn ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum TurnEnd {
     /// It has nothing to send now.
     Done,
     /// It has more.
@@ -60,10 +60,10 @@ impl QueuePair {
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
         if self.connection.is_none() || self.strom.is_some() {
-            return self.transmit_other(now, mem, out, shared, used);
+            return self.transmit_outlined(now, mem, out, shared, used);
         }
         self.turn(now, out, shared, used, |qp, out, shared| {
             match qp.respond::<false>(now, mem, out, shared) {
@@ -75,17 +75,17 @@ impl QueuePair {
 
     /// As [`transmit`](QueuePair::transmit), for the queue pairs that are not to enlarge the busy path of RC.
     #[inline(never)]
-    fn transmit_other(
+    fn transmit_outlined(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
         if self.loopback {
             return if self.is_held(now) {
-                Turn::Done
+                TurnEnd::Done
             } else {
                 self.transmit_to_itself(now, mem, shared, used)
             };
@@ -116,10 +116,10 @@ impl QueuePair {
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
-        let owes = self.strom.as_ref().is_some_and(|strom| strom.owes);
-        let mut first = if owes { 0 } else { ANSWERS_FIRST };
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        let owed_ack = self.strom.as_ref().is_some_and(|strom| strom.owed_ack);
+        let mut first = if owed_ack { 0 } else { ANSWERS_FIRST };
         if self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply()) {
             // It leaves now, and with it what was not asked for.
             self.acknowledged();
@@ -128,7 +128,7 @@ impl QueuePair {
         let turn = self.turn(now, out, shared, used, |qp, out, shared| {
             if first > 0 {
                 first -= 1;
-                let sent = qp.request_other(now, mem, out, shared);
+                let sent = qp.request_outlined(now, mem, out, shared);
                 if sent.is_none() || qp.has_sent_all() {
                     // There is none left, and a response makes none.
                     (first, dry) = (0, true);
@@ -139,13 +139,13 @@ impl QueuePair {
             }
             let sent = if qp.has_response() { qp.respond::<true>(now, mem, out, shared) } else { None };
             match sent {
-                None if !dry => qp.request_other(now, mem, out, shared),
+                None if !dry => qp.request_outlined(now, mem, out, shared),
                 sent => sent,
             }
         });
-        let owes = self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply());
+        let owed_ack = self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply());
         if let Some(strom) = &mut self.strom {
-            strom.owes = owes;
+            strom.owed_ack = owed_ack;
         }
         turn
     }
@@ -157,11 +157,11 @@ impl QueuePair {
         now: Instant,
         out: &mut E,
         shared: &mut Shared,
-        used: &mut Used,
+        used: &mut TurnUsage,
         mut next: impl FnMut(&mut QueuePair, &mut E, &mut Shared) -> Option<Sent>,
-    ) -> Turn {
+    ) -> TurnEnd {
         while used.packets < TURN_PACKETS && used.bytes < TURN_BYTES {
-            let Some(sent) = next(self, out, shared) else { return Turn::Done };
+            let Some(sent) = next(self, out, shared) else { return TurnEnd::Done };
             match sent {
                 Sent::Yes(len) => {
                     used.packets += 1;
@@ -170,17 +170,17 @@ impl QueuePair {
                         congestion.left(now, len);
                     }
                 }
-                Sent::NoRoom => return Turn::Blocked,
+                Sent::NoRoom => return TurnEnd::Blocked,
                 // The machine knows why and says so in its next packet, or ends.
                 Sent::Denied => {}
             }
         }
-        Turn::More
+        TurnEnd::More
     }
 
     /// Inlined always: plain RC must not pay for its other caller.
     #[inline(always)]
-    fn respond<const LATE: bool>(
+    fn respond<const STROM: bool>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -193,7 +193,7 @@ impl QueuePair {
         if self.cnp_due {
             return self.notify_peer(out, shared);
         }
-        let held = self.is_held(now) || LATE && self.waits_for_bytes(now);
+        let held = self.is_held(now) || STROM && self.waits_for_bytes(now);
         if self.prism.is_some()
             && !held
             && let Some(sent) = self.respond_bundle(mem, out, shared)
@@ -202,7 +202,7 @@ impl QueuePair {
         }
         let connection = self.connection.as_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
-        let judged = if LATE { self.judge_reply(now, mem, &reply.kind, shared) } else { Judged::Unasked };
+        let judged = if STROM { self.judge_reply(now, mem, &reply.kind, shared) } else { Judged::Unasked };
         if judged == Judged::Unfit {
             return None;
         }
@@ -220,7 +220,7 @@ impl QueuePair {
             let bth = response_bth(&reply, path.remote);
             let judged = (judged == Judged::Fit).then(|| shared.kernels.judged());
             let fetched = Fetched { mem, rights, kind: &reply.kind, judged };
-            emit_from(&mut path.way, out, counters, (&bth, &ext), len, fetched)
+            emit_from(&mut path.address_path, out, counters, (&bth, &ext), len, fetched)
         } else {
             extended::emit_reply(path, out, counters, &reply, (mem, rights.1))
         };
@@ -241,7 +241,7 @@ impl QueuePair {
 
     /// Inlined always: plain RC must not pay for its other caller.
     #[inline(always)]
-    fn request<const LATE: bool>(
+    fn request<const STROM: bool>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -271,18 +271,18 @@ impl QueuePair {
                 return None;
             }
         };
-        if LATE {
-            self.ask_later(&mut plan);
+        if STROM {
+            self.maybe_delay_ack(&mut plan);
         }
         let (pd, send) = (self.pd, &self.send);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
-        let note = requester.note(&plan)?;
+        let context = requester.context(&plan)?;
         let (counters, kernels) = (&mut shared.counters, &shared.kernels);
-        let answer = if LATE { kernels.answer(note) } else { None };
-        let gathered = || Gathered { mem, pd, ring: send.ring(), note, offset: plan.offset, answer };
+        let answer = if STROM { kernels.answer(context) } else { None };
+        let gathered = || Gathered { mem, pd, ring: send.ring(), context, offset: plan.offset, answer };
         let sent = if path.service == 0 {
             let bth = request_bth(&plan, path.remote);
-            emit_from(&mut path.way, out, counters, (&bth, &plan.ext), plan.len, gathered())
+            emit_from(&mut path.address_path, out, counters, (&bth, &plan.ext), plan.len, gathered())
         } else {
             extended::emit_request(path, out, counters, &plan, gathered())
         };
@@ -304,7 +304,7 @@ impl QueuePair {
 
     /// As [`request`](QueuePair::request), for the queue pairs that agreed on StRoM.
     #[inline(never)]
-    fn request_other(
+    fn request_outlined(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -330,9 +330,9 @@ impl QueuePair {
         let (pd, ring) = (self.pd, self.send.ring());
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let (plan, extended) = requester.plan_prism(now)?;
-        let note = requester.note(&plan)?;
+        let context = requester.context(&plan)?;
         let head = (request_bth(&plan, path.remote), &plan.ext);
-        let (what, place) = ((&extended, note), (plan.offset, plan.len));
+        let (what, place) = ((&extended, context), (plan.offset, plan.len));
         let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
         self.concluded(now, &plan, sent, out, shared);
         Some(Some(sent))
@@ -355,7 +355,7 @@ impl QueuePair {
                 requester.refuse(plan, Status::LocalProtection);
                 self.retire::<GoBackN>(shared);
             }
-            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
+            Sent::NoRoom if out.has_rooms() => requester.blocked(now),
             Sent::NoRoom => {}
         }
     }
@@ -419,7 +419,7 @@ pub(crate) struct Gathered<'a> {
     pub mem: Mem<'a>,
     pub pd: Pd,
     pub ring: &'a Ring,
-    pub note: &'a Note,
+    pub context: &'a WqeContext,
     pub offset: u32,
     /// All of it, if a kernel of ours sends it.
     pub answer: Option<&'a [u8]>,
@@ -429,7 +429,7 @@ impl Fill for Gathered<'_> {
     #[inline(always)]
     fn fill(self, payload: &mut [u8]) -> bool {
         let Some(bytes) = self.answer else {
-            return gather::gather(self.mem, self.pd, self.ring, self.note, self.offset, payload);
+            return gather::gather(self.mem, self.pd, self.ring, self.context, self.offset, payload);
         };
         let from = self.offset as usize;
         let part = bytes.get(from..from + payload.len());
@@ -462,7 +462,7 @@ impl Fill for Fetched<'_> {
 /// Writes one packet whose payload `fill` writes.
 #[inline(always)]
 pub(crate) fn emit(
-    way: &mut Way,
+    address_path: &mut AddressPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     bth: &bth::Repr,
@@ -470,13 +470,13 @@ pub(crate) fn emit(
     len: u32,
     fill: impl FnOnce(&mut [u8]) -> bool,
 ) -> Sent {
-    emit_from(way, out, counters, (bth, ext), len, fill)
+    emit_from(address_path, out, counters, (bth, ext), len, fill)
 }
 
 /// Writes one packet: headers, payload, pad, ICRC. Inlined always: plain RC must not pay for its other callers.
 #[inline(always)]
 fn emit_from(
-    way: &mut Way,
+    address_path: &mut AddressPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     (bth, ext): (&bth::Repr, &Extensions),
@@ -486,11 +486,11 @@ fn emit_from(
     let headers = bth.opcode.header_len();
     let total = packet::transport_len(headers, len as usize);
     let seals = out.seals();
-    let route = &way.route;
+    let route = &address_path.route;
     // The first frame finds out what the port's frames begin with; a port never changes its mind.
-    let below_bth = way.headers.get_or_insert_with(|| Headers::new(route, out.start()));
+    let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start()));
     let below = below_bth.len();
-    let Some(lease) = out.lend(way.peer, below + total) else { return Sent::NoRoom };
+    let Some(lease) = out.lend(address_path.peer, below + total) else { return Sent::NoRoom };
     below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);
@@ -505,7 +505,7 @@ fn emit_from(
     }
     if seals {
         let (covered, trailer) = frame.split_at_mut(total - icrc::LEN);
-        icrc::write(trailer, way.sending.seal(lease.ip_id, covered));
+        icrc::write(trailer, address_path.sending.seal(lease.ip_id, covered));
     }
     out.commit();
     count(counters, total);
@@ -515,8 +515,8 @@ fn emit_from(
 /// As [`emit`], for the services that are not to enlarge the busy path of RC.
 #[cold]
 #[inline(never)]
-pub(crate) fn emit_other(
-    way: &mut Way,
+pub(crate) fn emit_outlined(
+    address_path: &mut AddressPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     bth: &bth::Repr,
@@ -524,7 +524,7 @@ pub(crate) fn emit_other(
     len: u32,
     fill: &mut dyn FnMut(&mut [u8]) -> bool,
 ) -> Sent {
-    emit(way, out, counters, bth, ext, len, fill)
+    emit(address_path, out, counters, bth, ext, len, fill)
 }
 
 #[inline]
@@ -542,7 +542,7 @@ pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
                 || qp.state == State::Rts && qp.send.has_work()
                 || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
         }
-        None => qp.wants_turn_other(),
+        None => qp.wants_turn_outlined(),
     };
     machines || qp.cnp_due
 }

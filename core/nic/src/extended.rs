@@ -9,10 +9,10 @@ use remora_transport::{Action, Counters, Outcome};
 use remora_wire::frame::Egress;
 use remora_wire::{Extensions, NakCode, Opcode, Qpn, bth, packet, xrceth};
 
-use crate::egress::{Fill, Gathered, Sent, emit_other, request_bth, response_bth, response_headers};
+use crate::egress::{Fill, Gathered, Sent, emit_outlined, request_bth, response_bth, response_headers};
 use crate::gather;
 use crate::nic::{Nic, NicError, QueuePairInit, Receives, Shared};
-use crate::queue_pair::{Note, Path, QueuePair, Srq};
+use crate::queue_pair::{PeerPath, QueuePair, Srq, WqeContext};
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::Fetching;
 use crate::wqe::MAX_SLOTS;
@@ -38,15 +38,15 @@ fn as_xrc(bth: bth::Repr) -> bth::Repr {
 }
 
 /// The header that names the shared receive queue.
-fn srq(note: &Note) -> xrceth::Repr {
-    xrceth::Repr { srq: Qpn::new(note.srq & 0x00ff_ffff) }
+fn srq(context: &WqeContext) -> xrceth::Repr {
+    xrceth::Repr { srq: Qpn::new(context.srq & 0x00ff_ffff) }
 }
 
 /// As [`emit`](crate::egress), for a response.
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_reply(
-    path: &mut Path,
+    path: &mut PeerPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     reply: &Reply,
@@ -54,7 +54,7 @@ pub(crate) fn emit_reply(
 ) -> Sent {
     let ((ext, len), bth) = (response_headers(reply), response_bth(reply, path.remote));
     let kind = &reply.kind;
-    emit_other(&mut path.way, out, counters, &as_xrc(bth), &ext, len, &mut |bytes| {
+    emit_outlined(&mut path.address_path, out, counters, &as_xrc(bth), &ext, len, &mut |bytes| {
         fetch(mem, owner, kind, bytes)
     })
 }
@@ -63,15 +63,17 @@ pub(crate) fn emit_reply(
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_request(
-    path: &mut Path,
+    path: &mut PeerPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     plan: &Plan,
     gathered: Gathered<'_>,
 ) -> Sent {
     let bth = request_bth(plan, path.remote);
-    let ext = Extensions { xrceth: Some(srq(gathered.note)), ..plan.ext };
-    emit_other(&mut path.way, out, counters, &as_xrc(bth), &ext, plan.len, &mut |bytes| gathered.fill(bytes))
+    let ext = Extensions { xrceth: Some(srq(gathered.context)), ..plan.ext };
+    emit_outlined(&mut path.address_path, out, counters, &as_xrc(bth), &ext, plan.len, &mut |bytes| {
+        gathered.fill(bytes)
+    })
 }
 
 /// Fills a READ response. Its domain is that of the shared receive queue that the request named. A key belongs to one domain for as long as it lives, so what was right for the request is right
@@ -93,7 +95,7 @@ impl QueuePair {
         }
         let named = packet.xrceth().map(|header| header.srq);
         let outcome = match self.turn_to(named, shared) {
-            true => self.execute_other(mem, action, packet.payload, shared),
+            true => self.execute_outlined(mem, action, packet.payload, shared),
             false => Outcome::Nak(NakCode::INVALID_REQUEST),
         };
         if let Some(connection) = &mut self.connection {

@@ -15,7 +15,7 @@ use crate::extended;
 use crate::gather;
 use crate::nic::Shared;
 use crate::prism;
-use crate::queue_pair::{Note, Path, QueuePair};
+use crate::queue_pair::{PeerPath, QueuePair, WqeContext};
 use crate::receive_queue::Receive;
 use crate::reliable::GoBackN;
 use crate::request::{CompletionKind, WorkCompletion};
@@ -90,11 +90,11 @@ pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError
     Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id, ecn, frame })
 }
 
-impl Path {
+impl PeerPath {
     /// Is this the peer's address? Its UDP port may be any.
     #[inline]
     pub fn is_from(&self, address: &Address) -> bool {
-        self.way.route.destination.address.is(address)
+        self.address_path.route.destination.address.is(address)
     }
 
     /// Is the ICRC right?
@@ -104,10 +104,12 @@ impl Path {
         let (covered, trailer) = arrived.transport.split_at(split);
         let Some(received) = icrc::read(trailer) else { return false };
         // The port that the peer sends to need not be the one that we send from (RoCE: 4791 and any).
-        let ports =
-            (arrived.source.udp_port, arrived.destination_port.unwrap_or(self.way.route.source.udp_port));
+        let ports = (
+            arrived.source.udp_port,
+            arrived.destination_port.unwrap_or(self.address_path.route.source.udp_port),
+        );
         if self.receiving_ports != ports {
-            let here = Endpoint { udp_port: ports.1, ..self.way.route.source };
+            let here = Endpoint { udp_port: ports.1, ..self.address_path.route.source };
             self.receiving = Flow::new(arrived.source, here);
             self.receiving_ports = ports;
         }
@@ -130,7 +132,7 @@ impl QueuePair {
         };
         let fits = may_receive
             && path.is_from(&arrived.source.address)
-            && path.speaks(packet.bth.opcode)
+            && path.carries(packet.bth.opcode)
             && (packet.bth.opcode.0 & extended::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
@@ -159,14 +161,20 @@ impl QueuePair {
             self.marked(now, shared);
         }
         if packet.bth.opcode.0 & extended::SERVICE != 0 {
-            return self.take_other(now, mem, arrived, packet, shared);
+            return self.take_other_service(now, mem, arrived, packet, shared);
         }
         self.take_plain(now, mem, packet, shared);
     }
 
     /// As [`take_plain`](QueuePair::take_plain), for packets that did not come alone.
     #[inline(never)]
-    pub fn take_later(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    pub fn take_plain_outlined(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
         self.take_plain(now, mem, packet, shared);
     }
 
@@ -185,7 +193,7 @@ impl QueuePair {
     /// A packet of another service than RC, which its queue pair has admitted.
     #[cold]
     #[inline(never)]
-    fn take_other(
+    fn take_other_service(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -215,10 +223,10 @@ impl QueuePair {
 
     /// Mixed bundles come over a wire: what lies behind their pointers comes near while the first ones are executed.
     #[inline(never)]
-    fn foresee_all(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
+    fn prefetch_all(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
         for part in bundle::parts(packet.payload).flatten() {
             if part.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0 {
-                self.foresee(mem, &part);
+                self.prefetch(mem, &part);
             }
         }
     }
@@ -226,7 +234,7 @@ impl QueuePair {
     /// Packets of PRISM in one frame: each as if it had come alone.
     fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if shared.checks_icrc {
-            self.foresee_all(mem, packet);
+            self.prefetch_all(mem, packet);
         }
         for part in bundle::parts(packet.payload) {
             let Ok(part) = part else { return malformed(shared) };
@@ -241,7 +249,7 @@ impl QueuePair {
             if chain {
                 self.take_chain(now, mem, &part, shared);
             } else {
-                self.take_later(now, mem, &part, shared);
+                self.take_plain_outlined(now, mem, &part, shared);
             }
         }
     }
@@ -270,7 +278,7 @@ impl QueuePair {
             return self.serve_rpc(now, mem, &part, packet.payload, shared);
         }
         if self.strom.is_some() {
-            return self.execute_late(now, mem, action, packet.payload, shared);
+            return self.execute_strom(now, mem, action, packet.payload, shared);
         }
         let outcome = self.execute(mem, action, packet.payload, shared);
         if let Some(connection) = &mut self.connection {
@@ -280,7 +288,7 @@ impl QueuePair {
 
     /// As [`execute`](QueuePair::execute), for the services that are not to enlarge the busy path of RC.
     #[inline(never)]
-    pub fn execute_other(
+    pub fn execute_outlined(
         &mut self,
         mem: Mem<'_>,
         action: Action,
@@ -463,20 +471,20 @@ pub(crate) fn react(
     mem: Mem<'_>,
     pd: Pd,
     ring: &Ring,
-    reaction: &Reaction<Note>,
+    reaction: &Reaction<WqeContext>,
     payload: &[u8],
 ) -> Result<(), (u64, Status)> {
     let (number, fine) = match reaction {
         Reaction::Nothing => return Ok(()),
-        Reaction::Scatter { note, number, offset } => {
-            (*number, gather::scatter(mem, pd, ring, note, *offset, payload))
+        Reaction::Scatter { context, number, offset } => {
+            (*number, gather::scatter(mem, pd, ring, context, *offset, payload))
         }
         // The old value lands in the program's byte order, as on every NIC.
-        Reaction::Value { note, number, value } => {
-            (*number, gather::scatter(mem, pd, ring, note, 0, &value.to_ne_bytes()))
+        Reaction::Value { context, number, value } => {
+            (*number, gather::scatter(mem, pd, ring, context, 0, &value.to_ne_bytes()))
         }
-        Reaction::Number { note, number, head } => {
-            (*number, prism::put_result(mem, pd, ring, note, *head, payload))
+        Reaction::Number { context, number, head } => {
+            (*number, prism::put_result(mem, pd, ring, context, *head, payload))
         }
     };
     if fine { Ok(()) } else { Err((number, Status::LocalProtection)) }

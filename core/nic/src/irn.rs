@@ -14,14 +14,14 @@ use remora_transport::Instant;
 use remora_transport::rc::irn::{Requester, Responder};
 
 use crate::nic::Shared;
-use crate::queue_pair::{Note, Path, QueuePair};
+use crate::queue_pair::{PeerPath, QueuePair, WqeContext};
 use crate::receive_queue::ReceiveQueue;
 pub(crate) use bound::Bound;
 
 /// What a queue pair over IRN has once it is ready to receive.
 pub(crate) struct Irn {
-    pub path: Path,
-    pub requester: Requester<Note>,
+    pub path: PeerPath,
+    pub requester: Requester<WqeContext>,
     pub responder: Responder,
     pub bound: Bound,
     /// Packets ahead of the order that the peer remembers.
@@ -38,7 +38,7 @@ impl Irn {
 impl QueuePair {
     /// INIT to RTR over IRN, with a peer that remembers `peer` packets ahead.
     #[inline(never)]
-    pub fn connect_irn(&mut self, path: Path, peer: u32, shared: &Shared) {
+    pub fn connect_irn(&mut self, path: PeerPath, peer: u32, shared: &Shared) {
         let reach = u64::from(shared.irn.reach());
         if self.srq.is_some()
             && self.receive.capacity() < reach
@@ -88,10 +88,10 @@ impl QueuePair {
 
     /// The timers of a queue pair over IRN have come.
     #[inline(never)]
-    pub fn expire_irn(&mut self, now: Instant, heard: Instant, shared: &mut Shared) {
+    pub fn expire_irn(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         if let Some(irn) = &mut self.irn {
-            irn.requester.expire(now, heard, &mut shared.counters);
-            irn.responder.expire(now, heard, &mut shared.counters);
+            irn.requester.expire(now, rx_drained_at, &mut shared.counters);
+            irn.responder.expire(now, rx_drained_at, &mut shared.counters);
         }
     }
 }

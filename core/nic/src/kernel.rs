@@ -2,7 +2,7 @@
 //! whoever deployed them, and answer by WRITEs.
 //!
 //! Heads up: what a kernel is and which streams it has is here and in `streams.rs`; `table.rs` holds those that are deployed,
-//! each with a number of `lane.rs`, which make a kernel's steps (`seat.rs` finds one). A packet comes by `serve.rs`, an answer leaves by
+//! each with a number of `lane.rs`, which make a kernel's steps (`lane_ref.rs` finds one). A packet comes by `serve.rs`, an answer leaves by
 //! `answer.rs`, and `submit.rs` is the requester's side; `placement.rs` has the other ways to a kernel. The other files are kernels. `docs/STROM.md` says what was decided
 //! where the paper leaves it open.
 
@@ -10,16 +10,16 @@ mod aggregate;
 mod answer;
 mod checked;
 mod consistency;
+mod delayed_ack;
 mod filter;
 mod get;
 mod hyperloglog;
 mod inbox;
 mod lane;
-mod late;
+mod lane_ref;
 mod meter;
 mod number;
 mod placement;
-mod seat;
 mod serve;
 mod shipped;
 mod shuffle;
@@ -36,10 +36,10 @@ use remora_transport::rc::strom::Part;
 pub use aggregate::{Aggregate, Sums};
 pub(crate) use checked::Judged;
 pub use consistency::{CRC_LEN, Consistency, Object, crc64};
+pub use delayed_ack::DELAYED_ACK_NS;
 pub use filter::{Filter, Predicate, Scan};
 pub use get::{Get, Lookup, Slot};
 pub use hyperloglog::{Ask, HyperLogLog};
-pub use late::LATE_NS;
 pub use meter::{Metered, Steps};
 pub use placement::Invocation;
 pub use shipped::Shipped;
@@ -68,7 +68,7 @@ pub trait Kernel: Send {
 
     /// What it will read for a request with these parameters, address and bytes: first, or once it has `seen` that (64 bytes of it at
     /// most). Nothing depends on it; requests that come together and of which this is known wait for memory together.
-    fn foresee(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
+    fn prefetch_hint(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
         let _ = (params, seen);
         None
     }
@@ -183,9 +183,9 @@ pub(crate) struct Strom {
     /// The peer has agreed; else kernels only look on.
     agreed: bool,
     /// When an acknowledgement leaves that was not asked for.
-    late: Instant,
+    delayed_ack: Instant,
     /// A turn ended with something to say to the peer.
-    pub(crate) owes: bool,
+    pub(crate) owed_ack: bool,
     /// Over IRN: what came before its turn.
     early: Box<[Early]>,
     /// The lane that served it last: place of its kernel, and number there.
@@ -208,8 +208,8 @@ impl Strom {
             sent: VecDeque::with_capacity(messages as usize),
             waited_for: false,
             agreed: false,
-            late: Instant::NEVER,
-            owes: false,
+            delayed_ack: Instant::NEVER,
+            owed_ack: false,
             early: (0..early).map(empty).collect(),
             lane: (u32::MAX, u32::MAX),
             tap: None,

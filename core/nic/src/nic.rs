@@ -22,11 +22,11 @@ use remora_wire::{Qpn, packet};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub(crate) use shared::Shared;
 
-use crate::crowd::Crowd;
-use crate::egress::{Turn, Used, wants_turn};
+use crate::egress::{TurnEnd, TurnUsage, wants_turn};
 use crate::event::AsyncEvent;
+use crate::fair_scheduler::FairScheduler;
 use crate::ingress::strip;
-use crate::prism::{Ahead, waits};
+use crate::prism::{Prefetched, waits};
 use crate::queue_pair::QueuePair;
 use crate::timers::Timers;
 
@@ -43,11 +43,11 @@ pub struct Nic {
     /// The queue pair of the last packets, which has not been attended to since; or `NONE`.
     touched: u32,
     /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
-    interrupted: Used,
+    interrupted: TurnUsage,
     /// The lines where one is not enough.
-    crowd: Crowd,
+    scheduler: FairScheduler,
     timers: Timers,
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
 }
 
@@ -66,10 +66,10 @@ impl Nic {
             index_bits: places.trailing_zeros(),
             line: VecDeque::with_capacity(places as usize),
             touched: NONE,
-            interrupted: Used::default(),
-            crowd: Crowd::new(places as usize),
+            interrupted: TurnUsage::default(),
+            scheduler: FairScheduler::new(places as usize),
             timers: Timers::new(places as usize),
-            ahead: Ahead::new(),
+            prefetched: Prefetched::new(),
             shared: Shared::new(&config, places),
         }
     }
@@ -112,7 +112,7 @@ impl Nic {
             return;
         };
         let waits = waits(&packet, &arrived);
-        if !self.ahead.is_empty() && (!waits || self.ahead.is_full()) {
+        if !self.prefetched.is_empty() && (!waits || self.prefetched.is_full()) {
             self.catch_up(now, mem);
         }
         let shared = &mut self.shared;
@@ -125,9 +125,9 @@ impl Nic {
         }
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
-        if waits && qp.speaks_prism() {
-            qp.foresee(mem, &packet);
-            self.ahead.put(arrived.transport);
+        if waits && qp.has_prism() {
+            qp.prefetch(mem, &packet);
+            self.prefetched.put(arrived.transport);
             return;
         }
         qp.take(now, mem, &arrived, &packet, shared);
@@ -155,13 +155,13 @@ impl Nic {
     /// Frames leave, fairly among queue pairs, `budget` of them or a few more. Returns how many.
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
-        if !self.ahead.is_empty() {
+        if !self.prefetched.is_empty() {
             self.catch_up(now, mem);
         }
         self.settle();
         let turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
-        if self.crowd.is_on() {
-            return self.transmit_in_crowd(now, mem, out, budget) + turns;
+        if self.scheduler.is_on() {
+            return self.transmit_scheduled(now, mem, out, budget) + turns;
         }
         let mut packets = 0;
         while packets < budget {
@@ -176,14 +176,14 @@ impl Nic {
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
             match turn {
-                Turn::Done => qp.queued = false,
-                Turn::More => self.line.push_back(index),
-                Turn::Blocked if out.has_rooms() && !self.line.is_empty() => {
-                    self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used);
-                    packets += self.transmit_in_crowd(now, mem, out, budget.saturating_sub(packets));
+                TurnEnd::Done => qp.queued = false,
+                TurnEnd::More => self.line.push_back(index),
+                TurnEnd::Blocked if out.has_rooms() && !self.line.is_empty() => {
+                    self.scheduler.blocked(&mut self.line, index, (qp.tenant, qp.peer()), &used);
+                    packets += self.transmit_scheduled(now, mem, out, budget.saturating_sub(packets));
                     break;
                 }
-                Turn::Blocked => {
+                TurnEnd::Blocked => {
                     // It goes on with the rest of its turn: on a slow port a fresh one each time would never end.
                     self.line.push_front(index);
                     self.interrupted = used;
@@ -201,7 +201,7 @@ impl Nic {
     /// not pay for it.
     #[cold]
     #[inline(never)]
-    fn transmit_in_crowd(
+    fn transmit_scheduled(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -209,34 +209,34 @@ impl Nic {
         budget: usize,
     ) -> usize {
         let mut packets = 0;
-        self.crowd.begin();
+        self.scheduler.begin();
         while packets < budget {
             if self.shared.control.is_due() {
                 self.pass_on();
             }
             let qps = &self.qps;
-            let who = |index: u32| qps[index as usize].as_ref().map(|qp| (qp.party, qp.peer()));
-            let Some(index) = self.crowd.next(&mut self.line, who) else { break };
+            let who = |index: u32| qps[index as usize].as_ref().map(|qp| (qp.tenant, qp.peer()));
+            let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             let mut used = std::mem::take(&mut self.interrupted);
             let before = used.packets;
             let turn = qp.transmit(now, mem, &mut out, &mut self.shared, &mut used);
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
-            if turn != Turn::Blocked {
-                qp.queued = turn == Turn::More;
-                self.crowd.served(index, qp.party, qp.queued, &used);
+            if turn != TurnEnd::Blocked {
+                qp.queued = turn == TurnEnd::More;
+                self.scheduler.served(index, qp.tenant, qp.queued, &used);
             } else if out.has_rooms() {
-                if !self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used) {
+                if !self.scheduler.blocked(&mut self.line, index, (qp.tenant, qp.peer()), &used) {
                     break;
                 }
             } else {
-                self.crowd.stay(index, qp.party);
+                self.scheduler.stay(index, qp.tenant);
                 self.interrupted = used;
                 break;
             }
         }
-        self.crowd.end(&mut self.line);
+        self.scheduler.end(&mut self.line);
         if packets > 0 {
             out.flush();
         }
@@ -248,11 +248,11 @@ impl Nic {
     ///
     /// # Errors
     /// `Unknown`: there is no such queue pair.
-    pub fn set_party(&mut self, number: Qpn, party: u32) -> Result<(), NicError> {
+    pub fn set_tenant(&mut self, number: Qpn, tenant: u32) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        self.crowd.leave(std::mem::replace(&mut qp.party, party), index);
-        self.crowd.join(party);
+        self.scheduler.leave(std::mem::replace(&mut qp.tenant, tenant), index);
+        self.scheduler.join(tenant);
         if std::mem::take(&mut qp.queued) {
             self.line.retain(|queued| *queued != index);
         }
@@ -261,8 +261,8 @@ impl Nic {
     }
 
     /// The party of a queue pair.
-    pub fn party(&self, number: Qpn) -> Option<u32> {
-        Some(self.qps[self.index(number)? as usize].as_ref()?.party)
+    pub fn tenant(&self, number: Qpn) -> Option<u32> {
+        Some(self.qps[self.index(number)? as usize].as_ref()?.tenant)
     }
 
     /// When `expire` wants to be called.
@@ -272,14 +272,14 @@ impl Nic {
         touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline()))
     }
 
-    /// Time has come to `now`: at most `budget` queue pairs' timers run. All that had arrived at `heard` has been
+    /// Time has come to `now`: at most `budget` queue pairs' timers run. All that had arrived at `rx_drained_at` has been
     /// [received](Nic::receive): a peer is called silent only until then, for what came later may be its answer.
-    pub fn expire(&mut self, now: Instant, heard: Instant, budget: usize) {
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, budget: usize) {
         for _ in 0..budget {
             let Some(index) = self.timers.pop(now) else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             if qp.deadline() <= now {
-                qp.expire(now, heard, &mut self.shared);
+                qp.expire(now, rx_drained_at, &mut self.shared);
             }
             // What is due still waits for what may have arrived: it is looked at again, but not before others have been.
             self.timers.schedule(index, qp.deadline().max(now.after(1)));
@@ -321,10 +321,10 @@ impl Nic {
     pub fn has_work(&self) -> bool {
         !self.line.is_empty()
             || self.touched != NONE
-            || !self.ahead.is_empty()
+            || !self.prefetched.is_empty()
             || self.shared.control.is_due()
             || self.shared.kernels.have_work()
-            || self.crowd.is_on() && self.crowd.waits()
+            || self.scheduler.is_on() && self.scheduler.waits()
     }
 
     /// Next completion queue whose program asked to be woken, and is to be now.

@@ -2,9 +2,8 @@
 //!
 //! Heads up: what a program asks for is in `request.rs`; on its way out it is a WQE (`submit.rs`) and then packets
 //! (`egress.rs`), those of a chain in one frame (`bundle.rs`), and the short ones as one packet (`chained.rs`). At the responder `execute.rs` does what a packet asks for, by places that `reach.rs` finds, some of it a
-//! little later (`ahead.rs`); buffers come from a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
+//! little later (`prefetched.rs`); buffers come from a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
 
-mod ahead;
 mod allocate;
 mod bundle;
 mod chained;
@@ -12,6 +11,7 @@ mod egress;
 mod execute;
 mod free_list;
 mod number;
+mod prefetched;
 mod reach;
 mod request;
 mod submit;
@@ -24,11 +24,11 @@ use remora_wire::prism::Verdict;
 
 use crate::nic::Shared;
 use crate::queue_pair::QueuePair;
-pub(crate) use ahead::{Ahead, waits};
 pub(crate) use egress::{emit_kept, emit_request, put_result};
 pub(crate) use free_list::FreeLists;
 use free_list::Pin;
 pub use free_list::{FreeListFacts, FreeListInit};
+pub(crate) use prefetched::{Prefetched, waits};
 pub use remora_transport::rc::prism::COPY_MAX;
 pub use remora_wire::prism::operands::{Mode, Number, Operand, Repr as Operands};
 pub use remora_wire::prism::{SCRATCH, SCRATCH_LEN, Verdict as Outcome};
@@ -36,7 +36,7 @@ pub use request::{Address, Data, Operation, WorkRequest, slots, write};
 
 /// The operation whose packets are arriving.
 #[derive(Debug, Default)]
-enum Under {
+enum OperationInProgress {
     #[default]
     Nothing,
     /// It is not executed, and says so at its end.
@@ -46,10 +46,10 @@ enum Under {
 }
 
 /// What the operations of a peer have come to.
-struct Course {
+struct ResponderState {
     /// How the last one ended.
     last: Verdict,
-    under: Under,
+    in_progress: OperationInProgress,
     /// Buffers that answers still to be asked for may be read from, by the number of the operation.
     pins: VecDeque<(u64, Pin)>,
 }
@@ -58,7 +58,7 @@ struct Course {
 pub(crate) struct Prism {
     /// Its scratch memory; lent when its first operation comes.
     scratch: Option<Scratch>,
-    course: Course,
+    state: ResponderState,
     /// How many messages there were when the last operation ended: if there are more, plain ones came between, which succeed if they
     /// are executed.
     counted: u32,
@@ -72,9 +72,9 @@ impl Prism {
     fn new(answers: u8, patience_ns: u64) -> Prism {
         Prism {
             scratch: None,
-            course: Course {
+            state: ResponderState {
                 last: Verdict::Done,
-                under: Under::Nothing,
+                in_progress: OperationInProgress::Nothing,
                 pins: VecDeque::with_capacity(usize::from(answers) + 1),
             },
             counted: 0,
@@ -85,11 +85,11 @@ impl Prism {
 
     /// The peer asks for something. `kept_from`: what it could ask for again from there on; `msn`: the messages executed so far.
     fn begin(&mut self, now: Instant, mem: Mem<'_>, (kept_from, msn): (u64, u32), lists: &mut FreeLists) {
-        self.course.unpin(kept_from, lists);
+        self.state.unpin(kept_from, lists);
         self.released = now.after(self.patience_ns);
         self.lend_scratch(mem);
         if msn != self.counted {
-            self.course.last = Verdict::Done;
+            self.state.last = Verdict::Done;
         }
     }
 
@@ -102,7 +102,7 @@ impl Prism {
     }
 }
 
-impl Course {
+impl ResponderState {
     /// Answers before number `kept_from` cannot be asked for any more.
     fn unpin(&mut self, kept_from: u64, lists: &mut FreeLists) {
         while self.pins.front().is_some_and(|(number, _)| *number < kept_from) {
@@ -114,7 +114,7 @@ impl Course {
 
     /// The buffer of an operation that never came to its end goes back where it was taken from.
     fn abandon(&mut self, lists: &mut FreeLists) {
-        if let Under::Writing { pin, buffer, .. } = std::mem::take(&mut self.under) {
+        if let OperationInProgress::Writing { pin, buffer, .. } = std::mem::take(&mut self.in_progress) {
             if let Some(pin) = pin {
                 lists.unpin(pin);
             }
@@ -127,10 +127,10 @@ impl Course {
 
 impl QueuePair {
     /// On the way to RTR: the peer speaks PRISM.
-    pub(crate) fn agree_on_prism(&mut self) {
+    pub(crate) fn enable_prism(&mut self) {
         match (&mut self.connection, &mut self.irn) {
-            (Some(connection), _) => connection.responder.speak_prism(),
-            (None, Some(irn)) => irn.responder.speak_prism(),
+            (Some(connection), _) => connection.responder.enable_prism(),
+            (None, Some(irn)) => irn.responder.enable_prism(),
             (None, None) => return,
         }
         let parameters = &self.attributes.parameters;
@@ -141,15 +141,15 @@ impl QueuePair {
 
     /// Has its peer agreed?
     #[inline(always)]
-    pub(crate) fn speaks_prism(&self) -> bool {
+    pub(crate) fn has_prism(&self) -> bool {
         self.prism.is_some()
     }
 
     /// The connection ends: what it holds of free lists goes back.
     pub(crate) fn end_prism(&mut self, shared: &mut Shared) {
         let Some(mut prism) = self.prism.take() else { return };
-        prism.course.abandon(&mut shared.free_lists);
-        prism.course.unpin(u64::MAX, &mut shared.free_lists);
+        prism.state.abandon(&mut shared.free_lists);
+        prism.state.unpin(u64::MAX, &mut shared.free_lists);
     }
 
     /// When `expire_prism` wants to be called.
@@ -172,7 +172,7 @@ impl QueuePair {
             (None, None) => (true, false),
         };
         if forgotten {
-            prism.course.unpin(u64::MAX, &mut shared.free_lists);
+            prism.state.unpin(u64::MAX, &mut shared.free_lists);
         } else if waits {
             prism.released = now.after(prism.patience_ns);
         }

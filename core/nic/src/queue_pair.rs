@@ -47,7 +47,7 @@ pub(crate) enum List {
 
 /// The NIC's note on a message: its WQE's copy as far as it is needed until the end.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct WqeContext {
     pub header: u64,
     pub local: u64,
     pub len: u32,
@@ -60,9 +60,9 @@ pub(crate) struct Note {
     pub srq: u32,
 }
 
-const _: () = assert!(size_of::<Note>() <= 48, "each message on its way has one");
+const _: () = assert!(size_of::<WqeContext>() <= 48, "each message on its way has one");
 
-impl Note {
+impl WqeContext {
     fn id(&self) -> u64 {
         self.header >> 16
     }
@@ -78,7 +78,7 @@ impl Note {
 }
 
 /// The way to an address.
-pub(crate) struct Way {
+pub(crate) struct AddressPath {
     pub peer: Peer,
     pub route: Route,
     /// What precedes the BTH, once a first frame has told how frames begin.
@@ -87,16 +87,16 @@ pub(crate) struct Way {
     pub sending: Flow,
 }
 
-impl Way {
-    pub fn new(address: &AddressVector) -> Way {
+impl AddressPath {
+    pub fn new(address: &AddressVector) -> AddressPath {
         let AddressVector { peer, route } = *address;
-        Way { peer, route, headers: None, sending: Flow::new(route.source, route.destination) }
+        AddressPath { peer, route, headers: None, sending: Flow::new(route.source, route.destination) }
     }
 }
 
 /// The way to the peer of a connection.
-pub(crate) struct Path {
-    pub way: Way,
+pub(crate) struct PeerPath {
+    pub address_path: AddressPath,
     pub remote: Qpn,
     /// The upper three bits of its op-codes: those of RC, 0, or of XRC; UC's do not ask.
     pub service: u8,
@@ -106,11 +106,11 @@ pub(crate) struct Path {
     pub receiving_ports: (u16, u16),
 }
 
-impl Path {
-    pub fn new(address: &AddressVector, remote: Qpn, service: u8) -> Path {
+impl PeerPath {
+    pub fn new(address: &AddressVector, remote: Qpn, service: u8) -> PeerPath {
         let route = &address.route;
-        Path {
-            way: Way::new(address),
+        PeerPath {
+            address_path: AddressPath::new(address),
             remote,
             service,
             receiving: Flow::new(route.destination, route.source),
@@ -120,7 +120,7 @@ impl Path {
 
     /// Is this known op-code one of its service, or one of all services?
     #[inline]
-    pub fn speaks(&self, opcode: Opcode) -> bool {
+    pub fn carries(&self, opcode: Opcode) -> bool {
         let service = opcode.0 & extended::SERVICE;
         service == self.service || opcode == Opcode::CNP || service == Opcode::BUNDLE.0
     }
@@ -128,8 +128,8 @@ impl Path {
 
 /// What a queue pair has once it is ready to receive.
 pub(crate) struct Connection {
-    pub path: Path,
-    pub requester: Requester<Note>,
+    pub path: PeerPath,
+    pub requester: Requester<WqeContext>,
     pub responder: Responder,
 }
 
@@ -180,7 +180,7 @@ pub(crate) struct QueuePair {
     /// What it has for a peer that agreed on StRoM.
     pub strom: Option<Box<Strom>>,
     /// With whom it shares turns.
-    pub party: u32,
+    pub tenant: u32,
 }
 
 /// A shared receive queue, as a queue pair knows it.
@@ -230,7 +230,7 @@ impl QueuePair {
             waiting: false,
             prism: None,
             strom: None,
-            party: 0,
+            tenant: 0,
         }
     }
 
@@ -242,7 +242,7 @@ impl QueuePair {
             (None, None, Some(Unreliable::Connected(connected))) => Some(&connected.path),
             _ => None,
         };
-        path.map_or(Peer(1 << 31 | self.number.get()), |path| path.way.peer)
+        path.map_or(Peer(1 << 31 | self.number.get()), |path| path.address_path.peer)
     }
 
     /// Is a receive work request posted?
@@ -366,27 +366,27 @@ impl QueuePair {
         list: List,
         index: u64,
         slots: u64,
-    ) -> Message<Note> {
+    ) -> Message<WqeContext> {
         Message {
             kind,
             len: len as u32,
             fence: wqe.flags() & flag::FENCE != 0,
             solicited: wqe.flags() & flag::SOLICITED != 0,
-            note: self.note(wqe, list, index, slots),
+            context: self.context(wqe, list, index, slots),
         }
     }
 
     #[inline]
-    pub fn note(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> Note {
+    pub fn context(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> WqeContext {
         let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
         let end = index + slots;
         let srq = wqe.srq();
-        Note { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end, srq }
+        WqeContext { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end, srq }
     }
 
     /// As [`decode`](QueuePair::decode), for what is not busy.
     #[inline(never)]
-    pub fn decode_other(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
+    pub fn decode_outlined(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         self.decode(wqe, index)
     }
 
@@ -444,8 +444,8 @@ impl QueuePair {
 
     /// A WQE that cannot be executed takes its place in the order, and fails there.
     pub fn submit_failing<R: Requests>(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
-        let note = self.note(wqe, List::One, index, slots);
-        let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, note };
+        let context = self.context(wqe, List::One, index, slots);
+        let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, context };
         if let Some(requester) = R::of(self) {
             requester.submit_failing(message, status);
         }
@@ -458,12 +458,12 @@ impl QueuePair {
         while let Some(retired) = R::of(self).and_then(R::retire) {
             any = true;
             let fine = retired.status == Status::Success;
-            if fine && !retired.note.signaled() {
-                freed = Some(retired.note.end);
+            if fine && !retired.context.signaled() {
+                freed = Some(retired.context.end);
                 continue;
             }
             // Free before the completion says so: whoever polls it may post at once.
-            self.send.free(retired.note.end);
+            self.send.free(retired.context.end);
             freed = None;
             if !self.complete_send(&retired, shared) {
                 return true;
@@ -487,7 +487,7 @@ impl QueuePair {
     }
 
     /// The oldest message under way, taken out unfinished.
-    fn next_flushed(&mut self) -> Option<Retired<Note>> {
+    fn next_flushed(&mut self) -> Option<Retired<WqeContext>> {
         if let Some(connection) = &mut self.connection {
             return connection.requester.flush();
         }
@@ -508,21 +508,21 @@ impl QueuePair {
 
     /// As [`complete_send`](QueuePair::complete_send), for what is not busy.
     #[inline(never)]
-    pub fn complete_other(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+    pub fn complete_outlined(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         self.complete_send(retired, shared)
     }
 
     /// False: the completion queue is full, and the queue pair went to error.
     #[inline(always)]
-    fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+    fn complete_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         let kind = kind(retired);
         let fetched = retired.kind.is_fetch() || kind == CompletionKind::Calculate;
-        if retired.note.is_answer() {
+        if retired.context.is_answer() {
             // No work of the program's.
             return true;
         }
         let completion = WorkCompletion {
-            id: retired.note.id(),
+            id: retired.context.id(),
             status: retired.status,
             kind,
             byte_len: if fetched { retired.len } else { 0 },
@@ -533,7 +533,7 @@ impl QueuePair {
             grh: false,
             vendor_err: retired.verdict as u32,
         };
-        let cqe = Cqe { completion, solicited: false, wqe_index: retired.note.end };
+        let cqe = Cqe { completion, solicited: false, wqe_index: retired.context.end };
         self.write(self.send_cq, &cqe, shared)
     }
 
@@ -610,16 +610,16 @@ impl QueuePair {
         self.send.release_all();
         self.send.doorbell();
         loop {
-            let (wqe, index, slots) = match self.send.next_other() {
+            let (wqe, index, slots) = match self.send.next_outlined() {
                 Fetched::Empty => break,
                 Fetched::Work { wqe, index, slots } => (wqe, index, slots),
                 Fetched::Malformed { wqe, index } => (wqe, index, 1),
             };
             self.send.take(slots);
-            let kind = self.decode_other(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
-            let note = self.note(&wqe, List::One, index, slots);
+            let kind = self.decode_outlined(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+            let context = self.context(&wqe, List::One, index, slots);
             let (status, verdict) = (Status::WrFlushed, Verdict::Done);
-            self.flush_send(&Retired { note, len: 0, kind, status, verdict }, shared);
+            self.flush_send(&Retired { context, len: 0, kind, status, verdict }, shared);
         }
     }
 
@@ -635,10 +635,10 @@ impl QueuePair {
         self.complete_receive(receive, completion, false, shared);
     }
 
-    fn flush_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {
+    fn flush_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) {
         shared.counters.req_cqe_flush_error += 1;
-        self.complete_other(retired, shared);
-        self.send.free(retired.note.end);
+        self.complete_outlined(retired, shared);
+        self.send.free(retired.context.end);
     }
 
     /// A bare completion for `receive`.
@@ -667,14 +667,14 @@ impl QueuePair {
         machines.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
     }
 
-    /// Its timers have come; what had arrived at `heard` has been taken.
-    pub fn expire(&mut self, now: Instant, heard: Instant, shared: &mut Shared) {
+    /// Its timers have come; what had arrived at `rx_drained_at` has been taken.
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         self.expire_congestion(now);
         if let Some(connection) = &mut self.connection {
-            connection.requester.expire(now, heard, &mut shared.counters);
+            connection.requester.expire(now, rx_drained_at, &mut shared.counters);
             self.retire::<GoBackN>(shared);
         } else {
-            self.expire_irn(now, heard, shared);
+            self.expire_irn(now, rx_drained_at, shared);
             self.retire::<reliable::Irn>(shared);
         }
         self.expire_prism(now, shared);
@@ -683,7 +683,7 @@ impl QueuePair {
 }
 
 #[inline]
-fn kind(retired: &Retired<Note>) -> CompletionKind {
+fn kind(retired: &Retired<WqeContext>) -> CompletionKind {
     match retired.kind {
         Kind::Write { .. } | Kind::WriteImm { .. } => CompletionKind::Write,
         Kind::Read { .. } => CompletionKind::Read,
@@ -693,7 +693,7 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
         Kind::Rpc { .. } => CompletionKind::Rpc,
         Kind::RpcWrite { .. } => CompletionKind::RpcWrite,
         // Local work, what PRISM does, and what is flushed before anybody has looked further than at its op-code.
-        Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.note.header as u8) {
+        Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.context.header as u8) {
             WqeOpcode::LOCAL_INV => CompletionKind::LocalInv,
             WqeOpcode::BIND_MW => CompletionKind::BindWindow,
             WqeOpcode::WAIT => CompletionKind::Wait,

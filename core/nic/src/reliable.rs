@@ -4,7 +4,7 @@
 use remora_transport::Status;
 use remora_transport::rc::{self, Message, Retired, irn};
 
-use crate::queue_pair::{Note, QueuePair};
+use crate::queue_pair::{QueuePair, WqeContext};
 
 /// What the send queue needs of a requester.
 pub(crate) trait Requests: Sized {
@@ -17,19 +17,19 @@ pub(crate) trait Requests: Sized {
     /// Number of the oldest message that has not ended, and of the next that enters.
     fn numbers(&self) -> (u64, u64);
     /// A message enters.
-    fn submit(&mut self, message: Message<Note>);
+    fn submit(&mut self, message: Message<WqeContext>);
     /// An operation of PRISM enters.
-    fn submit_prism(&mut self, message: Message<Note>);
+    fn submit_prism(&mut self, message: Message<WqeContext>);
     /// A message enters that cannot be executed.
-    fn submit_failing(&mut self, message: Message<Note>, status: Status);
+    fn submit_failing(&mut self, message: Message<WqeContext>, status: Status);
     /// The next message that ended.
-    fn retire(&mut self) -> Option<Retired<Note>>;
+    fn retire(&mut self) -> Option<Retired<WqeContext>>;
 }
 
 /// Go-back-N's.
-pub(crate) type GoBackN = rc::Requester<Note>;
+pub(crate) type GoBackN = rc::Requester<WqeContext>;
 /// IRN's.
-pub(crate) type Irn = irn::Requester<Note>;
+pub(crate) type Irn = irn::Requester<WqeContext>;
 
 macro_rules! requests {
     ($requester:ty, $submit_prism:ident, $qp:ident => $of:expr) => {
@@ -49,18 +49,18 @@ macro_rules! requests {
                 self.numbers()
             }
             #[inline(always)]
-            fn submit(&mut self, message: Message<Note>) {
+            fn submit(&mut self, message: Message<WqeContext>) {
                 self.submit(message);
             }
             #[inline(always)]
-            fn submit_prism(&mut self, message: Message<Note>) {
+            fn submit_prism(&mut self, message: Message<WqeContext>) {
                 self.$submit_prism(message);
             }
-            fn submit_failing(&mut self, message: Message<Note>, status: Status) {
+            fn submit_failing(&mut self, message: Message<WqeContext>, status: Status) {
                 self.submit_failing(message, status);
             }
             #[inline(always)]
-            fn retire(&mut self) -> Option<Retired<Note>> {
+            fn retire(&mut self) -> Option<Retired<WqeContext>> {
                 self.retire()
             }
         }

@@ -138,7 +138,7 @@ impl SendQueue {
 
     /// As [`next`](SendQueue::next), for what is not busy.
     #[inline(never)]
-    pub fn next_other(&mut self) -> Fetched {
+    pub fn next_outlined(&mut self) -> Fetched {
         self.next()
     }
 

@@ -14,11 +14,11 @@ use remora_wire::{bth, packet};
 
 use crate::chain::Start;
 use crate::datagram::Datagrams;
-use crate::egress::{Sent, emit_other};
+use crate::egress::{Sent, emit_outlined};
 use crate::gather;
 use crate::ingress::Arrived;
 use crate::nic::Shared;
-use crate::queue_pair::{Note, Path, QueuePair};
+use crate::queue_pair::{PeerPath, QueuePair, WqeContext};
 use crate::send_queue::Fetched;
 use crate::wqe::Wqe;
 
@@ -30,8 +30,8 @@ pub(crate) enum Unreliable {
 
 /// Those of an unreliable connection.
 pub(crate) struct Connected {
-    pub path: Path,
-    pub requester: uc::Requester<Note>,
+    pub path: PeerPath,
+    pub requester: uc::Requester<WqeContext>,
     pub responder: uc::Responder,
 }
 
@@ -44,7 +44,7 @@ impl Unreliable {
     }
 
     /// Ends the message under way.
-    pub fn end(&mut self, status: Status) -> Option<Retired<Note>> {
+    pub fn end(&mut self, status: Status) -> Option<Retired<WqeContext>> {
         match self {
             Unreliable::Connected(connected) => connected.requester.end(status),
             Unreliable::Datagrams(datagrams) => datagrams.sender.end(status),
@@ -89,7 +89,7 @@ impl QueuePair {
         if self.state != State::Rts {
             return false;
         }
-        match self.send.next_other() {
+        match self.send.next_outlined() {
             Fetched::Empty => return false,
             Fetched::Malformed { wqe, index } => {
                 self.send.take(1);
@@ -125,12 +125,12 @@ impl QueuePair {
         slots: u64,
         shared: &mut Shared,
     ) -> Result<(), Status> {
-        let (kind, len, list) = self.decode_other(wqe, index).ok_or(Status::LocalQpOperation)?;
+        let (kind, len, list) = self.decode_outlined(wqe, index).ok_or(Status::LocalQpOperation)?;
         let message = self.message(wqe, kind, len, list, index, slots);
         if kind == Kind::Local {
             self.execute_locally(mem, wqe)?;
-            let (note, status) = (message.note, Status::Success);
-            let retired = Retired { note, len: 0, kind, status, verdict: Verdict::Done };
+            let (context, status) = (message.context, Status::Success);
+            let retired = Retired { context, len: 0, kind, status, verdict: Verdict::Done };
             self.end_send(&retired, shared);
             return Ok(());
         }
@@ -149,17 +149,17 @@ impl QueuePair {
 
     /// A work request that cannot be executed.
     fn refuse(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status, shared: &mut Shared) {
-        let kind = self.decode_other(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+        let kind = self.decode_outlined(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
         let message = self.message(wqe, kind, 0, crate::queue_pair::List::One, index, slots);
-        let (note, verdict) = (message.note, Verdict::Done);
-        self.end_send(&Retired { note, len: 0, kind, status, verdict }, shared);
+        let (context, verdict) = (message.context, Verdict::Done);
+        self.end_send(&Retired { context, len: 0, kind, status, verdict }, shared);
     }
 
     /// A send work request has ended.
-    fn end_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {
-        self.send.free(retired.note.end);
+    fn end_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) {
+        self.send.free(retired.context.end);
         let fine = retired.status == Status::Success;
-        if (!fine || retired.note.signaled()) && !self.complete_other(retired, shared) {
+        if (!fine || retired.context.signaled()) && !self.complete_outlined(retired, shared) {
             // The completion queue is full: the queue pair is in ERR already.
             return;
         }
@@ -225,7 +225,7 @@ impl QueuePair {
                 if action == remora_transport::Action::Nothing {
                     return;
                 }
-                let outcome = self.execute_other(mem, action, packet.payload, shared);
+                let outcome = self.execute_outlined(mem, action, packet.payload, shared);
                 if let Some(Unreliable::Connected(connected)) = &mut self.unreliable {
                     connected.responder.conclude(outcome, &mut shared.counters);
                 }
@@ -268,22 +268,22 @@ impl Connected {
         send: &crate::send_queue::SendQueue,
         out: &mut impl Egress,
         shared: &mut Shared,
-    ) -> Option<(Sent, Option<Retired<Note>>)> {
+    ) -> Option<(Sent, Option<Retired<WqeContext>>)> {
         let plan = self.requester.plan()?;
-        let note = *self.requester.note()?;
+        let context = *self.requester.context()?;
         let bth = bth::Repr {
             solicited: plan.solicited,
             pad: packet::pad_for(plan.len as usize),
             ..bth::Repr::new(plan.opcode, self.path.remote, plan.psn)
         };
-        let sent = emit_other(
-            &mut self.path.way,
+        let sent = emit_outlined(
+            &mut self.path.address_path,
             out,
             &mut shared.counters,
             &bth,
             &plan.ext,
             plan.len,
-            &mut |bytes| gather::gather_other(mem, pd, send.ring(), &note, plan.offset, bytes),
+            &mut |bytes| gather::gather_outlined(mem, pd, send.ring(), &context, plan.offset, bytes),
         );
         let retired = match sent {
             Sent::Yes(_) => self.requester.sent(&plan),

@@ -76,8 +76,8 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Note of the message under way.
-    pub fn note(&self) -> Option<&D> {
-        self.current.as_ref().map(|(message, _)| &message.note)
+    pub fn context(&self) -> Option<&D> {
+        self.current.as_ref().map(|(message, _)| &message.context)
     }
 
     /// The planned packet has left. The message, if that was its end.
@@ -95,7 +95,7 @@ impl<D: Copy> Requester<D> {
     /// Ends the message under way with this status.
     pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
         let (message, _) = self.current.take()?;
-        Some(message.retired(message.note, status))
+        Some(message.retired(message.context, status))
     }
 }
 
@@ -106,7 +106,7 @@ pub fn carries(kind: &Kind) -> bool {
 
 /// The message under way at the responder.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Under {
+enum MessageInProgress {
     /// None: a first packet is awaited. What else comes belongs to a message that was dropped.
     Nothing,
     Send {
@@ -124,9 +124,9 @@ enum Under {
 #[derive(Clone, Debug)]
 pub struct Responder {
     expected: Psn,
-    under: Under,
-    /// What `under` will be if the action of the last packet is done, and whether the message ends then.
-    next: (Under, bool),
+    in_progress: MessageInProgress,
+    /// What `in_progress` will be if the action of the last packet is done, and whether the message ends then.
+    next: (MessageInProgress, bool),
     mtu: u32,
     writes: bool,
     notice: Notice,
@@ -138,8 +138,8 @@ impl Responder {
         let notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
         Responder {
             expected: first,
-            under: Under::Nothing,
-            next: (Under::Nothing, false),
+            in_progress: MessageInProgress::Nothing,
+            next: (MessageInProgress::Nothing, false),
             mtu,
             writes,
             notice,
@@ -165,13 +165,13 @@ impl Responder {
         if !in_order {
             counters.out_of_sequence += 1;
         }
-        if (!in_order || begins) && self.under != Under::Nothing {
+        if (!in_order || begins) && self.in_progress != MessageInProgress::Nothing {
             counters.rx_dropped_messages += 1;
-            self.under = Under::Nothing;
+            self.in_progress = MessageInProgress::Nothing;
         }
         // Also by what is dropped: the rest of a message without a receive is no gap.
         self.expected = packet.bth.psn.next();
-        if !begins && self.under == Under::Nothing {
+        if !begins && self.in_progress == MessageInProgress::Nothing {
             return Action::Nothing;
         }
         let action = if self.fits(packet) { self.judge(packet) } else { None };
@@ -198,19 +198,21 @@ impl Responder {
         let (begins, ends) = (opcode.is_first() || opcode.is_only(), opcode.is_last() || opcode.is_only());
         match opcode.operation()? {
             Operation::Send => {
-                let offset = match self.under {
-                    Under::Nothing => 0,
-                    Under::Send { offset } => offset,
-                    Under::Write { .. } => return None,
+                let offset = match self.in_progress {
+                    MessageInProgress::Nothing => 0,
+                    MessageInProgress::Send { offset } => offset,
+                    MessageInProgress::Write { .. } => return None,
                 };
                 let total = offset.checked_add(len).filter(|total| *total <= 1 << 31)?;
-                self.follow(packet, Under::Send { offset: total }, ends, total, false);
+                self.follow(packet, MessageInProgress::Send { offset: total }, ends, total, false);
                 Some(Action::Receive { offset, first: begins, last: ends })
             }
             Operation::Write => {
-                let (key, va, left, total) = match (self.under, packet.reth()) {
-                    (Under::Nothing, Some(reth)) => (reth.rkey, reth.va, reth.dma_len, reth.dma_len),
-                    (Under::Write { key, va, left, total }, None) => (key, va, left, total),
+                let (key, va, left, total) = match (self.in_progress, packet.reth()) {
+                    (MessageInProgress::Nothing, Some(reth)) => {
+                        (reth.rkey, reth.va, reth.dma_len, reth.dma_len)
+                    }
+                    (MessageInProgress::Write { key, va, left, total }, None) => (key, va, left, total),
                     _ => return None,
                 };
                 let exact = if ends { len == left } else { len < left };
@@ -219,9 +221,13 @@ impl Responder {
                 }
                 // The first packet answers for the whole message; each later one for itself.
                 let extent = if packet.reth().is_some() { total } else { len };
-                let under =
-                    Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
-                self.follow(packet, under, ends, total, true);
+                let in_progress = MessageInProgress::Write {
+                    key,
+                    va: va.wrapping_add(u64::from(len)),
+                    left: left - len,
+                    total,
+                };
+                self.follow(packet, in_progress, ends, total, true);
                 Some(match packet.imm() {
                     Some(_) => Action::PlaceAndNotify { key, va, extent },
                     None => Action::Place { key, va, extent },
@@ -231,8 +237,15 @@ impl Responder {
         }
     }
 
-    fn follow(&mut self, packet: &packet::View<'_>, under: Under, ends: bool, total: u32, write: bool) {
-        self.next = (if ends { Under::Nothing } else { under }, ends);
+    fn follow(
+        &mut self,
+        packet: &packet::View<'_>,
+        in_progress: MessageInProgress,
+        ends: bool,
+        total: u32,
+        write: bool,
+    ) {
+        self.next = (if ends { MessageInProgress::Nothing } else { in_progress }, ends);
         if ends {
             self.notice = Notice {
                 len: total,
@@ -248,8 +261,8 @@ impl Responder {
     pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
         match outcome {
             Outcome::Done | Outcome::Value(_) => {
-                let (under, ended) = self.next;
-                self.under = under;
+                let (in_progress, ended) = self.next;
+                self.in_progress = in_progress;
                 if ended {
                     let write = self.notice.write;
                     counters.rx_write_requests += u64::from(write);
@@ -266,7 +279,7 @@ impl Responder {
 
     fn drop_message(&mut self, counters: &mut Counters) {
         counters.rx_dropped_messages += 1;
-        self.under = Under::Nothing;
+        self.in_progress = MessageInProgress::Nothing;
     }
 }
 
@@ -394,7 +407,7 @@ mod tests {
     fn a_message_leaves_in_packets_of_the_path_and_ends_with_its_last() {
         let mut requester = Requester::new(Psn::new(0xff_ffff), 256);
         let kind = Kind::WriteImm { va: 1000, rkey: 5, imm: 9 };
-        requester.submit(Message { kind, len: 600, fence: false, solicited: true, note: 'a' });
+        requester.submit(Message { kind, len: 600, fence: false, solicited: true, context: 'a' });
         let mut seen = Vec::new();
         let retired = loop {
             let plan = requester.plan().unwrap();
@@ -412,7 +425,7 @@ mod tests {
                 (Opcode::UC_RDMA_WRITE_LAST_IMM, 1, 512, 88, None, true),
             ]
         );
-        assert_eq!((retired.note, retired.status, requester.is_busy()), ('a', Status::Success, false));
+        assert_eq!((retired.context, retired.status, requester.is_busy()), ('a', Status::Success, false));
         assert!(requester.plan().is_none());
     }
 }

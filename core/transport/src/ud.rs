@@ -32,7 +32,7 @@ pub struct Datagram<D> {
     /// Asks for a solicited event.
     pub solicited: bool,
     /// The NIC's note.
-    pub note: D,
+    pub context: D,
 }
 
 impl<D: Copy> Datagram<D> {
@@ -43,7 +43,7 @@ impl<D: Copy> Datagram<D> {
 
     /// It has ended.
     pub fn retired(&self, status: Status) -> Retired<D> {
-        Retired { note: self.note, len: self.len, kind: self.kind(), status, verdict: Verdict::Done }
+        Retired { context: self.context, len: self.len, kind: self.kind(), status, verdict: Verdict::Done }
     }
 }
 
@@ -92,8 +92,8 @@ impl<D: Copy> Sender<D> {
     }
 
     /// Note of the datagram under way.
-    pub fn note(&self) -> Option<&D> {
-        self.current.as_ref().map(|datagram| &datagram.note)
+    pub fn context(&self) -> Option<&D> {
+        self.current.as_ref().map(|datagram| &datagram.context)
     }
 
     /// The packet that would leave now.
@@ -142,7 +142,7 @@ mod tests {
     const OWN: Qpn = Qpn::new(17);
 
     fn datagram(qkey: u32, imm: Option<u32>) -> Datagram<u8> {
-        Datagram { to: Destination { qp: Qpn::new(5), qkey }, imm, len: 8, solicited: true, note: 1 }
+        Datagram { to: Destination { qp: Qpn::new(5), qkey }, imm, len: 8, solicited: true, context: 1 }
     }
 
     #[test]

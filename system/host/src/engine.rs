@@ -123,7 +123,7 @@ impl Control<'_> {
     pub fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
         let bell = self.sets.bells(set).map(|bells| bells.hang(qp))?;
         // Who has a set of its own has a share of the engine, too.
-        self.nic.set_party(qp, set + 1).ok().map(|()| bell)
+        self.nic.set_tenant(qp, set + 1).ok().map(|()| bell)
     }
 
     /// The queue pair of this doorbell of a shared set is gone.

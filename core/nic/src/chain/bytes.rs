@@ -8,7 +8,7 @@ use remora_wire::NakCode;
 use super::calculate::Calculation;
 use crate::gather;
 use crate::nic::Shared;
-use crate::queue_pair::{List, Note, QueuePair};
+use crate::queue_pair::{List, QueuePair, WqeContext};
 use crate::receive_queue::Receive;
 use crate::wqe::{MAX_INLINE, Wqe};
 
@@ -20,18 +20,18 @@ impl QueuePair {
         &self,
         mem: Mem<'_>,
         (va, rkey): (u64, u32),
-        note: &Note,
+        context: &WqeContext,
         len: u32,
     ) -> Result<u32, Status> {
         let target = self.remote(mem, (va, rkey), len, Access::REMOTE_WRITE)?;
-        if note.list == List::Inline {
+        if context.list == List::Inline {
             let mut bytes = [0; MAX_INLINE];
             let bytes = &mut bytes[..len as usize];
-            gather::gather_other(mem, self.pd, self.send.ring(), note, 0, bytes);
+            gather::gather_outlined(mem, self.pd, self.send.ring(), context, 0, bytes);
             target.write(bytes);
             return Ok(len);
         }
-        self.with_elements(mem, note, len, Access::NONE, |offset, element| {
+        self.with_elements(mem, context, len, Access::NONE, |offset, element| {
             if let Ok(part) = target.part(offset, element.len()) {
                 part.copy_from(element);
             }
@@ -42,11 +42,11 @@ impl QueuePair {
         &self,
         mem: Mem<'_>,
         (va, rkey): (u64, u32),
-        note: &Note,
+        context: &WqeContext,
         len: u32,
     ) -> Result<u32, Status> {
         let source = self.remote(mem, (va, rkey), len, Access::REMOTE_READ)?;
-        self.with_elements(mem, note, len, Access::LOCAL_WRITE, |offset, element| {
+        self.with_elements(mem, context, len, Access::LOCAL_WRITE, |offset, element| {
             if let Ok(part) = source.part(offset, element.len()) {
                 element.copy_from(&part);
             }
@@ -69,17 +69,17 @@ impl QueuePair {
     fn with_elements(
         &self,
         mem: Mem<'_>,
-        note: &Note,
+        context: &WqeContext,
         len: u32,
         right: Access,
         mut each: impl FnMut(usize, &Span<'_>),
     ) -> Result<u32, Status> {
-        if let List::One = note.list {
-            let span = mem.check(self.pd, note.lkey, note.local, len as usize, right);
+        if let List::One = context.list {
+            let span = mem.check(self.pd, context.lkey, context.local, len as usize, right);
             each(0, &span.map_err(|_| Status::LocalProtection)?);
             return Ok(len);
         }
-        let elements = || gather::elements(self.send.ring(), note);
+        let elements = || gather::elements(self.send.ring(), context);
         let span = |sge: crate::request::Sge| {
             mem.check(self.pd, sge.lkey, sge.addr, sge.len as usize, right)
                 .map_err(|_| Status::LocalProtection)
@@ -116,7 +116,7 @@ impl QueuePair {
     pub(super) fn send_here(
         &mut self,
         mem: Mem<'_>,
-        note: &Note,
+        context: &WqeContext,
         notice: Notice,
         shared: &mut Shared,
     ) -> Result<u32, Status> {
@@ -125,12 +125,12 @@ impl QueuePair {
         let (mut offset, mut delivered) = (0, Ok(()));
         while offset < notice.len && delivered.is_ok() {
             let piece = &mut bytes[..PIECE.min((notice.len - offset) as usize)];
-            if !gather::gather_other(mem, self.pd, self.send.ring(), note, offset, piece) {
+            if !gather::gather_outlined(mem, self.pd, self.send.ring(), context, offset, piece) {
                 // It never leaves; what it had taken is flushed.
                 self.current = Some(receive);
                 return Err(Status::LocalProtection);
             }
-            delivered = gather::deliver_other(mem, self.pd, &self.receive, &receive, offset, piece);
+            delivered = gather::deliver_outlined(mem, self.pd, &self.receive, &receive, offset, piece);
             offset += piece.len() as u32;
         }
         if let Err(too_long) = delivered {

@@ -9,7 +9,7 @@ use remora_wire::prism::Verdict;
 use super::bytes::refused;
 use super::calculate::Calculation;
 use super::control::Start;
-use crate::egress::{Turn, Used};
+use crate::egress::{TurnEnd, TurnUsage};
 use crate::event::AsyncEvent;
 use crate::nic::Shared;
 use crate::queue_pair::{List, QueuePair};
@@ -30,28 +30,28 @@ impl QueuePair {
         now: Instant,
         mem: Mem<'_>,
         shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
         let (mut done, mut bytes, mut freed) = (0, 0, None);
         let turn = loop {
             if self.state != State::Rts {
-                break Turn::Done;
+                break TurnEnd::Done;
             }
             if done == shared.chain_turn || bytes >= TURN_BYTES {
-                break Turn::More;
+                break TurnEnd::More;
             }
             let (wqe, index, slots) = match self.send.next() {
-                Fetched::Empty => break Turn::Done,
+                Fetched::Empty => break TurnEnd::Done,
                 Fetched::Malformed { wqe, index } => {
                     self.send.take(1);
                     self.ended(&wqe, (index, 1), Err(Status::LocalQpOperation), shared);
-                    break Turn::Done;
+                    break TurnEnd::Done;
                 }
                 Fetched::Work { wqe, index, slots } => (wqe, index, slots),
             };
             let result = match self.may_begin(&wqe, shared) {
-                Start::Later if self.waiting => break Turn::Done,
-                Start::Later => break Turn::More,
+                Start::Later if self.waiting => break TurnEnd::Done,
+                Start::Later => break TurnEnd::More,
                 Start::Never(status) => Err(status),
                 Start::Now => self.execute_whole(mem, &wqe, index, shared),
             };
@@ -90,10 +90,11 @@ impl QueuePair {
             return Some(index + slots);
         }
         self.send.free(index + slots);
-        let kind = self.decode_other(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
-        let note = self.note(wqe, List::One, index, slots);
+        let kind = self.decode_outlined(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+        let context = self.context(wqe, List::One, index, slots);
         let (len, status) = (result.unwrap_or(0), result.err().unwrap_or(Status::Success));
-        let fine = self.complete_other(&Retired { note, len, kind, status, verdict: Verdict::Done }, shared);
+        let fine =
+            self.complete_outlined(&Retired { context, len, kind, status, verdict: Verdict::Done }, shared);
         if fine && status != Status::Success {
             shared.counters.req_cqe_error += 1;
             self.fail(AsyncEvent::QpFatal(self.number), shared);
@@ -113,23 +114,23 @@ impl QueuePair {
         if let Some(calculation) = Calculation::of(wqe.opcode()) {
             return self.calculate(mem, wqe, calculation);
         }
-        let (kind, len, list) = self.decode_other(wqe, index).ok_or(Status::LocalQpOperation)?;
+        let (kind, len, list) = self.decode_outlined(wqe, index).ok_or(Status::LocalQpOperation)?;
         if len > 1 << 31 {
             return Err(Status::LocalLength);
         }
-        let note = self.note(wqe, list, index, 1);
+        let context = self.context(wqe, list, index, 1);
         let len = len as u32;
         match kind {
             Kind::Local => self.execute_locally(mem, wqe).map(|()| 0),
-            Kind::Write { va, rkey } => self.write_here(mem, (va, rkey), &note, len),
-            Kind::Read { va, rkey } => self.read_here(mem, (va, rkey), &note, len),
+            Kind::Write { va, rkey } => self.write_here(mem, (va, rkey), &context, len),
+            Kind::Read { va, rkey } => self.read_here(mem, (va, rkey), &context, len),
             Kind::Atomic { va, rkey, atomic } => match self.atomic(mem, rkey, va, atomic) {
                 Outcome::Value(old) => self.bring_back(mem, wqe, old),
                 outcome => Err(refused(outcome)),
             },
             Kind::WriteImm { va, rkey, .. } => {
                 let receive = self.receive.take().ok_or(Status::RnrRetryExceeded)?;
-                let written = self.write_here(mem, (va, rkey), &note, len);
+                let written = self.write_here(mem, (va, rkey), &context, len);
                 if written.is_err() {
                     self.current = Some(receive);
                     return written;
@@ -137,7 +138,7 @@ impl QueuePair {
                 self.notify(mem, &receive, &notice(wqe, &kind, len), shared).map(|()| len)
             }
             Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => {
-                self.send_here(mem, &note, notice(wqe, &kind, len), shared)
+                self.send_here(mem, &context, notice(wqe, &kind, len), shared)
             }
             Kind::Prism(_) | Kind::Rpc { .. } | Kind::RpcWrite { .. } => Err(Status::LocalQpOperation),
         }

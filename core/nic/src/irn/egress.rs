@@ -15,13 +15,13 @@ use crate::gather;
 use crate::kernel::{Judged, Kernels};
 use crate::nic::Shared;
 use crate::prism;
-use crate::queue_pair::{Note, QueuePair};
+use crate::queue_pair::{QueuePair, WqeContext};
 use crate::reliable;
 
 impl QueuePair {
     /// Could a queue pair that is not plain RC have something to send?
     #[inline(never)]
-    pub fn wants_turn_other(&self) -> bool {
+    pub fn wants_turn_outlined(&self) -> bool {
         let Some(irn) = &self.irn else {
             let begins = self.state == State::Rts && self.send.has_work();
             if self.loopback {
@@ -50,7 +50,7 @@ impl QueuePair {
             return self.notify_peer(out, shared);
         }
         let irn = self.irn.as_ref()?;
-        if !irn.requester.owes_any() && !irn.responder.has_reply() {
+        if !irn.requester.owes_ack() && !irn.responder.has_reply() {
             return None;
         }
         self.reply_irn(now, mem, out, shared)
@@ -95,7 +95,7 @@ impl QueuePair {
             sent = answer(irn, out, shared, &reply, |_, _, _| false);
         }
         if sent == Sent::NoRoom && out.has_rooms() {
-            irn.responder.stuck(now);
+            irn.responder.blocked(now);
         }
         if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
             let access =
@@ -134,13 +134,13 @@ impl QueuePair {
         };
         let (pd, send) = (self.pd, &self.send);
         let Irn { path, requester, .. } = &mut **self.irn.as_mut()?;
-        let note = requester.note(&plan)?;
+        let context = requester.context(&plan)?;
         let bth = request_bth(&plan, path.remote);
         let added = plan.additions.len();
-        let answer = shared.kernels.answer(note);
-        let gathered = Gathered { mem, pd, ring: send.ring(), note, offset: plan.offset, answer };
+        let answer = shared.kernels.answer(context);
+        let gathered = Gathered { mem, pd, ring: send.ring(), context, offset: plan.offset, answer };
         let sent = emit(
-            &mut path.way,
+            &mut path.address_path,
             out,
             &mut shared.counters,
             &bth,
@@ -168,9 +168,9 @@ impl QueuePair {
         let (pd, ring) = (self.pd, self.send.ring());
         let Irn { path, requester, .. } = &mut **self.irn.as_mut()?;
         let (plan, extended) = requester.plan_prism(now)?;
-        let note = requester.note(&plan)?;
+        let context = requester.context(&plan)?;
         let head = (request_bth(&plan, path.remote), &plan.ext);
-        let (what, place) = ((&extended, note), (plan.offset, plan.len));
+        let (what, place) = ((&extended, context), (plan.offset, plan.len));
         let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
         self.concluded_irn(now, &plan, sent, Requester::sent_prism, (out, shared))
     }
@@ -182,7 +182,7 @@ impl QueuePair {
         now: Instant,
         plan: &Plan,
         sent: Sent,
-        left: impl FnOnce(&mut Requester<Note>, Instant, &Plan, &mut Counters),
+        left: impl FnOnce(&mut Requester<WqeContext>, Instant, &Plan, &mut Counters),
         (out, shared): (&impl Egress, &mut Shared),
     ) -> Option<Sent> {
         let requester = &mut self.irn.as_mut()?.requester;
@@ -197,7 +197,7 @@ impl QueuePair {
                 requester.refuse(plan, Status::LocalProtection);
                 self.retire::<reliable::Irn>(shared);
             }
-            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
+            Sent::NoRoom if out.has_rooms() => requester.blocked(now),
             Sent::NoRoom => {}
         }
         Some(sent)
@@ -206,21 +206,28 @@ impl QueuePair {
 
 /// The (N)ACK of responses that the requester owes.
 fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-    let (owes, psn) = irn.requester.owes()?;
-    let syndrome = match owes.sack {
+    let (owed_ack, psn) = irn.requester.owed_ack()?;
+    let syndrome = match owed_ack.sack {
         None => Syndrome::ack(aeth::NO_CREDITS),
         Some(_) => Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
     };
     let additions = Additions { sack: psn.sack.map(|psn| sack::Repr { psn }), ..Additions::default() };
     let ext = Extensions { aeth: Some(aeth::Repr { syndrome, msn: 0 }), ..Extensions::default() };
     let bth = bth::Repr::new(Opcode::IRN_READ_ACKNOWLEDGE, irn.path.remote, psn.cumulative);
-    let sent =
-        emit(&mut irn.path.way, out, &mut shared.counters, &bth, &ext, additions.len() as u32, |bytes| {
+    let sent = emit(
+        &mut irn.path.address_path,
+        out,
+        &mut shared.counters,
+        &bth,
+        &ext,
+        additions.len() as u32,
+        |bytes| {
             additions.emit(bytes);
             true
-        });
+        },
+    );
     if matches!(sent, Sent::Yes(_)) {
-        irn.requester.owed_sent(&owes);
+        irn.requester.owed_ack_sent(&owed_ack);
     }
     Some(sent)
 }
@@ -257,7 +264,7 @@ fn answer(
         ..bth::Repr::new(reply.opcode, irn.path.remote, reply.psn)
     };
     let Shared { counters, kernels, .. } = shared;
-    emit(&mut irn.path.way, out, counters, &bth, &ext, len, |bytes| {
+    emit(&mut irn.path.address_path, out, counters, &bth, &ext, len, |bytes| {
         if added > 0 {
             reply.additions.emit(bytes);
             return true;

@@ -91,7 +91,7 @@ impl QueuePair {
                 self.execute_judged(mem, action, len, shared)
             }
             Step::Execute(action) if self.is_tapped() => self.execute_tapped(mem, action, payload, shared),
-            Step::Execute(action) => self.execute_other(mem, action, payload, shared),
+            Step::Execute(action) => self.execute_outlined(mem, action, payload, shared),
             Step::Deliver { wqe, offset, in_order, notice } => match self.bind(wqe, shared) {
                 Ok(receive) => {
                     self.deliver_irn(mem, wqe, &receive, offset, in_order, notice, payload, shared)

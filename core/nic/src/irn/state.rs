@@ -6,7 +6,7 @@ use remora_transport::rc::{Allowed, irn};
 use remora_wire::Psn;
 
 use super::{Bound, Irn};
-use crate::queue_pair::Note;
+use crate::queue_pair::WqeContext;
 
 /// A queue pair as `ibv_rc_pingpong` and its like make it: 128 work requests each way, 16 READs.
 const WORK_REQUESTS: u32 = 128;
@@ -14,9 +14,10 @@ const WORK_REQUESTS: u32 = 128;
 #[test]
 fn bytes_per_queue_pair_that_irn_adds_over_go_back_n() {
     let (parameters, settings, first) = (Parameters::default(), irn::Settings::default(), Psn::new(0));
-    let plain_requester = remora_transport::rc::Requester::<Note>::new(first, WORK_REQUESTS, parameters);
+    let plain_requester =
+        remora_transport::rc::Requester::<WqeContext>::new(first, WORK_REQUESTS, parameters);
     let plain_responder = remora_transport::rc::Responder::new(first, &parameters, Allowed::default());
-    let requester = irn::Requester::<Note>::new(first, WORK_REQUESTS, parameters, &settings, 128);
+    let requester = irn::Requester::<WqeContext>::new(first, WORK_REQUESTS, parameters, &settings, 128);
     let responder = irn::Responder::new(first, &parameters, Allowed::default(), &settings, 128);
     let bound = Bound::new(WORK_REQUESTS);
 

@@ -9,7 +9,7 @@ use super::Sent;
 use super::streams::Message;
 use super::table::{Block, Kernels};
 use crate::nic::Shared;
-use crate::queue_pair::{List, Note, QueuePair};
+use crate::queue_pair::{List, QueuePair, WqeContext};
 use crate::reliable::{GoBackN, Irn, Requests};
 use crate::wqe::{WqeOpcode, flag};
 
@@ -31,13 +31,13 @@ impl Block {
 impl Kernels {
     /// The room that an answer stands in.
     #[inline]
-    pub(crate) fn answer(&self, note: &Note) -> Option<&[u8]> {
-        if note.list != List::Answer {
+    pub(crate) fn answer(&self, context: &WqeContext) -> Option<&[u8]> {
+        if context.list != List::Answer {
             return None;
         }
-        let (place, index) = ((note.local >> 32) as usize, note.local as u32);
+        let (place, index) = ((context.local >> 32) as usize, context.local as u32);
         let kernel = self.deployed.get(place)?.as_ref()?;
-        (kernel.base.number == note.lkey.get()).then(|| kernel.base.block(index))
+        (kernel.base.number == context.lkey.get()).then(|| kernel.base.block(index))
     }
 }
 
@@ -73,7 +73,7 @@ impl QueuePair {
         // With this flag its acknowledgement is asked for at once; there is no completion in any case.
         let flags = if from.is_some_and(|from| from.scarce) { flag::SIGNALED } else { 0 };
         let (local, lkey, list) = from.map_or((0, Key::new(0), List::One), |from| from.block.named());
-        let note = Note {
+        let context = WqeContext {
             header: u64::from(WqeOpcode::ANSWER.0) | u64::from(flags) << 8,
             local,
             len: message.len,
@@ -90,7 +90,7 @@ impl QueuePair {
         };
         let requester = R::of(self).filter(|requester| requester.has_room())?;
         let (_, number) = requester.numbers();
-        requester.submit(Request { kind, len: message.len, fence: false, solicited: true, note });
+        requester.submit(Request { kind, len: message.len, fence: false, solicited: true, context });
         Some(number)
     }
 
@@ -119,8 +119,8 @@ impl QueuePair {
 
     /// A lane goes on.
     pub(super) fn go_on_lane(&mut self, kernels: &mut Kernels, at: (u32, u32), mem: Mem<'_>) {
-        if let Some(seat) = kernels.seat(at) {
-            seat.drive(self, mem, None);
+        if let Some(lane_ref) = kernels.lane_ref(at) {
+            lane_ref.drive(self, mem, None);
         }
     }
 

@@ -134,7 +134,7 @@ impl QueuePair {
         if len > self.attributes.parameters.mtu {
             return Outcome::Nak(NakCode::INVALID_REQUEST);
         }
-        self.execute_other(mem, action, &[], shared)
+        self.execute_outlined(mem, action, &[], shared)
     }
 }
 
@@ -154,7 +154,7 @@ impl Nic {
             Some(number) => Some((kernels.place_of_number(qp.pd, number)?, number)),
         };
         let reliable = qp.service == Service::Rc && (qp.connection.is_some() || qp.irn.is_some());
-        if !reliable || qp.speaks_prism() || judge.is_some_and(|judge| kernels.judge_of(judge).is_none()) {
+        if !reliable || qp.has_prism() || judge.is_some_and(|judge| kernels.judge_of(judge).is_none()) {
             return Err(NicError::NotThisService);
         }
         let slots = qp.send.ring().slots();

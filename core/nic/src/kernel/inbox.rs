@@ -28,7 +28,7 @@ pub(super) struct Inbox {
     first_long: usize,
     longs: usize,
     /// Those, from the first one on, whose memory has been looked at ahead.
-    pub foreseen: usize,
+    pub prefetched: usize,
 }
 
 fn is_long(len: usize) -> bool {
@@ -45,7 +45,7 @@ impl Inbox {
             count: 0,
             first_long: 0,
             longs: 0,
-            foreseen: 0,
+            prefetched: 0,
         }
     }
 
@@ -117,12 +117,12 @@ impl Inbox {
         }
         self.head = (self.head + 1) % INBOX;
         self.count -= 1;
-        self.foreseen = self.foreseen.saturating_sub(1);
+        self.prefetched = self.prefetched.saturating_sub(1);
     }
 
     pub fn clear(&mut self) {
         self.waiting.fill(None);
-        (self.head, self.count, self.first_long, self.longs, self.foreseen) = (0, 0, 0, 0, 0);
+        (self.head, self.count, self.first_long, self.longs, self.prefetched) = (0, 0, 0, 0, 0);
     }
 }
 

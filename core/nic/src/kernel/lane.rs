@@ -13,7 +13,7 @@ use super::{Check, Kernel, Look, Place, Progress, STEPS};
 use crate::queue_pair::QueuePair;
 
 /// Bytes of what is looked at ahead, at most.
-const FORESEEN: usize = 64;
+const PREFETCH_MAX: usize = 64;
 
 /// What comes to a lane beside its bytes.
 #[derive(Copy, Clone, Debug)]
@@ -328,14 +328,14 @@ impl Lane {
 
     /// Asks for what a request will read first to come near. None: its kernel does not know.
     #[inline]
-    pub fn foresee(
+    pub fn prefetch(
         &self,
         base: &Base,
         params: &[u8],
         seen: Option<&[u8]>,
         mem: Mem<'_>,
     ) -> Option<(u64, u32)> {
-        let (va, len) = self.kernel.foresee(params, seen)?;
+        let (va, len) = self.kernel.prefetch_hint(params, seen)?;
         if let Some(span) = base.reach(mem).span(va, len as usize, Access::NONE) {
             span.prefetch();
         }
@@ -345,19 +345,19 @@ impl Lane {
     /// Several requests wait, and what they will read first is near by now: what they will read then shall be too.
     #[inline(never)]
     fn look_ahead(&mut self, base: &Base, mem: Mem<'_>) {
-        let (from, to) = (self.inbox.foreseen, self.inbox.len());
+        let (from, to) = (self.inbox.prefetched, self.inbox.len());
         for at in from..to {
             let Some((piece, bytes)) = self.inbox.short(at) else { continue };
             let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { continue };
-            let Some((va, len)) = self.kernel.foresee(params, None) else { break };
-            let mut seen = [0; FORESEEN];
+            let Some((va, len)) = self.kernel.prefetch_hint(params, None) else { break };
+            let mut seen = [0; PREFETCH_MAX];
             let span = base.reach(mem).span(va, len as usize, Access::NONE);
             if let (Some(span), Some(seen)) = (span, seen.get_mut(..len as usize)) {
                 span.read(seen);
-                self.foresee(base, params, Some(seen), mem);
+                self.prefetch(base, params, Some(seen), mem);
             }
         }
-        self.inbox.foreseen = to;
+        self.inbox.prefetched = to;
     }
 
     /// Its kernel, if that judges what is READ.

@@ -47,9 +47,10 @@ impl QueuePair {
     ) -> Outcome {
         match action {
             Action::Place { key, va, extent } => self.place_tapped(mem, (key, va, extent), payload, shared),
-            Action::PlaceAndNotify { va, .. } => self
-                .show(mem, va, payload, shared, |qp, shared| qp.execute_other(mem, action, payload, shared)),
-            _ => self.execute_other(mem, action, payload, shared),
+            Action::PlaceAndNotify { va, .. } => self.show(mem, va, payload, shared, |qp, shared| {
+                qp.execute_outlined(mem, action, payload, shared)
+            }),
+            _ => self.execute_outlined(mem, action, payload, shared),
         }
     }
 
@@ -84,9 +85,9 @@ impl QueuePair {
         if !shared.kernels.is_there(place, number) {
             return None;
         }
-        let seat = shared.kernels.seat_for(place, self.number, strom.lane)?;
-        strom.lane = seat.at;
-        seat.looks()
+        let lane_ref = shared.kernels.find_lane_for(place, self.number, strom.lane)?;
+        strom.lane = lane_ref.at;
+        lane_ref.looks()
     }
 
     /// Places by `place`, and then shows the kernel what has been placed.
@@ -101,7 +102,9 @@ impl QueuePair {
         let Some(strom) = &mut self.strom else { return place(self, shared) };
         let found = strom.tap.filter(|(at, number)| shared.kernels.is_there(*at, *number));
         let Some((at, _)) = found else { return place(self, shared) };
-        let Some(lane) = shared.kernels.seat_for(at, self.number, strom.lane).map(|seat| seat.at) else {
+        let Some(lane) =
+            shared.kernels.find_lane_for(at, self.number, strom.lane).map(|lane_ref| lane_ref.at)
+        else {
             shared.counters.kernels_busy += 1;
             return Outcome::NotReady;
         };
@@ -110,11 +113,11 @@ impl QueuePair {
         // The notice may have found its completion queue full, and ended the queue pair.
         if outcome == Outcome::Done
             && self.strom.is_some()
-            && let Some(seat) = shared.kernels.seat(lane)
+            && let Some(lane_ref) = shared.kernels.lane_ref(lane)
         {
             let part = Part::new(0, 0, payload.len() as u32, false, [true; 2]);
             let piece = Piece { part, passing: Some(va) };
-            seat.drive(self, mem, Some((&piece, payload)));
+            lane_ref.drive(self, mem, Some((&piece, payload)));
         }
         outcome
     }

@@ -13,13 +13,13 @@ use crate::queue_pair::QueuePair;
 
 impl QueuePair {
     /// On the way to RTR: the peer speaks StRoM.
-    pub(crate) fn agree_on_strom(&mut self) {
+    pub(crate) fn enable_strom(&mut self) {
         let early = match (&mut self.connection, &mut self.irn) {
             (Some(connection), _) => {
-                connection.responder.speak_strom();
+                connection.responder.enable_strom();
                 0
             }
-            (None, Some(irn)) => irn.responder.speak_strom(),
+            (None, Some(irn)) => irn.responder.enable_strom(),
             (None, None) => return,
         };
         let mtu = self.attributes.parameters.mtu;
@@ -38,7 +38,7 @@ impl QueuePair {
         shared: &mut Shared,
     ) {
         let outcome = self.hand_over_now(mem, part, payload, shared);
-        self.conclude_late(now, outcome, shared);
+        self.conclude_delaying_ack(now, outcome, shared);
     }
 
     /// Hands a packet to its kernel, which makes its first steps with it.
@@ -67,16 +67,16 @@ impl QueuePair {
             // It was removed in the middle of the message, and has said so.
             Some(_) => return Outcome::Done,
         };
-        let Some(mut seat) = shared.kernels.seat_for(place, self.number, hint) else {
+        let Some(mut lane_ref) = shared.kernels.find_lane_for(place, self.number, hint) else {
             shared.counters.kernels_busy += 1;
             return Outcome::NotReady;
         };
-        strom.lane = seat.at;
+        strom.lane = lane_ref.at;
         let piece = Piece { part: *part, passing: None };
-        if !seat.put_off(mem, &piece, payload) {
-            seat.drive(self, mem, Some((&piece, payload)));
-        } else if seat.is_crowded() {
-            seat.drive(self, mem, None);
+        if !lane_ref.put_off(mem, &piece, payload) {
+            lane_ref.drive(self, mem, Some((&piece, payload)));
+        } else if lane_ref.is_crowded() {
+            lane_ref.drive(self, mem, None);
         }
         Outcome::Done
     }

@@ -6,7 +6,7 @@ use remora_memory::{Key, Mem, Pd};
 use remora_wire::Qpn;
 
 use super::lane::Lane;
-use super::seat::At;
+use super::lane_ref::At;
 use super::streams::{PACKET, Reach};
 use super::{BEHIND, Kernel};
 use crate::nic::{Nic, NicError};

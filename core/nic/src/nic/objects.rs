@@ -142,7 +142,7 @@ impl Nic {
         if qp.queued {
             self.line.retain(|queued| *queued != index);
         }
-        self.crowd.leave(qp.party, index);
+        self.scheduler.leave(qp.tenant, index);
         self.timers.remove(index);
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
         self.free.push_back(index);

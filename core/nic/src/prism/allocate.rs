@@ -5,7 +5,7 @@ use remora_transport::rc::prism::{Output, Request};
 use remora_wire::NakCode;
 use remora_wire::prism::Verdict;
 
-use super::execute::Tell;
+use super::execute::ResultSink;
 use super::free_list::{FreeLists, Taken};
 use super::reach::Reach;
 
@@ -37,28 +37,28 @@ pub(super) fn allocate(
     request: &Request,
     redirect: Option<u64>,
     payload: &[u8],
-    (lists, tell): (&mut FreeLists, &mut impl Tell),
+    (lists, sink): (&mut FreeLists, &mut impl ResultSink),
 ) -> Result<(), NakCode> {
     // Nothing is taken for an address that could not be told.
-    let told = match redirect {
+    let redirected = match redirect {
         Some(to) => Some(reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?),
         None => None,
     };
     match take(reach, request, lists) {
         (Taken::Buffer { va, pin }, Some(place)) => {
             place.write(payload);
-            if let Some(told) = told {
+            if let Some(redirected) = redirected {
                 let mut bytes = [0; 32];
                 bytes[..8].copy_from_slice(&va.to_le_bytes());
-                if told.write_whole(&bytes, 8).is_err() {
+                if redirected.write_whole(&bytes, 8).is_err() {
                     lists.give_back(pin);
                     return Err(NakCode::REMOTE_OPERATIONAL_ERROR);
                 }
             }
-            tell.tell(Verdict::Done, Output::Number(va));
+            sink.put(Verdict::Done, Output::Number(va));
         }
-        (Taken::Nothing, _) => tell.tell(Verdict::NoBuffer, Output::Number(0)),
-        (Taken::TooLong, _) => tell.tell(Verdict::TooLong, Output::Number(0)),
+        (Taken::Nothing, _) => sink.put(Verdict::NoBuffer, Output::Number(0)),
+        (Taken::TooLong, _) => sink.put(Verdict::TooLong, Output::Number(0)),
         _ => return Err(NakCode::REMOTE_ACCESS_ERROR),
     }
     Ok(())

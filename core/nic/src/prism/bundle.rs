@@ -22,10 +22,10 @@ use remora_wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, pa
 
 use super::chained::{chain_bth, put_operation};
 use super::egress::{addresses, kept_bth, kept_value};
-use crate::egress::{Sent, emit_other};
-use crate::gather::{fetch, gather_other};
+use crate::egress::{Sent, emit_outlined};
+use crate::gather::{fetch, gather_outlined};
 use crate::nic::Shared;
-use crate::queue_pair::{Connection, Note, QueuePair};
+use crate::queue_pair::{Connection, QueuePair, WqeContext};
 use crate::ring::Ring;
 
 /// Requests, or answers, that travel together at most.
@@ -73,7 +73,7 @@ fn target_of(extended: &Extended, dma_len: u32) -> Target {
 }
 
 /// Op-code of a request that travels with others, and how many bytes its packet has behind its addresses.
-fn shape(message: &Message<Note>) -> (Opcode, u32) {
+fn shape(message: &Message<WqeContext>) -> (Opcode, u32) {
     match &message.kind {
         Kind::Prism(extended) => (extended.opcode(), extended.payload(message.len)),
         // Of the plain verbs only WRITEs begin a bundle.
@@ -93,12 +93,12 @@ pub(super) struct Head {
 impl Head {
     /// None: it is none that leaves by this way.
     #[inline(always)]
-    pub fn of(message: &Message<Note>, ring: &Ring) -> Option<Head> {
-        let Message { kind, note, len: dma_len, .. } = message;
+    pub fn of(message: &Message<WqeContext>, ring: &Ring) -> Option<Head> {
+        let Message { kind, context, len: dma_len, .. } = message;
         let (opcode, len) = shape(message);
         let (flags, target, addresses) = match *kind {
             Kind::Prism(ref extended) => {
-                (extended.flags(), target_of(extended, *dma_len), addresses(extended, ring, note))
+                (extended.flags(), target_of(extended, *dma_len), addresses(extended, ring, context))
             }
             Kind::Write { va, rkey } => {
                 let range = Target::Range(reth::Repr { va, rkey, dma_len: len });
@@ -112,7 +112,7 @@ impl Head {
 
     /// Its BTH.
     #[inline(always)]
-    fn bth(&self, part: &Part<'_, Note>, remote: Qpn) -> bth::Repr {
+    fn bth(&self, part: &Part<'_, WqeContext>, remote: Qpn) -> bth::Repr {
         let plain = bth::Repr::new(self.opcode, remote, part.psn);
         let (solicited, ack_req) = (part.message.solicited, part.ack_req);
         bth::Repr {
@@ -126,22 +126,27 @@ impl Head {
 
     /// Writes what follows its headers. False: it may not be read.
     #[inline(always)]
-    pub fn fill(&self, bytes: &mut [u8], note: &Note, (mem, pd, ring): (Mem<'_>, Pd, &Ring)) -> bool {
+    pub fn fill(
+        &self,
+        bytes: &mut [u8],
+        context: &WqeContext,
+        (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+    ) -> bool {
         let at = self.addresses.emit(bytes);
         let rest = &mut bytes[at..];
-        rest.is_empty() || gather_other(mem, pd, ring, note, 0, rest)
+        rest.is_empty() || gather_outlined(mem, pd, ring, context, 0, rest)
     }
 }
 
 /// Writes a request, with what stands before it; the bytes that it took. None: its memory may not be read.
 fn put_request(
     out: &mut [u8],
-    part: &Part<'_, Note>,
+    part: &Part<'_, WqeContext>,
     remote: Qpn,
     place: (Mem<'_>, Pd, &Ring),
 ) -> Option<usize> {
     let head = Head::of(part.message, place.2)?;
-    let fill = |bytes: &mut [u8]| head.fill(bytes, &part.message.note, place);
+    let fill = |bytes: &mut [u8]| head.fill(bytes, &part.message.context, place);
     let target = |headers: &mut [u8]| {
         head.target.emit(headers);
     };
@@ -151,10 +156,10 @@ fn put_request(
 /// Writes `count` requests that travel together, one behind the other. False: one of them cannot be written.
 #[inline(always)]
 fn put_all(
-    requester: &Requester<Note>,
+    requester: &Requester<WqeContext>,
     count: usize,
     out: &mut [u8],
-    put: impl Fn(&mut [u8], &Part<'_, Note>) -> Option<usize>,
+    put: impl Fn(&mut [u8], &Part<'_, WqeContext>) -> Option<usize>,
 ) -> bool {
     let mut at = 0;
     (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
@@ -181,7 +186,7 @@ impl Load {
 
     /// Is there room for another one? Then it is in.
     #[inline(always)]
-    fn takes(&mut self, message: &Message<Note>) -> bool {
+    fn takes(&mut self, message: &Message<WqeContext>) -> bool {
         let (opcode, len) = shape(message);
         let (mut before, mut answer) = (0, Some(0));
         if let Kind::Prism(extended) = &message.kind {
@@ -228,27 +233,27 @@ impl QueuePair {
         let sent = if count > 1 && load.is_chain() {
             let head = chain_bth(count, remote, first.psn);
             let (none, len) = (Extensions::default(), load.chain as u32);
-            emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
+            emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
                 put_all(requester, count, out, |out, part| put_operation(out, part.message, (mem, pd, ring)))
             })
         } else if count > 1 {
             let head = bth::Repr::new(Opcode::BUNDLE, remote, first.psn);
             let (none, len) = (Extensions::default(), load.bundle as u32);
-            emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
+            emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
                 put_all(requester, count, out, |out, part| put_request(out, part, remote, (mem, pd, ring)))
             })
         } else {
             let head = Head::of(first.message, ring)?;
             let (ext, len) = (head.target.extensions(), head.payload as u32);
             let bth = head.bth(&first, remote);
-            emit_other(&mut path.way, out, counters, &bth, &ext, len, &mut |bytes| {
-                head.fill(bytes, &first.message.note, (mem, pd, ring))
+            emit_outlined(&mut path.address_path, out, counters, &bth, &ext, len, &mut |bytes| {
+                head.fill(bytes, &first.message.context, (mem, pd, ring))
             })
         };
         match sent {
             // Whose memory it is that may not be read comes out when each travels alone.
             Sent::Denied => return None,
-            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
+            Sent::NoRoom if out.has_rooms() => requester.blocked(now),
             Sent::NoRoom => {}
             Sent::Yes(_) => {
                 requester.sent_together(now, count, counters);
@@ -295,7 +300,7 @@ impl QueuePair {
         let head = bth::Repr::new(Opcode::BUNDLE, remote, psn);
         let (none, len) = (Extensions::default(), total as u32);
         let counters = &mut shared.counters;
-        let sent = emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
+        let sent = emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
             let (mut at, mut left) = (0, count);
             responder.answers(mixed, |reply, kept| {
                 let Some(len) = put_answer(&mut out[at..], reply, kept, remote, (mem, rights)) else {

@@ -5,7 +5,7 @@
 //! its sequence number, its place and its end.
 
 use remora_memory::{Mem, Pd};
-use remora_transport::rc::prism::{Output, Rules, Told};
+use remora_transport::rc::prism::{ChainResult, Output, Rules};
 use remora_transport::rc::{Links, Message, count};
 use remora_transport::{Instant, Status};
 use remora_wire::prism::chain::{self, Target};
@@ -14,14 +14,14 @@ use remora_wire::{NakCode, Opcode, Psn, Qpn, bth, packet};
 
 use super::bundle::Head;
 use super::egress::put_result;
-use super::execute::Tell;
+use super::execute::ResultSink;
 use super::free_list::FreeLists;
 use super::reach::Reach;
-use super::{Course, Prism};
+use super::{Prism, ResponderState};
 use crate::gather;
 use crate::ingress::malformed;
 use crate::nic::Shared;
-use crate::queue_pair::{Connection, Note, QueuePair};
+use crate::queue_pair::{Connection, QueuePair, WqeContext};
 use crate::reliable::GoBackN;
 use crate::ring::Ring;
 
@@ -34,12 +34,12 @@ pub(super) fn chain_bth(count: usize, remote: Qpn, psn: Psn) -> bth::Repr {
 #[inline(always)]
 pub(super) fn put_operation(
     out: &mut [u8],
-    message: &Message<Note>,
+    message: &Message<WqeContext>,
     place: (Mem<'_>, Pd, &Ring),
 ) -> Option<usize> {
     let head = Head::of(message, place.2)?;
     let (bytes, len) = chain::emit((head.opcode, head.flags), &head.target, head.payload, out)?;
-    head.fill(bytes, &message.note, place).then_some(len)
+    head.fill(bytes, &message.context, place).then_some(len)
 }
 
 impl QueuePair {
@@ -71,11 +71,11 @@ impl QueuePair {
         let Some(passed) = responder.receive_chain(packet, counters) else { return };
         let (number, kept_from) = responder.fetches();
         prism.begin(now, mem, (kept_from, responder.msn()), lists);
-        let Prism { scratch, course, .. } = &mut **prism;
+        let Prism { scratch, state, .. } = &mut **prism;
         let reach = Reach { mem, pd, owner, key: 0, scratch: scratch.as_ref() };
         let (rules, room) = (responder.rules(), responder.room());
         let mut links = Links::default();
-        let mut told = Said { room, len: 0, verdict: Verdict::Done, fits: true };
+        let mut sink = ChainAnswerWriter { room, len: 0, verdict: Verdict::Done, fits: true };
         let mut operations = chain::operations(packet.payload);
         for at in 0..usize::from(packet.bth.resv7) {
             let operation = operations.next().and_then(Result::ok).ok_or(NakCode::INVALID_REQUEST);
@@ -83,7 +83,7 @@ impl QueuePair {
                 continue;
             }
             let linked = operation.and_then(|operation| {
-                course.link(reach, (number, rules), &operation, (lists, &mut told))?;
+                state.link(reach, (number, rules), &operation, (lists, &mut sink))?;
                 Ok(operation.opcode)
             });
             match linked {
@@ -92,13 +92,13 @@ impl QueuePair {
                     links.done += 1;
                 }
                 Err(code) => {
-                    course.abandon(lists);
+                    state.abandon(lists);
                     links.fault = Some(code);
                     break;
                 }
             }
         }
-        links.len = told.len;
+        links.len = sink.len;
         responder.conclude_chain(links, counters);
         prism.counted = responder.msn();
     }
@@ -106,10 +106,10 @@ impl QueuePair {
     fn answer_chain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         let (pd, ring) = (self.pd, self.send.ring());
         let Some(Connection { requester, .. }) = &mut self.connection else { return };
-        requester.hear_chain(now, packet, &mut shared.counters, |note, told| {
-            let fine = match told {
-                Told::Number(head, rest) => put_result(mem, pd, ring, note, head, rest),
-                Told::Bytes(bytes) => gather::scatter(mem, pd, ring, note, 0, bytes),
+        requester.receive_chain_answer(now, packet, &mut shared.counters, |context, result| {
+            let fine = match result {
+                ChainResult::Number(head, rest) => put_result(mem, pd, ring, context, head, rest),
+                ChainResult::Bytes(bytes) => gather::scatter(mem, pd, ring, context, 0, bytes),
             };
             if fine { Ok(()) } else { Err(Status::LocalProtection) }
         });
@@ -120,7 +120,7 @@ impl QueuePair {
     }
 }
 
-impl Course {
+impl ResponderState {
     /// The next operation of a chain. A plain WRITE has no answer.
     #[inline(always)]
     fn link(
@@ -128,22 +128,22 @@ impl Course {
         reach: Reach<'_, '_>,
         (number, rules): (u64, Rules),
         operation: &chain::Operation<'_>,
-        (lists, told): (&mut FreeLists, &mut Said<'_>),
+        (lists, sink): (&mut FreeLists, &mut ChainAnswerWriter<'_>),
     ) -> Result<(), NakCode> {
         let (request, behind) = rules.judge(operation)?;
         let eth = if let Target::Atomic(eth) = operation.target { Some(eth) } else { None };
-        let (reach, before) = (Reach { key: request.key, ..reach }, told.len);
-        self.perform(reach, number, &request, eth, behind, (lists, told))?;
-        self.last = told.verdict;
+        let (reach, before) = (Reach { key: request.key, ..reach }, sink.len);
+        self.perform(reach, number, &request, eth, behind, (lists, sink))?;
+        self.last = sink.verdict;
         if operation.opcode == Opcode::RC_RDMA_WRITE_ONLY && operation.flags == Flags::NONE {
-            told.len = before;
+            sink.len = before;
         }
-        if told.fits { Ok(()) } else { Err(NakCode::INVALID_REQUEST) }
+        if sink.fits { Ok(()) } else { Err(NakCode::INVALID_REQUEST) }
     }
 }
 
 /// The answers to a chain, one behind the other.
-struct Said<'r> {
+struct ChainAnswerWriter<'r> {
     room: &'r mut [u8],
     len: usize,
     /// How the last operation ended.
@@ -152,9 +152,9 @@ struct Said<'r> {
     fits: bool,
 }
 
-impl Tell for Said<'_> {
+impl ResultSink for ChainAnswerWriter<'_> {
     #[inline(always)]
-    fn tell(&mut self, verdict: Verdict, output: Output) {
+    fn put(&mut self, verdict: Verdict, output: Output) {
         let room = &mut self.room[self.len..];
         let put = match &output {
             Output::Number(number) => chain::emit_answer(verdict, &number.to_be_bytes(), room),

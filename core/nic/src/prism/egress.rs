@@ -10,39 +10,39 @@ use remora_wire::prism::addresses::Repr as Addresses;
 use remora_wire::prism::operands::number;
 use remora_wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
 
-use crate::egress::{Sent, emit_other};
-use crate::gather::gather_other;
-use crate::queue_pair::{Note, Path};
+use crate::egress::{Sent, emit_outlined};
+use crate::gather::gather_outlined;
+use crate::queue_pair::{PeerPath, WqeContext};
 use crate::ring::Ring;
 use crate::wqe::{SLOT, Wqe};
 
 /// A request, of which so many bytes of its message from an offset on travel: its flags beside AckReq, its addresses before the
 /// payload.
 pub(crate) fn emit_request(
-    path: &mut Path,
+    path: &mut PeerPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     (bth, ext): (bth::Repr, &Extensions),
-    (extended, note): (&Extended, &Note),
+    (extended, context): (&Extended, &WqeContext),
     (offset, len): (u32, u32),
     (mem, pd, ring): (Mem<'_>, Pd, &Ring),
 ) -> Sent {
     let addresses = match bth.opcode.is_first() || bth.opcode.is_only() {
-        true => addresses(extended, ring, note),
+        true => addresses(extended, ring, context),
         false => Addresses::default(),
     };
     let all = addresses.len() as u32 + len;
     let bth = bth::Repr { resv7: extended.flags().bits(), pad: packet::pad_for(all as usize), ..bth };
-    emit_other(&mut path.way, out, counters, &bth, ext, all, &mut |bytes| {
+    emit_outlined(&mut path.address_path, out, counters, &bth, ext, all, &mut |bytes| {
         let at = addresses.emit(bytes);
-        len == 0 || gather_other(mem, pd, ring, note, offset, &mut bytes[at..])
+        len == 0 || gather_outlined(mem, pd, ring, context, offset, &mut bytes[at..])
     })
 }
 
 /// The addresses that the first packet of a request has.
-pub(super) fn addresses(extended: &Extended, ring: &Ring, note: &Note) -> Addresses {
+pub(super) fn addresses(extended: &Extended, ring: &Ring, context: &WqeContext) -> Addresses {
     // The second slot is looked at only for what is there alone.
-    let redirect = if extended.flags().has(Flags::REDIRECT) { second(ring, note).header } else { 0 };
+    let redirect = if extended.flags().has(Flags::REDIRECT) { second(ring, context).header } else { 0 };
     extended.addresses(redirect)
 }
 
@@ -50,7 +50,7 @@ pub(super) fn addresses(extended: &Extended, ring: &Ring, note: &Note) -> Addres
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_kept(
-    path: &mut Path,
+    path: &mut PeerPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     reply: &Reply,
@@ -63,7 +63,7 @@ pub(crate) fn emit_kept(
         ..Extensions::default()
     };
     let bth = kept_bth(reply, path.remote, bytes.len());
-    emit_other(&mut path.way, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
+    emit_outlined(&mut path.address_path, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
         room.copy_from_slice(bytes);
         true
     })
@@ -88,9 +88,9 @@ pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8]) -> (Option<u64>, 
 }
 
 /// The second slot of a work request: where its output goes, and where its result comes to.
-fn second(ring: &Ring, note: &Note) -> Wqe {
+fn second(ring: &Ring, context: &WqeContext) -> Wqe {
     let mut slot = [0; SLOT];
-    ring.load(note.index, &mut slot);
+    ring.load(context.index, &mut slot);
     Wqe::parse(&slot)
 }
 
@@ -98,8 +98,15 @@ fn second(ring: &Ring, note: &Note) -> Wqe {
 /// does not fit.
 #[cold]
 #[inline(never)]
-pub(crate) fn put_result(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, head: u64, rest: &[u8]) -> bool {
-    let result = second(ring, note).sge();
+pub(crate) fn put_result(
+    mem: Mem<'_>,
+    pd: Pd,
+    ring: &Ring,
+    context: &WqeContext,
+    head: u64,
+    rest: &[u8],
+) -> bool {
+    let result = second(ring, context).sge();
     if result.len == 0 {
         return true;
     }

@@ -15,7 +15,7 @@ const LOOK: usize = 64;
 /// ALLOCATEs between two looks at what has been posted, while there are buffers: what comes back is taken first, before it leaves the cache.
 const LOOK_EVERY: u32 = 16;
 /// Pins that came or went, and are not counted yet: as many, at most, as the time that a count takes to come near.
-const LATE: usize = 64;
+const DEFERRED_MAX: usize = 64;
 /// Buffers of one list.
 const MAX_COUNT: u32 = 1 << 24;
 
@@ -178,7 +178,7 @@ pub struct FreeLists {
     /// ALLOCATEs so far.
     takes: u32,
     /// Pins that came (true) or went and are not counted yet, in the order in which they did.
-    late: Vec<(Pin, bool)>,
+    deferred: Vec<(Pin, bool)>,
 }
 
 /// Bits of a list's number that are its place; those above tell it from lists that had the place before.
@@ -192,7 +192,7 @@ impl FreeLists {
             made: 0,
             recent: 0,
             takes: 0,
-            late: Vec::with_capacity(LATE),
+            deferred: Vec::with_capacity(DEFERRED_MAX),
         }
     }
 
@@ -282,13 +282,13 @@ impl FreeLists {
             self.recent = place;
             self.find(place, pd, va)
         })?;
-        self.note(pin, true);
+        self.defer(pin, true);
         Some(pin)
     }
 
     #[inline]
     pub fn unpin(&mut self, pin: Pin) {
-        self.note(pin, false);
+        self.defer(pin, false);
     }
 
     /// The buffer that holds the byte at `va`, if it is one of the list at `place`.
@@ -300,27 +300,27 @@ impl FreeLists {
 
     /// A pin came or went: its count is asked for now, and changed when somebody wants to know it, or many have come together.
     #[inline]
-    fn note(&mut self, pin: Pin, came: bool) {
-        if self.late.len() == LATE {
+    fn defer(&mut self, pin: Pin, came: bool) {
+        if self.deferred.len() == DEFERRED_MAX {
             self.count();
         }
         if let Some(list) = self.get(pin.list) {
             remora_memory::prefetch(&list.pins[pin.index as usize]);
-            self.late.push((pin, came));
+            self.deferred.push((pin, came));
         }
     }
 
     /// Counts all pins.
     fn count(&mut self) {
-        let mut late = std::mem::take(&mut self.late);
-        for (pin, came) in late.drain(..) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        for (pin, came) in deferred.drain(..) {
             match self.get(pin.list) {
                 Some(list) if came => list.pin(pin.index),
                 Some(list) => list.unpin(pin.index),
                 None => {}
             }
         }
-        self.late = late;
+        self.deferred = deferred;
     }
 
     /// The list of this number, all of whose pins are counted.

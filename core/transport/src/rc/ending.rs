@@ -8,13 +8,13 @@ use remora_wire::NakCode;
 use remora_wire::prism::Verdict;
 
 impl<N> Message<N> {
-    /// It has ended so. `note` is the NIC's.
+    /// It has ended so. `context` is the NIC's.
     #[inline]
-    pub(crate) fn retired<D>(&self, note: D, status: Status) -> Retired<D>
+    pub(crate) fn retired<D>(&self, context: D, status: Status) -> Retired<D>
     where
         N: Copy,
     {
-        Retired { note, len: self.len, kind: self.kind, status, verdict: Verdict::Done }
+        Retired { context, len: self.len, kind: self.kind, status, verdict: Verdict::Done }
     }
 }
 

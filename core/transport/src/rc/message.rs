@@ -102,7 +102,7 @@ pub struct Message<D> {
     /// Its last packet carries the solicited-event bit.
     pub solicited: bool,
     /// The NIC's note.
-    pub note: D,
+    pub context: D,
 }
 
 /// A message with its place in the sequence.

@@ -250,7 +250,7 @@ pub enum Output {
 
 /// The operation whose packets are arriving.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Under {
+pub(super) struct OperationInProgress {
     pub flags: Flags,
     pub offset: u32,
     pub total: u32,
@@ -279,11 +279,11 @@ pub(super) fn allows(verb: Verb, flags: Flags, allowed: Allowed) -> bool {
         && (allowed.atomic || !atomic)
 }
 
-/// Judges one packet with flags: op-code order, lengths and flags. `under` is the operation whose packets are arriving.
+/// Judges one packet with flags: op-code order, lengths and flags. `in_progress` is the operation whose packets are arriving.
 #[inline(always)]
 pub(super) fn judge(
     packet: &View<'_>,
-    under: Option<Under>,
+    in_progress: Option<OperationInProgress>,
     mtu: u32,
     allowed: Allowed,
 ) -> Result<Request, NakCode> {
@@ -297,7 +297,7 @@ pub(super) fn judge(
     };
     let split = addresses::Repr::split(opcode, flags, packet.payload);
     let (_, payload) = split.map_err(|_| NakCode::INVALID_REQUEST)?;
-    let request = match (packet.reth(), packet.atomic(), under) {
+    let request = match (packet.reth(), packet.atomic(), in_progress) {
         (Some(reth), None, None) => Request {
             verb,
             flags,
@@ -312,15 +312,15 @@ pub(super) fn judge(
             let len = payload.len() as u32;
             Request { verb, flags, first: true, last: true, key: eth.rkey, va: eth.va, len, offset: 0 }
         }
-        (None, None, Some(under)) if under.flags == flags => Request {
+        (None, None, Some(in_progress)) if in_progress.flags == flags => Request {
             verb,
             flags,
             first: false,
             last: opcode.is_last(),
             key: 0,
             va: 0,
-            len: under.total,
-            offset: under.offset,
+            len: in_progress.total,
+            offset: in_progress.offset,
         },
         _ => return Err(NakCode::INVALID_REQUEST),
     };
@@ -417,7 +417,7 @@ pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) ->
 
 /// What a response says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ParsedResponse {
     /// The operation has ended, with a number.
     Number { head: u64, verdict: Verdict },
     /// Bytes for this place of a READ, which goes on.
@@ -427,18 +427,18 @@ pub(super) enum Heard {
 }
 
 /// What the response `seq` says to an operation whose answer starts at `first` and has `len` bytes at most. None: it makes no sense.
-pub(super) fn hear(
+pub(super) fn parse_response(
     extended: &Extended,
     (first, len): (Seq, u32),
     seq: Seq,
     mtu: u32,
     packet: &View<'_>,
-) -> Option<Heard> {
+) -> Option<ParsedResponse> {
     let verdict = packet.aeth().and_then(|aeth| Verdict::of(aeth.syndrome));
     let memory = extended.asks() && !extended.flags().has(Flags::REDIRECT);
     if !memory {
         let (ack, verdict) = (packet.atomic_ack()?, verdict?);
-        return Some(Heard::Number { head: ack.original, verdict });
+        return Some(ParsedResponse::Number { head: ack.original, verdict });
     }
     if packet.atomic_ack().is_some() {
         return None;
@@ -447,15 +447,15 @@ pub(super) fn hear(
     let offset = (seq - first) as u32 * mtu;
     let (left, here) = (len.checked_sub(offset)?, packet.payload.len() as u32);
     if !ends {
-        return (here == mtu && here < left).then_some(Heard::Part { offset });
+        return (here == mtu && here < left).then_some(ParsedResponse::Part { offset });
     }
     let verdict = verdict.unwrap_or_default();
-    (here <= left.min(mtu)).then_some(Heard::End { offset, len: offset + here, verdict })
+    (here <= left.min(mtu)).then_some(ParsedResponse::End { offset, len: offset + here, verdict })
 }
 
 /// What an answer among those of a chain brings.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum ChainResult<'a> {
     /// A number in network order: its most significant 8 bytes, and those behind them.
     Number(u64, &'a [u8]),
     /// What a READ found.
@@ -464,12 +464,12 @@ pub enum Told<'a> {
 
 /// What such an answer says to an operation of `len` bytes. None: it makes no sense.
 #[inline(always)]
-pub(super) fn told<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<Told<'a>> {
+pub(super) fn chain_result<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<ChainResult<'a>> {
     if extended.asks() && !extended.flags().has(Flags::REDIRECT) {
-        return (bytes.len() <= len as usize).then_some(Told::Bytes(bytes));
+        return (bytes.len() <= len as usize).then_some(ChainResult::Bytes(bytes));
     }
     let (head, rest) = bytes.split_first_chunk()?;
-    Some(Told::Number(u64::from_be_bytes(*head), rest))
+    Some(ChainResult::Number(u64::from_be_bytes(*head), rest))
 }
 
 /// Is the packet one of an operation of PRISM? A READ of scratch memory is, without any flag: the next operation may change what is there before

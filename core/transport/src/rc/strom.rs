@@ -57,21 +57,23 @@ impl Part {
     }
 }
 
-/// Judges a packet with `len` bytes of payload. It says itself by `reth` what it is, or the packet before it by `under`.
+/// Judges a packet with `len` bytes of payload. It says itself by `reth` what it is, or the packet before it by `in_progress`.
 pub(super) fn judge(
     packet: &View<'_>,
     reth: Option<reth::Repr>,
-    under: Option<&Part>,
+    in_progress: Option<&Part>,
     len: u32,
 ) -> Result<Part, NakCode> {
     let opcode = packet.bth.opcode;
     let (starts, last) = (opcode.is_first() || opcode.is_only(), opcode.is_last() || opcode.is_only());
     let params = opcode.operation() == Some(Operation::Rpc);
-    let part = match (reth, under) {
+    let part = match (reth, in_progress) {
         (Some(reth), None) if reth.rkey <= TAG_MASK && reth.dma_len <= 1 << 31 => {
             Part::new(reth.va, reth.rkey, reth.dma_len, params, [starts, last])
         }
-        (None, Some(under)) => Part::new(under.opcode, under.tag(), under.left, params, [false, last]),
+        (None, Some(in_progress)) => {
+            Part::new(in_progress.opcode, in_progress.tag(), in_progress.left, params, [false, last])
+        }
         _ => return Err(NakCode::INVALID_REQUEST),
     };
     let exact = if last { len == part.left } else { len < part.left };

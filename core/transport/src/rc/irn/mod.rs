@@ -23,7 +23,7 @@ mod sender;
 
 pub use bitmap::Bitmap;
 pub use judge::Write;
-pub use owed::Owes;
+pub use owed::OwedAck;
 pub use receiver::{Answer, Ends, Place, Receiver, Tracker};
 pub use requester::{Numbers, Plan, Requester};
 pub use responder::{Reply, Responder, Step};

@@ -8,12 +8,12 @@ mod prism;
 mod strom;
 
 use super::judge::{Request, Write, judge, plain_write};
-use super::owed::Note as Owed;
+use super::owed::OwedAcks;
 use super::reads::{Read, Reads, Wanted};
 use super::receiver::{Ends, Place, Receiver};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
 use crate::rc::ending::count_refusal;
-use crate::rc::prism::{Under, is_scratch};
+use crate::rc::prism::{OperationInProgress, is_scratch};
 use crate::rc::responder::{Allowed, ReplyKind, count, read_response};
 use crate::rc::strom::Part;
 use crate::rc::{Parameters, Seq, extend, packets, psn, start};
@@ -95,7 +95,7 @@ enum What {
     NotReady,
     /// Packets were dropped that came before their turn.
     Dropped,
-    Owed(super::owed::Owes),
+    Owed(super::owed::OwedAck),
     /// A response, sent again or not.
     Response {
         seq: Seq,
@@ -118,19 +118,19 @@ enum Pending {
     Completion,
     /// A packet for a kernel that was kept until its turn.
     Kept,
-    /// A packet of PRISM, which reserves so many responses; `under` is what it leaves under way.
+    /// A packet of PRISM, which reserves so many responses; `in_progress` is what it leaves under way.
     Prism {
         seq: Seq,
         opcode: Opcode,
         reserved: u32,
-        under: Option<Under>,
+        in_progress: Option<OperationInProgress>,
     },
 }
 
 /// The responder of one queue pair.
 pub struct Responder {
     receiver: Receiver,
-    owed: Owed,
+    owed: OwedAcks,
     reads: Reads,
     /// Sends the responses.
     sender: Sender,
@@ -154,7 +154,7 @@ pub struct Responder {
     /// PRISM is agreed with the peer.
     prism: bool,
     /// The operation of PRISM whose packets are arriving.
-    under: Option<Under>,
+    in_progress: Option<OperationInProgress>,
     /// A packet was dropped because it may be executed only in its turn.
     dropped: bool,
     /// Numbers of responses that were reserved and will not come.
@@ -177,7 +177,7 @@ impl Responder {
         let first = start(first);
         Responder {
             receiver: Receiver::new(first, settings.bitmap),
-            owed: Owed::new(settings.bitmap),
+            owed: OwedAcks::new(settings.bitmap),
             reads: Reads::new(parameters.max_dest_rd_atomic),
             sender: Sender::new(first, settings, settings.in_flight(peer).min(parameters.window)),
             rto: Rto::new(settings),
@@ -194,7 +194,7 @@ impl Responder {
             quiet: false,
             keeps: settings.recovery != Recovery::GoBackN,
             prism: false,
-            under: None,
+            in_progress: None,
             dropped: false,
             skipped: 0,
             reach: Seq::from(peer.max(1)),
@@ -228,7 +228,7 @@ impl Responder {
             && self.allowed.write
             && !self.ended
             && packet.bth.resv7 == 0
-            && self.under.is_none();
+            && self.in_progress.is_none();
         if usual { plain_write(packet, self.mtu) } else { None }
     }
 
@@ -278,7 +278,7 @@ impl Responder {
             }
         }
         let in_order = place == Place::Next;
-        if self.prism && (packet.bth.resv7 != 0 || in_order && self.under.is_some()) {
+        if self.prism && (packet.bth.resv7 != 0 || in_order && self.in_progress.is_some()) {
             return self.receive_prism(now, packet, seq, in_order, counters);
         }
         match self.step(now, packet, seq, in_order) {
@@ -488,12 +488,12 @@ impl Responder {
         if self.not_ready {
             return Some(self.answer(expected, Syndrome::rnr(self.rnr_timer), What::NotReady));
         }
-        if let Some(owes) = self.owed.next(expected) {
-            let syndrome = match owes.sack {
-                None => return Some(self.answer(expected - 1, ACK, What::Owed(owes))),
+        if let Some(owed_ack) = self.owed.next(expected) {
+            let syndrome = match owed_ack.sack {
+                None => return Some(self.answer(expected - 1, ACK, What::Owed(owed_ack))),
                 Some(_) => Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
             };
-            return Some(self.answer(expected, syndrome, What::Owed(owes)));
+            return Some(self.answer(expected, syndrome, What::Owed(owed_ack)));
         }
         if self.dropped {
             return Some(self.answer(expected, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR), What::Dropped));
@@ -507,7 +507,7 @@ impl Responder {
 
     fn answer(&self, seq: Seq, syndrome: Syndrome, what: What) -> Reply {
         let sack = match what {
-            What::Owed(owes) => owes.sack,
+            What::Owed(owed_ack) => owed_ack.sack,
             What::Dropped => Some(seq),
             _ => None,
         };
@@ -572,7 +572,7 @@ impl Responder {
                 self.not_ready = false;
             }
             What::Dropped => self.dropped = false,
-            What::Owed(owes) => self.owed.sent(&owes),
+            What::Owed(owed_ack) => self.owed.sent(&owed_ack),
             What::Response { seq, again } => {
                 counters.irn_responses_repeated += u64::from(again);
                 self.sender.transmitted(Some(seq));
@@ -608,9 +608,9 @@ impl Responder {
         self.rto.deadline()
     }
 
-    /// Time has come to `now`; what had arrived at `heard` has been taken.
-    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
-        if heard < self.rto.deadline() {
+    /// Time has come to `now`; what had arrived at `rx_drained_at` has been taken.
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
+        if rx_drained_at < self.rto.deadline() {
             return;
         }
         match self.sender.timeout(self.rto.is_short()) {
@@ -619,7 +619,7 @@ impl Responder {
             Timeout::Resend => {
                 counters.irn_response_timeouts += 1;
                 self.rto.expired(now);
-                if heard >= self.rto.patience(self.patience_ns, 0) {
+                if rx_drained_at >= self.rto.patience(self.patience_ns, 0) {
                     self.rto.stop();
                     self.quiet = true;
                 }
@@ -629,8 +629,8 @@ impl Responder {
 
     /// The requester has no room for the response that would leave now.
     #[cold]
-    pub fn stuck(&mut self, now: Instant) {
-        self.rto.stuck(now, self.sender.in_flight());
+    pub fn blocked(&mut self, now: Instant) {
+        self.rto.blocked(now, self.sender.in_flight());
     }
 
     /// Is a response on the way that may have to be sent again?

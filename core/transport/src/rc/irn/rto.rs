@@ -178,7 +178,7 @@ impl Rto {
 
     /// What waits to be sent again finds no room at the other side, which is as silent as if it did not answer.
     #[cold]
-    pub fn stuck(&mut self, now: Instant, in_flight: u64) {
+    pub fn blocked(&mut self, now: Instant, in_flight: u64) {
         if self.is_resting() {
             self.begin(now, in_flight);
         }
@@ -353,9 +353,9 @@ mod tests {
         assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
         // A peer without room is silent, whether the packet has left or not.
         rto.expired(Instant(1_001_200 * US));
-        rto.stuck(Instant(1_001_210 * US), 1);
+        rto.blocked(Instant(1_001_210 * US), 1);
         assert_eq!(rto.deadline(), Instant(1_001_610 * US));
-        rto.stuck(Instant(1_001_300 * US), 1);
+        rto.blocked(Instant(1_001_300 * US), 1);
         assert_eq!(rto.deadline(), Instant(1_001_610 * US), "once");
         // It has arrived all the same, others have not: the timer goes on with what was left.
         rto.follow(Instant(1_001_400 * US), Some(true), 1);

@@ -272,8 +272,8 @@ impl Sender {
             self.retransmit > self.una || (self.retransmit == self.una && !self.do_retransmit);
         let starts = !advanced && !self.in_recovery && sack.is_some() && self.una < self.next;
         // The next packet is missing, or only not there yet: what arrived behind it tells, or silence since it was sent.
-        let told = self.eager || self.recovery == Recovery::HeadOnly;
-        let missing = told || self.top > self.una || self.una < self.silent;
+        let resend = self.eager || self.recovery == Recovery::HeadOnly;
+        let missing = resend || self.top > self.una || self.una < self.silent;
         if starts || (advanced && self.in_recovery && !head_sent_again && missing) {
             self.resend_head();
         }

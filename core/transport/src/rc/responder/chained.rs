@@ -1,7 +1,7 @@
 //! Chains of PRISM that come as one packet: a sequence number for each operation, one answer for all.
 
 use super::super::replay::{Entry, Source};
-use super::{Arrival, Reply, ReplyKind, Responder, Say, Under, until};
+use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, until};
 use crate::Counters;
 use crate::rc::prism::Rules;
 use crate::rc::{Seq, extend, psn};
@@ -25,14 +25,14 @@ impl Responder {
         if self.ended {
             return None;
         }
-        let (seq, count) = (extend(self.go.expected, packet.bth.psn), u64::from(packet.bth.resv7));
+        let (seq, count) = (extend(self.rx_window.rcv_nxt, packet.bth.psn), u64::from(packet.bth.resv7));
         let mut passed = 0;
-        match self.go.arrive(seq) {
+        match self.rx_window.arrive(seq) {
             Arrival::InOrder => {}
             Arrival::Duplicate => {
                 counters.duplicate_request += 1;
-                self.repeat_chain(seq, (seq + count).min(self.go.expected));
-                passed = self.go.expected - seq;
+                self.repeat_chain(seq, (seq + count).min(self.rx_window.rcv_nxt));
+                passed = self.rx_window.rcv_nxt - seq;
                 if passed >= count {
                     return None;
                 }
@@ -42,7 +42,10 @@ impl Responder {
                 return None;
             }
         }
-        if self.under != Under::Nothing || self.replay.is_full() || !(1..=MOST as u64).contains(&count) {
+        if self.in_progress != MessageInProgress::Nothing
+            || self.replay.is_full()
+            || !(1..=MOST as u64).contains(&count)
+        {
             self.refuse(NakCode::INVALID_REQUEST, counters);
             return None;
         }
@@ -55,8 +58,8 @@ impl Responder {
     fn repeat_chain(&mut self, from: Seq, to: Seq) {
         (from..to)
             .for_each(|seq| self.replay.again_from(seq, |entry| until(entry.first, &entry.source, self.mtu)));
-        if self.say == Say::Nothing && !self.replay.is_pending() {
-            self.say = Say::Ack;
+        if self.pending_ack == PendingAck::Nothing && !self.replay.is_pending() {
+            self.pending_ack = PendingAck::Ack;
         }
     }
 
@@ -72,15 +75,15 @@ impl Responder {
 
     /// The NIC has done what it could of a chain.
     pub fn conclude_chain(&mut self, links: Links, counters: &mut Counters) {
-        let first = self.go.expected;
+        let first = self.rx_window.rcv_nxt;
         if links.done > 0 {
-            self.go.advance(links.done);
+            self.rx_window.advance(links.done);
             self.msn = (self.msn + links.done) & 0x00ff_ffff;
         }
         if links.len > 0 {
             self.replay.push_kept(Entry {
                 first,
-                end: self.go.expected,
+                end: self.rx_window.rcv_nxt,
                 source: Source::Chain { len: links.len as u8 },
                 msn: self.msn,
                 credits: 0,
@@ -89,7 +92,7 @@ impl Responder {
                 next: first,
             });
         } else {
-            self.say = Say::Ack;
+            self.pending_ack = PendingAck::Ack;
         }
         if let Some(code) = links.fault {
             self.refuse(code, counters);

@@ -3,7 +3,7 @@
 
 use super::super::receiver::Tracker;
 use super::{Fetch, Plan, Requester};
-use crate::rc::prism::{Extended, Heard, Verb, headers, hear};
+use crate::rc::prism::{Extended, ParsedResponse, Verb, headers, parse_response};
 use crate::rc::{Kind, Reaction, Seq, psn};
 use crate::{Counters, Instant};
 use remora_wire::irn::Additions;
@@ -22,7 +22,7 @@ impl<D: Copy> Requester<D> {
         let (number, seq) = if self.sender.in_turn() {
             let next = self.sender.next();
             self.begins(next).filter(|_| self.sender.has_room())?;
-            (self.at, next)
+            (self.next_message, next)
         } else {
             self.choose(now)?
         };
@@ -81,25 +81,27 @@ impl<D: Copy> Requester<D> {
     ) -> Option<Reaction<D>> {
         let number = fetch.message;
         let message = &mut self.window.get_mut(number)?.message;
-        let note = message.note.note;
+        let context = message.context.context;
         let (offset, verdict) =
-            match hear(extended, (fetch.first, message.len), seq, self.parameters.mtu, packet)? {
-                Heard::Part { offset } => return Some(Reaction::Scatter { note, number, offset }),
-                Heard::Number { head, verdict } => {
-                    message.note.verdict = verdict as u8;
-                    return Some(Reaction::Number { note, number, head });
+            match parse_response(extended, (fetch.first, message.len), seq, self.parameters.mtu, packet)? {
+                ParsedResponse::Part { offset } => {
+                    return Some(Reaction::Scatter { context, number, offset });
                 }
-                Heard::End { offset, len, verdict } => {
+                ParsedResponse::Number { head, verdict } => {
+                    message.context.verdict = verdict as u8;
+                    return Some(Reaction::Number { context, number, head });
+                }
+                ParsedResponse::End { offset, len, verdict } => {
                     message.len = len;
                     (offset, verdict)
                 }
             };
-        message.note.verdict = verdict as u8;
+        message.context.verdict = verdict as u8;
         // Nothing comes behind it: the rest of the numbers is skipped.
         if let Some(fetch) = self.fetches.iter_mut().find(|other| other.message == number) {
             fetch.until = fetch.until.min(seq + 1);
         }
-        Some(Reaction::Scatter { note, number, offset })
+        Some(Reaction::Scatter { context, number, offset })
     }
 }
 

@@ -9,7 +9,7 @@
 use super::{NUMBERS, Pending, Reply, Responder, Step};
 use crate::rc::irn::reads::{Read, Wanted};
 use crate::rc::irn::receiver::Ends;
-use crate::rc::prism::{Answer, Output, Request, Under, Verb, is_scratch, judge};
+use crate::rc::prism::{Answer, OperationInProgress, Output, Request, Verb, is_scratch, judge};
 use crate::rc::responder::{ReplyKind, count};
 use crate::rc::{Seq, packets};
 use crate::{Action, Counters, Instant};
@@ -22,7 +22,7 @@ const MOST: u32 = 1 << 22;
 
 impl Responder {
     /// The peer may use PRISM.
-    pub fn speak_prism(&mut self) {
+    pub fn enable_prism(&mut self) {
         self.prism = true;
         self.reads.widen();
     }
@@ -80,7 +80,7 @@ impl Responder {
             self.dropped = true;
             return (Step::Nothing, &[]);
         }
-        match judge(packet, self.under, self.mtu, self.allowed) {
+        match judge(packet, self.in_progress, self.mtu, self.allowed) {
             Ok(request) => match self.begin(now, packet.bth.opcode, seq, &request) {
                 Ok(step) => return (step, packet.payload),
                 Err(code) => self.refuse(seq, code, counters),
@@ -127,19 +127,19 @@ impl Responder {
             }
         }
         let (flags, offset, total) = (request.flags, request.offset + self.mtu, request.len);
-        let under = (!request.last).then_some(Under { flags, offset, total });
-        self.pending = Some(Pending::Prism { seq, opcode, reserved, under });
+        let in_progress = (!request.last).then_some(OperationInProgress { flags, offset, total });
+        self.pending = Some(Pending::Prism { seq, opcode, reserved, in_progress });
         Ok(Step::Execute(Action::Prism((*request).into())))
     }
 
     /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
     pub fn conclude_prism(&mut self, result: Result<Option<Answer>, NakCode>, counters: &mut Counters) {
-        let Some(Pending::Prism { seq, opcode, reserved, under }) = self.pending.take() else { return };
+        let Some(Pending::Prism { seq, opcode, reserved, in_progress }) = self.pending.take() else { return };
         let answer = match result {
             Ok(answer) => answer,
             Err(code) => return self.refuse(seq, code, counters),
         };
-        self.under = under;
+        self.in_progress = in_progress;
         self.receiver.mark(seq, Ends::of(opcode));
         self.take_step();
         let Some(answer) = answer else { return };

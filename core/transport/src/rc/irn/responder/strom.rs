@@ -20,7 +20,7 @@ pub(super) struct Kept {
 
 impl Responder {
     /// The peer may use StRoM. Returns how many payloads may have to be kept.
-    pub fn speak_strom(&mut self) -> u32 {
+    pub fn enable_strom(&mut self) -> u32 {
         let size = self.receiver.reach();
         self.kept = Some(Box::new(Kept { bits: Bitmap::new(size), stalled: false }));
         size

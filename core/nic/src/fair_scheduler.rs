@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use remora_wire::frame::Peer;
 
-use crate::egress::{TURN_BYTES, TURN_PACKETS, Used};
+use crate::egress::{TURN_BYTES, TURN_PACKETS, TurnUsage};
 
 /// What a party may use before the next one's turn: as much as a queue pair. A packet counts as so many bytes at least, since a turn ends by
 /// either.
@@ -24,7 +24,7 @@ const PASSED: usize = 64;
 
 /// Queue pairs that share turns.
 #[derive(Debug, Default)]
-struct Party {
+struct Tenant {
     line: VecDeque<u32>,
     members: usize,
     /// What it may still use.
@@ -36,8 +36,8 @@ struct Party {
 }
 
 /// The lines of all parties. Number 0 is nobody's in particular.
-pub(crate) struct Crowd {
-    parties: Vec<Party>,
+pub(crate) struct FairScheduler {
+    tenants: Vec<Tenant>,
     /// Members of other parties than that.
     members: usize,
     /// Parties with somebody in line, the one whose turn it is first; and those that can do nothing more in this call.
@@ -49,12 +49,12 @@ pub(crate) struct Crowd {
     is_on: bool,
 }
 
-impl Crowd {
+impl FairScheduler {
     /// Nobody yet, of at most `places` queue pairs.
-    pub fn new(places: usize) -> Crowd {
+    pub fn new(places: usize) -> FairScheduler {
         let line = VecDeque::with_capacity(places);
-        Crowd {
-            parties: vec![Party { line, ..Party::default() }],
+        FairScheduler {
+            tenants: vec![Tenant { line, ..Tenant::default() }],
             members: 0,
             round: VecDeque::with_capacity(1),
             out: VecDeque::with_capacity(1),
@@ -77,13 +77,13 @@ impl Crowd {
     }
 
     /// A queue pair more is of this party.
-    pub fn join(&mut self, party: u32) {
-        let parties = self.parties.len().max(party as usize + 1);
-        self.parties.resize_with(parties, Party::default);
-        self.round.reserve(parties);
-        self.out.reserve(parties);
-        if party > 0 {
-            let joined = &mut self.parties[party as usize];
+    pub fn join(&mut self, tenant: u32) {
+        let tenants = self.tenants.len().max(tenant as usize + 1);
+        self.tenants.resize_with(tenants, Tenant::default);
+        self.round.reserve(tenants);
+        self.out.reserve(tenants);
+        if tenant > 0 {
+            let joined = &mut self.tenants[tenant as usize];
             joined.members += 1;
             joined.line.reserve(joined.members);
             self.members += 1;
@@ -92,10 +92,10 @@ impl Crowd {
     }
 
     /// One less, which may stand in line.
-    pub fn leave(&mut self, party: u32, index: u32) {
-        self.parties.iter_mut().for_each(|party| party.line.retain(|place| *place != index));
-        if party > 0 {
-            self.parties[party as usize].members -= 1;
+    pub fn leave(&mut self, tenant: u32, index: u32) {
+        self.tenants.iter_mut().for_each(|tenant| tenant.line.retain(|place| *place != index));
+        if tenant > 0 {
+            self.tenants[tenant as usize].members -= 1;
             self.members -= 1;
         }
     }
@@ -116,19 +116,19 @@ impl Crowd {
         who: impl Fn(u32) -> Option<(u32, Peer)>,
     ) -> Option<u32> {
         for index in line.drain(..) {
-            self.enter(index, who(index).map_or(0, |(party, _)| party));
+            self.enter(index, who(index).map_or(0, |(tenant, _)| tenant));
         }
         loop {
             let number = *self.round.front()?;
-            let party = &mut self.parties[number as usize];
-            if party.credit <= 0 {
-                party.credit += QUANTUM;
+            let tenant = &mut self.tenants[number as usize];
+            if tenant.credit <= 0 {
+                tenant.credit += QUANTUM;
                 self.round.rotate_left(1);
                 continue;
             }
-            let Some(index) = party.line.pop_front() else {
+            let Some(index) = tenant.line.pop_front() else {
                 // Credit is not saved up. Debt there is none: it was paid by turns that were passed on.
-                (party.in_round, party.credit) = (false, 0);
+                (tenant.in_round, tenant.credit) = (false, 0);
                 self.round.pop_front();
                 continue;
             };
@@ -141,34 +141,34 @@ impl Crowd {
 
     /// The peer of a queue pair has no room.
     fn pass_over(&mut self, index: u32, number: u32) {
-        let party = &mut self.parties[number as usize];
-        party.line.push_back(index);
-        if std::mem::replace(&mut party.call, self.call) != self.call {
-            party.passed = 0;
+        let tenant = &mut self.tenants[number as usize];
+        tenant.line.push_back(index);
+        if std::mem::replace(&mut tenant.call, self.call) != self.call {
+            tenant.passed = 0;
         }
-        party.passed += 1;
-        if party.passed >= party.line.len().min(PASSED) {
+        tenant.passed += 1;
+        if tenant.passed >= tenant.line.len().min(PASSED) {
             self.round.pop_front();
             self.out.push_back(number);
         }
     }
 
     /// Puts a queue pair at the end of its party's line.
-    fn enter(&mut self, index: u32, party: u32) {
-        let Party { line, credit, in_round, .. } = &mut self.parties[party as usize];
+    fn enter(&mut self, index: u32, tenant: u32) {
+        let Tenant { line, credit, in_round, .. } = &mut self.tenants[tenant as usize];
         line.push_back(index);
         if !std::mem::replace(in_round, true) {
             *credit += QUANTUM;
-            self.round.push_back(party);
+            self.round.push_back(tenant);
         }
     }
 
     /// A queue pair has had its turn, and has more to send or not.
     #[cold]
-    pub fn served(&mut self, index: u32, party: u32, more: bool, used: &Used) {
-        self.charge(party, used);
+    pub fn served(&mut self, index: u32, tenant: u32, more: bool, used: &TurnUsage) {
+        self.charge(tenant, used);
         if more {
-            self.enter(index, party);
+            self.enter(index, tenant);
         }
     }
 
@@ -179,8 +179,8 @@ impl Crowd {
         &mut self,
         line: &mut VecDeque<u32>,
         index: u32,
-        (party, peer): (u32, Peer),
-        used: &Used,
+        (tenant, peer): (u32, Peer),
+        used: &TurnUsage,
     ) -> bool {
         if !std::mem::replace(&mut self.is_on, true) {
             // Until now one line was enough.
@@ -189,11 +189,11 @@ impl Crowd {
         }
         let is_told = self.full.len() < FULL;
         if used.packets > 0 {
-            self.enter(index, party);
+            self.enter(index, tenant);
         } else {
-            self.stay(index, party);
+            self.stay(index, tenant);
         }
-        self.charge(party, used);
+        self.charge(tenant, used);
         if is_told {
             self.full.push(peer);
         }
@@ -202,26 +202,26 @@ impl Crowd {
 
     /// The port has no room for anybody: the same queue pair goes on when it has.
     #[cold]
-    pub fn stay(&mut self, index: u32, party: u32) {
-        self.enter(index, party);
-        self.parties[party as usize].line.rotate_right(1);
+    pub fn stay(&mut self, index: u32, tenant: u32) {
+        self.enter(index, tenant);
+        self.tenants[tenant as usize].line.rotate_right(1);
     }
 
-    fn charge(&mut self, party: u32, used: &Used) {
+    fn charge(&mut self, tenant: u32, used: &TurnUsage) {
         let cost = used.bytes.max(used.packets.max(1) * PACKET);
-        self.parties[party as usize].credit -= cost as i64;
+        self.tenants[tenant as usize].credit -= cost as i64;
     }
 
     /// A call is over. If one line is enough again, those who belong to nobody in particular go back there.
     #[cold]
     pub fn end(&mut self, line: &mut VecDeque<u32>) {
-        while let Some(party) = self.out.pop_back() {
-            self.round.push_front(party);
+        while let Some(tenant) = self.out.pop_back() {
+            self.round.push_front(tenant);
         }
         if self.members > 0 || !self.full.is_empty() {
             return;
         }
-        let Party { line: from, credit, in_round, .. } = &mut self.parties[0];
+        let Tenant { line: from, credit, in_round, .. } = &mut self.tenants[0];
         while let Some(index) = from.pop_back() {
             line.push_front(index);
         }
@@ -237,7 +237,7 @@ mod tests {
 
     /// Queue pairs that always have more to send, by number: of which party, to whom.
     struct Model {
-        crowd: Crowd,
+        scheduler: FairScheduler,
         line: VecDeque<u32>,
         who: Vec<(u32, Peer)>,
         /// What each has sent.
@@ -247,38 +247,38 @@ mod tests {
 
     impl Model {
         fn new(who: &[(u32, u32)]) -> Model {
-            let who: Vec<(u32, Peer)> = who.iter().map(|(party, peer)| (*party, Peer(*peer))).collect();
-            let mut crowd = Crowd::new(who.len());
-            who.iter().for_each(|(party, _)| crowd.join(*party));
+            let who: Vec<(u32, Peer)> = who.iter().map(|(tenant, peer)| (*tenant, Peer(*peer))).collect();
+            let mut scheduler = FairScheduler::new(who.len());
+            who.iter().for_each(|(tenant, _)| scheduler.join(*tenant));
             let (line, sent) = ((0..who.len() as u32).collect(), vec![0; who.len()]);
-            Model { crowd, line, who, sent, calls: 0 }
+            Model { scheduler, line, who, sent, calls: 0 }
         }
 
         /// A call of so many turns; `turn` says what a queue pair sends in its own, and whether its peer then has no room.
-        fn call(&mut self, turns: usize, mut turn: impl FnMut(u32) -> (Used, bool)) {
+        fn call(&mut self, turns: usize, mut turn: impl FnMut(u32) -> (TurnUsage, bool)) {
             self.calls += 1;
-            self.crowd.begin();
+            self.scheduler.begin();
             for _ in 0..turns {
                 let who = |index: u32| self.who.get(index as usize).copied();
-                let Some(index) = self.crowd.next(&mut self.line, who) else { break };
+                let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
                 let ((used, full), who) = (turn(index), self.who[index as usize]);
                 self.sent[index as usize] += used.bytes;
                 if !full {
-                    self.crowd.served(index, who.0, true, &used);
-                } else if !self.crowd.blocked(&mut self.line, index, who, &used) {
+                    self.scheduler.served(index, who.0, true, &used);
+                } else if !self.scheduler.blocked(&mut self.line, index, who, &used) {
                     break;
                 }
             }
-            self.crowd.end(&mut self.line);
+            self.scheduler.end(&mut self.line);
         }
 
-        fn of_party(&self, party: u32) -> usize {
-            self.who.iter().zip(&self.sent).filter(|((of, _), _)| *of == party).map(|(_, sent)| sent).sum()
+        fn of_party(&self, tenant: u32) -> usize {
+            self.who.iter().zip(&self.sent).filter(|((of, _), _)| *of == tenant).map(|(_, sent)| sent).sum()
         }
     }
 
-    fn used(packets: usize, bytes: usize) -> Used {
-        Used { packets, bytes }
+    fn used(packets: usize, bytes: usize) -> TurnUsage {
+        TurnUsage { packets, bytes }
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         for _ in 0..4000 {
             model.call(4, turn);
         }
-        let [many, short, far] = [1, 2, 3].map(|party| model.of_party(party));
+        let [many, short, far] = [1, 2, 3].map(|tenant| model.of_party(tenant));
         let near = |a: usize, b: usize| a.abs_diff(b) * 50 < a + b;
         assert!(near(many, far), "{many} {far}");
         assert!(near(many, short * 16), "16 short packets are a turn: {many} {short}");
@@ -325,16 +325,16 @@ mod tests {
         // Nobody's party, a hundred for a peer that stands still and one for another.
         let who: Vec<(u32, u32)> = (0..100).map(|_| (0, 7)).chain([(0, 8)]).collect();
         let mut model = Model::new(&who);
-        model.crowd.is_on = true;
+        model.scheduler.is_on = true;
         for _ in 0..10 {
             model.call(64, |index| if index < 100 { (used(0, 0), true) } else { (used(16, 1024), false) });
         }
         assert!(model.sent[100] >= 5 * 1024, "{}", model.sent[100]);
-        assert!(model.crowd.is_on());
+        assert!(model.scheduler.is_on());
         // It has room again: all of them have their turns, and one line is enough.
         model.call(200, |_| (used(16, 1024), false));
         assert!(model.sent.iter().all(|sent| *sent >= 1024), "{:?}", model.sent);
-        assert!(!model.crowd.is_on() && !model.crowd.waits() && model.line.len() == 101);
+        assert!(!model.scheduler.is_on() && !model.scheduler.waits() && model.line.len() == 101);
     }
 
     #[test]
@@ -353,16 +353,16 @@ mod tests {
     fn a_queue_pair_that_goes_is_in_no_line() {
         let mut model = Model::new(&[(1, 0), (1, 0), (2, 0)]);
         model.call(1, |_| (used(1, 100), false));
-        model.crowd.leave(1, 1);
-        model.crowd.leave(2, 2);
+        model.scheduler.leave(1, 1);
+        model.scheduler.leave(2, 2);
         for _ in 0..20 {
             model.call(1, |index| {
                 assert_eq!(index, 0);
                 (used(1, 100), false)
             });
         }
-        model.crowd.leave(1, 0);
+        model.scheduler.leave(1, 0);
         model.call(1, |_| unreachable!("nobody is left"));
-        assert!(!model.crowd.is_on());
+        assert!(!model.scheduler.is_on());
     }
 }

@@ -24,14 +24,14 @@ const POINTER: usize = 16;
 
 /// Packets that were admitted and are not executed yet, in the order in which they came.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Prefetched {
     packets: [[u8; LEN]; DEPTH],
     count: usize,
 }
 
-impl Ahead {
-    pub fn new() -> Ahead {
-        Ahead { packets: [[0; LEN]; DEPTH], count: 0 }
+impl Prefetched {
+    pub fn new() -> Prefetched {
+        Prefetched { packets: [[0; LEN]; DEPTH], count: 0 }
     }
 
     #[inline(always)]
@@ -66,7 +66,7 @@ pub(crate) fn waits(packet: &packet::View<'_>, arrived: &Arrived<'_>) -> bool {
 impl QueuePair {
     /// Asks for the pointer that a packet names to come near.
     #[inline]
-    pub(crate) fn foresee(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
+    pub(crate) fn prefetch(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
         if let Some(reth) = packet.reth().filter(|reth| !is_scratch(reth.va)) {
             let key = Key::new(reth.rkey);
             let span = mem.check_for(self.pd, self.owner, key, reth.va, POINTER, Access::REMOTE_READ);
@@ -83,14 +83,14 @@ impl Nic {
     #[cold]
     #[inline(never)]
     pub(crate) fn catch_up(&mut self, now: Instant, mem: Mem<'_>) {
-        let count = std::mem::take(&mut self.ahead.count);
+        let count = std::mem::take(&mut self.prefetched.count);
         for at in 0..count {
-            let transport = self.ahead.packets[at];
+            let transport = self.prefetched.packets[at];
             let Ok(packet) = packet::View::new(&transport) else { continue };
             let Some(index) = self.index(packet.bth.dest_qp) else { continue };
             // One before it may have ended the connection.
             if let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.may_receive()) {
-                qp.take_later(now, mem, &packet, &mut self.shared);
+                qp.take_plain_outlined(now, mem, &packet, &mut self.shared);
             }
             self.touch(index);
         }

@@ -15,7 +15,7 @@ use crate::queue_pair::QueuePair;
 pub(super) type At = (u32, u32);
 
 /// A lane in reach.
-pub(super) struct Seat<'k> {
+pub(super) struct LaneRef<'k> {
     pub at: At,
     kernel: &'k mut Deployed,
     ready: &'k mut VecDeque<At>,
@@ -25,23 +25,24 @@ pub(super) struct Seat<'k> {
 impl Kernels {
     /// The lane of the kernel at `place` for a queue pair, whose last one was `hint`. None: there is none, or it has no room for a packet.
     #[inline]
-    pub(super) fn seat_for(&mut self, place: u32, qp: Qpn, hint: At) -> Option<Seat<'_>> {
+    pub(super) fn find_lane_for(&mut self, place: u32, qp: Qpn, hint: At) -> Option<LaneRef<'_>> {
         let kernel = self.deployed.get_mut(place as usize)?.as_mut()?;
         let hint = if hint.0 == place { hint.1 } else { u32::MAX };
         let number = kernel.lane_for(qp, hint)?;
-        let seat = Seat { at: (place, number), kernel, ready: &mut self.ready, freed: &mut self.freed };
-        seat.lane().has_room().then_some(seat)
+        let lane_ref =
+            LaneRef { at: (place, number), kernel, ready: &mut self.ready, freed: &mut self.freed };
+        lane_ref.lane().has_room().then_some(lane_ref)
     }
 
     /// A lane that was found before.
     #[inline]
-    pub(super) fn seat(&mut self, at: At) -> Option<Seat<'_>> {
+    pub(super) fn lane_ref(&mut self, at: At) -> Option<LaneRef<'_>> {
         let kernel = self.deployed.get_mut(at.0 as usize)?.as_mut()?;
-        Some(Seat { at, kernel, ready: &mut self.ready, freed: &mut self.freed })
+        Some(LaneRef { at, kernel, ready: &mut self.ready, freed: &mut self.freed })
     }
 }
 
-impl<'k> Seat<'k> {
+impl<'k> LaneRef<'k> {
     /// Its kernel, if that only looks at what passes, and is about to.
     pub fn looks(self) -> Option<&'k mut dyn Look> {
         let Deployed { lanes, base } = self.kernel;
@@ -60,7 +61,7 @@ impl<'k> Seat<'k> {
         let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { return false };
         let Deployed { lanes, base } = &mut *self.kernel;
         let lane = &mut lanes[self.at.1 as usize];
-        if lane.foresee(base, params, None, mem).is_none() {
+        if lane.prefetch(base, params, None, mem).is_none() {
             return false;
         }
         lane.put(piece, bytes);
