@@ -172,10 +172,10 @@ impl Stage {
 
     fn place(&self, spot: Spot) -> Place {
         let right = self.client.remote(0);
-        let place = Place { addr: right.addr, rkey: right.rkey.get(), room: ANSWERS as u32 };
+        let place = Place { addr: right.addr, rkey: right.rkey.get(), len: ANSWERS as u32 };
         match spot {
             Spot::Right => place,
-            Spot::Short(room) => Place { room: u32::from(room), ..place },
+            Spot::Short(room) => Place { len: u32::from(room), ..place },
             Spot::Beyond(by) => Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place },
             Spot::WrongKey => Place { rkey: place.rkey ^ 1, ..place },
         }

@@ -92,7 +92,7 @@ impl Answers {
     /// Where the answer to a request goes.
     pub fn place(&self, tag: u32) -> Place {
         let remote = self.memory.remote(self.index(tag) as u64 * u64::from(self.room));
-        Place { addr: remote.addr, rkey: remote.rkey.get(), room: self.room }
+        Place { addr: remote.addr, rkey: remote.rkey.get(), len: self.room }
     }
 
     /// The next tag, if its room is free.

@@ -1,25 +1,28 @@
-//! Whose turn it is where one line of queue pairs will not do: because several parties share the NIC, or because a peer has no room
-//! while others have.
+//! The scheduler for the cases in which one line of queue pairs is not enough: several tenants share the NIC,
+//! or one peer's buffers are full while others have space.
 //!
-//! Each *party* (a tenant of the NIC daemon) has a line of its own, and the parties take turns by deficit round robin (Shreedhar and
-//! Varghese, 1995): at the head of the round a party uses up a quantum, in turns of its queue pairs, and what it takes beyond that is
-//! missing from the next one. So a thousand busy queue pairs get their party no more than one.
+//! Each tenant of the NIC daemon has a line of its own, and the tenants take turns by deficit round robin
+//! (Shreedhar and Varghese, 1995). At the head of the round a tenant uses a quantum, in turns of its queue
+//! pairs; what it takes beyond that is missing from its next quantum. So a thousand busy queue pairs get a
+//! tenant no more than one.
 //!
-//! Where a peer has no room, queue pairs that send to it are passed over for the rest of the call, and keep their order.
+//! When a peer's buffers are full, queue pairs that send to it are passed over for the rest of the call, and
+//! keep their order.
 
 use std::collections::VecDeque;
 
 use remora_wire::frame::Peer;
 
-use crate::egress::{TURN_BYTES, TURN_PACKETS, TurnUsage};
+use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnUsage};
 
-/// What a party may use before the next one's turn: as much as a queue pair. A packet counts as so many bytes at least, since a turn ends by
-/// either.
+/// Bytes that a tenant may send before the next one's turn: as many as a queue pair. A packet counts as
+/// `PACKET` bytes at least, since a turn ends by packets or bytes.
 const QUANTUM: i64 = TURN_BYTES as i64;
 const PACKET: usize = TURN_BYTES / TURN_PACKETS;
-/// Peers without room that are told apart in one call, which ends with one more; the next call begins with others.
+/// Full peers that are told apart in one call. One more ends the call; the next call begins with others.
 const FULL: usize = 16;
-/// Queue pairs of a party that are passed over in one call; with so many it has to wait for the next, which begins with others.
+/// Queue pairs of a tenant that are passed over in one call. With so many it waits for the next call, which
+/// begins with others.
 const PASSED: usize = 64;
 
 /// Queue pairs that share turns.
@@ -27,30 +30,31 @@ const PASSED: usize = 64;
 struct Tenant {
     line: VecDeque<u32>,
     members: usize,
-    /// What it may still use.
+    /// Bytes that it may still use.
     credit: i64,
     in_round: bool,
-    /// Queue pairs that were passed over, in which call.
+    /// Queue pairs that were passed over in call `call`.
     passed: usize,
     call: u64,
 }
 
-/// The lines of all parties. Number 0 is nobody's in particular.
+/// The lines of all tenants. Tenant 0 has the queue pairs that belong to no tenant.
 pub(crate) struct FairScheduler {
     tenants: Vec<Tenant>,
-    /// Members of other parties than that.
+    /// Queue pairs of all tenants but 0.
     members: usize,
-    /// Parties with somebody in line, the one whose turn it is first; and those that can do nothing more in this call.
+    /// Tenants with queue pairs in line, the one whose turn it is first; and tenants that are blocked for the
+    /// rest of this call.
     round: VecDeque<u32>,
     out: VecDeque<u32>,
-    /// Peers that have no room in this call.
+    /// Peers that are full in this call.
     full: Vec<Peer>,
     call: u64,
     is_on: bool,
 }
 
 impl FairScheduler {
-    /// Nobody yet, of at most `places` queue pairs.
+    /// A scheduler without tenants, for at most `places` queue pairs.
     pub fn new(places: usize) -> FairScheduler {
         let line = VecDeque::with_capacity(places);
         FairScheduler {
@@ -64,19 +68,19 @@ impl FairScheduler {
         }
     }
 
-    /// Does more than one line matter now?
+    /// Is more than one line in use?
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Does anybody stand in any of the lines here?
+    /// Is any queue pair in one of the lines here?
     #[cold]
     pub fn waits(&self) -> bool {
         !self.round.is_empty()
     }
 
-    /// A queue pair more is of this party.
+    /// Adds a queue pair to a tenant.
     pub fn join(&mut self, tenant: u32) {
         let tenants = self.tenants.len().max(tenant as usize + 1);
         self.tenants.resize_with(tenants, Tenant::default);
@@ -91,7 +95,7 @@ impl FairScheduler {
         }
     }
 
-    /// One less, which may stand in line.
+    /// Removes a queue pair, which may stand in line, from a tenant.
     pub fn leave(&mut self, tenant: u32, index: u32) {
         self.tenants.iter_mut().for_each(|tenant| tenant.line.retain(|place| *place != index));
         if tenant > 0 {
@@ -100,15 +104,15 @@ impl FairScheduler {
         }
     }
 
-    /// A call begins: peers may have room again.
+    /// A call begins: all peers may have space again.
     #[cold]
     pub fn begin(&mut self) {
         self.full.clear();
         self.call += 1;
     }
 
-    /// Whose turn it is. Those in `line` have come since the last call, and find their places first. `who` says of which party a queue
-    /// pair is and whom it sends to.
+    /// The queue pair whose turn it is. Those in `line` have come since the last call and are put in their
+    /// tenants' lines first. `who` returns the tenant and the peer of a queue pair.
     #[cold]
     pub fn next(
         &mut self,
@@ -127,7 +131,7 @@ impl FairScheduler {
                 continue;
             }
             let Some(index) = tenant.line.pop_front() else {
-                // Credit is not saved up. Debt there is none: it was paid by turns that were passed on.
+                // Credit is not saved. There is no debt either: turns that were passed on have paid it.
                 (tenant.in_round, tenant.credit) = (false, 0);
                 self.round.pop_front();
                 continue;
@@ -139,7 +143,7 @@ impl FairScheduler {
         }
     }
 
-    /// The peer of a queue pair has no room.
+    /// Passes over a queue pair whose peer is full.
     fn pass_over(&mut self, index: u32, number: u32) {
         let tenant = &mut self.tenants[number as usize];
         tenant.line.push_back(index);
@@ -153,7 +157,7 @@ impl FairScheduler {
         }
     }
 
-    /// Puts a queue pair at the end of its party's line.
+    /// Puts a queue pair at the end of its tenant's line.
     fn enter(&mut self, index: u32, tenant: u32) {
         let Tenant { line, credit, in_round, .. } = &mut self.tenants[tenant as usize];
         line.push_back(index);
@@ -172,14 +176,15 @@ impl FairScheduler {
         }
     }
 
-    /// The peer of a queue pair has no room for more, which ends its turn if anything left in it. False: as many have none as can
-    /// be told apart.
+    /// The peer of a queue pair is full, which ends its turn if any packet left in it. False: as many peers
+    /// are full as can be told apart.
     #[cold]
     pub fn blocked(
         &mut self,
         line: &mut VecDeque<u32>,
         index: u32,
-        (tenant, peer): (u32, Peer),
+        tenant: u32,
+        peer: Peer,
         used: &TurnUsage,
     ) -> bool {
         if !std::mem::replace(&mut self.is_on, true) {
@@ -200,7 +205,7 @@ impl FairScheduler {
         is_told
     }
 
-    /// The port has no room for anybody: the same queue pair goes on when it has.
+    /// The port has no free frame: the same queue pair goes on when it has one.
     #[cold]
     pub fn stay(&mut self, index: u32, tenant: u32) {
         self.enter(index, tenant);
@@ -212,7 +217,7 @@ impl FairScheduler {
         self.tenants[tenant as usize].credit -= cost as i64;
     }
 
-    /// A call is over. If one line is enough again, those who belong to nobody in particular go back there.
+    /// A call ends. If one line is enough again, the queue pairs of tenant 0 go back there.
     #[cold]
     pub fn end(&mut self, line: &mut VecDeque<u32>) {
         while let Some(tenant) = self.out.pop_back() {
@@ -235,7 +240,7 @@ impl FairScheduler {
 mod tests {
     use super::*;
 
-    /// Queue pairs that always have more to send, by number: of which party, to whom.
+    /// Queue pairs that always have more to send, by number: their tenant and their peer.
     struct Model {
         scheduler: FairScheduler,
         line: VecDeque<u32>,
@@ -254,7 +259,8 @@ mod tests {
             Model { scheduler, line, who, sent, calls: 0 }
         }
 
-        /// A call of so many turns; `turn` says what a queue pair sends in its own, and whether its peer then has no room.
+        /// A call of so many turns; `turn` says what a queue pair sends in its own, and whether its peer is
+        /// full then.
         fn call(&mut self, turns: usize, mut turn: impl FnMut(u32) -> (TurnUsage, bool)) {
             self.calls += 1;
             self.scheduler.begin();
@@ -265,7 +271,7 @@ mod tests {
                 self.sent[index as usize] += used.bytes;
                 if !full {
                     self.scheduler.served(index, who.0, true, &used);
-                } else if !self.scheduler.blocked(&mut self.line, index, who, &used) {
+                } else if !self.scheduler.blocked(&mut self.line, index, who.0, who.1, &used) {
                     break;
                 }
             }
@@ -322,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_peer_without_room_holds_up_nobody_who_sends_to_another() {
-        // Nobody's party, a hundred for a peer that stands still and one for another.
+        // Tenant 0: a hundred queue pairs for a peer that stands still, and one for another.
         let who: Vec<(u32, u32)> = (0..100).map(|_| (0, 7)).chain([(0, 8)]).collect();
         let mut model = Model::new(&who);
         model.scheduler.is_on = true;
@@ -331,7 +337,7 @@ mod tests {
         }
         assert!(model.sent[100] >= 5 * 1024, "{}", model.sent[100]);
         assert!(model.scheduler.is_on());
-        // It has room again: all of them have their turns, and one line is enough.
+        // The peer has space again: all of them have their turns, and one line is enough.
         model.call(200, |_| (used(16, 1024), false));
         assert!(model.sent.iter().all(|sent| *sent >= 1024), "{:?}", model.sent);
         assert!(!model.scheduler.is_on() && !model.scheduler.waits() && model.line.len() == 101);

@@ -3,11 +3,20 @@
 use remora_memory::{Access, Key, Mem, Owner, Pd};
 use remora_transport::rc::ReplyKind;
 
-use crate::queue_pair::{List, WqeContext};
+use crate::context::{List, WqeContext};
 use crate::receive_queue::{Receive, ReceiveQueue, element};
 use crate::request::Sge;
 use crate::ring::Ring;
 use crate::wqe::SLOT;
+
+/// Where the local bytes of a message are: the memory, the domain of its keys, and the ring that holds its
+/// WQE.
+#[derive(Copy, Clone)]
+pub(crate) struct LocalMemory<'a> {
+    pub mem: Mem<'a>,
+    pub pd: Pd,
+    pub ring: &'a Ring,
+}
 
 /// As [`gather`], for the services that are not to enlarge the busy path of RC.
 #[inline(never)]
@@ -35,9 +44,10 @@ pub(crate) fn deliver_outlined(
     deliver(mem, pd, queue, receive, offset, data)
 }
 
-/// Fills `out` with what a response carries of the memory that a READ asked for. False: it may not be read (any more).
+/// Fills `out` with what a response carries of the memory that a READ asked for. False: it may not be read
+/// (any more).
 #[inline(always)]
-pub(crate) fn fetch(mem: Mem<'_>, (pd, owner): (Pd, Owner), kind: &ReplyKind, out: &mut [u8]) -> bool {
+pub(crate) fn fetch(mem: Mem<'_>, pd: Pd, owner: Owner, kind: &ReplyKind, out: &mut [u8]) -> bool {
     let ReplyKind::Memory { key, va, len } = *kind else { return true };
     mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ)
         .is_ok_and(|span| span.read(out) == len as usize)
@@ -113,8 +123,8 @@ pub(crate) fn scatter(
     }
 }
 
-/// Writes `data` to a receive work request's list from `offset` on. `Err(true)`: it does not fit; `Err(false)`: a local
-/// key, range or right is wrong.
+/// Writes `data` to a receive work request's list from `offset` on. `Err(true)`: it does not fit;
+/// `Err(false)`: a local key, range or right is wrong.
 #[inline(always)]
 pub(crate) fn deliver(
     mem: Mem<'_>,
@@ -131,8 +141,8 @@ pub(crate) fn deliver(
         0 => receive.first,
         _ => queue.element(receive, number),
     });
-    let room: u64 = list.clone().map(|sge| u64::from(sge.len)).sum();
-    if u64::from(offset) + data.len() as u64 > room {
+    let capacity: u64 = list.clone().map(|sge| u64::from(sge.len)).sum();
+    if u64::from(offset) + data.len() as u64 > capacity {
         return Err(true);
     }
     let mut done = 0;
@@ -163,8 +173,8 @@ pub(crate) fn elements<'a>(
     })
 }
 
-/// Calls `each(element, bytes to skip in it, bytes to use)` for the part `offset..offset + len` of a list; stops at the first
-/// refusal. False as well if the list ends early.
+/// Calls `each(element, bytes to skip in it, bytes to use)` for the part `offset..offset + len` of a list;
+/// stops at the first refusal. False as well if the list ends early.
 fn walk(
     list: impl Iterator<Item = Sge>,
     offset: u32,

@@ -1,14 +1,16 @@
-//! The NIC: the resources of one engine, and the five verbs of a pure machine.
+//! The NIC: the resources of one engine, and the functions that drive it.
 //!
-//! `doorbell` (work enters), `receive` (a frame enters), `transmit` (frames leave), `next_deadline`/`expire` (time),
-//! and the completion queues and `events` (what the program gets).
+//! `doorbell` takes work, `receive` a frame, `transmit` sends frames, `next_deadline` and `expire` are its
+//! timers. The program gets completions and events.
 //!
-//! Heads up: what it is made of is in `nic/config.rs`; queues are made and removed in `nic/objects.rs`; `nic/shared.rs` is what all
+//! Heads up: `config.rs` has its limits, `nic/objects.rs` makes and removes queues, `shared.rs` is what all
 //! queue pairs share.
 
-mod config;
+mod address_handles;
+mod multicast;
 mod objects;
-mod shared;
+mod shared_receive_queues;
+mod xrc;
 
 use std::collections::VecDeque;
 
@@ -19,16 +21,16 @@ use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Egress, Ingress};
 use remora_wire::{Qpn, packet};
 
-pub use config::{Config, NicError, QueuePairInit, Receives};
-pub(crate) use shared::Shared;
-
-use crate::egress::{TurnEnd, TurnUsage, wants_turn};
+use crate::arrived::strip;
+use crate::config::{Config, NicError};
+use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
 use crate::fair_scheduler::FairScheduler;
-use crate::ingress::strip;
-use crate::prism::{Prefetched, waits};
+use crate::prism::{Prefetched, prefetch_pointer, waits};
 use crate::queue_pair::QueuePair;
+use crate::shared::Shared;
 use crate::timers::Timers;
+use crate::turn::{TurnEnd, TurnUsage};
 
 /// No queue pair.
 const NONE: u32 = u32::MAX;
@@ -40,11 +42,11 @@ pub struct Nic {
     free: VecDeque<u32>,
     index_bits: u32,
     line: VecDeque<u32>,
-    /// The queue pair of the last packets, which has not been attended to since; or `NONE`.
+    /// The queue pair of the last packets, which has not been scheduled since; or `NONE`.
     touched: u32,
-    /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
+    /// How much of its turn the queue pair at the head of the line has used, if the port blocked it.
     interrupted: TurnUsage,
-    /// The lines where one is not enough.
+    /// The scheduler for several tenants, or for peers that are full.
     scheduler: FairScheduler,
     timers: Timers,
     pub(crate) prefetched: Prefetched,
@@ -126,7 +128,7 @@ impl Nic {
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
         if waits && qp.has_prism() {
-            qp.prefetch(mem, &packet);
+            prefetch_pointer(qp, mem, &packet);
             self.prefetched.put(arrived.transport);
             return;
         }
@@ -134,7 +136,7 @@ impl Nic {
         self.touch(index);
     }
 
-    /// Packets of one queue pair come one after the other: what they lead to is looked at once.
+    /// Packets of one queue pair come one after the other: it is scheduled once for all of them.
     #[inline]
     pub(crate) fn touch(&mut self, index: u32) {
         if self.touched != index {
@@ -143,7 +145,7 @@ impl Nic {
         }
     }
 
-    /// Attends to the queue pair that the last packets were for.
+    /// Schedules the queue pair that the last packets were for.
     #[inline]
     fn settle(&mut self) {
         let index = std::mem::replace(&mut self.touched, NONE);
@@ -179,12 +181,13 @@ impl Nic {
                 TurnEnd::Done => qp.queued = false,
                 TurnEnd::More => self.line.push_back(index),
                 TurnEnd::Blocked if out.has_rooms() && !self.line.is_empty() => {
-                    self.scheduler.blocked(&mut self.line, index, (qp.tenant, qp.peer()), &used);
+                    self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used);
                     packets += self.transmit_scheduled(now, mem, out, budget.saturating_sub(packets));
                     break;
                 }
                 TurnEnd::Blocked => {
-                    // It goes on with the rest of its turn: on a slow port a fresh one each time would never end.
+                    // It goes on with the rest of its turn: on a slow port a fresh one each time would never
+                    // end.
                     self.line.push_front(index);
                     self.interrupted = used;
                     break;
@@ -197,8 +200,8 @@ impl Nic {
         packets + turns
     }
 
-    /// As [`transmit`](Nic::transmit), where one line is not enough. It is compiled once for all ports: the busy path of one line must
-    /// not pay for it.
+    /// As [`transmit`](Nic::transmit), where one line is not enough. It is compiled once for all ports: the
+    /// busy path of one line must not pay for it.
     #[cold]
     #[inline(never)]
     fn transmit_scheduled(
@@ -227,7 +230,7 @@ impl Nic {
                 qp.queued = turn == TurnEnd::More;
                 self.scheduler.served(index, qp.tenant, qp.queued, &used);
             } else if out.has_rooms() {
-                if !self.scheduler.blocked(&mut self.line, index, (qp.tenant, qp.peer()), &used) {
+                if !self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used) {
                     break;
                 }
             } else {
@@ -243,8 +246,8 @@ impl Nic {
         packets
     }
 
-    /// Queue pairs of one party share its turns: however many are busy, another party gets as much as they do together. 0 is
-    /// everybody's who has no other.
+    /// Gives a queue pair to a tenant. The queue pairs of one tenant share its turns: another tenant gets as
+    /// many bytes as all of them together. Tenant 0 is the default.
     ///
     /// # Errors
     /// `Unknown`: there is no such queue pair.
@@ -260,20 +263,21 @@ impl Nic {
         Ok(())
     }
 
-    /// The party of a queue pair.
+    /// The tenant of a queue pair.
     pub fn tenant(&self, number: Qpn) -> Option<u32> {
         Some(self.qps[self.index(number)? as usize].as_ref()?.tenant)
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         let touched = self.qps.get(self.touched as usize).and_then(Option::as_ref);
         touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline()))
     }
 
-    /// Time has come to `now`: at most `budget` queue pairs' timers run. All that had arrived at `rx_drained_at` has been
-    /// [received](Nic::receive): a peer is called silent only until then, for what came later may be its answer.
+    /// Runs the timers that are due at `now`, of at most `budget` queue pairs. Packets that arrived until
+    /// `rx_drained_at` have been [received](Nic::receive). A peer counts as silent only until then: its
+    /// answer may have arrived later.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, budget: usize) {
         for _ in 0..budget {
             let Some(index) = self.timers.pop(now) else { break };
@@ -281,7 +285,8 @@ impl Nic {
             if qp.deadline() <= now {
                 qp.expire(now, rx_drained_at, &mut self.shared);
             }
-            // What is due still waits for what may have arrived: it is looked at again, but not before others have been.
+            // What is due still waits for what may have arrived: it is looked at again, but not before others
+            // have been.
             self.timers.schedule(index, qp.deadline().max(now.after(1)));
             self.line_up(index);
         }

@@ -1,9 +1,9 @@
 //! Unreliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.8.2).
 //!
-//! Nothing is acknowledged and nothing sent again: a message has ended for its sender when its last packet has left. The
-//! receiver takes packets in order; when one is missing, the message that it belonged to is dropped without a word, and
-//! the next first packet begins anew. So a SEND arrives whole or not at all. (Of a WRITE, the packets before the missing
-//! one have been placed by then; only its immediate data say that it is complete.)
+//! No packet is acknowledged or sent again: a message has ended for its sender when its last packet has left.
+//! The receiver takes packets in order. When one is missing, its message is dropped without a NAK, and the
+//! next first packet begins anew. So a SEND arrives whole or not at all. (Of a WRITE, the packets before the
+//! missing one have been placed by then; only its immediate data show that it is complete.)
 
 use crate::rc::{Kind, Message, Retired, headers};
 use crate::{Action, Counters, Notice, Outcome, Status};
@@ -51,7 +51,8 @@ impl<D: Copy> Requester<D> {
         self.current.is_some()
     }
 
-    /// Takes a message: SENDs and WRITEs, with or without immediate data. The caller has seen that none is under way.
+    /// Takes a message: SENDs and WRITEs, with or without immediate data. The caller has seen that none is
+    /// under way.
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.current.is_none() && carries(&message.kind), "the service has these four only");
         self.current = Some((message, 0));
@@ -75,7 +76,7 @@ impl<D: Copy> Requester<D> {
         })
     }
 
-    /// Note of the message under way.
+    /// The context of the message under way.
     pub fn context(&self) -> Option<&D> {
         self.current.as_ref().map(|(message, _)| &message.context)
     }
@@ -125,7 +126,8 @@ enum MessageInProgress {
 pub struct Responder {
     expected: Psn,
     in_progress: MessageInProgress,
-    /// What `in_progress` will be if the action of the last packet is done, and whether the message ends then.
+    /// What `in_progress` will be if the action of the last packet is done, and whether the message ends
+    /// then.
     next: (MessageInProgress, bool),
     mtu: u32,
     writes: bool,
@@ -156,8 +158,8 @@ impl Responder {
         self.notice
     }
 
-    /// Judges a packet (IBTA vol. 1 §9.8.2.2): a first one begins a message wherever the sequence stands, any other must be
-    /// the next of the message under way.
+    /// Judges a packet (IBTA vol. 1 §9.8.2.2): a first one begins a message wherever the sequence stands, any
+    /// other must be the next of the message under way.
     pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
         let opcode = packet.bth.opcode;
         let in_order = packet.bth.psn == self.expected;
@@ -169,7 +171,7 @@ impl Responder {
             counters.rx_dropped_messages += 1;
             self.in_progress = MessageInProgress::Nothing;
         }
-        // Also by what is dropped: the rest of a message without a receive is no gap.
+        // Dropped packets advance it, too: the rest of a message without a receive is no gap.
         self.expected = packet.bth.psn.next();
         if !begins && self.in_progress == MessageInProgress::Nothing {
             return Action::Nothing;
@@ -219,7 +221,7 @@ impl Responder {
                 if !exact || !self.writes || total > 1 << 31 {
                     return None;
                 }
-                // The first packet answers for the whole message; each later one for itself.
+                // The first packet checks the whole message; each later one checks its own bytes.
                 let extent = if packet.reth().is_some() { total } else { len };
                 let in_progress = MessageInProgress::Write {
                     key,
@@ -257,7 +259,7 @@ impl Responder {
         }
     }
 
-    /// The NIC has executed the action of the last `receive`. Whatever refused it, the peer is not told.
+    /// The NIC has executed the action of the last `receive`. The peer gets no NAK for a refusal.
     pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
         match outcome {
             Outcome::Done | Outcome::Value(_) => {
@@ -306,8 +308,8 @@ mod tests {
 
     const FULL: [u8; 256] = [1; 256];
 
-    /// Feeds `F`irst, `M`iddle, `L`ast or `O`nly SENDs with a PSN each; gives back what was asked for: b(egin), m(iddle),
-    /// e(nd), w(hole) or - for nothing.
+    /// Feeds `F`irst, `M`iddle, `L`ast or `O`nly SENDs with a PSN each; gives back what was asked for:
+    /// b(egin), m(iddle), e(nd), w(hole) or - for nothing.
     fn sends(responder: &mut Responder, counters: &mut Counters, arrivals: &str) -> String {
         let mut seen = String::new();
         for arrival in arrivals.split(' ') {

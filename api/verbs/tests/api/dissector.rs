@@ -175,7 +175,7 @@ impl World {
         let mut done = [EMPTY; 1];
         self.cq.wait(&mut done, LONG).unwrap();
         assert_eq!(
-            (done[0].status, Outcome::from_number(done[0].vendor_err)),
+            (done[0].status, Outcome::from_number(done[0].outcome)),
             (Status::Success, Some(outcome))
         );
     }

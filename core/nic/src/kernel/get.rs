@@ -1,7 +1,8 @@
-//! The GET kernel (StRoM paper, §5.2): a slot of a hash table, then the value that one of its buckets points to.
+//! The GET kernel (StRoM paper, §5.2): a slot of a hash table, then the value that one of its buckets points
+//! to.
 //!
-//! The paper takes it that one of the three keys is the one looked for, and would answer the first bucket's value for a key that
-//! is not there; here that is a miss.
+//! The paper takes it that one of the three keys is the one looked for, and would answer the first bucket's
+//! value for a key that is not there; here that is a miss.
 
 use remora_wire::strom::Status;
 

@@ -5,14 +5,14 @@ use remora_transport::rc::prism::{Output, Request};
 use remora_wire::NakCode;
 use remora_wire::prism::Verdict;
 
-use super::execute::ResultSink;
 use super::free_list::{FreeLists, Taken};
 use super::reach::Reach;
+use super::result::ResultSink;
 
 /// Takes a buffer; the second is all of it, if the first is one.
 ///
-/// The next one comes near meanwhile: nobody has touched it for long, and bytes that wait for their lines keep the atomic behind them
-/// waiting.
+/// The next buffer is prefetched meanwhile: it has not been touched for long, and stores that wait for their
+/// cache lines delay the atomic behind them.
 #[inline(always)]
 pub(super) fn take<'m>(
     reach: &Reach<'m, '_>,
@@ -20,7 +20,7 @@ pub(super) fn take<'m>(
     lists: &mut FreeLists,
 ) -> (Taken, Option<Span<'m>>) {
     let (list, len, mut place) = (request.va, request.len, None);
-    let taken = lists.take((reach.pd, list, len), |va, size, next| {
+    let taken = lists.take(reach.pd, list, len, |va, size, next| {
         place = reach.span(va, size, Access::REMOTE_WRITE).ok();
         if let (Some(place), Some(next)) = (&place, next) {
             place.prefetch_beside(next.wrapping_sub(va), len as usize);
@@ -37,9 +37,10 @@ pub(super) fn allocate(
     request: &Request,
     redirect: Option<u64>,
     payload: &[u8],
-    (lists, sink): (&mut FreeLists, &mut impl ResultSink),
+    lists: &mut FreeLists,
+    sink: &mut impl ResultSink,
 ) -> Result<(), NakCode> {
-    // Nothing is taken for an address that could not be told.
+    // No buffer is taken whose address could not be written.
     let redirected = match redirect {
         Some(to) => Some(reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?),
         None => None,

@@ -10,32 +10,36 @@ use remora_wire::prism::addresses::Repr as Addresses;
 use remora_wire::prism::operands::number;
 use remora_wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
 
-use crate::egress::{Sent, emit_outlined};
-use crate::gather::gather_outlined;
-use crate::queue_pair::{PeerPath, WqeContext};
+use crate::context::WqeContext;
+use crate::emit::{Sent, emit_outlined};
+use crate::gather::{LocalMemory, gather_outlined};
+use crate::path::PeerPath;
 use crate::ring::Ring;
 use crate::wqe::{SLOT, Wqe};
 
-/// A request, of which so many bytes of its message from an offset on travel: its flags beside AckReq, its addresses before the
-/// payload.
+/// A request, of which so many bytes of its message from an offset on travel: its flags beside AckReq, its
+/// addresses before the payload.
 pub(crate) fn emit_request(
     path: &mut PeerPath,
     out: &mut impl Egress,
     counters: &mut Counters,
-    (bth, ext): (bth::Repr, &Extensions),
-    (extended, context): (&Extended, &WqeContext),
-    (offset, len): (u32, u32),
-    (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+    bth: bth::Repr,
+    ext: &Extensions,
+    extended: &Extended,
+    context: &WqeContext,
+    offset: u32,
+    len: u32,
+    local: LocalMemory<'_>,
 ) -> Sent {
     let addresses = match bth.opcode.is_first() || bth.opcode.is_only() {
-        true => addresses(extended, ring, context),
+        true => addresses(extended, local.ring, context),
         false => Addresses::default(),
     };
     let all = addresses.len() as u32 + len;
     let bth = bth::Repr { resv7: extended.flags().bits(), pad: packet::pad_for(all as usize), ..bth };
     emit_outlined(&mut path.address_path, out, counters, &bth, ext, all, &mut |bytes| {
         let at = addresses.emit(bytes);
-        len == 0 || gather_outlined(mem, pd, ring, context, offset, &mut bytes[at..])
+        len == 0 || gather_outlined(local.mem, local.pd, local.ring, context, offset, &mut bytes[at..])
     })
 }
 
@@ -63,16 +67,17 @@ pub(crate) fn emit_kept(
         ..Extensions::default()
     };
     let bth = kept_bth(reply, path.remote, bytes.len());
-    emit_outlined(&mut path.address_path, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
-        room.copy_from_slice(bytes);
+    emit_outlined(&mut path.address_path, out, counters, &bth, &ext, bytes.len() as u32, &mut |buffer| {
+        buffer.copy_from_slice(bytes);
         true
     })
 }
 
-/// The BTH of a short answer with so many bytes of payload. That to a chain says for how many sequence numbers it stands.
+/// The BTH of a short answer with so many bytes of payload. That to a chain says for how many sequence
+/// numbers it stands.
 #[inline]
 pub(super) fn kept_bth(reply: &Reply, remote: Qpn, len: usize) -> bth::Repr {
-    let resv7 = if let ReplyKind::Chain(_, count) = reply.kind { count } else { 0 };
+    let resv7 = if let ReplyKind::Chain { count, .. } = reply.kind { count } else { 0 };
     bth::Repr { pad: packet::pad_for(len), resv7, ..bth::Repr::new(reply.opcode, remote, reply.psn) }
 }
 
@@ -81,7 +86,7 @@ pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8]) -> (Option<u64>, 
     match *kind {
         // The most significant 8 bytes are where those of an ordinary atomic are.
         ReplyKind::Wide(size) => (Some(number(&kept[..8])[0]), &kept[8..usize::from(size)]),
-        ReplyKind::Snapshot(len) | ReplyKind::Chain(len, _) => (None, &kept[..usize::from(len)]),
+        ReplyKind::Snapshot(len) | ReplyKind::Chain { len, .. } => (None, &kept[..usize::from(len)]),
         ReplyKind::Value(original) => (Some(original), &[]),
         _ => (None, &[]),
     }
@@ -94,8 +99,8 @@ fn second(ring: &Ring, context: &WqeContext) -> Wqe {
     Wqe::parse(&slot)
 }
 
-/// Brings a result to where its work request wants it, in the machine's byte order. False: it may not be written there, or
-/// does not fit.
+/// Brings a result to where its work request wants it, in the machine's byte order. False: it may not be
+/// written there, or does not fit.
 #[cold]
 #[inline(never)]
 pub(crate) fn put_result(

@@ -1,7 +1,7 @@
-//! The responder's side: does what the packets of a PRISM operation ask for.
+//! The responder's side: executes the packets of operations.
 
 use remora_memory::{Access, Mem};
-use remora_transport::rc::prism::{Answer, Output, Request, SNAPSHOT, Verb, is_scratch};
+use remora_transport::rc::prism::{Output, Request, SNAPSHOT, Verb, is_scratch};
 use remora_transport::{Instant, Outcome};
 use remora_wire::prism::addresses::Repr as Addresses;
 use remora_wire::prism::operands::{Number, Operand, Repr as Operands, put};
@@ -12,99 +12,87 @@ use super::allocate::{allocate, take};
 use super::free_list::{FreeLists, Taken};
 use super::number::{add, and, blend, cut, to_memory};
 use super::reach::Reach;
+use super::result::ResultSink;
 use super::{OperationInProgress, Prism, ResponderState};
-use crate::nic::Shared;
-use crate::queue_pair::{Connection, QueuePair};
+use crate::machine::{Connection, Machine};
+use crate::queue_pair::QueuePair;
+use crate::shared::Shared;
 
 type Done = Result<(), NakCode>;
 
-/// Takes what an operation gives back, once it has ended. Told where it is found out: as a value it would be stored in pieces and loaded whole.
-pub(super) trait ResultSink {
-    fn put(&mut self, verdict: Verdict, output: Output);
-}
-
-impl ResultSink for Option<Answer> {
-    #[inline(always)]
-    fn put(&mut self, verdict: Verdict, output: Output) {
-        *self = Some(Answer { verdict, output });
-    }
-}
-
-impl QueuePair {
-    /// One packet of an operation.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn serve_prism(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        request: &Request,
-        packet: &packet::View<'_>,
-        shared: &mut Shared,
-    ) {
-        let (pd, owner) = (self.pd, self.owner);
-        let Some(prism) = &mut self.prism else { return };
-        let lists = &mut shared.free_lists;
-        let ((number, kept_from), msn) = match (&self.connection, &self.irn) {
-            (Some(connection), _) => (connection.responder.fetches(), connection.responder.msn()),
-            (None, Some(irn)) => (irn.responder.fetches(), irn.responder.msn()),
-            (None, None) => return,
-        };
-        prism.begin(now, mem, (kept_from, msn), lists);
-        let Prism { scratch, state, .. } = &mut **prism;
-        let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
-        let behind = Addresses::split(packet.bth.opcode, request.flags, packet.payload);
-        let mut answer = None;
-        let done = match behind {
-            Ok(behind) => {
-                state.perform(reach, number, request, packet.atomic(), behind, (lists, &mut answer))
-            }
-            Err(_) => Err(NakCode::INVALID_REQUEST),
-        };
-        match (&done, &answer) {
-            (Ok(()), Some(answer)) => prism.state.last = answer.verdict,
-            (Ok(()), None) => {}
-            (Err(_), _) => prism.state.abandon(lists),
+/// One packet of an operation.
+#[cold]
+#[inline(never)]
+pub(crate) fn serve_prism(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    request: &Request,
+    packet: &packet::View<'_>,
+    shared: &mut Shared,
+) {
+    let (pd, owner) = (qp.pd, qp.owner);
+    let Some(prism) = &mut qp.prism else { return };
+    let lists = &mut shared.free_lists;
+    let ((number, kept_from), msn) = match &qp.machine {
+        Machine::Rc(connection) => (connection.responder.fetches(), connection.responder.msn()),
+        Machine::Irn(irn) => (irn.responder.fetches(), irn.responder.msn()),
+        _ => return,
+    };
+    prism.begin(now, mem, kept_from, msn, lists);
+    let Prism { scratch, state, .. } = &mut **prism;
+    let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
+    let behind = Addresses::split(packet.bth.opcode, request.flags, packet.payload);
+    let mut answer = None;
+    let done = match behind {
+        Ok((addresses, payload)) => {
+            let eth = packet.atomic();
+            state.perform(reach, number, request, eth, addresses, payload, lists, &mut answer)
         }
-        let done = done.map(|()| answer);
-        let counters = &mut shared.counters;
-        prism.counted = match (&mut self.connection, &mut self.irn) {
-            (Some(Connection { responder, .. }), _) => {
-                responder.conclude_prism(done, counters);
-                responder.msn()
-            }
-            (None, Some(irn)) => {
-                irn.responder.conclude_prism(done, counters);
-                irn.responder.msn()
-            }
-            (None, None) => 0,
-        };
+        Err(_) => Err(NakCode::INVALID_REQUEST),
+    };
+    match (&done, &answer) {
+        (Ok(()), Some(answer)) => prism.state.last = answer.verdict,
+        (Ok(()), None) => {}
+        (Err(_), _) => prism.state.abandon(lists),
     }
+    let done = done.map(|()| answer);
+    let counters = &mut shared.counters;
+    prism.counted = match &mut qp.machine {
+        Machine::Rc(Connection { responder, .. }) => {
+            responder.conclude_prism(done, counters);
+            responder.msn()
+        }
+        Machine::Irn(irn) => {
+            irn.responder.conclude_prism(done, counters);
+            irn.responder.msn()
+        }
+        _ => 0,
+    };
 }
 
-impl QueuePair {
-    /// A plain WRITE to where no key leads: the connection's scratch memory, or nowhere.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn place_in_scratch(&mut self, mem: Mem<'_>, va: u64, payload: &[u8]) -> Outcome {
-        let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
-        let (pd, owner) = (self.pd, self.owner);
-        let Some(prism) = self.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
-        let scratch = prism.lend_scratch(mem);
-        let reach = Reach { mem, pd, owner, key: 0, scratch };
-        match reach.span(va, payload.len(), Access::REMOTE_WRITE) {
-            Ok(span) => {
-                span.write(payload);
-                Outcome::Done
-            }
-            Err(code) => Outcome::Nak(code),
+/// A plain WRITE whose key names no region: it goes to the connection's scratch memory, or is refused.
+#[cold]
+#[inline(never)]
+pub(crate) fn place_in_scratch(qp: &mut QueuePair, mem: Mem<'_>, va: u64, payload: &[u8]) -> Outcome {
+    let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
+    let (pd, owner) = (qp.pd, qp.owner);
+    let Some(prism) = qp.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
+    let scratch = prism.lend_scratch(mem);
+    let reach = Reach { mem, pd, owner, key: 0, scratch };
+    match reach.span(va, payload.len(), Access::REMOTE_WRITE) {
+        Ok(span) => {
+            span.write(payload);
+            Outcome::Done
         }
+        Err(code) => Outcome::Nak(code),
     }
 }
 
 impl ResponderState {
-    /// `number` is the operation's among those that are answered; `eth` what an atomic has for a header, and then come its addresses and
-    /// what is behind them. What it gives back is told if it has ended.
+    /// Executes one packet of an operation. `number` counts the operations that are answered; `eth` is the
+    /// header of an atomic, `addresses` and `payload` follow the headers. If the operation ends with it,
+    /// `sink` gets the result.
     #[inline(always)]
     pub(super) fn perform(
         &mut self,
@@ -112,16 +100,18 @@ impl ResponderState {
         number: u64,
         request: &Request,
         eth: Option<atomic_eth::Repr>,
-        (addresses, payload): (Addresses, &[u8]),
-        (lists, sink): (&mut FreeLists, &mut impl ResultSink),
+        addresses: Addresses,
+        payload: &[u8],
+        lists: &mut FreeLists,
+        sink: &mut impl ResultSink,
     ) -> Done {
         let flags = request.flags;
         let passed = request.first && flags.has(Flags::CONDITIONAL) && self.last != Verdict::Done;
         match (request.verb, eth) {
             (Verb::Read, _) if passed => pass_read(flags, sink),
-            (Verb::Read, _) => return self.read(reach, number, request, &addresses, (lists, sink)),
+            (Verb::Read, _) => return self.read(reach, number, request, &addresses, lists, sink),
             (Verb::Write, _) if allocates(request) && !passed && addresses.source.is_none() => {
-                return allocate(&reach, request, addresses.redirect, payload, (lists, sink));
+                return allocate(&reach, request, addresses.redirect, payload, lists, sink);
             }
             (Verb::Write, _) if request.first && request.last && !passed && !flags.has(Flags::ALLOCATE) => {
                 return write_whole(reach, request, &addresses, payload, sink);
@@ -132,7 +122,7 @@ impl ResponderState {
                 } else if request.first {
                     begin_write(&mut self.in_progress, reach, request, &addresses, lists)?;
                 }
-                return self.write(reach, request, &addresses, payload, (lists, sink));
+                return self.write(reach, request, &addresses, payload, lists, sink);
             }
             (Verb::CompareSwap | Verb::FetchAdd, Some(eth)) => {
                 let operands = operands(request, &eth, payload)?;
@@ -153,7 +143,8 @@ impl ResponderState {
         number: u64,
         request: &Request,
         addresses: &Addresses,
-        (lists, sink): (&mut FreeLists, &mut impl ResultSink),
+        lists: &mut FreeLists,
+        sink: &mut impl ResultSink,
     ) -> Done {
         let (va, len) = target(reach, request)?;
         if let Some(to) = addresses.redirect {
@@ -175,14 +166,15 @@ impl ResponderState {
         Ok(())
     }
 
-    /// Payload to where the operation's first packet found that it goes.
+    /// Writes payload to the target that the operation's first packet has resolved.
     fn write(
         &mut self,
         mut reach: Reach<'_, '_>,
         request: &Request,
         addresses: &Addresses,
         payload: &[u8],
-        (lists, sink): (&mut FreeLists, &mut impl ResultSink),
+        lists: &mut FreeLists,
+        sink: &mut impl ResultSink,
     ) -> Done {
         if let OperationInProgress::Writing { key, va, limit, .. } = &self.in_progress {
             reach.key = *key;
@@ -269,7 +261,7 @@ fn begin_write(
         *in_progress = OperationInProgress::Writing { key, va, limit, pin, buffer: None, redirect: None };
         return Ok(());
     }
-    // Nothing is taken for an address that could not be told.
+    // No buffer is taken whose address could not be written.
     if let Some(to) = addresses.redirect {
         reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?;
     }

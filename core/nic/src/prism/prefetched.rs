@@ -1,23 +1,21 @@
-//! READs behind pointers, put off until their pointers have come near.
+//! READs behind pointers, delayed until their pointers are in the cache.
 //!
-//! A table of a million pointers lies in no cache. A NIC that takes one READ after the other waits for each pointer; here
-//! those that come together are asked for together, and followed when the last of them is there, or anything else comes.
-//! Nobody sees the difference: responses leave later still, and nothing overtakes.
+//! No cache holds a table of a million pointers. A NIC that takes one READ after the other waits for each
+//! pointer. Here the pointers of READs that arrive together are prefetched together; the READs are executed
+//! when the batch is full or any other packet arrives. The order of execution does not change.
 
 use remora_memory::{Access, Key, Mem};
-use remora_transport::Instant;
 use remora_transport::rc::prism::is_scratch;
 use remora_wire::prism::Flags;
 use remora_wire::{Opcode, bth, icrc, packet, reth};
 
+use crate::arrived::Arrived;
 use crate::congestion::MARKED;
-use crate::ingress::Arrived;
-use crate::nic::Nic;
 use crate::queue_pair::QueuePair;
 
-/// READs put off at most: about as many lines as a core waits for at a time.
+/// READs that may be delayed: about as many lines as a core waits for at a time.
 const DEPTH: usize = 32;
-/// Bytes of one from its BTH to its ICRC: nothing stands behind the RETH.
+/// Bytes of such a READ from its BTH to its ICRC: it has no payload.
 const LEN: usize = bth::LEN + reth::LEN + icrc::LEN;
 /// Bytes of a pointer and its bound.
 const POINTER: usize = 16;
@@ -44,7 +42,19 @@ impl Prefetched {
         self.count == DEPTH
     }
 
-    /// Keeps a packet of which `waits` is true, while there is room.
+    /// Empties it; how many packets there were. They can still be read by `packet`.
+    #[inline]
+    pub fn take(&mut self) -> usize {
+        std::mem::take(&mut self.count)
+    }
+
+    /// The packet at this position, from its BTH to its ICRC.
+    #[inline]
+    pub fn packet(&self, at: usize) -> [u8; LEN] {
+        self.packets[at]
+    }
+
+    /// Keeps a packet for which `waits` is true. The caller has checked `is_full`.
     #[inline]
     pub fn put(&mut self, transport: &[u8]) {
         if let (Some(place), Ok(packet)) = (self.packets.get_mut(self.count), transport.try_into()) {
@@ -54,7 +64,7 @@ impl Prefetched {
     }
 }
 
-/// Is it one of those that are put off, if its queue pair speaks PRISM?
+/// Is it a READ that is delayed, if its queue pair has PRISM?
 #[inline(always)]
 pub(crate) fn waits(packet: &packet::View<'_>, arrived: &Arrived<'_>) -> bool {
     packet.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0
@@ -63,36 +73,15 @@ pub(crate) fn waits(packet: &packet::View<'_>, arrived: &Arrived<'_>) -> bool {
         && arrived.ecn != MARKED
 }
 
-impl QueuePair {
-    /// Asks for the pointer that a packet names to come near.
-    #[inline]
-    pub(crate) fn prefetch(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
-        if let Some(reth) = packet.reth().filter(|reth| !is_scratch(reth.va)) {
-            let key = Key::new(reth.rkey);
-            let span = mem.check_for(self.pd, self.owner, key, reth.va, POINTER, Access::REMOTE_READ);
-            // What is wrong with it is said when it is executed.
-            if let Ok(span) = span {
-                span.prefetch();
-            }
-        }
-    }
-}
-
-impl Nic {
-    /// Executes what was put off.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn catch_up(&mut self, now: Instant, mem: Mem<'_>) {
-        let count = std::mem::take(&mut self.prefetched.count);
-        for at in 0..count {
-            let transport = self.prefetched.packets[at];
-            let Ok(packet) = packet::View::new(&transport) else { continue };
-            let Some(index) = self.index(packet.bth.dest_qp) else { continue };
-            // One before it may have ended the connection.
-            if let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.may_receive()) {
-                qp.take_plain_outlined(now, mem, &packet, &mut self.shared);
-            }
-            self.touch(index);
+/// Prefetches the pointer that a packet names.
+#[inline]
+pub(crate) fn prefetch_pointer(qp: &QueuePair, mem: Mem<'_>, packet: &packet::View<'_>) {
+    if let Some(reth) = packet.reth().filter(|reth| !is_scratch(reth.va)) {
+        let key = Key::new(reth.rkey);
+        let span = mem.check_for(qp.pd, qp.owner, key, reth.va, POINTER, Access::REMOTE_READ);
+        // An error is reported when the READ is executed.
+        if let Ok(span) = span {
+            span.prefetch();
         }
     }
 }

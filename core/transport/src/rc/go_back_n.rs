@@ -1,7 +1,8 @@
-//! Loss recovery: go-back-N (IBTA vol. 1 §9.7.5, §9.7.6). The receiver takes packets in order only and says once per gap
-//! which one it misses; the sender then starts again from there.
+//! Loss recovery: go-back-N (IBTA vol. 1 §9.7.5, §9.7.6). The receiver takes packets in order only and sends
+//! one NAK per gap; the sender then starts again from the missing packet. Names are TCP's (RFC 9293, BSD).
 //!
-//! This is the seam for other recovery machines: the sender answers *which packet next*, the receiver *what about this one*.
+//! Other recovery machines can take its place: the sender says which packet is next, the receiver what to do
+//! with a packet.
 
 use super::Seq;
 
@@ -10,11 +11,11 @@ use super::Seq;
 pub(super) struct Sender {
     /// Oldest packet that is not known to have arrived.
     pub snd_una: Seq,
-    /// Next packet to transmit; behind `snd_max` while going over old ground.
+    /// Next packet to transmit; behind `snd_max` while retransmitting.
     pub snd_nxt: Seq,
     /// One past the highest packet ever transmitted.
     pub snd_max: Seq,
-    /// The `snd_una` at which we last went back on the receiver's word: one gap, one return.
+    /// The `snd_una` at which a NAK last made us go back: one gap, one return.
     returned_at: Option<Seq>,
 }
 
@@ -48,18 +49,18 @@ impl Sender {
             return false;
         }
         self.snd_una = upto;
-        // An acknowledgement of old ground can overtake our second walk over it.
+        // An acknowledgement can overtake the retransmission of what it acknowledges.
         self.snd_nxt = self.snd_nxt.max(upto);
         true
     }
 
-    /// Would the peer's word that it misses `snd_una` be news?
+    /// Would a NAK for `snd_una` be news?
     #[inline]
     pub fn may_go_back(&self) -> bool {
         self.returned_at != Some(self.snd_una) && self.snd_nxt != self.snd_una
     }
 
-    /// The peer misses `snd_una`: go back, once. False if we already did.
+    /// A NAK says that `snd_una` is missing: goes back, once. False if it already did.
     pub fn go_back(&mut self) -> bool {
         if !self.may_go_back() {
             return false;
@@ -69,12 +70,12 @@ impl Sender {
         true
     }
 
-    /// Goes over the ground from `seq` on once more, without giving up what was acknowledged.
+    /// Retransmits from `seq` on, but nothing that was acknowledged.
     pub fn repeat_from(&mut self, seq: Seq) {
         self.snd_nxt = seq.clamp(self.snd_una, self.snd_nxt);
     }
 
-    /// Nothing was heard for too long, or the peer asked to wait: go back, however often.
+    /// Goes back after a timeout or an RNR NAK, any number of times.
     pub fn restart(&mut self) {
         self.returned_at = None;
         self.snd_nxt = self.snd_una;
@@ -88,7 +89,7 @@ pub(super) enum Arrival {
     InOrder,
     /// Seen before.
     Duplicate,
-    /// Ahead of a gap; `report`: the peer has not been told yet.
+    /// Ahead of a gap; `report`: no NAK has been sent for it yet.
     Gap { report: bool },
 }
 
@@ -97,7 +98,7 @@ pub(super) enum Arrival {
 pub(super) struct Receiver {
     /// The sequence number that is executed next.
     pub rcv_nxt: Seq,
-    /// A NAK for `expected` is out: stay silent until it arrives (IBTA C9-114 and following).
+    /// A NAK for `rcv_nxt` was sent: no other one is until it arrives (IBTA C9-114 and following).
     nak_sent: bool,
 }
 
@@ -126,7 +127,7 @@ impl Receiver {
         self.nak_sent = false;
     }
 
-    /// The peer was told to send `expected` again (RNR): what is still on the way is no news.
+    /// An RNR NAK asks for `rcv_nxt` again: packets that are still on the way get no NAK.
     pub fn refuse(&mut self) {
         self.nak_sent = true;
     }

@@ -1,6 +1,7 @@
 //! The requester of a reliable connection: segments messages, asks for acknowledgements, retries, retires.
 //!
-//! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then `sent`.
+//! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then
+//! `sent`.
 
 mod ack_timer;
 mod chained;
@@ -8,7 +9,7 @@ mod delayed_ack;
 
 use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
-use super::message::{Kind, Message, Placed, Window};
+use super::message::{Kind, Message, Placed, Retired, Window};
 use super::prism::{self, ParsedResponse};
 use super::{Parameters, Progress, Seq, extend, psn, start, strom};
 use crate::{Atomic, Counters, Instant, Status, timers};
@@ -70,7 +71,8 @@ pub enum Reaction<D> {
         /// Old value of the target.
         value: u64,
     },
-    /// Answer to an operation of PRISM: these 8 bytes, and the payload behind them, are a number in network order.
+    /// Answer to an operation of PRISM: these 8 bytes, and the payload behind them, are a number in network
+    /// order.
     Number {
         /// Its note.
         context: D,
@@ -79,21 +81,6 @@ pub enum Reaction<D> {
         /// The most significant 8 bytes.
         head: u64,
     },
-}
-
-/// A message that ended.
-#[derive(Copy, Clone, Debug)]
-pub struct Retired<D> {
-    /// Its note.
-    pub context: D,
-    /// Its length.
-    pub len: u32,
-    /// What it was.
-    pub kind: Kind,
-    /// How it ended.
-    pub status: Status,
-    /// How an operation of PRISM ended, on success.
-    pub verdict: Verdict,
 }
 
 /// An acknowledgement is asked for at least this often, in packets.
@@ -112,11 +99,13 @@ pub struct Requester<D> {
     since_ack_req: u32,
     retries: u8,
     rnr_retries: u8,
-    /// One past the last packet on the way that asks for an answer. Not beyond `snd_una`: the peer owes none.
+    /// One past the last packet on the way that asks for an acknowledgement. Not beyond `snd_una`: the peer
+    /// owes none.
     ack_req_end: Seq,
-    /// When the peer's silence is too long, if it owes an answer; else when to see why it owes none (`ack_timer.rs`).
+    /// When the peer's silence is too long, if it owes an answer; else when to see why it owes none
+    /// (`ack_timer.rs`).
     ack_deadline: Instant,
-    /// The cursor at which the peer had no room for a packet.
+    /// The `snd_nxt` at which the peer had no buffer for a packet.
     blocked_at: Seq,
     rnr_until: Instant,
     failing: Failing,
@@ -124,7 +113,7 @@ pub struct Requester<D> {
     last_conditional: u64,
     /// How the operations of PRISM ended that are not retired.
     verdicts: VecDeque<Verdict>,
-    /// The packet that ends here asks for an acknowledgement: what should have asked was never built.
+    /// The packet that ends here asks for an acknowledgement, in place of a packet that could not be built.
     force_ack_req_at: Seq,
 }
 
@@ -166,9 +155,9 @@ impl<D: Copy> Requester<D> {
         size_of::<Self>() + self.window.heap_bytes() + self.fetches.capacity() * size_of::<Seq>()
     }
 
-    /// Is there room for another message?
+    /// Is there capacity for another message?
     #[inline]
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         !self.window.is_full() && !self.failing.any()
     }
 
@@ -200,10 +189,10 @@ impl<D: Copy> Requester<D> {
         self.write_seq - self.tx_window.snd_max
     }
 
-    /// Takes a message. The caller has seen that there is room.
+    /// Takes a message. The caller has checked `has_capacity`.
     #[inline(always)]
     pub fn submit(&mut self, message: Message<D>) {
-        debug_assert!(self.has_room(), "submitted without looking");
+        debug_assert!(self.has_capacity(), "submitted without looking");
         let first = self.write_seq;
         self.write_seq += u64::from(message.kind.packets(message.len, self.parameters.mtu));
         self.fetch_messages += u32::from(message.kind.is_fetch());
@@ -213,19 +202,20 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The peer takes operations of PRISM: makes room for how they end.
+    /// PRISM is agreed with the peer: allocates space for the verdicts of operations.
     pub fn enable_prism(&mut self) {
         self.verdicts = VecDeque::with_capacity(self.window.capacity());
     }
 
-    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
+    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has checked
+    /// `has_capacity`.
     pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
         let number = self.window.bounds().1;
         self.submit(message);
         self.fail(number, status);
     }
 
-    /// Is there a packet that waits only for time, room or answers?
+    /// Is there a packet that waits only for time, capacity or answers?
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.tx_window.snd_nxt < self.write_seq
@@ -284,13 +274,12 @@ impl<D: Copy> Requester<D> {
         let index = (self.tx_window.snd_nxt - placed.first) as u32;
         // A pointer is followed once for all of a READ.
         let count = if extended.asks() { (placed.end - self.tx_window.snd_nxt) as u32 } else { 1 };
-        let at = (self.next_message, self.tx_window.snd_nxt);
         (!self.waits(placed, index, count))
-            .then(|| (self.describe_prism(placed, &extended, at, (index, count)), extended))
+            .then(|| (self.describe_prism(placed, &extended, index, count), extended))
     }
 
-    /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a repeated
-    /// request lies within the piece it repeats.
+    /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a
+    /// repeated request lies within the piece it repeats.
     #[inline]
     fn piece(&self, placed: &Placed<D>, index: u32) -> u32 {
         let left = (placed.end - placed.first) as u32 - index;
@@ -324,16 +313,11 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The next packet of an operation of PRISM. A READ that has been answered in part is asked for again from where the answer broke
-    /// off, in the words of the first request: where its bytes are, only that one has found out.
-    fn describe_prism(
-        &self,
-        placed: &Placed<D>,
-        extended: &prism::Extended,
-        (number, snd_nxt): (u64, Seq),
-        (index, count): (u32, u32),
-    ) -> Plan {
+    /// The next packet of an operation of PRISM. A READ that was answered in part is requested again from
+    /// there, with the address of the first request: only the responder has followed its pointer.
+    fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
         let (message, mtu) = (&placed.message, self.parameters.mtu);
+        let snd_nxt = self.tx_window.snd_nxt;
         let end = snd_nxt + u64::from(count);
         let (last, asks) = (end == placed.end, extended.asks());
         let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
@@ -351,7 +335,7 @@ impl<D: Copy> Requester<D> {
             ext,
             offset,
             len,
-            number,
+            number: self.next_message,
             count,
             fetch: last,
             last,
@@ -372,7 +356,8 @@ impl<D: Copy> Requester<D> {
         ACK_REQ_EVERY.min(self.parameters.window / 4).max(1)
     }
 
-    /// Note of the message that a planned packet belongs to: by reference, since it was written a moment ago.
+    /// The context of the message that a planned packet belongs to: by reference, since it was written a
+    /// moment ago.
     #[inline]
     pub fn context(&self, plan: &Plan) -> Option<&D> {
         self.window.get(plan.number).map(|placed| &placed.message.context)
@@ -401,8 +386,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
-    /// `status` once everything before it has ended.
+    /// Message `number` fails: it ends with `status` once everything before it has ended. Its local memory
+    /// cannot be used, or a response says so.
     pub fn fail(&mut self, number: u64, status: Status) {
         self.failing.add(number, status);
     }
@@ -410,8 +395,9 @@ impl<D: Copy> Requester<D> {
     /// The planned packet could not be built from local memory.
     pub fn refuse(&mut self, plan: &Plan, status: Status) {
         self.fail(plan.number, status);
-        // What left before this message may have asked for no answer, since more was to follow. Ask now, by its last packet
-        // (a READ or atomic is answered anyway): otherwise only the timer would bring the completions before the failed one.
+        // Packets before this message may have asked for no ACK, since more was to follow. Their last packet
+        // asks for one now (a READ or atomic is answered anyway). Otherwise only the timer would bring the
+        // completions before the failed one.
         let Some(first) = self.window.get(plan.number).map(|placed| placed.first) else { return };
         let before = self.window.find(first - 1, plan.number).and_then(|number| self.window.get(number));
         if first > self.tx_window.snd_una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
@@ -537,7 +523,8 @@ impl<D: Copy> Requester<D> {
             self.window.find(self.tx_window.snd_nxt, self.next_message).unwrap_or(self.window.bounds().1);
     }
 
-    /// The oldest READ or atomic without its whole answer: its number, and the sequence number of the next response.
+    /// The oldest READ or atomic without its whole answer: its number, and the sequence number of the next
+    /// response.
     fn first_fetch(&self) -> Option<(u64, Seq)> {
         let (head, tail) = self.window.bounds();
         (head..tail).find_map(|number| {
@@ -556,7 +543,7 @@ impl<D: Copy> Requester<D> {
         if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
             return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
         }
-        // The peer is there: patience with the network starts anew.
+        // The peer is alive: the retries start anew.
         self.retries = self.parameters.retry_cnt;
         self.tx_window.restart();
         self.rewind();
@@ -580,7 +567,7 @@ impl<D: Copy> Requester<D> {
     /// The peer misses the packet `seq`.
     fn missed(&mut self, now: Instant, seq: Seq, counters: &mut Counters) {
         let advanced = self.arrived(now, seq, counters);
-        // A NAK that the network repeats, or that we have heeded already, costs no retry.
+        // A NAK that the network repeats, or that was acted on already, costs no retry.
         if seq != self.tx_window.snd_una || !self.tx_window.may_go_back() {
             return;
         }
@@ -641,7 +628,8 @@ impl<D: Copy> Requester<D> {
         reaction
     }
 
-    /// The answer expected next to an operation of PRISM. That of a READ may end early: both sides skip the rest.
+    /// The expected answer to an operation of PRISM. The answer to a READ may end early: both sides skip the
+    /// rest of its sequence numbers.
     #[cold]
     #[inline(never)]
     fn answered_prism(
@@ -655,7 +643,7 @@ impl<D: Copy> Requester<D> {
         let mtu = self.parameters.mtu;
         let Some(placed) = self.window.get_mut(number) else { return Reaction::Nothing };
         let (context, first, end) = (placed.message.context, placed.first, placed.end);
-        let parsed = prism::parse_response(extended, (first, placed.message.len), seq, mtu, packet);
+        let parsed = prism::parse_response(extended, first, placed.message.len, seq, mtu, packet);
         let reaction = parsed.map(|parsed| match parsed {
             ParsedResponse::Number { head, verdict } => {
                 self.verdicts.push_back(verdict);
@@ -740,7 +728,7 @@ fn one_sided(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Op
         }
         Kind::Rpc { opcode, tag } | Kind::RpcWrite { opcode, tag } => {
             ext.reth = first.then_some(reth::Repr { va: opcode, rkey: tag, dma_len: len });
-            strom::opcode(kind, first, last)
+            strom::opcode(matches!(kind, Kind::Rpc { .. }), first, last)
         }
         Kind::Write { va, rkey } | Kind::WriteImm { va, rkey, .. } => {
             let imm = if let Kind::WriteImm { imm, .. } = *kind { Some(imm) } else { None };

@@ -1,29 +1,19 @@
-//! The responder of a reliable connection: judges each request packet, says what the NIC shall do, and answers in order.
+//! The responder of a reliable connection: it judges each request packet, tells the NIC what to do, and
+//! answers in order.
 //!
-//! `receive` gives an [`Action`]; the NIC executes it and tells `conclude` what came of it. Egress is a [`Reply`] (pure) and
-//! then `sent`.
+//! `receive` returns an [`Action`]; the NIC executes it and calls `conclude` with the outcome. Egress is a
+//! [`Reply`] (pure) and then `sent`.
 
 mod chained;
 
 use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
-use super::{Parameters, Seq, extend, packets, prism, psn, start, strom};
+use super::{Allowed, Parameters, Seq, extend, packets, prism, psn, start, strom};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
 use remora_wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
-pub use chained::Links;
-
-/// Which one-sided operations the queue pair lets its peer do (`qp_access_flags`).
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed {
-    /// RDMA WRITE.
-    pub write: bool,
-    /// RDMA READ.
-    pub read: bool,
-    /// Atomics.
-    pub atomic: bool,
-}
+pub use chained::ChainOutcome;
 
 /// A response packet that would leave now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,8 +42,13 @@ pub enum ReplyKind {
     Wide(u8),
     /// So many bytes that a READ found: `kept` has them.
     Snapshot(u8),
-    /// So many bytes of answers to a chain, which stand for so many sequence numbers: `kept` has them.
-    Chain(u8, u8),
+    /// The answers to a chain: `kept` has them.
+    Chain {
+        /// Bytes of the answers.
+        len: u8,
+        /// Sequence numbers that they stand for.
+        count: u8,
+    },
     /// Bytes of the memory that a READ asked for.
     Memory {
         /// Remote key; to be checked again for this piece.
@@ -69,7 +64,7 @@ impl ReplyKind {
     /// Are its bytes those that the responder keeps?
     #[inline]
     pub fn is_kept(&self) -> bool {
-        matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::Chain(..))
+        matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::Chain { .. })
     }
 
     /// Does it carry what a READ asked for?
@@ -103,7 +98,7 @@ struct Pending {
     va: u64,
 }
 
-/// What is to be said when all earlier answers have left.
+/// The ACK or NAK that leaves behind all earlier answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum PendingAck {
     Nothing,
@@ -171,12 +166,14 @@ impl Responder {
         self.msn
     }
 
-    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them can be asked for no more.
+    /// READs, atomics and operations of PRISM executed so far, and how many of them from the first on can be
+    /// repeated no more.
     pub fn fetches(&self) -> (u64, u64) {
         (self.replay.upcoming(), self.replay.kept_from())
     }
 
-    /// The peer asks for no answer again: forgets them, unless one is still to leave; then false.
+    /// The peer repeats no request any more: drops all answers. False: one is still to leave, and all are
+    /// kept.
     pub fn forget(&mut self) -> bool {
         self.replay.forget()
     }
@@ -230,7 +227,7 @@ impl Responder {
         }
     }
 
-    /// A packet before this one is missing; the peer is to be told, or was.
+    /// A packet before this one is missing. With `report` a NAK is due; otherwise it was sent.
     fn missed(&mut self, report: bool, counters: &mut Counters) {
         counters.out_of_sequence += 1;
         if report {
@@ -315,7 +312,8 @@ impl Responder {
         if !exact || !self.allowed.write {
             return Err(NakCode::INVALID_REQUEST);
         }
-        // The first packet answers for the whole message; each later one for itself, since keys may go meanwhile.
+        // The first packet checks the whole message; each later one checks its own bytes, since keys may be
+        // invalidated meanwhile.
         let extent = if packet.reth().is_some() { total } else { len };
         if !pending.ends {
             pending.in_progress = MessageInProgress::Write {
@@ -392,7 +390,7 @@ impl Responder {
         }
     }
 
-    /// What it means once it is done is written where it stays: it would not be whole in time to be moved.
+    /// The pending state is written in place: a move would stall on its partial stores.
     #[inline(always)]
     fn judge_prism(&mut self, packet: &packet::View<'_>) -> Result<prism::Request, NakCode> {
         let in_progress = match self.in_progress {
@@ -497,8 +495,8 @@ impl Responder {
                 next: first,
             });
         } else if pending.ack_req || !matches!(self.pending_ack, PendingAck::Nothing | PendingAck::Ack) {
-            // Whatever NAK waited to be said has been overtaken: the packet it asked for is here. It may have taken the
-            // place of an acknowledgement that was asked for, so one is sent in any case.
+            // A NAK that has not left is obsolete: the packet that it asked for has arrived. It may have
+            // replaced an acknowledgement that was asked for, so one is sent in any case.
             self.pending_ack = PendingAck::Ack;
         }
     }
@@ -509,7 +507,8 @@ impl Responder {
         self.ended = true;
     }
 
-    /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just acknowledged.
+    /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just
+    /// acknowledged.
     fn repeat(&mut self, seq: Seq, packet: &packet::View<'_>) {
         let mtu = u64::from(self.mtu);
         if packet.bth.resv7 != 0 && self.prism && (packet.bth.opcode.is_last() || packet.bth.opcode.is_only())
@@ -535,8 +534,8 @@ impl Responder {
         }
     }
 
-    /// Shows the answers that leave next, with the bytes that were kept for them, while `each` wants more: short ones, or `mixed` with
-    /// memory, as long as each is one packet.
+    /// Calls `each` with the answers that leave next and the bytes that are kept for them, until it returns
+    /// false. They are single packets with short values; with `mixed` also READ responses from memory.
     #[inline(always)]
     pub fn answers(&self, mixed: bool, mut each: impl FnMut(&Reply, &[u8]) -> bool) {
         for (entry, kept) in self.replay.waiting() {
@@ -565,14 +564,14 @@ impl Responder {
         }
     }
 
-    /// Is there anything to say?
+    /// Is there a response to send?
     #[inline]
     pub fn has_reply(&self) -> bool {
         self.pending_ack != PendingAck::Nothing || self.replay.is_pending()
     }
 
-    /// The response packet that would leave now: data in order, then the acknowledgement or NAK. Inlined always: plain RC must not
-    /// pay for its other callers.
+    /// The response packet that would leave now: data in order, then the acknowledgement or NAK. Inlined
+    /// always: plain RC must not pay for its other callers.
     #[inline(always)]
     pub fn plan(&self) -> Option<Reply> {
         if let Some(entry) = self.replay.front() {
@@ -634,7 +633,8 @@ impl Responder {
         self.replay.sent();
     }
 
-    /// The planned response has left. True: it was a fatal NAK, and the queue pair is to enter the error state.
+    /// The planned response has left. True: it was a fatal NAK, and the queue pair is to enter the error
+    /// state.
     #[inline]
     pub fn sent(&mut self, reply: &Reply, counters: &mut Counters) -> bool {
         let ReplyKind::Acknowledge { fatal } = reply.kind else {
@@ -646,7 +646,8 @@ impl Responder {
         fatal
     }
 
-    /// The memory of the READ being answered is no longer readable: the peer gets a NAK in place of the next response.
+    /// The memory of the READ being answered is not readable any more: a NAK takes the place of the next
+    /// response.
     pub fn deny(&mut self, code: NakCode, counters: &mut Counters) {
         if let Some(entry) = self.replay.front() {
             self.rx_window.rcv_nxt = entry.next;

@@ -137,7 +137,7 @@ impl Client {
         completion: &WorkCompletion,
         fleet: &mut impl Fleet,
     ) -> Result<News, Broken> {
-        let verdict = Verdict::from_number(completion.vendor_err).ok_or(Broken::Protocol)?;
+        let verdict = Verdict::from_number(completion.outcome).ok_or(Broken::Protocol)?;
         match work {
             Work::Validate => self.validated(tx, of, verdict),
             Work::Prepare => self.linked(tx, of, verdict),

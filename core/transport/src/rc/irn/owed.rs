@@ -1,12 +1,13 @@
-//! What a receiving half owes its peer: an acknowledgement, and a NACK for each packet that arrived out of order.
+//! The acknowledgements that a receiver owes its peer: a plain one, and a NACK for each packet that arrived
+//! out of order.
 //!
-//! Several arrivals may come before there is a chance to answer; a bitmap remembers which of them are to be named, so that
-//! however many they are, nothing is forgotten and nothing grows.
+//! Several packets may arrive before an answer can leave. A bitmap records which of them are to be reported,
+//! so that none is forgotten and the size is fixed.
 
 use super::bitmap::Bitmap;
 use crate::rc::Seq;
 
-/// The next answer.
+/// The next acknowledgement to send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OwedAck {
     /// The packet that is expected: everything before it has arrived.
@@ -15,7 +16,7 @@ pub struct OwedAck {
     pub sack: Option<Seq>,
 }
 
-/// What is owed.
+/// The acknowledgements that are owed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwedAcks {
     plain: bool,
@@ -23,7 +24,7 @@ pub struct OwedAcks {
 }
 
 impl OwedAcks {
-    /// Nothing is, of a receiver that remembers `size` packets ahead.
+    /// None is owed yet, by a receiver that can record `size` packets ahead.
     pub fn new(size: u32) -> OwedAcks {
         OwedAcks { plain: false, ahead: Bitmap::new(size) }
     }
@@ -40,7 +41,8 @@ impl OwedAcks {
         self.ahead.set(seq);
     }
 
-    /// The order has gone on from `from` to `expected`: what lies behind is said by the plain acknowledgement.
+    /// The order has advanced from `from` to `expected`: the plain acknowledgement covers everything before
+    /// that.
     #[inline]
     pub fn passed(&mut self, from: Seq, expected: Seq) {
         if self.ahead.ones() > 0 {
@@ -54,7 +56,8 @@ impl OwedAcks {
         self.plain || self.ahead.ones() > 0
     }
 
-    /// The next answer: first the plain acknowledgement, so that a NACK behind it says nothing new about the order.
+    /// The next answer: first the plain acknowledgement, so that a NACK behind it says nothing new about the
+    /// order.
     #[inline]
     pub fn next(&self, expected: Seq) -> Option<OwedAck> {
         if self.plain {

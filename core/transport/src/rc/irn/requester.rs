@@ -1,7 +1,8 @@
-//! The requester over IRN: numbers requests and expected responses in two sequences, sends again what is missing, takes
-//! responses in any order, and retires messages in the order in which they were submitted.
+//! The requester over IRN: numbers requests and expected responses in two sequences, sends again what is
+//! missing, takes responses in any order, and retires messages in the order in which they were submitted.
 //!
-//! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have their own.
+//! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have
+//! their own.
 
 mod prism;
 
@@ -54,7 +55,7 @@ pub struct Numbers {
     pub sack: Option<Psn>,
 }
 
-/// The NIC's note, with the message's places in IRN's other sequences.
+/// The NIC's context, with the message's numbers in IRN's other sequences.
 #[derive(Copy, Clone, Debug)]
 struct Numbered<D> {
     context: D,
@@ -105,8 +106,8 @@ pub struct Requester<D> {
 const NUMBER: u32 = 0x00ff_ffff;
 
 impl<D: Copy> Requester<D> {
-    /// A requester whose first packet carries `first`; `capacity` messages may be on the way, and `peer` packets ahead is
-    /// what the peer remembers.
+    /// A requester whose first packet carries `first`; `capacity` messages may be on the way, and `peer`
+    /// packets ahead is what the peer remembers.
     pub fn new(first: Psn, capacity: u32, parameters: Parameters, settings: &Settings, peer: u32) -> Self {
         let first = start(first);
         Requester {
@@ -136,9 +137,9 @@ impl<D: Copy> Requester<D> {
         self.rnr_retries = parameters.rnr_retry;
     }
 
-    /// Is there room for another message?
+    /// Is there capacity for another message?
     #[inline]
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         !self.window.is_full() && !self.failing.any()
     }
 
@@ -165,20 +166,20 @@ impl<D: Copy> Requester<D> {
         self.write_seq - self.sender.high()
     }
 
-    /// The sending half, for those who look on.
+    /// The sending half, for tools.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// The timer, for those who look on.
+    /// The timer, for tools.
     pub fn rto(&self) -> &Rto {
         &self.rto
     }
 
-    /// Takes a message. The caller has seen that there is room.
+    /// Takes a message. The caller has checked `has_capacity`.
     #[inline]
     pub fn submit(&mut self, message: Message<D>) {
-        debug_assert!(self.has_room(), "submitted without looking");
+        debug_assert!(self.has_capacity(), "submitted without looking");
         let first = self.write_seq;
         let (mut responses, mut number) = (self.next_response, 0);
         match message.kind {
@@ -200,7 +201,8 @@ impl<D: Copy> Requester<D> {
             }
         }
         if !message.kind.is_fetch() {
-            // Earlier ones must have all their responses before a fenced message: it remembers where they end.
+            // Earlier ones must have all their responses before a fenced message: it remembers where they
+            // end.
             responses = self.next_response;
         }
         let Message { kind, len, fence, solicited, context } = message;
@@ -226,14 +228,15 @@ impl<D: Copy> Requester<D> {
         })
     }
 
-    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
+    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has checked
+    /// `has_capacity`.
     pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
         let number = self.window.bounds().1;
         self.submit(message);
         self.fail(number, status);
     }
 
-    /// Is there a packet that waits only for time, room or answers, or an answer to responses?
+    /// Is there a packet that waits only for time, capacity or answers, or an acknowledgement of responses?
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.sender.next() < self.write_seq
@@ -251,7 +254,7 @@ impl<D: Copy> Requester<D> {
             return None;
         }
         let (placed, number, seq) = if self.sender.in_turn() {
-            if !self.sender.has_room() {
+            if !self.sender.has_window() {
                 return None;
             }
             let next = self.sender.next();
@@ -299,7 +302,8 @@ impl<D: Copy> Requester<D> {
         Some((number, seq))
     }
 
-    /// Packets below this may be sent: after a rewind, old ground; else the next new packet if its message may go on.
+    /// Packets below this may be sent: after a rewind, old ground; else the next new packet if its message
+    /// may go on.
     #[inline]
     fn limit(&self) -> Seq {
         let upcoming = self.sender.upcoming();
@@ -416,8 +420,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
-    /// `status` once everything before it has ended.
+    /// Message `number` fails: it ends with `status` once everything before it has ended. Its local memory
+    /// cannot be used, or a response says so.
     pub fn fail(&mut self, number: u64, status: Status) {
         self.failing.add(number, status);
     }
@@ -468,7 +472,8 @@ impl<D: Copy> Requester<D> {
         self.parameters.timeout_ns.saturating_mul(u64::from(self.parameters.retry_cnt) + 1)
     }
 
-    /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop believing in it.
+    /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop
+    /// believing in it.
     #[inline]
     fn silence_ends(&self) -> Instant {
         let nothing_else = self.rto.deadline() == Instant::NEVER && !self.rto.is_resting();
@@ -479,19 +484,19 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
         let deadline = self.rto.deadline().min(self.silence_ends());
         if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
     }
 
-    /// Time has come to `now`; what had arrived at `rx_drained_at` has been taken.
+    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
-            // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived, except what it has
-            // acknowledged before: then only the timer goes on.
+            // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived,
+            // except what it has acknowledged before: then only the timer goes on.
             self.follow(now);
         }
         if rx_drained_at >= self.silence_ends() {
@@ -516,7 +521,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The peer has no room for the packet that would leave now.
+    /// The peer has no buffer for the packet that would leave now.
     #[cold]
     pub fn blocked(&mut self, now: Instant) {
         if now >= self.rnr_until {
@@ -557,7 +562,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Something else than an acknowledgement.
+    /// A NAK, an RNR NAK or a selective acknowledgement has arrived.
     #[cold]
     #[inline(never)]
     fn nak_arrived(
@@ -623,11 +628,13 @@ impl<D: Copy> Requester<D> {
     fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
         let front = self.window.front().map_or(self.write_seq, |front| front.first);
         if seq < front || seq >= self.sender.high() {
-            // A READ whose responses are all here: the responder has not heard so, and finds its memory gone.
+            // All responses of this READ have arrived. The responder does not know it, and finds its memory
+            // gone.
             self.owed.acknowledge();
             return;
         }
-        // A sequence error without its addition has no place here, and is a bad response like other codes of that kind.
+        // A sequence error without its addition has no place here, and is a bad response like other codes of
+        // that kind.
         let status = refused(code, counters);
         let number = self.number_of(seq);
         if self.window.get(number).is_some_and(|placed| self.is_complete(placed)) {

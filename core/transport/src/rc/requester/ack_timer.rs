@@ -1,18 +1,20 @@
-//! The local ACK timer: it measures the peer's silence, and no time for which packets wait on this side.
+//! The local ACK timer: it measures the peer's silence, not the time for which packets wait on this side.
 //!
-//! The peer owes an answer from when a packet leaves that asks for one. The timer starts then, and anew with each answer, as TCP's
-//! does (RFC 6298 §5). A packet that waits, for a rate, its turn or the port's room, is not on the way: a repetition that has
-//! not left starts no timer. What has left without asking owes nothing: the timer then only finds out why nothing follows it. If
-//! more may leave, it is held back on this side, and the next packet asks: so a slow sender finds a dead peer, too. If nothing
-//! may, the last packet leaves again and asks.
+//! The peer owes an answer as soon as a packet leaves that asks for one. The timer starts then, and anew with
+//! each answer, as TCP's does (RFC 6298 §5). A packet that waits for a rate, its turn or a free frame is not
+//! on the way: a retransmission that has not left starts no timer. Packets that did not ask are owed no
+//! answer: the timer then only finds out why no other packet follows. If more may leave, they are held back
+//! on this side, and the next packet asks: so a slow sender finds a dead peer, too. If none may, the last
+//! packet leaves again and asks.
 //!
-//! A peer that makes no room for a packet, on a port where each has its own, is as silent as one that does not answer.
+//! On a port where each peer has its own buffers, a peer that frees none is as silent as one that does not
+//! answer.
 
 use super::Requester;
 use crate::rc::Seq;
 use crate::{Counters, Instant, Status};
 
-/// As if so many packets had not asked: the next one does.
+/// A count of packets without `ack_req` so high that the next packet asks.
 const ACK_REQ_NOW: u32 = u32::MAX >> 1;
 
 impl<D: Copy> Requester<D> {
@@ -22,7 +24,7 @@ impl<D: Copy> Requester<D> {
         self.ack_req_end > self.tx_window.snd_una
     }
 
-    /// The packets up to the cursor have left, and the last of them asks for an answer or not.
+    /// The packets up to `snd_nxt` have left; `asks`: the last of them asks for an acknowledgement.
     #[inline(always)]
     pub(super) fn left(&mut self, now: Instant, asks: bool) {
         if asks {
@@ -39,7 +41,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The peer was heard, or what is on the way has changed: silence begins now, if anything is on the way.
+    /// A packet of the peer arrived, or the packets on the way have changed: silence begins now, if any are
+    /// on the way.
     #[inline(always)]
     pub(super) fn restart_ack_timer(&mut self, now: Instant) {
         self.ack_deadline = if self.tx_window.in_flight() > 0 {
@@ -49,7 +52,7 @@ impl<D: Copy> Requester<D> {
         };
     }
 
-    /// The peer has no room for the packet that would leave now.
+    /// The peer has no buffer for the packet that would leave now.
     #[cold]
     pub fn blocked(&mut self, now: Instant) {
         let known = self.blocked_at == self.tx_window.snd_nxt && self.ack_deadline < Instant::NEVER;
@@ -62,13 +65,13 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
         if self.rnr_until > Instant(0) { self.ack_deadline.min(self.rnr_until) } else { self.ack_deadline }
     }
 
-    /// Time has come to `now`; what had arrived at `rx_drained_at` has been taken.
+    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
@@ -94,7 +97,7 @@ impl<D: Copy> Requester<D> {
         self.rewind();
     }
 
-    /// What is on the way does not ask for an answer, and nothing that does has followed for long.
+    /// The packets on the way do not ask for an ACK, and none that does has followed for long.
     #[cold]
     fn expire_without_ack_req(&mut self, now: Instant) {
         if self.tx_window.in_flight() == 0 {
@@ -109,7 +112,7 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Would a packet leave if it was its turn?
+    /// Could a packet leave in its turn?
     fn may_send(&self) -> bool {
         let placed = self.window.get(self.next_message).filter(|_| !self.failing.bars(self.next_message));
         placed.is_some_and(|placed| {
@@ -263,7 +266,7 @@ mod tests {
         for window in [4, 8, 64] {
             let mut machine = Machine::new(7, window);
             for _ in 0..20_000 {
-                if machine.requester.has_room() {
+                if machine.requester.has_capacity() {
                     let packets = 1 + random.below(12) as u32;
                     let kind = match random.below(3) {
                         0 => Kind::Read { va: 0, rkey: 0 },

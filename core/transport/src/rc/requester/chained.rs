@@ -1,6 +1,6 @@
-//! What travels together: the requests of a chain of PRISM's, looked at before the first of them leaves.
+//! Requests that travel together: those of a chain of PRISM, found before the first of them leaves.
 //!
-//! They get by without a [`Plan`](super::Plan): of each nothing is asked but its message, its place and whether it asks for an answer.
+//! They need no [`Plan`](super::Plan): each has only a message, a sequence number and `ack_req`.
 
 use super::{Kind, Message, Placed, Requester, extend, prism, psn};
 use crate::rc::Parameters;
@@ -9,7 +9,7 @@ use prism::ChainResult;
 use remora_wire::prism::{Flags, Verdict, chain};
 use remora_wire::{Psn, packet};
 
-/// What could travel with a request.
+/// Which requests could travel with one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Chained {
     /// It leaves by its plan: a plain verb alone, several packets, or one that must wait.
@@ -32,13 +32,16 @@ pub struct Part<'a, D> {
 }
 
 impl<D: Copy> Requester<D> {
-    /// How many requests could travel together with a WRITE or an operation of PRISM that would leave now, each of one packet: of
-    /// `most` at most, while `fits` says so of each, the first one too if it has company. They are those that wait for the success of the one before;
-    /// and, `mixed`, whatever else of PRISM's is on its way with such a chain: its frame is of another length than theirs.
+    /// How many requests could travel with the WRITE or operation of PRISM that would leave now, `most` of
+    /// them at most. All are single packets, and `fits` holds for each; it is asked of the first one only if
+    /// others follow. They are those that depend on the success of the one before. With `mixed` other
+    /// operations of PRISM travel along while such a chain is on its way, since its frame has another length
+    /// than theirs.
     pub fn chained(
         &self,
         now: Instant,
-        (most, mixed): (usize, bool),
+        most: usize,
+        mixed: bool,
         mut fits: impl FnMut(&Message<D>) -> bool,
     ) -> Chained {
         let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
@@ -51,15 +54,15 @@ impl<D: Copy> Requester<D> {
             && let Some((placed, extended)) = self.follower(count as u64 + 1, mixed)
             && extended.requests(placed.message.len, mtu) == 1
             && !self.failing.bars(self.next_message + count as u64 + 1)
-            // The first one is asked about when it has company.
+            // The first one is asked about only if others follow.
             && (count > 0 || fits(&first.message))
             && fits(&placed.message)
         {
             fetches += 1;
-            let (room, window) = (usize::from(max_rd_atomic), u64::from(window));
-            if self.fetches.len() + fetches > room || placed.end - self.tx_window.snd_una > window {
-                // A chain stays together, unless nothing is under way: then there will never be more room.
-                let ever = fetches <= room && placed.end - first.first <= window;
+            let (most_fetches, window) = (usize::from(max_rd_atomic), u64::from(window));
+            if self.fetches.len() + fetches > most_fetches || placed.end - self.tx_window.snd_una > window {
+                // A chain stays together, unless nothing is under way: then the limits will never be wider.
+                let ever = fetches <= most_fetches && placed.end - first.first <= window;
                 if ever && self.ack_is_owed() && extended.flags().has(Flags::CONDITIONAL) {
                     return Chained::Waits;
                 }
@@ -82,7 +85,7 @@ impl<D: Copy> Requester<D> {
         (whole && !self.waits(placed, 0, (placed.end - placed.first) as u32)).then_some(placed)
     }
 
-    /// Takes an operation of PRISM, and knows from then on whether a chain is on its way.
+    /// Takes an operation of PRISM, and records whether it belongs to a chain.
     #[inline(always)]
     pub fn submit_prism(&mut self, message: Message<D>) {
         if let Kind::Prism(extended) = message.kind
@@ -129,8 +132,8 @@ impl<D: Copy> Requester<D> {
         self.step_over_local();
     }
 
-    /// What came of a chain that left as one packet: `each` brings what an answer says to where its message wants it, or says why that
-    /// fails. Answers are taken in order; those before them must have come.
+    /// Takes the answer to a chain that left as one packet. `each` writes a result to the memory of its
+    /// message; its error is the status of that message. Answers are taken in order, behind all earlier ones.
     #[inline(always)]
     pub fn receive_chain_answer(
         &mut self,
@@ -172,7 +175,7 @@ impl<D: Copy> Requester<D> {
     }
 }
 
-/// What the next answer says to a message that is one packet.
+/// The verdict and the result for a message from the next answer of the chain.
 #[inline(always)]
 fn next_chain_result<'a, D>(
     placed: &Placed<D>,

@@ -1,13 +1,13 @@
-//! What need not be acknowledged at once.
+//! Requests whose ACKs may be delayed.
 
 use super::{Plan, Requester};
 
-/// Of so many packets that nobody waits for one asks.
+/// One of so many packets whose ACKs may be delayed asks for one at once.
 const ACK_REQ_EVERY: u32 = 128;
 
 impl<D: Copy> Requester<D> {
-    /// May the peer take its time to acknowledge the planned packet? Not if it leaves a second time, if many before it have not asked,
-    /// or if half of the messages that there is room for have not ended.
+    /// May the ACK of the planned packet be delayed? Not if it is a retransmission, if many packets before it
+    /// did not ask, or if more than half of the window is in use.
     #[inline]
     pub fn may_delay_ack(&self, plan: &Plan) -> bool {
         let first_time = self.tx_window.snd_nxt == self.tx_window.snd_max

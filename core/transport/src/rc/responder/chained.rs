@@ -1,4 +1,4 @@
-//! Chains of PRISM that come as one packet: a sequence number for each operation, one answer for all.
+//! Chains of PRISM that arrive as one packet: a sequence number for each operation, one answer for all.
 
 use super::super::replay::{Entry, Source};
 use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, until};
@@ -8,9 +8,9 @@ use crate::rc::{Seq, extend, psn};
 use remora_wire::prism::chain::MOST;
 use remora_wire::{NakCode, Opcode, packet};
 
-/// What was done of a chain.
+/// How much of a chain was executed.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links {
+pub struct ChainOutcome {
     /// Operations.
     pub done: u32,
     /// Bytes of their answers.
@@ -20,7 +20,8 @@ pub struct Links {
 }
 
 impl Responder {
-    /// Judges a chain: the NIC does its operations, but for so many that it has done before. None: nothing is to be done.
+    /// Judges a chain. Returns how many of its first operations were executed before; the NIC executes the
+    /// others. None: it executes none.
     pub fn receive_chain(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Option<usize> {
         if self.ended {
             return None;
@@ -52,8 +53,8 @@ impl Responder {
         Some(passed as usize)
     }
 
-    /// Operations that were done before are asked for again. That they stood in one packet then is not said: each finds the answer
-    /// that it is in.
+    /// The peer repeats operations that were executed before. It need not repeat the same chain: each
+    /// operation finds the answer that holds its result.
     #[cold]
     fn repeat_chain(&mut self, from: Seq, to: Seq) {
         (from..to)
@@ -63,28 +64,28 @@ impl Responder {
         }
     }
 
-    /// What its operations are judged by.
+    /// What the operations of a chain are checked against.
     pub fn rules(&self) -> Rules {
         Rules { allowed: self.allowed, mtu: self.mtu }
     }
 
-    /// Where the answers to the chain belong.
-    pub fn room(&mut self) -> &mut [u8] {
-        self.replay.room()
+    /// The buffer for the answers to the chain.
+    pub fn chain_answer_buffer(&mut self) -> &mut [u8] {
+        self.replay.kept_buffer()
     }
 
-    /// The NIC has done what it could of a chain.
-    pub fn conclude_chain(&mut self, links: Links, counters: &mut Counters) {
+    /// The NIC has executed a chain, or its first operations.
+    pub fn conclude_chain(&mut self, outcome: ChainOutcome, counters: &mut Counters) {
         let first = self.rx_window.rcv_nxt;
-        if links.done > 0 {
-            self.rx_window.advance(links.done);
-            self.msn = (self.msn + links.done) & 0x00ff_ffff;
+        if outcome.done > 0 {
+            self.rx_window.advance(outcome.done);
+            self.msn = (self.msn + outcome.done) & 0x00ff_ffff;
         }
-        if links.len > 0 {
+        if outcome.len > 0 {
             self.replay.push_kept(Entry {
                 first,
                 end: self.rx_window.rcv_nxt,
-                source: Source::Chain { len: links.len as u8 },
+                source: Source::Chain { len: outcome.len as u8 },
                 msn: self.msn,
                 credits: 0,
                 from: first,
@@ -94,7 +95,7 @@ impl Responder {
         } else {
             self.pending_ack = PendingAck::Ack;
         }
-        if let Some(code) = links.fault {
+        if let Some(code) = outcome.fault {
             self.refuse(code, counters);
         }
     }
@@ -103,6 +104,6 @@ impl Responder {
 /// The answer to a chain.
 #[inline(always)]
 pub(super) fn reply(entry: &Entry, len: u8) -> Reply {
-    let kind = ReplyKind::Chain(len, (entry.end - entry.first) as u8);
+    let kind = ReplyKind::Chain { len, count: (entry.end - entry.first) as u8 };
     Reply { opcode: Opcode::CHAIN_ANSWER, psn: psn(entry.end - 1), aeth: None, kind }
 }

@@ -180,7 +180,7 @@ const DONE: WorkCompletion = WorkCompletion {
     qp_num: 0,
     src_qp: 0,
     grh: false,
-    vendor_err: 0,
+    outcome: 0,
 };
 
 /// Carries so many deals out, and says what came of it and in which order deals ended.

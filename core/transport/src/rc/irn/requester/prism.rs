@@ -1,5 +1,6 @@
-//! Operations of PRISM over IRN, at the requester: their packets are those of go-back-N, without IRN's additions, since the peer
-//! executes them only in order; their answers are numbered as those of READs are, and taken in any order.
+//! Operations of PRISM over IRN, at the requester: their packets are those of go-back-N, without IRN's
+//! additions, since the peer executes them only in order; their answers are numbered as those of READs are,
+//! and taken in any order.
 
 use super::super::receiver::Tracker;
 use super::{Fetch, Plan, Requester};
@@ -21,7 +22,7 @@ impl<D: Copy> Requester<D> {
         }
         let (number, seq) = if self.sender.in_turn() {
             let next = self.sender.next();
-            self.begins(next).filter(|_| self.sender.has_room())?;
+            self.begins(next).filter(|_| self.sender.has_window())?;
             (self.next_message, next)
         } else {
             self.choose(now)?
@@ -69,7 +70,7 @@ impl<D: Copy> Requester<D> {
         self.sent(now, plan, counters);
     }
 
-    /// Takes the response `seq` to an operation of PRISM. None: it makes no sense.
+    /// Takes the response `seq` to an operation of PRISM. None: it does not fit the operation.
     #[cold]
     #[inline(never)]
     pub(super) fn answered_prism(
@@ -83,7 +84,7 @@ impl<D: Copy> Requester<D> {
         let message = &mut self.window.get_mut(number)?.message;
         let context = message.context.context;
         let (offset, verdict) =
-            match parse_response(extended, (fetch.first, message.len), seq, self.parameters.mtu, packet)? {
+            match parse_response(extended, fetch.first, message.len, seq, self.parameters.mtu, packet)? {
                 ParsedResponse::Part { offset } => {
                     return Some(Reaction::Scatter { context, number, offset });
                 }
@@ -105,7 +106,8 @@ impl<D: Copy> Requester<D> {
     }
 }
 
-/// Forgets the oldest READs and atomics whose answers are all there, and steps over the numbers that they reserved in vain.
+/// Forgets the oldest READs and atomics whose answers are all there, and steps over the numbers that they
+/// reserved in vain.
 #[inline]
 pub(super) fn forget_answered(fetches: &mut VecDeque<Fetch>, tracker: &mut Tracker) {
     while let Some(fetch) = fetches.front().filter(|fetch| fetch.until <= tracker.expected()) {

@@ -1,10 +1,10 @@
-//! Operations of PRISM over IRN, at the responder. Their packets are taken only in order, since what an operation does can depend on
-//! all that came before it; one that comes early is dropped, and asked for again. So is whatever touches the connection's
-//! scratch memory, which is where the operations of a chain hand things to each other. Everything else on the queue pair is
-//! placed when it arrives, as ever.
+//! Operations of PRISM over IRN, at the responder. Their packets are taken only in order, since what an
+//! operation does can depend on all that came before it; one that comes early is dropped, and asked for
+//! again. So is whatever touches the connection's scratch memory, which is where the operations of a chain
+//! hand things to each other. Everything else on the queue pair is placed when it arrives, as ever.
 //!
-//! Their answers are sent by the sender of responses. That of a READ may be shorter than what was asked for; then the
-//! numbers of the rest are skipped: nothing is sent with them, and neither side waits for them.
+//! Their answers are sent by the sender of responses. That of a READ may be shorter than what was asked for;
+//! then the numbers of the rest are skipped: nothing is sent with them, and neither side waits for them.
 
 use super::{NUMBERS, Pending, Reply, Responder, Step};
 use crate::rc::irn::reads::{Read, Wanted};
@@ -16,8 +16,8 @@ use crate::{Action, Counters, Instant};
 use remora_wire::prism::Flags;
 use remora_wire::{NakCode, Opcode, Syndrome, packet};
 
-/// Responses that one READ may reserve: half of the circle of their numbers must be enough for one that is skipped and those behind
-/// it.
+/// Responses that one READ may reserve: half of the circle of their numbers must be enough for one that is
+/// skipped and those behind it.
 const MOST: u32 = 1 << 22;
 
 impl Responder {
@@ -32,13 +32,14 @@ impl Responder {
         self.receiver.msn()
     }
 
-    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them have been answered for good.
+    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them have been
+    /// answered for good.
     pub fn fetches(&self) -> (u64, u64) {
         self.reads.bounds()
     }
 
-    /// Forgets all answers, unless the peer may still need one; then false. One who has not been heard of for as long as we go on
-    /// sending needs none.
+    /// Forgets all answers, unless the peer may still need one; then false. One who has not been heard of for
+    /// as long as we go on sending needs none.
     pub fn forget(&mut self) -> bool {
         if self.sender.una() < self.responses {
             if !self.quiet {
@@ -53,7 +54,7 @@ impl Responder {
 
     /// The bytes that a plan names: of a wide value in network order.
     pub fn kept(&self, reply: &Reply) -> [u8; 32] {
-        let super::What::Response { seq, .. } = reply.what else { return [0; 32] };
+        let super::ReplyCause::Response { seq, .. } = reply.cause else { return [0; 32] };
         self.reads.stored(seq)
     }
 
@@ -90,15 +91,19 @@ impl Responder {
         (Step::Nothing, &[])
     }
 
-    /// A READ of scratch memory is executed at once, as one of PRISM: what is behind it may change what stands there.
+    /// A READ of scratch memory is executed at once, as one of PRISM: what is behind it may change what
+    /// stands there.
     #[cold]
     #[inline(never)]
     pub(super) fn read_scratch(
         &mut self,
         now: Instant,
         opcode: Opcode,
-        (seq, number): (Seq, u32),
-        (key, va, len): (u32, u64, u32),
+        seq: Seq,
+        number: u32,
+        key: u32,
+        va: u64,
+        len: u32,
     ) -> Result<Step, NakCode> {
         if number != self.upcoming() {
             return Err(NakCode::INVALID_REQUEST);
@@ -162,7 +167,7 @@ impl Responder {
         self.skipped += Seq::from(reserved.saturating_sub(sent));
     }
 
-    /// The response that says what came of an operation.
+    /// The response with the result of an operation.
     pub(super) fn result(&self, read: &Read, blank: Reply) -> Reply {
         let (credits, kind) = match read.wanted {
             Wanted::Number { value, credits } => (credits, ReplyKind::Value(value)),
