@@ -2,7 +2,7 @@
 
 use remora_fabric::{Config, LinkConfig, Sent, Settings};
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::kernel::{Kernel, DELAYED_ACK_NS, Status};
+use remora_nic::kernel::{DELAYED_ACK_NS, Kernel, Status};
 use remora_nic::{Flags, Operation, Payload, WorkRequest};
 use remora_wire::Opcode;
 
@@ -57,7 +57,10 @@ fn one_request_after_the_other_asks_for_few_acknowledgements() {
     for ((acknowledged, _), (_, asked)) in [(here, there), (there, here)] {
         // Half of what there is room for: of the client's 128 slots, a request takes three.
         assert!(asked <= ASKED / 20, "{asked} are asked for");
-        assert!(acknowledged <= asked + ASKED * 10_000 / DELAYED_ACK_NS as usize, "{acknowledged} of {asked}");
+        assert!(
+            acknowledged <= asked + ASKED * 10_000 / DELAYED_ACK_NS as usize,
+            "{acknowledged} of {asked}"
+        );
     }
     assert_eq!(bench.run(), Default::default());
     assert!(bench.is_at_rest(1));
