@@ -174,10 +174,10 @@ impl Run {
 
     fn place(&self, spot: AnswerBuffer) -> Place {
         let right = self.client.remote(0);
-        let place = Place { addr: right.addr, rkey: right.rkey.get(), room: ANSWERS as u32 };
+        let place = Place { addr: right.addr, rkey: right.rkey.get(), len: ANSWERS as u32 };
         match spot {
             AnswerBuffer::Right => place,
-            AnswerBuffer::Short(space) => Place { room: u32::from(space), ..place },
+            AnswerBuffer::Short(space) => Place { len: u32::from(space), ..place },
             AnswerBuffer::Beyond(by) => {
                 Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place }
             }

@@ -101,7 +101,7 @@ impl AnswerBuffers {
     /// The buffer for the answer to a request, as a kernel at the peer gets it.
     pub fn place(&self, tag: u32) -> Place {
         let remote = self.memory.remote(self.index(tag) as u64 * u64::from(self.size));
-        Place { addr: remote.addr, rkey: remote.rkey.get(), room: self.size }
+        Place { addr: remote.addr, rkey: remote.rkey.get(), len: self.size }
     }
 
     /// The next tag, if its buffer is free.

@@ -22,7 +22,7 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
     qp_num: 0,
     src_qp: 0,
     grh: false,
-    vendor_err: 0,
+    outcome: 0,
 };
 
 /// Empty polls between two looks at the clock while waiting.

@@ -258,7 +258,7 @@ impl QueuePair<Ready> {
     /// Posts an operation of PRISM. Where the two sides did not agree on it ([`QpOptions::prism`]), one that
     /// is not a plain verb ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
     ///
-    /// The [`Outcome`](prism::Outcome) is in the completion's `vendor_err`, if its status is success.
+    /// The [`Outcome`](prism::Outcome) is in the completion's `outcome`, if its status is success.
     ///
     /// # Errors
     /// As [`post_send`](QueuePair::post_send).

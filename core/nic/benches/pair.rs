@@ -1,12 +1,14 @@
 //! Two NICs in one thread, joined by a buffer: what a verb costs in instructions, without any port.
 //!
-//! `cargo bench -p remora-nic --bench pair [-- write|long|read|get|account]` prints nanoseconds per verb for both sides together
-//! (`long`: a WRITE of eight packets), and where those of a READ go; `write-irn`, `long-irn` and `read-irn` are the same over
-//! IRN. `indirect` and `bounded` are READs of 64 B through a pointer, without and with its bound; `swap` is PRISM's CAS of 16 bytes, and
-//! `put` the chain of PRISM-KV's PUT that loses: WRITE to scratch memory, ALLOCATE, CAS. `get` asks StRoM's kernel for values out of a table
-//! that no cache holds, one at a time and sixteen together; `check` asks for an object with its check value, beside `verify`, a READ whose
-//! client computes that (`checks` and `verifies`: sixteen together). `stream` is long WRITEs, `tap` the same ones counted by HyperLogLog, and `give` RPC WRITEs
-//! that are shuffled.
+//! `cargo bench -p remora-nic --bench pair [-- write|long|read|get|account]` prints nanoseconds per verb for
+//! both sides together (`long`: a WRITE of eight packets), and where those of a READ go; `write-irn`,
+//! `long-irn` and `read-irn` are the same over IRN. `indirect` and `bounded` are READs of 64 B through a
+//! pointer, without and with its bound; `swap` is PRISM's CAS of 16 bytes, and `put` the chain of PRISM-KV's
+//! PUT that loses: WRITE to scratch memory, ALLOCATE, CAS. `get` asks StRoM's kernel for values out of a
+//! table that no cache holds, one at a time and sixteen together; `check` asks for an object with its check
+//! value, beside `verify`, a READ whose client computes that (`checks` and `verifies`: sixteen together).
+//! `stream` is long WRITEs, `tap` the same ones counted by HyperLogLog, and `give` RPC WRITEs that are
+//! shuffled.
 
 use std::sync::Arc;
 
@@ -126,15 +128,15 @@ fn side(seed: u64, len: usize) -> Side {
     }
 }
 
-/// What a connection speaks.
+/// What the peers of a connection agreed on.
 #[derive(Copy, Clone, Default)]
-struct Speaks {
+struct Agreed {
     irn: bool,
     prism: bool,
     strom: bool,
 }
 
-fn connect(a: &Side, b: &Side, names: (u16, u16), speaks: Speaks) {
+fn connect(a: &Side, b: &Side, names: (u16, u16), agreed: Agreed) {
     let endpoint = |port| Endpoint { address: Address::from(std::net::Ipv4Addr::LOCALHOST), udp_port: port };
     let route = Route::new(endpoint(names.0), endpoint(names.1));
     let mut guard = a.engine.enter();
@@ -155,9 +157,9 @@ fn connect(a: &Side, b: &Side, names: (u16, u16), speaks: Speaks) {
         rq_psn: Some(Psn::new(0)),
         max_dest_rd_atomic: Some(16),
         min_rnr_timer: Some(12),
-        irn: speaks.irn.then_some(128),
-        prism: Some(speaks.prism),
-        strom: Some(speaks.strom),
+        irn: agreed.irn.then_some(128),
+        prism: Some(agreed.prism),
+        strom: Some(agreed.strom),
         ..Modify::default()
     };
     let rts = Modify {
@@ -265,9 +267,9 @@ fn on_cpu() -> u64 {
 
 fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operation) {
     let (mut a, mut b) = (side(1, len), side(2, len));
-    let speaks = Speaks { irn, ..Speaks::default() };
-    connect(&a, &b, (1, 2), speaks);
-    connect(&b, &a, (2, 1), speaks);
+    let agreed = Agreed { irn, ..Agreed::default() };
+    connect(&a, &b, (1, 2), agreed);
+    connect(&b, &a, (2, 1), agreed);
     let operation = operation(b.remote);
     measure(name, BATCH, &mut a, &mut b, |a, _| a.post(operation, BATCH, BATCH));
 }
@@ -303,9 +305,9 @@ fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl 
 /// Two sides that agreed on PRISM; the second one's memory has a pointer with its bound at `remote`.
 fn prism_sides() -> (Side, Side) {
     let (a, b) = (side(1, BUFFER), side(2, BUFFER));
-    let speaks = Speaks { prism: true, ..Speaks::default() };
-    connect(&a, &b, (1, 2), speaks);
-    connect(&b, &a, (2, 1), speaks);
+    let agreed = Agreed { prism: true, ..Agreed::default() };
+    connect(&a, &b, (1, 2), agreed);
+    connect(&b, &a, (2, 1), agreed);
     let pointer = [(b.remote.addr + 1024).to_le_bytes(), 64u64.to_le_bytes()].concat();
     b.memory.write(16384, &pointer).unwrap();
     (a, b)
@@ -382,12 +384,13 @@ fn run_put(name: &str, count: usize) {
     });
 }
 
-/// Two sides that agreed on StRoM, the second one with a kernel that may touch its memory and more; and the kernel's number.
+/// Two sides that agreed on StRoM, the second one with a kernel that may touch its memory and more; and the
+/// kernel's number.
 fn strom_sides(len: usize, kernel: Box<dyn kernel::Kernel>, more: Option<&Bytes>) -> (Side, Side, u32) {
     let (a, b) = (side(1, len), side(2, len));
-    let speaks = Speaks { strom: true, ..Speaks::default() };
-    connect(&a, &b, (1, 2), speaks);
-    connect(&b, &a, (2, 1), speaks);
+    let agreed = Agreed { strom: true, ..Agreed::default() };
+    connect(&a, &b, (1, 2), agreed);
+    connect(&b, &a, (2, 1), agreed);
     let more = more.map(|bytes| b.table.register(b.pd, &[Range::whole(bytes)], Access::LOCAL_WRITE).unwrap());
     let init = kernel::KernelInit {
         pd: b.pd,
@@ -410,7 +413,7 @@ fn run_checks(name: &str, count: usize) {
     let bytes = [7; 64];
     b.memory.write(16384, &[&bytes[..], &kernel::crc64(&bytes).to_le_bytes()].concat()).unwrap();
     let object = kernel::Object { address: b.remote.addr, len: 64, tries: 8 };
-    let place = kernel::Place { addr: a.remote.addr, rkey: a.remote.rkey.get(), room: 64 };
+    let place = kernel::Place { addr: a.remote.addr, rkey: a.remote.rkey.get(), len: 64 };
     let params = [&place.emit()[..], &object.emit()].concat();
     measure(name, count, &mut a, &mut b, |a, _| (0..count).for_each(|_| a.ask(&params)));
 }
@@ -418,8 +421,8 @@ fn run_checks(name: &str, count: usize) {
 /// The same by READs, each checked when the next ones are asked for.
 fn run_verified(name: &str, count: usize) {
     let (mut a, mut b) = (side(1, 72), side(2, 72));
-    connect(&a, &b, (1, 2), Speaks::default());
-    connect(&b, &a, (2, 1), Speaks::default());
+    connect(&a, &b, (1, 2), Agreed::default());
+    connect(&b, &a, (2, 1), Agreed::default());
     let mut object = [7; 72];
     object[64..].copy_from_slice(&kernel::crc64(&[7; 64]).to_le_bytes());
     b.memory.write(16384, &object).unwrap();
@@ -436,7 +439,7 @@ fn run_verified(name: &str, count: usize) {
     });
 }
 
-/// Bytes of a message of a stream, and how many there is room for.
+/// Bytes of a message of a stream, and how many messages the memory holds.
 const MESSAGE: usize = 1 << 20;
 const MESSAGES: u64 = 16;
 const PARTITIONS: usize = 1024;
@@ -511,7 +514,7 @@ impl Stream {
                 .map(|number| self.target.address() + (number * size) as u64)
                 .map(|address| kernel::Partition { address, values: size as u64 / 8 })
                 .collect();
-            let place = kernel::Place { addr: 0, rkey: 0, room: 0 };
+            let place = kernel::Place { addr: 0, rkey: 0, len: 0 };
             let params = kernel::histogram(PARTITIONS.ilog2(), first as u32, &some);
             let params = [&place.emit()[..], &params].concat();
             self.a.memory.write(0, &params).unwrap();
@@ -566,9 +569,9 @@ const APART: usize = 256;
 /// GETs of 64 B by a kernel, `count` together: keys at random.
 fn run_gets(name: &str, count: usize) {
     let (mut a, mut b) = (side(1, 64), side(2, 64));
-    let speaks = Speaks { strom: true, ..Speaks::default() };
-    connect(&a, &b, (1, 2), speaks);
-    connect(&b, &a, (2, 1), speaks);
+    let agreed = Agreed { strom: true, ..Agreed::default() };
+    connect(&a, &b, (1, 2), agreed);
+    connect(&b, &a, (2, 1), agreed);
     let slots = Bytes::heap(KEYS as usize * (kernel::Slot::LEN + APART)).unwrap();
     let key = b.table.register(b.pd, &[Range::whole(&slots)], Access::LOCAL_WRITE).unwrap();
     let values = slots.address() + KEYS * kernel::Slot::LEN as u64;
@@ -597,7 +600,7 @@ fn run_gets(name: &str, count: usize) {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             let number = (random >> 32) % KEYS;
             let slot = slots.address() + number * kernel::Slot::LEN as u64;
-            let place = kernel::Place { addr: a.remote.addr, rkey: a.remote.rkey.get(), room: 64 };
+            let place = kernel::Place { addr: a.remote.addr, rkey: a.remote.rkey.get(), len: 64 };
             let lookup = kernel::Lookup { slot, key: number };
             a.ask([&place.emit()[..], &lookup.emit()].concat().as_slice());
         }
@@ -626,11 +629,12 @@ fn clock_ns() -> f64 {
     gaps[gaps.len() / 10]
 }
 
-/// Where the nanoseconds of a READ go, in batches of `batch`: the quickest tenth of the readings of each stage.
+/// Where the nanoseconds of a READ go, in batches of `batch`: the quickest tenth of the readings of each
+/// stage.
 fn stages(batch: usize) -> [f64; STAGES.len()] {
     let (mut a, mut b) = (side(1, 64), side(2, 64));
-    connect(&a, &b, (1, 2), Speaks::default());
-    connect(&b, &a, (2, 1), Speaks::default());
+    connect(&a, &b, (1, 2), Agreed::default());
+    connect(&b, &a, (2, 1), Agreed::default());
     let operation = Operation::Read(b.remote);
     let (clock, mut times) = (clock_ns(), STAGES.map(|_| Vec::new()));
     for _ in 0..verbs() / 16 {

@@ -1,12 +1,12 @@
-//! Address handles: where datagrams can go (IBTA vol. 1 §10.2.2). Each send work request of an unreliable datagram queue pair
-//! names one.
+//! Address handles: where datagrams can go (IBTA vol. 1 §10.2.2). Each send work request of an unreliable
+//! datagram queue pair names one.
 
 use remora_memory::Pd;
 use std::collections::VecDeque;
 
 use crate::attributes::AddressVector;
-use crate::nic::{Nic, NicError};
-use crate::queue_pair::Way;
+use crate::config::NicError;
+use crate::path::AddressPath;
 
 /// Handles are numbered by place and generation; this many bits are the place.
 const PLACE_BITS: u32 = 20;
@@ -15,7 +15,7 @@ const PLACE_BITS: u32 = 20;
 pub(crate) struct AddressHandle {
     number: u32,
     pub pd: Pd,
-    pub way: Way,
+    pub address_path: AddressPath,
 }
 
 /// The address handles of an engine.
@@ -38,7 +38,7 @@ impl AddressHandles {
         (u64::from(handle.number) == number).then_some(handle)
     }
 
-    fn create(&mut self, pd: Pd, address: &AddressVector) -> Result<u32, NicError> {
+    pub fn create(&mut self, pd: Pd, address: &AddressVector) -> Result<u32, NicError> {
         // Never-used places first: a number that has gone stale stays so for long.
         let (place, generation) = if self.places.len() < self.max {
             self.places.push(None);
@@ -47,35 +47,18 @@ impl AddressHandles {
             self.freed.pop_front().ok_or(NicError::Full)?
         };
         let number = generation << PLACE_BITS | place;
-        self.places[place as usize] = Some(Box::new(AddressHandle { number, pd, way: Way::new(address) }));
+        self.places[place as usize] =
+            Some(Box::new(AddressHandle { number, pd, address_path: AddressPath::new(address) }));
         Ok(number)
     }
 
-    fn destroy(&mut self, number: u32) -> Result<(), NicError> {
+    pub fn destroy(&mut self, number: u32) -> Result<(), NicError> {
         self.get_mut(u64::from(number)).ok_or(NicError::Unknown)?;
         let place = number & ((1 << PLACE_BITS) - 1);
         self.places[place as usize] = None;
         let generation = (number >> PLACE_BITS) % ((1 << (32 - PLACE_BITS)) - 1) + 1;
         self.freed.push_back((place, generation));
         Ok(())
-    }
-}
-
-impl Nic {
-    /// Makes an address handle of a protection domain; its number.
-    ///
-    /// # Errors
-    /// `Full`.
-    pub fn create_address_handle(&mut self, pd: Pd, address: &AddressVector) -> Result<u32, NicError> {
-        self.shared.handles.create(pd, address)
-    }
-
-    /// Ends an address handle. Work requests that name it and have not left end in error.
-    ///
-    /// # Errors
-    /// `Unknown`.
-    pub fn destroy_address_handle(&mut self, handle: u32) -> Result<(), NicError> {
-        self.shared.handles.destroy(handle)
     }
 }
 

@@ -1,18 +1,11 @@
-//! `modify`: the attributes of a queue pair, and what each state transition does with them.
+//! The attributes of a queue pair, and which values they may have.
 
 use remora_memory::Access;
+use remora_transport::Parameters;
 use remora_transport::congestion::Algorithm;
-use remora_transport::rc::{Requester, Responder};
-use remora_transport::state::{Attributes, ModifyError, Service, State, modify};
-use remora_transport::{Parameters, timers, uc, ud};
+use remora_transport::state::{Attributes, ModifyError, State};
 use remora_wire::frame::{Peer, Route};
 use remora_wire::{Psn, Qpn};
-
-use crate::datagram::Datagrams;
-use crate::extended;
-use crate::nic::Shared;
-use crate::queue_pair::{Connection, Path, QueuePair, allowed};
-use crate::unreliable::{Connected, Unreliable};
 
 /// Where a queue pair's packets go: its address vector, resolved for the port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -68,14 +61,16 @@ pub struct Modify {
     pub alternate: Option<AddressVector>,
     /// Path migration: kept and shown, and without effect where there is one path only.
     pub path_migration: Option<PathMigration>,
-    /// On the way to RTR: IRN is agreed with the peer, which remembers so many packets ahead of the order. Without it the
-    /// queue pair is plain RC, which goes back N. Not one of `ibv_qp_attr`'s: set-up agrees on it.
+    /// On the way to RTR: IRN is agreed with the peer, which remembers so many packets ahead of the order.
+    /// Without it the queue pair is plain RC, which goes back N. Not one of `ibv_qp_attr`'s: set-up agrees on
+    /// it.
     pub irn: Option<u32>,
     /// On the way to RTR: PRISM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
     pub prism: Option<bool>,
     /// On the way to RTR: StRoM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
     pub strom: Option<bool>,
-    /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s either.
+    /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s
+    /// either.
     pub congestion: Option<Algorithm>,
 }
 
@@ -92,7 +87,7 @@ pub enum PathMigration {
     Armed = 2,
 }
 
-/// What a queue pair has been told so far.
+/// The attributes that a queue pair has been given so far.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub parameters: Parameters,
@@ -102,7 +97,7 @@ pub(crate) struct Settings {
 
 impl Modify {
     /// The attribute bits that are given, numbered as `ibv_qp_attr_mask`.
-    fn given(&self) -> Attributes {
+    pub(crate) fn given(&self) -> Attributes {
         let bits = [
             (self.access.is_some(), Attributes::ACCESS_FLAGS),
             (self.pkey_index.is_some(), Attributes::PKEY_INDEX),
@@ -129,7 +124,7 @@ impl Modify {
     }
 
     /// This, and what the later change gives anew.
-    fn followed_by(&self, later: &Modify) -> Modify {
+    pub(crate) fn followed_by(&self, later: &Modify) -> Modify {
         macro_rules! latest {
             ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
         }
@@ -138,7 +133,7 @@ impl Modify {
     }
 
     /// Values that no transition takes.
-    fn check_values(&self, state: State) -> Result<(), ModifyFault> {
+    pub(crate) fn check_values(&self, state: State) -> Result<(), ModifyFault> {
         let over = |value: Option<u8>, most: u8| value.is_some_and(|value| value > most);
         let bad = [
             (
@@ -185,165 +180,3 @@ impl std::fmt::Display for ModifyFault {
 }
 
 impl std::error::Error for ModifyFault {}
-
-impl QueuePair {
-    /// Applies a modification, all of it or nothing.
-    pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
-        let target = change.state.unwrap_or(self.state);
-        modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
-        change.check_values(self.state)?;
-        self.remember(change);
-        match (self.state, target) {
-            (_, State::Reset) => {
-                self.end_prism(shared);
-                if self.waiting {
-                    shared.release_all_waiting();
-                }
-                self.end_strom(shared);
-                self.reset();
-            }
-            (State::Init, State::Rtr) => self.connect(shared),
-            (State::Rtr, State::Rts) => self.start(shared),
-            (State::Sqe, State::Rts) => {
-                self.send.go_on();
-                self.retune(change);
-            }
-            (_, State::Err) => self.enter_error(shared),
-            _ => self.retune(change),
-        }
-        if change.congestion.is_some() || (self.state, target) == (State::Init, State::Rtr) {
-            self.control_congestion(&shared.congestion);
-        } else if change.rate_limit.is_some() {
-            self.limit_rate(&shared.congestion);
-        }
-        if target == State::Sqd && self.state != State::Sqd {
-            self.drained = false;
-        }
-        self.state = target;
-        if target == State::Rts && self.strom.is_some() {
-            shared.kernels.wake(self.number);
-        }
-        if target == State::Sqd {
-            // With nothing under way it is drained at once.
-            self.drain(shared);
-        }
-        Ok(())
-    }
-
-    fn remember(&mut self, change: &Modify) {
-        let Settings { parameters, given } = &mut self.attributes;
-        *given = given.followed_by(change);
-        set(&mut parameters.mtu, change.path_mtu);
-        set(&mut parameters.max_rd_atomic, change.max_rd_atomic);
-        set(&mut parameters.max_dest_rd_atomic, change.max_dest_rd_atomic);
-        set(&mut parameters.min_rnr_timer, change.min_rnr_timer);
-        set(&mut parameters.timeout_ns, change.timeout.map(timers::ack_timeout_ns));
-        set(&mut parameters.retry_cnt, change.retry_cnt);
-        set(&mut parameters.rnr_retry, change.rnr_retry);
-        set(&mut self.allowed, change.access.map(allowed));
-    }
-
-    /// INIT to RTR: the responder starts; the requester waits for RTS.
-    fn connect(&mut self, shared: &Shared) {
-        let settings = &mut self.attributes;
-        settings.parameters.window = shared.window;
-        settings.parameters.read_piece = shared.read_piece;
-        let given = &settings.given;
-        let rq_psn = given.rq_psn.unwrap_or_default();
-        if self.service == Service::Ud {
-            let sender = ud::Sender::new(Psn::new(0), self.number, given.qkey.unwrap_or(0));
-            self.unreliable = Some(Unreliable::Datagrams(Box::new(Datagrams::new(sender))));
-            return;
-        }
-        let (Some(address), Some(remote)) = (given.address, given.dest_qp) else { return };
-        let (mtu, capacity) = (settings.parameters.mtu, self.send.messages());
-        if self.service == Service::Uc {
-            self.unreliable = Some(Unreliable::Connected(Box::new(Connected {
-                path: Path::new(&address, remote, extended::UC),
-                requester: uc::Requester::new(Psn::new(0), mtu),
-                responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
-            })));
-            return;
-        }
-        let bits = if self.service == Service::Rc { 0 } else { extended::XRC };
-        let prism = given.prism == Some(true) && self.service == Service::Rc;
-        let path = Path::new(&address, remote, bits);
-        if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
-            self.connect_irn(path, peer, shared);
-        } else {
-            self.connection = Some(Connection {
-                path,
-                requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
-                responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
-            });
-        }
-        if prism {
-            self.agree_on_prism();
-        }
-        if self.attributes.given.strom == Some(true) && self.service == Service::Rc {
-            self.agree_on_strom();
-        }
-    }
-
-    /// RTR to RTS: the requester starts, with the PSN and the patience that only now are known.
-    fn start(&mut self, shared: &Shared) {
-        self.start_irn(shared);
-        let capacity = self.send.messages();
-        let settings = &self.attributes;
-        let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
-        if let Some(connection) = &mut self.connection {
-            connection.requester = Requester::new(sq_psn, capacity, settings.parameters);
-            if self.prism.is_some() {
-                connection.requester.speak_prism();
-            }
-            connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
-        }
-        match &mut self.unreliable {
-            Some(Unreliable::Connected(connected)) => connected.requester = uc::Requester::new(sq_psn, mtu),
-            Some(Unreliable::Datagrams(datagrams)) => {
-                let qkey = settings.given.qkey.unwrap_or(0);
-                datagrams.sender = ud::Sender::new(sq_psn, self.number, qkey);
-            }
-            None => {}
-        }
-    }
-
-    fn retune(&mut self, change: &Modify) {
-        self.retune_irn();
-        let settings = &self.attributes;
-        match &mut self.unreliable {
-            Some(Unreliable::Connected(connected)) => connected.responder.allow_writes(self.allowed.write),
-            Some(Unreliable::Datagrams(datagrams)) => set(&mut datagrams.sender.qkey, change.qkey),
-            None => {}
-        }
-        let Some(connection) = &mut self.connection else { return };
-        connection.requester.retune(settings.parameters);
-        connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
-    }
-
-    /// What it was told, and the state it is in: `ibv_query_qp`.
-    pub(crate) fn query(&self) -> Modify {
-        Modify { state: Some(self.state), current: Some(self.state), ..self.attributes.given }
-    }
-
-    /// To RESET: as created. Work that was posted is forgotten without completions.
-    fn reset(&mut self) {
-        self.connection = None;
-        self.unreliable = None;
-        self.irn = None;
-        self.congestion = None;
-        self.cnp_due = false;
-        self.current = None;
-        self.established = false;
-        self.drained = false;
-        self.attributes = Settings::default();
-        self.send.reset();
-        self.receive.reset();
-    }
-}
-
-fn set<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
-}

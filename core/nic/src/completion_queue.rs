@@ -16,14 +16,14 @@ pub enum Notify {
     Solicited,
 }
 
-/// What writing a completion led to.
+/// The result of writing a completion.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It is there.
+    /// It is written.
     Quietly,
-    /// It is there, and the program asked to be woken.
+    /// It is written, and the program asked to be woken.
     Wake,
-    /// No room: the completion is lost and the queue is in error.
+    /// The queue is full: the completion is lost and the queue is in error.
     Overrun,
 }
 
@@ -37,7 +37,7 @@ pub struct CompletionQueue {
     overrun: bool,
     /// Its wake-up has not been taken yet.
     waking: bool,
-    /// Nobody need poll it: the newest entries stand over the oldest.
+    /// It need not be polled: the newest entries overwrite the oldest.
     ignores_overrun: bool,
     /// The first count that a WAIT waits for.
     awaited: u64,
@@ -81,7 +81,7 @@ impl CompletionQueue {
         self.written >= self.awaited
     }
 
-    /// All that wait go and look for themselves: the last in line.
+    /// Releases all queue pairs in line; returns the last one.
     pub(crate) fn release(&mut self) -> u32 {
         self.awaited = u64::MAX;
         std::mem::replace(&mut self.waiting, NOBODY)
@@ -154,7 +154,8 @@ impl CompletionQueue {
         Written::Wake
     }
 
-    /// Moves to another ring, with the completions that are not polled yet. False, and nothing changed, if they do not fit.
+    /// Moves to another ring, with the completions that are not polled yet. False, and nothing changed, if
+    /// they do not fit.
     pub fn resize(&mut self, ring: Ring) -> bool {
         self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
         if self.written - self.consumed > ring.slots() {

@@ -1,29 +1,21 @@
-//! The rate of a queue pair: the limit that its program set (`rate_limit`), and what its congestion control allows, which
-//! hears of packets that leave, of round trips and of CNPs. The lower of the two holds back requests and responses that carry
-//! data. Acknowledgements and CNPs are never held back, but what leaves counts.
+//! The rate of a queue pair: the lower of the limit that its program set (`rate_limit`) and the rate that its
+//! congestion control allows. The control sees packets that leave, round trips and CNPs. The rate holds back
+//! requests and responses that carry data. Acknowledgements and CNPs are never held back, but their bytes
+//! count.
 //!
-//! A queue pair without limit and control pays for one look at an `Option`. Notifying the peer of marked packets, which costs
-//! nothing either while no packet is marked, every connected queue pair does.
+//! A queue pair without limit and control pays for one test of an `Option`. Every connected queue pair
+//! notifies its peer of marked packets; that costs nothing while no packet is marked.
 
 use remora_transport::congestion::{Algorithm, Control, Settings};
 use remora_transport::rc::Progress;
 use remora_transport::{Instant, Pacer};
-use remora_wire::frame::Egress;
-use remora_wire::{Extensions, Opcode, Psn, bth};
 
-use crate::egress::{Sent, emit_other};
-use crate::nic::Shared;
-use crate::queue_pair::{Path, QueuePair};
-use crate::unreliable::Unreliable;
-
-/// Bytes of a CNP's payload, all zero (IBTA vol. 1 annex A17, "congestion notification packet").
-const CNP_PAYLOAD: u32 = 16;
-
-/// The ECN field of a packet that a switch may mark, and of one that it has marked (RFC 3168 §5).
-const ECT_0: u8 = 0b10;
+/// The ECN field of a packet that a switch may mark (RFC 3168 §5).
+pub(crate) const ECT_0: u8 = 0b10;
+/// The ECN field of a packet that a switch has marked.
 pub(crate) const MARKED: u8 = 0b11;
 
-/// A control, a limit, and what it takes to obey both.
+/// A congestion control, a rate limit, and the pacer that keeps to both.
 pub(crate) struct Congestion {
     control: Control,
     /// Bits per second at most, as the program asked; 0: no limit.
@@ -33,12 +25,14 @@ pub(crate) struct Congestion {
     rate: u64,
     /// Something waits for the pacer.
     waiting: bool,
-    /// A packet that was sent once and asked for an acknowledgement: one past its sequence number, and when it left.
+    /// A packet that was sent once and asked for an acknowledgement: one past its sequence number, and when
+    /// it left.
     probe: Option<(u64, Instant)>,
 }
 
 impl Congestion {
-    fn new(algorithm: Algorithm, settings: &Settings, limit: u64) -> Congestion {
+    /// A control by this algorithm; `limit` is the program's, in bits per second, 0 for none.
+    pub fn new(algorithm: Algorithm, settings: &Settings, limit: u64) -> Congestion {
         let control = Control::new(algorithm, settings);
         let pacer = Pacer::unlimited();
         let mut made = Congestion { control, limit, pacer, rate: 0, waiting: false, probe: None };
@@ -46,7 +40,7 @@ impl Congestion {
         made
     }
 
-    /// Must data wait?
+    /// Must packets with data wait for the pacer?
     pub fn holds(&mut self, now: Instant) -> bool {
         self.waiting = now < self.pacer.next();
         self.waiting
@@ -70,7 +64,7 @@ impl Congestion {
     pub fn answered(&mut self, now: Instant, progress: Progress) {
         let Some((end, at)) = self.probe else { return };
         if !progress.clean {
-            // Which of two copies was answered nobody could tell.
+            // The answer may be to either of two copies, so it measures nothing.
             self.probe = None;
         } else if progress.acknowledged >= end {
             self.probe = None;
@@ -79,7 +73,7 @@ impl Congestion {
         }
     }
 
-    /// Takes over the rate if it has changed: what it costs a byte is a long division.
+    /// Gives the pacer the rate, if it has changed: the time per byte costs a long division.
     #[inline]
     fn obey(&mut self) {
         let rate = match (self.control.rate(), self.limit) {
@@ -92,126 +86,33 @@ impl Congestion {
         }
     }
 
-    fn deadline(&self) -> Instant {
+    /// Sets another limit and keeps the control as it is. False: there is no control to keep.
+    pub fn set_limit(&mut self, limit: u64) -> bool {
+        if matches!(self.control, Control::None) {
+            return false;
+        }
+        self.limit = limit;
+        self.obey();
+        true
+    }
+
+    /// The peer says that packets of ours were marked. False: there is no control that heeds it.
+    pub fn notified(&mut self, now: Instant) -> bool {
+        let handled = self.control.notified(now);
+        self.obey();
+        handled
+    }
+
+    /// When `expire` is due.
+    pub fn deadline(&self) -> Instant {
         let pacer = if self.waiting { self.pacer.next() } else { Instant::NEVER };
         pacer.min(self.control.deadline())
     }
 
-    fn expire(&mut self, now: Instant) {
+    /// Its timers.
+    pub fn expire(&mut self, now: Instant) {
         self.control.expire(now);
         self.obey();
         self.waiting &= now < self.pacer.next();
-    }
-}
-
-impl QueuePair {
-    /// The control that it was told to have, or that all have, from the beginning.
-    pub fn control_congestion(&mut self, settings: &Settings) {
-        let algorithm = self.attributes.given.congestion.unwrap_or(settings.algorithm);
-        // Datagrams are limited, but nobody tells their sender of congestion.
-        let algorithm = if self.path().is_some() { algorithm } else { Algorithm::None };
-        let limit = self.attributes.given.rate_limit.unwrap_or(0);
-        let any = algorithm != Algorithm::None || limit > 0;
-        self.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
-        let marking = if algorithm == Algorithm::Dcqcn { ECT_0 } else { 0 };
-        if let Some(path) = self.path() {
-            let class = &mut path.way.route.traffic_class;
-            *class = *class & !MARKED | marking;
-            path.way.headers = None;
-        }
-    }
-
-    /// The program has set another limit: its control goes on as it was.
-    pub fn limit_rate(&mut self, settings: &Settings) {
-        let limit = self.attributes.given.rate_limit.unwrap_or(0);
-        match &mut self.congestion {
-            Some(congestion) if !matches!(congestion.control, Control::None) => {
-                congestion.limit = limit;
-                congestion.obey();
-            }
-            bare => *bare = (limit > 0).then(|| Box::new(Congestion::new(Algorithm::None, settings, limit))),
-        }
-    }
-
-    /// The way to its peer, if it is connected.
-    fn path(&mut self) -> Option<&mut Path> {
-        if let Some(connection) = &mut self.connection {
-            return Some(&mut connection.path);
-        }
-        match (&mut self.irn, &mut self.unreliable) {
-            (Some(irn), _) => Some(&mut irn.path),
-            (_, Some(Unreliable::Connected(connected))) => Some(&mut connected.path),
-            _ => None,
-        }
-    }
-
-    /// Must packets with data wait?
-    #[inline]
-    pub fn is_held(&mut self, now: Instant) -> bool {
-        match &mut self.congestion {
-            None => false,
-            Some(congestion) => congestion.holds(now),
-        }
-    }
-
-    /// When its control wants to be called.
-    #[inline]
-    pub fn congestion_deadline(&self) -> Instant {
-        self.congestion.as_ref().map_or(Instant::NEVER, |congestion| congestion.deadline())
-    }
-
-    /// Time has come to `now`.
-    pub fn expire_congestion(&mut self, now: Instant) {
-        if let Some(congestion) = &mut self.congestion {
-            congestion.expire(now);
-        }
-    }
-
-    /// A switch has marked a packet from its peer.
-    #[cold]
-    pub fn marked(&mut self, now: Instant, shared: &mut Shared) {
-        shared.counters.np_ecn_marked_roce_packets += 1;
-        self.cnp_due |= self.path().is_some() && self.marks.marked(now, &shared.congestion.dcqcn);
-    }
-
-    /// Tells the peer to send more slowly, if that is due: all that an unreliable queue pair answers.
-    pub fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-        if self.cnp_due && self.may_receive() { self.notify_peer(out, shared) } else { None }
-    }
-
-    /// Tells the peer to send more slowly.
-    #[cold]
-    pub fn notify_peer(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-        let Some(path) = self.path() else {
-            self.cnp_due = false;
-            return None;
-        };
-        let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
-        let (way, counters) = (&mut path.way, &mut shared.counters);
-        let none = Extensions::default();
-        let sent = emit_other(way, out, counters, &bth, &none, CNP_PAYLOAD, &mut |bytes| {
-            bytes.fill(0);
-            true
-        });
-        if matches!(sent, Sent::Yes(_)) {
-            shared.counters.np_cnp_sent += 1;
-            self.cnp_due = false;
-        }
-        Some(sent)
-    }
-
-    /// The peer says that packets of ours were marked.
-    #[cold]
-    pub fn notified(&mut self, now: Instant, shared: &mut Shared) {
-        let handled = self.congestion.as_mut().is_some_and(|congestion| {
-            let handled = congestion.control.notified(now);
-            congestion.obey();
-            handled
-        });
-        if handled {
-            shared.counters.rp_cnp_handled += 1;
-        } else {
-            shared.counters.rp_cnp_ignored += 1;
-        }
     }
 }

@@ -1,9 +1,10 @@
 //! What a step costs on hardware that is not here: model time, beside the real time that a clock measures.
 //!
-//! Only *primitives* have a cost: a verb's round trip, a CPU that polls and answers, an access to the memory of the host. Each is
-//! a number that somebody measured, and says where it was read. What an operation takes is counted from them (`prism.rs`), and
-//! so is a prediction; no constant was chosen to make one come true. What many clients reach is `load.rs`. Chains have primitives of
-//! their own (`connectx5.rs`), and what a NIC really executed is played by them (`timeline.rs`).
+//! Only *primitives* have a cost: a verb's round trip, a CPU that polls and answers, an access to the memory
+//! of the host. Each is a measured number with its source. The cost of an operation is counted from them
+//! (`prism.rs`), and so is a prediction; no constant was chosen to make one come true. `load.rs` has the
+//! throughput of many clients. Chains have primitives of their own (`connectx5.rs`), and `timeline.rs` plays
+//! what a NIC executed by them.
 
 pub mod connectx5;
 pub mod load;
@@ -19,7 +20,7 @@ pub struct Constant {
     pub name: &'static str,
     /// Nanoseconds.
     pub ns: u64,
-    /// Who measured it, and the place that says so.
+    /// Who measured it, and where it is published.
     pub source: &'static str,
 }
 
@@ -30,7 +31,7 @@ pub struct Rate {
     pub name: &'static str,
     /// Bytes in a microsecond.
     pub bytes_per_us: u64,
-    /// Who measured it, and the place that says so.
+    /// Who measured it, and where it is published.
     pub source: &'static str,
 }
 
@@ -98,8 +99,9 @@ pub enum CostModel {
     PrismSoftware,
     /// PRISM in a NIC of the future: what is beyond a plain verb costs round trips over PCIe.
     PrismAsic,
-    /// PRISM on the ARM cores of a NIC, which are not on the path to the host's memory. They are charged as the host's
-    /// CPU is; no number says how much slower they are, so its times are the least that it can take.
+    /// PRISM on the ARM cores of a NIC, which are not on the path to the host's memory. They are charged as
+    /// the host's CPU is; no number says how much slower they are, so its times are the least that it can
+    /// take.
     BlueField,
 }
 
@@ -139,8 +141,8 @@ impl CostModel {
         }
     }
 
-    /// What these round trips take, one after the other over a network that adds `network_ns` to each; `None` if the hardware
-    /// cannot do one of them.
+    /// What these round trips take, one after the other over a network that adds `network_ns` to each; `None`
+    /// if the hardware cannot do one of them.
     pub fn latency(self, trips: &[Trip], network_ns: u64) -> Option<u64> {
         trips.iter().map(|trip| self.trip(*trip).map(|ns| ns + network_ns)).sum()
     }

@@ -1,4 +1,5 @@
-//! Completion queue entries: 64 bytes each, as they stand in a completion queue's memory (`docs/WIRE.md` draws them).
+//! Completion queue entries: 64 bytes each, as they stand in a completion queue's memory (`docs/WIRE.md`
+//! draws them).
 //!
 //! | byte | word | contents |
 //! | ---- | ---- | -------- |
@@ -7,9 +8,9 @@
 //! | 16 | immediate | data or key (low half); bit 32: immediate data, bit 33: a key was invalidated |
 //! | 24 | queue pair | number 24; bit 32: solicited |
 //! | 32 | work queue index | slots of its work queue that were consumed when it was written |
-//! | 40 | cause | vendor error |
+//! | 40 | outcome | how an operation of PRISM ended (`prism::Outcome`), else 0 |
 //! | 48 | sender | queue pair of a datagram 24; bit 32: a global route header precedes the payload |
-//! | 56 | sequence | 1 for the first completion ever written to the queue, and so on: valid when it is the next expected |
+//! | 56 | sequence | 1 for the first completion of the queue, and so on: valid when it is the next expected |
 
 use crate::request::{CompletionKind, Status, WorkCompletion};
 use remora_memory::Key;
@@ -49,7 +50,7 @@ impl Cqe {
             imm,
             u64::from(wc.qp_num) | if self.solicited { SOLICITED } else { 0 },
             self.wqe_index,
-            u64::from(wc.vendor_err),
+            u64::from(wc.outcome),
             u64::from(wc.src_qp) | if wc.grh { HAS_GRH } else { 0 },
             sequence,
         ]
@@ -58,7 +59,7 @@ impl Cqe {
     /// The entry of eight words.
     #[inline]
     pub fn parse(words: &[u64; 8]) -> Cqe {
-        let [header, len, imm, qp, wqe_index, cause, sender, _] = *words;
+        let [header, len, imm, qp, wqe_index, outcome, sender, _] = *words;
         let completion = WorkCompletion {
             id: header >> 16,
             status: Status::from_number((header >> 8) as u8),
@@ -69,7 +70,7 @@ impl Cqe {
             qp_num: qp as u32,
             src_qp: sender as u32,
             grh: sender & HAS_GRH != 0,
-            vendor_err: cause as u32,
+            outcome: outcome as u32,
         };
         Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index }
     }

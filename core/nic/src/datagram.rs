@@ -1,47 +1,46 @@
-//! Queue pairs of the unreliable datagram service: each send work request names an address handle, each arriving datagram is
-//! delivered behind 40 bytes that say where it came from.
+//! Queue pairs of the unreliable datagram service: each send work request names an address handle, each
+//! arriving datagram is delivered behind 40 bytes that say where it came from.
 
 use remora_memory::{Mem, Pd};
 use remora_transport::rc::{Kind, Message, Retired};
-use remora_transport::{Notice, Status, ud};
+use remora_transport::{Status, ud};
 use remora_wire::frame::{Egress, Endpoint, Network, Route};
 use remora_wire::icrc::{self, Flow};
-use remora_wire::{Qpn, bth, ipv6, packet};
+use remora_wire::{bth, ipv6, packet};
 
-use crate::egress::{Sent, emit_other};
+use crate::arrived::Arrived;
+use crate::context::WqeContext;
+use crate::emit::{Sent, emit_outlined};
 use crate::gather;
-use crate::ingress::Arrived;
-use crate::nic::Shared;
-use crate::queue_pair::{Note, QueuePair};
-use crate::request::{CompletionKind, Status as CompletionStatus, WorkCompletion};
 use crate::send_queue::SendQueue;
+use crate::shared::Shared;
 use crate::wqe::Wqe;
 
-/// Bytes before a datagram's payload in a receive work request: a global route header (IBTA vol. 1 §8.3), which RoCE v2 fills
-/// with the IP header. An IPv4 header stands in the last 20 of them (annex A17).
+/// Bytes before a datagram's payload in a receive work request: a global route header (IBTA vol. 1 §8.3),
+/// which RoCE v2 fills with the IP header. An IPv4 header stands in the last 20 of them (annex A17).
 pub const GRH: usize = 40;
 const _: () = assert!(GRH == ipv6::LEN, "an IPv6 header is a global route header");
 
-/// The machine of a datagram queue pair, and what it knows of those who send to it.
+/// The machine of a datagram queue pair, and the ICRC flow of the peer that sent last.
 pub(crate) struct Datagrams {
-    pub sender: ud::Sender<Note>,
+    pub sender: ud::Sender<WqeContext>,
     /// Number of the address handle of the datagram under way.
     handle: u64,
-    /// Between whom the last datagram went, and how its ICRC is checked.
+    /// The endpoints of the last datagram, and the flow that checks its ICRC.
     seen: Option<((Endpoint, Endpoint), Flow)>,
 }
 
 impl Datagrams {
-    pub fn new(sender: ud::Sender<Note>) -> Self {
+    pub fn new(sender: ud::Sender<WqeContext>) -> Self {
         Datagrams { sender, handle: 0, seen: None }
     }
 
-    /// Takes a work request. The error is how it ends at once.
+    /// Takes a work request. The error is the status with which it ends at once.
     pub fn begin(
         &mut self,
         pd: Pd,
         wqe: &Wqe,
-        message: &Message<Note>,
+        message: &Message<WqeContext>,
         shared: &mut Shared,
     ) -> Result<(), Status> {
         let imm = match message.kind {
@@ -55,8 +54,8 @@ impl Datagrams {
         let handle = shared.handles.get_mut(wqe.handle()).filter(|handle| handle.pd == pd);
         handle.ok_or(Status::LocalQpOperation)?;
         self.handle = wqe.handle();
-        let (to, Message { len, solicited, note, .. }) = (wqe.destination(), *message);
-        self.sender.submit(ud::Datagram { to, imm, len, solicited, note });
+        let (to, Message { len, solicited, context, .. }) = (wqe.destination(), *message);
+        self.sender.submit(ud::Datagram { to, imm, len, solicited, context });
         Ok(())
     }
 
@@ -68,11 +67,11 @@ impl Datagrams {
         send: &SendQueue,
         out: &mut impl Egress,
         shared: &mut Shared,
-    ) -> Option<(Sent, Option<Retired<Note>>)> {
+    ) -> Option<(Sent, Option<Retired<WqeContext>>)> {
         let plan = self.sender.plan()?;
-        let note = *self.sender.note()?;
+        let context = *self.sender.context()?;
         let Some(handle) = shared.handles.get_mut(self.handle) else {
-            // It was destroyed while the port had no room.
+            // It was destroyed while the port had no free frame.
             return Some((Sent::Denied, self.sender.end(Status::LocalQpOperation)));
         };
         let bth = bth::Repr {
@@ -80,14 +79,19 @@ impl Datagrams {
             pad: packet::pad_for(plan.len as usize),
             ..bth::Repr::new(plan.opcode, plan.to, plan.psn)
         };
-        let sent =
-            emit_other(&mut handle.way, out, &mut shared.counters, &bth, &plan.ext, plan.len, &mut |bytes| {
-                gather::gather_other(mem, pd, send.ring(), &note, 0, bytes)
-            });
+        let sent = emit_outlined(
+            &mut handle.address_path,
+            out,
+            &mut shared.counters,
+            &bth,
+            &plan.ext,
+            plan.len,
+            &mut |bytes| gather::gather_outlined(mem, pd, send.ring(), &context, 0, bytes),
+        );
         let retired = match sent {
             Sent::Yes(_) => self.sender.sent(),
             Sent::Denied => self.sender.end(Status::LocalProtection),
-            Sent::NoRoom => None,
+            Sent::Blocked => None,
         };
         Some((sent, retired))
     }
@@ -113,64 +117,8 @@ impl Datagrams {
     }
 }
 
-impl QueuePair {
-    /// Delivers a datagram, or drops it.
-    pub fn take_datagram(
-        &mut self,
-        mem: Mem<'_>,
-        arrived: &Arrived<'_>,
-        packet: &packet::View<'_>,
-        qkey: u32,
-        shared: &mut Shared,
-    ) {
-        let Some((notice, from)) = ud::receive(packet, qkey) else {
-            shared.counters.qkey_viol_cntr += 1;
-            return;
-        };
-        if self.current.is_none() {
-            self.current = self.take_receive(shared);
-        }
-        let Some(receive) = self.current else {
-            shared.counters.out_of_buffer += 1;
-            shared.counters.rx_dropped_messages += 1;
-            return;
-        };
-        let grh = grh(arrived, shared.endpoint);
-        let put = |at, data: &[u8]| {
-            gather::deliver_other(mem, self.receive_pd(), &self.receive, &receive, at, data)
-        };
-        // The payload first: if it does not fit, nothing is touched.
-        if let Err(too_long) = put(GRH as u32, packet.payload).and_then(|()| put(0, &grh)) {
-            shared.counters.rx_dropped_messages += 1;
-            self.undelivered_quietly(&receive, too_long, shared);
-            return;
-        }
-        self.current = None;
-        shared.counters.rx_send_requests += 1;
-        self.delivered(&receive, &notice, from, shared);
-    }
-
-    fn delivered(
-        &mut self,
-        receive: &crate::receive_queue::Receive,
-        notice: &Notice,
-        from: Qpn,
-        shared: &mut Shared,
-    ) {
-        let completion = WorkCompletion {
-            kind: CompletionKind::Receive,
-            byte_len: notice.len + GRH as u32,
-            imm: notice.imm,
-            src_qp: from.get(),
-            grh: true,
-            ..self.received(receive, CompletionStatus::Success)
-        };
-        self.complete_receive(receive, completion, notice.solicited, shared);
-    }
-}
-
-/// The header that came with the datagram, as far as the port shows it; otherwise as it must have been.
-fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
+/// The header that came with the datagram. A port that does not show it gets the header as it must have been.
+pub(crate) fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
     let mut grh = [0; GRH];
     if let Some(header) = arrived.header() {
         let at = GRH.saturating_sub(header.len());

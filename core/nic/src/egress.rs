@@ -1,55 +1,29 @@
-//! Egress: each packet is a plan of the transport (pure), then written into the frame that the port lends (dumb).
+//! Egress: each packet is a plan of the transport (pure), then written into the frame that the port lends
+//! (dumb).
 
 use remora_memory::{Mem, Owner, Pd};
-use remora_transport::rc::{Plan, Reply, ReplyKind};
+use remora_transport::rc::{Plan, ReplyKind};
 use remora_transport::state::State;
 use remora_transport::{Counters, Instant, Status};
 use remora_wire::frame::Egress;
-use remora_wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
+use remora_wire::{NakCode, Qpn};
 
+use crate::chain::transmit_to_itself;
+use crate::emit::{Fill, Gathered, Sent, emit_from, response_bth, response_headers};
 use crate::event::AsyncEvent;
 use crate::extended;
-use crate::gather;
-use crate::headers::Headers;
-use crate::kernel::Judged;
-use crate::nic::Shared;
-use crate::prism;
-use crate::queue_pair::{Connection, Note, QueuePair, Way};
-use crate::reliable::GoBackN;
-use crate::ring::Ring;
+use crate::gather::{self, LocalMemory};
+use crate::kernel::{CheckResult, check_reply, clear_delayed_ack, maybe_delay_ack, waits_for_bytes};
+use crate::machine::Connection;
+use crate::path::PeerPath;
+use crate::prism::{self, NextRequest, request_bundle, respond_bundle};
+use crate::queue_pair::QueuePair;
+use crate::reliable::{self, GoBackN, PlannedRequest, ReliableRequester};
+use crate::shared::Shared;
+use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnEnd, TurnUsage};
 
-/// Packets, and bytes, that one queue pair sends before the next one's turn.
-pub(crate) const TURN_PACKETS: usize = 16;
-pub(crate) const TURN_BYTES: usize = 16 << 10;
-/// Requests, answers of kernels among them, that leave before responses in a turn.
+/// Requests that leave before responses in a turn, answers of kernels included.
 const ANSWERS_FIRST: usize = TURN_PACKETS / 2;
-
-/// How much of a turn is used up.
-#[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Used {
-    pub packets: usize,
-    pub bytes: usize,
-}
-
-/// How a queue pair's turn ended.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It has nothing to send now.
-    Done,
-    /// It has more.
-    More,
-    /// The port has no room.
-    Blocked,
-}
-
-/// What became of one packet.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
-    Yes(usize),
-    NoRoom,
-    /// Its bytes may not be read.
-    Denied,
-}
 
 impl QueuePair {
     /// Its turn: responses before requests, until the turn is used up. Adds what left to `used`.
@@ -60,43 +34,44 @@ impl QueuePair {
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
-        if self.connection.is_none() || self.strom.is_some() {
-            return self.transmit_other(now, mem, out, shared, used);
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        if !self.machine.is_rc() || self.strom.is_some() {
+            return self.transmit_outlined(now, mem, out, shared, used);
         }
         self.turn(now, out, shared, used, |qp, out, shared| {
             match qp.respond::<false>(now, mem, out, shared) {
-                None => qp.request::<false>(now, mem, out, shared),
+                None => qp.request::<GoBackN, false>(now, mem, out, shared),
                 sent => sent,
             }
         })
     }
 
-    /// As [`transmit`](QueuePair::transmit), for the queue pairs that are not to enlarge the busy path of RC.
+    /// As [`transmit`](QueuePair::transmit), compiled apart: other queue pairs must not enlarge the busy path
+    /// of RC. All functions whose names end in `_outlined` are that.
     #[inline(never)]
-    fn transmit_other(
+    fn transmit_outlined(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
-        if self.loopback {
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        if self.machine.is_loopback() {
             return if self.is_held(now) {
-                Turn::Done
+                TurnEnd::Done
             } else {
-                self.transmit_to_itself(now, mem, shared, used)
+                transmit_to_itself(self, now, mem, shared, used)
             };
         }
-        if self.connection.is_some() {
+        if self.machine.is_rc() {
             return self.transmit_answers(now, mem, out, shared, used);
         }
-        if self.irn.is_some() {
+        if self.machine.is_irn() {
             return self.turn(now, out, shared, used, |qp, out, shared| {
                 match qp.respond_irn(now, mem, out, shared) {
-                    None => qp.request_irn(now, mem, out, shared),
+                    None => qp.request::<reliable::Irn, true>(now, mem, out, shared),
                     sent => sent,
                 }
             });
@@ -107,30 +82,31 @@ impl QueuePair {
         })
     }
 
-    /// Requests first, a few of them: an answer of a kernel's and the shorter acknowledgement behind it make one train, the other
-    /// way round they are two frames. Not twice in a row: where a port has room for a few frames at a time, answers would take all of it,
-    /// and the peer's queue fill up with what was never acknowledged.
+    /// A few requests leave first: a kernel's answer and the shorter acknowledgement behind it make one
+    /// train, in the other order two frames. Not in two turns in a row: on a port that takes few frames at a
+    /// time the answers would use all of them, and the peer's queue would fill with requests that are never
+    /// acknowledged.
     fn transmit_answers(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
-        let owes = self.strom.as_ref().is_some_and(|strom| strom.owes);
-        let mut first = if owes { 0 } else { ANSWERS_FIRST };
-        if self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply()) {
-            // It leaves now, and with it what was not asked for.
-            self.acknowledged();
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        let owed_ack = self.strom.as_ref().is_some_and(|strom| strom.owed_ack);
+        let mut first = if owed_ack { 0 } else { ANSWERS_FIRST };
+        if self.machine.rc().is_some_and(|connection| connection.responder.has_reply()) {
+            // The reply that leaves now includes the delayed ACK.
+            clear_delayed_ack(self);
         }
         let mut dry = false;
         let turn = self.turn(now, out, shared, used, |qp, out, shared| {
             if first > 0 {
                 first -= 1;
-                let sent = qp.request_other(now, mem, out, shared);
+                let sent = qp.request_outlined(now, mem, out, shared);
                 if sent.is_none() || qp.has_sent_all() {
-                    // There is none left, and a response makes none.
+                    // No request is left, and a response makes none.
                     (first, dry) = (0, true);
                 }
                 if sent.is_some() {
@@ -139,29 +115,29 @@ impl QueuePair {
             }
             let sent = if qp.has_response() { qp.respond::<true>(now, mem, out, shared) } else { None };
             match sent {
-                None if !dry => qp.request_other(now, mem, out, shared),
+                None if !dry => qp.request_outlined(now, mem, out, shared),
                 sent => sent,
             }
         });
-        let owes = self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply());
+        let owed_ack = self.machine.rc().is_some_and(|connection| connection.responder.has_reply());
         if let Some(strom) = &mut self.strom {
-            strom.owes = owes;
+            strom.owed_ack = owed_ack;
         }
         turn
     }
 
-    /// Sends what `next` gives until the turn is used up.
+    /// Sends the packets that `next` emits until the turn is used up.
     #[inline(always)]
     fn turn<E: Egress>(
         &mut self,
         now: Instant,
         out: &mut E,
         shared: &mut Shared,
-        used: &mut Used,
+        used: &mut TurnUsage,
         mut next: impl FnMut(&mut QueuePair, &mut E, &mut Shared) -> Option<Sent>,
-    ) -> Turn {
+    ) -> TurnEnd {
         while used.packets < TURN_PACKETS && used.bytes < TURN_BYTES {
-            let Some(sent) = next(self, out, shared) else { return Turn::Done };
+            let Some(sent) = next(self, out, shared) else { return TurnEnd::Done };
             match sent {
                 Sent::Yes(len) => {
                     used.packets += 1;
@@ -170,17 +146,18 @@ impl QueuePair {
                         congestion.left(now, len);
                     }
                 }
-                Sent::NoRoom => return Turn::Blocked,
-                // The machine knows why and says so in its next packet, or ends.
+                Sent::Blocked => return TurnEnd::Blocked,
+                // The machine has recorded the reason: it sends a NAK next, or ends.
                 Sent::Denied => {}
             }
         }
-        Turn::More
+        TurnEnd::More
     }
 
+    /// The next response packet over go-back-N; with `STROM` the bytes of READs may be checked and delayed.
     /// Inlined always: plain RC must not pay for its other caller.
     #[inline(always)]
-    fn respond<const LATE: bool>(
+    fn respond<const STROM: bool>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -193,22 +170,23 @@ impl QueuePair {
         if self.cnp_due {
             return self.notify_peer(out, shared);
         }
-        let held = self.is_held(now) || LATE && self.waits_for_bytes(now);
+        let held = self.is_held(now) || STROM && waits_for_bytes(self, now);
         if self.prism.is_some()
             && !held
-            && let Some(sent) = self.respond_bundle(mem, out, shared)
+            && let Some(sent) = respond_bundle(self, mem, out, shared)
         {
             return Some(sent);
         }
-        let connection = self.connection.as_mut()?;
+        let connection = self.machine.rc_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
-        let judged = if LATE { self.judge_reply(now, mem, &reply.kind, shared) } else { Judged::Unasked };
-        if judged == Judged::Unfit {
+        let checked =
+            if STROM { check_reply(self, now, mem, &reply.kind, shared) } else { CheckResult::NotChecked };
+        if checked == CheckResult::Failed {
             return None;
         }
-        let rights = (self.pd, self.owner);
-        let connection = self.connection.as_mut()?;
-        if judged == Judged::Refused {
+        let (pd, owner) = (self.pd, self.owner);
+        let connection = self.machine.rc_mut()?;
+        if checked == CheckResult::Refused {
             connection.responder.deny(NakCode::REMOTE_OPERATIONAL_ERROR, &mut shared.counters);
             return Some(Sent::Denied);
         }
@@ -218,11 +196,11 @@ impl QueuePair {
         } else if path.service == 0 {
             let (ext, len) = response_headers(&reply);
             let bth = response_bth(&reply, path.remote);
-            let judged = (judged == Judged::Fit).then(|| shared.kernels.judged());
-            let fetched = Fetched { mem, rights, kind: &reply.kind, judged };
-            emit_from(&mut path.way, out, counters, (&bth, &ext), len, fetched)
+            let checked = (checked == CheckResult::Passed).then(|| shared.kernels.checked_bytes());
+            let fetched = Fetched { mem, pd, owner, kind: &reply.kind, checked };
+            emit_from(&mut path.address_path, out, counters, &bth, &ext, len, fetched)
         } else {
-            extended::emit_reply(path, out, counters, &reply, (mem, rights.1))
+            extended::emit_reply(path, out, counters, &reply, mem, owner)
         };
         match sent {
             Sent::Yes(_) => {
@@ -232,132 +210,195 @@ impl QueuePair {
                     self.fail(fatal_event(self.number, access), shared);
                 }
             }
-            // The region went away under a READ that was allowed when it came.
+            // The region was deregistered after the READ request was accepted.
             Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
-            Sent::NoRoom => {}
+            Sent::Blocked => {}
         }
         Some(sent)
     }
 
-    /// Inlined always: plain RC must not pay for its other caller.
+    /// The next request packet over go-back-N or IRN; with `STROM` also one of a kernel's answers. Inlined
+    /// always: plain RC must not pay for its other callers.
     #[inline(always)]
-    fn request<const LATE: bool>(
+    fn request<R: EmitRequest, const STROM: bool>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        if !self.may_send() || self.is_held(now) {
-            return None;
-        }
-        // How most turns end. (A queue that is drained says so when it retires.)
-        if self.state == State::Rts && self.has_sent_all() {
+        if !self.may_send() || self.is_held(now) || R::is_idle(self) {
             return None;
         }
         let mut plan = loop {
-            self.submit::<GoBackN>(mem, shared);
-            if self.prism.is_some()
-                && let Some(sent) = self.request_prism(now, mem, out, shared)
-            {
-                return sent;
+            self.submit::<R>(mem, shared);
+            if R::CHAINS && self.prism.is_some() {
+                match self.request_prism::<R>(now, mem, out, shared) {
+                    NextRequest::Plain => {}
+                    NextRequest::Waits => return None,
+                    NextRequest::Emitted(sent) => return Some(sent),
+                }
             }
-            if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
+            if let Some(plan) = R::of(&mut self.machine)?.plan(now) {
                 break plan;
             }
-            // Local work and failures may have come to the front without any packet, and what had to wait for their end
-            // may go on.
-            if !self.retire::<GoBackN>(shared) || !self.send.has_work() {
+            if !R::CHAINS
+                && self.prism.is_some()
+                && let NextRequest::Emitted(sent) = self.request_prism::<R>(now, mem, out, shared)
+            {
+                return Some(sent);
+            }
+            // Local work and failures may have come to the front without any packet, and what had to wait for
+            // their end may go on.
+            if !self.retire::<R>(shared) || !self.send.has_work() {
                 return None;
             }
         };
-        if LATE {
-            self.ask_later(&mut plan);
+        if STROM {
+            R::delay_ack(self, &mut plan);
         }
-        let (pd, send) = (self.pd, &self.send);
-        let Connection { path, requester, .. } = self.connection.as_mut()?;
-        let note = requester.note(&plan)?;
+        let (pd, ring) = (self.pd, self.send.ring());
+        let (path, requester) = R::with_path(&mut self.machine)?;
+        let context = requester.context(&plan)?;
         let (counters, kernels) = (&mut shared.counters, &shared.kernels);
-        let answer = if LATE { kernels.answer(note) } else { None };
-        let gathered = || Gathered { mem, pd, ring: send.ring(), note, offset: plan.offset, answer };
-        let sent = if path.service == 0 {
-            let bth = request_bth(&plan, path.remote);
-            emit_from(&mut path.way, out, counters, (&bth, &plan.ext), plan.len, gathered())
-        } else {
-            extended::emit_request(path, out, counters, &plan, gathered())
-        };
-        self.concluded(now, &plan, sent, out, shared);
+        let answer = if STROM { kernels.answer(context) } else { None };
+        let gathered = Gathered { mem, pd, ring, context, offset: plan.offset(), answer };
+        let sent = R::emit_request(path, out, counters, &plan, gathered);
+        self.conclude_request::<R>(now, &plan, sent, R::sent, out, shared);
         Some(sent)
     }
 
-    /// Has it anything to tell its peer beside requests?
+    /// Has it a CNP or a response to send?
     fn has_response(&self) -> bool {
-        self.cnp_due || self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply())
+        self.cnp_due || self.machine.rc().is_some_and(|connection| connection.responder.has_reply())
     }
 
-    /// Have all its requests left, and has none ended that is not retired? Then there is no next one to look for.
+    /// Have all its requests left, and has none ended that is not retired? Then there is no next one to look
+    /// for.
     #[inline]
     fn has_sent_all(&self) -> bool {
         let unsent = |connection: &Connection| connection.requester.has_unsent();
-        !self.send.has_work() && !self.connection.as_ref().is_some_and(unsent)
+        !self.send.has_work() && !self.machine.rc().is_some_and(unsent)
     }
 
     /// As [`request`](QueuePair::request), for the queue pairs that agreed on StRoM.
     #[inline(never)]
-    fn request_other(
+    fn request_outlined(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        self.request::<true>(now, mem, out, shared)
+        self.request::<GoBackN, true>(now, mem, out, shared)
     }
 
-    /// The next packet of an operation of PRISM, or of what travels with one. None: it is a plain verb's; `Some(None)`: it waits.
+    /// The next packet of an operation of PRISM, and of what travels with it.
     #[inline(never)]
-    fn request_prism(
+    fn request_prism<R: EmitRequest>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-    ) -> Option<Option<Sent>> {
-        let sent = self.request_bundle(now, mem, out, shared);
-        if sent.is_some() {
-            return sent;
+    ) -> NextRequest {
+        if R::CHAINS {
+            let next = request_bundle(self, now, mem, out, shared);
+            if next != NextRequest::Plain {
+                return next;
+            }
         }
-        let (pd, ring) = (self.pd, self.send.ring());
-        let Connection { path, requester, .. } = self.connection.as_mut()?;
-        let (plan, extended) = requester.plan_prism(now)?;
-        let note = requester.note(&plan)?;
-        let head = (request_bth(&plan, path.remote), &plan.ext);
-        let (what, place) = ((&extended, note), (plan.offset, plan.len));
-        let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
-        self.concluded(now, &plan, sent, out, shared);
-        Some(Some(sent))
+        let local = LocalMemory { mem, pd: self.pd, ring: self.send.ring() };
+        let Some((path, requester)) = R::with_path(&mut self.machine) else { return NextRequest::Plain };
+        let Some((plan, extended)) = requester.plan_prism(now) else { return NextRequest::Plain };
+        let Some(context) = requester.context(&plan) else { return NextRequest::Plain };
+        let (bth, counters) = (plan.bth(path.remote), &mut shared.counters);
+        let (offset, len) = (plan.offset(), plan.payload_len());
+        let sent =
+            prism::emit_request(path, out, counters, bth, plan.ext(), &extended, context, offset, len, local);
+        self.conclude_request::<R>(now, &plan, sent, R::sent_prism, out, shared);
+        NextRequest::Emitted(sent)
     }
 
-    /// A planned packet has left, or has not.
+    /// A planned packet has left, or has not. `departed` tells the requester that it has.
     #[inline(always)]
-    fn concluded(&mut self, now: Instant, plan: &Plan, sent: Sent, out: &impl Egress, shared: &mut Shared) {
-        let Some(Connection { requester, .. }) = &mut self.connection else { return };
+    fn conclude_request<R: ReliableRequester>(
+        &mut self,
+        now: Instant,
+        plan: &R::Plan,
+        sent: Sent,
+        departed: impl FnOnce(&mut R, Instant, &R::Plan, &mut Counters),
+        out: &impl Egress,
+        shared: &mut Shared,
+    ) {
+        let Some(requester) = R::of(&mut self.machine) else { return };
         match sent {
             Sent::Yes(_) => {
-                requester.sent(now, plan, &mut shared.counters);
+                departed(requester, now, plan, &mut shared.counters);
                 if let Some(congestion) = &mut self.congestion
-                    && plan.ack_req
+                    && plan.asks_for_ack()
                 {
                     congestion.asked(now, requester.progress());
                 }
             }
             Sent::Denied => {
                 requester.refuse(plan, Status::LocalProtection);
-                self.retire::<GoBackN>(shared);
+                self.retire::<R>(shared);
             }
-            Sent::NoRoom if out.has_space_per_peer() => requester.stuck(now),
-            Sent::NoRoom => {}
+            Sent::Blocked if out.has_space_per_peer() => requester.blocked(now),
+            Sent::Blocked => {}
         }
+    }
+}
+
+/// How the requests of a requester leave.
+pub(crate) trait EmitRequest: ReliableRequester {
+    /// Its chains of PRISM leave in one frame, so PRISM is asked before a packet is planned.
+    const CHAINS: bool;
+
+    /// Is it known that no packet would leave?
+    fn is_idle(qp: &QueuePair) -> bool;
+
+    /// Takes the request for an acknowledgement off a planned packet that can do without.
+    fn delay_ack(qp: &QueuePair, plan: &mut Self::Plan);
+
+    /// Writes a planned packet.
+    fn emit_request(
+        path: &mut PeerPath,
+        out: &mut impl Egress,
+        counters: &mut Counters,
+        plan: &Self::Plan,
+        gathered: Gathered<'_>,
+    ) -> Sent;
+}
+
+impl EmitRequest for GoBackN {
+    const CHAINS: bool = true;
+
+    /// How most turns end. (A queue that is drained says so when it retires.)
+    #[inline(always)]
+    fn is_idle(qp: &QueuePair) -> bool {
+        qp.state == State::Rts && qp.has_sent_all()
+    }
+
+    #[inline(always)]
+    fn delay_ack(qp: &QueuePair, plan: &mut Plan) {
+        maybe_delay_ack(qp, plan);
+    }
+
+    #[inline(always)]
+    fn emit_request(
+        path: &mut PeerPath,
+        out: &mut impl Egress,
+        counters: &mut Counters,
+        plan: &Plan,
+        gathered: Gathered<'_>,
+    ) -> Sent {
+        if path.service != 0 {
+            return extended::emit_request(path, out, counters, plan, gathered);
+        }
+        let bth = plan.bth(path.remote);
+        emit_from(&mut path.address_path, out, counters, &bth, &plan.ext, plan.len, gathered)
     }
 }
 
@@ -366,183 +407,39 @@ pub(crate) fn fatal_event(number: Qpn, access: bool) -> AsyncEvent {
     if access { AsyncEvent::QpAccess(number) } else { AsyncEvent::QpRequest(number) }
 }
 
-#[inline]
-pub(crate) fn request_bth(plan: &Plan, remote: Qpn) -> bth::Repr {
-    bth::Repr {
-        solicited: plan.solicited,
-        ack_req: plan.ack_req,
-        pad: packet::pad_for(plan.len as usize),
-        ..bth::Repr::new(plan.opcode, remote, plan.psn)
-    }
-}
-
-#[inline]
-pub(crate) fn response_bth(reply: &Reply, remote: Qpn) -> bth::Repr {
-    let len = if let ReplyKind::Memory { len, .. } = reply.kind { len } else { 0 };
-    bth::Repr { pad: packet::pad_for(len as usize), ..bth::Repr::new(reply.opcode, remote, reply.psn) }
-}
-
-#[inline]
-pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
-    let mut ext = Extensions {
-        aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
-        ..Extensions::default()
-    };
-    match reply.kind {
-        ReplyKind::Memory { len, .. } => (ext, len),
-        ReplyKind::Value(original) => {
-            ext.atomic_ack = Some(atomic_ack::Repr { original });
-            (ext, 0)
-        }
-        // Kept bytes leave by another way.
-        _ => (ext, 0),
-    }
-}
-
-/// Where a packet's payload comes from. What plain RC sends has types of its own, because a closure cannot be told to be
-/// inlined: shared by the ports' copies of the path, it would be called, with its captures in memory.
-pub(crate) trait Fill {
-    /// Fills `payload`. False: it may not be read.
-    fn fill(self, payload: &mut [u8]) -> bool;
-}
-
-impl<F: FnOnce(&mut [u8]) -> bool> Fill for F {
-    #[inline(always)]
-    fn fill(self, payload: &mut [u8]) -> bool {
-        self(payload)
-    }
-}
-
-/// Bytes of a message, from `offset` on.
-#[derive(Copy, Clone)]
-pub(crate) struct Gathered<'a> {
-    pub mem: Mem<'a>,
-    pub pd: Pd,
-    pub ring: &'a Ring,
-    pub note: &'a Note,
-    pub offset: u32,
-    /// All of it, if a kernel of ours sends it.
-    pub answer: Option<&'a [u8]>,
-}
-
-impl Fill for Gathered<'_> {
-    #[inline(always)]
-    fn fill(self, payload: &mut [u8]) -> bool {
-        let Some(bytes) = self.answer else {
-            return gather::gather(self.mem, self.pd, self.ring, self.note, self.offset, payload);
-        };
-        let from = self.offset as usize;
-        let part = bytes.get(from..from + payload.len());
-        part.map(|part| payload.copy_from_slice(part)).is_some()
-    }
-}
-
-/// Bytes that a READ asked for.
+/// The payload of a READ response.
 struct Fetched<'a> {
     mem: Mem<'a>,
-    rights: (Pd, Owner),
+    pd: Pd,
+    owner: Owner,
     kind: &'a ReplyKind,
-    /// They were judged, and stand here.
-    judged: Option<&'a [u8]>,
+    /// The bytes, if a kernel has checked them.
+    checked: Option<&'a [u8]>,
 }
 
 impl Fill for Fetched<'_> {
     #[inline(always)]
     fn fill(self, payload: &mut [u8]) -> bool {
-        match self.judged {
-            Some(judged) => {
-                payload.copy_from_slice(&judged[..payload.len()]);
+        match self.checked {
+            Some(checked) => {
+                payload.copy_from_slice(&checked[..payload.len()]);
                 true
             }
-            None => gather::fetch(self.mem, self.rights, self.kind, payload),
+            None => gather::fetch(self.mem, self.pd, self.owner, self.kind, payload),
         }
     }
 }
 
-/// Writes one packet whose payload `fill` writes.
-#[inline(always)]
-pub(crate) fn emit(
-    way: &mut Way,
-    out: &mut impl Egress,
-    counters: &mut Counters,
-    bth: &bth::Repr,
-    ext: &Extensions,
-    len: u32,
-    fill: impl FnOnce(&mut [u8]) -> bool,
-) -> Sent {
-    emit_from(way, out, counters, (bth, ext), len, fill)
-}
-
-/// Writes one packet: headers, payload, pad, ICRC. Inlined always: plain RC must not pay for its other callers.
-#[inline(always)]
-fn emit_from(
-    way: &mut Way,
-    out: &mut impl Egress,
-    counters: &mut Counters,
-    (bth, ext): (&bth::Repr, &Extensions),
-    len: u32,
-    payload_of: impl Fill,
-) -> Sent {
-    let headers = bth.opcode.header_len();
-    let total = packet::transport_len(headers, len as usize);
-    let seals = out.seals();
-    let route = &way.route;
-    // The first frame finds out what the port's frames begin with; a port never changes its mind.
-    let below_bth = way.headers.get_or_insert_with(|| Headers::new(route, out.start()));
-    let below = below_bth.len();
-    let Some(lease) = out.lend(way.peer, below + total) else { return Sent::NoRoom };
-    below_bth.emit(lease.ip_id, total, lease.bytes);
-    let frame = &mut lease.bytes[below..below + total];
-    packet::emit_headers(bth, ext, frame);
-    let (payload, rest) = frame[headers..].split_at_mut(len as usize);
-    if !payload.is_empty() && !payload_of.fill(payload) {
-        return Sent::Denied;
-    }
-    // Pad and ICRC: four bytes nearly always, and then one store instead of a call.
-    match <&mut [u8; icrc::LEN]>::try_from(&mut *rest) {
-        Ok(four) => *four = [0; icrc::LEN],
-        Err(_) => rest.fill(0),
-    }
-    if seals {
-        let (covered, trailer) = frame.split_at_mut(total - icrc::LEN);
-        icrc::write(trailer, way.sending.seal(lease.ip_id, covered));
-    }
-    out.commit();
-    count(counters, total);
-    Sent::Yes(total)
-}
-
-/// As [`emit`], for the services that are not to enlarge the busy path of RC.
-#[cold]
-#[inline(never)]
-pub(crate) fn emit_other(
-    way: &mut Way,
-    out: &mut impl Egress,
-    counters: &mut Counters,
-    bth: &bth::Repr,
-    ext: &Extensions,
-    len: u32,
-    fill: &mut dyn FnMut(&mut [u8]) -> bool,
-) -> Sent {
-    emit(way, out, counters, bth, ext, len, fill)
-}
-
-#[inline]
-fn count(counters: &mut Counters, bytes: usize) {
-    counters.sent_pkts += 1;
-    counters.sent_bytes += bytes as u64;
-}
-
-/// Is there, or could there be, something to send? Cheap and generous: a turn finds out.
+/// Could there be something to send? The test is cheap and may be wrong in favour of a turn.
 #[inline]
 pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
-    let machines = match &qp.connection {
+    let machines = match qp.machine.rc() {
         Some(connection) => {
             connection.responder.has_reply()
                 || qp.state == State::Rts && qp.send.has_work()
                 || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
         }
-        None => qp.wants_turn_other(),
+        None => qp.wants_turn_outlined(),
     };
     machines || qp.cnp_due
 }

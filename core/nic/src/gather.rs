@@ -3,28 +3,37 @@
 use remora_memory::{Access, Key, Mem, Owner, Pd};
 use remora_transport::rc::ReplyKind;
 
-use crate::queue_pair::{List, Note};
+use crate::context::{List, WqeContext};
 use crate::receive_queue::{Receive, ReceiveQueue, element};
 use crate::request::Sge;
 use crate::ring::Ring;
 use crate::wqe::SLOT;
 
+/// Where the local bytes of a message are: the memory, the domain of its keys, and the ring that holds its
+/// WQE.
+#[derive(Copy, Clone)]
+pub(crate) struct LocalMemory<'a> {
+    pub mem: Mem<'a>,
+    pub pd: Pd,
+    pub ring: &'a Ring,
+}
+
 /// As [`gather`], for the services that are not to enlarge the busy path of RC.
 #[inline(never)]
-pub(crate) fn gather_other(
+pub(crate) fn gather_outlined(
     mem: Mem<'_>,
     pd: Pd,
     ring: &Ring,
-    note: &Note,
+    context: &WqeContext,
     offset: u32,
     out: &mut [u8],
 ) -> bool {
-    gather(mem, pd, ring, note, offset, out)
+    gather(mem, pd, ring, context, offset, out)
 }
 
 /// As [`deliver`], likewise.
 #[inline(never)]
-pub(crate) fn deliver_other(
+pub(crate) fn deliver_outlined(
     mem: Mem<'_>,
     pd: Pd,
     queue: &ReceiveQueue,
@@ -35,9 +44,10 @@ pub(crate) fn deliver_other(
     deliver(mem, pd, queue, receive, offset, data)
 }
 
-/// Fills `out` with what a response carries of the memory that a READ asked for. False: it may not be read (any more).
+/// Fills `out` with what a response carries of the memory that a READ asked for. False: it may not be read
+/// (any more).
 #[inline(always)]
-pub(crate) fn fetch(mem: Mem<'_>, (pd, owner): (Pd, Owner), kind: &ReplyKind, out: &mut [u8]) -> bool {
+pub(crate) fn fetch(mem: Mem<'_>, pd: Pd, owner: Owner, kind: &ReplyKind, out: &mut [u8]) -> bool {
     let ReplyKind::Memory { key, va, len } = *kind else { return true };
     mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ)
         .is_ok_and(|span| span.read(out) == len as usize)
@@ -46,11 +56,18 @@ pub(crate) fn fetch(mem: Mem<'_>, (pd, owner): (Pd, Owner), kind: &ReplyKind, ou
 /// Fills `out` with the message's bytes from `offset` on. False: a local key or range is wrong.
 /// Inlined always: plain RC must not pay for its other callers.
 #[inline(always)]
-pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32, out: &mut [u8]) -> bool {
-    match note.list {
+pub(crate) fn gather(
+    mem: Mem<'_>,
+    pd: Pd,
+    ring: &Ring,
+    context: &WqeContext,
+    offset: u32,
+    out: &mut [u8],
+) -> bool {
+    match context.list {
         List::One => {
-            let va = note.local.wrapping_add(u64::from(offset));
-            mem.check(pd, note.lkey, va, out.len(), Access::NONE)
+            let va = context.local.wrapping_add(u64::from(offset));
+            mem.check(pd, context.lkey, va, out.len(), Access::NONE)
                 .is_ok_and(|span| span.read(out) == out.len())
         }
         // Its kernel has it.
@@ -59,7 +76,7 @@ pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32
             let from = u64::from(offset);
             for (at, byte_range) in slots_of(from, out.len()) {
                 let mut slot = [0; SLOT];
-                ring.load(note.index + 1 + at / SLOT as u64, &mut slot);
+                ring.load(context.index + 1 + at / SLOT as u64, &mut slot);
                 let within = at as usize % SLOT;
                 let piece = &mut out[byte_range];
                 piece.copy_from_slice(&slot[within..within + piece.len()]);
@@ -68,7 +85,7 @@ pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32
         }
         List::Many(_) => {
             let mut done = 0;
-            walk(elements(ring, note), offset, out.len(), |sge, skip, len| {
+            walk(elements(ring, context), offset, out.len(), |sge, skip, len| {
                 let va = sge.addr.wrapping_add(u64::from(skip));
                 let fine = mem
                     .check(pd, sge.lkey, va, len, Access::NONE)
@@ -82,16 +99,23 @@ pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32
 
 /// Writes `data` to the message's bytes from `offset` on. False: a local key, range or right is wrong.
 #[inline]
-pub(crate) fn scatter(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32, data: &[u8]) -> bool {
-    match note.list {
+pub(crate) fn scatter(
+    mem: Mem<'_>,
+    pd: Pd,
+    ring: &Ring,
+    context: &WqeContext,
+    offset: u32,
+    data: &[u8],
+) -> bool {
+    match context.list {
         List::One => {
-            let sge = Sge { addr: note.local, len: note.len, lkey: note.lkey };
+            let sge = Sge { addr: context.local, len: context.len, lkey: context.lkey };
             put(mem, pd, &sge, offset, data)
         }
         List::Inline | List::Answer => false,
         List::Many(_) => {
             let mut done = 0;
-            walk(elements(ring, note), offset, data.len(), |sge, skip, len| {
+            walk(elements(ring, context), offset, data.len(), |sge, skip, len| {
                 done += len;
                 put(mem, pd, &sge, skip, &data[done - len..done])
             })
@@ -99,8 +123,8 @@ pub(crate) fn scatter(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u3
     }
 }
 
-/// Writes `data` to a receive work request's list from `offset` on. `Err(true)`: it does not fit; `Err(false)`: a local
-/// key, range or right is wrong.
+/// Writes `data` to a receive work request's list from `offset` on. `Err(true)`: it does not fit;
+/// `Err(false)`: a local key, range or right is wrong.
 #[inline(always)]
 pub(crate) fn deliver(
     mem: Mem<'_>,
@@ -117,8 +141,8 @@ pub(crate) fn deliver(
         0 => receive.first,
         _ => queue.element(receive, number),
     });
-    let room: u64 = list.clone().map(|sge| u64::from(sge.len)).sum();
-    if u64::from(offset) + data.len() as u64 > room {
+    let capacity: u64 = list.clone().map(|sge| u64::from(sge.len)).sum();
+    if u64::from(offset) + data.len() as u64 > capacity {
         return Err(true);
     }
     let mut done = 0;
@@ -138,16 +162,19 @@ fn put(mem: Mem<'_>, pd: Pd, sge: &Sge, skip: u32, data: &[u8]) -> bool {
     }
 }
 
-pub(crate) fn elements<'a>(ring: &'a Ring, note: &'a Note) -> impl Iterator<Item = Sge> + Clone + 'a {
-    let List::Many(count) = note.list else { unreachable!("only long lists are walked") };
+pub(crate) fn elements<'a>(
+    ring: &'a Ring,
+    context: &'a WqeContext,
+) -> impl Iterator<Item = Sge> + Clone + 'a {
+    let List::Many(count) = context.list else { unreachable!("only long lists are walked") };
     (0..usize::from(count)).map(move |number| match number {
-        0 => Sge { addr: note.local, len: note.len, lkey: note.lkey },
-        _ => element(ring, note.index, number),
+        0 => Sge { addr: context.local, len: context.len, lkey: context.lkey },
+        _ => element(ring, context.index, number),
     })
 }
 
-/// Calls `each(element, bytes to skip in it, bytes to use)` for the part `offset..offset + len` of a list; stops at the first
-/// refusal. False as well if the list ends early.
+/// Calls `each(element, bytes to skip in it, bytes to use)` for the part `offset..offset + len` of a list;
+/// stops at the first refusal. False as well if the list ends early.
 fn walk(
     list: impl Iterator<Item = Sge>,
     offset: u32,

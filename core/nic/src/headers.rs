@@ -3,12 +3,12 @@
 use remora_wire::frame::{Route, Start};
 use remora_wire::{ethernet, ipv4, ipv6, udp};
 
-const ROOM: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
+const CAPACITY: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
 
 /// The bytes before the BTH of every frame on one route, as they were last written.
 #[derive(Copy, Clone)]
 pub(crate) struct Headers {
-    bytes: [u8; ROOM],
+    bytes: [u8; CAPACITY],
     len: usize,
     /// Where the network header starts; None: this port's frames begin at the BTH.
     network: Option<usize>,
@@ -23,7 +23,7 @@ impl Headers {
     /// For frames that begin at `start`.
     pub fn new(route: &Route, start: Start) -> Headers {
         let is_ipv4 = route.source.address.is_ipv4() && route.destination.address.is_ipv4();
-        let mut bytes = [0; ROOM];
+        let mut bytes = [0; CAPACITY];
         let len = route.emit(start, 0, 0, &mut bytes);
         let network = match start {
             Start::Bth => None,
@@ -101,7 +101,7 @@ mod tests {
             for start in [Start::Bth, Start::Ip, Start::Ethernet] {
                 let mut headers = Headers::new(&route, start);
                 for (id, len) in [(0, 16), (1, 20), (0xffff, 4096 + 40), (63, 60_000)] {
-                    let (mut ours, mut theirs) = ([0; ROOM], [0; ROOM]);
+                    let (mut ours, mut theirs) = ([0; CAPACITY], [0; CAPACITY]);
                     let written = route.emit(start, id, len, &mut theirs);
                     headers.emit(id, usize::from(len), &mut ours);
                     assert_eq!((headers.len(), ours), (written, theirs), "{start:?} id {id} len {len}");

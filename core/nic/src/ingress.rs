@@ -4,134 +4,41 @@ use remora_memory::{Access, AccessError, Key, Mem, Pd};
 use remora_transport::rc::Reaction;
 use remora_transport::state::{Service as Kind, State};
 use remora_transport::{Action, Atomic, Instant, Notice, Outcome, Status};
-use remora_wire::frame::{Address, Endpoint, Ingress, Network, Start};
-use remora_wire::icrc::{Flow, IdSpans};
 use remora_wire::prism::{Flags, bundle};
-use remora_wire::{NakCode, Opcode, WireError, ethernet, icrc, packet, udp};
+use remora_wire::{NakCode, Opcode, packet};
 
+use crate::arrived::Arrived;
 use crate::congestion::MARKED;
+use crate::context::WqeContext;
 use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather;
-use crate::nic::Shared;
-use crate::prism;
-use crate::queue_pair::{Note, Path, QueuePair};
+use crate::kernel::{execute_strom, hand_over, serve_rpc};
+use crate::machine::Machine;
+use crate::prism::{self, place_in_scratch, prefetch_pointer, serve_prism, take_chain};
+use crate::queue_pair::QueuePair;
 use crate::receive_queue::Receive;
-use crate::reliable::GoBackN;
+use crate::reliable::{GoBackN, ReliableRequester};
 use crate::request::{CompletionKind, WorkCompletion};
 use crate::ring::Ring;
+use crate::service_bits;
+use crate::shared::Shared;
 use crate::unreliable::Unreliable;
-
-/// What a received frame is, below the transport.
-pub(crate) struct Arrived<'a> {
-    /// From the BTH to the end of the ICRC.
-    pub transport: &'a [u8],
-    pub source: Endpoint,
-    /// The UDP port it was sent to, where the port shows it.
-    pub destination_port: Option<u16>,
-    /// IPv4 identification, where the port shows it.
-    pub ip_id: Option<u16>,
-    /// The ECN field of the IP header; 0 where the port does not show it.
-    pub ecn: u8,
-    frame: &'a Ingress<'a>,
-}
-
-impl<'a> Arrived<'a> {
-    /// The IP header and what follows it, where the port shows them.
-    fn from_ip(frame: &Ingress<'a>) -> Option<&'a [u8]> {
-        match frame.start {
-            Start::Bth => None,
-            Start::Ip => Some(frame.bytes),
-            Start::Ethernet => frame.bytes.get(ethernet::LEN..),
-        }
-    }
-
-    /// The IP header, where the port shows it.
-    pub fn header(&self) -> Option<&'a [u8]> {
-        let from_ip = Arrived::from_ip(self.frame)?;
-        let (network, _) = Network::parse(from_ip).ok()?;
-        from_ip.get(..network.header_len())
-    }
-
-    /// The address that it was sent to, where the port shows it or knows it to be a group's.
-    pub fn destination(&self) -> Option<Address> {
-        let Some(from_ip) = Arrived::from_ip(self.frame) else {
-            return self.frame.group.map(|group| group.address);
-        };
-        Network::parse(from_ip).ok().map(|(network, _)| network.addresses().1)
-    }
-}
-
-/// Takes off what precedes the BTH.
-#[inline]
-pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError> {
-    let from_ip = match frame.start {
-        Start::Bth => {
-            let (source, ip_id) = (frame.source, None);
-            let destination_port = frame.group.map(|group| group.udp_port);
-            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn: 0, frame });
-        }
-        Start::Ip => frame.bytes,
-        Start::Ethernet => {
-            ethernet::View::new(frame.bytes)?;
-            &frame.bytes[ethernet::LEN..]
-        }
-    };
-    let (network, rest) = Network::parse(from_ip)?;
-    let header = udp::View::new(rest)?;
-    let len = usize::from(header.payload_len());
-    let transport = rest.get(udp::LEN..udp::LEN + len).ok_or(WireError::Truncated)?;
-    let (address, _) = network.addresses();
-    let (ip_id, ecn) = match network {
-        Network::V4(header) => (Some(header.ident), header.ecn),
-        Network::V6(header) => (None, header.traffic_class & 3),
-    };
-    let source = Endpoint { address, udp_port: header.source_port() };
-    Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id, ecn, frame })
-}
-
-impl Path {
-    /// Is this the peer's address? Its UDP port may be any.
-    #[inline]
-    pub fn is_from(&self, address: &Address) -> bool {
-        self.way.route.destination.address.is(address)
-    }
-
-    /// Is the ICRC right?
-    #[inline]
-    pub fn intact(&mut self, arrived: &Arrived<'_>, spans: &mut IdSpans) -> bool {
-        let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
-        let (covered, trailer) = arrived.transport.split_at(split);
-        let Some(received) = icrc::read(trailer) else { return false };
-        // The port that the peer sends to need not be the one that we send from (RoCE: 4791 and any).
-        let ports =
-            (arrived.source.udp_port, arrived.destination_port.unwrap_or(self.way.route.source.udp_port));
-        if self.receiving_ports != ports {
-            let here = Endpoint { udp_port: ports.1, ..self.way.route.source };
-            self.receiving = Flow::new(arrived.source, here);
-            self.receiving_ports = ports;
-        }
-        match arrived.ip_id {
-            Some(id) => self.receiving.accepts(id, covered, received),
-            None => self.receiving.accepts_unknown_id(spans, covered, received).is_some(),
-        }
-    }
-}
 
 impl QueuePair {
     /// Is the packet one for this queue pair, from its peer, whole?
     #[inline]
     pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &packet::View<'_>, shared: &mut Shared) -> bool {
         let may_receive = self.may_receive();
-        let path = match (&mut self.connection, &mut self.irn) {
-            (Some(connection), _) => &mut connection.path,
-            (None, Some(irn)) => &mut irn.path,
-            (None, None) => return self.admits_unreliable(arrived, packet, shared),
+        let path = match &mut self.machine {
+            Machine::Rc(connection) => &mut connection.path,
+            Machine::Irn(irn) => &mut irn.path,
+            _ => return self.admits_unreliable(arrived, packet, shared),
         };
         let fits = may_receive
             && path.is_from(&arrived.source.address)
-            && path.speaks(packet.bth.opcode)
-            && (packet.bth.opcode.0 & extended::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
+            && path.carries(packet.bth.opcode)
+            && (packet.bth.opcode.0 & service_bits::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
         if !fits {
@@ -158,34 +65,41 @@ impl QueuePair {
         if arrived.ecn == MARKED {
             self.marked(now, shared);
         }
-        if packet.bth.opcode.0 & extended::SERVICE != 0 {
-            return self.take_other(now, mem, arrived, packet, shared);
+        if packet.bth.opcode.0 & service_bits::SERVICE != 0 {
+            return self.take_other_service(now, mem, arrived, packet, shared);
         }
         self.take_plain(now, mem, packet, shared);
     }
 
-    /// As [`take_plain`](QueuePair::take_plain), for packets that did not come alone.
+    /// As [`take_plain`](QueuePair::take_plain), for packets of a bundle and prefetched ones.
     #[inline(never)]
-    pub fn take_later(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    pub fn take_plain_outlined(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
         self.take_plain(now, mem, packet, shared);
     }
 
-    /// A packet of RC. Inlined always: plain RC must not pay for its other callers.
+    /// A packet of RC. Writes a payload to the memory that a key names. Inlined always: plain RC must not pay
+    /// for its other callers.
     #[inline(always)]
     fn take_plain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
-        if self.connection.is_none() {
+        if !self.machine.is_rc() {
             self.take_irn(now, mem, packet, shared);
         } else if packet.bth.opcode.is_request() {
             self.serve(now, mem, packet, shared);
         } else {
-            self.answer(now, mem, packet, shared);
+            self.answer::<GoBackN>(now, mem, packet, shared);
         }
     }
 
     /// A packet of another service than RC, which its queue pair has admitted.
     #[cold]
     #[inline(never)]
-    fn take_other(
+    fn take_other_service(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -199,54 +113,55 @@ impl QueuePair {
         if packet.bth.opcode == Opcode::BUNDLE {
             return self.take_bundle(now, mem, packet, shared);
         }
-        if packet.bth.opcode.0 & extended::SERVICE == Opcode::BUNDLE.0 {
-            return self.take_chain(now, mem, packet, shared);
+        if packet.bth.opcode.0 & service_bits::SERVICE == Opcode::BUNDLE.0 {
+            return take_chain(self, now, mem, packet, shared);
         }
-        if self.connection.is_none() {
+        if !self.machine.is_rc() {
             return self.take_unreliable(mem, arrived, packet, shared);
         }
         let plain = extended::as_rc(packet);
         match (self.service, packet.bth.opcode.is_request()) {
             (Kind::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
-            (Kind::XrcInitiator, false) => self.answer(now, mem, &plain, shared),
+            (Kind::XrcInitiator, false) => self.answer::<GoBackN>(now, mem, &plain, shared),
             _ => shared.counters.unknown_qp += 1,
         }
     }
 
-    /// Mixed bundles come over a wire: what lies behind their pointers comes near while the first ones are executed.
+    /// Prefetches what the pointers of a bundle name, while its first packets are executed. Mixed bundles
+    /// come over a wire.
     #[inline(never)]
-    fn foresee_all(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
+    fn prefetch_all(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
         for part in bundle::parts(packet.payload).flatten() {
             if part.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0 {
-                self.foresee(mem, &part);
+                prefetch_pointer(self, mem, &part);
             }
         }
     }
 
-    /// Packets of PRISM in one frame: each as if it had come alone.
+    /// Packets of PRISM in one frame: each is taken as if it had come alone.
     fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if shared.checks_icrc {
-            self.foresee_all(mem, packet);
+            self.prefetch_all(mem, packet);
         }
         for part in bundle::parts(packet.payload) {
             let Ok(part) = part else { return malformed(shared) };
             let chain = matches!(part.bth.opcode, Opcode::CHAIN | Opcode::CHAIN_ANSWER);
-            if part.bth.dest_qp != self.number || part.bth.opcode.0 & extended::SERVICE != 0 && !chain {
+            if part.bth.dest_qp != self.number || part.bth.opcode.0 & service_bits::SERVICE != 0 && !chain {
                 return malformed(shared);
             }
-            // One before it may have ended the connection.
+            // A packet before it may have ended the connection.
             if !self.may_receive() {
                 return;
             }
             if chain {
-                self.take_chain(now, mem, &part, shared);
+                take_chain(self, now, mem, &part, shared);
             } else {
-                self.take_later(now, mem, &part, shared);
+                self.take_plain_outlined(now, mem, &part, shared);
             }
         }
     }
 
-    /// The first packet before it is ready to send tells the program that its peer is.
+    /// The first packet in RTR tells the program that the peer has established the connection.
     #[inline]
     pub fn establish(&mut self, shared: &mut Shared) {
         if self.state == State::Rtr && !self.established {
@@ -258,29 +173,30 @@ impl QueuePair {
     #[inline]
     fn serve(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
-        let Some(connection) = &mut self.connection else { return };
+        let Some(connection) = self.machine.rc_mut() else { return };
         let action = connection.responder.receive(packet, &mut shared.counters);
         if action == Action::Nothing {
             return;
         }
         if let Action::Prism(request) = action {
-            return self.serve_prism(now, mem, &request.into(), packet, shared);
+            return serve_prism(self, now, mem, &request.into(), packet, shared);
         }
         if let Action::Rpc(part) = action {
-            return self.serve_rpc(now, mem, &part, packet.payload, shared);
+            return serve_rpc(self, now, mem, &part, packet.payload, shared);
         }
         if self.strom.is_some() {
-            return self.execute_late(now, mem, action, packet.payload, shared);
+            return execute_strom(self, now, mem, action, packet.payload, shared);
         }
         let outcome = self.execute(mem, action, packet.payload, shared);
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = self.machine.rc_mut() {
             connection.responder.conclude(outcome, &mut shared.counters);
         }
     }
 
-    /// As [`execute`](QueuePair::execute), for the services that are not to enlarge the busy path of RC.
+    /// As [`execute`](QueuePair::execute), compiled once for the services that must not enlarge the busy path
+    /// of RC.
     #[inline(never)]
-    pub fn execute_other(
+    pub fn execute_outlined(
         &mut self,
         mem: Mem<'_>,
         action: Action,
@@ -314,17 +230,18 @@ impl QueuePair {
             Action::Fetch { key, va, len } => {
                 let (key, len) = (Key::new(key), len as usize);
                 let span = mem.check_for(self.pd, self.owner, key, va, len, Access::REMOTE_READ);
-                // It is read when the response leaves, and comes near while other packets are looked at.
+                // The bytes are read when the response leaves; until then they are prefetched.
                 access(span.map(|span| span.prefetch()))
             }
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
             // `serve_prism` does them.
             Action::Prism(_) => Outcome::Nak(NakCode::INVALID_REQUEST),
-            Action::Rpc(part) => self.hand_over(mem, &part, payload, shared),
+            Action::Rpc(part) => hand_over(self, mem, &part, payload, shared),
         }
     }
 
-    /// Inlined always: plain RC must not pay for its other callers.
+    /// Writes a payload to the memory that a key names. Inlined always: plain RC must not pay for its other
+    /// callers.
     #[inline(always)]
     pub fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
@@ -333,7 +250,7 @@ impl QueuePair {
                 span.write(payload);
                 Outcome::Done
             }
-            Err(_) => self.place_in_scratch(mem, va, payload),
+            Err(_) => place_in_scratch(self, mem, va, payload),
         }
     }
 
@@ -349,7 +266,7 @@ impl QueuePair {
         });
         match old {
             Ok(old) => Outcome::Value(old),
-            // Right by address, but the memory behind it is not aligned.
+            // The address is aligned, but the memory behind it is not.
             Err(AccessError::Misaligned) => Outcome::Nak(NakCode::INVALID_REQUEST),
             Err(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
         }
@@ -365,15 +282,15 @@ impl QueuePair {
         payload: &[u8],
         shared: &mut Shared,
     ) -> Outcome {
-        // One that an unreliable message left waits for the next.
-        if first && (self.current.is_none() || self.unreliable.is_none()) {
+        // A receive that an unreliable message left unused waits for the next message.
+        if first && (self.current.is_none() || !self.machine.is_unreliable()) {
             self.current = self.take_receive(shared);
         }
         let Some(receive) = self.current else { return Outcome::NotReady };
         if let Err(too_long) =
             gather::deliver(mem, self.receive_pd(), &self.receive, &receive, offset, payload)
         {
-            if self.unreliable.is_some() {
+            if self.machine.is_unreliable() {
                 return self.undelivered_quietly(&receive, too_long, shared);
             }
             self.current = None;
@@ -386,7 +303,8 @@ impl QueuePair {
         Outcome::Done
     }
 
-    /// The message does not fit its receive work request, or that is not writable: an error on both sides.
+    /// The message does not fit its receive work request, or the memory is not writable: an error on both
+    /// sides.
     pub fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
         shared.counters.resp_cqe_error += 1;
         let (status, code) = if too_long {
@@ -400,18 +318,18 @@ impl QueuePair {
         Outcome::Nak(code)
     }
 
-    /// A message is complete: tells the program.
+    /// A message is complete: its receive work request completes.
     #[inline]
     fn arrived(&mut self, mem: Mem<'_>, receive: &Receive, shared: &mut Shared) -> Outcome {
-        let notice = match (&self.connection, &self.unreliable) {
-            (Some(connection), _) => connection.responder.notice(),
-            (_, Some(Unreliable::Connected(connected))) => connected.responder.notice(),
+        let notice = match &self.machine {
+            Machine::Rc(connection) => connection.responder.notice(),
+            Machine::Unreliable(Unreliable::Connected(connected)) => connected.responder.notice(),
             _ => return Outcome::Done,
         };
         self.finish(mem, receive, &notice, shared)
     }
 
-    /// The same, for what the message brings.
+    /// The same, for a message with this notice.
     #[inline]
     pub fn finish(
         &mut self,
@@ -441,48 +359,55 @@ impl QueuePair {
         Outcome::Done
     }
 
-    /// A response of the peer: data to local memory, then whatever has ended.
+    /// A response of the peer: data goes to local memory, and messages that have ended complete.
     #[inline]
-    fn answer(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    pub fn answer<R: ReliableRequester>(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
         let (pd, ring) = (self.pd, self.send.ring());
-        let Some(connection) = &mut self.connection else { return };
-        let reaction = connection.requester.receive(now, packet, &mut shared.counters);
+        let Some(requester) = R::of(&mut self.machine) else { return };
+        let reaction = requester.receive(now, packet, &mut shared.counters);
         if let Some(congestion) = &mut self.congestion {
-            congestion.answered(now, connection.requester.progress());
+            congestion.answered(now, requester.progress());
         }
         if let Err((number, status)) = react(mem, pd, ring, &reaction, packet.payload) {
-            connection.requester.fail(number, status);
+            requester.fail(number, status);
         }
-        self.retire::<GoBackN>(shared);
+        self.retire::<R>(shared);
     }
 }
 
-/// Brings what a response carries to the local memory of its message. The error: which message fails, and how.
+/// Writes what a response carries to the local memory of its message. The error: the number of the message
+/// that fails, and its status.
 #[inline]
-pub(crate) fn react(
+fn react(
     mem: Mem<'_>,
     pd: Pd,
     ring: &Ring,
-    reaction: &Reaction<Note>,
+    reaction: &Reaction<WqeContext>,
     payload: &[u8],
 ) -> Result<(), (u64, Status)> {
     let (number, fine) = match reaction {
         Reaction::Nothing => return Ok(()),
-        Reaction::Scatter { note, number, offset } => {
-            (*number, gather::scatter(mem, pd, ring, note, *offset, payload))
+        Reaction::Scatter { context, number, offset } => {
+            (*number, gather::scatter(mem, pd, ring, context, *offset, payload))
         }
         // The old value lands in the program's byte order, as on every NIC.
-        Reaction::Value { note, number, value } => {
-            (*number, gather::scatter(mem, pd, ring, note, 0, &value.to_ne_bytes()))
+        Reaction::Value { context, number, value } => {
+            (*number, gather::scatter(mem, pd, ring, context, 0, &value.to_ne_bytes()))
         }
-        Reaction::Number { note, number, head } => {
-            (*number, prism::put_result(mem, pd, ring, note, *head, payload))
+        Reaction::Number { context, number, head } => {
+            (*number, prism::put_result(mem, pd, ring, context, *head, payload))
         }
     };
     if fine { Ok(()) } else { Err((number, Status::LocalProtection)) }
 }
 
-pub(crate) fn malformed(shared: &mut Shared) {
+fn malformed(shared: &mut Shared) {
     shared.counters.malformed_pkts += 1;
 }
 

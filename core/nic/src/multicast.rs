@@ -1,15 +1,13 @@
-//! Multicast groups: what is sent to a group goes to every datagram queue pair that is attached to it (IBTA vol. 1 §10.5).
+//! Multicast groups: what is sent to a group goes to every datagram queue pair that is attached to it (IBTA
+//! vol. 1 §10.5).
 //!
-//! Such a packet names no queue pair but all ones, and the group by its destination address. Whether frames for a group come
-//! to the port at all is the port's business.
+//! Such a packet names no queue pair but all ones, and the group by its destination address. Whether frames
+//! for a group come to the port at all is the port's business.
 
-use remora_memory::Mem;
-use remora_transport::state::Service;
+use remora_wire::Qpn;
 use remora_wire::frame::Address;
-use remora_wire::{Qpn, packet};
 
-use crate::ingress::Arrived;
-use crate::nic::{Nic, NicError};
+use crate::config::NicError;
 
 /// The queue pair number that stands for all that are attached to the group.
 pub const MULTICAST_QPN: u32 = 0x00ff_ffff;
@@ -31,7 +29,7 @@ impl Groups {
         Groups { groups: Vec::new(), max_groups: max_groups as usize, max_members: max_members as usize }
     }
 
-    fn attach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
+    pub fn attach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
         if !address.is_multicast() {
             return Err(NicError::NotAGroup);
         }
@@ -52,7 +50,7 @@ impl Groups {
         Ok(())
     }
 
-    fn detach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
+    pub fn detach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
         let place = self.groups.iter().position(|group| group.address == address).ok_or(NicError::Unknown)?;
         let members = &mut self.groups[place].members;
         let member = members.iter().position(|member| *member == number).ok_or(NicError::Unknown)?;
@@ -69,70 +67,13 @@ impl Groups {
     }
 
     /// Place of a group.
-    fn of(&self, address: Address) -> Option<usize> {
+    pub fn of(&self, address: Address) -> Option<usize> {
         self.groups.iter().position(|group| group.address == address)
     }
 
     /// A member of the group at a place.
-    fn member(&self, place: usize, index: usize) -> Option<Qpn> {
+    pub fn member(&self, place: usize, index: usize) -> Option<Qpn> {
         self.groups.get(place)?.members.get(index).copied()
-    }
-}
-
-impl Nic {
-    /// Attaches a datagram queue pair to a group: from now on it gets what is sent there with its Q_Key.
-    ///
-    /// # Errors
-    /// `Unknown` queue pair; `NotThisService`; `NotAGroup`; `Busy` if it is attached already; `Full`: groups, or their members.
-    pub fn attach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
-        let index = self.index(number).ok_or(NicError::Unknown)?;
-        let service = self.qps[index as usize].as_ref().map(|qp| qp.service);
-        if service != Some(Service::Ud) {
-            return Err(NicError::NotThisService);
-        }
-        self.shared.groups.attach(group, number)
-    }
-
-    /// Takes a queue pair out of a group.
-    ///
-    /// # Errors
-    /// `Unknown`: it is not attached to it.
-    pub fn detach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
-        self.shared.groups.detach(group, number)
-    }
-
-    /// A packet for no queue pair that there is: one for a group, or nobody's.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn receive_for_many(
-        &mut self,
-        mem: Mem<'_>,
-        arrived: &Arrived<'_>,
-        packet: &packet::View<'_>,
-    ) {
-        let to_group = packet.bth.dest_qp.get() == MULTICAST_QPN
-            && packet.bth.opcode.service() == Some(remora_wire::Service::Ud);
-        let place = arrived.destination().filter(|_| to_group).and_then(|group| self.shared.groups.of(group));
-        let Some(place) = place else {
-            self.shared.counters.unknown_qp += 1;
-            return;
-        };
-        let (mut index, mut taken) = (0, false);
-        while let Some(number) = self.shared.groups.member(place, index) {
-            index += 1;
-            let Some(place) = self.index(number) else { continue };
-            let (Some(qp), shared) = (&mut self.qps[place as usize], &mut self.shared) else { continue };
-            if !qp.admits_unreliable(arrived, packet, shared) {
-                continue;
-            }
-            taken = true;
-            qp.take_unreliable(mem, arrived, packet, shared);
-            self.attend(place);
-        }
-        if taken {
-            self.shared.counters.rcvd_pkts += 1;
-            self.shared.counters.rcvd_bytes += arrived.transport.len() as u64;
-        }
     }
 }
 

@@ -1,14 +1,16 @@
-//! The NIC: the resources of one engine, and the five verbs of a pure machine.
+//! The NIC: the resources of one engine, and the functions that drive it.
 //!
-//! `doorbell` (work enters), `receive` (a frame enters), `transmit` (frames leave), `next_deadline`/`expire` (time),
-//! and the completion queues and `events` (what the program gets).
+//! `doorbell` takes work, `receive` a frame, `transmit` sends frames, `next_deadline` and `expire` are its
+//! timers. The program gets completions and events.
 //!
-//! Heads up: what it is made of is in `nic/config.rs`; queues are made and removed in `nic/objects.rs`; `nic/shared.rs` is what all
+//! Heads up: `config.rs` has its limits, `nic/objects.rs` makes and removes queues, `shared.rs` is what all
 //! queue pairs share.
 
-mod config;
+mod address_handles;
+mod multicast;
 mod objects;
-mod shared;
+mod shared_receive_queues;
+mod xrc;
 
 use std::collections::VecDeque;
 
@@ -19,16 +21,16 @@ use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Egress, Ingress};
 use remora_wire::{Qpn, packet};
 
-pub use config::{Config, NicError, QueuePairInit, Receives};
-pub(crate) use shared::Shared;
-
-use crate::crowd::Crowd;
-use crate::egress::{Turn, Used, wants_turn};
+use crate::arrived::strip;
+use crate::config::{Config, NicError};
+use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
-use crate::ingress::strip;
-use crate::prism::{Ahead, waits};
+use crate::fair_scheduler::FairScheduler;
+use crate::prism::{Prefetched, prefetch_pointer, waits};
 use crate::queue_pair::QueuePair;
+use crate::shared::Shared;
 use crate::timers::Timers;
+use crate::turn::{TurnEnd, TurnUsage};
 
 /// No queue pair.
 const NONE: u32 = u32::MAX;
@@ -40,14 +42,14 @@ pub struct Nic {
     free: VecDeque<u32>,
     index_bits: u32,
     line: VecDeque<u32>,
-    /// The queue pair of the last packets, which has not been attended to since; or `NONE`.
+    /// The queue pair of the last packets, which has not been scheduled since; or `NONE`.
     touched: u32,
-    /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
-    interrupted: Used,
-    /// The lines where one is not enough.
-    crowd: Crowd,
+    /// How much of its turn the queue pair at the head of the line has used, if the port blocked it.
+    interrupted: TurnUsage,
+    /// The scheduler for several tenants, or for peers that are full.
+    scheduler: FairScheduler,
     timers: Timers,
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
 }
 
@@ -66,10 +68,10 @@ impl Nic {
             index_bits: places.trailing_zeros(),
             line: VecDeque::with_capacity(places as usize),
             touched: NONE,
-            interrupted: Used::default(),
-            crowd: Crowd::new(places as usize),
+            interrupted: TurnUsage::default(),
+            scheduler: FairScheduler::new(places as usize),
             timers: Timers::new(places as usize),
-            ahead: Ahead::new(),
+            prefetched: Prefetched::new(),
             shared: Shared::new(&config, places),
         }
     }
@@ -112,7 +114,7 @@ impl Nic {
             return;
         };
         let waits = waits(&packet, &arrived);
-        if !self.ahead.is_empty() && (!waits || self.ahead.is_full()) {
+        if !self.prefetched.is_empty() && (!waits || self.prefetched.is_full()) {
             self.catch_up(now, mem);
         }
         let shared = &mut self.shared;
@@ -125,16 +127,16 @@ impl Nic {
         }
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
-        if waits && qp.speaks_prism() {
-            qp.foresee(mem, &packet);
-            self.ahead.put(arrived.transport);
+        if waits && qp.has_prism() {
+            prefetch_pointer(qp, mem, &packet);
+            self.prefetched.put(arrived.transport);
             return;
         }
         qp.take(now, mem, &arrived, &packet, shared);
         self.touch(index);
     }
 
-    /// Packets of one queue pair come one after the other: what they lead to is looked at once.
+    /// Packets of one queue pair come one after the other: it is scheduled once for all of them.
     #[inline]
     pub(crate) fn touch(&mut self, index: u32) {
         if self.touched != index {
@@ -143,7 +145,7 @@ impl Nic {
         }
     }
 
-    /// Attends to the queue pair that the last packets were for.
+    /// Schedules the queue pair that the last packets were for.
     #[inline]
     fn settle(&mut self) {
         let index = std::mem::replace(&mut self.touched, NONE);
@@ -155,13 +157,13 @@ impl Nic {
     /// Frames leave, fairly among queue pairs, `budget` of them or a few more. Returns how many.
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
-        if !self.ahead.is_empty() {
+        if !self.prefetched.is_empty() {
             self.catch_up(now, mem);
         }
         self.settle();
         let turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
-        if self.crowd.is_on() {
-            return self.transmit_in_crowd(now, mem, out, budget) + turns;
+        if self.scheduler.is_on() {
+            return self.transmit_scheduled(now, mem, out, budget) + turns;
         }
         let mut packets = 0;
         while packets < budget {
@@ -176,15 +178,16 @@ impl Nic {
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
             match turn {
-                Turn::Done => qp.queued = false,
-                Turn::More => self.line.push_back(index),
-                Turn::Blocked if out.has_space_per_peer() && !self.line.is_empty() => {
-                    self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used);
-                    packets += self.transmit_in_crowd(now, mem, out, budget.saturating_sub(packets));
+                TurnEnd::Done => qp.queued = false,
+                TurnEnd::More => self.line.push_back(index),
+                TurnEnd::Blocked if out.has_space_per_peer() && !self.line.is_empty() => {
+                    self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used);
+                    packets += self.transmit_scheduled(now, mem, out, budget.saturating_sub(packets));
                     break;
                 }
-                Turn::Blocked => {
-                    // It goes on with the rest of its turn: on a slow port a fresh one each time would never end.
+                TurnEnd::Blocked => {
+                    // It goes on with the rest of its turn: on a slow port a fresh one each time would never
+                    // end.
                     self.line.push_front(index);
                     self.interrupted = used;
                     break;
@@ -197,11 +200,11 @@ impl Nic {
         packets + turns
     }
 
-    /// As [`transmit`](Nic::transmit), where one line is not enough. It is compiled once for all ports: the busy path of one line must
-    /// not pay for it.
+    /// As [`transmit`](Nic::transmit), where one line is not enough. It is compiled once for all ports: the
+    /// busy path of one line must not pay for it.
     #[cold]
     #[inline(never)]
-    fn transmit_in_crowd(
+    fn transmit_scheduled(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -209,50 +212,50 @@ impl Nic {
         budget: usize,
     ) -> usize {
         let mut packets = 0;
-        self.crowd.begin();
+        self.scheduler.begin();
         while packets < budget {
             if self.shared.control.is_due() {
                 self.pass_on();
             }
             let qps = &self.qps;
-            let who = |index: u32| qps[index as usize].as_ref().map(|qp| (qp.party, qp.peer()));
-            let Some(index) = self.crowd.next(&mut self.line, who) else { break };
+            let who = |index: u32| qps[index as usize].as_ref().map(|qp| (qp.tenant, qp.peer()));
+            let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             let mut used = std::mem::take(&mut self.interrupted);
             let before = used.packets;
             let turn = qp.transmit(now, mem, &mut out, &mut self.shared, &mut used);
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
-            if turn != Turn::Blocked {
-                qp.queued = turn == Turn::More;
-                self.crowd.served(index, qp.party, qp.queued, &used);
+            if turn != TurnEnd::Blocked {
+                qp.queued = turn == TurnEnd::More;
+                self.scheduler.served(index, qp.tenant, qp.queued, &used);
             } else if out.has_space_per_peer() {
-                if !self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used) {
+                if !self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used) {
                     break;
                 }
             } else {
-                self.crowd.stay(index, qp.party);
+                self.scheduler.stay(index, qp.tenant);
                 self.interrupted = used;
                 break;
             }
         }
-        self.crowd.end(&mut self.line);
+        self.scheduler.end(&mut self.line);
         if packets > 0 {
             out.flush();
         }
         packets
     }
 
-    /// Queue pairs of one party share its turns: however many are busy, another party gets as much as they do together. 0 is
-    /// everybody's who has no other.
+    /// Gives a queue pair to a tenant. The queue pairs of one tenant share its turns: another tenant gets as
+    /// many bytes as all of them together. Tenant 0 is the default.
     ///
     /// # Errors
     /// `Unknown`: there is no such queue pair.
-    pub fn set_party(&mut self, number: Qpn, party: u32) -> Result<(), NicError> {
+    pub fn set_tenant(&mut self, number: Qpn, tenant: u32) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        self.crowd.leave(std::mem::replace(&mut qp.party, party), index);
-        self.crowd.join(party);
+        self.scheduler.leave(std::mem::replace(&mut qp.tenant, tenant), index);
+        self.scheduler.join(tenant);
         if std::mem::take(&mut qp.queued) {
             self.line.retain(|queued| *queued != index);
         }
@@ -260,28 +263,30 @@ impl Nic {
         Ok(())
     }
 
-    /// The party of a queue pair.
-    pub fn party(&self, number: Qpn) -> Option<u32> {
-        Some(self.qps[self.index(number)? as usize].as_ref()?.party)
+    /// The tenant of a queue pair.
+    pub fn tenant(&self, number: Qpn) -> Option<u32> {
+        Some(self.qps[self.index(number)? as usize].as_ref()?.tenant)
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         let touched = self.qps.get(self.touched as usize).and_then(Option::as_ref);
         touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline()))
     }
 
-    /// Time has come to `now`: at most `budget` queue pairs' timers run. All that had arrived at `heard` has been
-    /// [received](Nic::receive): a peer is called silent only until then, for what came later may be its answer.
-    pub fn expire(&mut self, now: Instant, heard: Instant, budget: usize) {
+    /// Runs the timers that are due at `now`, of at most `budget` queue pairs. Packets that arrived until
+    /// `rx_drained_at` have been [received](Nic::receive). A peer counts as silent only until then: its
+    /// answer may have arrived later.
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, budget: usize) {
         for _ in 0..budget {
             let Some(index) = self.timers.pop(now) else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             if qp.deadline() <= now {
-                qp.expire(now, heard, &mut self.shared);
+                qp.expire(now, rx_drained_at, &mut self.shared);
             }
-            // What is due still waits for what may have arrived: it is looked at again, but not before others have been.
+            // What is due still waits for what may have arrived: it is looked at again, but not before others
+            // have been.
             self.timers.schedule(index, qp.deadline().max(now.after(1)));
             self.line_up(index);
         }
@@ -321,10 +326,10 @@ impl Nic {
     pub fn has_work(&self) -> bool {
         !self.line.is_empty()
             || self.touched != NONE
-            || !self.ahead.is_empty()
+            || !self.prefetched.is_empty()
             || self.shared.control.is_due()
             || self.shared.kernels.have_work()
-            || self.crowd.is_on() && self.crowd.waits()
+            || self.scheduler.is_on() && self.scheduler.waits()
     }
 
     /// Next completion queue whose program asked to be woken, and is to be now.

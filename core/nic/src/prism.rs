@@ -1,19 +1,25 @@
-//! PRISM on this NIC (PRISM paper, §3, §4): work requests with indirection, allocation, enhanced atomics and chaining.
+//! PRISM on this NIC (PRISM paper, §3, §4): work requests with indirection, allocation, enhanced atomics and
+//! chaining.
 //!
-//! Heads up: what a program asks for is in `request.rs`; on its way out it is a WQE (`submit.rs`) and then packets
-//! (`egress.rs`), those of a chain in one frame (`bundle.rs`), and the short ones as one packet (`chained.rs`). At the responder `execute.rs` does what a packet asks for, by places that `reach.rs` finds, some of it a
-//! little later (`ahead.rs`); buffers come from a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
+//! Heads up: a program's request is in `request.rs`. `submit.rs` makes a message of its WQE, `packet.rs` and
+//! `egress.rs` make packets. A chain leaves in one frame (`bundle.rs`), a chain of short operations as one
+//! packet (`chained.rs`). At the responder `execute.rs` executes a packet, `reach.rs` checks its addresses,
+//! and `prefetched.rs` delays READs behind pointers. Buffers come from a `free_list.rs`. `docs/PRISM.md` has
+//! the decisions that the paper leaves open.
 
-mod ahead;
 mod allocate;
 mod bundle;
 mod chained;
 mod egress;
 mod execute;
 mod free_list;
+mod nic;
 mod number;
+mod packet;
+mod prefetched;
 mod reach;
 mod request;
+mod result;
 mod submit;
 
 use std::collections::VecDeque;
@@ -22,59 +28,75 @@ use remora_memory::{Mem, Scratch};
 use remora_transport::Instant;
 use remora_wire::prism::Verdict;
 
-use crate::nic::Shared;
-use crate::queue_pair::QueuePair;
-pub(crate) use ahead::{Ahead, waits};
+use crate::emit::Sent;
+pub(crate) use bundle::{request_bundle, respond_bundle};
+pub(crate) use chained::take_chain;
 pub(crate) use egress::{emit_kept, emit_request, put_result};
+pub(crate) use execute::{place_in_scratch, serve_prism};
 pub(crate) use free_list::FreeLists;
 use free_list::Pin;
 pub use free_list::{FreeListFacts, FreeListInit};
+pub(crate) use prefetched::{Prefetched, prefetch_pointer, waits};
 pub use remora_transport::rc::prism::COPY_MAX;
 pub use remora_wire::prism::operands::{Mode, Number, Operand, Repr as Operands};
 pub use remora_wire::prism::{SCRATCH, SCRATCH_LEN, Verdict as Outcome};
-pub use request::{Address, Data, Operation, WorkRequest, slots, write};
+pub use request::{Address, Data, Operation, WorkRequest, write};
+pub(crate) use submit::submit_prism;
 
-/// The operation whose packets are arriving.
+/// How PRISM handles the request that is next to leave.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NextRequest {
+    /// It leaves by its own plan.
+    Plain,
+    /// It waits for answers.
+    Waits,
+    /// It was handed to the port, alone or with others.
+    Emitted(Sent),
+}
+
+/// The operation in progress: its packets are arriving.
 #[derive(Debug, Default)]
-enum Under {
+enum OperationInProgress {
     #[default]
     Nothing,
-    /// It is not executed, and says so at its end.
+    /// The operation is not executed; its answer has this verdict.
     Passed(Verdict),
-    /// The first `limit` bytes go to this place; of an ALLOCATE, into this buffer.
+    /// The first `limit` bytes go to `va`; those of an ALLOCATE go into `buffer`.
     Writing { key: u32, va: u64, limit: u32, pin: Option<Pin>, buffer: Option<Pin>, redirect: Option<u64> },
 }
 
-/// What the operations of a peer have come to.
-struct Course {
+/// The responder's state of the peer's operations.
+struct ResponderState {
     /// How the last one ended.
     last: Verdict,
-    under: Under,
-    /// Buffers that answers still to be asked for may be read from, by the number of the operation.
+    in_progress: OperationInProgress,
+    /// Buffers that answers may still be read from, by the number of the operation.
     pins: VecDeque<(u64, Pin)>,
 }
 
 /// What a queue pair has for a peer that agreed on PRISM.
 pub(crate) struct Prism {
-    /// Its scratch memory; lent when its first operation comes.
+    /// The scratch memory; it is lent when the first operation arrives.
     scratch: Option<Scratch>,
-    course: Course,
-    /// How many messages there were when the last operation ended: if there are more, plain ones came between, which succeed if they
-    /// are executed.
+    state: ResponderState,
+    /// The message sequence number when the last operation ended. A higher one now means that plain messages
+    /// came between; they succeeded.
     counted: u32,
-    /// When the peer will have given up asking.
+    /// When the peer repeats no request any more.
     released: Instant,
-    /// How long it goes on asking.
+    /// How long the peer repeats a request, in nanoseconds.
     patience_ns: u64,
 }
 
 impl Prism {
-    fn new(answers: u8, patience_ns: u64) -> Prism {
+    /// For a peer that has at most `answers` READs and atomics outstanding, and repeats a request for
+    /// `patience_ns`.
+    pub fn new(answers: u8, patience_ns: u64) -> Prism {
         Prism {
             scratch: None,
-            course: Course {
+            state: ResponderState {
                 last: Verdict::Done,
-                under: Under::Nothing,
+                in_progress: OperationInProgress::Nothing,
                 pins: VecDeque::with_capacity(usize::from(answers) + 1),
             },
             counted: 0,
@@ -83,17 +105,46 @@ impl Prism {
         }
     }
 
-    /// The peer asks for something. `kept_from`: what it could ask for again from there on; `msn`: the messages executed so far.
-    fn begin(&mut self, now: Instant, mem: Mem<'_>, (kept_from, msn): (u64, u32), lists: &mut FreeLists) {
-        self.course.unpin(kept_from, lists);
+    /// A request arrives. `kept_from` is the oldest operation that the peer may still repeat, `msn` the
+    /// message sequence number.
+    fn begin(&mut self, now: Instant, mem: Mem<'_>, kept_from: u64, msn: u32, lists: &mut FreeLists) {
+        self.state.unpin(kept_from, lists);
         self.released = now.after(self.patience_ns);
         self.lend_scratch(mem);
         if msn != self.counted {
-            self.course.last = Verdict::Done;
+            self.state.last = Verdict::Done;
         }
     }
 
-    /// Its scratch memory; none if there is none left.
+    /// The connection ends: its buffers go back to their free lists.
+    pub fn end(&mut self, lists: &mut FreeLists) {
+        self.state.abandon(lists);
+        self.state.unpin(u64::MAX, lists);
+    }
+
+    /// When `expire` is due.
+    #[inline(always)]
+    pub fn deadline(&self) -> Instant {
+        self.released
+    }
+
+    /// At its deadline the peer has been silent for so long that it repeats no request. `forget` drops the
+    /// answers that the responder keeps; it returns whether they are gone and, if not, whether to try again
+    /// later.
+    pub fn expire(&mut self, now: Instant, lists: &mut FreeLists, forget: impl FnOnce() -> (bool, bool)) {
+        if now < self.released {
+            return;
+        }
+        self.released = Instant::NEVER;
+        let (forgotten, again) = forget();
+        if forgotten {
+            self.state.unpin(u64::MAX, lists);
+        } else if again {
+            self.released = now.after(self.patience_ns);
+        }
+    }
+
+    /// The scratch memory. None: all of it is lent to other connections.
     fn lend_scratch(&mut self, mem: Mem<'_>) -> Option<&Scratch> {
         if self.scratch.is_none() {
             self.scratch = mem.lend_scratch().ok();
@@ -102,8 +153,8 @@ impl Prism {
     }
 }
 
-impl Course {
-    /// Answers before number `kept_from` cannot be asked for any more.
+impl ResponderState {
+    /// Unpins the buffers of answers before number `kept_from`, which the peer cannot repeat any more.
     fn unpin(&mut self, kept_from: u64, lists: &mut FreeLists) {
         while self.pins.front().is_some_and(|(number, _)| *number < kept_from) {
             if let Some((_, pin)) = self.pins.pop_front() {
@@ -112,69 +163,15 @@ impl Course {
         }
     }
 
-    /// The buffer of an operation that never came to its end goes back where it was taken from.
+    /// The operation in progress never ends: its buffer goes back to its free list.
     fn abandon(&mut self, lists: &mut FreeLists) {
-        if let Under::Writing { pin, buffer, .. } = std::mem::take(&mut self.under) {
+        if let OperationInProgress::Writing { pin, buffer, .. } = std::mem::take(&mut self.in_progress) {
             if let Some(pin) = pin {
                 lists.unpin(pin);
             }
             if let Some(buffer) = buffer {
                 lists.give_back(buffer);
             }
-        }
-    }
-}
-
-impl QueuePair {
-    /// On the way to RTR: the peer speaks PRISM.
-    pub(crate) fn agree_on_prism(&mut self) {
-        match (&mut self.connection, &mut self.irn) {
-            (Some(connection), _) => connection.responder.speak_prism(),
-            (None, Some(irn)) => irn.responder.speak_prism(),
-            (None, None) => return,
-        }
-        let parameters = &self.attributes.parameters;
-        // Its patience is not known; that it is ours is what set-up makes of both sides. Twice that covers the way.
-        let patience = parameters.timeout_ns.saturating_mul(2 * (u64::from(parameters.retry_cnt) + 1));
-        self.prism = Some(Box::new(Prism::new(parameters.max_dest_rd_atomic, patience)));
-    }
-
-    /// Has its peer agreed?
-    #[inline(always)]
-    pub(crate) fn speaks_prism(&self) -> bool {
-        self.prism.is_some()
-    }
-
-    /// The connection ends: what it holds of free lists goes back.
-    pub(crate) fn end_prism(&mut self, shared: &mut Shared) {
-        let Some(mut prism) = self.prism.take() else { return };
-        prism.course.abandon(&mut shared.free_lists);
-        prism.course.unpin(u64::MAX, &mut shared.free_lists);
-    }
-
-    /// When `expire_prism` wants to be called.
-    #[inline(always)]
-    pub(crate) fn deadline_prism(&self) -> Instant {
-        self.prism.as_ref().map_or(Instant::NEVER, |prism| prism.released)
-    }
-
-    /// The peer has been silent for so long that it asks for no answer again.
-    pub(crate) fn expire_prism(&mut self, now: Instant, shared: &mut Shared) {
-        let Some(prism) = &mut self.prism else { return };
-        if now < prism.released {
-            return;
-        }
-        prism.released = Instant::NEVER;
-        let (forgotten, waits) = match (&mut self.connection, &mut self.irn) {
-            (Some(connection), _) => (connection.responder.forget(), true),
-            // Where no timer runs nothing is sent again, until the peer says something.
-            (None, Some(irn)) => (irn.responder.forget(), irn.responder.repeats()),
-            (None, None) => (true, false),
-        };
-        if forgotten {
-            prism.course.unpin(u64::MAX, &mut shared.free_lists);
-        } else if waits {
-            prism.released = now.after(prism.patience_ns);
         }
     }
 }

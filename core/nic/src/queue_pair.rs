@@ -1,137 +1,41 @@
-//! A queue pair: the two work queues, the two transport machines, and how they finish work.
+//! A queue pair: its work queues, its machines and the completion of its work.
+
+mod congestion;
+mod datagram;
+mod extended;
+mod irn;
+mod modify;
+mod prism;
+mod strom;
+mod submit;
+mod unreliable;
 
 use remora_memory::{Access, Key, Mem, Owner, Pd};
 use remora_transport::congestion::dcqcn::NotificationPoint;
-use remora_transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
+use remora_transport::rc::{Allowed, Kind, Message, Retired};
 use remora_transport::state::{Service, State};
 use remora_transport::{Atomic, Instant, Status};
-use remora_wire::frame::{Peer, Route};
-use remora_wire::icrc::Flow;
+use remora_wire::Qpn;
+use remora_wire::frame::Peer;
 use remora_wire::prism::Verdict;
-use remora_wire::{Opcode, Qpn};
 
-use crate::attributes::{AddressVector, Settings};
-use crate::chain::{Calculation, Start};
+use crate::attributes::Settings;
+use crate::chain::Calculation;
 use crate::completion_queue::Written;
+use crate::config::QueuePairInit;
 use crate::congestion::Congestion;
+use crate::context::{List, WqeContext};
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
-use crate::extended;
-use crate::headers::Headers;
-use crate::irn::Irn;
 use crate::kernel::Strom;
-use crate::nic::{QueuePairInit, Shared};
+use crate::machine::Machine;
 use crate::prism::Prism;
 use crate::receive_queue::{Receive, ReceiveQueue};
-use crate::reliable::{self, GoBackN, Requests};
+use crate::reliable::{self, GoBackN, ReliableRequester};
 use crate::request::{CompletionKind, WorkCompletion};
 use crate::send_queue::{Fetched, SendQueue};
-use crate::unreliable::Unreliable;
+use crate::shared::Shared;
 use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
-
-/// WQEs turned into messages ahead of transmission, at most.
-const AHEAD: u64 = 16;
-
-/// Where the bytes of a message are in local memory.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum List {
-    /// One element, held in the note.
-    One,
-    /// So many elements, the first in the note, the others in the queue's memory.
-    Many(u8),
-    /// Behind the WQE in the queue's memory.
-    Inline,
-    /// With the kernel that answers: which of its rooms, and which kernel, stand where else address and key do.
-    Answer,
-}
-
-/// The NIC's note on a message: its WQE's copy as far as it is needed until the end.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Note {
-    pub header: u64,
-    pub local: u64,
-    pub len: u32,
-    pub lkey: Key,
-    pub list: List,
-    /// First slot of the WQE, and one past its last.
-    pub index: u64,
-    pub end: u64,
-    /// The peer's shared receive queue (XRC).
-    pub srq: u32,
-}
-
-const _: () = assert!(size_of::<Note>() <= 48, "each message on its way has one");
-
-impl Note {
-    fn id(&self) -> u64 {
-        self.header >> 16
-    }
-
-    pub fn signaled(&self) -> bool {
-        self.header >> 8 & u64::from(flag::SIGNALED) != 0
-    }
-
-    /// A kernel of ours sends it.
-    fn is_answer(&self) -> bool {
-        WqeOpcode(self.header as u8) == WqeOpcode::ANSWER
-    }
-}
-
-/// The way to an address.
-pub(crate) struct Way {
-    pub peer: Peer,
-    pub route: Route,
-    /// What precedes the BTH, once a first frame has told how frames begin.
-    pub headers: Option<Headers>,
-    /// ICRC of what we send.
-    pub sending: Flow,
-}
-
-impl Way {
-    pub fn new(address: &AddressVector) -> Way {
-        let AddressVector { peer, route } = *address;
-        Way { peer, route, headers: None, sending: Flow::new(route.source, route.destination) }
-    }
-}
-
-/// The way to the peer of a connection.
-pub(crate) struct Path {
-    pub way: Way,
-    pub remote: Qpn,
-    /// The upper three bits of its op-codes: those of RC, 0, or of XRC; UC's do not ask.
-    pub service: u8,
-    /// ICRC of what we get.
-    pub receiving: Flow,
-    /// The peer's and our own UDP port that `receiving` was made for.
-    pub receiving_ports: (u16, u16),
-}
-
-impl Path {
-    pub fn new(address: &AddressVector, remote: Qpn, service: u8) -> Path {
-        let route = &address.route;
-        Path {
-            way: Way::new(address),
-            remote,
-            service,
-            receiving: Flow::new(route.destination, route.source),
-            receiving_ports: (route.destination.udp_port, route.source.udp_port),
-        }
-    }
-
-    /// Is this known op-code one of its service, or one of all services?
-    #[inline]
-    pub fn speaks(&self, opcode: Opcode) -> bool {
-        let service = opcode.0 & extended::SERVICE;
-        service == self.service || opcode == Opcode::CNP || service == Opcode::BUNDLE.0
-    }
-}
-
-/// What a queue pair has once it is ready to receive.
-pub(crate) struct Connection {
-    pub path: Path,
-    pub requester: Requester<Note>,
-    pub responder: Responder,
-}
 
 /// A queue pair.
 pub(crate) struct QueuePair {
@@ -147,40 +51,34 @@ pub(crate) struct QueuePair {
     pub signal_all: bool,
     pub allowed: Allowed,
     pub attributes: Settings,
-    pub connection: Option<Connection>,
-    /// The machines of a queue pair that agreed on IRN; then there is no `connection`.
-    pub irn: Option<Box<Irn>>,
+    pub machine: Machine,
     /// Receive work request of the message that is arriving.
     pub current: Option<Receive>,
-    /// In the scheduler's line.
+    /// It stands in the scheduler's line.
     pub queued: bool,
     /// The first packet in RTR has been announced.
     pub established: bool,
-    /// The drained event of SQD has been given.
+    /// The event that SQD has drained was raised.
     pub drained: bool,
-    /// The shared receive queue that it takes from; else `receive` is its own. Of an XRC target: the one that the present
-    /// message names.
+    /// The shared receive queue that it takes from; else `receive` is its own. Of an XRC target: the one that
+    /// the present message names.
     pub srq: Option<Srq>,
     pub service: Service,
     /// Of an XRC target: its domain.
     pub xrc_domain: u32,
-    /// The machines of an unreliable service; then there is no `connection`.
-    pub unreliable: Option<Unreliable>,
-    /// What holds back its data, if anything does.
+    /// Its congestion control and rate limit, if it has any.
     pub congestion: Option<Box<Congestion>>,
-    /// Marked packets of the peer, and whether the peer is to be told.
+    /// The notification point for marked packets of the peer.
     pub marks: NotificationPoint,
     pub cnp_due: bool,
-    /// It is its own peer, without packets.
-    pub loopback: bool,
-    /// A WAIT at the head of its send queue is not over; it stands in a completion queue's line.
+    /// A WAIT holds its send queue; it stands in a completion queue's line.
     pub waiting: bool,
     /// What it has for a peer that agreed on PRISM.
     pub prism: Option<Box<Prism>>,
     /// What it has for a peer that agreed on StRoM.
     pub strom: Option<Box<Strom>>,
-    /// With whom it shares turns.
-    pub party: u32,
+    /// The tenant whose turns it shares.
+    pub tenant: u32,
 }
 
 /// A shared receive queue, as a queue pair knows it.
@@ -213,8 +111,7 @@ impl QueuePair {
             signal_all: init.signal_all,
             allowed: Default::default(),
             attributes: Settings::default(),
-            connection: None,
-            irn: None,
+            machine: Machine::Unconnected,
             current: None,
             queued: false,
             established: false,
@@ -222,27 +119,20 @@ impl QueuePair {
             srq,
             service: init.service,
             xrc_domain,
-            unreliable: None,
             congestion: None,
             marks: NotificationPoint::default(),
             cnp_due: false,
-            loopback: false,
             waiting: false,
             prism: None,
             strom: None,
-            party: 0,
+            tenant: 0,
         }
     }
 
-    /// Whose room it needs; nobody's but its own, where that depends on the message.
+    /// The peer whose buffers its packets take. Where each message has a peer of its own, it is a number that
+    /// no peer has.
     pub fn peer(&self) -> Peer {
-        let path = match (&self.connection, &self.irn, &self.unreliable) {
-            (Some(connection), ..) => Some(&connection.path),
-            (None, Some(irn), _) => Some(&irn.path),
-            (None, None, Some(Unreliable::Connected(connected))) => Some(&connected.path),
-            _ => None,
-        };
-        path.map_or(Peer(1 << 31 | self.number.get()), |path| path.way.peer)
+        self.machine.path().map_or(Peer(1 << 31 | self.number.get()), |path| path.address_path.peer)
     }
 
     /// Is a receive work request posted?
@@ -281,67 +171,7 @@ impl QueuePair {
         matches!(self.state, State::Rtr | State::Rts | State::Sqd | State::Sqe)
     }
 
-    /// Turns posted WQEs into messages, a little ahead of transmission.
-    #[inline]
-    pub fn submit<R: Requests>(&mut self, mem: Mem<'_>, shared: &mut Shared) {
-        if self.state != State::Rts {
-            return;
-        }
-        loop {
-            let may_submit = R::of(self).and_then(|requester| requester.may_submit(AHEAD));
-            let Some(outstanding) = may_submit else { return };
-            match self.send.next() {
-                Fetched::Empty => return,
-                Fetched::Malformed { wqe, index } => {
-                    self.send.take(1);
-                    self.submit_failing::<R>(&wqe, index, 1, Status::LocalQpOperation);
-                }
-                Fetched::Work { wqe, index, slots } => {
-                    if wqe.opcode().may_have_to_wait() {
-                        match self.may_start(&wqe, outstanding, shared) {
-                            Start::Now => {}
-                            Start::Later => return,
-                            Start::Never(status) => {
-                                self.send.take(slots);
-                                self.submit_failing::<R>(&wqe, index, slots, status);
-                                continue;
-                            }
-                        }
-                    }
-                    self.send.take(slots);
-                    shared.counters.wqes_executed += 1;
-                    self.submit_one::<R>(mem, &wqe, index, slots);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn submit_one<R: Requests>(&mut self, mem: Mem<'_>, wqe: &Wqe, index: u64, slots: u64) {
-        let Some((kind, len, list)) = self.decode(wqe, index) else {
-            if wqe.opcode().is_prism() {
-                return self.submit_prism::<R>(wqe, index, slots);
-            }
-            if wqe.opcode().is_strom() {
-                return self.submit_strom::<R>(wqe, index, slots);
-            }
-            return self.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
-        };
-        if len > 1 << 31 {
-            return self.submit_failing::<R>(wqe, index, slots, Status::LocalLength);
-        }
-        if matches!(kind, Kind::Local)
-            && let Err(status) = self.execute_locally(mem, wqe)
-        {
-            return self.submit_failing::<R>(wqe, index, slots, status);
-        }
-        let message = self.message(wqe, kind, len, list, index, slots);
-        if let Some(requester) = R::of(self) {
-            requester.submit(message);
-        }
-    }
-
-    /// Work that sends nothing. The error is how it ends.
+    /// Executes work that sends nothing. The error is the status with which it ends.
     pub fn execute_locally(&self, mem: Mem<'_>, wqe: &Wqe) -> Result<(), Status> {
         match wqe.opcode() {
             WqeOpcode::LOCAL_INV => {
@@ -366,31 +196,31 @@ impl QueuePair {
         list: List,
         index: u64,
         slots: u64,
-    ) -> Message<Note> {
+    ) -> Message<WqeContext> {
         Message {
             kind,
             len: len as u32,
             fence: wqe.flags() & flag::FENCE != 0,
             solicited: wqe.flags() & flag::SOLICITED != 0,
-            note: self.note(wqe, list, index, slots),
+            context: self.context(wqe, list, index, slots),
         }
     }
 
     #[inline]
-    pub fn note(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> Note {
+    pub fn context(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> WqeContext {
         let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
         let end = index + slots;
         let srq = wqe.srq();
-        Note { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end, srq }
+        WqeContext { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end, srq }
     }
 
-    /// As [`decode`](QueuePair::decode), for what is not busy.
+    /// As [`decode`](QueuePair::decode), compiled once for what is not busy.
     #[inline(never)]
-    pub fn decode_other(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
+    pub fn decode_outlined(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         self.decode(wqe, index)
     }
 
-    /// What a WQE asks for: kind, length and list. None: it makes no sense.
+    /// What a WQE asks for: kind, length and list. None: it is malformed.
     #[inline(always)]
     fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         let (va, rkey, imm) = (wqe.remote, wqe.rkey(), wqe.imm as u32);
@@ -442,28 +272,34 @@ impl QueuePair {
         Some(((wqe.len & u64::from(u32::MAX)) + rest.sum::<u64>(), List::Many(elements as u8)))
     }
 
-    /// A WQE that cannot be executed takes its place in the order, and fails there.
-    pub fn submit_failing<R: Requests>(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
-        let note = self.note(wqe, List::One, index, slots);
-        let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, note };
-        if let Some(requester) = R::of(self) {
+    /// Submits a WQE that cannot be executed: it keeps its place in the order and fails there.
+    pub fn submit_failing<R: ReliableRequester>(
+        &mut self,
+        wqe: &Wqe,
+        index: u64,
+        slots: u64,
+        status: Status,
+    ) {
+        let context = self.context(wqe, List::One, index, slots);
+        let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, context };
+        if let Some(requester) = R::of(&mut self.machine) {
             requester.submit_failing(message, status);
         }
     }
 
     /// Completes what has ended. Enters the error state behind a request in error. True if anything ended.
     #[inline]
-    pub fn retire<R: Requests>(&mut self, shared: &mut Shared) -> bool {
+    pub fn retire<R: ReliableRequester>(&mut self, shared: &mut Shared) -> bool {
         let (mut any, mut freed) = (false, None);
-        while let Some(retired) = R::of(self).and_then(R::retire) {
+        while let Some(retired) = R::of(&mut self.machine).and_then(R::retire) {
             any = true;
             let fine = retired.status == Status::Success;
-            if fine && !retired.note.signaled() {
-                freed = Some(retired.note.end);
+            if fine && !retired.context.signaled() {
+                freed = Some(retired.context.end);
                 continue;
             }
-            // Free before the completion says so: whoever polls it may post at once.
-            self.send.free(retired.note.end);
+            // The slots are free before the completion is visible: a program that polls it may post at once.
+            self.send.free(retired.context.end);
             freed = None;
             if !self.complete_send(&retired, shared) {
                 return true;
@@ -477,8 +313,11 @@ impl QueuePair {
         if let Some(end) = freed {
             self.send.free(end);
         }
-        if any && self.strom.is_some() {
-            self.answers_left::<R>(shared);
+        if any
+            && let Some(strom) = &mut self.strom
+            && let Some(requester) = R::of(&mut self.machine)
+        {
+            strom.answers_left(requester.numbers().0, &mut shared.kernels, self.number);
         }
         if self.state == State::Sqd {
             self.drain(shared);
@@ -486,18 +325,23 @@ impl QueuePair {
         any
     }
 
-    /// The oldest message under way, taken out unfinished.
-    fn next_flushed(&mut self) -> Option<Retired<Note>> {
-        if let Some(connection) = &mut self.connection {
-            return connection.requester.flush();
+    /// Removes the oldest message under way, unfinished.
+    fn next_flushed(&mut self) -> Option<Retired<WqeContext>> {
+        match &mut self.machine {
+            Machine::Rc(connection) => connection.requester.flush(),
+            Machine::Irn(irn) => irn.requester.flush(),
+            _ => None,
         }
-        self.irn.as_mut()?.requester.flush()
     }
 
-    /// SQD: says once that nothing is under way any more.
+    /// SQD: raises an event once when nothing is under way any more.
     pub fn drain(&mut self, shared: &mut Shared) {
-        let idle = self.connection.as_ref().is_none_or(|connection| connection.requester.outstanding() == 0)
-            && self.irn.as_ref().is_none_or(|irn| irn.requester.outstanding() == 0);
+        let outstanding = match &self.machine {
+            Machine::Rc(connection) => connection.requester.outstanding(),
+            Machine::Irn(irn) => irn.requester.outstanding(),
+            _ => 0,
+        };
+        let idle = outstanding == 0;
         if idle && !self.is_sending() && !self.drained {
             self.drained = true;
             if self.attributes.given.sqd_event != Some(false) {
@@ -506,23 +350,23 @@ impl QueuePair {
         }
     }
 
-    /// As [`complete_send`](QueuePair::complete_send), for what is not busy.
+    /// As [`complete_send`](QueuePair::complete_send), compiled once for what is not busy.
     #[inline(never)]
-    pub fn complete_other(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+    pub fn complete_outlined(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         self.complete_send(retired, shared)
     }
 
     /// False: the completion queue is full, and the queue pair went to error.
     #[inline(always)]
-    fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+    fn complete_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         let kind = kind(retired);
         let fetched = retired.kind.is_fetch() || kind == CompletionKind::Calculate;
-        if retired.note.is_answer() {
+        if retired.context.is_answer() {
             // No work of the program's.
             return true;
         }
         let completion = WorkCompletion {
-            id: retired.note.id(),
+            id: retired.context.id(),
             status: retired.status,
             kind,
             byte_len: if fetched { retired.len } else { 0 },
@@ -531,9 +375,9 @@ impl QueuePair {
             qp_num: self.number.get(),
             src_qp: 0,
             grh: false,
-            vendor_err: retired.verdict as u32,
+            outcome: retired.verdict as u32,
         };
-        let cqe = Cqe { completion, solicited: false, wqe_index: retired.note.end };
+        let cqe = Cqe { completion, solicited: false, wqe_index: retired.context.end };
         self.write(self.send_cq, &cqe, shared)
     }
 
@@ -585,14 +429,16 @@ impl QueuePair {
         }
     }
 
-    /// Completes all work in both queues as flushed: on entering the error state and when work is posted in it.
+    /// Completes all work in both queues as flushed: on entering the error state and when work is posted in
+    /// it.
     pub fn flush(&mut self, shared: &mut Shared) {
         self.flush_send_queue(shared);
         self.receive.mark_error();
         while let Some(receive) = self.begun_receive() {
             self.flush_receive(&receive, shared);
         }
-        // Once round: an index that runs ahead of the ring is never reached, and receives that go round have no end.
+        // One round of the ring: an index that runs ahead of the ring is never reached, and recycled receives
+        // have no end.
         for _ in 0..self.receive.capacity() {
             let Some(receive) = self.receive.take() else { break };
             self.flush_receive(&receive, shared);
@@ -601,7 +447,9 @@ impl QueuePair {
 
     /// Completes all work in the send queue as flushed, also that which is posted later, in ERR and SQE.
     pub fn flush_send_queue(&mut self, shared: &mut Shared) {
-        if let Some(retired) = self.unreliable.as_mut().and_then(|machine| machine.end(Status::WrFlushed)) {
+        if let Some(retired) =
+            self.machine.unreliable_mut().and_then(|machine| machine.end(Status::WrFlushed))
+        {
             self.flush_send(&retired, shared);
         }
         while let Some(retired) = self.next_flushed() {
@@ -610,22 +458,22 @@ impl QueuePair {
         self.send.release_all();
         self.send.doorbell();
         loop {
-            let (wqe, index, slots) = match self.send.next_other() {
+            let (wqe, index, slots) = match self.send.next_outlined() {
                 Fetched::Empty => break,
                 Fetched::Work { wqe, index, slots } => (wqe, index, slots),
                 Fetched::Malformed { wqe, index } => (wqe, index, 1),
             };
             self.send.take(slots);
-            let kind = self.decode_other(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
-            let note = self.note(&wqe, List::One, index, slots);
+            let kind = self.decode_outlined(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+            let context = self.context(&wqe, List::One, index, slots);
             let (status, verdict) = (Status::WrFlushed, Verdict::Done);
-            self.flush_send(&Retired { note, len: 0, kind, status, verdict }, shared);
+            self.flush_send(&Retired { context, len: 0, kind, status, verdict }, shared);
         }
     }
 
     /// The oldest receive work request that a message has taken and not completed.
     fn begun_receive(&mut self) -> Option<Receive> {
-        let bound = self.irn.as_mut().and_then(|irn| irn.bound.pop());
+        let bound = self.machine.irn_mut().and_then(|irn| irn.bound.pop());
         bound.or_else(|| self.current.take())
     }
 
@@ -635,10 +483,10 @@ impl QueuePair {
         self.complete_receive(receive, completion, false, shared);
     }
 
-    fn flush_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {
+    fn flush_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) {
         shared.counters.req_cqe_flush_error += 1;
-        self.complete_other(retired, shared);
-        self.send.free(retired.note.end);
+        self.complete_outlined(retired, shared);
+        self.send.free(retired.context.end);
     }
 
     /// A bare completion for `receive`.
@@ -653,28 +501,28 @@ impl QueuePair {
             qp_num: self.number.get(),
             src_qp: 0,
             grh: false,
-            vendor_err: 0,
+            outcome: 0,
         }
     }
 
-    /// When its timers want to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        let machines = match &self.connection {
+        let machines = match self.machine.rc() {
             Some(connection) => connection.requester.deadline(),
             None => self.deadline_irn(),
         };
         machines.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
     }
 
-    /// Its timers have come; what had arrived at `heard` has been taken.
-    pub fn expire(&mut self, now: Instant, heard: Instant, shared: &mut Shared) {
+    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         self.expire_congestion(now);
-        if let Some(connection) = &mut self.connection {
-            connection.requester.expire(now, heard, &mut shared.counters);
+        if let Some(connection) = self.machine.rc_mut() {
+            connection.requester.expire(now, rx_drained_at, &mut shared.counters);
             self.retire::<GoBackN>(shared);
         } else {
-            self.expire_irn(now, heard, shared);
+            self.expire_irn(now, rx_drained_at, shared);
             self.retire::<reliable::Irn>(shared);
         }
         self.expire_prism(now, shared);
@@ -683,7 +531,7 @@ impl QueuePair {
 }
 
 #[inline]
-fn kind(retired: &Retired<Note>) -> CompletionKind {
+fn kind(retired: &Retired<WqeContext>) -> CompletionKind {
     match retired.kind {
         Kind::Write { .. } | Kind::WriteImm { .. } => CompletionKind::Write,
         Kind::Read { .. } => CompletionKind::Read,
@@ -692,8 +540,8 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
         Kind::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
         Kind::Rpc { .. } => CompletionKind::Rpc,
         Kind::RpcWrite { .. } => CompletionKind::RpcWrite,
-        // Local work, what PRISM does, and what is flushed before anybody has looked further than at its op-code.
-        Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.note.header as u8) {
+        // Local work, operations of PRISM, and work that is flushed before it was decoded.
+        Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.context.header as u8) {
             WqeOpcode::LOCAL_INV => CompletionKind::LocalInv,
             WqeOpcode::BIND_MW => CompletionKind::BindWindow,
             WqeOpcode::WAIT => CompletionKind::Wait,
@@ -710,8 +558,8 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
     }
 }
 
-/// Must everything before this one have ended? Earlier work may still need a key that is taken away; a window that is bound
-/// behind a fence must not be until then.
+/// Must everything before this work request have ended? Earlier work may still need a key that it
+/// invalidates; a fenced BIND_MW must not bind before.
 #[inline]
 pub(crate) fn waits_for_all(wqe: &Wqe) -> bool {
     let opcode = wqe.opcode();

@@ -1,6 +1,6 @@
 //! The receive queue as the NIC sees it: one work request at a time is taken for the message that arrives.
 
-use crate::nic::NicError;
+use crate::config::NicError;
 use crate::request::Sge;
 use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SGE, SLOT, Wqe, sges};
@@ -38,8 +38,8 @@ impl ReceiveQueue {
         ReceiveQueue { ring, stride: stride(max_sge.min(MAX_SGE as u32)), produced: 0, taken: 0 }
     }
 
-    /// Room for one work request of a shared receive queue, `stride` slots long.
-    pub fn room(stride: u64) -> Result<Self, NicError> {
+    /// A buffer for one work request of a shared receive queue, `stride` slots long.
+    pub fn buffer(stride: u64) -> Result<Self, NicError> {
         let bytes = Bytes::heap(Ring::size(stride as u32)).map_err(|_| NicError::Full)?;
         let ring = Ring::new(bytes).ok_or(NicError::TooSmall)?;
         Ok(ReceiveQueue { ring, stride, produced: 0, taken: 0 })
@@ -51,8 +51,8 @@ impl ReceiveQueue {
     }
 
     /// The same for `count` of them.
-    pub fn rooms(stride: u64, count: u64) -> Result<Self, NicError> {
-        Ok(ReceiveQueue { stride, ..ReceiveQueue::room(stride * count)? })
+    pub fn buffers(stride: u64, count: u64) -> Result<Self, NicError> {
+        Ok(ReceiveQueue { stride, ..ReceiveQueue::buffer(stride * count)? })
     }
 
     /// Slots of each work request.
@@ -88,7 +88,8 @@ impl ReceiveQueue {
         Some(received_at(index, &slot, self.stride))
     }
 
-    /// Fills a slot with one of a shared receive queue's: this queue is but room for the message under way.
+    /// Fills a slot with a slot of a shared receive queue: this queue is only the buffer for the message
+    /// under way.
     pub fn keep(&self, index: u64, slot: &[u8; SLOT]) {
         self.ring.store(index, slot);
     }

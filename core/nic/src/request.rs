@@ -1,7 +1,7 @@
-//! Work requests and work completions: what a program asks of the NIC and what it is told, in the words of the verbs.
+//! Work requests and work completions, as the verbs have them.
 //!
-//! These are values for programs and for the pure client machines of `store`. On the queues themselves stand bytes
-//! (`wqe.rs`, `cqe.rs`): only those are ever executed.
+//! These are values for programs and for the pure client machines of `store`. On the queues themselves stand
+//! bytes (`wqe.rs`, `cqe.rs`): only those are ever executed.
 
 use remora_memory::{Binding, Key};
 use remora_wire::Qpn;
@@ -86,8 +86,8 @@ pub enum Operation {
         /// The other operand.
         operand: u64,
     },
-    /// Parameters for a kernel of the peer's NIC, one packet at most: where answers go (as a RETH, `remora_wire::strom`), then the
-    /// kernel's own.
+    /// Parameters for a kernel of the peer's NIC, one packet at most: where answers go (as a RETH,
+    /// `remora_wire::strom`), then the kernel's own.
     Rpc {
         /// Which kernel.
         opcode: u64,
@@ -207,6 +207,7 @@ pub struct WorkCompletion {
     pub src_qp: u32,
     /// The first 40 bytes received are the datagram's global route header (`IBV_WC_GRH`).
     pub grh: bool,
-    /// A cause beside the status, as NICs give one in `vendor_err` (0: none).
-    pub vendor_err: u32,
+    /// How an operation of PRISM ended, as the number of its [`Outcome`](crate::prism::Outcome); 0 for all
+    /// other work.
+    pub outcome: u32,
 }

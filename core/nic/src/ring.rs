@@ -1,8 +1,8 @@
 //! A queue's memory: one header slot with its indices, then a power of two of 64-byte slots.
 //!
-//! Program and NIC share it. The program writes slots and then the producer index (release); the NIC reads the index
-//! (acquire) and then the slots, and tells by the consumer index which slots are free again. Indices count slots from the
-//! queue's creation and never wrap.
+//! Program and NIC share it. The program writes slots and then the producer index (release); the NIC reads
+//! the index (acquire) and then the slots, and tells by the consumer index which slots are free again.
+//! Indices count slots from the queue's creation and never wrap.
 
 use remora_memory::Bytes;
 use std::sync::atomic::Ordering;
@@ -22,8 +22,8 @@ pub enum Word {
     Produced = 0,
     /// Slots that the consumer has freed.
     Consumed = 8,
-    /// Not zero: the queue pair is in error, and posting must tell the NIC, which flushes; or the completion queue has lost
-    /// completions.
+    /// Not zero: the queue pair is in error, and posting must tell the NIC, which flushes; or the completion
+    /// queue has lost completions.
     Error = 16,
 }
 
@@ -40,7 +40,7 @@ impl Ring {
         SLOT + slots.clamp(1, MAX_RING_SLOTS).next_power_of_two() as usize * SLOT
     }
 
-    /// Lays a ring over `bytes`. None if there is no room for the header and one slot, or it is not word-aligned.
+    /// Lays a ring over `bytes`. None if they do not hold the header and one slot, or are not word-aligned.
     pub fn new(bytes: Bytes) -> Option<Ring> {
         let slots = (bytes.len() / SLOT).checked_sub(1).filter(|slots| *slots > 0)?;
         let slots = 1u64 << slots.ilog2();

@@ -1,8 +1,9 @@
 //! The send queue as the NIC sees it: fetches batches of WQEs and hands out the copies.
 //!
-//! Fetching is defined, not incidental: when the fetched WQEs run out, up to [`BATCH`] slots below the fetch limit are copied,
-//! and the copies are executed. The limit is the producer index or, for a queue that is enabled, the enabled count. Lists of
-//! several elements and inline data are read from the queue's memory when their packets are built.
+//! Fetching is defined, not incidental: when the fetched WQEs run out, up to [`BATCH`] slots below the fetch
+//! limit are copied, and the copies are executed. The limit is the producer index or, for a queue that is
+//! enabled, the enabled count. Lists of several elements and inline data are read from the queue's memory
+//! when their packets are built.
 
 use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SLOTS, SLOT, Wqe};
@@ -19,8 +20,8 @@ pub enum Fetching {
     Posted,
     /// *Managed*: as far as it is posted and enabled.
     Enabled,
-    /// *Recycled*: as far as it is enabled. What was posted once stands in a ring and is executed again on every round
-    /// (RedN, §3.4).
+    /// *Recycled*: as far as it is enabled. What was posted once stands in a ring and is executed again on
+    /// every round (RedN, §3.4).
     Recycled,
 }
 
@@ -106,7 +107,8 @@ impl SendQueue {
     /// Reads the producer index: a doorbell rang.
     #[inline]
     pub fn doorbell(&mut self) {
-        // An index that runs ahead of the ring would only make us read slots twice; never further than one ring.
+        // An index that runs ahead of the ring would only make us read slots twice; never further than one
+        // ring.
         self.produced = self.ring.word(Word::Produced).min(self.taken + self.ring.slots()).max(self.produced);
         match self.fetching {
             Fetching::Posted => self.limit = self.produced,
@@ -114,7 +116,8 @@ impl SendQueue {
         }
     }
 
-    /// Slots up to `count` may be fetched; the count never falls. False: this queue needs nobody's leave.
+    /// Slots up to `count` may be fetched; the count never falls. False: this queue is not one that is
+    /// enabled.
     pub fn enable(&mut self, count: u64) -> bool {
         self.enabled = self.enabled.max(count.min(FARTHEST));
         self.limit_by_count();
@@ -138,7 +141,7 @@ impl SendQueue {
 
     /// As [`next`](SendQueue::next), for what is not busy.
     #[inline(never)]
-    pub fn next_other(&mut self) -> Fetched {
+    pub fn next_outlined(&mut self) -> Fetched {
         self.next()
     }
 

@@ -1,7 +1,8 @@
-//! Deadlines of queue pairs: a binary heap that holds each queue pair at most once, so that its size is fixed.
+//! Deadlines of queue pairs: a binary heap that holds each queue pair at most once, so that its size is
+//! fixed.
 //!
-//! A deadline that moves later is not touched here; when the old one comes, the queue pair says when it really wants to be
-//! called. So progress, which moves deadlines later with every packet, costs nothing.
+//! A deadline that moves later is not updated here. When the old one comes, the queue pair returns its real
+//! deadline. So progress, which moves deadlines with every packet, costs nothing.
 
 use remora_transport::Instant;
 

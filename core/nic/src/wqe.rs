@@ -1,6 +1,8 @@
-//! Work queue entries: the 64 bytes of a work request as they stand in a queue's memory (`docs/WIRE.md` draws them).
+//! Work queue entries: the 64 bytes of a work request as they stand in a queue's memory (`docs/WIRE.md` draws
+//! them).
 //!
-//! Eight little-endian words, each field alone in its own, so that a chain may add to one without touching its neighbour:
+//! Eight little-endian words, each field alone in its own, so that a chain may add to one without touching
+//! its neighbour:
 //!
 //! | byte | word | low half | high half |
 //! | ---- | ---- | -------- | --------- |
@@ -13,14 +15,14 @@
 //! | 48 | swap or add | | |
 //! | 56 | immediate data or key to invalidate | 32 bits | shared receive queue |
 //!
-//! A datagram names its address handle in the remote address, and in swap or add the queue pair (low half) and Q_Key (high
-//! half) that it is for. On an extended reliable connection the upper half of the last word is the shared receive queue.
-//! WAIT and ENABLE have a completion queue's number, or a queue pair's, in the remote address and their count in swap or add.
-//! BIND_MW has the range in local address and length, the region's key and the window's as keys, the rights in compare and
-//! the new key as immediate data.
+//! A datagram names its address handle in the remote address, and in swap or add the queue pair (low half)
+//! and Q_Key (high half) that it is for. On an extended reliable connection the upper half of the last word
+//! is the shared receive queue. WAIT and ENABLE have a completion queue's number, or a queue pair's, in the
+//! remote address and their count in swap or add. BIND_MW has the range in local address and length, the
+//! region's key and the window's as keys, the rights in compare and the new key as immediate data.
 //!
-//! A list of more than one element, and inline data, follow in further slots of 64 bytes: two elements a slot, each in the
-//! shape of bytes 8 to 39 (address, length, key, reserved).
+//! A list of more than one element, and inline data, follow in further slots of 64 bytes: two elements a
+//! slot, each in the shape of bytes 8 to 39 (address, length, key, reserved).
 
 use crate::request::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
 use remora_memory::{Access, Binding, Key};
@@ -35,6 +37,8 @@ pub const MAX_SGE: usize = 30;
 pub const MAX_INLINE: usize = 15 * SLOT;
 /// Slots that one work request takes at most.
 pub const MAX_SLOTS: usize = 16;
+/// Slots of a work request of PRISM before its list or its inline bytes.
+pub(crate) const PRISM_HEAD: usize = 2;
 /// Ids are this wide: the operand of a chain's compare-and-swap.
 pub const ID_BITS: u32 = 48;
 
@@ -48,7 +52,8 @@ const fn set(opcodes: &[WqeOpcode]) -> u64 {
     set
 }
 
-/// What a WQE does: the first byte of its header. Unknown values are a local QP operation error when executed.
+/// What a WQE does: the first byte of its header. Unknown values are a local QP operation error when
+/// executed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WqeOpcode(pub u8);
 
@@ -126,7 +131,7 @@ impl WqeOpcode {
         self.is_in(WAITING)
     }
 
-    /// An operation of PRISM: a second slot holds what the first has no room for.
+    /// An operation of PRISM: a second slot holds what does not fit the first.
     #[inline]
     pub fn is_prism(self) -> bool {
         (WqeOpcode::PRISM_READ.0..=WqeOpcode::PRISM_FETCH_ADD.0).contains(&self.0)
@@ -289,7 +294,7 @@ impl Wqe {
     #[inline]
     pub fn slots(&self) -> Option<usize> {
         if !self.opcode().has_list() {
-            return if self.opcode().is_prism() { crate::prism::slots(self) } else { Some(1) };
+            return if self.opcode().is_prism() { prism_slots(self) } else { Some(1) };
         }
         if self.flags() & flag::INLINE != 0 {
             return (self.len <= MAX_INLINE as u64).then(|| 1 + (self.len as usize).div_ceil(SLOT));
@@ -298,7 +303,8 @@ impl Wqe {
         (elements <= MAX_SGE).then(|| 1 + elements.saturating_sub(1).div_ceil(2))
     }
 
-    /// What the low two bytes of `compare` say of a list. As in the header, the six bytes above are free: a chain compares there.
+    /// What the low two bytes of `compare` say of a list. As in the header, the six bytes above are free: a
+    /// chain compares there.
     #[inline(always)]
     fn list_len(&self) -> usize {
         usize::from(self.compare as u16)
@@ -317,10 +323,10 @@ pub fn sges(bytes: &[u8; SLOT]) -> [Sge; 2] {
 /// A further slot: up to two elements.
 pub fn sge_slot(pair: &[Sge]) -> [u8; SLOT] {
     let mut bytes = [0; SLOT];
-    for (sge, room) in pair.iter().zip(bytes.chunks_exact_mut(SLOT / 2)) {
-        room[..8].copy_from_slice(&sge.addr.to_le_bytes());
-        room[8..12].copy_from_slice(&sge.len.to_le_bytes());
-        room[16..20].copy_from_slice(&sge.lkey.get().to_le_bytes());
+    for (sge, buffer) in pair.iter().zip(bytes.chunks_exact_mut(SLOT / 2)) {
+        buffer[..8].copy_from_slice(&sge.addr.to_le_bytes());
+        buffer[8..12].copy_from_slice(&sge.len.to_le_bytes());
+        buffer[16..20].copy_from_slice(&sge.lkey.get().to_le_bytes());
     }
     bytes
 }
@@ -420,8 +426,26 @@ pub fn write(
     write_to(request, &Target::Peer, bounds, free, store)
 }
 
-/// Writes a work request as slots, first slot first. `store` puts one slot; it is called at most [`MAX_SLOTS`] times, and
-/// not at all when the request is refused. Returns the slots written.
+/// Slots of a work request of PRISM; None if it claims more than one may.
+fn prism_slots(wqe: &Wqe) -> Option<usize> {
+    let behind = if wqe.flags() & flag::INLINE != 0 {
+        (wqe.len <= MAX_INLINE as u64).then(|| (wqe.len as usize).div_ceil(SLOT))?
+    } else {
+        (wqe.compare <= MAX_SGE as u64 || !has_prism_list(wqe)).then(|| prism_list_slots(wqe))?
+    };
+    (PRISM_HEAD + behind <= MAX_SLOTS).then_some(PRISM_HEAD + behind)
+}
+
+fn has_prism_list(wqe: &Wqe) -> bool {
+    matches!(wqe.opcode(), WqeOpcode::PRISM_READ | WqeOpcode::PRISM_WRITE)
+}
+
+fn prism_list_slots(wqe: &Wqe) -> usize {
+    if has_prism_list(wqe) { (wqe.compare as usize).saturating_sub(1).div_ceil(2) } else { 0 }
+}
+
+/// Writes a work request as slots, first slot first. `store` puts one slot; it is called at most
+/// [`MAX_SLOTS`] times, and not at all when the request is refused. Returns the slots written.
 #[inline]
 pub fn write_to(
     request: &WorkRequest<'_>,

@@ -1,6 +1,7 @@
-//! XRC domains: which shared receive queues the targets of extended reliable connections reach (IBTA vol. 1 annex A14).
+//! XRC domains: which shared receive queues the targets of extended reliable connections reach (IBTA vol. 1
+//! annex A14).
 
-use crate::nic::{Nic, NicError};
+use crate::config::NicError;
 
 /// The domains of an engine, each with how many queue pairs and shared receive queues it has.
 pub(crate) struct XrcDomains {
@@ -37,24 +38,6 @@ impl XrcDomains {
         if let Some(Some(users)) = self.users.get_mut(domain as usize) {
             *users = users.saturating_sub(1);
         }
-    }
-}
-
-impl Nic {
-    /// A new XRC domain.
-    ///
-    /// # Errors
-    /// `Full`.
-    pub fn alloc_xrc_domain(&mut self) -> Result<u32, NicError> {
-        self.shared.xrc_domains.alloc()
-    }
-
-    /// Ends an XRC domain.
-    ///
-    /// # Errors
-    /// `Unknown`; `Busy` while a queue pair or shared receive queue is in it.
-    pub fn free_xrc_domain(&mut self, domain: u32) -> Result<(), NicError> {
-        self.shared.xrc_domains.free(domain)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The bytes of work queue entries and completion queue entries, as `docs/WIRE.md` draws them. Programs write them and
-//! chains rewrite them: a change here breaks both.
+//! The bytes of work queue entries and completion queue entries, as `docs/WIRE.md` draws them. Programs write
+//! them and chains rewrite them: a change here breaks both.
 
 use remora_memory::Key;
 use remora_nic::cqe::Cqe;
@@ -182,7 +182,7 @@ fn a_completion_and_its_fields() {
         qp_num: 0x00ab_cdef,
         src_qp: 0,
         grh: false,
-        vendor_err: 7,
+        outcome: 7,
     };
     let entry = Cqe { completion, solicited: true, wqe_index: 0x11 };
     let words = [0x6655_4433_2211_0080, 0x0102_0304, 0x1_feed_beef, 0x1_00ab_cdef, 0x11, 7, 0, 9];
@@ -220,7 +220,7 @@ fn every_kind_and_status_comes_back_from_its_number() {
                 qp_num: 0,
                 src_qp: 0,
                 grh: false,
-                vendor_err: 0,
+                outcome: 0,
             };
             let words = Cqe { completion, solicited: false, wqe_index: 0 }.words(1);
             assert_eq!(words[0], number | (status as u64) << 8);

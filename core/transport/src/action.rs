@@ -1,7 +1,8 @@
-//! The seam between protocol and memory: what a packet asks the NIC to do, and what came of it.
+//! The interface between protocol and memory: what a packet asks the NIC to do, and the outcome.
 //!
-//! The responder turns a request packet into one [`Action`]; the NIC, which alone may touch memory, executes it at once and
-//! answers with an [`Outcome`]. Both are small copies: a queue of them costs more than the verb itself.
+//! The responder turns a request packet into one [`Action`]; the NIC, which alone may touch memory, executes
+//! it at once and answers with an [`Outcome`]. Both are small copies: a queue of them costs more than the
+//! verb itself.
 
 use crate::rc::{prism, strom};
 use remora_wire::NakCode;
@@ -23,7 +24,7 @@ pub enum Atomic {
     },
 }
 
-/// What the end of a message brings to the consumer of the receive queue.
+/// What the last packet of a message brings for its receive work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Bytes of the whole message.
@@ -43,8 +44,8 @@ pub struct Notice {
 pub enum Action {
     /// Nothing: the packet was dropped, or answered by the machine itself.
     Nothing,
-    /// WRITE: payload to `va`. `extent` bytes from `va` on must be writable through `key` (the rest of the message at its
-    /// first packet, so that a bad WRITE touches nothing).
+    /// WRITE: payload to `va`. `extent` bytes from `va` on must be writable through `key` (the rest of the
+    /// message at its first packet, so that a bad WRITE touches nothing).
     Place {
         /// Remote key.
         key: u32,
@@ -53,8 +54,8 @@ pub enum Action {
         /// Bytes to check.
         extent: u32,
     },
-    /// Last packet of a WRITE with immediate data: as `Place`, then a receive work request is taken and completed. Without
-    /// one nothing is placed and the outcome is RNR.
+    /// Last packet of a WRITE with immediate data: as `Place`, then a receive work request is taken and
+    /// completed. Without one nothing is placed and the outcome is RNR.
     PlaceAndNotify {
         /// Remote key.
         key: u32,
@@ -63,7 +64,8 @@ pub enum Action {
         /// Bytes to check.
         extent: u32,
     },
-    /// SEND: payload to the current receive work request at `offset`; at offset 0 of a new message one is taken first.
+    /// SEND: payload to the current receive work request at `offset`; at offset 0 of a new message one is
+    /// taken first.
     Receive {
         /// Position in the message.
         offset: u32,
@@ -92,13 +94,14 @@ pub enum Action {
     },
     /// A packet of a PRISM operation; the outcome is an [`Answer`](prism::Answer) at its last.
     Prism(prism::Packed),
-    /// A packet of a request to a kernel, with its payload. Without room for it nothing is taken, and the outcome is RNR.
+    /// A packet of a request to a kernel, with its payload. If the kernel has no capacity, the packet is not
+    /// taken and the outcome is RNR.
     Rpc(strom::Part),
 }
 
 const _: () = assert!(size_of::<Action>() <= 48, "an action travels in registers and one cache line");
 
-/// What came of an action.
+/// The outcome of an action.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was done.

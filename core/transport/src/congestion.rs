@@ -1,8 +1,8 @@
 //! Congestion control: how fast one queue pair may send.
 //!
-//! A [`Control`] is told what happens (bytes left, a congestion notification came, a round trip took so long, time passed)
-//! and says a rate; whoever owns it paces by that rate. Two algorithms stand behind the seam, each in a file of its own:
-//! DCQCN, which listens to marks of the switches, and TIMELY, which listens to round trips.
+//! A [`Control`] takes events (bytes left, a congestion notification came, a round trip was measured, time
+//! passed) and computes a rate, by which its owner paces. There are two algorithms, each in a file of its
+//! own: DCQCN, which uses the marks of switches, and TIMELY, which uses round trips.
 
 pub mod dcqcn;
 mod pacer;
@@ -17,8 +17,8 @@ pub enum Algorithm {
     /// None: it sends as fast as it can.
     #[default]
     None,
-    /// DCQCN (Zhu et al., SIGCOMM 2015). Its packets say that they may be marked (ECT), and it slows when the peer answers
-    /// marks with CNPs. Needs a port that shows IP headers.
+    /// DCQCN (Zhu et al., SIGCOMM 2015). Its packets say that they may be marked (ECT), and it slows when the
+    /// peer answers marks with CNPs. Needs a port that shows IP headers.
     Dcqcn,
     /// TIMELY (Mittal et al., SIGCOMM 2015). It slows when round trips grow.
     Timely,
@@ -27,7 +27,7 @@ pub enum Algorithm {
 /// The parameters of both algorithms, and what they have in common.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What queue pairs get that were not told.
+    /// The algorithm of queue pairs that ask for none.
     pub algorithm: Algorithm,
     /// Bits per second at which a queue pair begins, and more than which it never sends.
     pub line_rate: u64,
@@ -64,7 +64,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// A control that has heard nothing yet: it sends at line rate.
+    /// A control at its start: it sends at line rate.
     pub fn new(algorithm: Algorithm, settings: &Settings) -> Control {
         match algorithm {
             Algorithm::None => Control::None,
@@ -89,7 +89,7 @@ impl Control {
         }
     }
 
-    /// A CNP has come. False: this control does not listen to them.
+    /// A CNP has arrived. False: this control does not use them.
     pub fn notified(&mut self, now: Instant) -> bool {
         let Control::Dcqcn(point) = self else { return false };
         point.notified(now);
@@ -108,12 +108,12 @@ impl Control {
         matches!(self, Control::Timely(_))
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     pub fn deadline(&self) -> Instant {
         if let Control::Dcqcn(point) = self { point.deadline() } else { Instant::NEVER }
     }
 
-    /// Time has come to `now`.
+    /// Runs the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant) {
         if let Control::Dcqcn(point) = self {
             point.expire(now);

@@ -1,4 +1,4 @@
-//! What the machines saw, counted under the names that mlx5 and rxe give in `hw_counters`.
+//! The counters of the machines, with the names that mlx5 and rxe give in `hw_counters`.
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -69,7 +69,8 @@ counters! {
     kernels_busy,
     /// Messages that found no receive work request.
     out_of_buffer,
-    /// Messages of unreliable services dropped: a packet is missing, there is no room, or it is not allowed.
+    /// Messages of unreliable services dropped: a packet is missing, no receive is posted, or the operation
+    /// is not allowed.
     rx_dropped_messages,
     /// Datagrams dropped: the Q_Key is wrong.
     qkey_viol_cntr,

@@ -1,4 +1,4 @@
-//! Time as a value. No pure room reads a clock: whoever drives it says what time it is.
+//! Time as a value. No pure crate reads a clock: its caller passes the time as an argument.
 
 /// Nanoseconds since a start that only the driver knows.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,11 +1,13 @@
 //! The states of a queue pair, what each lets its queues do, and which attributes each transition takes.
 //!
-//! The transitions are a table (IBTA vol. 1 §10.3.1 and §11.2.5.2, as the verbs API has it): a transition that is not
-//! in the table does not exist; an attribute that is neither required nor optional may not be given.
-//! `docs/QP_STATES.md` is this table, drawn.
+//! The transitions are a table (IBTA vol. 1 §10.3.1 and §11.2.5.2, as the verbs API has it): a transition
+//! that is not in the table does not exist; an attribute that is neither required nor optional may not be
+//! given. `docs/QP_STATES.md` is this table, drawn.
 
-use crate::transitions::TRANSITIONS;
+mod transitions;
+
 use std::fmt;
+use transitions::TRANSITIONS;
 
 /// A queue pair's state, numbered as `ibv_qp_state`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +23,8 @@ pub enum State {
     Rts = 3,
     /// Send queue drained (or draining): what was begun is finished, nothing new is begun.
     Sqd = 4,
-    /// Send queue error: the send side stopped at a failed request, the receive side goes on. Not for reliable services.
+    /// Send queue error: the send side stopped at a failed request, the receive side goes on. Not for
+    /// reliable services.
     Sqe = 5,
     /// Everything posted is flushed.
     Err = 6,
@@ -197,7 +200,7 @@ pub struct Rule {
     pub optional: Attributes,
 }
 
-/// Why a modification is refused; the queue pair stays as it was. The verbs API says `EINVAL` to all of them.
+/// Why a modification is refused; the queue pair stays as it was. In the verbs API all of them are `EINVAL`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ModifyError {
     /// No queue pair goes from the one state to the other.
@@ -227,7 +230,8 @@ impl std::error::Error for ModifyError {}
 
 /// May a queue pair of this service go from `current` to `target` with these attributes?
 ///
-/// `given` is the mask of the call; whether `STATE` is in it does not matter (without it, `target` is `current`).
+/// `given` is the mask of the call; whether `STATE` is in it does not matter (without it, `target` is
+/// `current`).
 ///
 /// # Errors
 /// See [`ModifyError`]; the first of its reasons that holds.

@@ -1,4 +1,5 @@
-//! The two timers that travel as 5-bit codes: how long to wait after "receiver not ready", and for an acknowledgement.
+//! The two timers that travel as 5-bit codes: how long to wait after "receiver not ready", and for an
+//! acknowledgement.
 
 /// A time that never passes.
 pub const NEVER_NS: u64 = u64::MAX;
@@ -13,7 +14,8 @@ const RNR_CODE_0_NS: u64 = 655_360_000;
 /// The unit of the local ACK timeout: 4.096 µs.
 const ACK_UNIT_NS: u64 = 4_096;
 
-/// Nanoseconds that an RNR NAK with this code asks its requester to wait; only the low 5 bits count, as on the wire.
+/// Nanoseconds that an RNR NAK with this code asks its requester to wait; only the low 5 bits count, as on
+/// the wire.
 #[inline]
 pub const fn rnr_timer_ns(code: u8) -> u64 {
     match code & 31 {
@@ -22,7 +24,8 @@ pub const fn rnr_timer_ns(code: u8) -> u64 {
     }
 }
 
-/// The code of the shortest RNR NAK timer that is no shorter than `ns`; the longest there is (code 0) for more.
+/// The code of the shortest RNR NAK timer that is no shorter than `ns`; the longest there is (code 0) for
+/// more.
 pub const fn rnr_timer_code(ns: u64) -> u8 {
     let mut code = 1;
     while code <= 31 {
@@ -34,8 +37,8 @@ pub const fn rnr_timer_code(ns: u64) -> u8 {
     0
 }
 
-/// Nanoseconds that a requester waits for an acknowledgement before it sends again: 4.096 µs times 2 to the `code`
-/// (IBTA vol. 1 §9.7.6.1.3), [`NEVER_NS`] for code 0; only the low 5 bits count.
+/// Nanoseconds that a requester waits for an acknowledgement before it sends again: 4.096 µs times 2 to the
+/// `code` (IBTA vol. 1 §9.7.6.1.3), [`NEVER_NS`] for code 0; only the low 5 bits count.
 #[inline]
 pub const fn ack_timeout_ns(code: u8) -> u64 {
     match code & 31 {
@@ -44,8 +47,8 @@ pub const fn ack_timeout_ns(code: u8) -> u64 {
     }
 }
 
-/// The code of the shortest local ACK timeout that is no shorter than `ns`; 0, which never expires, for more than
-/// code 31 (about 2.4 hours).
+/// The code of the shortest local ACK timeout that is no shorter than `ns`; 0, which never expires, for more
+/// than code 31 (about 2.4 hours).
 pub const fn ack_timeout_code(ns: u64) -> u8 {
     let mut code = 1;
     while code <= 31 {

@@ -1,9 +1,9 @@
 //! Unreliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.8.2).
 //!
-//! Nothing is acknowledged and nothing sent again: a message has ended for its sender when its last packet has left. The
-//! receiver takes packets in order; when one is missing, the message that it belonged to is dropped without a word, and
-//! the next first packet begins anew. So a SEND arrives whole or not at all. (Of a WRITE, the packets before the missing
-//! one have been placed by then; only its immediate data say that it is complete.)
+//! No packet is acknowledged or sent again: a message has ended for its sender when its last packet has left.
+//! The receiver takes packets in order. When one is missing, its message is dropped without a NAK, and the
+//! next first packet begins anew. So a SEND arrives whole or not at all. (Of a WRITE, the packets before the
+//! missing one have been placed by then; only its immediate data show that it is complete.)
 
 use crate::rc::{Kind, Message, Retired, headers};
 use crate::{Action, Counters, Notice, Outcome, Status};
@@ -51,7 +51,8 @@ impl<D: Copy> Requester<D> {
         self.current.is_some()
     }
 
-    /// Takes a message: SENDs and WRITEs, with or without immediate data. The caller has seen that none is under way.
+    /// Takes a message: SENDs and WRITEs, with or without immediate data. The caller has seen that none is
+    /// under way.
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.current.is_none() && carries(&message.kind), "the service has these four only");
         self.current = Some((message, 0));
@@ -75,9 +76,9 @@ impl<D: Copy> Requester<D> {
         })
     }
 
-    /// Note of the message under way.
-    pub fn note(&self) -> Option<&D> {
-        self.current.as_ref().map(|(message, _)| &message.note)
+    /// The context of the message under way.
+    pub fn context(&self) -> Option<&D> {
+        self.current.as_ref().map(|(message, _)| &message.context)
     }
 
     /// The planned packet has left. The message, if that was its end.
@@ -95,7 +96,7 @@ impl<D: Copy> Requester<D> {
     /// Ends the message under way with this status.
     pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
         let (message, _) = self.current.take()?;
-        Some(message.retired(message.note, status))
+        Some(message.retired(message.context, status))
     }
 }
 
@@ -106,7 +107,7 @@ pub fn carries(kind: &Kind) -> bool {
 
 /// The message under way at the responder.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Under {
+enum MessageInProgress {
     /// None: a first packet is awaited. What else comes belongs to a message that was dropped.
     Nothing,
     Send {
@@ -124,9 +125,10 @@ enum Under {
 #[derive(Clone, Debug)]
 pub struct Responder {
     expected: Psn,
-    under: Under,
-    /// What `under` will be if the action of the last packet is done, and whether the message ends then.
-    next: (Under, bool),
+    in_progress: MessageInProgress,
+    /// What `in_progress` will be if the action of the last packet is done, and whether the message ends
+    /// then.
+    next: (MessageInProgress, bool),
     mtu: u32,
     writes: bool,
     notice: Notice,
@@ -138,8 +140,8 @@ impl Responder {
         let notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
         Responder {
             expected: first,
-            under: Under::Nothing,
-            next: (Under::Nothing, false),
+            in_progress: MessageInProgress::Nothing,
+            next: (MessageInProgress::Nothing, false),
             mtu,
             writes,
             notice,
@@ -156,8 +158,8 @@ impl Responder {
         self.notice
     }
 
-    /// Judges a packet (IBTA vol. 1 §9.8.2.2): a first one begins a message wherever the sequence stands, any other must be
-    /// the next of the message under way.
+    /// Judges a packet (IBTA vol. 1 §9.8.2.2): a first one begins a message wherever the sequence stands, any
+    /// other must be the next of the message under way.
     pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
         let opcode = packet.bth.opcode;
         let in_order = packet.bth.psn == self.expected;
@@ -165,13 +167,13 @@ impl Responder {
         if !in_order {
             counters.out_of_sequence += 1;
         }
-        if (!in_order || begins) && self.under != Under::Nothing {
+        if (!in_order || begins) && self.in_progress != MessageInProgress::Nothing {
             counters.rx_dropped_messages += 1;
-            self.under = Under::Nothing;
+            self.in_progress = MessageInProgress::Nothing;
         }
-        // Also by what is dropped: the rest of a message without a receive is no gap.
+        // Dropped packets advance it, too: the rest of a message without a receive is no gap.
         self.expected = packet.bth.psn.next();
-        if !begins && self.under == Under::Nothing {
+        if !begins && self.in_progress == MessageInProgress::Nothing {
             return Action::Nothing;
         }
         let action = if self.fits(packet) { self.judge(packet) } else { None };
@@ -198,30 +200,36 @@ impl Responder {
         let (begins, ends) = (opcode.is_first() || opcode.is_only(), opcode.is_last() || opcode.is_only());
         match opcode.operation()? {
             Operation::Send => {
-                let offset = match self.under {
-                    Under::Nothing => 0,
-                    Under::Send { offset } => offset,
-                    Under::Write { .. } => return None,
+                let offset = match self.in_progress {
+                    MessageInProgress::Nothing => 0,
+                    MessageInProgress::Send { offset } => offset,
+                    MessageInProgress::Write { .. } => return None,
                 };
                 let total = offset.checked_add(len).filter(|total| *total <= 1 << 31)?;
-                self.follow(packet, Under::Send { offset: total }, ends, total, false);
+                self.follow(packet, MessageInProgress::Send { offset: total }, ends, total, false);
                 Some(Action::Receive { offset, first: begins, last: ends })
             }
             Operation::Write => {
-                let (key, va, left, total) = match (self.under, packet.reth()) {
-                    (Under::Nothing, Some(reth)) => (reth.rkey, reth.va, reth.dma_len, reth.dma_len),
-                    (Under::Write { key, va, left, total }, None) => (key, va, left, total),
+                let (key, va, left, total) = match (self.in_progress, packet.reth()) {
+                    (MessageInProgress::Nothing, Some(reth)) => {
+                        (reth.rkey, reth.va, reth.dma_len, reth.dma_len)
+                    }
+                    (MessageInProgress::Write { key, va, left, total }, None) => (key, va, left, total),
                     _ => return None,
                 };
                 let exact = if ends { len == left } else { len < left };
                 if !exact || !self.writes || total > 1 << 31 {
                     return None;
                 }
-                // The first packet answers for the whole message; each later one for itself.
+                // The first packet checks the whole message; each later one checks its own bytes.
                 let extent = if packet.reth().is_some() { total } else { len };
-                let under =
-                    Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
-                self.follow(packet, under, ends, total, true);
+                let in_progress = MessageInProgress::Write {
+                    key,
+                    va: va.wrapping_add(u64::from(len)),
+                    left: left - len,
+                    total,
+                };
+                self.follow(packet, in_progress, ends, total, true);
                 Some(match packet.imm() {
                     Some(_) => Action::PlaceAndNotify { key, va, extent },
                     None => Action::Place { key, va, extent },
@@ -231,8 +239,15 @@ impl Responder {
         }
     }
 
-    fn follow(&mut self, packet: &packet::View<'_>, under: Under, ends: bool, total: u32, write: bool) {
-        self.next = (if ends { Under::Nothing } else { under }, ends);
+    fn follow(
+        &mut self,
+        packet: &packet::View<'_>,
+        in_progress: MessageInProgress,
+        ends: bool,
+        total: u32,
+        write: bool,
+    ) {
+        self.next = (if ends { MessageInProgress::Nothing } else { in_progress }, ends);
         if ends {
             self.notice = Notice {
                 len: total,
@@ -244,12 +259,12 @@ impl Responder {
         }
     }
 
-    /// The NIC has executed the action of the last `receive`. Whatever refused it, the peer is not told.
+    /// The NIC has executed the action of the last `receive`. The peer gets no NAK for a refusal.
     pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
         match outcome {
             Outcome::Done | Outcome::Value(_) => {
-                let (under, ended) = self.next;
-                self.under = under;
+                let (in_progress, ended) = self.next;
+                self.in_progress = in_progress;
                 if ended {
                     let write = self.notice.write;
                     counters.rx_write_requests += u64::from(write);
@@ -266,7 +281,7 @@ impl Responder {
 
     fn drop_message(&mut self, counters: &mut Counters) {
         counters.rx_dropped_messages += 1;
-        self.under = Under::Nothing;
+        self.in_progress = MessageInProgress::Nothing;
     }
 }
 
@@ -293,8 +308,8 @@ mod tests {
 
     const FULL: [u8; 256] = [1; 256];
 
-    /// Feeds `F`irst, `M`iddle, `L`ast or `O`nly SENDs with a PSN each; gives back what was asked for: b(egin), m(iddle),
-    /// e(nd), w(hole) or - for nothing.
+    /// Feeds `F`irst, `M`iddle, `L`ast or `O`nly SENDs with a PSN each; gives back what was asked for:
+    /// b(egin), m(iddle), e(nd), w(hole) or - for nothing.
     fn sends(responder: &mut Responder, counters: &mut Counters, arrivals: &str) -> String {
         let mut seen = String::new();
         for arrival in arrivals.split(' ') {
@@ -394,7 +409,7 @@ mod tests {
     fn a_message_leaves_in_packets_of_the_path_and_ends_with_its_last() {
         let mut requester = Requester::new(Psn::new(0xff_ffff), 256);
         let kind = Kind::WriteImm { va: 1000, rkey: 5, imm: 9 };
-        requester.submit(Message { kind, len: 600, fence: false, solicited: true, note: 'a' });
+        requester.submit(Message { kind, len: 600, fence: false, solicited: true, context: 'a' });
         let mut seen = Vec::new();
         let retired = loop {
             let plan = requester.plan().unwrap();
@@ -412,7 +427,7 @@ mod tests {
                 (Opcode::UC_RDMA_WRITE_LAST_IMM, 1, 512, 88, None, true),
             ]
         );
-        assert_eq!((retired.note, retired.status, requester.is_busy()), ('a', Status::Success, false));
+        assert_eq!((retired.context, retired.status, requester.is_busy()), ('a', Status::Success, false));
         assert!(requester.plan().is_none());
     }
 }

@@ -1,7 +1,8 @@
-//! Unreliable datagram: each message is one packet to whomever it names, and may be lost (IBTA vol. 1 §9.8.3).
+//! Unreliable datagram: each message is one packet to whomever it names, and may be lost (IBTA vol. 1
+//! §9.8.3).
 //!
-//! A receiver takes a datagram from anybody who knows its Q_Key, and keeps no sequence: what the network doubles comes
-//! twice.
+//! A receiver takes a datagram from any sender that knows its Q_Key, and keeps no sequence: a duplicate
+//! arrives twice.
 
 use crate::rc::{Kind, Retired};
 use crate::{Notice, Status};
@@ -13,14 +14,15 @@ use remora_wire::{Extensions, Opcode, Psn, Qpn, deth, immdt, packet};
 pub struct Destination {
     /// The queue pair there; all ones for a multicast group.
     pub qp: Qpn,
-    /// The Q_Key that it wants. With the highest bit set the sender's own is sent instead (IBTA vol. 1 §10.2.5).
+    /// The Q_Key that it wants. With the highest bit set the sender's own is sent instead (IBTA vol. 1
+    /// §10.2.5).
     pub qkey: u32,
 }
 
 /// Q_Keys with this bit are not a program's to name: its queue pair's own stands for them.
 const CONTROLLED: u32 = 1 << 31;
 
-/// A datagram as submitted, with a note `D` of the NIC's own.
+/// A datagram as submitted, with a context `D` of the NIC.
 #[derive(Copy, Clone, Debug)]
 pub struct Datagram<D> {
     /// Where it goes.
@@ -31,8 +33,8 @@ pub struct Datagram<D> {
     pub len: u32,
     /// Asks for a solicited event.
     pub solicited: bool,
-    /// The NIC's note.
-    pub note: D,
+    /// The NIC's context.
+    pub context: D,
 }
 
 impl<D: Copy> Datagram<D> {
@@ -43,7 +45,7 @@ impl<D: Copy> Datagram<D> {
 
     /// It has ended.
     pub fn retired(&self, status: Status) -> Retired<D> {
-        Retired { note: self.note, len: self.len, kind: self.kind(), status, verdict: Verdict::Done }
+        Retired { context: self.context, len: self.len, kind: self.kind(), status, verdict: Verdict::Done }
     }
 }
 
@@ -85,15 +87,15 @@ impl<D: Copy> Sender<D> {
         self.current.is_some()
     }
 
-    /// Takes a datagram. The caller has seen that none is under way.
+    /// Takes a datagram. The caller has checked that none is under way.
     pub fn submit(&mut self, datagram: Datagram<D>) {
         debug_assert!(self.current.is_none());
         self.current = Some(datagram);
     }
 
-    /// Note of the datagram under way.
-    pub fn note(&self) -> Option<&D> {
-        self.current.as_ref().map(|datagram| &datagram.note)
+    /// The context of the datagram under way.
+    pub fn context(&self) -> Option<&D> {
+        self.current.as_ref().map(|datagram| &datagram.context)
     }
 
     /// The packet that would leave now.
@@ -121,7 +123,8 @@ impl<D: Copy> Sender<D> {
     }
 }
 
-/// What a datagram brings to a queue pair with this Q_Key, and who sent it. None: it is not for it.
+/// The notice of a datagram for a queue pair with this Q_Key, and the queue pair that sent it. None: its
+/// Q_Key is another.
 pub fn receive(packet: &packet::View<'_>, qkey: u32) -> Option<(Notice, Qpn)> {
     let deth = packet.deth().filter(|deth| deth.qkey == qkey)?;
     let notice = Notice {
@@ -142,7 +145,7 @@ mod tests {
     const OWN: Qpn = Qpn::new(17);
 
     fn datagram(qkey: u32, imm: Option<u32>) -> Datagram<u8> {
-        Datagram { to: Destination { qp: Qpn::new(5), qkey }, imm, len: 8, solicited: true, note: 1 }
+        Datagram { to: Destination { qp: Qpn::new(5), qkey }, imm, len: 8, solicited: true, context: 1 }
     }
 
     #[test]

@@ -1,15 +1,17 @@
-//! IRN's sender and receiver, explored: every order in which few packets and their answers can be lost, doubled, overtaken
-//! and timed out. A finite flow over a link that holds a set of packets and a few answers has finitely many states; each is
-//! visited once.
+//! IRN's sender and receiver, explored: every order in which few packets and their answers can be lost,
+//! doubled, overtaken and timed out. A finite flow over a link that holds a set of packets and a few answers
+//! has finitely many states; each is visited once.
 //!
-//! Shown in each state: what the sender believes has arrived; completions come once each and in order; the cap holds. And
-//! from each state a run without further loss ends: so whatever was lost, progress follows once the link delivers.
+//! Shown in each state: what the sender believes has arrived; completions come once each and in order; the
+//! cap holds. And from each state a run without further loss ends: so whatever was lost, progress follows
+//! once the link delivers.
 
 use remora_transport::rc::Seq;
 use remora_transport::rc::irn::{Ends, Place, Receiver, Recovery, Sender, Settings, Timeout};
 use std::collections::{BTreeSet, HashSet};
 
-/// What each packet of the flow ends: a message of two packets, a WRITE, a SEND, and a SEND's first packet with its last.
+/// What each packet of the flow ends: a message of two packets, a WRITE, a SEND, and a SEND's first packet
+/// with its last.
 const FLOW: [Ends; 5] = [Ends::Nothing, Ends::Completion, Ends::Message, Ends::Completion, Ends::Completion];
 
 /// Answers under way at most: one more is lost.

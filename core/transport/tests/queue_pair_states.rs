@@ -163,8 +163,8 @@ fn errors_say_which_attributes() {
     assert_eq!(none.to_string(), "a queue pair cannot go from RESET to RTS");
 }
 
-/// The document is the table drawn. After a change to the table: `REMORA_BLESS=1 cargo test -p remora-transport`,
-/// and look at the difference.
+/// The document is the table drawn. After a change to the table: `REMORA_BLESS=1 cargo test -p
+/// remora-transport`, and look at the difference.
 #[test]
 fn the_document_shows_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/QP_STATES.md");
@@ -181,7 +181,7 @@ fn the_document_shows_the_table() {
 
 fn draw() -> String {
     let mut text = String::from(
-        "# Queue pair states\n\nDrawn from `core/transport/src/transitions.rs` by `core/transport/tests/queue_pair_states.rs`.\n\n\
+        "# Queue pair states\n\nDrawn from `core/transport/src/state/transitions.rs` by `core/transport/tests/queue_pair_states.rs`.\n\n\
          ```mermaid\nstateDiagram-v2\n    [*] --> RESET\n",
     );
     for (from, to) in State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to))) {

@@ -110,7 +110,7 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
         facts.left,
         facts.bytes.len() as u32,
         streams.qpn().get(),
-        streams.room(),
+        streams.answer_capacity(),
         streams.longest(),
         data.map_or(NONE, |data| data.len() as u32),
         streams.missing(),

@@ -113,7 +113,7 @@ impl Bench {
 
     fn rpc(&mut self, params: &[u8]) -> Observed {
         let to = self.here.remote(LONG);
-        let place = Place { addr: to.addr, rkey: to.rkey.get(), room: 1 << 13 };
+        let place = Place { addr: to.addr, rkey: to.rkey.get(), len: 1 << 13 };
         let bytes = [&place.emit(), params].concat();
         self.ask(Operation::Rpc { opcode: OPCODE, tag: 0 }, Payload::Inline(&bytes))
     }

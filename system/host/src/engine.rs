@@ -123,7 +123,7 @@ impl Control<'_> {
     pub fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
         let bell = self.sets.bells(set).map(|bells| bells.hang(qp))?;
         // A process with a set of its own also has its own turns of the engine.
-        self.nic.set_party(qp, set + 1).ok().map(|()| bell)
+        self.nic.set_tenant(qp, set + 1).ok().map(|()| bell)
     }
 
     /// Frees the doorbell of a shared set, whose queue pair is gone.

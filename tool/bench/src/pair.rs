@@ -309,7 +309,7 @@ impl End {
                     "the benchmark's request ended: {}",
                     completion.status.explain()
                 );
-                let outcome = Outcome::from_number(completion.vendor_err);
+                let outcome = Outcome::from_number(completion.outcome);
                 anyhow::ensure!(
                     outcome == Some(Outcome::Done),
                     "the benchmark's request was not done: {outcome:?}"

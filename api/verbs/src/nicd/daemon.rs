@@ -171,7 +171,7 @@ impl Daemon {
     #[cfg(test)]
     pub(super) fn party(&self, pair: u32) -> Option<u32> {
         let [engine, ..] = self.state.context.own_engines() else { return None };
-        engine.control(|control| control.nic.party(remora_wire::Qpn::new(pair)))
+        engine.control(|control| control.nic.tenant(remora_wire::Qpn::new(pair)))
     }
 
     /// Has a thread that drives the NIC failed? Nothing is certain after that.

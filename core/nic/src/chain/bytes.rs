@@ -1,161 +1,166 @@
-//! The bytes of a loopback queue pair's work requests: from one place in its protection domain to another, with the checks that both ends
-//! of a connection make.
+//! The bytes of a loopback queue pair's work requests: from one place in its protection domain to another,
+//! with the checks that both ends of a connection make.
 
 use remora_memory::{Access, Key, Mem, Span};
 use remora_transport::{Notice, Outcome, Status};
 use remora_wire::NakCode;
 
 use super::calculate::Calculation;
+use crate::context::{List, WqeContext};
 use crate::gather;
-use crate::nic::Shared;
-use crate::queue_pair::{List, Note, QueuePair};
+use crate::queue_pair::QueuePair;
 use crate::receive_queue::Receive;
+use crate::shared::Shared;
 use crate::wqe::{MAX_INLINE, Wqe};
 
 /// Bytes of a SEND that are moved at once.
 const PIECE: usize = 1024;
 
-impl QueuePair {
-    pub(super) fn write_here(
-        &self,
-        mem: Mem<'_>,
-        (va, rkey): (u64, u32),
-        note: &Note,
-        len: u32,
-    ) -> Result<u32, Status> {
-        let target = self.remote(mem, (va, rkey), len, Access::REMOTE_WRITE)?;
-        if note.list == List::Inline {
-            let mut bytes = [0; MAX_INLINE];
-            let bytes = &mut bytes[..len as usize];
-            gather::gather_other(mem, self.pd, self.send.ring(), note, 0, bytes);
-            target.write(bytes);
-            return Ok(len);
-        }
-        self.with_elements(mem, note, len, Access::NONE, |offset, element| {
-            if let Ok(part) = target.part(offset, element.len()) {
-                part.copy_from(element);
-            }
-        })
+pub(super) fn write_here(
+    qp: &QueuePair,
+    mem: Mem<'_>,
+    va: u64,
+    rkey: u32,
+    context: &WqeContext,
+    len: u32,
+) -> Result<u32, Status> {
+    let target = remote_span(qp, mem, va, rkey, len, Access::REMOTE_WRITE)?;
+    if context.list == List::Inline {
+        let mut bytes = [0; MAX_INLINE];
+        let bytes = &mut bytes[..len as usize];
+        gather::gather_outlined(mem, qp.pd, qp.send.ring(), context, 0, bytes);
+        target.write(bytes);
+        return Ok(len);
     }
+    with_elements(qp, mem, context, len, Access::NONE, |offset, element| {
+        if let Ok(part) = target.part(offset, element.len()) {
+            part.copy_from(element);
+        }
+    })
+}
 
-    pub(super) fn read_here(
-        &self,
-        mem: Mem<'_>,
-        (va, rkey): (u64, u32),
-        note: &Note,
-        len: u32,
-    ) -> Result<u32, Status> {
-        let source = self.remote(mem, (va, rkey), len, Access::REMOTE_READ)?;
-        self.with_elements(mem, note, len, Access::LOCAL_WRITE, |offset, element| {
-            if let Ok(part) = source.part(offset, element.len()) {
-                element.copy_from(&part);
-            }
-        })
+pub(super) fn read_here(
+    qp: &QueuePair,
+    mem: Mem<'_>,
+    va: u64,
+    rkey: u32,
+    context: &WqeContext,
+    len: u32,
+) -> Result<u32, Status> {
+    let source = remote_span(qp, mem, va, rkey, len, Access::REMOTE_READ)?;
+    with_elements(qp, mem, context, len, Access::LOCAL_WRITE, |offset, element| {
+        if let Ok(part) = source.part(offset, element.len()) {
+            element.copy_from(&part);
+        }
+    })
+}
+
+/// Checks the address as a responder would.
+fn remote_span<'p>(
+    qp: &QueuePair,
+    mem: Mem<'p>,
+    va: u64,
+    rkey: u32,
+    len: u32,
+    right: Access,
+) -> Result<Span<'p>, Status> {
+    mem.check_for(qp.pd, qp.owner, Key::new(rkey), va, len as usize, right).map_err(|_| Status::RemoteAccess)
+}
+
+/// Calls `each(offset in the message, element)`; all elements are checked before the first is touched.
+fn with_elements(
+    qp: &QueuePair,
+    mem: Mem<'_>,
+    context: &WqeContext,
+    len: u32,
+    right: Access,
+    mut each: impl FnMut(usize, &Span<'_>),
+) -> Result<u32, Status> {
+    if let List::One = context.list {
+        let span = mem.check(qp.pd, context.lkey, context.local, len as usize, right);
+        each(0, &span.map_err(|_| Status::LocalProtection)?);
+        return Ok(len);
     }
-
-    /// What the other end would allow: its rights, then its memory's.
-    fn remote<'p>(
-        &self,
-        mem: Mem<'p>,
-        (va, rkey): (u64, u32),
-        len: u32,
-        right: Access,
-    ) -> Result<Span<'p>, Status> {
-        mem.check_for(self.pd, self.owner, Key::new(rkey), va, len as usize, right)
-            .map_err(|_| Status::RemoteAccess)
+    let elements = || gather::elements(qp.send.ring(), context);
+    let span = |sge: crate::request::Sge| {
+        mem.check(qp.pd, sge.lkey, sge.addr, sge.len as usize, right).map_err(|_| Status::LocalProtection)
+    };
+    elements().try_for_each(|sge| span(sge).map(|_| ()))?;
+    let mut offset = 0;
+    for sge in elements() {
+        let span = span(sge)?;
+        each(offset, &span);
+        offset += span.len();
     }
+    Ok(len)
+}
 
-    /// Calls `each(offset in the message, element)`; all elements are checked before the first is touched.
-    fn with_elements(
-        &self,
-        mem: Mem<'_>,
-        note: &Note,
-        len: u32,
-        right: Access,
-        mut each: impl FnMut(usize, &Span<'_>),
-    ) -> Result<u32, Status> {
-        if let List::One = note.list {
-            let span = mem.check(self.pd, note.lkey, note.local, len as usize, right);
-            each(0, &span.map_err(|_| Status::LocalProtection)?);
-            return Ok(len);
-        }
-        let elements = || gather::elements(self.send.ring(), note);
-        let span = |sge: crate::request::Sge| {
-            mem.check(self.pd, sge.lkey, sge.addr, sge.len as usize, right)
-                .map_err(|_| Status::LocalProtection)
-        };
-        elements().try_for_each(|sge| span(sge).map(|_| ()))?;
-        let mut offset = 0;
-        for sge in elements() {
-            let span = span(sge)?;
-            each(offset, &span);
-            offset += span.len();
-        }
-        Ok(len)
+pub(super) fn calculate(
+    qp: &QueuePair,
+    mem: Mem<'_>,
+    wqe: &Wqe,
+    calculation: Calculation,
+) -> Result<u32, Status> {
+    if wqe.len != 8 {
+        return Err(Status::LocalQpOperation);
     }
-
-    pub(super) fn calculate(&self, mem: Mem<'_>, wqe: &Wqe, calculation: Calculation) -> Result<u32, Status> {
-        if wqe.len != 8 {
-            return Err(Status::LocalQpOperation);
-        }
-        if !wqe.remote.is_multiple_of(8) {
-            return Err(Status::RemoteInvalidRequest);
-        }
-        let target = self.remote(mem, (wqe.remote, wqe.rkey()), 8, Access::REMOTE_ATOMIC)?;
-        let old = calculation.apply(&target, wqe.swap_add).map_err(|_| Status::RemoteInvalidRequest)?;
-        self.bring_back(mem, wqe, old)
+    if !wqe.remote.is_multiple_of(8) {
+        return Err(Status::RemoteInvalidRequest);
     }
+    let target = remote_span(qp, mem, wqe.remote, wqe.rkey(), 8, Access::REMOTE_ATOMIC)?;
+    let old = calculation.apply(&target, wqe.swap_add).map_err(|_| Status::RemoteInvalidRequest)?;
+    bring_back(qp, mem, wqe, old)
+}
 
-    /// The old value of an atomic.
-    pub(super) fn bring_back(&self, mem: Mem<'_>, wqe: &Wqe, old: u64) -> Result<u32, Status> {
-        let target = mem.check(self.pd, wqe.lkey(), wqe.local, 8, Access::LOCAL_WRITE);
-        target.map_err(|_| Status::LocalProtection)?.write(&old.to_ne_bytes());
-        Ok(8)
+/// The old value of an atomic.
+pub(super) fn bring_back(qp: &QueuePair, mem: Mem<'_>, wqe: &Wqe, old: u64) -> Result<u32, Status> {
+    let target = mem.check(qp.pd, wqe.lkey(), wqe.local, 8, Access::LOCAL_WRITE);
+    target.map_err(|_| Status::LocalProtection)?.write(&old.to_ne_bytes());
+    Ok(8)
+}
+
+pub(super) fn send_here(
+    qp: &mut QueuePair,
+    mem: Mem<'_>,
+    context: &WqeContext,
+    notice: Notice,
+    shared: &mut Shared,
+) -> Result<u32, Status> {
+    let receive = qp.receive.take().ok_or(Status::RnrRetryExceeded)?;
+    let mut bytes = [0; PIECE];
+    let (mut offset, mut delivered) = (0, Ok(()));
+    while offset < notice.len && delivered.is_ok() {
+        let piece = &mut bytes[..PIECE.min((notice.len - offset) as usize)];
+        if !gather::gather_outlined(mem, qp.pd, qp.send.ring(), context, offset, piece) {
+            // The SEND fails; the receive that it had taken is flushed.
+            qp.current = Some(receive);
+            return Err(Status::LocalProtection);
+        }
+        delivered = gather::deliver_outlined(mem, qp.pd, &qp.receive, &receive, offset, piece);
+        offset += piece.len() as u32;
     }
-
-    pub(super) fn send_here(
-        &mut self,
-        mem: Mem<'_>,
-        note: &Note,
-        notice: Notice,
-        shared: &mut Shared,
-    ) -> Result<u32, Status> {
-        let receive = self.receive.take().ok_or(Status::RnrRetryExceeded)?;
-        let mut bytes = [0; PIECE];
-        let (mut offset, mut delivered) = (0, Ok(()));
-        while offset < notice.len && delivered.is_ok() {
-            let piece = &mut bytes[..PIECE.min((notice.len - offset) as usize)];
-            if !gather::gather_other(mem, self.pd, self.send.ring(), note, offset, piece) {
-                // It never leaves; what it had taken is flushed.
-                self.current = Some(receive);
-                return Err(Status::LocalProtection);
-            }
-            delivered = gather::deliver_other(mem, self.pd, &self.receive, &receive, offset, piece);
-            offset += piece.len() as u32;
-        }
-        if let Err(too_long) = delivered {
-            let outcome = self.undelivered(&receive, too_long, shared);
-            return Err(refused(outcome));
-        }
-        self.notify(mem, &receive, &notice, shared).map(|()| notice.len)
+    if let Err(too_long) = delivered {
+        let outcome = qp.undelivered(&receive, too_long, shared);
+        return Err(refused(outcome));
     }
+    notify(qp, mem, &receive, &notice, shared).map(|()| notice.len)
+}
 
-    /// The receive work request that a message took ends.
-    pub(super) fn notify(
-        &mut self,
-        mem: Mem<'_>,
-        receive: &Receive,
-        notice: &Notice,
-        shared: &mut Shared,
-    ) -> Result<(), Status> {
-        match self.finish(mem, receive, notice, shared) {
-            Outcome::Done => Ok(()),
-            outcome => Err(refused(outcome)),
-        }
+/// The receive work request that a message took ends.
+pub(super) fn notify(
+    qp: &mut QueuePair,
+    mem: Mem<'_>,
+    receive: &Receive,
+    notice: &Notice,
+    shared: &mut Shared,
+) -> Result<(), Status> {
+    match qp.finish(mem, receive, notice, shared) {
+        Outcome::Done => Ok(()),
+        outcome => Err(refused(outcome)),
     }
 }
 
-/// How a work request ends that the other end has answered so.
+/// The status of a work request whose responder has this outcome.
 pub(super) fn refused(outcome: Outcome) -> Status {
     match outcome {
         Outcome::Nak(NakCode::INVALID_REQUEST) => Status::RemoteInvalidRequest,

@@ -4,7 +4,7 @@ use remora_memory::{AccessError, Span};
 
 use crate::wqe::WqeOpcode;
 
-/// What becomes of the target, given the operand. Both are unsigned; the old value comes back.
+/// How the target and the operand make the new value. Both are unsigned; the old value is returned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Calculation {
     /// The greater of both.

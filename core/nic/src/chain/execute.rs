@@ -6,141 +6,140 @@ use remora_transport::state::State;
 use remora_transport::{Instant, Notice, Outcome, Status};
 use remora_wire::prism::Verdict;
 
-use super::bytes::refused;
+use super::bytes::{bring_back, calculate, notify, read_here, refused, send_here, write_here};
 use super::calculate::Calculation;
 use super::control::Start;
-use crate::egress::{Turn, Used};
+use super::start::may_start;
+use crate::context::List;
 use crate::event::AsyncEvent;
-use crate::nic::Shared;
-use crate::queue_pair::{List, QueuePair};
+use crate::queue_pair::QueuePair;
 use crate::send_queue::Fetched;
+use crate::shared::Shared;
+use crate::turn::{TurnEnd, TurnUsage};
 use crate::wqe::{SLOT, Wqe, flag};
-
-/// Work requests that a loopback queue pair executes before the next queue pair's turn if nobody says otherwise, and bytes that
-/// they move.
-pub(crate) const TURN: usize = 64;
+/// Bytes that a loopback queue pair moves in a turn, at most one work request more.
 const TURN_BYTES: usize = 64 << 10;
 /// Work requests that count as much as a packet.
 const A_PACKET: usize = 16;
 
-impl QueuePair {
-    /// Its turn. A rate that it is limited to counts the bytes that it moves, and those of its work requests.
-    pub(crate) fn transmit_to_itself(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        shared: &mut Shared,
-        used: &mut Used,
-    ) -> Turn {
-        let (mut done, mut bytes, mut freed) = (0, 0, None);
-        let turn = loop {
-            if self.state != State::Rts {
-                break Turn::Done;
+/// The turn of a loopback queue pair. A rate limit counts the bytes that it moves and those of its work
+/// requests.
+pub(crate) fn transmit_to_itself(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    shared: &mut Shared,
+    used: &mut TurnUsage,
+) -> TurnEnd {
+    let (mut done, mut bytes, mut freed) = (0, 0, None);
+    let turn = loop {
+        if qp.state != State::Rts {
+            break TurnEnd::Done;
+        }
+        if done == shared.chain_turn || bytes >= TURN_BYTES {
+            break TurnEnd::More;
+        }
+        let (wqe, index, slots) = match qp.send.next() {
+            Fetched::Empty => break TurnEnd::Done,
+            Fetched::Malformed { wqe, index } => {
+                qp.send.take(1);
+                complete_work(qp, &wqe, index, 1, Err(Status::LocalQpOperation), shared);
+                break TurnEnd::Done;
             }
-            if done == shared.chain_turn || bytes >= TURN_BYTES {
-                break Turn::More;
-            }
-            let (wqe, index, slots) = match self.send.next() {
-                Fetched::Empty => break Turn::Done,
-                Fetched::Malformed { wqe, index } => {
-                    self.send.take(1);
-                    self.ended(&wqe, (index, 1), Err(Status::LocalQpOperation), shared);
-                    break Turn::Done;
-                }
-                Fetched::Work { wqe, index, slots } => (wqe, index, slots),
-            };
-            let result = match self.may_begin(&wqe, shared) {
-                Start::Later if self.waiting => break Turn::Done,
-                Start::Later => break Turn::More,
-                Start::Never(status) => Err(status),
-                Start::Now => self.execute_whole(mem, &wqe, index, shared),
-            };
-            self.send.take(slots);
-            done += 1;
-            shared.counters.wqes_executed += 1;
-            bytes += result.unwrap_or(0) as usize;
-            freed = self.ended(&wqe, (index, slots), result, shared);
+            Fetched::Work { wqe, index, slots } => (wqe, index, slots),
         };
-        if let Some(end) = freed {
-            self.send.free(end);
-        }
-        if let Some(congestion) = &mut self.congestion {
-            congestion.left(now, bytes + done * SLOT);
-        }
-        used.packets += done.div_ceil(A_PACKET);
-        used.bytes += bytes;
-        turn
+        let result = match may_begin(qp, &wqe, shared) {
+            Start::Later if qp.waiting => break TurnEnd::Done,
+            Start::Later => break TurnEnd::More,
+            Start::Never(status) => Err(status),
+            Start::Now => execute_whole(qp, mem, &wqe, index, shared),
+        };
+        qp.send.take(slots);
+        done += 1;
+        shared.counters.wqes_executed += 1;
+        bytes += result.unwrap_or(0) as usize;
+        freed = complete_work(qp, &wqe, index, slots, result, shared);
+    };
+    if let Some(end) = freed {
+        qp.send.free(end);
     }
-
-    #[inline]
-    fn may_begin(&mut self, wqe: &Wqe, shared: &mut Shared) -> Start {
-        if wqe.opcode().may_have_to_wait() { self.may_start(wqe, 0, shared) } else { Start::Now }
+    if let Some(congestion) = &mut qp.congestion {
+        congestion.left(now, bytes + done * SLOT);
     }
+    used.packets += done.div_ceil(A_PACKET);
+    used.bytes += bytes;
+    turn
+}
 
-    /// A work request has ended. Says up to where slots are free and not yet said to be.
-    #[inline]
-    fn ended(
-        &mut self,
-        wqe: &Wqe,
-        (index, slots): (u64, u64),
-        result: Result<u32, Status>,
-        shared: &mut Shared,
-    ) -> Option<u64> {
-        if result.is_ok() && wqe.flags() & flag::SIGNALED == 0 {
-            return Some(index + slots);
-        }
-        self.send.free(index + slots);
-        let kind = self.decode_other(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
-        let note = self.note(wqe, List::One, index, slots);
-        let (len, status) = (result.unwrap_or(0), result.err().unwrap_or(Status::Success));
-        let fine = self.complete_other(&Retired { note, len, kind, status, verdict: Verdict::Done }, shared);
-        if fine && status != Status::Success {
-            shared.counters.req_cqe_error += 1;
-            self.fail(AsyncEvent::QpFatal(self.number), shared);
-        }
-        None
+#[inline]
+fn may_begin(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
+    if wqe.opcode().may_have_to_wait() { may_start(qp, wqe, 0, shared) } else { Start::Now }
+}
+
+/// A work request has ended. Returns the end of the slots that are free but not published yet.
+#[inline]
+fn complete_work(
+    qp: &mut QueuePair,
+    wqe: &Wqe,
+    index: u64,
+    slots: u64,
+    result: Result<u32, Status>,
+    shared: &mut Shared,
+) -> Option<u64> {
+    if result.is_ok() && wqe.flags() & flag::SIGNALED == 0 {
+        return Some(index + slots);
     }
+    qp.send.free(index + slots);
+    let kind = qp.decode_outlined(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+    let context = qp.context(wqe, List::One, index, slots);
+    let (len, status) = (result.unwrap_or(0), result.err().unwrap_or(Status::Success));
+    let fine = qp.complete_outlined(&Retired { context, len, kind, status, verdict: Verdict::Done }, shared);
+    if fine && status != Status::Success {
+        shared.counters.req_cqe_error += 1;
+        qp.fail(AsyncEvent::QpFatal(qp.number), shared);
+    }
+    None
+}
 
-    /// Executes a work request; how many bytes it moved.
-    #[inline]
-    fn execute_whole(
-        &mut self,
-        mem: Mem<'_>,
-        wqe: &Wqe,
-        index: u64,
-        shared: &mut Shared,
-    ) -> Result<u32, Status> {
-        if let Some(calculation) = Calculation::of(wqe.opcode()) {
-            return self.calculate(mem, wqe, calculation);
-        }
-        let (kind, len, list) = self.decode_other(wqe, index).ok_or(Status::LocalQpOperation)?;
-        if len > 1 << 31 {
-            return Err(Status::LocalLength);
-        }
-        let note = self.note(wqe, list, index, 1);
-        let len = len as u32;
-        match kind {
-            Kind::Local => self.execute_locally(mem, wqe).map(|()| 0),
-            Kind::Write { va, rkey } => self.write_here(mem, (va, rkey), &note, len),
-            Kind::Read { va, rkey } => self.read_here(mem, (va, rkey), &note, len),
-            Kind::Atomic { va, rkey, atomic } => match self.atomic(mem, rkey, va, atomic) {
-                Outcome::Value(old) => self.bring_back(mem, wqe, old),
-                outcome => Err(refused(outcome)),
-            },
-            Kind::WriteImm { va, rkey, .. } => {
-                let receive = self.receive.take().ok_or(Status::RnrRetryExceeded)?;
-                let written = self.write_here(mem, (va, rkey), &note, len);
-                if written.is_err() {
-                    self.current = Some(receive);
-                    return written;
-                }
-                self.notify(mem, &receive, &notice(wqe, &kind, len), shared).map(|()| len)
+/// Executes a work request; how many bytes it moved.
+#[inline]
+fn execute_whole(
+    qp: &mut QueuePair,
+    mem: Mem<'_>,
+    wqe: &Wqe,
+    index: u64,
+    shared: &mut Shared,
+) -> Result<u32, Status> {
+    if let Some(calculation) = Calculation::of(wqe.opcode()) {
+        return calculate(qp, mem, wqe, calculation);
+    }
+    let (kind, len, list) = qp.decode_outlined(wqe, index).ok_or(Status::LocalQpOperation)?;
+    if len > 1 << 31 {
+        return Err(Status::LocalLength);
+    }
+    let context = qp.context(wqe, list, index, 1);
+    let len = len as u32;
+    match kind {
+        Kind::Local => qp.execute_locally(mem, wqe).map(|()| 0),
+        Kind::Write { va, rkey } => write_here(qp, mem, va, rkey, &context, len),
+        Kind::Read { va, rkey } => read_here(qp, mem, va, rkey, &context, len),
+        Kind::Atomic { va, rkey, atomic } => match qp.atomic(mem, rkey, va, atomic) {
+            Outcome::Value(old) => bring_back(qp, mem, wqe, old),
+            outcome => Err(refused(outcome)),
+        },
+        Kind::WriteImm { va, rkey, .. } => {
+            let receive = qp.receive.take().ok_or(Status::RnrRetryExceeded)?;
+            let written = write_here(qp, mem, va, rkey, &context, len);
+            if written.is_err() {
+                qp.current = Some(receive);
+                return written;
             }
-            Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => {
-                self.send_here(mem, &note, notice(wqe, &kind, len), shared)
-            }
-            Kind::Prism(_) | Kind::Rpc { .. } | Kind::RpcWrite { .. } => Err(Status::LocalQpOperation),
+            notify(qp, mem, &receive, &notice(wqe, &kind, len), shared).map(|()| len)
         }
+        Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => {
+            send_here(qp, mem, &context, notice(wqe, &kind, len), shared)
+        }
+        Kind::Prism(_) | Kind::Rpc { .. } | Kind::RpcWrite { .. } => Err(Status::LocalQpOperation),
     }
 }
 

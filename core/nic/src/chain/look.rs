@@ -1,4 +1,4 @@
-//! Looking on: what tools ask that show a chain step by step.
+//! The state of send queues, for tools that show a chain step by step.
 
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -23,8 +23,8 @@ pub struct SendQueueFacts {
 }
 
 impl Nic {
-    /// Loopback queue pairs execute at most so many work requests in a turn; 64 if nobody says otherwise. With 1, and a budget
-    /// of 1 in [`transmit`](Nic::transmit), the NIC goes step by step.
+    /// Sets how many work requests a loopback queue pair executes in a turn; the default is 64. With 1, and a
+    /// budget of 1 in [`transmit`](Nic::transmit), the NIC goes step by step.
     pub fn set_chain_turn(&mut self, works: usize) {
         self.shared.chain_turn = works.max(1);
     }

@@ -13,7 +13,8 @@ pub struct ConnectX5 {
     pub host: Constant,
     /// Work requests over PCIe: a batch of a send queue's, or one of a receive queue's.
     pub fetch: Constant,
-    /// Bytes of host memory over PCIe: what a WRITE or SEND brings along unless it is inline, what a READ brings back, an atomic's word.
+    /// Bytes of host memory over PCIe: what a WRITE or SEND brings along unless it is inline, what a READ
+    /// brings back, an atomic's word.
     pub access: Constant,
     /// A work request behind the one before it in its queue.
     pub issue: Constant,
@@ -103,8 +104,8 @@ pub const CONNECTX5: ConnectX5 = ConnectX5 {
 };
 
 impl ConnectX5 {
-    /// The paper's wish (§6): queues in the NIC's own memory, so that no work request is fetched over PCIe. What its memory takes
-    /// nobody has measured: nothing is charged, so this is the most that could be gained by it.
+    /// The paper's wish (§6): queues in the NIC's own memory, so that no work request is fetched over PCIe.
+    /// The time of that memory has not been measured: it costs nothing here, so the gain is an upper bound.
     #[must_use]
     pub fn with_queues_on_nic(self) -> ConnectX5 {
         let fetch = Constant { ns: 0, source: "RedN §6: queues on the NIC", ..self.fetch };

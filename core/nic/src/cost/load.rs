@@ -1,9 +1,10 @@
-//! What clients in a closed loop reach on modelled hardware: rate and mean latency by how many they are, for the paper's Figures
-//! 3, 4, 6, 7, 9 and 10.
+//! What clients in a closed loop reach on modelled hardware: rate and mean latency by how many they are, for
+//! the paper's Figures 3, 4, 6, 7, 9 and 10.
 //!
-//! These are bounds, and nothing is fitted: an operation takes no less than its round trips ([`CostModel::latency`]); the line of a
-//! server carries one frame after the other, each way; and operations that lock the same block wait for each other. Whichever is
-//! the longest for n clients is their latency. The paper says that its servers' cores suffice for the line (§6.2), so they bound nothing.
+//! These are bounds, and nothing is fitted: an operation takes no less than its round trips
+//! ([`CostModel::latency`]); the line of a server carries one frame after the other, each way; and operations
+//! that lock the same block wait for each other. Whichever is the longest for n clients is their latency. The
+//! paper says that its servers' cores suffice for the line (§6.2), so they bound nothing.
 
 use super::prism::{BOUNDED_READ, INDIRECT_READ, PILAF_CRC, Stated, Unit};
 use super::{Answers, CostModel, RACK, Trip};
@@ -11,8 +12,8 @@ use super::{Answers, CostModel, RACK, Trip};
 /// Bytes that a line carries in a microsecond: 40 Gb/s (PRISM, §5).
 pub const LINE_BYTES_PER_US: u64 = 5_000;
 
-/// Bytes of a frame around what its op-code asks for: preamble 8, Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4, gap 12
-/// (IEEE 802.3, RoCE v2).
+/// Bytes of a frame around what its op-code asks for: preamble 8, Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC
+/// 4, FCS 4, gap 12 (IEEE 802.3, RoCE v2).
 pub const FRAME: u64 = 82;
 /// Extension headers (`docs/WIRE.md`).
 const RETH: u64 = 16;
@@ -27,8 +28,8 @@ const OPERANDS: u64 = 4;
 const PAIR: u64 = 8 + 512;
 /// A value, and the tag or the lock's neighbour before it (§7.2, §7.3).
 const TAGGED: u64 = 8 + 512;
-/// What the two designs keep beside that here, since the paper does not say (`docs/KV.md`): before PRISM-KV's objects, a slot of its
-/// table, an entry of Pilaf's, and before a call's question or answer.
+/// What the two designs keep beside that here, since the paper does not say (`docs/KV.md`): before PRISM-KV's
+/// objects, a slot of its table, an entry of Pilaf's, and before a call's question or answer.
 const OBJECT_HEADER: u64 = 24;
 const SLOT: u64 = 32;
 const ENTRY: u64 = 64;
@@ -56,7 +57,8 @@ const PRISM_GET: Operation = Operation {
     asked: &[RETH],
     answered: &[AETH + OBJECT_HEADER + PAIR],
 };
-/// A READ through the slot; then WRITE of the slot's other words, ALLOCATE, and CAS of the slot, of which the WRITE is answered with the others.
+/// A READ through the slot; then WRITE of the slot's other words, ALLOCATE, and CAS of the slot, of which the
+/// WRITE is answered with the others.
 const PRISM_PUT: Operation = Operation {
     trips: super::prism::PUT.trips,
     work_ns: 0,
@@ -77,8 +79,8 @@ const PILAF_GET: Operation = Operation {
 /// A call; each message is acknowledged.
 const PILAF_PUT: Operation =
     Operation { trips: &[CALL], work_ns: 0, asked: &[MESSAGE + PAIR, AETH], answered: &[AETH, MESSAGE] };
-/// At each replica, read or write: *all operations take two rounds* (§7.1). `remora_store::block` reads in one if the quorum agrees, the value from one
-/// replica; this is the paper's design.
+/// At each replica, read or write: *all operations take two rounds* (§7.1). `remora_store::block` reads in
+/// one if the quorum agrees, the value from one replica; this is the paper's design.
 const PRISM_RS: Operation = Operation {
     trips: &[INDIRECT_READ.trips[0], super::prism::CHAIN.trips[0]],
     work_ns: 0,
@@ -95,7 +97,8 @@ const ABDLOCK: Operation = Operation {
 /// Of ABDLOCK's round trips, those between the CAS that locks and the one that unlocks, at the replica.
 const LOCKED_TRIPS: usize = 3;
 
-/// As printed (§8.2): a READ through the slot; PR of what was read and PW of what is written by CAS, side by side; the chain that puts the value in.
+/// As printed (§8.2): a READ through the slot; PR of what was read and PW of what is written by CAS, side by
+/// side; the chain that puts the value in.
 const PRISM_TX: Operation = Operation {
     trips: &[BOUNDED_READ.trips[0], super::prism::ENHANCED_CAS.trips[0], super::prism::CHAIN.trips[0]],
     work_ns: 0,
@@ -109,7 +112,8 @@ const PRISM_TX: Operation = Operation {
     ],
     answered: &[AETH + 8 + PAIR, ATOMIC_ACK + 8, ATOMIC_ACK + 8, ATOMIC_ACK, ATOMIC_ACK, ATOMIC_ACK + 8],
 };
-/// READ, a call that locks, READ of the version, a call that updates and unlocks (§8.1); each message is acknowledged.
+/// READ, a call that locks, READ of the version, a call that updates and unlocks (§8.1); each message is
+/// acknowledged.
 const FARM: Operation = Operation {
     trips: &[VERB_TRIP, CALL, VERB_TRIP, CALL],
     work_ns: 0,
@@ -159,7 +163,7 @@ pub const FIGURE_6: [System; 4] = [
     locking("ABDLOCK, RDMA", CostModel::ConnectX5),
 ];
 
-/// From what it has read until it has committed, nobody else changes a transaction's object.
+/// Between its reads and its commit no other transaction changes a transaction's objects.
 const fn transactions(name: &'static str, model: CostModel, mix: &'static [Operation]) -> System {
     System { name, model, mix, locked_trips: mix[0].trips.len() }
 }
@@ -197,8 +201,8 @@ fn line_ns(mix: &[Operation], frames: fn(&Operation) -> &'static [u64]) -> f64 {
 }
 
 impl System {
-    /// What its operations take over one switch, if one block gets this part of them all. Where the hardware cannot do one of them,
-    /// no client ends.
+    /// What its operations take over one switch, if one block gets this part of them all. Where the hardware
+    /// cannot do one of them, no client ends.
     pub fn load(&self, hottest: f64) -> Load {
         let of = |operation: &Operation| {
             let trips = self.model.latency(operation.trips, RACK.ns);
@@ -226,7 +230,8 @@ impl Load {
     }
 }
 
-/// The numbers of the text about these figures that [`super::prism::stated`] has not. Those of Figure 6 compare two systems.
+/// The numbers of the text about these figures that [`super::prism::stated`] has not. Those of Figure 6
+/// compare two systems.
 pub fn stated() -> [Stated; 5] {
     let row = |section, what, unit, stated, predicted: f64| {
         let predicted = predicted.max(0.0) as u64;

@@ -1,5 +1,5 @@
-//! What the models predict for PRISM's operations, and for what they replace, beside every number that the text of the paper
-//! states about them (§1, §2.1, §4.3, §6.2). Its Figures 1 and 2 are drawn from these.
+//! What the models predict for PRISM's operations, and for what they replace, beside every number that the
+//! text of the paper states about them (§1, §2.1, §4.3, §6.2). Its Figures 1 and 2 are drawn from these.
 
 use super::{Answers, Constant, CostModel, INTERNAL_RDMA, PCIE_ROUND_TRIP, RACK, Trip, VERB};
 
@@ -33,8 +33,8 @@ pub const BOUNDED_READ: Plan = Plan { name: "bounded-read", trips: &[prism(2)] }
 pub const ALLOCATE: Plan = Plan { name: "allocate", trips: &[prism(1)] };
 /// Operands come with the request.
 pub const ENHANCED_CAS: Plan = Plan { name: "enhanced-cas", trips: &[prism(1)] };
-/// WRITE of the tag into memory on the NIC, ALLOCATE whose address goes there too, and, when the buffer is written, CAS with what
-/// lies there (§7.3).
+/// WRITE of the tag into memory on the NIC, ALLOCATE whose address goes there too, and, when the buffer is
+/// written, CAS with what lies there (§7.3).
 pub const CHAIN: Plan = Plan { name: "chain", trips: &[prism(2)] };
 /// What an indirect READ replaces.
 pub const TWO_READS: Plan = Plan { name: "two-reads", trips: &[VERB_TRIP, VERB_TRIP] };
@@ -105,8 +105,9 @@ fn takes(model: CostModel, plan: Plan, network: u64) -> u64 {
     model.latency(plan.trips, network).unwrap_or(u64::MAX)
 }
 
-/// Every number of the text about Figures 1 and 2, and about the two stores of §2.1 and §6.2 that do nothing else than
-/// these operations over one switch. What is said of quorums (§7.4) and transactions (§8.3) is not here.
+/// Every number of the text about Figures 1 and 2, and about the two stores of §2.1 and §6.2 that do nothing
+/// else than these operations over one switch. What is said of quorums (§7.4) and transactions (§8.3) is not
+/// here.
 pub fn stated() -> [Stated; 17] {
     use CostModel::{ConnectX5, PrismAsic, PrismSoftware};
     let row = |section, what, stated, predicted| {

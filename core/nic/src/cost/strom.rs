@@ -1,9 +1,10 @@
-//! StRoM's NIC, an FPGA at 10 and at 100 Gb/s: its clock, the width of its data path, and what an access to its host takes.
+//! StRoM's NIC, an FPGA at 10 and at 100 Gb/s: its clock, the width of its data path, and what an access to
+//! its host takes.
 //!
-//! A packet is stored whole before it goes on, once on each side, because its ICRC is computed and checked (§7.1); a kernel
-//! takes 64 bytes a cycle (§5.2; §3.4, initiation interval 1). Between two packets the state of queue pairs is looked up and written
-//! back (§4.1). The Ethernet core has a data sheet. What has no number in either is not charged: transceivers, the pipelines of headers,
-//! and how often a program can post.
+//! A packet is stored whole before it goes on, once on each side, because its ICRC is computed and checked
+//! (§7.1); a kernel takes 64 bytes a cycle (§5.2; §3.4, initiation interval 1). Between two packets the state
+//! of queue pairs is looked up and written back (§4.1). The Ethernet core has a data sheet. What has no
+//! number in either is not charged: transceivers, the pipelines of headers, and how often a program can post.
 
 use super::{Constant, Rate};
 

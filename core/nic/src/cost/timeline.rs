@@ -1,9 +1,10 @@
-//! Model time for what a NIC has really executed: work requests in the order in which they were taken, each with what was fetched by
-//! then, are laid out on the time of modelled hardware.
+//! Model time for what a NIC has really executed: work requests in the order in which they were taken, each
+//! with what was fetched by then, are laid out on the time of modelled hardware.
 //!
-//! A work request begins when it has been fetched, the one before it in its queue has been issued and its processing unit is free;
-//! a WAIT ends when the completion that it waits for is there; a managed queue is fetched when an ENABLE has ended. Nothing else is
-//! known here: which verbs there are, how often, and what waits for what, was decided by the NIC's own code.
+//! A work request begins when it has been fetched, the one before it in its queue has been issued and its
+//! processing unit is free; a WAIT ends when the completion that it waits for is there; a managed queue is
+//! fetched when an ENABLE has ended. Nothing else is known here: which verbs there are, how often, and what
+//! waits for what, was decided by the NIC's own code.
 
 use std::collections::BTreeMap;
 
@@ -78,8 +79,8 @@ pub struct Times {
     pub done: u64,
 }
 
-/// Lays out what was executed, in the order of each queue; times are in the order of `executed`. Completion queues have the entries
-/// of `messages` from elsewhere, and when.
+/// Lays out what was executed, in the order of each queue; times are in the order of `executed`. Completion
+/// queues have the entries of `messages` from elsewhere, and when.
 ///
 /// # Panics
 /// Something waits for what was not executed: then `executed` is not whole.
@@ -279,8 +280,9 @@ impl<'m> Player<'m> {
         }
     }
 
-    /// Bytes leave a host's memory for another's, packet by packet; a single packet is let in between the packets of a long message.
-    /// Says when the last of them are there; what as many take as the measured verbs had is in those verbs' own time.
+    /// Bytes leave a host's memory for another's, packet by packet; a single packet is let in between the
+    /// packets of a long message. Says when the last of them are there; what as many take as the measured
+    /// verbs had is in those verbs' own time.
     fn carry(&mut self, starts: u64, len: u64, from: Port, to: Port) -> u64 {
         let line = (from != to).then_some(Way::Line(from));
         let ways = || [Some(Way::Read(from.host)), line, Some(Way::Write(to.host))].into_iter().flatten();

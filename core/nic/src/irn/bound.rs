@@ -1,41 +1,42 @@
-//! Receive work requests that messages have taken: bound at first sight, in the order of their numbers, and held with
-//! their completions until everything before them has arrived (IRN paper, §5).
+//! Receive work requests that messages have taken. The first packet of a message binds them, in the order of
+//! their numbers. They are held with their completions until everything before them has arrived (IRN paper,
+//! §5).
 
 use remora_transport::Notice;
 
 use crate::receive_queue::Receive;
 
-/// One of them.
+/// A bound receive work request.
 #[derive(Copy, Clone, Debug)]
-struct Held {
+struct BoundReceive {
     receive: Receive,
-    /// What its message brings, once its last packet is there.
+    /// The notice of its message, once the last packet has arrived.
     notice: Option<Notice>,
-    /// Packets of the message that are there.
+    /// Packets of the message that have arrived.
     packets: u32,
 }
 
 /// Why a message gets no receive work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unbound {
-    /// None is posted, or as many as can be held are held.
+pub(crate) enum BindError {
+    /// No work request is posted, or the ring is full.
     NotReady,
-    /// The message's number is one that was completed long ago, or too far ahead.
+    /// The message's number belongs to a completed message, or is too far ahead.
     Invalid,
 }
 
-/// Those that are taken and not completed.
-pub(crate) struct Bound {
-    ring: Box<[Option<Held>]>,
+/// The work requests that are bound and not completed.
+pub(crate) struct BoundReceives {
+    ring: Box<[Option<BoundReceive>]>,
     head: u64,
     tail: u64,
 }
 
-impl Bound {
+impl BoundReceives {
     /// For `capacity` of them.
-    pub fn new(capacity: u32) -> Bound {
+    pub fn new(capacity: u32) -> BoundReceives {
         let capacity = capacity.max(1).next_power_of_two() as usize;
-        Bound { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
+        BoundReceives { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
     }
 
     /// Bytes that it takes besides itself.
@@ -48,29 +49,30 @@ impl Bound {
         number as usize & (self.ring.len() - 1)
     }
 
-    /// Binds number `number` and all before it, by taking work requests from the queue; each is told its number.
+    /// Binds number `number` and all before it. `take` takes a work request from the queue; its argument is
+    /// the number that it binds.
     pub fn bind(
         &mut self,
         number: u64,
         mut take: impl FnMut(u64) -> Option<Receive>,
-    ) -> Result<Receive, Unbound> {
+    ) -> Result<Receive, BindError> {
         let reach = self.ring.len() as u64;
         if number < self.head || number - self.head >= MOST_AHEAD {
-            return Err(Unbound::Invalid);
+            return Err(BindError::Invalid);
         }
         if number - self.head >= reach {
-            return Err(Unbound::NotReady);
+            return Err(BindError::NotReady);
         }
         while self.tail <= number {
-            let receive = take(self.tail).ok_or(Unbound::NotReady)?;
+            let receive = take(self.tail).ok_or(BindError::NotReady)?;
             let slot = self.slot(self.tail);
-            self.ring[slot] = Some(Held { receive, notice: None, packets: 0 });
+            self.ring[slot] = Some(BoundReceive { receive, notice: None, packets: 0 });
             self.tail += 1;
         }
-        self.ring[self.slot(number)].map(|held| held.receive).ok_or(Unbound::Invalid)
+        self.ring[self.slot(number)].map(|held| held.receive).ok_or(BindError::Invalid)
     }
 
-    /// A packet of message `number` is in its place; with a notice, its last.
+    /// A packet of message `number` is placed; the last one brings a notice.
     pub fn arrived(&mut self, number: u64, notice: Option<Notice>) {
         let slot = self.slot(number);
         if let Some(held) = &mut self.ring[slot] {
@@ -84,7 +86,8 @@ impl Bound {
         self.head == number && self.head < self.tail
     }
 
-    /// Takes the oldest one out, with its message if that is complete: `packets(len)` packets of a SEND, one of a WRITE.
+    /// Takes the oldest one out, with its message if that is complete: `packets(len)` packets of a SEND, one
+    /// of a WRITE.
     pub fn finish(&mut self, packets: impl FnOnce(u32) -> u32) -> Option<(Receive, Notice)> {
         let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;
         let notice = held.notice?;
@@ -104,7 +107,7 @@ impl Bound {
     }
 }
 
-/// Further ahead no bitmap reaches: a peer that names such a work request is wrong, not early.
+/// No bitmap is longer: a peer that names a work request further ahead is wrong, not early.
 const MOST_AHEAD: u64 = 1 << 16;
 
 #[cfg(test)]
@@ -128,10 +131,10 @@ mod tests {
     #[test]
     fn a_message_that_comes_early_reserves_what_the_earlier_ones_will_need() {
         let mut posted = 0..3;
-        let mut bound = Bound::new(8);
+        let mut bound = BoundReceives::new(8);
         assert_eq!(bound.bind(2, take(&mut posted)).map(|receive| receive.id), Ok(2));
         assert_eq!(bound.bind(0, take(&mut posted)).map(|receive| receive.id), Ok(0));
-        assert_eq!(bound.bind(3, take(&mut posted)).map(|receive| receive.id), Err(Unbound::NotReady));
+        assert_eq!(bound.bind(3, take(&mut posted)).map(|receive| receive.id), Err(BindError::NotReady));
         bound.arrived(2, notice(10, false));
         assert!(bound.finish(|_| 1).is_none(), "the first message is not complete");
         bound.arrived(0, notice(10, true));
@@ -145,8 +148,8 @@ mod tests {
     #[test]
     fn what_was_bound_before_the_queue_ran_dry_stays_bound() {
         let mut posted = 0..2;
-        let mut bound = Bound::new(8);
-        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Err(Unbound::NotReady));
+        let mut bound = BoundReceives::new(8);
+        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Err(BindError::NotReady));
         let mut posted = 2..9;
         assert_eq!(bound.bind(1, take(&mut posted)).map(|receive| receive.id), Ok(1));
         assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Ok(4));
@@ -156,21 +159,21 @@ mod tests {
     #[test]
     fn at_most_as_many_are_held_as_there_is_room_for() {
         let mut posted = 0..100;
-        let mut bound = Bound::new(4);
-        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Err(Unbound::NotReady));
+        let mut bound = BoundReceives::new(4);
+        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Err(BindError::NotReady));
         assert_eq!(posted, 0..100);
         assert_eq!(bound.bind(3, take(&mut posted)).map(|receive| receive.id), Ok(3));
         bound.pop();
         assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Ok(4));
-        assert_eq!(bound.bind(0, take(&mut posted)).map(|receive| receive.id), Err(Unbound::Invalid));
+        assert_eq!(bound.bind(0, take(&mut posted)).map(|receive| receive.id), Err(BindError::Invalid));
         let far = bound.bind(1 + MOST_AHEAD, take(&mut posted));
-        assert_eq!(far.map(|receive| receive.id), Err(Unbound::Invalid));
+        assert_eq!(far.map(|receive| receive.id), Err(BindError::Invalid));
     }
 
     #[test]
     fn a_message_that_skipped_packets_does_not_end() {
         let mut posted = 0..1;
-        let mut bound = Bound::new(4);
+        let mut bound = BoundReceives::new(4);
         bound.bind(0, take(&mut posted)).unwrap();
         bound.arrived(0, None);
         bound.arrived(0, notice(1024, false));

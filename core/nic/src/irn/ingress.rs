@@ -1,5 +1,4 @@
-//! Ingress over IRN: a request packet is placed at once, wherever it stands in the order; what its message ends comes in
-//! order.
+//! Ingress over IRN: a request packet is placed at once, in any order; messages complete in order.
 
 use remora_memory::Mem;
 use remora_transport::rc::irn::Step;
@@ -7,45 +6,41 @@ use remora_transport::state::State;
 use remora_transport::{Action, Instant, Notice, Outcome};
 use remora_wire::{NakCode, Opcode, packet};
 
-use super::bound::Unbound;
+use super::bound::BindError;
 use crate::gather;
-use crate::ingress::react;
-use crate::nic::Shared;
+use crate::kernel::{
+    checker, execute_checked, execute_tapped, hand_over_kept, is_tapped, keep_rpc, place_tapped,
+};
+use crate::prism::serve_prism;
 use crate::queue_pair::QueuePair;
 use crate::receive_queue::Receive;
 use crate::reliable;
+use crate::shared::Shared;
 
 impl QueuePair {
-    /// A packet of the peer's, over IRN.
+    /// Takes a request or response over IRN.
     #[inline(never)]
     pub fn take_irn(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if packet.bth.opcode.is_request() {
             self.serve_irn(now, mem, packet, shared);
             return;
         }
-        let Some(irn) = &mut self.irn else { return };
+        let Some(irn) = self.machine.irn_mut() else { return };
         if packet.bth.opcode == Opcode::IRN_READ_ACKNOWLEDGE {
             return irn.responder.acknowledged(now, packet);
         }
-        let reaction = irn.requester.receive(now, packet, &mut shared.counters);
-        if let Some(congestion) = &mut self.congestion {
-            congestion.answered(now, irn.requester.progress());
-        }
-        if let Err((number, status)) = react(mem, self.pd, self.send.ring(), &reaction, packet.payload) {
-            irn.requester.fail(number, status);
-        }
-        self.retire::<reliable::Irn>(shared);
+        self.answer::<reliable::Irn>(now, mem, packet, shared);
     }
 
     #[inline]
     fn serve_irn(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
-        if !self.is_tapped()
-            && let Some(irn) = &self.irn
+        if !is_tapped(self)
+            && let Some(irn) = self.machine.irn()
             && let Some(write) = irn.responder.next_write(packet)
             && self.place(mem, write.key, write.va, write.extent, write.payload) == Outcome::Done
         {
-            if let Some(irn) = &mut self.irn {
+            if let Some(irn) = self.machine.irn_mut() {
                 irn.responder.passed(&write, &mut shared.counters);
             }
             return;
@@ -53,32 +48,32 @@ impl QueuePair {
         self.serve_any(now, mem, packet, shared);
     }
 
-    /// As `serve_irn`, for packets of every kind and place in the order.
+    /// As `serve_irn`, for packets of every kind, in or ahead of the order.
     #[inline(never)]
     fn serve_any(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
-        let Some(irn) = &mut self.irn else { return };
+        let Some(irn) = self.machine.irn_mut() else { return };
         let (mut step, mut payload) = irn.responder.receive(now, packet, &mut shared.counters);
-        // A completion that finds its queue full ends the queue pair in the middle of this.
+        // A completion that finds its queue full ends the queue pair in this loop.
         while step != Step::Nothing && self.state != State::Err {
             if let Step::Execute(Action::Prism(request)) = step {
-                self.serve_prism(now, mem, &request.into(), packet, shared);
+                serve_prism(self, now, mem, &request.into(), packet, shared);
             } else {
                 let outcome = self.perform(mem, step, payload, shared);
-                let Some(irn) = &mut self.irn else { return };
+                let Some(irn) = self.machine.irn_mut() else { return };
                 irn.responder.conclude(outcome, &mut shared.counters);
             }
-            let Some(irn) = &mut self.irn else { return };
+            let Some(irn) = self.machine.irn_mut() else { return };
             (step, payload) = (irn.responder.due(), &[]);
         }
     }
 
-    /// The kernel whose packet is due has room again.
+    /// The kernel whose packet is due has capacity again.
     pub fn go_on_irn(&mut self, mem: Mem<'_>, shared: &mut Shared) {
-        let Some(irn) = &mut self.irn else { return };
+        let Some(irn) = self.machine.irn_mut() else { return };
         let mut step = irn.responder.go_on();
         while step != Step::Nothing && self.state != State::Err {
             let outcome = self.perform(mem, step, &[], shared);
-            let Some(irn) = &mut self.irn else { return };
+            let Some(irn) = self.machine.irn_mut() else { return };
             irn.responder.conclude(outcome, &mut shared.counters);
             step = irn.responder.due();
         }
@@ -87,11 +82,11 @@ impl QueuePair {
     fn perform(&mut self, mem: Mem<'_>, step: Step, payload: &[u8], shared: &mut Shared) -> Outcome {
         match step {
             Step::Nothing => Outcome::Done,
-            Step::Execute(action @ Action::Fetch { len, .. }) if self.judge().is_some() => {
-                self.execute_judged(mem, action, len, shared)
+            Step::Execute(action @ Action::Fetch { len, .. }) if checker(self).is_some() => {
+                execute_checked(self, mem, action, len, shared)
             }
-            Step::Execute(action) if self.is_tapped() => self.execute_tapped(mem, action, payload, shared),
-            Step::Execute(action) => self.execute_other(mem, action, payload, shared),
+            Step::Execute(action) if is_tapped(self) => execute_tapped(self, mem, action, payload, shared),
+            Step::Execute(action) => self.execute_outlined(mem, action, payload, shared),
             Step::Deliver { wqe, offset, in_order, notice } => match self.bind(wqe, shared) {
                 Ok(receive) => {
                     self.deliver_irn(mem, wqe, &receive, offset, in_order, notice, payload, shared)
@@ -100,8 +95,8 @@ impl QueuePair {
             },
             Step::PlaceAndNotify { wqe, key, va, extent, notice, .. } => match self.bind(wqe, shared) {
                 Ok(_) => {
-                    let placed = match self.is_tapped() {
-                        true => self.place_tapped(mem, (key, va, extent), payload, shared),
+                    let placed = match is_tapped(self) {
+                        true => place_tapped(self, mem, key, va, extent, payload, shared),
                         false => self.place(mem, key, va, extent, payload),
                     };
                     if placed == Outcome::Done {
@@ -111,8 +106,8 @@ impl QueuePair {
                 }
                 Err(outcome) => outcome,
             },
-            Step::Keep { slot, part } => self.keep_rpc(slot, &part, payload),
-            Step::Kept { slot } => self.hand_over_kept(mem, slot, shared),
+            Step::Keep { slot, part } => keep_rpc(self, slot, &part, payload),
+            Step::Kept { slot } => hand_over_kept(self, mem, slot, shared),
             Step::Complete => self.complete_irn(mem, shared),
         }
     }
@@ -120,27 +115,23 @@ impl QueuePair {
     /// Receive work request `wqe` of this connection.
     fn bind(&mut self, wqe: u64, shared: &mut Shared) -> Result<Receive, Outcome> {
         let (queue, srq) = (&mut self.receive, self.srq);
-        let Some(irn) = &mut self.irn else { return Err(Outcome::NotReady) };
+        let Some(irn) = self.machine.irn_mut() else { return Err(Outcome::NotReady) };
         let take = |number: u64| match srq {
             None => queue.take(),
             Some(srq) => shared.take_shared_to(srq.place, queue, Some(number * queue.stride())),
         };
         irn.bound.bind(wqe, take).map_err(|unbound| match unbound {
-            Unbound::NotReady => Outcome::NotReady,
-            Unbound::Invalid => Outcome::Nak(NakCode::INVALID_REQUEST),
+            BindError::NotReady => Outcome::NotReady,
+            BindError::Invalid => Outcome::Nak(NakCode::INVALID_REQUEST),
         })
     }
 
     fn note_arrival(&mut self, wqe: u64, notice: Option<Notice>) {
-        if let Some(irn) = &mut self.irn {
+        if let Some(irn) = self.machine.irn_mut() {
             irn.bound.arrived(wqe, notice);
         }
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parts of one step, and the three that every action has"
-    )]
     fn deliver_irn(
         &mut self,
         mem: Mem<'_>,
@@ -158,8 +149,9 @@ impl QueuePair {
                 Outcome::Done
             }
             Err(too_long) => {
-                let Some(irn) = self.irn.as_mut().filter(|irn| in_order && irn.bound.is_oldest(wqe)) else {
-                    // Ahead of the order, or of another message: nobody is told of it yet.
+                let Some(irn) = self.machine.irn_mut().filter(|irn| in_order && irn.bound.is_oldest(wqe))
+                else {
+                    // The error is ahead of the order, or of another message: it is not reported yet.
                     return Outcome::Nak(NakCode::INVALID_REQUEST);
                 };
                 irn.bound.pop();
@@ -168,13 +160,13 @@ impl QueuePair {
         }
     }
 
-    /// The turn of the oldest message has come.
+    /// The oldest message is complete: its receive work request completes.
     fn complete_irn(&mut self, mem: Mem<'_>, shared: &mut Shared) -> Outcome {
         let mtu = self.attributes.parameters.mtu;
-        let Some(irn) = &mut self.irn else { return Outcome::Done };
+        let Some(irn) = self.machine.irn_mut() else { return Outcome::Done };
         match irn.bound.finish(|len| len.div_ceil(mtu).max(1)) {
             Some((receive, notice)) => self.finish(mem, &receive, &notice, shared),
-            // Its packets were numbered as no requester numbers them.
+            // Its packets have numbers that no requester gives.
             None => Outcome::Nak(NakCode::INVALID_REQUEST),
         }
     }

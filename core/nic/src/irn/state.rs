@@ -1,12 +1,12 @@
-//! What IRN costs in memory, counted from the structs, beside what the paper counts for a NIC (§6.1): 160 bits and five
-//! bitmaps a queue pair.
+//! What IRN costs in memory, counted from the structs, beside what the paper counts for a NIC (§6.1): 160
+//! bits and five bitmaps a queue pair.
 
 use remora_transport::Parameters;
 use remora_transport::rc::{Allowed, irn};
 use remora_wire::Psn;
 
-use super::{Bound, Irn};
-use crate::queue_pair::Note;
+use super::{BoundReceives, Irn};
+use crate::context::WqeContext;
 
 /// A queue pair as `ibv_rc_pingpong` and its like make it: 128 work requests each way, 16 READs.
 const WORK_REQUESTS: u32 = 128;
@@ -14,11 +14,12 @@ const WORK_REQUESTS: u32 = 128;
 #[test]
 fn bytes_per_queue_pair_that_irn_adds_over_go_back_n() {
     let (parameters, settings, first) = (Parameters::default(), irn::Settings::default(), Psn::new(0));
-    let plain_requester = remora_transport::rc::Requester::<Note>::new(first, WORK_REQUESTS, parameters);
+    let plain_requester =
+        remora_transport::rc::Requester::<WqeContext>::new(first, WORK_REQUESTS, parameters);
     let plain_responder = remora_transport::rc::Responder::new(first, &parameters, Allowed::default());
-    let requester = irn::Requester::<Note>::new(first, WORK_REQUESTS, parameters, &settings, 128);
+    let requester = irn::Requester::<WqeContext>::new(first, WORK_REQUESTS, parameters, &settings, 128);
     let responder = irn::Responder::new(first, &parameters, Allowed::default(), &settings, 128);
-    let bound = Bound::new(WORK_REQUESTS);
+    let bound = BoundReceives::new(WORK_REQUESTS);
 
     let [request_sacks, response_tracker, owed_there] = requester.bitmap_bytes();
     let [two_bitmap, response_sacks, owed_here] = responder.bitmap_bytes();
@@ -29,7 +30,7 @@ fn bytes_per_queue_pair_that_irn_adds_over_go_back_n() {
 
     let plain = plain_requester.state_bytes() + plain_responder.state_bytes();
     let ours = requester.state_bytes() + responder.state_bytes();
-    let held = size_of::<Bound>() + bound.heap_bytes();
+    let held = size_of::<BoundReceives>() + bound.heap_bytes();
     let owed = owed_there + owed_here;
     let numbered = requester.numbering_bytes();
     let rest = ours - plain - five - owed - numbered;

@@ -1,5 +1,5 @@
-//! The aggregation kernel: rows of a table in memory, of which only their number, sum, least and greatest come back, of those
-//! that a predicate holds for.
+//! The aggregation kernel: rows of a table in memory, of which only their number, sum, least and greatest
+//! come back, of those that a predicate holds for.
 
 use remora_wire::strom::Status;
 
@@ -39,9 +39,10 @@ impl Sums {
 
     fn emit(&self) -> [u8; Sums::LEN] {
         let mut bytes = [0; Sums::LEN];
-        for (room, number) in bytes.chunks_exact_mut(8).zip([self.count, self.sum, self.least, self.greatest])
+        for (buffer, number) in
+            bytes.chunks_exact_mut(8).zip([self.count, self.sum, self.least, self.greatest])
         {
-            room.copy_from_slice(&number.to_le_bytes());
+            buffer.copy_from_slice(&number.to_le_bytes());
         }
         bytes
     }

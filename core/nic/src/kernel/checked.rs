@@ -1,166 +1,144 @@
-//! READs whose bytes a kernel judges before they leave (StRoM paper, §3.5: a send kernel).
+//! READs whose bytes a kernel checks before they leave (StRoM paper, §3.5: a send kernel).
 
 use remora_memory::{Access, Key, Mem, Owner, Pd};
 use remora_transport::rc::ReplyKind;
-use remora_transport::state::Service;
 use remora_transport::{Action, Instant, Outcome};
-use remora_wire::{NakCode, Qpn};
+use remora_wire::NakCode;
 
+use super::base::KernelId;
 use super::table::Kernels;
-use super::{AGAIN_NS, BEHIND, Check, READINGS, Strom, UNFIT_NS, Verdict};
-
-use crate::nic::{Nic, NicError, Shared};
+use super::{AGAIN_NS, BEHIND, Check, READINGS, UNFIT_NS, Verdict};
 use crate::queue_pair::QueuePair;
+use crate::shared::Shared;
 
-/// What became of bytes that a READ asked for.
+/// The result of checking the bytes of a READ response.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Judged {
-    /// Nobody judges them.
-    Unasked,
-    /// They leave, from the [room](Kernels::judged) where they were judged. They are judged before a frame is lent: what is stored to a frame
-    /// and then waited with takes its lines from a peer that polls.
-    Fit,
-    /// Later, perhaps.
-    Unfit,
-    /// They do not.
+pub(crate) enum CheckResult {
+    /// No kernel checks them.
+    NotChecked,
+    /// They leave, from the [buffer](Kernels::checked_bytes) where they were checked. The check comes before
+    /// a frame is lent: bytes stored to a frame that then waits would take its cache lines from a peer that
+    /// polls.
+    Passed,
+    /// The check failed; they are read again later.
+    Failed,
+    /// They do not leave.
     Refused,
 }
 
-/// Since when bytes of a READ are not fit to leave, and when they are looked at again.
+/// Since when the bytes of a READ fail their check, and when they are read again.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Unfit {
+pub(super) struct Recheck {
     since: Instant,
     again: Option<Instant>,
 }
 
-impl Unfit {
-    /// When the bytes are looked at again.
+impl Recheck {
+    /// When the bytes are read again.
     pub fn deadline(&self) -> Instant {
         self.again.unwrap_or(Instant::NEVER)
     }
 
-    /// Time has come to `now`.
+    /// Runs the timer.
     pub fn expire(&mut self, now: Instant) {
         self.again = self.again.filter(|again| *again > now);
     }
 }
 
 impl Kernels {
-    /// What judges for a queue pair, where, and how many steps its kernel has made; none: it is gone.
-    fn judge_of(&mut self, (place, number): (u32, u32)) -> Option<(&mut dyn Check, &mut [u8], &mut u64)> {
-        let kernel = self.deployed.get_mut(place as usize)?.as_mut()?;
-        let there = kernel.base.number == number && !kernel.base.leaving;
+    /// The check of a kernel, the buffer for it, and the kernel's count of steps. None: the kernel is gone,
+    /// or does not check.
+    pub(super) fn checker_of(&mut self, id: KernelId) -> Option<(&mut dyn Check, &mut [u8], &mut u64)> {
+        let kernel = self.deployed.get_mut(id.place as usize)?.as_mut()?;
+        let there = kernel.base.id == id && !kernel.base.leaving;
         let lane = kernel.lanes.first_mut().filter(|_| there)?;
-        Some((lane.checks()?, &mut self.room, &mut kernel.base.steps))
+        Some((lane.checks()?, &mut self.check_buffer, &mut kernel.base.steps))
     }
 
-    /// Bytes of memory that a READ asked for are judged.
+    /// Checks the bytes that a READ asked for.
     #[inline]
-    pub(crate) fn judge(
+    pub(crate) fn check_bytes(
         &mut self,
-        judge: (u32, u32),
+        checker: KernelId,
         mem: Mem<'_>,
-        (pd, owner): (Pd, Owner),
-        (key, va, len): (u32, u64, u32),
-    ) -> Judged {
-        let Some((check, room, steps)) = self.judge_of(judge) else { return Judged::Refused };
+        pd: Pd,
+        owner: Owner,
+        key: u32,
+        va: u64,
+        len: u32,
+    ) -> CheckResult {
+        let Some((check, buffer, steps)) = self.checker_of(checker) else { return CheckResult::Refused };
         *steps += 1;
         let len = len as usize;
-        let Some(room) = room.get_mut(..len + check.behind().min(BEHIND)) else { return Judged::Refused };
-        let span = mem.check_for(pd, owner, Key::new(key), va, room.len(), Access::REMOTE_READ);
-        let Ok(span) = span else { return Judged::Refused };
+        let wanted = len + check.behind().min(BEHIND);
+        let Some(buffer) = buffer.get_mut(..wanted) else { return CheckResult::Refused };
+        let span = mem.check_for(pd, owner, Key::new(key), va, buffer.len(), Access::REMOTE_READ);
+        let Ok(span) = span else { return CheckResult::Refused };
         for before in 0..READINGS {
-            span.read(room);
-            let (bytes, behind) = room.split_at(len);
+            span.read(buffer);
+            let (bytes, behind) = buffer.split_at(len);
             match check.check(bytes, behind, before) {
-                Verdict::Leave => return Judged::Fit,
+                Verdict::Leave => return CheckResult::Passed,
                 Verdict::Again => {}
-                Verdict::Refuse => return Judged::Refused,
+                Verdict::Refuse => return CheckResult::Refused,
             }
         }
-        Judged::Unfit
+        CheckResult::Failed
     }
 
-    /// Bytes that are fit to leave, until others are judged.
+    /// The bytes that passed the last check.
     #[inline]
-    pub(crate) fn judged(&self) -> &[u8] {
-        &self.room
+    pub(crate) fn checked_bytes(&self) -> &[u8] {
+        &self.check_buffer
     }
 }
 
-impl QueuePair {
-    /// Who judges what its peer READs.
-    #[inline(always)]
-    pub(crate) fn judge(&self) -> Option<(u32, u32)> {
-        self.strom.as_ref()?.judge
-    }
-
-    /// Do bytes of a READ wait until they are looked at again?
-    #[inline(always)]
-    pub(crate) fn waits_for_bytes(&self, now: Instant) -> bool {
-        let unfit = self.strom.as_ref().and_then(|strom| strom.unfit);
-        unfit.and_then(|unfit| unfit.again).is_some_and(|again| again > now)
-    }
-
-    /// Judges the bytes of the response that is about to leave, if that is to be done. Unfit ones are looked at again.
-    #[inline]
-    pub(crate) fn judge_reply(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        reply: &ReplyKind,
-        shared: &mut Shared,
-    ) -> Judged {
-        let ReplyKind::Memory { key, va, len: len @ 1.. } = *reply else { return Judged::Unasked };
-        let rights = (self.pd, self.owner);
-        let Some(strom) = &mut self.strom else { return Judged::Unasked };
-        let Some(judge) = strom.judge else { return Judged::Unasked };
-        let judged = shared.kernels.judge(judge, mem, rights, (key, va, len));
-        let since = strom.unfit.map_or(now, |unfit| unfit.since);
-        let waits = judged == Judged::Unfit && now < since.after(UNFIT_NS);
-        strom.unfit = waits.then(|| Unfit { since, again: Some(now.after(AGAIN_NS)) });
-        if judged == Judged::Unfit && !waits { Judged::Refused } else { judged }
-    }
-
-    /// Takes a READ of so many bytes that is judged: they leave by one packet, or the first ones would have left when the last are judged.
-    #[inline(never)]
-    pub(crate) fn execute_judged(
-        &mut self,
-        mem: Mem<'_>,
-        action: Action,
-        len: u32,
-        shared: &mut Shared,
-    ) -> Outcome {
-        if len > self.attributes.parameters.mtu {
-            return Outcome::Nak(NakCode::INVALID_REQUEST);
-        }
-        self.execute_other(mem, action, &[], shared)
-    }
+/// The kernel that checks what the peer READs.
+#[inline(always)]
+pub(crate) fn checker(qp: &QueuePair) -> Option<KernelId> {
+    qp.strom.as_ref()?.checker
 }
 
-impl Nic {
-    /// From now on a kernel judges what the peer of a queue pair READs before it leaves, each READ of one packet at most; with none,
-    /// nobody does. If the kernel is removed, such READs end as errors of the responder's. The peer need know nothing of it.
-    ///
-    /// # Errors
-    /// [`NicError::Unknown`]: no such queue pair, or no such kernel in its domain. [`NicError::NotThisService`]: it is not of RC, or speaks
-    /// PRISM; or the kernel does not judge.
-    pub fn check_reads(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
-        let index = self.index(qp).ok_or(NicError::Unknown)?;
-        let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        let kernels = &mut self.shared.kernels;
-        let judge = match kernel {
-            None => None,
-            Some(number) => Some((kernels.place_of_number(qp.pd, number)?, number)),
-        };
-        let reliable = qp.service == Service::Rc && (qp.connection.is_some() || qp.irn.is_some());
-        if !reliable || qp.speaks_prism() || judge.is_some_and(|judge| kernels.judge_of(judge).is_none()) {
-            return Err(NicError::NotThisService);
-        }
-        let slots = qp.send.ring().slots();
-        let strom = qp.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
-        // Another judge gives what was not fit all its time again.
-        (strom.judge, strom.unfit) = (judge, None);
-        Ok(())
+/// Do the bytes of a READ wait until they are read again?
+#[inline(always)]
+pub(crate) fn waits_for_bytes(qp: &QueuePair, now: Instant) -> bool {
+    let recheck = qp.strom.as_ref().and_then(|strom| strom.recheck);
+    recheck.and_then(|recheck| recheck.again).is_some_and(|again| again > now)
+}
+
+/// Checks the bytes of the response that is about to leave, if a kernel does that. Bytes that fail are
+/// read again later.
+#[inline]
+pub(crate) fn check_reply(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    reply: &ReplyKind,
+    shared: &mut Shared,
+) -> CheckResult {
+    let ReplyKind::Memory { key, va, len: len @ 1.. } = *reply else { return CheckResult::NotChecked };
+    let (pd, owner) = (qp.pd, qp.owner);
+    let Some(strom) = &mut qp.strom else { return CheckResult::NotChecked };
+    let Some(checker) = strom.checker else { return CheckResult::NotChecked };
+    let checked = shared.kernels.check_bytes(checker, mem, pd, owner, key, va, len);
+    let since = strom.recheck.map_or(now, |recheck| recheck.since);
+    let waits = checked == CheckResult::Failed && now < since.after(UNFIT_NS);
+    strom.recheck = waits.then(|| Recheck { since, again: Some(now.after(AGAIN_NS)) });
+    if checked == CheckResult::Failed && !waits { CheckResult::Refused } else { checked }
+}
+
+/// Takes a READ that a kernel checks. It must be one packet: of a longer one the first bytes would have
+/// left before the last are checked.
+#[inline(never)]
+pub(crate) fn execute_checked(
+    qp: &mut QueuePair,
+    mem: Mem<'_>,
+    action: Action,
+    len: u32,
+    shared: &mut Shared,
+) -> Outcome {
+    if len > qp.attributes.parameters.mtu {
+        return Outcome::Nak(NakCode::INVALID_REQUEST);
     }
+    qp.execute_outlined(mem, action, &[], shared)
 }

@@ -1,4 +1,5 @@
-//! The consistency kernel (StRoM paper, §6.3): reads an object, checks its CRC64, and reads it again if it was being changed.
+//! The consistency kernel (StRoM paper, §6.3): reads an object, checks its CRC64, and reads it again if it
+//! was being changed.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use remora_wire::strom::Status;
@@ -9,7 +10,7 @@ use super::{Check, DMA, Kernel, Progress, Streams, Verdict, What};
 /// Bytes of the check value behind an object, little-endian.
 pub const CRC_LEN: usize = 8;
 
-/// The check value of these bytes: CRC-64/NVME, as the stores of this house have it.
+/// The check value of these bytes: CRC-64/NVME, as in Remora's stores.
 pub fn crc64(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
@@ -128,8 +129,8 @@ impl Consistency {
 }
 
 impl Reading {
-    /// Asks for the next piece: the last one with the check value and at least a byte of the object, because an answer that is
-    /// full leaves.
+    /// Asks for the next piece: the last one with the check value and at least a byte of the object, because
+    /// an answer that is full leaves.
     fn ask(&self, streams: &mut Streams<'_, '_>) {
         let left = (self.object.len - self.at) as usize + CRC_LEN;
         let len = if left <= DMA { left } else { DMA.min(left - CRC_LEN - 1) };
@@ -167,7 +168,7 @@ impl Kernel for Consistency {
     }
 }
 
-/// Whoever READs an object gets it whole: its check value stands behind it.
+/// A READ of an object gets it whole: its check value stands behind it.
 impl Check for Consistency {
     fn behind(&self) -> usize {
         CRC_LEN

@@ -1,5 +1,5 @@
-//! The filter kernel: rows of a table in memory, of which those come back that a predicate holds for. So many as these are
-//! travel, and no more (the paper's abstract promises filtering; how, it leaves open).
+//! The filter kernel: rows of a table in memory, of which those come back that a predicate holds for. So many
+//! as these are travel, and no more (the paper's abstract promises filtering; how, it leaves open).
 
 use remora_wire::strom::Status;
 
@@ -42,7 +42,8 @@ impl Predicate {
 ///
 /// ```text
 ///  0 address (8)   8 rows (4)   12 bytes of a row (2)   14 predicate   15 0
-/// 16 operand (8)   24 first byte of the number compared, in the row (2)   26 of the one added up (2)   28 0 (4)
+/// 16 operand (8)   24 first byte of the number compared, in the row (2)
+/// 26 first byte of the number added up (2)   28 0 (4)
 /// ```
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
@@ -118,7 +119,8 @@ pub struct Filter {
     scan: Option<Scan>,
     /// The rows of one read that count.
     kept: Box<[u8]>,
-    /// Bytes of them that fill the answer to its end. An answer that is full leaves, so they wait: another row may count.
+    /// Bytes of them that fill the answer to its end. An answer that is full leaves, so they wait: another
+    /// row may count.
     held: usize,
 }
 

@@ -1,7 +1,8 @@
-//! The GET kernel (StRoM paper, §5.2): a slot of a hash table, then the value that one of its buckets points to.
+//! The GET kernel (StRoM paper, §5.2): a slot of a hash table, then the value that one of its buckets points
+//! to.
 //!
-//! The paper takes it that one of the three keys is the one looked for, and would answer the first bucket's value for a key that
-//! is not there; here that is a miss.
+//! The paper takes it that one of the three keys is the one looked for, and would answer the first bucket's
+//! value for a key that is not there; here that is a miss.
 
 use remora_wire::strom::Status;
 
@@ -129,7 +130,7 @@ impl Kernel for Get {
         self.key = None;
     }
 
-    fn foresee(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
+    fn prefetch_hint(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
         let Lookup { slot, key } = Lookup::parse(params)?;
         match seen {
             None => Some((slot, Slot::LEN as u32)),
@@ -144,10 +145,10 @@ mod tests {
 
     #[test]
     fn it_will_read_the_slot_and_then_the_value_of_the_key() {
-        let ask = |key| Get::default().foresee(&Lookup { slot: 640, key }.emit(), None);
-        assert_eq!((ask(5), Get::default().foresee(&[0; 15], None)), (Some((640, 64)), None));
+        let ask = |key| Get::default().prefetch_hint(&Lookup { slot: 640, key }.emit(), None);
+        assert_eq!((ask(5), Get::default().prefetch_hint(&[0; 15], None)), (Some((640, 64)), None));
         let slot = Slot { keys: [4, 5, 6], values: [100, 200, 0], lens: [10, 20, 30] }.emit();
-        let then = |key| Get::default().foresee(&Lookup { slot: 640, key }.emit(), Some(&slot));
+        let then = |key| Get::default().prefetch_hint(&Lookup { slot: 640, key }.emit(), Some(&slot));
         assert_eq!([4, 5, 6, 7].map(then), [Some((100, 10)), Some((200, 20)), None, None]);
     }
 }

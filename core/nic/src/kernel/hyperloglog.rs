@@ -1,7 +1,9 @@
-//! The `HyperLogLog` kernel (StRoM paper, §7.2): how many different values of 8 bytes have come by, in 16 KiB.
+//! The `HyperLogLog` kernel (StRoM paper, §7.2): how many different values of 8 bytes have come by, in 16
+//! KiB.
 //!
-//! 2^14 registers, so a standard error of 0.81 %. The estimate is Ertl's (*New cardinality estimation algorithms for HyperLogLog
-//! sketches*, 2017, algorithm 6): one formula from few values to many, without the tables that the original needs between.
+//! 2^14 registers, so a standard error of 0.81 %. The estimate is Ertl's (*New cardinality estimation
+//! algorithms for HyperLogLog sketches*, 2017, algorithm 6): one formula from few values to many, without the
+//! tables that the original needs between.
 
 use pulp::{Arch, Simd, WithSimd};
 use remora_wire::strom::Status;
@@ -13,7 +15,8 @@ const BITS: u32 = 14;
 const REGISTERS: usize = 1 << BITS;
 /// Bits that are left: a register holds 0 to `REST` + 1.
 const REST: usize = 64 - BITS as usize;
-/// Values that are hashed together, as many at a time as the CPU's vectors hold: bits of a word say which of them count.
+/// Values that are hashed together, as many at a time as the CPU's vectors hold: bits of a word say which of
+/// them count.
 const BATCH: usize = 64;
 /// From so many zeros on that every register has seen, few values can raise one, and they are looked for.
 const FEW: u8 = 2;
@@ -45,7 +48,8 @@ impl Default for HyperLogLog {
     }
 }
 
-/// The registers, and what all of them held at least when that was looked at: a hash that ends in fewer zeros changes nothing.
+/// The registers, and what all of them held at least when that was looked at: a hash that ends in fewer zeros
+/// changes nothing.
 struct Registers {
     all: Box<[u8; REGISTERS]>,
     least: u8,
@@ -59,8 +63,9 @@ impl Default for Registers {
     }
 }
 
-/// A number whose bits look random, however regular the values: turned against itself before it is multiplied (as Evensen's mixers are),
-/// since what a plain shift takes in front of a multiplication, values of the same shape lose. A CPU's vectors have all of it.
+/// A number whose bits look random, however regular the values: turned against itself before it is multiplied
+/// (as Evensen's mixers are), since what a plain shift takes in front of a multiplication, values of the same
+/// shape lose. A CPU's vectors have all of it.
 #[inline(always)]
 fn hash(value: u64) -> u64 {
     let turned = value ^ value.rotate_right(25) ^ value.rotate_right(50);
@@ -70,8 +75,9 @@ fn hash(value: u64) -> u64 {
 }
 
 impl Registers {
-    /// The highest bits choose a register, the zeros below the lowest bit that is set count. Written whether it is higher or not: nobody
-    /// can foresee which, and a store is cheaper than a wrong guess.
+    /// The highest bits choose a register, the zeros below the lowest bit that is set count. The register is
+    /// written whether it is higher or not: no branch predictor foresees that, and a store is cheaper than a
+    /// wrong guess.
     #[inline(always)]
     fn count(&mut self, hash: u64) {
         let zeros = hash.trailing_zeros() as u8;
@@ -96,8 +102,8 @@ impl Registers {
         }
     }
 
-    /// Those that can raise a register, some at a time: where there are fewer, another value of the batch is counted again, which
-    /// changes nothing.
+    /// Those that can raise a register, some at a time: where there are fewer, another value of the batch is
+    /// counted again, which changes nothing.
     #[inline(always)]
     fn count_few(&mut self, hashes: &[u64; BATCH]) {
         let zeros = (1 << self.least) - 1;
@@ -114,7 +120,8 @@ impl Registers {
     }
 }
 
-/// Values about to be taken in. What is inlined here is compiled once for each kind of vectors, and the CPU's is chosen.
+/// Values about to be taken in. What is inlined here is compiled once for each kind of vectors, and the CPU's
+/// is chosen.
 struct Batches<'b> {
     registers: &'b mut Registers,
     batches: &'b [[u8; 8 * BATCH]],

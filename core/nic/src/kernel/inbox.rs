@@ -1,13 +1,13 @@
-//! What waits for a lane: packets, in the order in which they came. Short parameters have places of their own, so that many requests that
-//! come together wait together.
+//! The packets that wait for a lane, in order. Short parameters have buffers of their own, so that many
+//! requests that arrive together can wait together.
 
-use super::lane::Piece;
+use super::base::Piece;
 use super::streams::PACKET;
 
-/// Packets that wait for a lane at most, and those that are longer than [`SHORT`].
+/// Packets that may wait for a lane, and how many of them may be longer than [`SHORT`].
 const INBOX: usize = 32;
 const LONG: usize = 4;
-/// Bytes of a place for short ones: parameters of 48 bytes, and where the answer goes.
+/// Bytes of a short packet: 48 of parameters, and the place for the answer.
 const SHORT: usize = 64;
 
 /// A packet that waits.
@@ -24,11 +24,11 @@ pub(super) struct Inbox {
     long: Box<[u8]>,
     head: usize,
     count: usize,
-    /// The place of the first long one, and how many there are.
+    /// The buffer of the first long packet, and how many long packets wait.
     first_long: usize,
     longs: usize,
-    /// Those, from the first one on, whose memory has been looked at ahead.
-    pub foreseen: usize,
+    /// Packets from the first one on whose memory has been prefetched.
+    pub prefetched: usize,
 }
 
 fn is_long(len: usize) -> bool {
@@ -45,12 +45,12 @@ impl Inbox {
             count: 0,
             first_long: 0,
             longs: 0,
-            foreseen: 0,
+            prefetched: 0,
         }
     }
 
-    /// Is there room for another packet, however long?
-    pub fn has_room(&self) -> bool {
+    /// Is there a buffer for another packet of any length?
+    pub fn has_capacity(&self) -> bool {
         self.count < INBOX && self.longs < LONG
     }
 
@@ -66,7 +66,8 @@ impl Inbox {
         self.count == 0
     }
 
-    /// Where the bytes of a packet stand: the `before`th of the long ones, or the one in this place.
+    /// The buffer of a packet: of a long one by the number of long ones `before` it, of a short one by its
+    /// place.
     fn place(&mut self, at: usize, before: usize, len: usize) -> &mut [u8] {
         if is_long(len) {
             let at = (self.first_long + before) % LONG * PACKET;
@@ -76,7 +77,7 @@ impl Inbox {
         }
     }
 
-    /// The caller has seen that there is room.
+    /// Appends a packet. The caller has checked `has_capacity`.
     pub fn push(&mut self, piece: &Piece, bytes: &[u8]) {
         let at = (self.head + self.count) % INBOX;
         let len = bytes.len().min(PACKET);
@@ -102,7 +103,7 @@ impl Inbox {
         Some((piece, bytes))
     }
 
-    /// The one that so many are before, if it is a short one.
+    /// The packet behind `number` others, if it is short.
     pub fn short(&self, number: usize) -> Option<(Piece, &[u8])> {
         let at = (self.head + number) % INBOX;
         let Waiting { piece, len } = self.waiting[at].filter(|_| number < self.count)?;
@@ -117,12 +118,12 @@ impl Inbox {
         }
         self.head = (self.head + 1) % INBOX;
         self.count -= 1;
-        self.foreseen = self.foreseen.saturating_sub(1);
+        self.prefetched = self.prefetched.saturating_sub(1);
     }
 
     pub fn clear(&mut self) {
         self.waiting.fill(None);
-        (self.head, self.count, self.first_long, self.longs, self.foreseen) = (0, 0, 0, 0, 0);
+        (self.head, self.count, self.first_long, self.longs, self.prefetched) = (0, 0, 0, 0, 0);
     }
 }
 
@@ -140,7 +141,7 @@ mod tests {
         };
         let (mut inbox, mut next, mut first) = (Inbox::new(), 0, 0);
         for turn in 0..200 {
-            while inbox.has_room() && next - first < 1 + turn % 40 {
+            while inbox.has_capacity() && next - first < 1 + turn % 40 {
                 inbox.push(&piece(next), &bytes(next));
                 next += 1;
             }
@@ -160,9 +161,9 @@ mod tests {
         inbox.clear();
         assert!(inbox.is_empty() && inbox.front().is_none());
         (0..INBOX as u32).for_each(|_| inbox.push(&piece(1), &[1]));
-        assert!(!inbox.has_room());
+        assert!(!inbox.has_capacity());
         inbox.clear();
         (0..LONG as u32).for_each(|_| inbox.push(&piece(1), &[0; SHORT + 1]));
-        assert!(!inbox.has_room());
+        assert!(!inbox.has_capacity());
     }
 }

@@ -1,68 +1,65 @@
-//! A lane: one kernel at work for one queue pair at a time, with what waits for it.
+//! A lane: a kernel that serves one queue pair at a time, and the packets that wait for it.
 
 use remora_memory::{Access, Mem};
-use remora_transport::rc::strom::Part;
 use remora_wire::Qpn;
 use remora_wire::strom::{Ending, Status, split};
 
-use super::answer::Source;
+use super::base::{Base, Block, Piece, Source};
 use super::inbox::Inbox;
 use super::streams::{Message, Streams, Wires};
-use super::table::{Base, Block};
 use super::{Check, Kernel, Look, Place, Progress, STEPS};
-use crate::queue_pair::QueuePair;
 
-/// Bytes of what is looked at ahead, at most.
-const FORESEEN: usize = 64;
+/// Bytes that are read ahead for a prefetch hint, at most.
+const PREFETCH_MAX: usize = 64;
 
-/// What comes to a lane beside its bytes.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Piece {
-    pub part: Part,
-    /// Address of bytes that are placed in memory too.
-    pub passing: Option<u64>,
+/// The queue pair that a lane serves, as the lane sees it.
+pub(super) trait AnswerSender {
+    /// Its number.
+    fn qpn(&self) -> Qpn;
+    /// Sends a message from the block where its bytes are. False: the queue pair has no capacity for it now.
+    fn send_message(&mut self, message: &Message, from: Option<Source>) -> bool;
 }
 
-/// A kernel, its streams and what waits for it.
+/// A kernel, its streams and its inbox.
 pub(super) struct Lane {
     kernel: Box<dyn Kernel>,
-    /// What the program put in its place.
+    /// The kernel that the program has put in its place; it starts when this one rests.
     next: Option<Box<dyn Kernel>>,
-    /// What it took the place of: it goes when the program has the floor, not on the data path.
+    /// The kernel that it replaced. It is dropped by the next call of the program, not on the data path.
     old: Option<Box<dyn Kernel>>,
-    /// Whom it serves.
+    /// The queue pair that it serves.
     pub qp: Option<Qpn>,
-    /// It waits for a block, or for room in the queue pair's window.
+    /// It waits for a block, or for capacity of the queue pair's requester.
     pub waits: bool,
-    /// It is in the line of those that can go on.
+    /// It is in the line of lanes that can go on.
     pub queued: bool,
     inbox: Inbox,
     block: Option<u32>,
     task: Task,
 }
 
-/// What it is doing.
+/// The request in progress.
 struct Task {
     wires: Wires,
     progress: Progress,
     /// Steps since the last input.
     work: u64,
-    /// The kernel has seen what is in front.
+    /// The kernel has seen the packet in front.
     presented: bool,
     /// The message in front has not ended.
     unfinished: bool,
-    /// What is left of the message in front is dropped.
+    /// The rest of the message in front is dropped.
     skips: bool,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Stepped {
     /// It can go on.
     On,
-    /// What was handed to it has been used.
+    /// It has used the packet that was handed to it.
     Took,
-    /// It cannot go on until something else has ended.
+    /// It cannot go on until a block or the requester has capacity.
     Waits,
     /// It has nothing to do.
     Idle,
@@ -90,7 +87,7 @@ impl Lane {
         }
     }
 
-    /// Another kernel from the next rest on.
+    /// Puts another kernel in place when this one rests.
     pub fn replace(&mut self, other: Box<dyn Kernel>) {
         (self.next, self.old) = (Some(other), None);
         if self.qp.is_none() {
@@ -104,7 +101,7 @@ impl Lane {
         }
     }
 
-    /// Whom it served is gone. Returns the block that it held.
+    /// Its queue pair is gone. Returns the block that it held.
     pub fn abandon(&mut self) -> Option<u32> {
         self.kernel.reset();
         self.inbox.clear();
@@ -124,7 +121,7 @@ impl Lane {
         self.task.fail(status);
     }
 
-    /// Its kernel is being removed: whoever's request waits next is told. False: nobody waits.
+    /// Its kernel is being removed: the request that waits next ends with an error. False: none waits.
     pub fn refuse_next(&mut self) -> bool {
         let Some((piece, bytes)) = self.inbox.front() else { return false };
         if !self.task.presented && !self.task.skips {
@@ -136,7 +133,7 @@ impl Lane {
         true
     }
 
-    /// Does it hold nothing of whom it serves?
+    /// Does it hold no state of the queue pair that it serves?
     fn is_at_rest(&self) -> bool {
         let task = &self.task;
         task.progress == Progress::Rests && !task.unfinished && !task.skips && self.inbox.is_empty()
@@ -152,13 +149,14 @@ impl Task {
         self.skips |= self.unfinished;
         self.work = 0;
         if !std::mem::replace(&mut self.wires.answered, true) {
-            let to = Place { addr: 0, rkey: 0, room: 0 };
+            let to = Place { addr: 0, rkey: 0, len: 0 };
             let ending = Some(Ending { status, tag: self.wires.tag });
             self.wires.message = Some(Message { to, len: 0, filled: 0, ending });
         }
     }
 
-    /// Its block is another's from now on. A kernel that rests holds nothing, so what it has read is not kept either.
+    /// Its block belongs to another lane from now on. A kernel that rests holds no state, so the bytes that
+    /// it has read are not kept either.
     #[inline]
     fn leave(&mut self, base: &Base, block: u32) {
         match self.progress {
@@ -181,7 +179,7 @@ impl Task {
     fn present(&mut self, piece: &Piece, bytes: &[u8]) -> bool {
         self.presented = true;
         self.work = 0;
-        // What passes is no part of a request: over IRN it may come between the packets of one.
+        // A WRITE that is seen is no part of a request: over IRN it may arrive between the packets of one.
         if piece.passing.is_some() {
             return false;
         }
@@ -193,7 +191,7 @@ impl Task {
         if piece.part.params() {
             match split(bytes) {
                 Ok((head, _)) => {
-                    self.wires.reply = Some(Place { addr: head.va, rkey: head.rkey, room: head.dma_len });
+                    self.wires.reply = Some(Place { addr: head.va, rkey: head.rkey, len: head.dma_len });
                 }
                 Err(_) => self.wires.fault = Some(Status::BAD_PARAMS),
             }
@@ -203,11 +201,11 @@ impl Task {
 }
 
 impl Lane {
-    /// Some steps, with what has just come to it. True: it can go on at once.
+    /// Makes up to [`STEPS`] steps, with the packet that has just arrived. True: it can go on at once.
     pub fn turn(
         &mut self,
         base: &mut Base,
-        qp: &mut QueuePair,
+        qp: &mut impl AnswerSender,
         mem: Mem<'_>,
         mut direct: Option<(&Piece, &[u8])>,
     ) -> bool {
@@ -253,7 +251,7 @@ impl Lane {
     fn step(
         &mut self,
         base: &mut Base,
-        qp: &mut QueuePair,
+        qp: &mut impl AnswerSender,
         mem: Mem<'_>,
         direct: Option<(&Piece, &[u8])>,
         left: &mut u32,
@@ -267,7 +265,7 @@ impl Lane {
         let Lane { kernel, inbox, task, block, .. } = self;
         let next = inbox.front().or(direct);
         let busy = task.progress == Progress::Again || task.wires.has_command();
-        // One request at a time: whoever is at work on one gets the next when its answer has left.
+        // One request at a time: a kernel at work gets the next request when its answer has left.
         let engaged = |piece: &Piece| busy && task.wires.is_engaged() && piece.part.first();
         let next = next.filter(|(piece, _)| task.presented || !engaged(piece));
         if task.skips && next.is_none_or(|(piece, _)| piece.passing.is_none()) {
@@ -284,14 +282,14 @@ impl Lane {
         };
         *block = Some(index);
         let alone = inbox.len() <= usize::from(direct.is_none());
-        let at_work = AtWork { kernel: &mut **kernel, task, block: index, qpn: qp.number, alone };
+        let at_work = RunningKernel { kernel: &mut **kernel, task, block: index, qpn: qp.qpn(), alone };
         match at_work.step(base, mem, next, left) {
             true => inbox.drop_front(),
             false => Stepped::On,
         }
     }
 
-    /// There is nothing to do.
+    /// There is no input and no command.
     #[inline]
     fn rest(&mut self, base: &mut Base) -> Stepped {
         let Task { wires, progress, unfinished, .. } = &self.task;
@@ -305,16 +303,14 @@ impl Lane {
         Stepped::On
     }
 
-    /// The message that the lane has made leaves, if it is complete. False: there is no room for it.
+    /// Sends the lane's message, if it is complete. False: the requester has no capacity.
     #[inline]
-    pub fn send(&mut self, base: &Base, qp: &mut QueuePair) -> bool {
+    pub fn send(&mut self, base: &Base, qp: &mut impl AnswerSender) -> bool {
         self.task.wires.settle();
         let Some(message) = self.task.wires.complete() else { return true };
         let block = self.block.filter(|_| message.len > 0);
-        let from = block.map(|index| Source {
-            block: Block { place: base.place, kernel: base.number, index },
-            scarce: base.is_scarce(),
-        });
+        let from =
+            block.map(|index| Source { block: Block { kernel: base.id, index }, scarce: base.is_scarce() });
         if !qp.send_message(message, from) {
             return false;
         }
@@ -326,64 +322,65 @@ impl Lane {
         true
     }
 
-    /// Asks for what a request will read first to come near. None: its kernel does not know.
+    /// Prefetches what a request will read first. None: its kernel gives no hint.
     #[inline]
-    pub fn foresee(
+    pub fn prefetch(
         &self,
         base: &Base,
         params: &[u8],
         seen: Option<&[u8]>,
         mem: Mem<'_>,
     ) -> Option<(u64, u32)> {
-        let (va, len) = self.kernel.foresee(params, seen)?;
+        let (va, len) = self.kernel.prefetch_hint(params, seen)?;
         if let Some(span) = base.reach(mem).span(va, len as usize, Access::NONE) {
             span.prefetch();
         }
         Some((va, len))
     }
 
-    /// Several requests wait, and what they will read first is near by now: what they will read then shall be too.
+    /// Several requests wait, and what they read first is in the cache by now: what they read next is
+    /// prefetched.
     #[inline(never)]
     fn look_ahead(&mut self, base: &Base, mem: Mem<'_>) {
-        let (from, to) = (self.inbox.foreseen, self.inbox.len());
+        let (from, to) = (self.inbox.prefetched, self.inbox.len());
         for at in from..to {
             let Some((piece, bytes)) = self.inbox.short(at) else { continue };
             let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { continue };
-            let Some((va, len)) = self.kernel.foresee(params, None) else { break };
-            let mut seen = [0; FORESEEN];
+            let Some((va, len)) = self.kernel.prefetch_hint(params, None) else { break };
+            let mut seen = [0; PREFETCH_MAX];
             let span = base.reach(mem).span(va, len as usize, Access::NONE);
             if let (Some(span), Some(seen)) = (span, seen.get_mut(..len as usize)) {
                 span.read(seen);
-                self.foresee(base, params, Some(seen), mem);
+                self.prefetch(base, params, Some(seen), mem);
             }
         }
-        self.inbox.foreseen = to;
+        self.inbox.prefetched = to;
     }
 
-    /// Its kernel, if that judges what is READ.
+    /// Its kernel's check of READs, if it has one.
     pub fn checks(&mut self) -> Option<&mut dyn Check> {
         self.kernel.checks()
     }
 
-    /// Its kernel, if that only looks at what passes, and everything that came before has been done.
+    /// Its kernel's view of WRITEs, if it has one and all earlier input is used.
     #[inline]
     pub fn looks(&mut self) -> Option<&mut dyn Look> {
         let Task { wires, progress, .. } = &mut self.task;
         let busy = *progress == Progress::Again || wires.has_command() || wires.message.is_some();
         let look = self.kernel.looks().filter(|_| !busy && self.inbox.is_empty())?;
-        // From now on it holds something of whom it serves.
+        // From now on it holds state of the queue pair that it serves.
         *progress = Progress::Waits;
         Some(look)
     }
 
-    /// A packet waits. The caller has seen that there is room.
+    /// Appends a packet to the inbox. The caller has checked `has_capacity`.
     pub fn put(&mut self, piece: &Piece, bytes: &[u8]) {
         self.inbox.push(piece, bytes);
     }
 
-    /// Has it room for another packet?
-    pub fn has_room(&self) -> bool {
-        self.inbox.has_room()
+    /// Has its inbox capacity for another packet?
+    pub fn has_capacity(&self) -> bool {
+        self.inbox.has_capacity()
     }
 
     /// Do many packets wait?
@@ -393,21 +390,21 @@ impl Lane {
 }
 
 /// A kernel that is about to make a step.
-struct AtWork<'l> {
+struct RunningKernel<'l> {
     kernel: &'l mut dyn Kernel,
     task: &'l mut Task,
     block: u32,
     qpn: Qpn,
-    /// Nothing waits behind what is handed to it.
+    /// Nothing waits behind the packet that is handed to it.
     alone: bool,
 }
 
-impl AtWork<'_> {
-    /// The DMA engine does what the last step asked for, and the kernel makes the next one; the same again, up to `left` times, while
-    /// nothing else is to be looked at. True: what waits has been used.
+impl RunningKernel<'_> {
+    /// Executes the command of the last step, and makes the next step. Repeats this up to `left` times while
+    /// there is no other packet to present. True: the packet was used.
     #[inline(always)]
     fn step(self, base: &mut Base, mem: Mem<'_>, mut next: Option<(&Piece, &[u8])>, left: &mut u32) -> bool {
-        let AtWork { kernel, task, block, qpn, alone } = self;
+        let RunningKernel { kernel, task, block, qpn, alone } = self;
         let mut used = false;
         loop {
             task.wires.execute(base, mem, block);
@@ -439,7 +436,7 @@ impl AtWork<'_> {
                 task.fail(status);
                 base.failures += 1;
             }
-            // What was read is there at once, and nobody else has a say in what the kernel does with it.
+            // The bytes are read at once, and no other packet changes what the kernel does with them.
             if next.is_some() || !alone || !task.wires.has_command() || *left == 0 {
                 return used;
             }
@@ -449,7 +446,7 @@ impl AtWork<'_> {
 }
 
 impl Inbox {
-    /// What was in front is used: it waited here, or had just come.
+    /// Drops the packet in front, which waited here or has just arrived.
     fn drop_front(&mut self) -> Stepped {
         if self.is_empty() {
             return Stepped::Took;
@@ -461,6 +458,8 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use remora_transport::rc::strom::Part;
+
     use super::super::HyperLogLog;
     use super::*;
 
@@ -478,7 +477,7 @@ mod tests {
         assert!(lane.looks().is_none(), "it is at work");
         assert_eq!(lane.task.progress, Progress::Again);
         lane.task.progress = Progress::Waits;
-        let to = Place { addr: 0, rkey: 0, room: 0 };
+        let to = Place { addr: 0, rkey: 0, len: 0 };
         lane.task.wires.message = Some(Message { to, len: 0, filled: 0, ending: None });
         assert!(lane.looks().is_none(), "a message has not left");
     }

@@ -8,14 +8,14 @@ use crate::cost::strom::Stepped;
 /// What the steps of a kernel did, in their order.
 pub type Steps = Arc<Mutex<Vec<Stepped>>>;
 
-/// Another kernel, whose steps are written down.
+/// A kernel whose steps are recorded.
 pub struct Metered<K> {
     kernel: K,
     steps: Steps,
 }
 
 impl<K: Kernel> Metered<K> {
-    /// This kernel, and where its steps will be told.
+    /// Wraps a kernel; also returns the record of its steps.
     pub fn new(kernel: K) -> (Metered<K>, Steps) {
         let steps = Steps::default();
         (Metered { kernel, steps: steps.clone() }, steps)

@@ -1,4 +1,4 @@
-//! The kernels that ship, by number: for whoever names a kernel to another process or another language.
+//! The kernels that ship, by number: the name of a kernel between processes and languages.
 
 use super::{Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, Shuffle, Traversal};
 

@@ -1,8 +1,9 @@
-//! The shuffling kernel (StRoM paper, §6.4): values of 8 bytes that arrive go each to the partition of its lowest bits, through
-//! buffers of 16 values: two lines of memory, which go there together, past the caches.
+//! The shuffling kernel (StRoM paper, §6.4): values of 8 bytes that arrive go each to the partition of its
+//! lowest bits, through buffers of 16 values: two lines of memory, which go there together, past the caches.
 //!
-//! Parameters set a part of the histogram: with 1024 partitions it is longer than one packet, which the paper does not mention. Those from
-//! partition 0 on begin anew. The bytes of RPC WRITEs are the values; each is answered when all of it is in memory.
+//! Parameters set a part of the histogram: with 1024 partitions it is longer than one packet, which the paper
+//! does not mention. Those from partition 0 on begin anew. The bytes of RPC WRITEs are the values; each is
+//! answered when all of it is in memory.
 
 use remora_memory::Lines;
 use remora_wire::strom::Status;
@@ -19,7 +20,7 @@ const EMPTIED: usize = 64;
 const ENTRY: usize = 16;
 const HEAD: usize = 8;
 
-/// A partition: where its values go, and how many there is room for.
+/// A partition: where its values go, and how many it holds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
     /// Its first byte.
@@ -53,11 +54,11 @@ pub struct Shuffle {
     end: Box<[u8; PARTITIONS]>,
     /// The next partition to be emptied, when all of a message is here.
     emptying: Option<usize>,
-    /// A value had no room.
+    /// A partition was full.
     full: bool,
 }
 
-/// On the heap from the start: a stack has no room for all of them.
+/// On the heap from the start: they are too large for a stack.
 fn boxed<T: Clone, const N: usize>(one: T) -> Box<[T; N]> {
     let all = vec![one; N].into_boxed_slice();
     all.try_into().unwrap_or_else(|_| unreachable!("there are as many"))
@@ -83,7 +84,7 @@ fn place(address: u64) -> u8 {
 }
 
 impl Shuffle {
-    /// The status of a message of which not all values had room.
+    /// The status of a message whose values did not all fit.
     pub const FULL: Status = Status(64);
 
     fn configure(&mut self, params: &[u8]) -> Option<()> {

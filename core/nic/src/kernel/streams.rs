@@ -10,16 +10,16 @@
 //! | `roceMetaOut` | [`Streams::answer`], [`Streams::send`] |
 //! | `roceDataOut` | [`Streams::put`], [`Streams::forward`] |
 
-use remora_memory::{Access, Key, Lines, Mem, Pd, Span};
+use remora_memory::{Access, Lines, Mem};
 use remora_transport::rc::strom::Part;
 use remora_wire::Qpn;
 use remora_wire::strom::{Ending, Status, split};
 
 use super::Place;
-use super::lane::Piece;
-use super::table::Base;
+use super::base::{Base, Piece};
 
-/// Bytes that one command reads at most: two packets' worth, so that an object of one comes together with its check value.
+/// Bytes that one command reads at most: two packets' worth, so that an object of one comes together with its
+/// check value.
 pub const DMA: usize = 8192;
 /// Bytes that one packet brings at most.
 pub const PACKET: usize = 4096;
@@ -69,23 +69,6 @@ impl<'p> Input<'p> {
     }
 }
 
-/// What a kernel may touch.
-#[derive(Copy, Clone)]
-pub(super) struct Reach<'r, 'm> {
-    pub mem: Mem<'m>,
-    pub pd: Pd,
-    pub grants: &'r [Key],
-}
-
-impl<'m> Reach<'_, 'm> {
-    /// Memory under one of the keys granted.
-    #[inline]
-    pub(super) fn span(&self, va: u64, len: usize, access: Access) -> Option<Span<'m>> {
-        let granted = |key: &Key| self.mem.check(self.pd, *key, va, len, access).ok();
-        self.grants.iter().find_map(granted)
-    }
-}
-
 /// A command to the DMA engine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Command {
@@ -96,9 +79,10 @@ enum Command {
 
 /// Bytes that were read.
 #[derive(Copy, Clone, Debug)]
-struct There {
+struct ReadBytes {
     len: usize,
-    /// Where in the lane's block, if they came to where the message goes on: then they need not be moved to become a part of it.
+    /// Their position in the lane's block, if they were read to the end of the message: then they become a
+    /// part of it without a copy.
     at: Option<u32>,
 }
 
@@ -108,7 +92,7 @@ pub(super) struct Message {
     pub to: Place,
     pub len: u32,
     pub filled: u32,
-    /// An answer, which tells its ending; else a plain WRITE.
+    /// The ending that an answer carries. None: a plain WRITE.
     pub ending: Option<Ending>,
 }
 
@@ -117,14 +101,14 @@ pub(super) struct Wires {
     command: Command,
     read: Box<[u8]>,
     /// The bytes that were read last.
-    there: Option<There>,
+    there: Option<ReadBytes>,
     pub message: Option<Message>,
     /// Where answers of this request go.
     pub reply: Option<Place>,
     pub tag: u32,
     pub answered: bool,
     pub fault: Option<Status>,
-    /// Lines may be on their way to memory.
+    /// Lines were written past the caches and may not be in memory yet.
     scattered: bool,
 }
 
@@ -143,7 +127,7 @@ impl Wires {
         }
     }
 
-    /// Whatever the kernel had begun is forgotten; not who it was for.
+    /// Forgets the command and the message, but not the request that they belong to.
     pub fn clear(&mut self) {
         self.command = Command::Nothing;
         (self.there, self.message, self.fault) = (None, None, None);
@@ -153,7 +137,8 @@ impl Wires {
         self.command != Command::Nothing
     }
 
-    /// Has the answer of a request not left? One that was begun may still be taken back, and what is said then belongs to the same request.
+    /// Is the answer of a request still missing? An answer that was begun may be withdrawn; the next one then
+    /// belongs to the same request.
     pub fn is_engaged(&self) -> bool {
         !self.answered || self.message.is_some_and(|message| message.ending.is_some())
     }
@@ -170,7 +155,7 @@ impl Wires {
         self.message.as_ref().filter(|message| message.filled == message.len)
     }
 
-    /// Before a message leaves: what was written before is in memory.
+    /// Waits until all earlier writes are in memory. A message leaves only then.
     #[inline]
     pub fn settle(&mut self) {
         if std::mem::take(&mut self.scattered) {
@@ -178,7 +163,7 @@ impl Wires {
         }
     }
 
-    /// The DMA engine does what the last step asked for.
+    /// Executes the command of the last step, as a DMA engine would.
     #[inline]
     pub fn execute(&mut self, base: &mut Base, mem: Mem<'_>, block: u32) {
         match std::mem::replace(&mut self.command, Command::Nothing) {
@@ -190,17 +175,17 @@ impl Wires {
                 };
                 let unfinished = self.message.filter(|message| message.filled < message.len);
                 let at = unfinished.map(|message| message.filled);
-                let room = at.and_then(|at| part(base.block_mut(block), at, len));
-                self.there = Some(There { len: len as usize, at: at.filter(|_| room.is_some()) });
-                span.read(room.unwrap_or(&mut self.read[..len as usize]));
+                let buffer = at.and_then(|at| part(base.block_mut(block), at, len));
+                self.there = Some(ReadBytes { len: len as usize, at: at.filter(|_| buffer.is_some()) });
+                span.read(buffer.unwrap_or(&mut self.read[..len as usize]));
             }
             Command::ReadToWire { va, len } => {
                 self.keep(base, block);
                 let span = base.reach(mem).span(va, len as usize, Access::NONE);
                 let Some(message) = &mut self.message else { return };
                 match (span, part(base.block_mut(block), message.filled, len)) {
-                    (Some(span), Some(room)) => {
-                        span.read(room);
+                    (Some(span), Some(buffer)) => {
+                        span.read(buffer);
                         message.filled += len;
                     }
                     _ => self.fault = Some(Status::ACCESS),
@@ -209,21 +194,22 @@ impl Wires {
         }
     }
 
-    /// What was read shall stay where it is: the block is about to be written, or to be another's.
+    /// Copies the bytes that were read out of the block, which is about to be written or to belong to another
+    /// lane.
     #[inline]
     pub fn keep(&mut self, base: &Base, block: u32) {
-        let Some(There { len, at: Some(at) }) = self.there else { return };
+        let Some(ReadBytes { len, at: Some(at) }) = self.there else { return };
         self.read[..len].copy_from_slice(&base.block(block)[at as usize..][..len]);
-        self.there = Some(There { len, at: None });
+        self.there = Some(ReadBytes { len, at: None });
     }
 
-    /// What was read is not needed any more.
+    /// Forgets the bytes that were read.
     #[inline]
     pub fn forget(&mut self) {
         self.there = None;
     }
 
-    /// These bytes become the message's next. False: there is none, or it ends before them.
+    /// Appends these bytes to the message. False: there is no message, or it is too short.
     #[inline]
     fn fill(&mut self, base: &mut Base, block: u32, bytes: &[u8]) -> bool {
         self.keep(base, block);
@@ -235,13 +221,14 @@ impl Wires {
         let len = bytes.len() as u32;
         let message = self.message.as_mut().filter(|message| len <= message.len - message.filled);
         let Some(message) = message else { return false };
-        let Some(room) = part(base.block_mut(block), message.filled, len) else { return false };
-        room.copy_from_slice(bytes);
+        let Some(buffer) = part(base.block_mut(block), message.filled, len) else { return false };
+        buffer.copy_from_slice(bytes);
         message.filled += len;
         true
     }
 
-    /// The first `len` of the bytes that were read become the message's next. False: there are not so many of either.
+    /// Appends the first `len` of the bytes that were read to the message. False: fewer were read, or the
+    /// message is too short.
     #[inline]
     fn forward(&mut self, base: &mut Base, block: u32, len: usize) -> bool {
         let Some(there) = self.there.filter(|there| len <= there.len) else { return false };
@@ -303,9 +290,9 @@ impl<'p> Streams<'_, 'p> {
         self.wires.fault = Some(status);
     }
 
-    /// Bytes that the requester has room for; 0 if it has not said where.
-    pub fn room(&self) -> u32 {
-        self.wires.reply.map_or(0, |place| place.room)
+    /// Bytes that the requester's place for the answer holds; 0 if it has named none.
+    pub fn answer_capacity(&self) -> u32 {
+        self.wires.reply.map_or(0, |place| place.len)
     }
 
     /// Bytes that one message holds at most.
@@ -313,8 +300,8 @@ impl<'p> Streams<'_, 'p> {
         self.base.longest
     }
 
-    /// Asks for `len` bytes of memory, [`DMA`] at most: they are there at the next step. Reading what the kernel has no right to
-    /// ends the request.
+    /// Reads `len` bytes of memory, [`DMA`] at most, until the next step. Reading without the right ends the
+    /// request.
     pub fn read(&mut self, va: u64, len: u32) {
         self.wires.there = None;
         if len as usize > DMA {
@@ -327,7 +314,7 @@ impl<'p> Streams<'_, 'p> {
     /// The bytes that were read.
     #[inline]
     pub fn data(&self) -> Option<&[u8]> {
-        let There { len, at } = self.wires.there?;
+        let ReadBytes { len, at } = self.wires.there?;
         let from = at.map_or(&self.wires.read[..], |at| &self.base.block(self.block)[at as usize..]);
         Some(&from[..len])
     }
@@ -342,7 +329,7 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Writes to memory. Writing where the kernel has no right to ends the request.
+    /// Writes to memory. Writing without the right ends the request.
     pub fn write(&mut self, va: u64, bytes: &[u8]) {
         match self.base.reach(self.mem).span(va, bytes.len(), Access::LOCAL_WRITE) {
             Some(span) => {
@@ -361,8 +348,8 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Writes two lines to memory, past the caches if they begin at one there: for kernels that write to many places in turn. All of it is
-    /// there before the next message leaves.
+    /// Writes two cache lines to memory, past the caches if they are aligned: for kernels that write to many
+    /// places in turn. They are in memory before the next message leaves.
     #[inline]
     pub fn scatter(&mut self, va: u64, lines: &Lines) {
         match self.base.reach(self.mem).span(va, lines.0.len(), Access::LOCAL_WRITE) {
@@ -375,9 +362,9 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// Answers the request, with `len` bytes that follow by [`put`](Streams::put), [`forward`](Streams::forward) or
-    /// [`read_to_wire`](Streams::read_to_wire). If there is no room for so many, the answer is [`Status::NO_ROOM`] and has
-    /// none; then it returns false.
+    /// Answers the request, with `len` bytes that follow by [`put`](Streams::put),
+    /// [`forward`](Streams::forward) or [`read_to_wire`](Streams::read_to_wire). If the requester's place is
+    /// too small, the answer is [`Status::NO_ROOM`] without bytes, and the result is false.
     pub fn answer(&mut self, status: Status, len: u32) -> bool {
         let tag = self.wires.tag;
         if self.wires.answered || self.wires.message.is_some() {
@@ -385,7 +372,7 @@ impl<'p> Streams<'_, 'p> {
             return false;
         }
         self.wires.answered = true;
-        let place = self.wires.reply.filter(|place| len <= place.room && len <= self.base.longest);
+        let place = self.wires.reply.filter(|place| len <= place.len && len <= self.base.longest);
         let (to, status, len) = match (len, place) {
             (0, _) => (NOWHERE, status, 0),
             (_, Some(place)) => (place, status, len),
@@ -396,10 +383,10 @@ impl<'p> Streams<'_, 'p> {
         fits
     }
 
-    /// As [`answer`](Streams::answer), for one whose length is not known yet: whatever there is room for may follow, and
-    /// [`close`](Streams::close) ends it.
+    /// As [`answer`](Streams::answer), for one whose length is not known yet: as many bytes as the place
+    /// holds may follow, and [`close`](Streams::close) ends it.
     pub fn open(&mut self, status: Status) {
-        let longest = self.room().min(self.base.longest);
+        let longest = self.answer_capacity().min(self.base.longest);
         if longest > 0 {
             self.answer(status, longest);
         } else {
@@ -407,7 +394,7 @@ impl<'p> Streams<'_, 'p> {
         }
     }
 
-    /// The message is as long as what was given.
+    /// Ends the message with the bytes that were given.
     pub fn close(&mut self) {
         if let Some(message) = &mut self.wires.message {
             message.len = message.filled;
@@ -422,20 +409,21 @@ impl<'p> Streams<'_, 'p> {
         self.wires.message.map_or(0, |message| message.len - message.filled)
     }
 
-    /// The message that was begun is taken back: none of it has left.
+    /// Takes back the message that was begun; none of it has left.
     pub fn withdraw(&mut self) {
         if let Some(message) = self.wires.message.take() {
             self.wires.answered &= message.ending.is_none();
         }
     }
 
-    /// A WRITE to the peer's memory beside answers: `len` bytes follow, [`longest`](Streams::longest) at most.
+    /// A WRITE to the peer's memory beside answers: `len` bytes follow, [`longest`](Streams::longest) at
+    /// most.
     pub fn send(&mut self, addr: u64, rkey: u32, len: u32) {
         if len > self.base.longest || self.wires.message.is_some() {
             self.wires.fault = Some(Status::FAILED);
             return;
         }
-        let to = Place { addr, rkey, room: len };
+        let to = Place { addr, rkey, len };
         self.wires.message = Some(Message { to, len, filled: 0, ending: None });
     }
 
@@ -455,5 +443,5 @@ impl<'p> Streams<'_, 'p> {
     }
 }
 
-/// Where an answer without bytes goes: no key is looked at.
-const NOWHERE: Place = Place { addr: 0, rkey: 0, room: 0 };
+/// The place of an answer without bytes: its key is not checked.
+const NOWHERE: Place = Place { addr: 0, rkey: 0, len: 0 };

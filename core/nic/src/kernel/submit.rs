@@ -4,35 +4,34 @@ use remora_transport::Status;
 use remora_transport::rc::Kind;
 use remora_wire::strom::{HEAD_LEN, TAG_MASK};
 
-use crate::queue_pair::{List, QueuePair};
-use crate::reliable::Requests;
+use crate::context::List;
+use crate::queue_pair::QueuePair;
+use crate::reliable::ReliableRequester;
 use crate::wqe::{Wqe, WqeOpcode, flag};
 
-impl QueuePair {
-    /// Takes a request to a kernel; one that the peer has not agreed to, or that makes no sense, fails here.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn submit_strom<R: Requests>(&mut self, wqe: &Wqe, index: u64, slots: u64) {
-        let (opcode, tag) = (wqe.remote, wqe.rkey());
-        let found = match wqe.flags() & flag::INLINE {
-            0 => self.list(wqe, index),
-            _ => Some((wqe.len, List::Inline)),
-        };
-        let Some((len, list)) = found.filter(|_| self.strom.is_some() && tag <= TAG_MASK) else {
-            return self.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
-        };
-        let params = wqe.opcode() == WqeOpcode::RPC;
-        let fits = match params {
-            true => (HEAD_LEN as u64..=u64::from(self.attributes.parameters.mtu)).contains(&len),
-            false => len <= 1 << 31,
-        };
-        if !fits {
-            return self.submit_failing::<R>(wqe, index, slots, Status::LocalLength);
-        }
-        let kind = if params { Kind::Rpc { opcode, tag } } else { Kind::RpcWrite { opcode, tag } };
-        let message = self.message(wqe, kind, len, list, index, slots);
-        if let Some(requester) = R::of(self) {
-            requester.submit(message);
-        }
+/// Submits a request to a kernel. It fails here if it is malformed or StRoM is not agreed with the peer.
+#[cold]
+#[inline(never)]
+pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, index: u64, slots: u64) {
+    let (opcode, tag) = (wqe.remote, wqe.rkey());
+    let found = match wqe.flags() & flag::INLINE {
+        0 => qp.list(wqe, index),
+        _ => Some((wqe.len, List::Inline)),
+    };
+    let Some((len, list)) = found.filter(|_| qp.strom.is_some() && tag <= TAG_MASK) else {
+        return qp.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
+    };
+    let params = wqe.opcode() == WqeOpcode::RPC;
+    let fits = match params {
+        true => (HEAD_LEN as u64..=u64::from(qp.attributes.parameters.mtu)).contains(&len),
+        false => len <= 1 << 31,
+    };
+    if !fits {
+        return qp.submit_failing::<R>(wqe, index, slots, Status::LocalLength);
+    }
+    let kind = if params { Kind::Rpc { opcode, tag } } else { Kind::RpcWrite { opcode, tag } };
+    let message = qp.message(wqe, kind, len, list, index, slots);
+    if let Some(requester) = R::of(&mut qp.machine) {
+        requester.submit(message);
     }
 }

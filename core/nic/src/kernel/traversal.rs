@@ -1,7 +1,8 @@
-//! The traversal kernel (StRoM paper, §6.2 and Table 2): from element to element until a key fits, then the value.
+//! The traversal kernel (StRoM paper, §6.2 and Table 2): from element to element until a key fits, then the
+//! value.
 //!
-//! Positions count words of 4 bytes; an element has 64 bytes at most and a key 8. What Table 2's one next-pointer cannot say
-//! stands behind it, in a [`Shape`].
+//! Positions count words of 4 bytes; an element has 64 bytes at most and a key 8. What Table 2's one
+//! next-pointer cannot say stands behind it, in a [`Shape`].
 
 use remora_wire::strom::Status;
 
@@ -23,20 +24,22 @@ pub enum Shape {
     /// Its one next-pointer (Table 2): lists, chains of a hash table.
     #[default]
     List,
-    /// Pointers one behind the other from the next-pointer's position on; that of number k is followed if k of the element's keys are
-    /// less than the key looked for. A binary tree has one key and two pointers, a node of a B-tree more. Of the keys that the mask
-    /// names as many count as the word at `count` says, all of them if there is none.
+    /// Pointers one behind the other from the next-pointer's position on; that of number k is followed if k
+    /// of the element's keys are less than the key looked for. A binary tree has one key and two pointers, a
+    /// node of a B-tree more. Of the keys that the mask names as many count as the word at `count` says, all
+    /// of them if there is none.
     Ordered {
         /// Position of the number of keys.
         count: Option<u8>,
     },
-    /// A skip list: pointers to the next element of each level, the lowest first. A level is left when its next element's key is
-    /// greater than the one looked for.
+    /// A skip list: pointers to the next element of each level, the lowest first. A level is left when its
+    /// next element's key is greater than the one looked for.
     Skip {
         /// Levels of the element that the walk begins at.
         levels: u8,
     },
-    /// A graph: each of so many pointers is followed, breadth first, each element once. 256 elements are remembered.
+    /// A graph: each of so many pointers is followed, breadth first, each element once. 256 elements are
+    /// remembered.
     Graph {
         /// Pointers of an element; those that are 0 lead nowhere.
         edges: u8,
@@ -46,10 +49,11 @@ pub enum Shape {
 /// Parameters of a walk, little-endian.
 ///
 /// ```text
-///  0 address (8)        8 value's size (4)   12 key mask (2)   14 predicate   15 bit 0: the value's position is
-///    relative to the key's; bit 1: there is a next-pointer     16 key (8)
+///  0 address (8)        8 value's size (4)   12 key mask (2)   14 predicate
+/// 15 bit 0: the value's position is relative to the key's; bit 1: there is a next-pointer   16 key (8)
 /// 24 value's position   25 next's position   26 element's size in bytes   27 0   28 elements at most (4)
-/// 32 shape: 0 list, 1 ordered, 2 skip list, 3 graph   33 levels or edges   34 position of the count, ff: none   35 0 (5)
+/// 32 shape: 0 list, 1 ordered, 2 skip list, 3 graph   33 levels or edges
+/// 34 position of the count, ff: none   35 0 (5)
 /// ```
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
@@ -220,8 +224,8 @@ impl Traversal {
                     if self.found[..self.count].contains(&address) {
                         continue;
                     }
-                    let Some(room) = self.found.get_mut(self.count) else { return Next::TooFar };
-                    *room = address;
+                    let Some(buffer) = self.found.get_mut(self.count) else { return Next::TooFar };
+                    *buffer = address;
                     self.count += 1;
                 }
                 let next = (self.done < self.count).then(|| self.found[self.done]);
@@ -231,7 +235,8 @@ impl Traversal {
         }
     }
 
-    /// The next element of a skip list: of the same level if the walk has not gone too far, else of the level below.
+    /// The next element of a skip list: of the same level if the walk has not gone too far, else of the level
+    /// below.
     fn down(&mut self, walk: &Walk, element: &[u8]) -> Option<u64> {
         let overshot = self.seen > 1 && walk.keys(element).next().is_some_and(|(_, key)| key > walk.key);
         if !overshot {

@@ -4,9 +4,10 @@ use remora_memory::{Owner, Pd};
 use remora_transport::state::{Service, State};
 use remora_wire::Qpn;
 
-use super::{Nic, NicError, QueuePairInit, Receives};
+use super::Nic;
 use crate::attributes::{Modify, ModifyFault};
 use crate::completion_queue::{CompletionQueue, Notify};
+use crate::config::{NicError, QueuePairInit, Receives};
 use crate::multicast::MULTICAST_QPN;
 use crate::queue_pair::{QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
@@ -24,8 +25,8 @@ impl Nic {
         Ok(place as u32)
     }
 
-    /// Makes a completion queue that is counted and need not be polled: its newest entries stand over the oldest
-    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`); its number.
+    /// Makes a completion queue that is counted and need not be polled: its newest entries stand over the
+    /// oldest (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`); its number.
     pub fn create_cq_ignoring_overrun(&mut self, ring: Ring) -> Result<u32, NicError> {
         let cq = self.create_cq(ring.clone())?;
         self.shared.cqs[cq as usize] = Some(CompletionQueue::ignoring_overrun(ring));
@@ -37,7 +38,7 @@ impl Nic {
         if self.shared.cq_users.get(cq as usize).is_some_and(|users| !users.is_empty()) {
             return Err(NicError::Busy);
         }
-        // Whoever waits for it looks again and finds it gone.
+        // Queue pairs that WAIT for it test again and find it gone.
         self.shared.release_waiting(cq);
         let place = self.shared.cqs.get_mut(cq as usize).ok_or(NicError::Unknown)?;
         place.take().map(|_| ()).ok_or(NicError::Unknown)
@@ -112,16 +113,16 @@ impl Nic {
             (Receives::Shared(number), Service::Rc | Service::Uc | Service::Ud) => {
                 let (place, stride) = self.shared.srqs.join(*number)?;
                 let pd = self.shared.srqs.get(place).map_or(Pd::NONE, |queue| queue.pd);
-                let room = ReceiveQueue::room(stride).inspect_err(|_| self.shared.srqs.leave(place))?;
-                Ok((room, Some(Srq { place, pd })))
+                let buffer = ReceiveQueue::buffer(stride).inspect_err(|_| self.shared.srqs.leave(place))?;
+                Ok((buffer, Some(Srq { place, pd })))
             }
-            (Receives::None, Service::XrcInitiator) => Ok((ReceiveQueue::room(1)?, None)),
+            (Receives::None, Service::XrcInitiator) => Ok((ReceiveQueue::buffer(1)?, None)),
             _ => Err(NicError::NotThisService),
         }
     }
 
-    /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on. `Busy` while it is attached to a
-    /// multicast group.
+    /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on. `Busy` while it
+    /// is attached to a multicast group.
     pub fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         if self.shared.groups.has(number) {
@@ -142,7 +143,7 @@ impl Nic {
         if qp.queued {
             self.line.retain(|queued| *queued != index);
         }
-        self.crowd.leave(qp.party, index);
+        self.scheduler.leave(qp.tenant, index);
         self.timers.remove(index);
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
         self.free.push_back(index);
@@ -158,7 +159,7 @@ impl Nic {
         Ok(())
     }
 
-    /// What a queue pair was told so far, and its state (`ibv_query_qp`).
+    /// The attributes of a queue pair, and its state (`ibv_query_qp`).
     pub fn query_qp(&self, number: Qpn) -> Option<Modify> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.query())
     }
@@ -176,7 +177,7 @@ mod tests {
     use remora_memory::Bytes;
 
     use super::*;
-    use crate::nic::Config;
+    use crate::config::Config;
 
     /// The number of all ones stands for a multicast group's queue pairs.
     #[test]

@@ -5,14 +5,14 @@ use remora_transport::rc::prism::{Output, Request};
 use remora_wire::NakCode;
 use remora_wire::prism::Verdict;
 
-use super::execute::Tell;
 use super::free_list::{FreeLists, Taken};
 use super::reach::Reach;
+use super::result::ResultSink;
 
 /// Takes a buffer; the second is all of it, if the first is one.
 ///
-/// The next one comes near meanwhile: nobody has touched it for long, and bytes that wait for their lines keep the atomic behind them
-/// waiting.
+/// The next buffer is prefetched meanwhile: it has not been touched for long, and stores that wait for their
+/// cache lines delay the atomic behind them.
 #[inline(always)]
 pub(super) fn take<'m>(
     reach: &Reach<'m, '_>,
@@ -20,7 +20,7 @@ pub(super) fn take<'m>(
     lists: &mut FreeLists,
 ) -> (Taken, Option<Span<'m>>) {
     let (list, len, mut place) = (request.va, request.len, None);
-    let taken = lists.take((reach.pd, list, len), |va, size, next| {
+    let taken = lists.take(reach.pd, list, len, |va, size, next| {
         place = reach.span(va, size, Access::REMOTE_WRITE).ok();
         if let (Some(place), Some(next)) = (&place, next) {
             place.prefetch_beside(next.wrapping_sub(va), len as usize);
@@ -37,28 +37,29 @@ pub(super) fn allocate(
     request: &Request,
     redirect: Option<u64>,
     payload: &[u8],
-    (lists, tell): (&mut FreeLists, &mut impl Tell),
+    lists: &mut FreeLists,
+    sink: &mut impl ResultSink,
 ) -> Result<(), NakCode> {
-    // Nothing is taken for an address that could not be told.
-    let told = match redirect {
+    // No buffer is taken whose address could not be written.
+    let redirected = match redirect {
         Some(to) => Some(reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?),
         None => None,
     };
     match take(reach, request, lists) {
         (Taken::Buffer { va, pin }, Some(place)) => {
             place.write(payload);
-            if let Some(told) = told {
+            if let Some(redirected) = redirected {
                 let mut bytes = [0; 32];
                 bytes[..8].copy_from_slice(&va.to_le_bytes());
-                if told.write_whole(&bytes, 8).is_err() {
+                if redirected.write_whole(&bytes, 8).is_err() {
                     lists.give_back(pin);
                     return Err(NakCode::REMOTE_OPERATIONAL_ERROR);
                 }
             }
-            tell.tell(Verdict::Done, Output::Number(va));
+            sink.put(Verdict::Done, Output::Number(va));
         }
-        (Taken::Nothing, _) => tell.tell(Verdict::NoBuffer, Output::Number(0)),
-        (Taken::TooLong, _) => tell.tell(Verdict::TooLong, Output::Number(0)),
+        (Taken::Nothing, _) => sink.put(Verdict::NoBuffer, Output::Number(0)),
+        (Taken::TooLong, _) => sink.put(Verdict::TooLong, Output::Number(0)),
         _ => return Err(NakCode::REMOTE_ACCESS_ERROR),
     }
     Ok(())

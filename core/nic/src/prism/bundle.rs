@@ -1,32 +1,35 @@
-//! Bundles: the requests of a chain leave in one frame, and so do their answers: as one packet if all are short (`chained.rs`), else as packets in one frame. Of
-//! PRISM's requests one that travels alone leaves from here, too, if it is one packet.
+//! Bundles: the requests of a chain leave in one frame, and so do their answers. Short ones are one packet
+//! (`chained.rs`), others several packets in one frame. A request of PRISM that is one packet and travels
+//! alone leaves from here, too.
 //!
-//! A chain is one round trip whose parts mean nothing without each other (PRISM paper, §3.4). As packets of their own they
-//! would cost as many frames, of as many lengths, each way; on a port where a frame is a system call that is most of the chain's time.
-//! To the machines of RC they are packets like any other, so that order, loss and repetition are what they were.
+//! A chain is one round trip whose parts mean nothing without each other (PRISM paper, §3.4). As packets of
+//! their own they would cost as many frames, of as many lengths, each way; on a port where a frame is a
+//! system call that is most of the chain's time. The machines of RC see them as single packets, so order,
+//! loss and retransmission do not change.
 //!
-//! Where frames cross a wire (they are sealed), what is on its way between chains travels with them: a train is of frames of one
-//! length, and chains among READs would break it at each. Over shared memory a frame is cheap, and READs alone are put off until their
-//! pointers are near.
+//! Where frames cross a wire (they are sealed), what is on its way between chains travels with them: a train
+//! is of frames of one length, and chains among READs would break it at each. Over shared memory a frame is
+//! cheap, and READs alone are put off until their pointers are near.
 
 use remora_memory::{Mem, Owner, Pd};
 use remora_transport::Instant;
-use remora_transport::rc::prism::{Extended, KEPT, Verb};
+use remora_transport::rc::prism::KEPT;
 use remora_transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind, Requester};
 use remora_wire::frame::Egress;
-use remora_wire::prism::Flags;
-use remora_wire::prism::addresses::Repr as Addresses;
 use remora_wire::prism::bundle::{self, HEAD};
-use remora_wire::prism::chain::{self, Target};
-use remora_wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, packet, reth};
+use remora_wire::prism::chain;
+use remora_wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, bth, packet};
 
+use super::NextRequest;
 use super::chained::{chain_bth, put_operation};
-use super::egress::{addresses, kept_bth, kept_value};
-use crate::egress::{Sent, emit_other};
-use crate::gather::{fetch, gather_other};
-use crate::nic::Shared;
-use crate::queue_pair::{Connection, Note, QueuePair};
-use crate::ring::Ring;
+use super::egress::{kept_bth, kept_value};
+use super::packet::{RequestPacket, shape};
+use crate::context::WqeContext;
+use crate::emit::{Sent, emit_outlined};
+use crate::gather::{LocalMemory, fetch};
+use crate::machine::Connection;
+use crate::queue_pair::QueuePair;
+use crate::shared::Shared;
 
 /// Requests, or answers, that travel together at most.
 const MOST: usize = 16;
@@ -36,8 +39,8 @@ fn len_of(opcode: Opcode, payload: usize) -> usize {
     HEAD + opcode.header_len() + payload + usize::from(packet::pad_for(payload))
 }
 
-/// Writes a packet of a bundle at the start of `out`: `head` its extension headers, `fill` its payload; the bytes that it took. None
-/// if `fill` has no payload for it.
+/// Writes a packet of a bundle at the start of `out`: `head` its extension headers, `fill` its payload; the
+/// bytes that it took. None if `fill` has no payload for it.
 #[inline(always)]
 fn put(
     out: &mut [u8],
@@ -60,88 +63,15 @@ fn put(
     fill(bytes).then_some(HEAD + len)
 }
 
-/// What follows the BTH of an operation.
-fn target_of(extended: &Extended, dma_len: u32) -> Target {
-    let (va, rkey) = (extended.va, extended.rkey());
-    match extended.verb() {
-        Verb::Read | Verb::Write => Target::Range(reth::Repr { va, rkey, dma_len }),
-        Verb::CompareSwap | Verb::FetchAdd => {
-            let Extended { operand, compare, .. } = *extended;
-            Target::Atomic(atomic_eth::Repr { va, rkey, swap_add: operand, compare })
-        }
-    }
-}
-
-/// Op-code of a request that travels with others, and how many bytes its packet has behind its addresses.
-fn shape(message: &Message<Note>) -> (Opcode, u32) {
-    match &message.kind {
-        Kind::Prism(extended) => (extended.opcode(), extended.payload(message.len)),
-        // Of the plain verbs only WRITEs begin a bundle.
-        _ => (Opcode::RC_RDMA_WRITE_ONLY, message.len),
-    }
-}
-
-/// The packet of a request, but for its bytes.
-pub(super) struct Head {
-    pub opcode: Opcode,
-    pub flags: Flags,
-    pub target: Target,
-    addresses: Addresses,
-    pub payload: usize,
-}
-
-impl Head {
-    /// None: it is none that leaves by this way.
-    #[inline(always)]
-    pub fn of(message: &Message<Note>, ring: &Ring) -> Option<Head> {
-        let Message { kind, note, len: dma_len, .. } = message;
-        let (opcode, len) = shape(message);
-        let (flags, target, addresses) = match *kind {
-            Kind::Prism(ref extended) => {
-                (extended.flags(), target_of(extended, *dma_len), addresses(extended, ring, note))
-            }
-            Kind::Write { va, rkey } => {
-                let range = Target::Range(reth::Repr { va, rkey, dma_len: len });
-                (Flags::NONE, range, Addresses::default())
-            }
-            _ => return None,
-        };
-        let payload = addresses.len() + len as usize;
-        Some(Head { opcode, flags, target, addresses, payload })
-    }
-
-    /// Its BTH.
-    #[inline(always)]
-    fn bth(&self, part: &Part<'_, Note>, remote: Qpn) -> bth::Repr {
-        let plain = bth::Repr::new(self.opcode, remote, part.psn);
-        let (solicited, ack_req) = (part.message.solicited, part.ack_req);
-        bth::Repr {
-            solicited,
-            ack_req,
-            resv7: self.flags.bits(),
-            pad: packet::pad_for(self.payload),
-            ..plain
-        }
-    }
-
-    /// Writes what follows its headers. False: it may not be read.
-    #[inline(always)]
-    pub fn fill(&self, bytes: &mut [u8], note: &Note, (mem, pd, ring): (Mem<'_>, Pd, &Ring)) -> bool {
-        let at = self.addresses.emit(bytes);
-        let rest = &mut bytes[at..];
-        rest.is_empty() || gather_other(mem, pd, ring, note, 0, rest)
-    }
-}
-
 /// Writes a request, with what stands before it; the bytes that it took. None: its memory may not be read.
 fn put_request(
     out: &mut [u8],
-    part: &Part<'_, Note>,
+    part: &Part<'_, WqeContext>,
     remote: Qpn,
-    place: (Mem<'_>, Pd, &Ring),
+    local: LocalMemory<'_>,
 ) -> Option<usize> {
-    let head = Head::of(part.message, place.2)?;
-    let fill = |bytes: &mut [u8]| head.fill(bytes, &part.message.note, place);
+    let head = RequestPacket::of(part.message, local.ring)?;
+    let fill = |bytes: &mut [u8]| head.fill(bytes, &part.message.context, local);
     let target = |headers: &mut [u8]| {
         head.target.emit(headers);
     };
@@ -151,10 +81,10 @@ fn put_request(
 /// Writes `count` requests that travel together, one behind the other. False: one of them cannot be written.
 #[inline(always)]
 fn put_all(
-    requester: &Requester<Note>,
+    requester: &Requester<WqeContext>,
     count: usize,
     out: &mut [u8],
-    put: impl Fn(&mut [u8], &Part<'_, Note>) -> Option<usize>,
+    put: impl Fn(&mut [u8], &Part<'_, WqeContext>) -> Option<usize>,
 ) -> bool {
     let mut at = 0;
     (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
@@ -179,9 +109,9 @@ impl Load {
         Load { mtu, bundle: 0, chain: 0, answers: Some(0) }
     }
 
-    /// Is there room for another one? Then it is in.
+    /// Adds a message if it fits. False: it does not fit.
     #[inline(always)]
-    fn takes(&mut self, message: &Message<Note>) -> bool {
+    fn takes(&mut self, message: &Message<WqeContext>) -> bool {
         let (opcode, len) = shape(message);
         let (mut before, mut answer) = (0, Some(0));
         if let Kind::Prism(extended) = &message.kind {
@@ -204,116 +134,121 @@ impl Load {
     }
 }
 
-impl QueuePair {
-    /// The request that would leave now, if it is one packet, and those that travel with it. None: it leaves by its plan; `Some(None)`: it
-    /// waits for the others.
-    #[inline(never)]
-    pub(crate) fn request_bundle(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        out: &mut impl Egress,
-        shared: &mut Shared,
-    ) -> Option<Option<Sent>> {
-        let (pd, ring, mtu) = (self.pd, self.send.ring(), self.attributes.parameters.mtu as usize);
-        let Connection { path, requester, .. } = self.connection.as_mut()?;
-        let mut load = Load::new(mtu);
-        let chained = requester.chained(now, (MOST - 1, out.seals()), |message| load.takes(message));
-        let count = match chained {
-            Chained::No => return None,
-            Chained::Waits => return Some(None),
-            Chained::With(others) => others + 1,
-        };
-        let (remote, first, counters) = (path.remote, requester.part(0)?, &mut shared.counters);
-        let sent = if count > 1 && load.is_chain() {
-            let head = chain_bth(count, remote, first.psn);
-            let (none, len) = (Extensions::default(), load.chain as u32);
-            emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
-                put_all(requester, count, out, |out, part| put_operation(out, part.message, (mem, pd, ring)))
-            })
-        } else if count > 1 {
-            let head = bth::Repr::new(Opcode::BUNDLE, remote, first.psn);
-            let (none, len) = (Extensions::default(), load.bundle as u32);
-            emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
-                put_all(requester, count, out, |out, part| put_request(out, part, remote, (mem, pd, ring)))
-            })
-        } else {
-            let head = Head::of(first.message, ring)?;
-            let (ext, len) = (head.target.extensions(), head.payload as u32);
-            let bth = head.bth(&first, remote);
-            emit_other(&mut path.way, out, counters, &bth, &ext, len, &mut |bytes| {
-                head.fill(bytes, &first.message.note, (mem, pd, ring))
-            })
-        };
-        match sent {
-            // Whose memory it is that may not be read comes out when each travels alone.
-            Sent::Denied => return None,
-            Sent::NoRoom if out.has_space_per_peer() => requester.stuck(now),
-            Sent::NoRoom => {}
-            Sent::Yes(_) => {
-                requester.sent_together(now, count, counters);
-                // The last of them asks for an answer.
-                if let Some(congestion) = &mut self.congestion {
-                    congestion.asked(now, requester.progress());
-                }
+/// The request that would leave now, if it is one packet, and those that travel with it. `Plain`: it
+/// leaves by its plan.
+#[inline(never)]
+pub(crate) fn request_bundle(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    out: &mut impl Egress,
+    shared: &mut Shared,
+) -> NextRequest {
+    let (pd, ring, mtu) = (qp.pd, qp.send.ring(), qp.attributes.parameters.mtu as usize);
+    let Some(Connection { path, requester, .. }) = qp.machine.rc_mut() else { return NextRequest::Plain };
+    let local = LocalMemory { mem, pd, ring };
+    let mut load = Load::new(mtu);
+    let chained = requester.chained(now, MOST - 1, out.seals(), |message| load.takes(message));
+    let count = match chained {
+        Chained::No => return NextRequest::Plain,
+        Chained::Waits => return NextRequest::Waits,
+        Chained::With(others) => others + 1,
+    };
+    let Some(first) = requester.part(0) else { return NextRequest::Plain };
+    let (remote, counters) = (path.remote, &mut shared.counters);
+    let sent = if count > 1 && load.is_chain() {
+        let head = chain_bth(count, remote, first.psn);
+        let (none, len) = (Extensions::default(), load.chain as u32);
+        emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
+            put_all(requester, count, out, |out, part| put_operation(out, part.message, local))
+        })
+    } else if count > 1 {
+        let head = bth::Repr::new(Opcode::BUNDLE, remote, first.psn);
+        let (none, len) = (Extensions::default(), load.bundle as u32);
+        emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
+            put_all(requester, count, out, |out, part| put_request(out, part, remote, local))
+        })
+    } else {
+        let Some(head) = RequestPacket::of(first.message, ring) else { return NextRequest::Plain };
+        let (ext, len) = (head.target.extensions(), head.payload as u32);
+        let bth = head.bth(&first, remote);
+        emit_outlined(&mut path.address_path, out, counters, &bth, &ext, len, &mut |bytes| {
+            head.fill(bytes, &first.message.context, local)
+        })
+    };
+    match sent {
+        // The request whose memory may not be read fails when each travels alone.
+        Sent::Denied => return NextRequest::Plain,
+        Sent::Blocked if out.has_space_per_peer() => requester.blocked(now),
+        Sent::Blocked => {}
+        Sent::Yes(_) => {
+            requester.sent_together(now, count, counters);
+            // The last of them asks for an answer.
+            if let Some(congestion) = &mut qp.congestion {
+                congestion.asked(now, requester.progress());
             }
         }
-        Some(Some(sent))
     }
+    NextRequest::Emitted(sent)
+}
 
-    /// The answers that would leave now, if there are several and short ones among them: of those that READ memory alone, the
-    /// frames are alike and make a train.
-    #[inline]
-    pub(crate) fn respond_bundle(
-        &mut self,
-        mem: Mem<'_>,
-        out: &mut impl Egress,
-        shared: &mut Shared,
-    ) -> Option<Sent> {
-        let several = self.connection.as_ref().is_some_and(|connection| connection.responder.has_values());
-        if several { self.respond_together(mem, out, shared) } else { None }
-    }
+/// The answers that would leave now, if there are several and short ones among them: of those that READ
+/// memory alone, the frames are alike and make a train.
+#[inline]
+pub(crate) fn respond_bundle(
+    qp: &mut QueuePair,
+    mem: Mem<'_>,
+    out: &mut impl Egress,
+    shared: &mut Shared,
+) -> Option<Sent> {
+    let several = qp.machine.rc().is_some_and(|connection| connection.responder.has_values());
+    if several { respond_together(qp, mem, out, shared) } else { None }
+}
 
-    #[inline(never)]
-    fn respond_together(&mut self, mem: Mem<'_>, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-        let (rights, mtu) = ((self.pd, self.owner), self.attributes.parameters.mtu as usize);
-        let mixed = out.seals();
-        let Connection { path, responder, .. } = self.connection.as_mut()?;
-        let (mut count, mut total) = (0, 0);
-        responder.answers(mixed, |reply, _| {
-            let len = answer_len(&reply.kind);
-            let fits = total + len <= mtu && count < MOST;
-            if fits {
-                (count, total) = (count + 1, total + len);
-            }
-            fits
-        });
-        if count < 2 {
-            return None;
+#[inline(never)]
+fn respond_together(
+    qp: &mut QueuePair,
+    mem: Mem<'_>,
+    out: &mut impl Egress,
+    shared: &mut Shared,
+) -> Option<Sent> {
+    let (pd, owner, mtu) = (qp.pd, qp.owner, qp.attributes.parameters.mtu as usize);
+    let mixed = out.seals();
+    let Connection { path, responder, .. } = qp.machine.rc_mut()?;
+    let (mut count, mut total) = (0, 0);
+    responder.answers(mixed, |reply, _| {
+        let len = answer_len(&reply.kind);
+        let fits = total + len <= mtu && count < MOST;
+        if fits {
+            (count, total) = (count + 1, total + len);
         }
-        let (remote, psn) = (path.remote, responder.plan()?.psn);
-        let head = bth::Repr::new(Opcode::BUNDLE, remote, psn);
-        let (none, len) = (Extensions::default(), total as u32);
-        let counters = &mut shared.counters;
-        let sent = emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
-            let (mut at, mut left) = (0, count);
-            responder.answers(mixed, |reply, kept| {
-                let Some(len) = put_answer(&mut out[at..], reply, kept, remote, (mem, rights)) else {
-                    return false;
-                };
-                (at, left) = (at + len, left - 1);
-                left > 0
-            });
-            left == 0
-        });
-        match sent {
-            // Whose memory it is that may not be read (any more) comes out when each travels alone.
-            Sent::Denied => return None,
-            Sent::NoRoom => {}
-            Sent::Yes(_) => (0..count).for_each(|_| responder.answered_one()),
-        }
-        Some(sent)
+        fits
+    });
+    if count < 2 {
+        return None;
     }
+    let (remote, psn) = (path.remote, responder.plan()?.psn);
+    let head = bth::Repr::new(Opcode::BUNDLE, remote, psn);
+    let (none, len) = (Extensions::default(), total as u32);
+    let counters = &mut shared.counters;
+    let sent = emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
+        let (mut at, mut left) = (0, count);
+        responder.answers(mixed, |reply, kept| {
+            let Some(len) = put_answer(&mut out[at..], reply, kept, remote, mem, pd, owner) else {
+                return false;
+            };
+            (at, left) = (at + len, left - 1);
+            left > 0
+        });
+        left == 0
+    });
+    match sent {
+        // The response whose memory may not be read any more fails when each travels alone.
+        Sent::Denied => return None,
+        Sent::Blocked => {}
+        Sent::Yes(_) => (0..count).for_each(|_| responder.answered_one()),
+    }
+    Some(sent)
 }
 
 fn answer_len(kind: &ReplyKind) -> usize {
@@ -321,7 +256,7 @@ fn answer_len(kind: &ReplyKind) -> usize {
         ReplyKind::Memory { len, .. } => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, *len as usize),
         ReplyKind::Wide(size) => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, usize::from(*size) - 8),
         ReplyKind::Snapshot(len) => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, usize::from(*len)),
-        ReplyKind::Chain(len, _) => len_of(Opcode::CHAIN_ANSWER, usize::from(*len)),
+        ReplyKind::Chain { len, .. } => len_of(Opcode::CHAIN_ANSWER, usize::from(*len)),
         _ => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, 0),
     }
 }
@@ -332,7 +267,9 @@ fn put_answer(
     reply: &Reply,
     kept: &[u8],
     remote: Qpn,
-    (mem, rights): (Mem<'_>, (Pd, Owner)),
+    mem: Mem<'_>,
+    pd: Pd,
+    owner: Owner,
 ) -> Option<usize> {
     let (original, bytes) = kept_value(&reply.kind, kept);
     let payload = if let ReplyKind::Memory { len, .. } = reply.kind { len as usize } else { bytes.len() };
@@ -345,10 +282,10 @@ fn put_answer(
             atomic_ack::Repr { original }.emit(&mut headers[aeth::LEN..]);
         }
     };
-    put(out, &bth, payload, head, |room| match reply.kind {
-        ReplyKind::Memory { .. } => fetch(mem, rights, &reply.kind, room),
+    put(out, &bth, payload, head, |buffer| match reply.kind {
+        ReplyKind::Memory { .. } => fetch(mem, pd, owner, &reply.kind, buffer),
         _ => {
-            room.copy_from_slice(bytes);
+            buffer.copy_from_slice(bytes);
             true
         }
     })

@@ -1,29 +1,29 @@
 //! Chains of short operations: one packet there, one back.
 //!
-//! As packets in a bundle each would be parsed, judged, executed, remembered and answered by itself, which takes longer than what they do. A
-//! chain's operations come together or not at all, and nothing stands between them, so that all of this is done once. Each keeps
-//! its sequence number, its place and its end.
+//! As packets of a bundle each operation would be parsed, judged, executed, recorded and answered by itself,
+//! which takes longer than the operation. The operations of a chain arrive together or not at all, so all of
+//! this is done once for the chain. Each keeps its sequence number, its place in the order and its end.
 
-use remora_memory::{Mem, Pd};
-use remora_transport::rc::prism::{Output, Rules, Told};
-use remora_transport::rc::{Links, Message, count};
+use remora_memory::Mem;
+use remora_transport::rc::prism::{ChainResult, Output, Rules};
+use remora_transport::rc::{ChainOutcome, Message, count};
 use remora_transport::{Instant, Status};
 use remora_wire::prism::chain::{self, Target};
 use remora_wire::prism::{Flags, Verdict};
 use remora_wire::{NakCode, Opcode, Psn, Qpn, bth, packet};
 
-use super::bundle::Head;
 use super::egress::put_result;
-use super::execute::Tell;
 use super::free_list::FreeLists;
+use super::packet::RequestPacket;
 use super::reach::Reach;
-use super::{Course, Prism};
-use crate::gather;
-use crate::ingress::malformed;
-use crate::nic::Shared;
-use crate::queue_pair::{Connection, Note, QueuePair};
+use super::result::ResultSink;
+use super::{Prism, ResponderState};
+use crate::context::WqeContext;
+use crate::gather::{self, LocalMemory};
+use crate::machine::Connection;
+use crate::queue_pair::QueuePair;
 use crate::reliable::GoBackN;
-use crate::ring::Ring;
+use crate::shared::Shared;
 
 /// The BTH of a chain of so many operations.
 pub(super) fn chain_bth(count: usize, remote: Qpn, psn: Psn) -> bth::Repr {
@@ -34,132 +34,145 @@ pub(super) fn chain_bth(count: usize, remote: Qpn, psn: Psn) -> bth::Repr {
 #[inline(always)]
 pub(super) fn put_operation(
     out: &mut [u8],
-    message: &Message<Note>,
-    place: (Mem<'_>, Pd, &Ring),
+    message: &Message<WqeContext>,
+    local: LocalMemory<'_>,
 ) -> Option<usize> {
-    let head = Head::of(message, place.2)?;
+    let head = RequestPacket::of(message, local.ring)?;
     let (bytes, len) = chain::emit((head.opcode, head.flags), &head.target, head.payload, out)?;
-    head.fill(bytes, &message.note, place).then_some(len)
+    head.fill(bytes, &message.context, local).then_some(len)
 }
 
-impl QueuePair {
-    /// A chain, or what came of one.
-    #[inline(never)]
-    pub(crate) fn take_chain(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        packet: &packet::View<'_>,
-        shared: &mut Shared,
-    ) {
-        match packet.bth.opcode {
-            // Over IRN there are none.
-            _ if self.connection.is_none() => malformed(shared),
-            Opcode::CHAIN => self.serve_chain(now, mem, packet, shared),
-            _ => self.answer_chain(now, mem, packet, shared),
-        }
+/// Takes a chain, or the answer to one.
+#[inline(never)]
+pub(crate) fn take_chain(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    packet: &packet::View<'_>,
+    shared: &mut Shared,
+) {
+    match packet.bth.opcode {
+        // Over IRN there are no chains.
+        _ if !qp.machine.is_rc() => shared.counters.malformed_pkts += 1,
+        Opcode::CHAIN => serve_chain(qp, now, mem, packet, shared),
+        _ => answer_chain(qp, now, mem, packet, shared),
     }
+}
 
-    fn serve_chain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
-        self.establish(shared);
-        let (pd, owner) = (self.pd, self.owner);
-        let (Some(Connection { responder, .. }), Some(prism)) = (&mut self.connection, &mut self.prism)
-        else {
-            return;
-        };
-        let (counters, lists) = (&mut shared.counters, &mut shared.free_lists);
-        let Some(passed) = responder.receive_chain(packet, counters) else { return };
-        let (number, kept_from) = responder.fetches();
-        prism.begin(now, mem, (kept_from, responder.msn()), lists);
-        let Prism { scratch, course, .. } = &mut **prism;
-        let reach = Reach { mem, pd, owner, key: 0, scratch: scratch.as_ref() };
-        let (rules, room) = (responder.rules(), responder.room());
-        let mut links = Links::default();
-        let mut told = Said { room, len: 0, verdict: Verdict::Done, fits: true };
-        let mut operations = chain::operations(packet.payload);
-        for at in 0..usize::from(packet.bth.resv7) {
-            let operation = operations.next().and_then(Result::ok).ok_or(NakCode::INVALID_REQUEST);
-            if at < passed && operation.is_ok() {
-                continue;
-            }
-            let linked = operation.and_then(|operation| {
-                course.link(reach, (number, rules), &operation, (lists, &mut told))?;
-                Ok(operation.opcode)
-            });
-            match linked {
-                Ok(opcode) => {
-                    count(opcode, counters);
-                    links.done += 1;
-                }
-                Err(code) => {
-                    course.abandon(lists);
-                    links.fault = Some(code);
-                    break;
-                }
-            }
+fn serve_chain(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    packet: &packet::View<'_>,
+    shared: &mut Shared,
+) {
+    qp.establish(shared);
+    let (pd, owner) = (qp.pd, qp.owner);
+    let (Some(Connection { responder, .. }), Some(prism)) = (qp.machine.rc_mut(), &mut qp.prism) else {
+        return;
+    };
+    let (counters, lists) = (&mut shared.counters, &mut shared.free_lists);
+    let Some(passed) = responder.receive_chain(packet, counters) else { return };
+    let (number, kept_from) = responder.fetches();
+    prism.begin(now, mem, kept_from, responder.msn(), lists);
+    let Prism { scratch, state, .. } = &mut **prism;
+    let reach = Reach { mem, pd, owner, key: 0, scratch: scratch.as_ref() };
+    let (rules, buffer) = (responder.rules(), responder.chain_answer_buffer());
+    let mut outcome = ChainOutcome::default();
+    let mut sink = ChainAnswerWriter { buffer, len: 0, verdict: Verdict::Done, fits: true };
+    let mut operations = chain::operations(packet.payload);
+    for at in 0..usize::from(packet.bth.resv7) {
+        let operation = operations.next().and_then(Result::ok).ok_or(NakCode::INVALID_REQUEST);
+        if at < passed && operation.is_ok() {
+            continue;
         }
-        links.len = told.len;
-        responder.conclude_chain(links, counters);
-        prism.counted = responder.msn();
-    }
-
-    fn answer_chain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
-        let (pd, ring) = (self.pd, self.send.ring());
-        let Some(Connection { requester, .. }) = &mut self.connection else { return };
-        requester.hear_chain(now, packet, &mut shared.counters, |note, told| {
-            let fine = match told {
-                Told::Number(head, rest) => put_result(mem, pd, ring, note, head, rest),
-                Told::Bytes(bytes) => gather::scatter(mem, pd, ring, note, 0, bytes),
-            };
-            if fine { Ok(()) } else { Err(Status::LocalProtection) }
+        let executed = operation.and_then(|operation| {
+            state.execute_operation(reach, number, rules, &operation, lists, &mut sink)?;
+            Ok(operation.opcode)
         });
-        if let Some(congestion) = &mut self.congestion {
-            congestion.answered(now, requester.progress());
+        match executed {
+            Ok(opcode) => {
+                count(opcode, counters);
+                outcome.done += 1;
+            }
+            Err(code) => {
+                state.abandon(lists);
+                outcome.fault = Some(code);
+                break;
+            }
         }
-        self.retire::<GoBackN>(shared);
     }
+    outcome.len = sink.len;
+    responder.conclude_chain(outcome, counters);
+    prism.counted = responder.msn();
 }
 
-impl Course {
+fn answer_chain(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    packet: &packet::View<'_>,
+    shared: &mut Shared,
+) {
+    let (pd, ring) = (qp.pd, qp.send.ring());
+    let Some(Connection { requester, .. }) = qp.machine.rc_mut() else { return };
+    requester.receive_chain_answer(now, packet, &mut shared.counters, |context, result| {
+        let fine = match result {
+            ChainResult::Number(head, rest) => put_result(mem, pd, ring, context, head, rest),
+            ChainResult::Bytes(bytes) => gather::scatter(mem, pd, ring, context, 0, bytes),
+        };
+        if fine { Ok(()) } else { Err(Status::LocalProtection) }
+    });
+    if let Some(congestion) = &mut qp.congestion {
+        congestion.answered(now, requester.progress());
+    }
+    qp.retire::<GoBackN>(shared);
+}
+
+impl ResponderState {
     /// The next operation of a chain. A plain WRITE has no answer.
     #[inline(always)]
-    fn link(
+    fn execute_operation(
         &mut self,
         reach: Reach<'_, '_>,
-        (number, rules): (u64, Rules),
+        number: u64,
+        rules: Rules,
         operation: &chain::Operation<'_>,
-        (lists, told): (&mut FreeLists, &mut Said<'_>),
+        lists: &mut FreeLists,
+        sink: &mut ChainAnswerWriter<'_>,
     ) -> Result<(), NakCode> {
-        let (request, behind) = rules.judge(operation)?;
+        let (request, (addresses, payload)) = rules.judge(operation)?;
         let eth = if let Target::Atomic(eth) = operation.target { Some(eth) } else { None };
-        let (reach, before) = (Reach { key: request.key, ..reach }, told.len);
-        self.perform(reach, number, &request, eth, behind, (lists, told))?;
-        self.last = told.verdict;
+        let (reach, before) = (Reach { key: request.key, ..reach }, sink.len);
+        self.perform(reach, number, &request, eth, addresses, payload, lists, sink)?;
+        self.last = sink.verdict;
         if operation.opcode == Opcode::RC_RDMA_WRITE_ONLY && operation.flags == Flags::NONE {
-            told.len = before;
+            sink.len = before;
         }
-        if told.fits { Ok(()) } else { Err(NakCode::INVALID_REQUEST) }
+        if sink.fits { Ok(()) } else { Err(NakCode::INVALID_REQUEST) }
     }
 }
 
 /// The answers to a chain, one behind the other.
-struct Said<'r> {
-    room: &'r mut [u8],
+struct ChainAnswerWriter<'r> {
+    buffer: &'r mut [u8],
     len: usize,
     /// How the last operation ended.
     verdict: Verdict,
-    /// Were all short enough?
+    /// All answers fit so far.
     fits: bool,
 }
 
-impl Tell for Said<'_> {
+impl ResultSink for ChainAnswerWriter<'_> {
     #[inline(always)]
-    fn tell(&mut self, verdict: Verdict, output: Output) {
-        let room = &mut self.room[self.len..];
+    fn put(&mut self, verdict: Verdict, output: Output) {
+        let buffer = &mut self.buffer[self.len..];
         let put = match &output {
-            Output::Number(number) => chain::emit_answer(verdict, &number.to_be_bytes(), room),
-            Output::Wide { bytes, size } => chain::emit_answer(verdict, &bytes[..usize::from(*size)], room),
-            Output::Snapshot { bytes, len } => chain::emit_answer(verdict, &bytes[..usize::from(*len)], room),
+            Output::Number(number) => chain::emit_answer(verdict, &number.to_be_bytes(), buffer),
+            Output::Wide { bytes, size } => chain::emit_answer(verdict, &bytes[..usize::from(*size)], buffer),
+            Output::Snapshot { bytes, len } => {
+                chain::emit_answer(verdict, &bytes[..usize::from(*len)], buffer)
+            }
             Output::Memory { .. } => None,
         };
         self.verdict = verdict;

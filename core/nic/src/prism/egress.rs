@@ -10,39 +10,43 @@ use remora_wire::prism::addresses::Repr as Addresses;
 use remora_wire::prism::operands::number;
 use remora_wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
 
-use crate::egress::{Sent, emit_other};
-use crate::gather::gather_other;
-use crate::queue_pair::{Note, Path};
+use crate::context::WqeContext;
+use crate::emit::{Sent, emit_outlined};
+use crate::gather::{LocalMemory, gather_outlined};
+use crate::path::PeerPath;
 use crate::ring::Ring;
 use crate::wqe::{SLOT, Wqe};
 
-/// A request, of which so many bytes of its message from an offset on travel: its flags beside AckReq, its addresses before the
-/// payload.
+/// A request, of which so many bytes of its message from an offset on travel: its flags beside AckReq, its
+/// addresses before the payload.
 pub(crate) fn emit_request(
-    path: &mut Path,
+    path: &mut PeerPath,
     out: &mut impl Egress,
     counters: &mut Counters,
-    (bth, ext): (bth::Repr, &Extensions),
-    (extended, note): (&Extended, &Note),
-    (offset, len): (u32, u32),
-    (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+    bth: bth::Repr,
+    ext: &Extensions,
+    extended: &Extended,
+    context: &WqeContext,
+    offset: u32,
+    len: u32,
+    local: LocalMemory<'_>,
 ) -> Sent {
     let addresses = match bth.opcode.is_first() || bth.opcode.is_only() {
-        true => addresses(extended, ring, note),
+        true => addresses(extended, local.ring, context),
         false => Addresses::default(),
     };
     let all = addresses.len() as u32 + len;
     let bth = bth::Repr { resv7: extended.flags().bits(), pad: packet::pad_for(all as usize), ..bth };
-    emit_other(&mut path.way, out, counters, &bth, ext, all, &mut |bytes| {
+    emit_outlined(&mut path.address_path, out, counters, &bth, ext, all, &mut |bytes| {
         let at = addresses.emit(bytes);
-        len == 0 || gather_other(mem, pd, ring, note, offset, &mut bytes[at..])
+        len == 0 || gather_outlined(local.mem, local.pd, local.ring, context, offset, &mut bytes[at..])
     })
 }
 
 /// The addresses that the first packet of a request has.
-pub(super) fn addresses(extended: &Extended, ring: &Ring, note: &Note) -> Addresses {
+pub(super) fn addresses(extended: &Extended, ring: &Ring, context: &WqeContext) -> Addresses {
     // The second slot is looked at only for what is there alone.
-    let redirect = if extended.flags().has(Flags::REDIRECT) { second(ring, note).header } else { 0 };
+    let redirect = if extended.flags().has(Flags::REDIRECT) { second(ring, context).header } else { 0 };
     extended.addresses(redirect)
 }
 
@@ -50,7 +54,7 @@ pub(super) fn addresses(extended: &Extended, ring: &Ring, note: &Note) -> Addres
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_kept(
-    path: &mut Path,
+    path: &mut PeerPath,
     out: &mut impl Egress,
     counters: &mut Counters,
     reply: &Reply,
@@ -63,16 +67,17 @@ pub(crate) fn emit_kept(
         ..Extensions::default()
     };
     let bth = kept_bth(reply, path.remote, bytes.len());
-    emit_other(&mut path.way, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
-        room.copy_from_slice(bytes);
+    emit_outlined(&mut path.address_path, out, counters, &bth, &ext, bytes.len() as u32, &mut |buffer| {
+        buffer.copy_from_slice(bytes);
         true
     })
 }
 
-/// The BTH of a short answer with so many bytes of payload. That to a chain says for how many sequence numbers it stands.
+/// The BTH of a short answer with so many bytes of payload. That to a chain says for how many sequence
+/// numbers it stands.
 #[inline]
 pub(super) fn kept_bth(reply: &Reply, remote: Qpn, len: usize) -> bth::Repr {
-    let resv7 = if let ReplyKind::Chain(_, count) = reply.kind { count } else { 0 };
+    let resv7 = if let ReplyKind::Chain { count, .. } = reply.kind { count } else { 0 };
     bth::Repr { pad: packet::pad_for(len), resv7, ..bth::Repr::new(reply.opcode, remote, reply.psn) }
 }
 
@@ -81,25 +86,32 @@ pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8]) -> (Option<u64>, 
     match *kind {
         // The most significant 8 bytes are where those of an ordinary atomic are.
         ReplyKind::Wide(size) => (Some(number(&kept[..8])[0]), &kept[8..usize::from(size)]),
-        ReplyKind::Snapshot(len) | ReplyKind::Chain(len, _) => (None, &kept[..usize::from(len)]),
+        ReplyKind::Snapshot(len) | ReplyKind::Chain { len, .. } => (None, &kept[..usize::from(len)]),
         ReplyKind::Value(original) => (Some(original), &[]),
         _ => (None, &[]),
     }
 }
 
 /// The second slot of a work request: where its output goes, and where its result comes to.
-fn second(ring: &Ring, note: &Note) -> Wqe {
+fn second(ring: &Ring, context: &WqeContext) -> Wqe {
     let mut slot = [0; SLOT];
-    ring.load(note.index, &mut slot);
+    ring.load(context.index, &mut slot);
     Wqe::parse(&slot)
 }
 
-/// Brings a result to where its work request wants it, in the machine's byte order. False: it may not be written there, or
-/// does not fit.
+/// Brings a result to where its work request wants it, in the machine's byte order. False: it may not be
+/// written there, or does not fit.
 #[cold]
 #[inline(never)]
-pub(crate) fn put_result(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, head: u64, rest: &[u8]) -> bool {
-    let result = second(ring, note).sge();
+pub(crate) fn put_result(
+    mem: Mem<'_>,
+    pd: Pd,
+    ring: &Ring,
+    context: &WqeContext,
+    head: u64,
+    rest: &[u8],
+) -> bool {
+    let result = second(ring, context).sge();
     if result.len == 0 {
         return true;
     }

@@ -1,7 +1,7 @@
-//! The responder's side: does what the packets of a PRISM operation ask for.
+//! The responder's side: executes the packets of operations.
 
 use remora_memory::{Access, Mem};
-use remora_transport::rc::prism::{Answer, Output, Request, SNAPSHOT, Verb, is_scratch};
+use remora_transport::rc::prism::{Output, Request, SNAPSHOT, Verb, is_scratch};
 use remora_transport::{Instant, Outcome};
 use remora_wire::prism::addresses::Repr as Addresses;
 use remora_wire::prism::operands::{Number, Operand, Repr as Operands, put};
@@ -12,99 +12,87 @@ use super::allocate::{allocate, take};
 use super::free_list::{FreeLists, Taken};
 use super::number::{add, and, blend, cut, to_memory};
 use super::reach::Reach;
-use super::{Course, Prism, Under};
-use crate::nic::Shared;
-use crate::queue_pair::{Connection, QueuePair};
+use super::result::ResultSink;
+use super::{OperationInProgress, Prism, ResponderState};
+use crate::machine::{Connection, Machine};
+use crate::queue_pair::QueuePair;
+use crate::shared::Shared;
 
 type Done = Result<(), NakCode>;
 
-/// Takes what an operation gives back, once it has ended. Told where it is found out: as a value it would be stored in pieces and loaded whole.
-pub(super) trait Tell {
-    fn tell(&mut self, verdict: Verdict, output: Output);
-}
-
-impl Tell for Option<Answer> {
-    #[inline(always)]
-    fn tell(&mut self, verdict: Verdict, output: Output) {
-        *self = Some(Answer { verdict, output });
-    }
-}
-
-impl QueuePair {
-    /// One packet of an operation.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn serve_prism(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        request: &Request,
-        packet: &packet::View<'_>,
-        shared: &mut Shared,
-    ) {
-        let (pd, owner) = (self.pd, self.owner);
-        let Some(prism) = &mut self.prism else { return };
-        let lists = &mut shared.free_lists;
-        let ((number, kept_from), msn) = match (&self.connection, &self.irn) {
-            (Some(connection), _) => (connection.responder.fetches(), connection.responder.msn()),
-            (None, Some(irn)) => (irn.responder.fetches(), irn.responder.msn()),
-            (None, None) => return,
-        };
-        prism.begin(now, mem, (kept_from, msn), lists);
-        let Prism { scratch, course, .. } = &mut **prism;
-        let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
-        let behind = Addresses::split(packet.bth.opcode, request.flags, packet.payload);
-        let mut answer = None;
-        let done = match behind {
-            Ok(behind) => {
-                course.perform(reach, number, request, packet.atomic(), behind, (lists, &mut answer))
-            }
-            Err(_) => Err(NakCode::INVALID_REQUEST),
-        };
-        match (&done, &answer) {
-            (Ok(()), Some(answer)) => prism.course.last = answer.verdict,
-            (Ok(()), None) => {}
-            (Err(_), _) => prism.course.abandon(lists),
+/// One packet of an operation.
+#[cold]
+#[inline(never)]
+pub(crate) fn serve_prism(
+    qp: &mut QueuePair,
+    now: Instant,
+    mem: Mem<'_>,
+    request: &Request,
+    packet: &packet::View<'_>,
+    shared: &mut Shared,
+) {
+    let (pd, owner) = (qp.pd, qp.owner);
+    let Some(prism) = &mut qp.prism else { return };
+    let lists = &mut shared.free_lists;
+    let ((number, kept_from), msn) = match &qp.machine {
+        Machine::Rc(connection) => (connection.responder.fetches(), connection.responder.msn()),
+        Machine::Irn(irn) => (irn.responder.fetches(), irn.responder.msn()),
+        _ => return,
+    };
+    prism.begin(now, mem, kept_from, msn, lists);
+    let Prism { scratch, state, .. } = &mut **prism;
+    let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
+    let behind = Addresses::split(packet.bth.opcode, request.flags, packet.payload);
+    let mut answer = None;
+    let done = match behind {
+        Ok((addresses, payload)) => {
+            let eth = packet.atomic();
+            state.perform(reach, number, request, eth, addresses, payload, lists, &mut answer)
         }
-        let done = done.map(|()| answer);
-        let counters = &mut shared.counters;
-        prism.counted = match (&mut self.connection, &mut self.irn) {
-            (Some(Connection { responder, .. }), _) => {
-                responder.conclude_prism(done, counters);
-                responder.msn()
-            }
-            (None, Some(irn)) => {
-                irn.responder.conclude_prism(done, counters);
-                irn.responder.msn()
-            }
-            (None, None) => 0,
-        };
+        Err(_) => Err(NakCode::INVALID_REQUEST),
+    };
+    match (&done, &answer) {
+        (Ok(()), Some(answer)) => prism.state.last = answer.verdict,
+        (Ok(()), None) => {}
+        (Err(_), _) => prism.state.abandon(lists),
     }
-}
-
-impl QueuePair {
-    /// A plain WRITE to where no key leads: the connection's scratch memory, or nowhere.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn place_in_scratch(&mut self, mem: Mem<'_>, va: u64, payload: &[u8]) -> Outcome {
-        let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
-        let (pd, owner) = (self.pd, self.owner);
-        let Some(prism) = self.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
-        let scratch = prism.lend_scratch(mem);
-        let reach = Reach { mem, pd, owner, key: 0, scratch };
-        match reach.span(va, payload.len(), Access::REMOTE_WRITE) {
-            Ok(span) => {
-                span.write(payload);
-                Outcome::Done
-            }
-            Err(code) => Outcome::Nak(code),
+    let done = done.map(|()| answer);
+    let counters = &mut shared.counters;
+    prism.counted = match &mut qp.machine {
+        Machine::Rc(Connection { responder, .. }) => {
+            responder.conclude_prism(done, counters);
+            responder.msn()
         }
+        Machine::Irn(irn) => {
+            irn.responder.conclude_prism(done, counters);
+            irn.responder.msn()
+        }
+        _ => 0,
+    };
+}
+
+/// A plain WRITE whose key names no region: it goes to the connection's scratch memory, or is refused.
+#[cold]
+#[inline(never)]
+pub(crate) fn place_in_scratch(qp: &mut QueuePair, mem: Mem<'_>, va: u64, payload: &[u8]) -> Outcome {
+    let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
+    let (pd, owner) = (qp.pd, qp.owner);
+    let Some(prism) = qp.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
+    let scratch = prism.lend_scratch(mem);
+    let reach = Reach { mem, pd, owner, key: 0, scratch };
+    match reach.span(va, payload.len(), Access::REMOTE_WRITE) {
+        Ok(span) => {
+            span.write(payload);
+            Outcome::Done
+        }
+        Err(code) => Outcome::Nak(code),
     }
 }
 
-impl Course {
-    /// `number` is the operation's among those that are answered; `eth` what an atomic has for a header, and then come its addresses and
-    /// what is behind them. What it gives back is told if it has ended.
+impl ResponderState {
+    /// Executes one packet of an operation. `number` counts the operations that are answered; `eth` is the
+    /// header of an atomic, `addresses` and `payload` follow the headers. If the operation ends with it,
+    /// `sink` gets the result.
     #[inline(always)]
     pub(super) fn perform(
         &mut self,
@@ -112,34 +100,36 @@ impl Course {
         number: u64,
         request: &Request,
         eth: Option<atomic_eth::Repr>,
-        (addresses, payload): (Addresses, &[u8]),
-        (lists, told): (&mut FreeLists, &mut impl Tell),
+        addresses: Addresses,
+        payload: &[u8],
+        lists: &mut FreeLists,
+        sink: &mut impl ResultSink,
     ) -> Done {
         let flags = request.flags;
         let passed = request.first && flags.has(Flags::CONDITIONAL) && self.last != Verdict::Done;
         match (request.verb, eth) {
-            (Verb::Read, _) if passed => pass_read(flags, told),
-            (Verb::Read, _) => return self.read(reach, number, request, &addresses, (lists, told)),
+            (Verb::Read, _) if passed => pass_read(flags, sink),
+            (Verb::Read, _) => return self.read(reach, number, request, &addresses, lists, sink),
             (Verb::Write, _) if allocates(request) && !passed && addresses.source.is_none() => {
-                return allocate(&reach, request, addresses.redirect, payload, (lists, told));
+                return allocate(&reach, request, addresses.redirect, payload, lists, sink);
             }
             (Verb::Write, _) if request.first && request.last && !passed && !flags.has(Flags::ALLOCATE) => {
-                return write_whole(reach, request, &addresses, payload, told);
+                return write_whole(reach, request, &addresses, payload, sink);
             }
             (Verb::Write, _) => {
                 if passed {
-                    self.under = Under::Passed(Verdict::Skipped);
+                    self.in_progress = OperationInProgress::Passed(Verdict::Skipped);
                 } else if request.first {
-                    begin_write(&mut self.under, reach, request, &addresses, lists)?;
+                    begin_write(&mut self.in_progress, reach, request, &addresses, lists)?;
                 }
-                return self.write(reach, request, &addresses, payload, (lists, told));
+                return self.write(reach, request, &addresses, payload, lists, sink);
             }
             (Verb::CompareSwap | Verb::FetchAdd, Some(eth)) => {
                 let operands = operands(request, &eth, payload)?;
                 if !passed {
-                    return atomic(reach, request, &operands, addresses.redirect, told);
+                    return atomic(reach, request, &operands, addresses.redirect, sink);
                 }
-                pass_atomic(flags, &operands, told);
+                pass_atomic(flags, &operands, sink);
             }
             _ => return Err(NakCode::INVALID_REQUEST),
         }
@@ -153,17 +143,18 @@ impl Course {
         number: u64,
         request: &Request,
         addresses: &Addresses,
-        (lists, told): (&mut FreeLists, &mut impl Tell),
+        lists: &mut FreeLists,
+        sink: &mut impl ResultSink,
     ) -> Done {
         let (va, len) = target(reach, request)?;
         if let Some(to) = addresses.redirect {
             reach.copy(va, to, len)?;
-            told.tell(Verdict::Done, Output::Number(u64::from(len)));
+            sink.put(Verdict::Done, Output::Number(u64::from(len)));
             return Ok(());
         }
         if len <= SNAPSHOT {
             let bytes = reach.read(va, len as usize)?;
-            told.tell(Verdict::Done, Output::Snapshot { bytes, len: len as u8 });
+            sink.put(Verdict::Done, Output::Snapshot { bytes, len: len as u8 });
             return Ok(());
         }
         // What is read later must still be there then, and better near.
@@ -171,20 +162,21 @@ impl Course {
         if let Some(pin) = lists.pin(reach.pd, va) {
             self.pins.push_back((number, pin));
         }
-        told.tell(Verdict::Done, Output::Memory { key: request.key, va, len });
+        sink.put(Verdict::Done, Output::Memory { key: request.key, va, len });
         Ok(())
     }
 
-    /// Payload to where the operation's first packet found that it goes.
+    /// Writes payload to the target that the operation's first packet has resolved.
     fn write(
         &mut self,
         mut reach: Reach<'_, '_>,
         request: &Request,
         addresses: &Addresses,
         payload: &[u8],
-        (lists, told): (&mut FreeLists, &mut impl Tell),
+        lists: &mut FreeLists,
+        sink: &mut impl ResultSink,
     ) -> Done {
-        if let Under::Writing { key, va, limit, .. } = &self.under {
+        if let OperationInProgress::Writing { key, va, limit, .. } = &self.in_progress {
             reach.key = *key;
             let left = limit.saturating_sub(request.offset) as usize;
             let payload = &payload[..left.min(payload.len())];
@@ -198,22 +190,24 @@ impl Course {
         if !request.last {
             return Ok(());
         }
-        match &self.under {
-            Under::Writing { va, limit, buffer, redirect, .. } => {
+        match &self.in_progress {
+            OperationInProgress::Writing { va, limit, buffer, redirect, .. } => {
                 let output = if buffer.is_some() { *va } else { u64::from(*limit) };
                 if let Some(to) = redirect {
                     reach.write(*to, &output.to_le_bytes())?;
                 }
-                if let Under::Writing { pin: Some(pin), .. } = std::mem::take(&mut self.under) {
+                if let OperationInProgress::Writing { pin: Some(pin), .. } =
+                    std::mem::take(&mut self.in_progress)
+                {
                     lists.unpin(pin);
                 }
-                told.tell(Verdict::Done, Output::Number(output));
+                sink.put(Verdict::Done, Output::Number(output));
             }
-            Under::Passed(verdict) => {
-                told.tell(*verdict, Output::Number(0));
-                self.under = Under::Nothing;
+            OperationInProgress::Passed(verdict) => {
+                sink.put(*verdict, Output::Number(0));
+                self.in_progress = OperationInProgress::Nothing;
             }
-            Under::Nothing => return Err(NakCode::INVALID_REQUEST),
+            OperationInProgress::Nothing => return Err(NakCode::INVALID_REQUEST),
         }
         Ok(())
     }
@@ -231,7 +225,7 @@ fn write_whole(
     request: &Request,
     addresses: &Addresses,
     payload: &[u8],
-    told: &mut impl Tell,
+    sink: &mut impl ResultSink,
 ) -> Done {
     if let Some(from) = addresses.source {
         reach.span(from, request.len as usize, Access::REMOTE_READ)?;
@@ -244,13 +238,13 @@ fn write_whole(
             reach.span(va, bytes.len(), Access::REMOTE_WRITE)?.write(bytes);
         }
     }
-    told.tell(Verdict::Done, Output::Number(u64::from(limit)));
+    sink.put(Verdict::Done, Output::Number(u64::from(limit)));
     Ok(())
 }
 
 /// The first packet of a WRITE or ALLOCATE: where all its bytes go. Written where it stays.
 fn begin_write(
-    under: &mut Under,
+    in_progress: &mut OperationInProgress,
     reach: Reach<'_, '_>,
     request: &Request,
     addresses: &Addresses,
@@ -264,20 +258,20 @@ fn begin_write(
         let (va, limit) = target(reach, request)?;
         reach.span(va, limit as usize, Access::REMOTE_WRITE)?;
         let pin = lists.pin(reach.pd, va);
-        *under = Under::Writing { key, va, limit, pin, buffer: None, redirect: None };
+        *in_progress = OperationInProgress::Writing { key, va, limit, pin, buffer: None, redirect: None };
         return Ok(());
     }
-    // Nothing is taken for an address that could not be told.
+    // No buffer is taken whose address could not be written.
     if let Some(to) = addresses.redirect {
         reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?;
     }
-    *under = match take(&reach, request, lists).0 {
+    *in_progress = match take(&reach, request, lists).0 {
         Taken::Buffer { va, pin } => {
             let redirect = addresses.redirect;
-            Under::Writing { key, va, limit: len, pin: None, buffer: Some(pin), redirect }
+            OperationInProgress::Writing { key, va, limit: len, pin: None, buffer: Some(pin), redirect }
         }
-        Taken::Nothing => Under::Passed(Verdict::NoBuffer),
-        Taken::TooLong => Under::Passed(Verdict::TooLong),
+        Taken::Nothing => OperationInProgress::Passed(Verdict::NoBuffer),
+        Taken::TooLong => OperationInProgress::Passed(Verdict::TooLong),
         Taken::Foreign => return Err(NakCode::REMOTE_ACCESS_ERROR),
     };
     Ok(())
@@ -319,7 +313,7 @@ fn atomic(
     request: &Request,
     operands: &Operands,
     redirect: Option<u64>,
-    told: &mut impl Tell,
+    sink: &mut impl ResultSink,
 ) -> Done {
     let size = usize::from(operands.size);
     let load = |operand: &Operand| match operand {
@@ -348,33 +342,33 @@ fn atomic(
     match redirect {
         Some(to) => {
             reach.write(to, &to_memory(&old)[..size])?;
-            told.tell(verdict, Output::Number(u64::from(operands.size)));
+            sink.put(verdict, Output::Number(u64::from(operands.size)));
         }
-        None => tell_number(verdict, &old, operands.size, told),
+        None => put_number(verdict, &old, operands.size, sink),
     }
     Ok(())
 }
 
 /// A number as an answer carries it.
 #[inline(always)]
-fn tell_number(verdict: Verdict, number: &Number, size: u8, told: &mut impl Tell) {
+fn put_number(verdict: Verdict, number: &Number, size: u8, sink: &mut impl ResultSink) {
     if size == 8 {
-        return told.tell(verdict, Output::Number(number[0]));
+        return sink.put(verdict, Output::Number(number[0]));
     }
     let mut bytes = [0; 32];
     put(number, &mut bytes[..usize::from(size)]);
-    told.tell(verdict, Output::Wide { bytes, size });
+    sink.put(verdict, Output::Wide { bytes, size });
 }
 
-fn pass_read(flags: Flags, told: &mut impl Tell) {
+fn pass_read(flags: Flags, sink: &mut impl ResultSink) {
     let output = match flags.has(Flags::REDIRECT) {
         true => Output::Number(0),
         false => Output::Snapshot { bytes: [0; 32], len: 0 },
     };
-    told.tell(Verdict::Skipped, output);
+    sink.put(Verdict::Skipped, output);
 }
 
-fn pass_atomic(flags: Flags, operands: &Operands, told: &mut impl Tell) {
+fn pass_atomic(flags: Flags, operands: &Operands, sink: &mut impl ResultSink) {
     let size = if flags.has(Flags::REDIRECT) { 8 } else { operands.size };
-    tell_number(Verdict::Skipped, &[0; 4], size, told);
+    put_number(Verdict::Skipped, &[0; 4], size, sink);
 }

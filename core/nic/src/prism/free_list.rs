@@ -1,26 +1,28 @@
 //! Free lists: buffers of one size that a server posts, and ALLOCATE takes (PRISM paper, §3.2, §4.2).
 //!
-//! The paper posts a buffer only when no operation is under way on the NIC. Here a buffer that an operation may still read or
-//! write is *pinned*; one that is posted while it is pinned rests, and is free when its last pin goes. So posting waits for
-//! nobody, and nobody who does not allocate pays. Who pins only says so; the count, which may be far away, follows late.
+//! The paper posts a buffer only when no operation is under way on the NIC. Here a buffer that an operation
+//! may still read or write is *pinned*; one that is posted while it is pinned rests, and is free when its
+//! last pin goes. So posting never waits, and only ALLOCATE pays. A pin is only recorded; the count, which
+//! may be in no cache, is updated later.
 
 use remora_memory::Pd;
 
-use crate::nic::{Nic, NicError};
+use crate::config::NicError;
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 
 /// Posted buffers looked at for one ALLOCATE, at most: it takes bounded time.
 const LOOK: usize = 64;
-/// ALLOCATEs between two looks at what has been posted, while there are buffers: what comes back is taken first, before it leaves the cache.
+/// ALLOCATEs between two looks at what has been posted, while there are buffers: what comes back is taken
+/// first, before it leaves the cache.
 const LOOK_EVERY: u32 = 16;
-/// Pins that came or went, and are not counted yet: as many, at most, as the time that a count takes to come near.
-const LATE: usize = 64;
+/// Pins that came or went and may be uncounted: enough to cover the time in which a count is prefetched.
+const DEFERRED_MAX: usize = 64;
 /// Buffers of one list.
 const MAX_COUNT: u32 = 1 << 24;
 
-/// What a free list is made of: `count` buffers of `size` bytes, one behind the other from `base` on. None is free until
-/// it is posted.
+/// What a free list is made of: `count` buffers of `size` bytes, one behind the other from `base` on. None is
+/// free until it is posted.
 pub struct FreeListInit {
     /// Its domain: only queue pairs of it allocate.
     pub pd: Pd,
@@ -41,7 +43,7 @@ pub struct FreeListFacts {
     pub capacity: u32,
     /// May be taken.
     pub free: u32,
-    /// Posted, and free as soon as nobody may touch them any more.
+    /// Posted, and free as soon as no operation may touch them any more.
     pub resting: u32,
     /// Posts of what is no buffer of the list, or of one that was free already.
     pub bad_posts: u64,
@@ -77,7 +79,7 @@ pub enum Taken {
     Foreign,
 }
 
-struct FreeList {
+pub(super) struct FreeList {
     number: u64,
     init: FreeListInit,
     queue: ReceiveQueue,
@@ -102,7 +104,8 @@ impl FreeList {
         (at < self.bytes).then(|| (at / u64::from(self.init.size)) as u32)
     }
 
-    /// Takes in all that has been posted: for the server's own questions, in which what was posted must not count as taken.
+    /// Takes in all that has been posted: for the server's own questions, in which what was posted must not
+    /// count as taken.
     fn look_at_all(&mut self) {
         while self.look() {}
     }
@@ -147,7 +150,7 @@ impl FreeList {
     }
 
     /// Which of 64 buffers a word are neither free nor resting.
-    fn out(&mut self, first: u32, bits: &mut [u64]) {
+    pub(super) fn out(&mut self, first: u32, bits: &mut [u64]) {
         self.look_at_all();
         let mut states = self.states.iter().skip(first as usize);
         for word in bits {
@@ -156,7 +159,7 @@ impl FreeList {
         }
     }
 
-    fn facts(&mut self) -> FreeListFacts {
+    pub(super) fn facts(&mut self) -> FreeListFacts {
         self.look_at_all();
         FreeListFacts {
             capacity: self.init.count,
@@ -169,7 +172,7 @@ impl FreeList {
 
 /// All free lists of an engine.
 pub struct FreeLists {
-    /// As many as were ever there at once: who looks for a buffer goes through them.
+    /// As many places as lists existed at once: a search for a buffer walks through them.
     places: Vec<Option<FreeList>>,
     max: usize,
     made: u64,
@@ -178,7 +181,7 @@ pub struct FreeLists {
     /// ALLOCATEs so far.
     takes: u32,
     /// Pins that came (true) or went and are not counted yet, in the order in which they did.
-    late: Vec<(Pin, bool)>,
+    deferred: Vec<(Pin, bool)>,
 }
 
 /// Bits of a list's number that are its place; those above tell it from lists that had the place before.
@@ -192,11 +195,18 @@ impl FreeLists {
             made: 0,
             recent: 0,
             takes: 0,
-            late: Vec::with_capacity(LATE),
+            deferred: Vec::with_capacity(DEFERRED_MAX),
         }
     }
 
-    fn create(&mut self, init: FreeListInit) -> Result<u64, NicError> {
+    /// Ends the list of this number; its buffers stay what they are.
+    pub(super) fn destroy(&mut self, number: u64) -> Result<(), NicError> {
+        self.get(number).ok_or(NicError::Unknown)?;
+        self.places[number as usize & ((1 << PLACE_BITS) - 1)] = None;
+        Ok(())
+    }
+
+    pub(super) fn create(&mut self, init: FreeListInit) -> Result<u64, NicError> {
         let last = u64::from(init.count).checked_mul(u64::from(init.size));
         let Some(bytes) = last.filter(|bytes| init.base.checked_add(*bytes).is_some()) else {
             return Err(NicError::TooSmall);
@@ -233,12 +243,14 @@ impl FreeLists {
         self.places.get_mut(place)?.as_mut().filter(|list| list.number == number)
     }
 
-    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written. It is told the buffer's address and size, and which one is
-    /// taken next, if that is known.
+    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written. Its arguments are the
+    /// buffer's address and size, and the address of the next buffer, if that is known.
     #[inline(always)]
     pub fn take(
         &mut self,
-        (pd, number, len): (Pd, u64, u32),
+        pd: Pd,
+        number: u64,
+        len: u32,
         reaches: impl FnOnce(u64, usize, Option<u64>) -> bool,
     ) -> Taken {
         self.takes = self.takes.wrapping_add(1);
@@ -266,7 +278,7 @@ impl FreeLists {
         Taken::Buffer { va, pin: Pin { list: number, index } }
     }
 
-    /// Posts a buffer that was taken and never told to anybody.
+    /// Posts a buffer that was taken and whose address was never sent.
     pub fn give_back(&mut self, pin: Pin) {
         self.count();
         if let Some(list) = self.get(pin.list) {
@@ -282,13 +294,13 @@ impl FreeLists {
             self.recent = place;
             self.find(place, pd, va)
         })?;
-        self.note(pin, true);
+        self.defer(pin, true);
         Some(pin)
     }
 
     #[inline]
     pub fn unpin(&mut self, pin: Pin) {
-        self.note(pin, false);
+        self.defer(pin, false);
     }
 
     /// The buffer that holds the byte at `va`, if it is one of the list at `place`.
@@ -298,71 +310,35 @@ impl FreeLists {
         list.index(va).map(|index| Pin { list: list.number, index })
     }
 
-    /// A pin came or went: its count is asked for now, and changed when somebody wants to know it, or many have come together.
+    /// Records that a pin came or went. Its count is prefetched now, and updated when it is needed or many
+    /// records have come together.
     #[inline]
-    fn note(&mut self, pin: Pin, came: bool) {
-        if self.late.len() == LATE {
+    fn defer(&mut self, pin: Pin, came: bool) {
+        if self.deferred.len() == DEFERRED_MAX {
             self.count();
         }
         if let Some(list) = self.get(pin.list) {
             remora_memory::prefetch(&list.pins[pin.index as usize]);
-            self.late.push((pin, came));
+            self.deferred.push((pin, came));
         }
     }
 
     /// Counts all pins.
     fn count(&mut self) {
-        let mut late = std::mem::take(&mut self.late);
-        for (pin, came) in late.drain(..) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        for (pin, came) in deferred.drain(..) {
             match self.get(pin.list) {
                 Some(list) if came => list.pin(pin.index),
                 Some(list) => list.unpin(pin.index),
                 None => {}
             }
         }
-        self.late = late;
+        self.deferred = deferred;
     }
 
     /// The list of this number, all of whose pins are counted.
-    fn settled(&mut self, number: u64) -> Result<&mut FreeList, NicError> {
+    pub(super) fn settled(&mut self, number: u64) -> Result<&mut FreeList, NicError> {
         self.count();
         self.get(number).ok_or(NicError::Unknown)
-    }
-}
-
-impl Nic {
-    /// Makes a free list; its number, which ALLOCATE names.
-    ///
-    /// # Errors
-    /// `Full`; `TooSmall` for buffers of no bytes, no buffers or too many, or an end beyond the address space.
-    pub fn create_free_list(&mut self, init: FreeListInit) -> Result<u64, NicError> {
-        self.shared.free_lists.create(init)
-    }
-
-    /// Removes a free list: from now on an ALLOCATE that names it is a remote access error. Its buffers stay what they are.
-    ///
-    /// # Errors
-    /// `Unknown`.
-    pub fn destroy_free_list(&mut self, number: u64) -> Result<(), NicError> {
-        self.shared.free_lists.get(number).ok_or(NicError::Unknown)?;
-        self.shared.free_lists.places[number as usize & ((1 << PLACE_BITS) - 1)] = None;
-        Ok(())
-    }
-
-    /// What is with the buffers of a free list.
-    ///
-    /// # Errors
-    /// `Unknown`.
-    pub fn free_list_facts(&mut self, number: u64) -> Result<FreeListFacts, NicError> {
-        self.shared.free_lists.settled(number).map(FreeList::facts)
-    }
-
-    /// Which buffers of a free list are neither free nor resting: bit 0 of the first word is buffer `first`. Bits beyond the last
-    /// buffer are 0.
-    ///
-    /// # Errors
-    /// `Unknown`.
-    pub fn free_list_out(&mut self, number: u64, first: u32, bits: &mut [u64]) -> Result<(), NicError> {
-        self.shared.free_lists.settled(number).map(|list| list.out(first, bits))
     }
 }

@@ -12,8 +12,9 @@ pub fn blend(old: &Number, new: &Number, mask: &Number) -> Number {
     std::array::from_fn(|at| old[at] & !mask[at] | new[at] & mask[at])
 }
 
-/// The sum within each field: nothing is carried out of a bit that `tops` has. What is carried out of the last limb is lost,
-/// and so is what is carried out of a smaller number's size once its limbs beyond are masked.
+/// The sum within each field: nothing is carried out of a bit that `tops` has. What is carried out of the
+/// last limb is lost, and so is what is carried out of a smaller number's size once its limbs beyond are
+/// masked.
 pub fn add(a: &Number, b: &Number, tops: &Number) -> Number {
     let mut carry = false;
     std::array::from_fn(|at| {

@@ -6,12 +6,10 @@ use remora_wire::prism::operands::{MAX_LEN, Repr as Operands};
 
 use crate::request::{Flags as Completion, Operation as Plain, Payload, Remote, Sge};
 use crate::wqe::{
-    Bounds, ID_BITS, MAX_INLINE, MAX_SGE, MAX_SLOTS, PostError, SLOT, Wqe, WqeOpcode, flag, flag_bits,
+    Bounds, ID_BITS, MAX_SGE, MAX_SLOTS, PRISM_HEAD as HEAD, PostError, SLOT, Wqe, WqeOpcode, flag_bits,
     header, sge_slot,
 };
 
-/// Slots before the list or the inline bytes.
-const HEAD: usize = 2;
 /// Slots of operands, at most.
 const OPERAND_SLOTS: usize = MAX_LEN.div_ceil(SLOT);
 
@@ -22,7 +20,8 @@ pub struct Address {
     pub remote: Remote,
     /// The target is where the 8 bytes at `remote` point.
     pub indirect: bool,
-    /// The 8 bytes behind that pointer say how long the target is at most. Only with `indirect`, and not for atomics.
+    /// The 8 bytes behind that pointer say how long the target is at most. Only with `indirect`, and not for
+    /// atomics.
     pub bounded: bool,
 }
 
@@ -48,7 +47,8 @@ impl Address {
 pub enum Data<'a> {
     /// These bytes of ours.
     Local(Payload<'a>),
-    /// Bytes that the peer has already, under the key of the operation: at most [`COPY_MAX`](super::COPY_MAX).
+    /// Bytes that the peer has already, under the key of the operation: at most
+    /// [`COPY_MAX`](super::COPY_MAX).
     There {
         /// The first.
         addr: u64,
@@ -60,7 +60,8 @@ pub enum Data<'a> {
 /// An operation of PRISM (Table 1).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
-    /// READ: the bytes come into `into`, or go to the redirection's address (at most [`COPY_MAX`](super::COPY_MAX)).
+    /// READ: the bytes come into `into`, or go to the redirection's address (at most
+    /// [`COPY_MAX`](super::COPY_MAX)).
     Read {
         /// Of what.
         from: Address,
@@ -101,7 +102,9 @@ pub enum Operation<'a> {
     },
 }
 
-/// A work request of PRISM. A READ or WRITE without pointer, condition or redirection is the plain verb, and brings no result. How it ended comes as [`Verdict`](super::Verdict) in the completion's `vendor_err`, if its status is success.
+/// A work request of PRISM. A READ or WRITE without pointer, condition or redirection is the plain verb, and
+/// brings no result. How it ended comes as [`Verdict`](super::Verdict) in the completion's `outcome`, if
+/// its status is success.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WorkRequest<'a> {
     /// Comes back in the completion.
@@ -112,7 +115,8 @@ pub struct WorkRequest<'a> {
     pub conditional: bool,
     /// The output goes to this address of the peer, under the key of the operation or in scratch memory.
     pub redirect: Option<u64>,
-    /// Where the result comes to (of a READ or an atomic with a redirection, how many bytes went there): a number of 8 bytes, or as wide as the atomic, in the machine's byte order. READs have none.
+    /// Where the result comes to (of a READ or an atomic with a redirection, how many bytes went there): a
+    /// number of 8 bytes, or as wide as the atomic, in the machine's byte order. READs have none.
     pub result: Option<Sge>,
     /// How.
     pub flags: Completion,
@@ -139,25 +143,8 @@ impl WorkRequest<'_> {
     }
 }
 
-/// Slots of a work request of PRISM; None if it claims more than one may.
-pub fn slots(wqe: &Wqe) -> Option<usize> {
-    let behind = if wqe.flags() & flag::INLINE != 0 {
-        (wqe.len <= MAX_INLINE as u64).then(|| (wqe.len as usize).div_ceil(SLOT))?
-    } else {
-        (wqe.compare <= MAX_SGE as u64 || !has_list(wqe)).then(|| list_slots(wqe))?
-    };
-    (HEAD + behind <= MAX_SLOTS).then_some(HEAD + behind)
-}
-
-fn has_list(wqe: &Wqe) -> bool {
-    matches!(wqe.opcode(), WqeOpcode::PRISM_READ | WqeOpcode::PRISM_WRITE)
-}
-
-fn list_slots(wqe: &Wqe) -> usize {
-    if has_list(wqe) { (wqe.compare as usize).saturating_sub(1).div_ceil(2) } else { 0 }
-}
-
-/// Writes a work request as slots, in any order; otherwise as [`wqe::write`](crate::wqe::write). Returns the slots written.
+/// Writes a work request as slots, in any order; otherwise as [`wqe::write`](crate::wqe::write). Returns the
+/// slots written.
 ///
 /// # Errors
 /// [`PostError`]; then `store` has not been called.
@@ -301,8 +288,8 @@ fn encode<'a>(operation: &'a Operation<'a>, wqe: &mut Wqe) -> Result<(WqeOpcode,
     match operation {
         Operation::Read { from, len, into } => {
             at(&from.remote);
-            let room: u64 = into.iter().map(|sge| u64::from(sge.len)).sum();
-            if !into.is_empty() && room < u64::from(*len) {
+            let capacity: u64 = into.iter().map(|sge| u64::from(sge.len)).sum();
+            if !into.is_empty() && capacity < u64::from(*len) {
                 return Err(PostError::BadPayload);
             }
             wqe.swap_add = u64::from(*len);

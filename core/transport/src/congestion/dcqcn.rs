@@ -1,8 +1,8 @@
-//! DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015): the receiver of marked packets
-//! sends CNPs, and their receiver cuts its rate and wins it back in three stages.
+//! DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015): the receiver of
+//! marked packets sends CNPs, and their receiver cuts its rate and wins it back in three stages.
 //!
-//! Names are the paper's: `R_C` is the current rate, `R_T` the target, α the estimate of how congested the path is. §3.1
-//! has the algorithm, §5 and figure 14 the values that the defaults take.
+//! Names are the paper's: `R_C` is the current rate, `R_T` the target, α the estimate of how congested the
+//! path is. §3.1 has the algorithm, §5 and figure 14 the values that the defaults take.
 
 use crate::Instant;
 
@@ -42,7 +42,7 @@ impl Default for Settings {
     }
 }
 
-/// Where marks are noticed: says when a CNP is due.
+/// The notification point: it decides when a CNP is due.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct NotificationPoint {
     last: Option<Instant>,
@@ -134,7 +134,7 @@ impl ReactionPoint {
         self.timer_at.min(self.alpha_at)
     }
 
-    /// Time has come to `now`.
+    /// Runs the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant) {
         if now >= self.alpha_at {
             self.alpha *= 1.0 - self.g();
@@ -147,7 +147,8 @@ impl ReactionPoint {
         }
     }
 
-    /// A step of either counter (paper, figure 7): fast recovery halves the way to the target; then the target moves on.
+    /// A step of either counter (paper, figure 7): fast recovery halves the way to the target; then the
+    /// target moves on.
     fn increase(&mut self) {
         let (timer, byte, f) = (self.timer_steps, self.byte_steps, self.settings.f);
         if timer.min(byte) > f {

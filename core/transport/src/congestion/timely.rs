@@ -1,11 +1,11 @@
-//! TIMELY (Mittal et al., "TIMELY: RTT-based Congestion Control for the Datacenter", SIGCOMM 2015): the rate follows the
-//! gradient of the round trip between two thresholds.
+//! TIMELY (Mittal et al., "TIMELY: RTT-based Congestion Control for the Datacenter", SIGCOMM 2015): the rate
+//! follows the gradient of the round trip between two thresholds.
 //!
-//! Names are the paper's (§4.3, algorithm 1): δ, β, the weight α of the moving average, `T_low`, `T_high`, the minimum
-//! round trip, N completions before hyperactive increase. One round trip is measured at a time, so a rate changes once in
-//! each. Two flows that the plain algorithm leaves at different rates stay there, since a gradient of zero is all that it
-//! wants (Zhu et al., "ECN or Delay", CoNEXT 2016, §4); their patch, which also wants a queue of a certain length, is
-//! [`Settings::patched`] and is on unless it is turned off.
+//! Names are the paper's (§4.3, algorithm 1): δ, β, the weight α of the moving average, `T_low`, `T_high`,
+//! the minimum round trip, N completions before hyperactive increase. One round trip is measured at a time,
+//! so a rate changes once in each. Two flows that the plain algorithm leaves at different rates stay there,
+//! since a gradient of zero is all that it wants (Zhu et al., "ECN or Delay", CoNEXT 2016, §4); their patch,
+//! which also wants a queue of a certain length, is [`Settings::patched`] and is on unless it is turned off.
 
 /// The parameters, by the names of the paper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,8 @@ pub struct Settings {
     pub alpha_thousandths: u32,
     /// N: round trips in a row without growth after which a step is five times δ.
     pub n: u32,
-    /// The patch of "ECN or Delay": between the thresholds, decrease by the distance from `T_low`, weighted by the gradient.
+    /// The patch of "ECN or Delay": between the thresholds, decrease by the distance from `T_low`, weighted
+    /// by the gradient.
     pub patched: bool,
 }
 
@@ -114,7 +115,8 @@ impl Timely {
         self.rate = rate.clamp(self.least, self.line);
     }
 
-    /// Between the thresholds: a mixture of a step up and of a step towards `T_low`'s queue ("ECN or Delay", algorithm 2).
+    /// Between the thresholds: a mixture of a step up and of a step towards `T_low`'s queue ("ECN or Delay",
+    /// algorithm 2).
     fn patched(&self, round: f64, low: f64, gradient: f64) -> f64 {
         let weight = (PATCH_SLOPE * gradient + 0.5).clamp(0.0, 1.0);
         let error = (round - low) / low.max(1.0);

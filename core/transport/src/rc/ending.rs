@@ -1,30 +1,30 @@
-//! How messages end, whichever machine recovers what is lost: what a NAK means on either side, how long a peer that is not
-//! ready is waited for, and which message fails first.
+//! How messages end, with any loss recovery: what a NAK means on either side, how often RNR is retried, and
+//! which message fails first.
 
-use super::message::Message;
-use super::{Parameters, Retired};
+use super::Parameters;
+use super::message::{Message, Retired};
 use crate::{Counters, Status};
 use remora_wire::NakCode;
 use remora_wire::prism::Verdict;
 
 impl<N> Message<N> {
-    /// It has ended so. `note` is the NIC's.
+    /// This message, ended with `status`. `context` is the NIC's.
     #[inline]
-    pub(crate) fn retired<D>(&self, note: D, status: Status) -> Retired<D>
+    pub(crate) fn retired<D>(&self, context: D, status: Status) -> Retired<D>
     where
         N: Copy,
     {
-        Retired { note, len: self.len, kind: self.kind, status, verdict: Verdict::Done }
+        Retired { context, len: self.len, kind: self.kind, status, verdict: Verdict::Done }
     }
 }
 
-/// The earliest message that is known to fail: it ends once everything before it has ended, and nothing of it or behind it
-/// leaves.
+/// The earliest message that is known to fail: it ends once everything before it has ended, and nothing of it
+/// or behind it leaves.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Failing(Option<(u64, Status)>);
 
 impl Failing {
-    /// Message `number` fails so, unless an earlier one does.
+    /// Message `number` fails with `status`, unless an earlier one fails.
     pub fn add(&mut self, number: u64, status: Status) {
         if self.0.is_none_or(|(earlier, _)| number < earlier) {
             self.0 = Some((number, status));
@@ -50,7 +50,7 @@ impl Failing {
     }
 }
 
-/// How a request ends that the peer refused with `code`, which is not about its place in the sequence.
+/// The status of a request that the peer refused with `code`, other than a sequence error.
 pub(super) fn refused(code: NakCode, counters: &mut Counters) -> Status {
     match code {
         NakCode::INVALID_REQUEST => {
@@ -70,7 +70,7 @@ pub(super) fn refused(code: NakCode, counters: &mut Counters) -> Status {
     }
 }
 
-/// Counts a request of the peer's that is refused with `code`.
+/// Counts a request of the peer that is refused with `code`.
 pub(super) fn count_refusal(code: NakCode, counters: &mut Counters) {
     match code {
         NakCode::REMOTE_ACCESS_ERROR => counters.resp_remote_access_errors += 1,
@@ -79,7 +79,7 @@ pub(super) fn count_refusal(code: NakCode, counters: &mut Counters) {
     }
 }
 
-/// The peer is not ready, once more; `left` times it may still be so. False: that was once too often.
+/// The peer is not ready once more; `left` retries remain. False: none remained.
 pub(super) fn may_wait(left: &mut u8, parameters: &Parameters, counters: &mut Counters) -> bool {
     // 7 is for ever (IBTA vol. 1 §9.7.5.2.8).
     if parameters.rnr_retry == 7 {

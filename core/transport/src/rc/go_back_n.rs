@@ -1,7 +1,8 @@
-//! Loss recovery: go-back-N (IBTA vol. 1 §9.7.5, §9.7.6). The receiver takes packets in order only and says once per gap
-//! which one it misses; the sender then starts again from there.
+//! Loss recovery: go-back-N (IBTA vol. 1 §9.7.5, §9.7.6). The receiver takes packets in order only and sends
+//! one NAK per gap; the sender then starts again from the missing packet. Names are TCP's (RFC 9293, BSD).
 //!
-//! This is the seam for other recovery machines: the sender answers *which packet next*, the receiver *what about this one*.
+//! Other recovery machines can take its place: the sender says which packet is next, the receiver what to do
+//! with a packet.
 
 use super::Seq;
 
@@ -9,75 +10,75 @@ use super::Seq;
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Sender {
     /// Oldest packet that is not known to have arrived.
-    pub una: Seq,
-    /// Next packet to transmit; behind `high` while going over old ground.
-    pub cursor: Seq,
+    pub snd_una: Seq,
+    /// Next packet to transmit; behind `snd_max` while retransmitting.
+    pub snd_nxt: Seq,
     /// One past the highest packet ever transmitted.
-    pub high: Seq,
-    /// The `una` at which we last went back on the receiver's word: one gap, one return.
+    pub snd_max: Seq,
+    /// The `snd_una` at which a NAK last made us go back: one gap, one return.
     returned_at: Option<Seq>,
 }
 
 impl Sender {
     pub fn new(first: Seq) -> Self {
-        Sender { una: first, cursor: first, high: first, returned_at: None }
+        Sender { snd_una: first, snd_nxt: first, snd_max: first, returned_at: None }
     }
 
     /// Packets that may be on the way: everything transmitted since the last return and not acknowledged.
     #[inline]
     pub fn in_flight(&self) -> u64 {
-        self.cursor.saturating_sub(self.una)
+        self.snd_nxt.saturating_sub(self.snd_una)
     }
 
     #[inline]
     pub fn retransmitting(&self) -> bool {
-        self.cursor < self.high
+        self.snd_nxt < self.snd_max
     }
 
-    /// `count` sequence numbers from `cursor` on have left.
+    /// `count` sequence numbers from `snd_nxt` on have left.
     #[inline]
     pub fn sent(&mut self, count: u32) {
-        self.cursor += u64::from(count);
-        self.high = self.high.max(self.cursor);
+        self.snd_nxt += u64::from(count);
+        self.snd_max = self.snd_max.max(self.snd_nxt);
     }
 
     /// Everything before `upto` arrived. True if that is news.
     #[inline]
     pub fn acknowledge(&mut self, upto: Seq) -> bool {
-        if upto <= self.una {
+        if upto <= self.snd_una {
             return false;
         }
-        self.una = upto;
-        // An acknowledgement of old ground can overtake our second walk over it.
-        self.cursor = self.cursor.max(upto);
+        self.snd_una = upto;
+        // An acknowledgement can overtake the retransmission of what it acknowledges.
+        self.snd_nxt = self.snd_nxt.max(upto);
         true
     }
 
-    /// Would the peer's word that it misses `una` be news?
+    /// Would a NAK for `snd_una` be news?
     #[inline]
     pub fn may_go_back(&self) -> bool {
-        self.returned_at != Some(self.una) && self.cursor != self.una
+        self.returned_at != Some(self.snd_una) && self.snd_nxt != self.snd_una
     }
 
-    /// The peer misses `una`: go back, once. False if we already did.
+    /// A NAK says that `snd_una` is missing: goes back, once. False if it already did.
     pub fn go_back(&mut self) -> bool {
         if !self.may_go_back() {
             return false;
         }
-        self.returned_at = Some(self.una);
-        self.cursor = self.una;
+        self.returned_at = Some(self.snd_una);
+        self.snd_nxt = self.snd_una;
         true
     }
 
-    /// Goes over the ground from `seq` on once more, without giving up what was acknowledged.
+    /// Retransmits from `seq` on, but nothing that was acknowledged.
     pub fn repeat_from(&mut self, seq: Seq) {
-        self.cursor = seq.clamp(self.una, self.cursor);
+        self.snd_nxt = seq.clamp(self.snd_una, self.snd_nxt);
     }
 
-    /// Nothing was heard for too long, or the peer asked to wait: go back, however often.
+    /// Goes back after a timeout or an RNR NAK, any number of times.
     pub fn restart(&mut self) {
         self.returned_at = None;
-        self.cursor = self.una;
+        self.snd_nxt = self.snd_una;
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) enum Arrival {
     InOrder,
     /// Seen before.
     Duplicate,
-    /// Ahead of a gap; `report`: the peer has not been told yet.
+    /// Ahead of a gap; `report`: no NAK has been sent for it yet.
     Gap { report: bool },
 }
 
@@ -96,25 +97,25 @@ pub(super) enum Arrival {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Receiver {
     /// The sequence number that is executed next.
-    pub expected: Seq,
-    /// A NAK for `expected` is out: stay silent until it arrives (IBTA C9-114 and following).
-    told: bool,
+    pub rcv_nxt: Seq,
+    /// A NAK for `rcv_nxt` was sent: no other one is until it arrives (IBTA C9-114 and following).
+    nak_sent: bool,
 }
 
 impl Receiver {
     pub fn new(first: Seq) -> Self {
-        Receiver { expected: first, told: false }
+        Receiver { rcv_nxt: first, nak_sent: false }
     }
 
     #[inline]
     pub fn arrive(&mut self, seq: Seq) -> Arrival {
-        if seq == self.expected {
+        if seq == self.rcv_nxt {
             Arrival::InOrder
-        } else if seq < self.expected {
+        } else if seq < self.rcv_nxt {
             Arrival::Duplicate
         } else {
-            let report = !self.told;
-            self.told = true;
+            let report = !self.nak_sent;
+            self.nak_sent = true;
             Arrival::Gap { report }
         }
     }
@@ -122,13 +123,13 @@ impl Receiver {
     /// The expected request took `count` sequence numbers and is done.
     #[inline]
     pub fn advance(&mut self, count: u32) {
-        self.expected += u64::from(count);
-        self.told = false;
+        self.rcv_nxt += u64::from(count);
+        self.nak_sent = false;
     }
 
-    /// The peer was told to send `expected` again (RNR): what is still on the way is no news.
+    /// An RNR NAK asks for `rcv_nxt` again: packets that are still on the way get no NAK.
     pub fn refuse(&mut self) {
-        self.told = true;
+        self.nak_sent = true;
     }
 }
 
@@ -152,7 +153,7 @@ mod tests {
         sender.sent(1);
         assert!(!sender.go_back(), "the same gap twice");
         sender.restart();
-        assert_eq!((sender.cursor, sender.high), (11, 14));
+        assert_eq!((sender.snd_nxt, sender.snd_max), (11, 14));
     }
 
     #[test]
@@ -162,6 +163,6 @@ mod tests {
         sender.restart();
         sender.sent(1);
         assert!(sender.acknowledge(6));
-        assert_eq!((sender.una, sender.cursor, sender.in_flight()), (6, 6, 0));
+        assert_eq!((sender.snd_una, sender.snd_nxt, sender.in_flight()), (6, 6, 0));
     }
 }

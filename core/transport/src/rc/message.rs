@@ -1,7 +1,8 @@
-//! A request on its way: what the requester must remember until the peer has answered.
+//! A message on its way: what the requester keeps until the peer has answered.
 
 use super::{Seq, packets, prism};
-use crate::Atomic;
+use crate::{Atomic, Status};
+use remora_wire::prism::Verdict;
 
 /// What a message does at the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// READs, atomics and PRISM's operations are answered by data, not by an ACK.
+    /// Is it answered by data and not by an ACK, as READs, atomics and operations of PRISM are?
     #[inline]
     pub fn is_fetch(&self) -> bool {
         matches!(self, Kind::Read { .. } | Kind::Atomic { .. } | Kind::Prism(_))
@@ -90,7 +91,7 @@ impl Kind {
     }
 }
 
-/// A message as submitted, with a note `D` of the NIC's own (where its bytes are, which WQE it came from).
+/// A message as submitted, with a context `D` of the NIC (where its bytes are, which WQE it came from).
 #[derive(Copy, Clone, Debug)]
 pub struct Message<D> {
     /// What it does.
@@ -101,8 +102,23 @@ pub struct Message<D> {
     pub fence: bool,
     /// Its last packet carries the solicited-event bit.
     pub solicited: bool,
-    /// The NIC's note.
-    pub note: D,
+    /// The NIC's context.
+    pub context: D,
+}
+
+/// A message that ended.
+#[derive(Copy, Clone, Debug)]
+pub struct Retired<D> {
+    /// Its context.
+    pub context: D,
+    /// Its length.
+    pub len: u32,
+    /// What it was.
+    pub kind: Kind,
+    /// How it ended.
+    pub status: Status,
+    /// How an operation of PRISM ended, on success.
+    pub verdict: Verdict,
 }
 
 /// A message with its place in the sequence.

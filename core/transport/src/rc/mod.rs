@@ -1,8 +1,9 @@
 //! Reliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.7).
 //!
-//! Inside the machines packet sequence numbers are 64-bit and never wrap ([`Seq`]); only at the wire they become the
-//! circular 24-bit [`Psn`].
+//! Inside the machines packet sequence numbers are 64-bit and never wrap ([`Seq`]); only at the wire they
+//! become the circular 24-bit [`Psn`].
 
+mod allowed;
 mod ending;
 mod go_back_n;
 pub mod irn;
@@ -13,17 +14,18 @@ mod requester;
 mod responder;
 pub mod strom;
 
-pub use message::{Kind, Message};
+pub use allowed::Allowed;
+pub use message::{Kind, Message, Retired};
 pub(crate) use requester::headers;
-pub use requester::{Chained, Part, Plan, Reaction, Requester, Retired};
-pub use responder::{Allowed, Links, Reply, ReplyKind, Responder, count};
+pub use requester::{Chained, Part, Plan, Reaction, Requester};
+pub use responder::{ChainOutcome, Reply, ReplyKind, Responder, count};
 
 use remora_wire::Psn;
 
 /// A packet sequence number that does not wrap.
 pub type Seq = u64;
 
-/// How far a requester is: what a round trip is measured by.
+/// How far a requester is, for the measurement of round trips.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Every packet before this is acknowledged.
@@ -37,7 +39,8 @@ pub struct Progress {
 /// Half of the 24-bit circle: a PSN further ahead than this lies behind.
 const HALF: u32 = 1 << 23;
 
-/// The number near `base` whose low 24 bits are `psn`: ahead of `base` by less than half the circle, or behind it.
+/// The number near `base` whose low 24 bits are `psn`: ahead of `base` by less than half the circle, or
+/// behind it.
 #[inline]
 pub fn extend(base: Seq, psn: Psn) -> Seq {
     let ahead = psn.get().wrapping_sub(base as u32) & 0x00ff_ffff;
@@ -62,7 +65,8 @@ fn packets(len: u32, mtu: u32) -> u32 {
     if len <= mtu { 1 } else { ((u64::from(len) + u64::from(mtu) - 1) >> mtu.trailing_zeros()) as u32 }
 }
 
-/// What a queue pair agreed on with its peer, and how patient it is (the attributes of `ibv_modify_qp`).
+/// What a queue pair agreed on with its peer, its timeout and its retries (the attributes of
+/// `ibv_modify_qp`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
@@ -86,7 +90,7 @@ pub struct Parameters {
 }
 
 impl Default for Parameters {
-    /// What RTS gives a queue pair when nobody says otherwise: as `ibv_rc_pingpong` asks for.
+    /// The defaults, as `ibv_rc_pingpong` sets them.
     fn default() -> Self {
         Parameters {
             mtu: 1024,

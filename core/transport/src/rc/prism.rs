@@ -1,22 +1,25 @@
-//! PRISM on a reliable connection: what a request asks the NIC to do, and what the NIC answers (PRISM paper, §3, §4.2).
+//! PRISM on a reliable connection: what a request asks the NIC to do, and what the NIC answers (PRISM paper,
+//! §3, §4.2).
 //!
-//! Each of its operations is answered once, by data: a READ by READ responses, everything else by an ATOMIC Acknowledge at the
-//! PSN of its last packet; so all of them count as READs and atomics do (`max_rd_atomic`), and are replayed as those are.
+//! Each of its operations is answered once, by data: a READ by READ responses, everything else by an ATOMIC
+//! Acknowledge at the PSN of its last packet; so all of them count as READs and atomics do (`max_rd_atomic`),
+//! and are replayed as those are.
 
-use super::{Seq, packets, responder::Allowed};
+use super::{Allowed, Seq, packets};
 use remora_wire::packet::View;
 use remora_wire::prism::chain::{self, Target};
 use remora_wire::prism::{Flags, SCRATCH, Verdict, addresses, operands};
 use remora_wire::{Extensions, NakCode, Opcode, Operation, atomic_eth, reth};
 
-/// Bytes that a redirected READ, or a WRITE whose data stands at the responder, moves at most: such a copy is made at once,
-/// and each primitive runs in short, bounded time (§4.1).
+/// Bytes that a redirected READ, or a WRITE whose data is at the responder, moves at most. Such a copy is
+/// made at once, and each primitive runs in short, bounded time (§4.1).
 pub const COPY_MAX: u32 = 64 << 10;
 
-/// The longest READ that is answered at once, and so of one moment.
+/// The longest READ whose bytes are read at once, so that they are of one moment.
 pub const SNAPSHOT: u32 = 32;
 
-/// Bytes of answers that a chain in one packet has at most: they are kept until nobody can ask for them again.
+/// Bytes of answers that a chain in one packet has at most: they are kept until the peer cannot repeat it any
+/// more.
 pub const KEPT: usize = 128;
 
 /// What an operation does.
@@ -34,8 +37,8 @@ pub enum Verb {
 
 /// An operation as its requester submits it.
 ///
-/// All of it is whole words. A byte with values to spare would become the tag of [`Kind`](super::Kind), and every message would wait for a byte
-/// to be stored before the words around it can be moved.
+/// It consists of whole words. The compiler would use spare values of a byte as the tag of
+/// [`Kind`](super::Kind); then each move of a message would stall on the store of that byte.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Extended {
     /// Verb, flags and key.
@@ -121,7 +124,8 @@ impl Extended {
         if self.asks() || stands_there { 0 } else { len }
     }
 
-    /// Bytes that its answer takes at most among those of a chain in one packet; None: it can be too long for that.
+    /// Bytes that its answer takes at most among those of a chain in one packet; None: it can be too long for
+    /// that.
     pub fn answer_len(&self, len: u32) -> Option<usize> {
         let redirects = self.flags().has(Flags::REDIRECT);
         match self.verb() {
@@ -149,7 +153,8 @@ impl Extended {
     }
 }
 
-/// What one packet of an operation asks the NIC to do. Addresses and operands behind the headers are read from the packet.
+/// What one packet of an operation asks the NIC to do. Addresses and operands behind the headers are read
+/// from the packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// What.
@@ -209,7 +214,7 @@ impl Request {
     }
 }
 
-/// What came of an operation.
+/// The result of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// How it ended.
@@ -250,7 +255,7 @@ pub enum Output {
 
 /// The operation whose packets are arriving.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Under {
+pub(super) struct OperationInProgress {
     pub flags: Flags,
     pub offset: u32,
     pub total: u32,
@@ -279,11 +284,12 @@ pub(super) fn allows(verb: Verb, flags: Flags, allowed: Allowed) -> bool {
         && (allowed.atomic || !atomic)
 }
 
-/// Judges one packet with flags: op-code order, lengths and flags. `under` is the operation whose packets are arriving.
+/// Judges one packet with flags: op-code order, lengths and flags. `in_progress` is the operation whose
+/// packets are arriving.
 #[inline(always)]
 pub(super) fn judge(
     packet: &View<'_>,
-    under: Option<Under>,
+    in_progress: Option<OperationInProgress>,
     mtu: u32,
     allowed: Allowed,
 ) -> Result<Request, NakCode> {
@@ -297,7 +303,7 @@ pub(super) fn judge(
     };
     let split = addresses::Repr::split(opcode, flags, packet.payload);
     let (_, payload) = split.map_err(|_| NakCode::INVALID_REQUEST)?;
-    let request = match (packet.reth(), packet.atomic(), under) {
+    let request = match (packet.reth(), packet.atomic(), in_progress) {
         (Some(reth), None, None) => Request {
             verb,
             flags,
@@ -312,15 +318,15 @@ pub(super) fn judge(
             let len = payload.len() as u32;
             Request { verb, flags, first: true, last: true, key: eth.rkey, va: eth.va, len, offset: 0 }
         }
-        (None, None, Some(under)) if under.flags == flags => Request {
+        (None, None, Some(in_progress)) if in_progress.flags == flags => Request {
             verb,
             flags,
             first: false,
             last: opcode.is_last(),
             key: 0,
             va: 0,
-            len: under.total,
-            offset: under.offset,
+            len: in_progress.total,
+            offset: in_progress.offset,
         },
         _ => return Err(NakCode::INVALID_REQUEST),
     };
@@ -350,7 +356,7 @@ fn fits(request: &Request, payload: u32, mtu: u32) -> bool {
     }
 }
 
-/// What a responder goes by.
+/// What a responder checks the operations of a chain against.
 #[derive(Copy, Clone, Debug)]
 pub struct Rules {
     pub(super) allowed: Allowed,
@@ -415,9 +421,9 @@ pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) ->
     (opcode, ext)
 }
 
-/// What a response says.
+/// A response to an operation, parsed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ParsedResponse {
     /// The operation has ended, with a number.
     Number { head: u64, verdict: Verdict },
     /// Bytes for this place of a READ, which goes on.
@@ -426,19 +432,21 @@ pub(super) enum Heard {
     End { offset: u32, len: u32, verdict: Verdict },
 }
 
-/// What the response `seq` says to an operation whose answer starts at `first` and has `len` bytes at most. None: it makes no sense.
-pub(super) fn hear(
+/// Parses the response `seq` to an operation whose answer starts at `first` and has `len` bytes at most.
+/// None: it does not fit the operation.
+pub(super) fn parse_response(
     extended: &Extended,
-    (first, len): (Seq, u32),
+    first: Seq,
+    len: u32,
     seq: Seq,
     mtu: u32,
     packet: &View<'_>,
-) -> Option<Heard> {
+) -> Option<ParsedResponse> {
     let verdict = packet.aeth().and_then(|aeth| Verdict::of(aeth.syndrome));
     let memory = extended.asks() && !extended.flags().has(Flags::REDIRECT);
     if !memory {
         let (ack, verdict) = (packet.atomic_ack()?, verdict?);
-        return Some(Heard::Number { head: ack.original, verdict });
+        return Some(ParsedResponse::Number { head: ack.original, verdict });
     }
     if packet.atomic_ack().is_some() {
         return None;
@@ -447,33 +455,34 @@ pub(super) fn hear(
     let offset = (seq - first) as u32 * mtu;
     let (left, here) = (len.checked_sub(offset)?, packet.payload.len() as u32);
     if !ends {
-        return (here == mtu && here < left).then_some(Heard::Part { offset });
+        return (here == mtu && here < left).then_some(ParsedResponse::Part { offset });
     }
     let verdict = verdict.unwrap_or_default();
-    (here <= left.min(mtu)).then_some(Heard::End { offset, len: offset + here, verdict })
+    (here <= left.min(mtu)).then_some(ParsedResponse::End { offset, len: offset + here, verdict })
 }
 
-/// What an answer among those of a chain brings.
+/// The result of one operation of a chain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum ChainResult<'a> {
     /// A number in network order: its most significant 8 bytes, and those behind them.
     Number(u64, &'a [u8]),
     /// What a READ found.
     Bytes(&'a [u8]),
 }
 
-/// What such an answer says to an operation of `len` bytes. None: it makes no sense.
+/// The result of an operation of `len` bytes from its part of a chain's answer. None: it does not fit the
+/// operation.
 #[inline(always)]
-pub(super) fn told<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<Told<'a>> {
+pub(super) fn chain_result<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<ChainResult<'a>> {
     if extended.asks() && !extended.flags().has(Flags::REDIRECT) {
-        return (bytes.len() <= len as usize).then_some(Told::Bytes(bytes));
+        return (bytes.len() <= len as usize).then_some(ChainResult::Bytes(bytes));
     }
     let (head, rest) = bytes.split_first_chunk()?;
-    Some(Told::Number(u64::from_be_bytes(*head), rest))
+    Some(ChainResult::Number(u64::from_be_bytes(*head), rest))
 }
 
-/// Is the packet one of an operation of PRISM? A READ of scratch memory is, without any flag: the next operation may change what is there before
-/// an answer leaves.
+/// Is the packet one of an operation of PRISM? A READ of scratch memory is, without any flag: the next
+/// operation may change what is there before an answer leaves.
 #[inline]
 pub(super) fn is_asked(packet: &View<'_>) -> bool {
     packet.bth.resv7 != 0

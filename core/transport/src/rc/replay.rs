@@ -1,4 +1,4 @@
-//! READs and atomics at the responder: those still being answered, and those answered that may be asked for again
+//! READs and atomics at the responder: those still being answered, and answered ones that the peer may repeat
 //! (IBTA vol. 1 §9.7.5.1.2; `max_dest_rd_atomic` of them).
 
 use super::Seq;
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub msn: u32,
     /// Credits that they carry: none kept, or how an operation of PRISM ended.
     pub credits: u8,
-    /// First packet of the present answer: later than `first` when the tail of a READ was asked for again.
+    /// First packet of the present answer: later than `first` when the tail of a READ is repeated.
     pub from: Seq,
     /// One past the last packet of the present answer.
     pub until: Seq,
@@ -37,7 +37,8 @@ pub(super) struct Entry {
     pub next: Seq,
 }
 
-/// The entries in order of their sequence numbers: a ring that forgets the oldest answered one when it is full.
+/// The entries in order of their sequence numbers: a ring that forgets the oldest answered one when it is
+/// full.
 #[derive(Clone, Debug)]
 pub(super) struct Replay {
     /// A power of two, at least `capacity`.
@@ -45,7 +46,7 @@ pub(super) struct Replay {
     capacity: u64,
     /// Number of the next entry to come.
     tail: u64,
-    /// The entry whose answer leaves next; moves back when something is asked for again.
+    /// The entry whose answer leaves next; it moves back when a request is repeated.
     pending: u64,
     /// Every entry before this one has been answered completely at least once.
     answered: u64,
@@ -71,13 +72,14 @@ impl Replay {
         }
     }
 
-    /// Makes room for what does not fit an entry.
+    /// Allocates the buffers for answers that do not fit an entry.
     pub fn widen(&mut self) {
         self.kept = vec![[0; KEPT]; self.ring.len()].into_boxed_slice();
     }
 
-    /// Where the bytes of the entry to come are kept: what was there before belongs to one that nobody may ask for again then.
-    pub fn room(&mut self) -> &mut [u8] {
+    /// The buffer for the bytes of the next entry. The entry that used it before cannot be repeated any more
+    /// when the next one is pushed.
+    pub fn kept_buffer(&mut self) -> &mut [u8] {
         let slot = self.slot(self.tail);
         self.kept.get_mut(slot).map_or(&mut [], |kept| &mut kept[..])
     }
@@ -87,7 +89,7 @@ impl Replay {
         self.oldest()
     }
 
-    /// Forgets all answers, unless one is still to leave; then false.
+    /// Drops all answers. False: one is still to leave, and all are kept.
     pub fn forget(&mut self) -> bool {
         if self.is_pending() {
             return false;
@@ -115,7 +117,8 @@ impl Replay {
         number as usize & (self.ring.len() - 1)
     }
 
-    /// Would a further entry overwrite one that was never answered? Then the peer asks for more than was agreed.
+    /// Would a further entry overwrite one that was never answered? Then the peer asks for more than was
+    /// agreed.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.tail - self.answered >= self.capacity
@@ -127,14 +130,15 @@ impl Replay {
         self.pending < self.tail
     }
 
-    /// The caller has seen that there is room.
+    /// Appends an entry. The caller has checked `is_full`.
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         debug_assert!(!self.is_full());
         let slot = self.slot(self.tail);
         self.ring[slot] = Some(entry);
         self.tail += 1;
-        // Who asks for something new has the answer to what this overwrites, even if it was being repeated.
+        // A peer that sends a new request has the answer to the entry that this overwrites, even if that was
+        // being repeated.
         if self.pending < self.oldest() {
             self.pending = self.oldest();
             self.skip_answered();
@@ -143,13 +147,13 @@ impl Replay {
 
     /// As `push`, with the bytes of a wide value.
     pub fn push_wide(&mut self, entry: Entry, bytes: [u8; 32]) {
-        if let Some(place) = self.room().first_chunk_mut() {
+        if let Some(place) = self.kept_buffer().first_chunk_mut() {
             *place = bytes;
         }
         self.push_kept(entry);
     }
 
-    /// As `push`; the bytes are in their `room`.
+    /// As `push`; the bytes are in `kept_buffer`.
     pub fn push_kept(&mut self, entry: Entry) {
         self.push(entry);
         if !matches!(entry.source, Source::Memory { .. }) {
@@ -207,8 +211,8 @@ impl Replay {
         (self.pending, self.answered) = (self.tail, self.tail);
     }
 
-    /// A request was sent again: answer the packets `first..end` of its entry once more. If they are still to leave
-    /// anyway, it joins them. False if no entry holds them: too old, or not what was asked before.
+    /// A request was sent again: answer the packets `first..end` of its entry once more. If they are still to
+    /// leave anyway, it joins them. False if no entry holds them: too old, or not what was asked before.
     pub fn again(&mut self, first: Seq, end: Seq, same: impl Fn(&Entry) -> bool) -> bool {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
@@ -226,8 +230,9 @@ impl Replay {
         false
     }
 
-    /// An operation of PRISM was sent again: its answer leaves once more from `seq` on, unless that is still to leave anyway. What a
-    /// pointer led to is not asked again, so no answer mixes two targets. A chain's answer is one packet, whichever operation is asked for.
+    /// An operation of PRISM was sent again: its answer leaves once more from `seq` on, unless that is still
+    /// to leave anyway. Its pointer is not followed again, so no answer mixes two targets. A chain's answer
+    /// is one packet, whichever operation is repeated.
     pub fn again_from(&mut self, seq: Seq, until: impl Fn(&Entry) -> Seq) {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);

@@ -1,15 +1,16 @@
 //! The requester of a reliable connection: segments messages, asks for acknowledgements, retries, retires.
 //!
-//! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then `sent`.
+//! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then
+//! `sent`.
 
+mod ack_timer;
 mod chained;
-mod later;
-mod silence;
+mod delayed_ack;
 
 use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
-use super::message::{Kind, Message, Placed, Window};
-use super::prism::{self, Heard};
+use super::message::{Kind, Message, Placed, Retired, Window};
+use super::prism::{self, ParsedResponse};
 use super::{Parameters, Progress, Seq, extend, psn, start, strom};
 use crate::{Atomic, Counters, Instant, Status, timers};
 use remora_wire::aeth::Kind as Syndrome;
@@ -55,7 +56,7 @@ pub enum Reaction<D> {
     /// READ response: payload to the message's local memory at `offset`.
     Scatter {
         /// Note of the READ.
-        note: D,
+        context: D,
         /// Number of the READ, for `fail`.
         number: u64,
         /// Position in the message.
@@ -64,16 +65,17 @@ pub enum Reaction<D> {
     /// Atomic response: these 8 bytes to the message's local memory.
     Value {
         /// Note of the atomic.
-        note: D,
+        context: D,
         /// Number of the atomic, for `fail`.
         number: u64,
         /// Old value of the target.
         value: u64,
     },
-    /// Answer to an operation of PRISM: these 8 bytes, and the payload behind them, are a number in network order.
+    /// Answer to an operation of PRISM: these 8 bytes, and the payload behind them, are a number in network
+    /// order.
     Number {
         /// Its note.
-        note: D,
+        context: D,
         /// Its number, for `fail`.
         number: u64,
         /// The most significant 8 bytes.
@@ -81,51 +83,38 @@ pub enum Reaction<D> {
     },
 }
 
-/// A message that ended.
-#[derive(Copy, Clone, Debug)]
-pub struct Retired<D> {
-    /// Its note.
-    pub note: D,
-    /// Its length.
-    pub len: u32,
-    /// What it was.
-    pub kind: Kind,
-    /// How it ended.
-    pub status: Status,
-    /// How an operation of PRISM ended, on success.
-    pub verdict: Verdict,
-}
-
 /// An acknowledgement is asked for at least this often, in packets.
-const ASK_EVERY: u32 = 32;
+const ACK_REQ_EVERY: u32 = 32;
 
 /// The requester of one queue pair.
 pub struct Requester<D> {
     parameters: Parameters,
     window: Window<D>,
-    next: Seq,
-    at: u64,
-    go: Sender,
+    write_seq: Seq,
+    next_message: u64,
+    tx_window: Sender,
     /// READ and atomic requests on the way, oldest first: one past the last response of each.
     fetches: VecDeque<Seq>,
     fetch_messages: u32,
-    unasked: u32,
+    since_ack_req: u32,
     retries: u8,
     rnr_retries: u8,
-    /// One past the last packet on the way that asks for an answer. Not beyond `una`: the peer owes none.
-    asked: Seq,
-    /// When the peer's silence is too long, if it owes an answer; else when to see why it owes none (`silence.rs`).
+    /// One past the last packet on the way that asks for an acknowledgement. Not beyond `snd_una`: the peer
+    /// owes none.
+    ack_req_end: Seq,
+    /// When the peer's silence is too long, if it owes an answer; else when to see why it owes none
+    /// (`ack_timer.rs`).
     ack_deadline: Instant,
-    /// The cursor at which the peer had no room for a packet.
-    stuck_at: Seq,
+    /// The `snd_nxt` at which the peer had no buffer for a packet.
+    blocked_at: Seq,
     rnr_until: Instant,
     failing: Failing,
     /// Number of the last message that was submitted and is conditional.
-    conditional: u64,
+    last_conditional: u64,
     /// How the operations of PRISM ended that are not retired.
     verdicts: VecDeque<Verdict>,
-    /// The packet that ends here asks for an acknowledgement: what should have asked was never built.
-    ask_at: Seq,
+    /// The packet that ends here asks for an acknowledgement, in place of a packet that could not be built.
+    force_ack_req_at: Seq,
 }
 
 impl<D: Copy> Requester<D> {
@@ -134,22 +123,22 @@ impl<D: Copy> Requester<D> {
         let first = start(first);
         Requester {
             window: Window::new(capacity),
-            next: first,
-            at: 0,
-            go: Sender::new(first),
+            write_seq: first,
+            next_message: 0,
+            tx_window: Sender::new(first),
             fetches: VecDeque::with_capacity(usize::from(parameters.max_rd_atomic)),
             fetch_messages: 0,
-            unasked: 0,
+            since_ack_req: 0,
             retries: parameters.retry_cnt,
             rnr_retries: parameters.rnr_retry,
-            asked: first,
+            ack_req_end: first,
             ack_deadline: Instant::NEVER,
-            stuck_at: Seq::MAX,
+            blocked_at: Seq::MAX,
             rnr_until: Instant(0),
             failing: Failing::default(),
-            conditional: 0,
+            last_conditional: 0,
             verdicts: VecDeque::new(),
-            ask_at: 0,
+            force_ack_req_at: 0,
             parameters,
         }
     }
@@ -166,9 +155,9 @@ impl<D: Copy> Requester<D> {
         size_of::<Self>() + self.window.heap_bytes() + self.fetches.capacity() * size_of::<Seq>()
     }
 
-    /// Is there room for another message?
+    /// Is there capacity for another message?
     #[inline]
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         !self.window.is_full() && !self.failing.any()
     }
 
@@ -190,60 +179,61 @@ impl<D: Copy> Requester<D> {
     /// How far it is.
     #[inline]
     pub fn progress(&self) -> Progress {
-        let Sender { una, high, .. } = self.go;
-        Progress { acknowledged: una, sent: high, clean: !self.go.retransmitting() }
+        let Sender { snd_una, snd_max, .. } = self.tx_window;
+        Progress { acknowledged: snd_una, sent: snd_max, clean: !self.tx_window.retransmitting() }
     }
 
     /// Submitted packets that have not been transmitted even once.
     #[inline]
     pub fn backlog(&self) -> u64 {
-        self.next - self.go.high
+        self.write_seq - self.tx_window.snd_max
     }
 
-    /// Takes a message. The caller has seen that there is room.
+    /// Takes a message. The caller has checked `has_capacity`.
     #[inline(always)]
     pub fn submit(&mut self, message: Message<D>) {
-        debug_assert!(self.has_room(), "submitted without looking");
-        let first = self.next;
-        self.next += u64::from(message.kind.packets(message.len, self.parameters.mtu));
+        debug_assert!(self.has_capacity(), "submitted without looking");
+        let first = self.write_seq;
+        self.write_seq += u64::from(message.kind.packets(message.len, self.parameters.mtu));
         self.fetch_messages += u32::from(message.kind.is_fetch());
-        self.window.push(Placed { first, end: self.next, message });
-        if first == self.next {
+        self.window.push(Placed { first, end: self.write_seq, message });
+        if first == self.write_seq {
             self.step_over_local();
         }
     }
 
-    /// The peer takes operations of PRISM: makes room for how they end.
-    pub fn speak_prism(&mut self) {
+    /// PRISM is agreed with the peer: allocates space for the verdicts of operations.
+    pub fn enable_prism(&mut self) {
         self.verdicts = VecDeque::with_capacity(self.window.capacity());
     }
 
-    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
+    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has checked
+    /// `has_capacity`.
     pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
         let number = self.window.bounds().1;
         self.submit(message);
         self.fail(number, status);
     }
 
-    /// Is there a packet that waits only for time, room or answers?
+    /// Is there a packet that waits only for time, capacity or answers?
     #[inline]
     pub fn has_unsent(&self) -> bool {
-        self.go.cursor < self.next
+        self.tx_window.snd_nxt < self.write_seq
             || self.failing.any()
-            || self.window.front().is_some_and(|front| front.end <= self.go.una)
+            || self.window.front().is_some_and(|front| front.end <= self.tx_window.snd_una)
     }
 
     /// The packet that would leave now. Inlined always: plain RC must not pay for its other caller.
     #[inline(always)]
     pub fn plan(&self, now: Instant) -> Option<Plan> {
-        let placed = self.window.get(self.at)?;
+        let placed = self.window.get(self.next_message)?;
         if now < self.rnr_until {
             return None;
         }
-        if self.failing.bars(self.at) {
+        if self.failing.bars(self.next_message) {
             return None;
         }
-        let index = (self.go.cursor - placed.first) as u32;
+        let index = (self.tx_window.snd_nxt - placed.first) as u32;
         let count = match placed.message.kind {
             Kind::Read { .. } | Kind::Atomic { .. } => self.piece(placed, index),
             // By `plan_prism`.
@@ -260,7 +250,9 @@ impl<D: Copy> Requester<D> {
     #[inline(always)]
     fn waits(&self, placed: &Placed<D>, index: u32, count: u32) -> bool {
         // Without an answer to come, waiting for one would never end.
-        if self.is_owed() && self.go.in_flight() + u64::from(count) > u64::from(self.parameters.window) {
+        if self.ack_is_owed()
+            && self.tx_window.in_flight() + u64::from(count) > u64::from(self.parameters.window)
+        {
             return true;
         }
         if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic)
@@ -274,21 +266,20 @@ impl<D: Copy> Requester<D> {
     #[cold]
     #[inline(never)]
     pub fn plan_prism(&self, now: Instant) -> Option<(Plan, prism::Extended)> {
-        let placed = self.window.get(self.at)?;
+        let placed = self.window.get(self.next_message)?;
         let Kind::Prism(extended) = placed.message.kind else { return None };
-        if now < self.rnr_until || self.failing.bars(self.at) {
+        if now < self.rnr_until || self.failing.bars(self.next_message) {
             return None;
         }
-        let index = (self.go.cursor - placed.first) as u32;
+        let index = (self.tx_window.snd_nxt - placed.first) as u32;
         // A pointer is followed once for all of a READ.
-        let count = if extended.asks() { (placed.end - self.go.cursor) as u32 } else { 1 };
-        let at = (self.at, self.go.cursor);
+        let count = if extended.asks() { (placed.end - self.tx_window.snd_nxt) as u32 } else { 1 };
         (!self.waits(placed, index, count))
-            .then(|| (self.describe_prism(placed, &extended, at, (index, count)), extended))
+            .then(|| (self.describe_prism(placed, &extended, index, count), extended))
     }
 
-    /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a repeated
-    /// request lies within the piece it repeats.
+    /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a
+    /// repeated request lies within the piece it repeats.
     #[inline]
     fn piece(&self, placed: &Placed<D>, index: u32) -> u32 {
         let left = (placed.end - placed.first) as u32 - index;
@@ -300,7 +291,7 @@ impl<D: Copy> Requester<D> {
         let message = &placed.message;
         let mtu = self.parameters.mtu;
         let offset = index * mtu;
-        let end = self.go.cursor + u64::from(count);
+        let end = self.tx_window.snd_nxt + u64::from(count);
         let last = end == placed.end;
         let fetch = message.kind.is_fetch();
         let len = if last { message.len - offset } else { count * mtu };
@@ -309,30 +300,25 @@ impl<D: Copy> Requester<D> {
         let (opcode, ext) = headers(&message.kind, index == 0, last, offset, dma_len);
         Plan {
             opcode,
-            psn: psn(self.go.cursor),
-            ack_req: fetch || self.asks_at(end),
+            psn: psn(self.tx_window.snd_nxt),
+            ack_req: fetch || self.needs_ack_req(end),
             solicited: last && message.solicited,
             ext,
             offset,
             len: if fetch { 0 } else { len },
-            number: self.at,
+            number: self.next_message,
             count,
             fetch,
             last,
         }
     }
 
-    /// The next packet of an operation of PRISM. A READ that has been answered in part is asked for again from where the answer broke
-    /// off, in the words of the first request: where its bytes are, only that one has found out.
-    fn describe_prism(
-        &self,
-        placed: &Placed<D>,
-        extended: &prism::Extended,
-        (number, cursor): (u64, Seq),
-        (index, count): (u32, u32),
-    ) -> Plan {
+    /// The next packet of an operation of PRISM. A READ that was answered in part is requested again from
+    /// there, with the address of the first request: only the responder has followed its pointer.
+    fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
         let (message, mtu) = (&placed.message, self.parameters.mtu);
-        let end = cursor + u64::from(count);
+        let snd_nxt = self.tx_window.snd_nxt;
+        let end = snd_nxt + u64::from(count);
         let (last, asks) = (end == placed.end, extended.asks());
         let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
         let at = index * mtu;
@@ -343,13 +329,13 @@ impl<D: Copy> Requester<D> {
         };
         Plan {
             opcode,
-            psn: psn(cursor),
-            ack_req: last || self.asks_at(end),
+            psn: psn(snd_nxt),
+            ack_req: last || self.needs_ack_req(end),
             solicited: false,
             ext,
             offset,
             len,
-            number,
+            number: self.next_message,
             count,
             fetch: last,
             last,
@@ -358,31 +344,35 @@ impl<D: Copy> Requester<D> {
 
     /// Does the packet that ends at `end` ask for an acknowledgement?
     #[inline]
-    fn asks_at(&self, end: Seq) -> bool {
-        end == self.next || end == self.go.high || end == self.ask_at || self.unasked + 1 >= self.ask_every()
+    fn needs_ack_req(&self, end: Seq) -> bool {
+        end == self.write_seq
+            || end == self.tx_window.snd_max
+            || end == self.force_ack_req_at
+            || self.since_ack_req + 1 >= self.ack_req_every()
     }
 
     #[inline]
-    fn ask_every(&self) -> u32 {
-        ASK_EVERY.min(self.parameters.window / 4).max(1)
+    fn ack_req_every(&self) -> u32 {
+        ACK_REQ_EVERY.min(self.parameters.window / 4).max(1)
     }
 
-    /// Note of the message that a planned packet belongs to: by reference, since it was written a moment ago.
+    /// The context of the message that a planned packet belongs to: by reference, since it was written a
+    /// moment ago.
     #[inline]
-    pub fn note(&self, plan: &Plan) -> Option<&D> {
-        self.window.get(plan.number).map(|placed| &placed.message.note)
+    pub fn context(&self, plan: &Plan) -> Option<&D> {
+        self.window.get(plan.number).map(|placed| &placed.message.context)
     }
 
     /// The planned packet has left.
     #[inline]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
-        counters.retransmitted_pkts += u64::from(self.go.retransmitting());
-        self.go.sent(plan.count);
+        counters.retransmitted_pkts += u64::from(self.tx_window.retransmitting());
+        self.tx_window.sent(plan.count);
         if plan.fetch {
-            self.fetches.push_back(self.go.cursor);
+            self.fetches.push_back(self.tx_window.snd_nxt);
         }
         if plan.last {
-            self.at += 1;
+            self.next_message += 1;
             self.step_over_local();
         }
         self.left(now, plan.ack_req);
@@ -391,13 +381,13 @@ impl<D: Copy> Requester<D> {
     /// Local work takes no packets: the cursor never rests on it.
     #[inline]
     fn step_over_local(&mut self) {
-        while self.window.get(self.at).is_some_and(|placed| placed.end <= self.go.cursor) {
-            self.at += 1;
+        while self.window.get(self.next_message).is_some_and(|placed| placed.end <= self.tx_window.snd_nxt) {
+            self.next_message += 1;
         }
     }
 
-    /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
-    /// `status` once everything before it has ended.
+    /// Message `number` fails: it ends with `status` once everything before it has ended. Its local memory
+    /// cannot be used, or a response says so.
     pub fn fail(&mut self, number: u64, status: Status) {
         self.failing.add(number, status);
     }
@@ -405,13 +395,14 @@ impl<D: Copy> Requester<D> {
     /// The planned packet could not be built from local memory.
     pub fn refuse(&mut self, plan: &Plan, status: Status) {
         self.fail(plan.number, status);
-        // What left before this message may have asked for no answer, since more was to follow. Ask now, by its last packet
-        // (a READ or atomic is answered anyway): otherwise only the timer would bring the completions before the failed one.
+        // Packets before this message may have asked for no ACK, since more was to follow. Their last packet
+        // asks for one now (a READ or atomic is answered anyway). Otherwise only the timer would bring the
+        // completions before the failed one.
         let Some(first) = self.window.get(plan.number).map(|placed| placed.first) else { return };
         let before = self.window.find(first - 1, plan.number).and_then(|number| self.window.get(number));
-        if first > self.go.una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
-            self.ask_at = first;
-            self.go.repeat_from(first - 1);
+        if first > self.tx_window.snd_una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
+            self.force_ack_req_at = first;
+            self.tx_window.repeat_from(first - 1);
             self.rewind();
         }
     }
@@ -423,13 +414,13 @@ impl<D: Copy> Requester<D> {
         let front = self.window.front()?;
         let status = match self.failing.status(head) {
             Some(status) => status,
-            None if front.end <= self.go.una => Status::Success,
+            None if front.end <= self.tx_window.snd_una => Status::Success,
             None => return None,
         };
         let Placed { message, .. } = self.window.pop()?;
         self.fetch_messages -= u32::from(message.kind.is_fetch());
-        self.at = self.at.max(head + 1);
-        let retired = message.retired(message.note, status);
+        self.next_message = self.next_message.max(head + 1);
+        let retired = message.retired(message.context, status);
         // Answers come in order, and so do ends.
         let verdict = if let Kind::Prism(_) = retired.kind { self.verdicts.pop_front() } else { None };
         Some(Retired { verdict: verdict.unwrap_or_default(), ..retired })
@@ -440,7 +431,7 @@ impl<D: Copy> Requester<D> {
         let Placed { message, .. } = self.window.pop()?;
         self.ack_deadline = Instant::NEVER;
         self.rnr_until = Instant(0);
-        Some(message.retired(message.note, Status::WrFlushed))
+        Some(message.retired(message.context, Status::WrFlushed))
     }
 
     /// A response packet (ACK, NAK, READ response, atomic response) has arrived.
@@ -451,8 +442,8 @@ impl<D: Copy> Requester<D> {
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<D> {
-        let seq = extend(self.go.una, packet.bth.psn);
-        if seq >= self.go.high {
+        let seq = extend(self.tx_window.snd_una, packet.bth.psn);
+        if seq >= self.tx_window.snd_max {
             return Reaction::Nothing;
         }
         match packet.bth.opcode {
@@ -493,56 +484,58 @@ impl<D: Copy> Requester<D> {
 
     #[inline]
     fn advance(&mut self, now: Instant, upto: Seq) -> bool {
-        let cursor = self.go.cursor;
-        if !self.go.acknowledge(upto) {
+        let snd_nxt = self.tx_window.snd_nxt;
+        if !self.tx_window.acknowledge(upto) {
             return false;
         }
-        if self.go.cursor != cursor {
+        if self.tx_window.snd_nxt != snd_nxt {
             self.seek();
         }
-        while self.fetches.front().is_some_and(|end| *end <= self.go.una) {
+        while self.fetches.front().is_some_and(|end| *end <= self.tx_window.snd_una) {
             self.fetches.pop_front();
         }
         self.retries = self.parameters.retry_cnt;
         self.rnr_retries = self.parameters.rnr_retry;
-        self.listen(now);
+        self.restart_ack_timer(now);
         true
     }
 
     fn go_back(&mut self, now: Instant) {
-        if self.go.go_back() {
+        if self.tx_window.go_back() {
             self.rewind();
-            self.listen(now);
+            self.restart_ack_timer(now);
         }
     }
 
     /// The cursor moved back: requests beyond it count as never sent.
     fn rewind(&mut self) {
         self.seek();
-        while self.fetches.back().is_some_and(|end| *end > self.go.cursor) {
+        while self.fetches.back().is_some_and(|end| *end > self.tx_window.snd_nxt) {
             self.fetches.pop_back();
         }
-        self.unasked = 0;
-        self.asked = self.asked.min(self.go.cursor);
-        self.stuck_at = Seq::MAX;
+        self.since_ack_req = 0;
+        self.ack_req_end = self.ack_req_end.min(self.tx_window.snd_nxt);
+        self.blocked_at = Seq::MAX;
     }
 
     fn seek(&mut self) {
-        self.at = self.window.find(self.go.cursor, self.at).unwrap_or(self.window.bounds().1);
+        self.next_message =
+            self.window.find(self.tx_window.snd_nxt, self.next_message).unwrap_or(self.window.bounds().1);
     }
 
-    /// The oldest READ or atomic without its whole answer: its number, and the sequence number of the next response.
+    /// The oldest READ or atomic without its whole answer: its number, and the sequence number of the next
+    /// response.
     fn first_fetch(&self) -> Option<(u64, Seq)> {
         let (head, tail) = self.window.bounds();
         (head..tail).find_map(|number| {
             let placed = self.window.get(number)?;
-            (placed.message.kind.is_fetch() && placed.end > self.go.una)
-                .then(|| (number, placed.answered_from().max(self.go.una)))
+            (placed.message.kind.is_fetch() && placed.end > self.tx_window.snd_una)
+                .then(|| (number, placed.answered_from().max(self.tx_window.snd_una)))
         })
     }
 
     fn not_ready(&mut self, now: Instant, seq: Seq, timer: u8, counters: &mut Counters) {
-        if seq < self.go.una || (seq == self.go.una && now < self.rnr_until) {
+        if seq < self.tx_window.snd_una || (seq == self.tx_window.snd_una && now < self.rnr_until) {
             return;
         }
         counters.rnr_nak_retry_err += 1;
@@ -550,16 +543,16 @@ impl<D: Copy> Requester<D> {
         if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
             return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
         }
-        // The peer is there: patience with the network starts anew.
+        // The peer is alive: the retries start anew.
         self.retries = self.parameters.retry_cnt;
-        self.go.restart();
+        self.tx_window.restart();
         self.rewind();
         self.ack_deadline = Instant::NEVER;
         self.rnr_until = now.after(timers::rnr_timer_ns(timer));
     }
 
     fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
-        if seq < self.go.una {
+        if seq < self.tx_window.snd_una {
             return;
         }
         if code == NakCode::PSN_SEQUENCE_ERROR {
@@ -574,8 +567,8 @@ impl<D: Copy> Requester<D> {
     /// The peer misses the packet `seq`.
     fn missed(&mut self, now: Instant, seq: Seq, counters: &mut Counters) {
         let advanced = self.arrived(now, seq, counters);
-        // A NAK that the network repeats, or that we have heeded already, costs no retry.
-        if seq != self.go.una || !self.go.may_go_back() {
+        // A NAK that the network repeats, or that was acted on already, costs no retry.
+        if seq != self.tx_window.snd_una || !self.tx_window.may_go_back() {
             return;
         }
         if !advanced {
@@ -590,7 +583,7 @@ impl<D: Copy> Requester<D> {
     }
 
     fn number_of(&self, seq: Seq) -> u64 {
-        self.window.find(seq, self.at).unwrap_or(self.window.bounds().0)
+        self.window.find(seq, self.next_message).unwrap_or(self.window.bounds().0)
     }
 
     /// A READ or atomic response: taken only in order; one ahead of a gap means that responses were lost.
@@ -602,7 +595,7 @@ impl<D: Copy> Requester<D> {
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<D> {
-        if seq < self.go.una {
+        if seq < self.tx_window.snd_una {
             return Reaction::Nothing;
         }
         let Some((number, expected)) = self.first_fetch() else { return Reaction::Nothing };
@@ -620,10 +613,10 @@ impl<D: Copy> Requester<D> {
         let offset = (seq - placed.first) as u32 * self.parameters.mtu;
         let reaction = match (placed.message.kind, packet.atomic_ack()) {
             (Kind::Atomic { .. }, Some(ack)) => {
-                Reaction::Value { note: placed.message.note, number, value: ack.original }
+                Reaction::Value { context: placed.message.context, number, value: ack.original }
             }
             (Kind::Read { .. }, None) if self.fits(&placed, seq, offset, packet) => {
-                Reaction::Scatter { note: placed.message.note, number, offset }
+                Reaction::Scatter { context: placed.message.context, number, offset }
             }
             _ => {
                 self.advance(now, expected);
@@ -635,7 +628,8 @@ impl<D: Copy> Requester<D> {
         reaction
     }
 
-    /// The answer expected next to an operation of PRISM. That of a READ may end early: both sides skip the rest.
+    /// The expected answer to an operation of PRISM. The answer to a READ may end early: both sides skip the
+    /// rest of its sequence numbers.
     #[cold]
     #[inline(never)]
     fn answered_prism(
@@ -648,18 +642,18 @@ impl<D: Copy> Requester<D> {
     ) -> Reaction<D> {
         let mtu = self.parameters.mtu;
         let Some(placed) = self.window.get_mut(number) else { return Reaction::Nothing };
-        let (note, first, end) = (placed.message.note, placed.first, placed.end);
-        let heard = prism::hear(extended, (first, placed.message.len), seq, mtu, packet);
-        let reaction = heard.map(|heard| match heard {
-            Heard::Number { head, verdict } => {
+        let (context, first, end) = (placed.message.context, placed.first, placed.end);
+        let parsed = prism::parse_response(extended, first, placed.message.len, seq, mtu, packet);
+        let reaction = parsed.map(|parsed| match parsed {
+            ParsedResponse::Number { head, verdict } => {
                 self.verdicts.push_back(verdict);
-                (end, Reaction::Number { note, number, head })
+                (end, Reaction::Number { context, number, head })
             }
-            Heard::Part { offset } => (seq + 1, Reaction::Scatter { note, number, offset }),
-            Heard::End { offset, len, verdict } => {
+            ParsedResponse::Part { offset } => (seq + 1, Reaction::Scatter { context, number, offset }),
+            ParsedResponse::End { offset, len, verdict } => {
                 self.verdicts.push_back(verdict);
                 placed.message.len = len;
-                (end, Reaction::Scatter { note, number, offset })
+                (end, Reaction::Scatter { context, number, offset })
             }
         });
         let Some((upto, reaction)) = reaction else {
@@ -734,7 +728,7 @@ fn one_sided(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Op
         }
         Kind::Rpc { opcode, tag } | Kind::RpcWrite { opcode, tag } => {
             ext.reth = first.then_some(reth::Repr { va: opcode, rkey: tag, dma_len: len });
-            strom::opcode(kind, first, last)
+            strom::opcode(matches!(kind, Kind::Rpc { .. }), first, last)
         }
         Kind::Write { va, rkey } | Kind::WriteImm { va, rkey, .. } => {
             let imm = if let Kind::WriteImm { imm, .. } = *kind { Some(imm) } else { None };

@@ -1,29 +1,19 @@
-//! The responder of a reliable connection: judges each request packet, says what the NIC shall do, and answers in order.
+//! The responder of a reliable connection: it judges each request packet, tells the NIC what to do, and
+//! answers in order.
 //!
-//! `receive` gives an [`Action`]; the NIC executes it and tells `conclude` what came of it. Egress is a [`Reply`] (pure) and
-//! then `sent`.
+//! `receive` returns an [`Action`]; the NIC executes it and calls `conclude` with the outcome. Egress is a
+//! [`Reply`] (pure) and then `sent`.
 
 mod chained;
 
 use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
-use super::{Parameters, Seq, extend, packets, prism, psn, start, strom};
+use super::{Allowed, Parameters, Seq, extend, packets, prism, psn, start, strom};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
 use remora_wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
-pub use chained::Links;
-
-/// Which one-sided operations the queue pair lets its peer do (`qp_access_flags`).
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed {
-    /// RDMA WRITE.
-    pub write: bool,
-    /// RDMA READ.
-    pub read: bool,
-    /// Atomics.
-    pub atomic: bool,
-}
+pub use chained::ChainOutcome;
 
 /// A response packet that would leave now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,8 +42,13 @@ pub enum ReplyKind {
     Wide(u8),
     /// So many bytes that a READ found: `kept` has them.
     Snapshot(u8),
-    /// So many bytes of answers to a chain, which stand for so many sequence numbers: `kept` has them.
-    Chain(u8, u8),
+    /// The answers to a chain: `kept` has them.
+    Chain {
+        /// Bytes of the answers.
+        len: u8,
+        /// Sequence numbers that they stand for.
+        count: u8,
+    },
     /// Bytes of the memory that a READ asked for.
     Memory {
         /// Remote key; to be checked again for this piece.
@@ -69,7 +64,7 @@ impl ReplyKind {
     /// Are its bytes those that the responder keeps?
     #[inline]
     pub fn is_kept(&self) -> bool {
-        matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::Chain(..))
+        matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::Chain { .. })
     }
 
     /// Does it carry what a READ asked for?
@@ -81,11 +76,11 @@ impl ReplyKind {
 
 /// The message under way.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Under {
+enum MessageInProgress {
     Nothing,
     Send { offset: u32 },
     Write { key: u32, va: u64, left: u32, total: u32 },
-    Prism(prism::Under),
+    Prism(prism::OperationInProgress),
     Rpc(strom::Part),
 }
 
@@ -94,7 +89,7 @@ enum Under {
 struct Pending {
     opcode: Opcode,
     ack_req: bool,
-    under: Under,
+    in_progress: MessageInProgress,
     ends: bool,
     /// Sequence numbers it takes.
     count: u32,
@@ -103,9 +98,9 @@ struct Pending {
     va: u64,
 }
 
-/// What is to be said when all earlier answers have left.
+/// The ACK or NAK that leaves behind all earlier answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Say {
+enum PendingAck {
     Nothing,
     /// Acknowledge everything before `expected`.
     Ack,
@@ -116,11 +111,11 @@ enum Say {
 
 /// The responder of one queue pair.
 pub struct Responder {
-    go: Receiver,
-    under: Under,
+    rx_window: Receiver,
+    in_progress: MessageInProgress,
     pending: Option<Pending>,
     replay: Replay,
-    say: Say,
+    pending_ack: PendingAck,
     msn: u32,
     mtu: u32,
     rnr_timer: u8,
@@ -139,11 +134,11 @@ impl Responder {
     /// A responder that expects `first`.
     pub fn new(first: Psn, parameters: &Parameters, allowed: Allowed) -> Self {
         Responder {
-            go: Receiver::new(start(first)),
-            under: Under::Nothing,
+            rx_window: Receiver::new(start(first)),
+            in_progress: MessageInProgress::Nothing,
             pending: None,
             replay: Replay::new(parameters.max_dest_rd_atomic),
-            say: Say::Nothing,
+            pending_ack: PendingAck::Nothing,
             msn: 0,
             mtu: parameters.mtu,
             rnr_timer: parameters.min_rnr_timer,
@@ -156,13 +151,13 @@ impl Responder {
     }
 
     /// The peer may use PRISM.
-    pub fn speak_prism(&mut self) {
+    pub fn enable_prism(&mut self) {
         self.prism = true;
         self.replay.widen();
     }
 
     /// The peer may use StRoM.
-    pub fn speak_strom(&mut self) {
+    pub fn enable_strom(&mut self) {
         self.strom = true;
     }
 
@@ -171,12 +166,14 @@ impl Responder {
         self.msn
     }
 
-    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them can be asked for no more.
+    /// READs, atomics and operations of PRISM executed so far, and how many of them from the first on can be
+    /// repeated no more.
     pub fn fetches(&self) -> (u64, u64) {
         (self.replay.upcoming(), self.replay.kept_from())
     }
 
-    /// The peer asks for no answer again: forgets them, unless one is still to leave; then false.
+    /// The peer repeats no request any more: drops all answers. False: one is still to leave, and all are
+    /// kept.
     pub fn forget(&mut self) -> bool {
         self.replay.forget()
     }
@@ -208,8 +205,8 @@ impl Responder {
         if self.ended {
             return Action::Nothing;
         }
-        let seq = extend(self.go.expected, packet.bth.psn);
-        match self.go.arrive(seq) {
+        let seq = extend(self.rx_window.rcv_nxt, packet.bth.psn);
+        match self.rx_window.arrive(seq) {
             Arrival::InOrder if self.prism && prism::is_asked(packet) => self.receive_prism(packet, counters),
             Arrival::InOrder => match self.judge(packet) {
                 Ok(action) => action,
@@ -230,11 +227,11 @@ impl Responder {
         }
     }
 
-    /// A packet before this one is missing; the peer is to be told, or was.
+    /// A packet before this one is missing. With `report` a NAK is due; otherwise it was sent.
     fn missed(&mut self, report: bool, counters: &mut Counters) {
         counters.out_of_sequence += 1;
         if report {
-            self.say = Say::Nak(NakCode::PSN_SEQUENCE_ERROR);
+            self.pending_ack = PendingAck::Nak(NakCode::PSN_SEQUENCE_ERROR);
         }
     }
 
@@ -246,7 +243,7 @@ impl Responder {
         let pending = Pending {
             opcode,
             ack_req: packet.bth.ack_req,
-            under: Under::Nothing,
+            in_progress: MessageInProgress::Nothing,
             ends: opcode.is_last() || opcode.is_only(),
             count: 1,
             source: None,
@@ -279,9 +276,9 @@ impl Responder {
     ) -> Result<Action, NakCode> {
         let opcode = packet.bth.opcode;
         let starts = opcode.is_first() || opcode.is_only();
-        let offset = match (self.under, starts) {
-            (Under::Nothing, true) => 0,
-            (Under::Send { offset }, false) => offset,
+        let offset = match (self.in_progress, starts) {
+            (MessageInProgress::Nothing, true) => 0,
+            (MessageInProgress::Send { offset }, false) => offset,
             _ => return Err(NakCode::INVALID_REQUEST),
         };
         // Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
@@ -290,7 +287,7 @@ impl Responder {
         if pending.ends {
             self.notice = notice(packet, total, false);
         } else {
-            pending.under = Under::Send { offset: total };
+            pending.in_progress = MessageInProgress::Send { offset: total };
         }
         let last = pending.ends;
         self.pending = Some(pending);
@@ -304,22 +301,27 @@ impl Responder {
         len: u32,
         mut pending: Pending,
     ) -> Result<Action, NakCode> {
-        let (key, va, left, total) = match (self.under, packet.reth()) {
-            (Under::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => {
+        let (key, va, left, total) = match (self.in_progress, packet.reth()) {
+            (MessageInProgress::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => {
                 (reth.rkey, reth.va, reth.dma_len, reth.dma_len)
             }
-            (Under::Write { key, va, left, total }, None) => (key, va, left, total),
+            (MessageInProgress::Write { key, va, left, total }, None) => (key, va, left, total),
             _ => return Err(NakCode::INVALID_REQUEST),
         };
         let exact = if pending.ends { len == left } else { len < left };
         if !exact || !self.allowed.write {
             return Err(NakCode::INVALID_REQUEST);
         }
-        // The first packet answers for the whole message; each later one for itself, since keys may go meanwhile.
+        // The first packet checks the whole message; each later one checks its own bytes, since keys may be
+        // invalidated meanwhile.
         let extent = if packet.reth().is_some() { total } else { len };
         if !pending.ends {
-            pending.under =
-                Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
+            pending.in_progress = MessageInProgress::Write {
+                key,
+                va: va.wrapping_add(u64::from(len)),
+                left: left - len,
+                total,
+            };
         }
         self.pending = Some(pending);
         if packet.imm().is_some() {
@@ -331,7 +333,7 @@ impl Responder {
 
     #[inline]
     fn judge_fetch(&mut self, packet: &packet::View<'_>, mut pending: Pending) -> Result<Action, NakCode> {
-        if self.under != Under::Nothing || self.replay.is_full() {
+        if self.in_progress != MessageInProgress::Nothing || self.replay.is_full() {
             return Err(NakCode::INVALID_REQUEST);
         }
         pending.ends = true;
@@ -362,14 +364,14 @@ impl Responder {
         len: u32,
         mut pending: Pending,
     ) -> Result<Action, NakCode> {
-        let under = match self.under {
-            Under::Nothing => None,
-            Under::Rpc(part) => Some(part),
+        let in_progress = match self.in_progress {
+            MessageInProgress::Nothing => None,
+            MessageInProgress::Rpc(part) => Some(part),
             _ => return Err(NakCode::INVALID_REQUEST),
         };
-        let part = strom::judge(packet, packet.reth(), under.as_ref(), len)?;
+        let part = strom::judge(packet, packet.reth(), in_progress.as_ref(), len)?;
         if !pending.ends {
-            pending.under = Under::Rpc(part.after(len));
+            pending.in_progress = MessageInProgress::Rpc(part.after(len));
         }
         self.pending = Some(pending);
         Ok(Action::Rpc(part))
@@ -388,24 +390,28 @@ impl Responder {
         }
     }
 
-    /// What it means once it is done is written where it stays: it would not be whole in time to be moved.
+    /// The pending state is written in place: a move would stall on its partial stores.
     #[inline(always)]
     fn judge_prism(&mut self, packet: &packet::View<'_>) -> Result<prism::Request, NakCode> {
-        let under = match self.under {
-            Under::Nothing => None,
-            Under::Prism(under) => Some(under),
+        let in_progress = match self.in_progress {
+            MessageInProgress::Nothing => None,
+            MessageInProgress::Prism(in_progress) => Some(in_progress),
             _ => return Err(NakCode::INVALID_REQUEST),
         };
-        let request = prism::judge(packet, under, self.mtu, self.allowed)?;
+        let request = prism::judge(packet, in_progress, self.mtu, self.allowed)?;
         if request.last && self.replay.is_full() {
             return Err(NakCode::INVALID_REQUEST);
         }
         let offset = request.offset + self.mtu;
-        let more = prism::Under { flags: request.flags, offset, total: request.len };
+        let more = prism::OperationInProgress { flags: request.flags, offset, total: request.len };
         self.pending = Some(Pending {
             opcode: packet.bth.opcode,
             ack_req: packet.bth.ack_req,
-            under: if request.last { Under::Nothing } else { Under::Prism(more) },
+            in_progress: if request.last {
+                MessageInProgress::Nothing
+            } else {
+                MessageInProgress::Prism(more)
+            },
             ends: request.last,
             count: request.packets(self.mtu),
             source: None,
@@ -427,9 +433,9 @@ impl Responder {
             Ok(None) => return self.done(pending, Outcome::Done, counters),
             Err(code) => return self.refuse(code, counters),
         };
-        let first = self.go.expected;
-        self.go.advance(pending.count);
-        self.under = Under::Nothing;
+        let first = self.rx_window.rcv_nxt;
+        self.rx_window.advance(pending.count);
+        self.in_progress = MessageInProgress::Nothing;
         self.msn = (self.msn + 1) & 0x00ff_ffff;
         count(pending.opcode, counters);
         let (source, bytes) = match answer.output {
@@ -440,7 +446,7 @@ impl Responder {
         };
         let entry = Entry {
             first,
-            end: self.go.expected,
+            end: self.rx_window.rcv_nxt,
             source,
             msn: self.msn,
             credits: answer.verdict.credits(),
@@ -460,24 +466,24 @@ impl Responder {
             Outcome::Nak(code) => self.refuse(code, counters),
             Outcome::NotReady => {
                 counters.out_of_buffer += 1;
-                self.go.refuse();
-                self.say = Say::NotReady;
+                self.rx_window.refuse();
+                self.pending_ack = PendingAck::NotReady;
             }
         }
     }
 
     #[inline]
     fn done(&mut self, pending: Pending, outcome: Outcome, counters: &mut Counters) {
-        let first = self.go.expected;
-        self.go.advance(pending.count);
-        self.under = pending.under;
+        let first = self.rx_window.rcv_nxt;
+        self.rx_window.advance(pending.count);
+        self.in_progress = pending.in_progress;
         if pending.ends {
             self.msn = (self.msn + 1) & 0x00ff_ffff;
             count(pending.opcode, counters);
         }
         if let Some(source) = pending.source {
             let source = if let Outcome::Value(old) = outcome { Source::Value(old) } else { source };
-            let end = self.go.expected;
+            let end = self.rx_window.rcv_nxt;
             self.replay.push(Entry {
                 first,
                 end,
@@ -488,20 +494,21 @@ impl Responder {
                 until: end,
                 next: first,
             });
-        } else if pending.ack_req || !matches!(self.say, Say::Nothing | Say::Ack) {
-            // Whatever NAK waited to be said has been overtaken: the packet it asked for is here. It may have taken the
-            // place of an acknowledgement that was asked for, so one is sent in any case.
-            self.say = Say::Ack;
+        } else if pending.ack_req || !matches!(self.pending_ack, PendingAck::Nothing | PendingAck::Ack) {
+            // A NAK that has not left is obsolete: the packet that it asked for has arrived. It may have
+            // replaced an acknowledgement that was asked for, so one is sent in any case.
+            self.pending_ack = PendingAck::Ack;
         }
     }
 
     fn refuse(&mut self, code: NakCode, counters: &mut Counters) {
         count_refusal(code, counters);
-        self.say = Say::Nak(code);
+        self.pending_ack = PendingAck::Nak(code);
         self.ended = true;
     }
 
-    /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just acknowledged.
+    /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just
+    /// acknowledged.
     fn repeat(&mut self, seq: Seq, packet: &packet::View<'_>) {
         let mtu = u64::from(self.mtu);
         if packet.bth.resv7 != 0 && self.prism && (packet.bth.opcode.is_last() || packet.bth.opcode.is_only())
@@ -522,13 +529,13 @@ impl Responder {
             });
         } else if packet.atomic().is_some() {
             self.replay.again(seq, seq + 1, |entry| matches!(entry.source, Source::Value(_)));
-        } else if self.say == Say::Nothing {
-            self.say = Say::Ack;
+        } else if self.pending_ack == PendingAck::Nothing {
+            self.pending_ack = PendingAck::Ack;
         }
     }
 
-    /// Shows the answers that leave next, with the bytes that were kept for them, while `each` wants more: short ones, or `mixed` with
-    /// memory, as long as each is one packet.
+    /// Calls `each` with the answers that leave next and the bytes that are kept for them, until it returns
+    /// false. They are single packets with short values; with `mixed` also READ responses from memory.
     #[inline(always)]
     pub fn answers(&self, mixed: bool, mut each: impl FnMut(&Reply, &[u8]) -> bool) {
         for (entry, kept) in self.replay.waiting() {
@@ -552,31 +559,35 @@ impl Responder {
 
     /// Acknowledges everything so far, asked or not.
     pub fn acknowledge(&mut self) {
-        if self.say == Say::Nothing && !self.ended {
-            self.say = Say::Ack;
+        if self.pending_ack == PendingAck::Nothing && !self.ended {
+            self.pending_ack = PendingAck::Ack;
         }
     }
 
-    /// Is there anything to say?
+    /// Is there a response to send?
     #[inline]
     pub fn has_reply(&self) -> bool {
-        self.say != Say::Nothing || self.replay.is_pending()
+        self.pending_ack != PendingAck::Nothing || self.replay.is_pending()
     }
 
-    /// The response packet that would leave now: data in order, then the acknowledgement or NAK. Inlined always: plain RC must not
-    /// pay for its other callers.
+    /// The response packet that would leave now: data in order, then the acknowledgement or NAK. Inlined
+    /// always: plain RC must not pay for its other callers.
     #[inline(always)]
     pub fn plan(&self) -> Option<Reply> {
         if let Some(entry) = self.replay.front() {
             return Some(self.data(entry));
         }
-        let syndrome = match self.say {
-            Say::Nothing => return None,
-            Say::Ack => Syndrome::ack(aeth::NO_CREDITS),
-            Say::NotReady => Syndrome::rnr(self.rnr_timer),
-            Say::Nak(code) => Syndrome::nak(code),
+        let syndrome = match self.pending_ack {
+            PendingAck::Nothing => return None,
+            PendingAck::Ack => Syndrome::ack(aeth::NO_CREDITS),
+            PendingAck::NotReady => Syndrome::rnr(self.rnr_timer),
+            PendingAck::Nak(code) => Syndrome::nak(code),
         };
-        let seq = if self.say == Say::Ack { self.go.expected - 1 } else { self.go.expected };
+        let seq = if self.pending_ack == PendingAck::Ack {
+            self.rx_window.rcv_nxt - 1
+        } else {
+            self.rx_window.rcv_nxt
+        };
         Some(Reply {
             opcode: Opcode::RC_ACKNOWLEDGE,
             psn: psn(seq),
@@ -622,22 +633,24 @@ impl Responder {
         self.replay.sent();
     }
 
-    /// The planned response has left. True: it was a fatal NAK, and the queue pair is to enter the error state.
+    /// The planned response has left. True: it was a fatal NAK, and the queue pair is to enter the error
+    /// state.
     #[inline]
     pub fn sent(&mut self, reply: &Reply, counters: &mut Counters) -> bool {
         let ReplyKind::Acknowledge { fatal } = reply.kind else {
             self.replay.sent();
             return false;
         };
-        counters.send_rnr_err += u64::from(self.say == Say::NotReady);
-        self.say = Say::Nothing;
+        counters.send_rnr_err += u64::from(self.pending_ack == PendingAck::NotReady);
+        self.pending_ack = PendingAck::Nothing;
         fatal
     }
 
-    /// The memory of the READ being answered is no longer readable: the peer gets a NAK in place of the next response.
+    /// The memory of the READ being answered is not readable any more: a NAK takes the place of the next
+    /// response.
     pub fn deny(&mut self, code: NakCode, counters: &mut Counters) {
         if let Some(entry) = self.replay.front() {
-            self.go.expected = entry.next;
+            self.rx_window.rcv_nxt = entry.next;
         }
         self.replay.clear();
         self.refuse(code, counters);

@@ -1,13 +1,12 @@
-//! Requests to kernels on a reliable connection (StRoM paper, §5.1): they are sent, judged and acknowledged as WRITEs are, and
-//! what is placed in memory there goes to a kernel here.
+//! Requests to kernels on a reliable connection (StRoM paper, §5.1). They are sent, judged and acknowledged
+//! like WRITEs, but their bytes go to a kernel and not to memory.
 
-use super::message::Kind;
 use remora_wire::packet::View;
 use remora_wire::strom::TAG_MASK;
 use remora_wire::{NakCode, Opcode, Operation, reth};
 
-/// What one packet brings a kernel, beside its payload: in whole words, for the reason that [`Extended`](super::prism::Extended)
-/// gives.
+/// What one packet brings a kernel, beside its payload: in whole words, for the reason that
+/// [`Extended`](super::prism::Extended) gives.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Which kernel.
@@ -23,8 +22,8 @@ const FIRST: u32 = 1 << 25;
 const LAST: u32 = 1 << 26;
 
 impl Part {
-    /// A packet of the request `tag` to the kernel `opcode`: of parameters, or else of the bytes of an RPC WRITE; whether the message
-    /// starts and ends with it.
+    /// A packet of the request `tag` to the kernel `opcode`: of parameters, or else of the bytes of an RPC
+    /// WRITE; whether the message starts and ends with it.
     pub fn new(opcode: u64, tag: u32, left: u32, params: bool, [first, last]: [bool; 2]) -> Part {
         let flag = |there: bool, flag: u32| if there { flag } else { 0 };
         let flags = flag(params, PARAMS) | flag(first, FIRST) | flag(last, LAST);
@@ -57,34 +56,37 @@ impl Part {
     }
 }
 
-/// Judges a packet with `len` bytes of payload. It says itself by `reth` what it is, or the packet before it by `under`.
+/// Judges a packet with `len` bytes of payload. A first packet has a `reth`; for a later one `in_progress` is
+/// what the packet before it left.
 pub(super) fn judge(
     packet: &View<'_>,
     reth: Option<reth::Repr>,
-    under: Option<&Part>,
+    in_progress: Option<&Part>,
     len: u32,
 ) -> Result<Part, NakCode> {
     let opcode = packet.bth.opcode;
     let (starts, last) = (opcode.is_first() || opcode.is_only(), opcode.is_last() || opcode.is_only());
     let params = opcode.operation() == Some(Operation::Rpc);
-    let part = match (reth, under) {
+    let part = match (reth, in_progress) {
         (Some(reth), None) if reth.rkey <= TAG_MASK && reth.dma_len <= 1 << 31 => {
             Part::new(reth.va, reth.rkey, reth.dma_len, params, [starts, last])
         }
-        (None, Some(under)) => Part::new(under.opcode, under.tag(), under.left, params, [false, last]),
+        (None, Some(in_progress)) => {
+            Part::new(in_progress.opcode, in_progress.tag(), in_progress.left, params, [false, last])
+        }
         _ => return Err(NakCode::INVALID_REQUEST),
     };
     let exact = if last { len == part.left } else { len < part.left };
     if exact { Ok(part) } else { Err(NakCode::INVALID_REQUEST) }
 }
 
-/// Op-code of a packet by its place in the message.
-pub(super) fn opcode(kind: &Kind, first: bool, last: bool) -> Opcode {
-    match (kind, first, last) {
-        (Kind::Rpc { .. }, ..) => Opcode::STROM_RPC_PARAMS,
-        (_, true, true) => Opcode::STROM_RPC_WRITE_ONLY,
-        (_, true, false) => Opcode::STROM_RPC_WRITE_FIRST,
-        (_, false, true) => Opcode::STROM_RPC_WRITE_LAST,
-        (_, false, false) => Opcode::STROM_RPC_WRITE_MIDDLE,
+/// Op-code of a packet of parameters, or else of an RPC WRITE, by its place in the message.
+pub(super) fn opcode(params: bool, first: bool, last: bool) -> Opcode {
+    match (params, first, last) {
+        (true, ..) => Opcode::STROM_RPC_PARAMS,
+        (false, true, true) => Opcode::STROM_RPC_WRITE_ONLY,
+        (false, true, false) => Opcode::STROM_RPC_WRITE_FIRST,
+        (false, false, true) => Opcode::STROM_RPC_WRITE_LAST,
+        (false, false, false) => Opcode::STROM_RPC_WRITE_MIDDLE,
     }
 }

@@ -277,7 +277,7 @@ fn chains_that_never_end_leave_another_party_its_share() {
     let chains: Vec<Chain> = (0..16).map(|_| wild(&mut bench)).collect();
     for (index, chain) in chains.iter().enumerate() {
         let party = if index < 15 { 1 } else { 2 };
-        bench.world.with_nic(0, |nic, _| nic.set_party(chain.qp.number, party)).unwrap();
+        bench.world.with_nic(0, |nic, _| nic.set_tenant(chain.qp.number, party)).unwrap();
     }
     assert!(!bench.world.settle(200));
     let counts: Vec<u64> = chains.iter().map(|chain| bench.count(chain)).collect();

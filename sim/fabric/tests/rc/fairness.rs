@@ -104,7 +104,7 @@ fn a_party_with_many_busy_queue_pairs_leaves_half_of_the_frames_to_one_with_a_si
     let (here, there) = (world.register(0, 1 << 20, ALL), world.register(1, 1 << 20, ALL));
     for (number, [(qp, _), _]) in pairs.iter().enumerate() {
         let party = if number < 64 { 1 } else { 2 };
-        world.with_nic(0, |nic, _| nic.set_party(qp.number, party)).unwrap();
+        world.with_nic(0, |nic, _| nic.set_tenant(qp.number, party)).unwrap();
         write(&mut world, *qp, &here, &there, 1 << 20);
     }
     world.run_for(50_000);

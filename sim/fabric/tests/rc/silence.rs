@@ -258,7 +258,7 @@ fn who_waits_for_the_turns_of_other_tenants_sees_no_timeout() {
         let list = [bench.here.sge(0, 1 << 20)];
         for (party, (qp, _)) in all.iter().enumerate() {
             let number = qp.number;
-            bench.world.with_nic(0, |nic, _| nic.set_party(number, party as u32 + 1)).unwrap();
+            bench.world.with_nic(0, |nic, _| nic.set_tenant(number, party as u32 + 1)).unwrap();
             let (operation, payload) = (Operation::Write(bench.there.remote(0)), Payload::Sges(&list));
             let write = WorkRequest { id: 1, operation, payload, flags: SIGNALED };
             bench.world.post(*qp, &write).unwrap();

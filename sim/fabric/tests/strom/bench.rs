@@ -112,7 +112,7 @@ impl Bench {
     /// Where the answer to a request goes.
     pub fn place(&self, tag: u32) -> Place {
         let remote = self.here.remote(ANSWERS + tag as usize % 64 * LONGEST as usize);
-        Place { addr: remote.addr, rkey: remote.rkey.get(), room: LONGEST }
+        Place { addr: remote.addr, rkey: remote.rkey.get(), len: LONGEST }
     }
 
     pub fn rpc(&mut self, opcode: u64, tag: u32, params: &[u8]) {
@@ -212,7 +212,7 @@ impl Kernel for Journal {
         streams.write(self.at, input.bytes);
         self.at += input.bytes.len() as u64;
         if input.last {
-            let len = if streams.room() > 0 && input.what == What::Data { 8 } else { 0 };
+            let len = if streams.answer_capacity() > 0 && input.what == What::Data { 8 } else { 0 };
             streams.answer(Status::DONE, len);
             if len > 0 {
                 streams.put(&self.at.to_le_bytes());

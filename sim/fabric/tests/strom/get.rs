@@ -132,9 +132,9 @@ impl Kernel for Foreseen {
         self.get.reset();
     }
 
-    fn foresee(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
+    fn prefetch_hint(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
         self.seen.fetch_add(u32::from(seen.is_some()), Ordering::Relaxed);
-        if self.lies { Some((64, u32::MAX)) } else { self.get.foresee(params, seen) }
+        if self.lies { Some((64, u32::MAX)) } else { self.get.prefetch_hint(params, seen) }
     }
 }
 

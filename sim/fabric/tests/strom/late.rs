@@ -2,7 +2,7 @@
 
 use remora_fabric::{Config, LinkConfig, Sent, Settings};
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::kernel::{Kernel, LATE_NS, Status};
+use remora_nic::kernel::{DELAYED_ACK_NS, Kernel, Status};
 use remora_nic::{Flags, Operation, Payload, WorkRequest};
 use remora_wire::Opcode;
 
@@ -57,7 +57,10 @@ fn one_request_after_the_other_asks_for_few_acknowledgements() {
     for ((acknowledged, _), (_, asked)) in [(here, there), (there, here)] {
         // Half of the queue's capacity: of the client's 128 slots, a request takes three.
         assert!(asked <= ASKED / 20, "{asked} are asked for");
-        assert!(acknowledged <= asked + ASKED * 10_000 / LATE_NS as usize, "{acknowledged} of {asked}");
+        assert!(
+            acknowledged <= asked + ASKED * 10_000 / DELAYED_ACK_NS as usize,
+            "{acknowledged} of {asked}"
+        );
     }
     assert_eq!(bench.run(), Default::default());
     assert!(bench.is_at_rest(1));
@@ -87,7 +90,7 @@ fn local_work_beside_a_request_ends_at_once() {
 fn what_was_not_asked_for_leaves_in_time() {
     let mut bench = with_timeout(14);
     ask(&mut bench, 1);
-    bench.world.run_for(LATE_NS - 10_000);
+    bench.world.run_for(DELAYED_ACK_NS - 10_000);
     let sent = bench.world.sent();
     assert_eq!([0, 1].map(|node| spoken(&mut bench, node, &sent)), [(0, 0); 2]);
     assert_eq!(bench.answers()[&1].status, Status::DONE);

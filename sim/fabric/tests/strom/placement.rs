@@ -185,7 +185,7 @@ fn a_program_invokes_its_own_nic_and_the_kernel_sends_to_the_peer() {
     for mut bench in Bench::arms() {
         bench.deploy(vec![Box::new(Evens::default())]);
         let (target, qp) = (bench.here.remote(0), bench.right.number);
-        let place = remora_nic::kernel::Place { addr: 0, rkey: 0, room: 0 };
+        let place = remora_nic::kernel::Place { addr: 0, rkey: 0, len: 0 };
         let to = [target.addr.to_le_bytes(), u64::from(target.rkey.get()).to_le_bytes()].concat();
         let params = [&place.emit()[..], &to].concat();
         let invoke = |bench: &mut Bench, opcode, params, bytes: &[u8]| {

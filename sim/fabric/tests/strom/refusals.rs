@@ -84,7 +84,7 @@ fn an_answer_longer_than_its_room_is_told_and_not_written() {
         bench.deploy(get());
         let at = bench.there.remote(0).addr;
         bench.there.store(0, &Slot { keys: [1; 3], values: [at; 3], lens: [64; 3] }.emit());
-        let place = Place { room: 63, ..bench.place(1) };
+        let place = Place { len: 63, ..bench.place(1) };
         let lookup = Lookup { slot: at, key: 1 }.emit();
         bench.post(Operation::Rpc { opcode: OPCODE, tag: 1 }, 1, &[&place.emit()[..], &lookup].concat());
         assert_eq!(bench.run(), [(1, alone(Status::NO_ROOM))].into());

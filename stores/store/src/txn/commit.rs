@@ -148,7 +148,7 @@ impl Client {
         completion: &WorkCompletion,
         connections: &mut impl Connections,
     ) -> Result<News, Broken> {
-        let verdict = PrismOutcome::from_number(completion.vendor_err).ok_or(Broken::Protocol)?;
+        let verdict = PrismOutcome::from_number(completion.outcome).ok_or(Broken::Protocol)?;
         match work {
             Work::Validate => self.validated(tx, of, verdict),
             Work::Prepare => self.linked(tx, of, verdict),

@@ -98,7 +98,7 @@ impl Client {
         let (Step::Mending(committed), Some(mark)) = (entry.step, entry.mark) else {
             return Err(Broken::Protocol);
         };
-        if completion.vendor_err == PrismOutcome::Done as u32 {
+        if completion.outcome == PrismOutcome::Done as u32 {
             // A client that takes a buffer out of the table gives it back.
             let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
             self.give(shard, out);

@@ -105,7 +105,7 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
         imm,
         invalidated: None,
         qp_num: 1,
-        vendor_err: 0,
+        outcome: 0,
         src_qp: 0,
         grh: false,
     }

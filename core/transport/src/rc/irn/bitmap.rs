@@ -1,7 +1,8 @@
 //! A window of flags over sequence numbers: the bitmaps of the IRN paper's §6, one bit a packet.
 //!
-//! The flag of a number stands at that number modulo the size, so nothing is shifted when the window moves. Whoever owns
-//! a bitmap keeps its numbers within one size of each other, and clears them as the window leaves them.
+//! The flag of a number stands at that number modulo the size, so nothing is shifted when the window moves.
+//! The owner of a bitmap keeps its numbers within one size of each other, and clears them as the window
+//! leaves them.
 
 use crate::rc::Seq;
 

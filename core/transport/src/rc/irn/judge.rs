@@ -1,8 +1,9 @@
-//! What a request packet asks for, judged by itself: over IRN it may arrive before its message's other packets, so nothing
-//! is known but what it says (IRN paper, §5; lengths and rights as IBTA C9-70 and following have them).
+//! The checks of a request packet by itself. Over IRN it may arrive before its message's other packets, so
+//! only its own headers are known (IRN paper, §5; lengths and rights as IBTA C9-70 and following have them).
 
 use super::reads::Wanted;
-use crate::rc::responder::{Allowed, atomic, notice};
+use crate::rc::Allowed;
+use crate::rc::responder::{atomic, notice};
 use crate::rc::strom;
 use crate::{Atomic, Notice};
 use remora_wire::irn::Additions;
@@ -80,8 +81,8 @@ pub struct Write<'a> {
     pub(super) ends: bool,
 }
 
-/// Judges a packet that is nearly always a WRITE's which tells nobody. None: it is none, or not well-formed, and [`judge`] says
-/// what it is.
+/// Judges a packet that is nearly always one of a WRITE without immediate data. None: it is another one, or
+/// malformed, and [`judge`] decides.
 #[inline]
 pub(super) fn plain_write<'a>(packet: &packet::View<'a>, mtu: u32) -> Option<Write<'a>> {
     let opcode = packet.bth.opcode;
@@ -160,7 +161,8 @@ mod tests {
     const ALL: Allowed = Allowed { write: true, read: true, atomic: true };
     const MTU: u32 = 256;
 
-    /// Makes a packet with all the headers that its op-code and IRN give it, and looks at it, split as it is when it arrives.
+    /// Makes a packet with all the headers that its op-code and IRN give it, and looks at it, split as it is
+    /// when it arrives.
     fn with_packet<T>(
         opcode: Opcode,
         (len, offset, left): (u32, u32, u32),

@@ -1,15 +1,18 @@
-//! IRN, the second loss-recovery machine of a reliable connection ("Revisiting Network Support for RDMA", SIGCOMM 2018).
+//! IRN, the second loss-recovery machine of a reliable connection ("Revisiting Network Support for RDMA",
+//! SIGCOMM 2018).
 //!
-//! Packets that arrive out of order are placed, not dropped; the receiver says of each which it was and what it expects;
-//! the sender sends again what is missing; and a cap bounds what is in flight (BDP-FC). Peers agree on it when they
-//! connect; the bytes it adds to packets are in `remora_wire::irn`.
+//! Packets that arrive out of order are placed, not dropped. For each of them the receiver reports its number
+//! and the number that it expects; the sender sends missing packets again. A cap bounds the packets in flight
+//! (BDP-FC). Peers agree on IRN when they connect; the bytes that it adds to packets are in
+//! `remora_wire::irn`.
 //!
-//! Heads up: [`Sender`] and [`Receiver`] are the paper's machines, over sequence numbers only; `remora bench irn-sender`
-//! and `irn-receiver` replay traces through them.
+//! Heads up: [`Sender`] and [`Receiver`] are the paper's machines, over sequence numbers only; `remora bench
+//! irn-sender` and `irn-receiver` replay traces through them.
 //!
-//! What it means for programs: the bytes of a message may arrive in any order, so **polling the last byte of a WRITE is
-//! unsafe**; complete by WRITE with immediate data, or a SEND behind the WRITE. For the same reason two WRITEs to one
-//! place may end in either order unless the second is fenced: over IRN a fence waits for everything before it.
+//! What it means for programs: the bytes of a message may arrive in any order, so **polling the last byte of
+//! a WRITE is unsafe**; complete by WRITE with immediate data, or a SEND behind the WRITE. For the same
+//! reason two WRITEs to one place may end in either order unless the second is fenced: over IRN a fence waits
+//! for everything before it.
 
 mod bitmap;
 mod judge;
@@ -23,20 +26,22 @@ mod sender;
 
 pub use bitmap::Bitmap;
 pub use judge::Write;
-pub use owed::Owes;
+pub use owed::OwedAck;
 pub use receiver::{Answer, Ends, Place, Receiver, Tracker};
 pub use requester::{Numbers, Plan, Requester};
 pub use responder::{Reply, Responder, Step};
 pub use rto::Rto;
 pub use sender::{Sender, Timeout};
 
-/// How a sender finds what is to be sent again. The others than the first are the ablations of the paper's figure 7.
+/// How a sender finds what is to be sent again. The others than the first are the ablations of the paper's
+/// figure 7.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recovery {
     /// By the bitmap of selective acknowledgements.
     #[default]
     Selective,
-    /// Only the oldest packet, since no selective acknowledgement is remembered: one lost packet a round trip.
+    /// Only the oldest packet, since no selective acknowledgement is remembered: one lost packet a round
+    /// trip.
     HeadOnly,
     /// Everything from the oldest packet on; the receiver drops what arrives out of order.
     GoBackN,
@@ -54,20 +59,22 @@ pub enum Timers {
     Measured,
 }
 
-/// How IRN works, for all queue pairs of an engine; both ends of a connection should have the same `recovery`.
+/// How IRN works, for all queue pairs of an engine; both ends of a connection should have the same
+/// `recovery`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// BDP-FC: packets in flight at most, the bandwidth-delay product of the longest path over the MTU.
     pub cap: u32,
-    /// Packets ahead of the order that a receiver remembers, rounded up to a power of two; no peer may have more in flight.
+    /// Packets ahead of the order that a receiver remembers, rounded up to a power of two; no peer may have
+    /// more in flight.
     pub bitmap: u32,
     /// False: no BDP-FC, only the peer's bitmap bounds what is in flight (ablation).
     pub bdp_fc: bool,
     /// Packets selectively acknowledged do not count as in flight.
     pub sacked_leave: bool,
-    /// Within a recovery each step of the cumulative acknowledgement sends the next packet again, though nothing behind it has
-    /// arrived, as the authors' own code does. One NACK lost is enough to make such a recovery go on for ever: each needless
-    /// packet moves its end, and every second packet is needless then.
+    /// Within a recovery each step of the cumulative acknowledgement sends the next packet again, though
+    /// nothing behind it has arrived, as the authors' own code does. One NACK lost is enough to make such a
+    /// recovery go on for ever: each needless packet moves its end, and every second packet is needless then.
     pub eager: bool,
     /// Loss recovery.
     pub recovery: Recovery,
@@ -100,12 +107,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Packets that a receiver of these settings remembers: what a peer is told.
+    /// Packets ahead of the order that a receiver with these settings can record: the peer learns this number
+    /// at set-up.
     pub fn reach(&self) -> u32 {
         self.bitmap.clamp(Bitmap::BOUNDS.0, Bitmap::BOUNDS.1).next_power_of_two()
     }
 
-    /// Packets in flight at most towards a peer that remembers `peer`.
+    /// Packets in flight at most towards a peer that can record `peer` packets ahead.
     pub fn in_flight(&self, peer: u32) -> u32 {
         let own = if self.bdp_fc { self.cap } else { self.reach() };
         own.min(peer).min(Bitmap::BOUNDS.1).max(1)

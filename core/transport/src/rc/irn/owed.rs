@@ -1,31 +1,32 @@
-//! What a receiving half owes its peer: an acknowledgement, and a NACK for each packet that arrived out of order.
+//! The acknowledgements that a receiver owes its peer: a plain one, and a NACK for each packet that arrived
+//! out of order.
 //!
-//! Several arrivals may come before there is a chance to answer; a bitmap remembers which of them are to be named, so that
-//! however many they are, nothing is forgotten and nothing grows.
+//! Several packets may arrive before an answer can leave. A bitmap records which of them are to be reported,
+//! so that none is forgotten and the size is fixed.
 
 use super::bitmap::Bitmap;
 use crate::rc::Seq;
 
-/// The next answer.
+/// The next acknowledgement to send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Owes {
+pub struct OwedAck {
     /// The packet that is expected: everything before it has arrived.
     pub expected: Seq,
     /// A NACK: this packet has arrived ahead of it.
     pub sack: Option<Seq>,
 }
 
-/// What is owed.
+/// The acknowledgements that are owed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Note {
+pub struct OwedAcks {
     plain: bool,
     ahead: Bitmap,
 }
 
-impl Note {
-    /// Nothing is, of a receiver that remembers `size` packets ahead.
-    pub fn new(size: u32) -> Note {
-        Note { plain: false, ahead: Bitmap::new(size) }
+impl OwedAcks {
+    /// None is owed yet, by a receiver that can record `size` packets ahead.
+    pub fn new(size: u32) -> OwedAcks {
+        OwedAcks { plain: false, ahead: Bitmap::new(size) }
     }
 
     /// A plain acknowledgement is owed.
@@ -40,7 +41,8 @@ impl Note {
         self.ahead.set(seq);
     }
 
-    /// The order has gone on from `from` to `expected`: what lies behind is said by the plain acknowledgement.
+    /// The order has advanced from `from` to `expected`: the plain acknowledgement covers everything before
+    /// that.
     #[inline]
     pub fn passed(&mut self, from: Seq, expected: Seq) {
         if self.ahead.ones() > 0 {
@@ -54,23 +56,24 @@ impl Note {
         self.plain || self.ahead.ones() > 0
     }
 
-    /// The next answer: first the plain acknowledgement, so that a NACK behind it says nothing new about the order.
+    /// The next answer: first the plain acknowledgement, so that a NACK behind it says nothing new about the
+    /// order.
     #[inline]
-    pub fn next(&self, expected: Seq) -> Option<Owes> {
+    pub fn next(&self, expected: Seq) -> Option<OwedAck> {
         if self.plain {
-            return Some(Owes { expected, sack: None });
+            return Some(OwedAck { expected, sack: None });
         }
         if self.ahead.ones() == 0 {
             return None;
         }
         let sack = self.ahead.find(true, expected, expected + self.ahead.size())?;
-        Some(Owes { expected, sack: Some(sack) })
+        Some(OwedAck { expected, sack: Some(sack) })
     }
 
     /// That answer has left.
     #[inline]
-    pub fn sent(&mut self, owes: &Owes) {
-        match owes.sack {
+    pub fn sent(&mut self, owed_ack: &OwedAck) {
+        match owed_ack.sack {
             None => self.plain = false,
             Some(sack) => {
                 self.ahead.clear(sack);
@@ -88,34 +91,34 @@ impl Note {
 mod tests {
     use super::*;
 
-    fn all(note: &mut Note, expected: Seq) -> Vec<Option<Seq>> {
+    fn all(owed: &mut OwedAcks, expected: Seq) -> Vec<Option<Seq>> {
         let take = || {
-            let owes = note.next(expected)?;
-            note.sent(&owes);
-            Some(owes.sack)
+            let owed_ack = owed.next(expected)?;
+            owed.sent(&owed_ack);
+            Some(owed_ack.sack)
         };
         std::iter::from_fn(take).collect()
     }
 
     #[test]
     fn the_plain_acknowledgement_goes_first_and_each_arrival_ahead_is_named_once() {
-        let mut note = Note::new(64);
+        let mut owed = OwedAcks::new(64);
         for seq in [105, 102, 103, 102] {
-            note.report(seq);
+            owed.report(seq);
         }
-        note.acknowledge();
-        note.acknowledge();
-        assert!(note.is_owed());
-        assert_eq!(all(&mut note, 101), [None, Some(102), Some(103), Some(105)]);
-        assert!(!note.is_owed());
+        owed.acknowledge();
+        owed.acknowledge();
+        assert!(owed.is_owed());
+        assert_eq!(all(&mut owed, 101), [None, Some(102), Some(103), Some(105)]);
+        assert!(!owed.is_owed());
     }
 
     #[test]
     fn what_the_order_has_passed_is_not_named() {
-        let mut note = Note::new(64);
-        (2..7).for_each(|seq| note.report(seq));
-        note.passed(1, 5);
-        assert_eq!(all(&mut note, 5), [Some(5), Some(6)]);
-        assert!(!note.is_owed() && note.next(5).is_none());
+        let mut owed = OwedAcks::new(64);
+        (2..7).for_each(|seq| owed.report(seq));
+        owed.passed(1, 5);
+        assert_eq!(all(&mut owed, 5), [Some(5), Some(6)]);
+        assert!(!owed.is_owed() && owed.next(5).is_none());
     }
 }

@@ -1,8 +1,9 @@
-//! READs and atomics at the responder over IRN: the paper's READ WQE buffer (§5). A request that arrives early waits in
-//! its place until its turn; one that was executed stays until its responses have all been acknowledged.
+//! READs and atomics at the responder over IRN: the paper's READ WQE buffer (§5). A request that arrives
+//! early waits in its place until its turn; one that was executed stays until its responses have all been
+//! acknowledged.
 //!
-//! Responses are numbered here one behind the other. On the wire a READ of PRISM whose answer ended early has numbers that
-//! nothing was sent with: each place knows how many of them there were before its own.
+//! Responses are numbered here one behind the other. On the wire a READ of PRISM whose answer ended early has
+//! numbers that nothing was sent with: each place knows how many of them there were before its own.
 
 use crate::Atomic;
 use crate::rc::Seq;
@@ -102,7 +103,7 @@ impl Reads {
         }
     }
 
-    /// Makes room for wide values.
+    /// Allocates the buffers for wide values.
     pub fn widen(&mut self) {
         self.wide = vec![[0; 32]; self.ring.len()].into_boxed_slice();
     }
@@ -128,8 +129,9 @@ impl Reads {
         }
     }
 
-    /// Keeps request `request`, the READ or atomic `number`, until its turn. Whoever asks for this one has the answers to
-    /// all that are a whole capacity older, of the responses below `sent`; up to which one that acknowledges comes back.
+    /// Keeps request `request`, the READ or atomic `number`, until its turn. A requester that sends it has
+    /// the answers to all requests that are a whole capacity older. Returns up to which response, of those
+    /// below `sent`, that acknowledges.
     ///
     /// # Errors
     /// [`NoPlace`]: nobody who keeps to what was agreed asks for it now.
@@ -152,7 +154,8 @@ impl Reads {
             acknowledged = Some(end);
             oldest += 1;
         }
-        // Only now: whoever is refused has acknowledged nothing, and its answers may still have to leave.
+        // Only now: a request that is refused acknowledges nothing, and earlier answers may still have to
+        // leave.
         self.oldest = oldest;
         let slot = self.slot(number);
         self.ring[slot] = Some(Read { request, wanted, first: 0, end: 0, msn: 0, skipped: 0 });
@@ -166,7 +169,8 @@ impl Reads {
         (self.next < self.oldest + self.capacity && read.request == request && read.end == 0).then_some(read)
     }
 
-    /// The one that was due is executed; its responses are `first..end`. What it found, if its memory is not to be asked.
+    /// The one that was due is executed; its responses are `first..end`. What it found, if its memory is not
+    /// to be asked.
     pub fn executed(&mut self, found: Option<Wanted>, first: Seq, end: Seq, msn: u32, skipped: u32) {
         let slot = self.slot(self.next);
         if let Some(read) = &mut self.ring[slot] {

@@ -1,8 +1,9 @@
-//! The receiver's side of request packets: what has arrived, in order and ahead of it (IRN paper, §3.1, §5, §6.1).
+//! The receiver's side of request packets: what has arrived, in order and ahead of it (IRN paper, §3.1, §5,
+//! §6.1).
 //!
-//! Two bitmaps say of each packet ahead whether it is there and what it ends: `10` within a message, `01` the last packet
-//! of a message, `11` the last packet of a message that brings a completion, `00` missing. So the message sequence
-//! number and the completions follow the order of the packets, however these arrive.
+//! Two bitmaps say of each packet ahead whether it is there and what it ends: `10` within a message, `01` the
+//! last packet of a message, `11` the last packet of a message that brings a completion, `00` missing. So the
+//! message sequence number and the completions follow the order of the packets, however these arrive.
 
 use super::bitmap::Bitmap;
 use crate::rc::Seq;
@@ -157,8 +158,8 @@ impl Receiver {
         self.expected += 1;
     }
 
-    /// The packet expected next has arrived and been dealt with, and there is none ahead: [`mark`](Receiver::mark) and
-    /// [`step`](Receiver::step) in one, without the bitmaps.
+    /// The packet expected next has arrived and been dealt with, and there is none ahead:
+    /// [`mark`](Receiver::mark) and [`step`](Receiver::step) in one, without the bitmaps.
     #[inline]
     pub fn pass(&mut self, ends: bool) {
         debug_assert!(!self.has_ahead(), "packets ahead have their turn after this one");
@@ -166,7 +167,7 @@ impl Receiver {
         self.expected += 1;
     }
 
-    /// Takes an arrival as a whole: for whoever has nothing to execute, that is for traces of arrivals.
+    /// Takes an arrival whose packet has nothing to execute: for traces of arrivals.
     pub fn arrive(&mut self, seq: Seq, ends: Ends) -> Answer {
         let place = self.place(seq);
         if matches!(place, Place::Next | Place::Ahead) {

@@ -1,11 +1,12 @@
-//! The requester over IRN: numbers requests and expected responses in two sequences, sends again what is missing, takes
-//! responses in any order, and retires messages in the order in which they were submitted.
+//! The requester over IRN: numbers requests and expected responses in two sequences, sends again what is
+//! missing, takes responses in any order, and retires messages in the order in which they were submitted.
 //!
-//! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have their own.
+//! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have
+//! their own.
 
 mod prism;
 
-use super::owed::{Note as Owed, Owes};
+use super::owed::{OwedAck, OwedAcks};
 use super::receiver::{Place, Tracker};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
 use crate::rc::ending::{Failing, may_wait, refused};
@@ -54,10 +55,10 @@ pub struct Numbers {
     pub sack: Option<Psn>,
 }
 
-/// The NIC's note, with the message's places in IRN's other sequences.
+/// The NIC's context, with the message's numbers in IRN's other sequences.
 #[derive(Copy, Clone, Debug)]
 struct Numbered<D> {
-    note: D,
+    context: D,
     /// First response of a READ or atomic.
     responses: Seq,
     /// Receive work request that it takes, or its place among READs and atomics.
@@ -83,11 +84,11 @@ pub struct Requester<D> {
     sender: Sender,
     rto: Rto,
     /// Number of the next request packet that is submitted.
-    next: Seq,
+    write_seq: Seq,
     /// Message of the sender's next new packet.
-    at: u64,
+    next_message: u64,
     tracker: Tracker,
-    owed: Owed,
+    owed: OwedAcks,
     /// Number of the first response of the next READ or atomic that is submitted.
     next_response: Seq,
     next_receive: u32,
@@ -105,18 +106,18 @@ pub struct Requester<D> {
 const NUMBER: u32 = 0x00ff_ffff;
 
 impl<D: Copy> Requester<D> {
-    /// A requester whose first packet carries `first`; `capacity` messages may be on the way, and `peer` packets ahead is
-    /// what the peer remembers.
+    /// A requester whose first packet carries `first`; `capacity` messages may be on the way, and `peer`
+    /// packets ahead is what the peer remembers.
     pub fn new(first: Psn, capacity: u32, parameters: Parameters, settings: &Settings, peer: u32) -> Self {
         let first = start(first);
         Requester {
             window: Window::new(capacity),
             sender: Sender::new(first, settings, settings.in_flight(peer).min(parameters.window)),
             rto: Rto::new(settings),
-            next: first,
-            at: 0,
+            write_seq: first,
+            next_message: 0,
             tracker: Tracker::new(first, settings.bitmap),
-            owed: Owed::new(settings.bitmap),
+            owed: OwedAcks::new(settings.bitmap),
             next_response: first,
             next_receive: 0,
             next_fetch: 0,
@@ -136,9 +137,9 @@ impl<D: Copy> Requester<D> {
         self.rnr_retries = parameters.rnr_retry;
     }
 
-    /// Is there room for another message?
+    /// Is there capacity for another message?
     #[inline]
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         !self.window.is_full() && !self.failing.any()
     }
 
@@ -162,29 +163,29 @@ impl<D: Copy> Requester<D> {
     /// Submitted packets that have not been transmitted even once.
     #[inline]
     pub fn backlog(&self) -> u64 {
-        self.next - self.sender.high()
+        self.write_seq - self.sender.high()
     }
 
-    /// The sending half, for those who look on.
+    /// The sending half, for tools.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// The timer, for those who look on.
+    /// The timer, for tools.
     pub fn rto(&self) -> &Rto {
         &self.rto
     }
 
-    /// Takes a message. The caller has seen that there is room.
+    /// Takes a message. The caller has checked `has_capacity`.
     #[inline]
     pub fn submit(&mut self, message: Message<D>) {
-        debug_assert!(self.has_room(), "submitted without looking");
-        let first = self.next;
+        debug_assert!(self.has_capacity(), "submitted without looking");
+        let first = self.write_seq;
         let (mut responses, mut number) = (self.next_response, 0);
         match message.kind {
             Kind::Local => {}
             kind if kind.is_fetch() => {
-                self.next += match kind {
+                self.write_seq += match kind {
                     Kind::Prism(extended) => u64::from(extended.requests(message.len, self.parameters.mtu)),
                     _ => 1,
                 };
@@ -193,21 +194,27 @@ impl<D: Copy> Requester<D> {
                 self.fetch_messages += 1;
             }
             kind => {
-                self.next += u64::from(packets(message.len, self.parameters.mtu));
+                self.write_seq += u64::from(packets(message.len, self.parameters.mtu));
                 if takes_receive(&kind) {
                     (number, self.next_receive) = (self.next_receive, (self.next_receive + 1) & NUMBER);
                 }
             }
         }
         if !message.kind.is_fetch() {
-            // Earlier ones must have all their responses before a fenced message: it remembers where they end.
+            // Earlier ones must have all their responses before a fenced message: it remembers where they
+            // end.
             responses = self.next_response;
         }
-        let Message { kind, len, fence, solicited, note } = message;
-        let message =
-            Message { kind, len, fence, solicited, note: Numbered { note, responses, number, verdict: 0 } };
-        self.window.push(Placed { first, end: self.next, message });
-        if first == self.next {
+        let Message { kind, len, fence, solicited, context } = message;
+        let message = Message {
+            kind,
+            len,
+            fence,
+            solicited,
+            context: Numbered { context, responses, number, verdict: 0 },
+        };
+        self.window.push(Placed { first, end: self.write_seq, message });
+        if first == self.write_seq {
             self.step_over_local();
         }
     }
@@ -221,17 +228,18 @@ impl<D: Copy> Requester<D> {
         })
     }
 
-    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
+    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has checked
+    /// `has_capacity`.
     pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
         let number = self.window.bounds().1;
         self.submit(message);
         self.fail(number, status);
     }
 
-    /// Is there a packet that waits only for time, room or answers, or an answer to responses?
+    /// Is there a packet that waits only for time, capacity or answers, or an acknowledgement of responses?
     #[inline]
     pub fn has_unsent(&self) -> bool {
-        self.sender.next() < self.next
+        self.sender.next() < self.write_seq
             || self.sender.flags()[0]
             || self.sender.must_look()
             || self.owed.is_owed()
@@ -246,11 +254,11 @@ impl<D: Copy> Requester<D> {
             return None;
         }
         let (placed, number, seq) = if self.sender.in_turn() {
-            if !self.sender.has_room() {
+            if !self.sender.has_window() {
                 return None;
             }
             let next = self.sender.next();
-            (self.begins(next)?, self.at, next)
+            (self.begins(next)?, self.next_message, next)
         } else {
             let (number, seq) = self.choose(now)?;
             (self.window.get(number)?, number, seq)
@@ -269,7 +277,7 @@ impl<D: Copy> Requester<D> {
         let chosen = self.chosen();
         if chosen.is_none() {
             // No rate limit, scheduler or full port holds the packet back: the timer must run.
-            self.rto.stuck(now, self.sender.in_flight());
+            self.rto.blocked(now, self.sender.in_flight());
         }
         chosen
     }
@@ -282,7 +290,11 @@ impl<D: Copy> Requester<D> {
             chosen = self.sender.choose(limit);
         }
         let seq = chosen?;
-        let number = if seq == self.sender.upcoming() { self.at } else { self.window.find(seq, self.at)? };
+        let number = if seq == self.sender.upcoming() {
+            self.next_message
+        } else {
+            self.window.find(seq, self.next_message)?
+        };
         if self.failing.bars(number) {
             return None;
         }
@@ -290,22 +302,23 @@ impl<D: Copy> Requester<D> {
         Some((number, seq))
     }
 
-    /// Packets below this may be sent: after a rewind, old ground; else the next new packet if its message may go on.
+    /// Packets below this may be sent: after a rewind, old ground; else the next new packet if its message
+    /// may go on.
     #[inline]
     fn limit(&self) -> Seq {
         let upcoming = self.sender.upcoming();
         if upcoming < self.sender.high() {
             return self.sender.high();
         }
-        if self.begins(upcoming).is_some() { self.next } else { upcoming }
+        if self.begins(upcoming).is_some() { self.write_seq } else { upcoming }
     }
 
     /// The message of the next new packet, if that may leave.
     #[inline(always)]
     fn begins(&self, upcoming: Seq) -> Option<&Placed<Numbered<D>>> {
-        let placed = self.window.get(self.at)?;
+        let placed = self.window.get(self.next_message)?;
         let message = &placed.message;
-        if self.failing.bars(self.at) {
+        if self.failing.bars(self.next_message) {
             return None;
         }
         if message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
@@ -313,8 +326,8 @@ impl<D: Copy> Requester<D> {
         }
         // Placement is out of order: a fence waits for everything, not only for READs and atomics.
         let fenced = message.fence && upcoming == placed.first;
-        let waits =
-            fenced && (self.sender.una() != placed.first || self.tracker.expected() < message.note.responses);
+        let waits = fenced
+            && (self.sender.una() != placed.first || self.tracker.expected() < message.context.responses);
         (!waits).then_some(placed)
     }
 
@@ -342,10 +355,10 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Note of the message that a planned packet belongs to.
+    /// OwedAcks of the message that a planned packet belongs to.
     #[inline]
-    pub fn note(&self, plan: &Plan) -> Option<&D> {
-        self.window.get(plan.number).map(|placed| &placed.message.note.note)
+    pub fn context(&self, plan: &Plan) -> Option<&D> {
+        self.window.get(plan.number).map(|placed| &placed.message.context.context)
     }
 
     /// The planned packet has left. Inlined always: so the plan need not be written to memory.
@@ -358,7 +371,7 @@ impl<D: Copy> Requester<D> {
         if new && self.sender.in_turn() {
             self.sender.transmitted(Some(plan.seq));
             if plan.last {
-                self.at += 1;
+                self.next_message += 1;
                 self.step_over_local();
             }
         } else {
@@ -381,7 +394,7 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn fetching(&mut self, number: u64) {
         let Some(placed) = self.window.get(number) else { return };
-        let first = placed.message.note.responses;
+        let first = placed.message.context.responses;
         let end = first + self.responses_of(&placed.message);
         self.fetches.push_back(Fetch { first, end, until: end, message: number });
     }
@@ -390,8 +403,10 @@ impl<D: Copy> Requester<D> {
     fn seek(&mut self) {
         let upcoming = self.sender.upcoming();
         let head = self.window.bounds().0;
-        while self.at > head && self.window.get(self.at - 1).is_some_and(|placed| placed.end > upcoming) {
-            self.at -= 1;
+        while self.next_message > head
+            && self.window.get(self.next_message - 1).is_some_and(|placed| placed.end > upcoming)
+        {
+            self.next_message -= 1;
         }
         self.step_over_local();
     }
@@ -400,13 +415,13 @@ impl<D: Copy> Requester<D> {
     #[inline(always)]
     fn step_over_local(&mut self) {
         let upcoming = self.sender.upcoming();
-        while self.window.get(self.at).is_some_and(|placed| placed.end <= upcoming) {
-            self.at += 1;
+        while self.window.get(self.next_message).is_some_and(|placed| placed.end <= upcoming) {
+            self.next_message += 1;
         }
     }
 
-    /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
-    /// `status` once everything before it has ended.
+    /// Message `number` fails: it ends with `status` once everything before it has ended. Its local memory
+    /// cannot be used, or a response says so.
     pub fn fail(&mut self, number: u64, status: Status) {
         self.failing.add(number, status);
     }
@@ -421,7 +436,7 @@ impl<D: Copy> Requester<D> {
         let message = &placed.message;
         placed.end <= self.sender.una()
             && (!message.kind.is_fetch()
-                || message.note.responses + self.responses_of(message) <= self.tracker.expected())
+                || message.context.responses + self.responses_of(message) <= self.tracker.expected())
     }
 
     /// Next message that ended, in order. After one in error the queue pair is in error too: flush the rest.
@@ -436,10 +451,10 @@ impl<D: Copy> Requester<D> {
         };
         let Placed { message, .. } = self.window.pop()?;
         self.fetch_messages -= u32::from(message.kind.is_fetch());
-        self.at = self.at.max(head + 1);
-        let retired = message.retired(message.note.note, status);
+        self.next_message = self.next_message.max(head + 1);
+        let retired = message.retired(message.context.context, status);
         let Kind::Prism(_) = message.kind else { return Some(retired) };
-        let verdict = Verdict::from_number(u32::from(message.note.verdict)).unwrap_or_default();
+        let verdict = Verdict::from_number(u32::from(message.context.verdict)).unwrap_or_default();
         Some(Retired { verdict, ..retired })
     }
 
@@ -449,7 +464,7 @@ impl<D: Copy> Requester<D> {
         self.rto.stop();
         self.rnr_until = Instant(0);
         self.fetches.clear();
-        Some(message.retired(message.note.note, Status::WrFlushed))
+        Some(message.retired(message.context.context, Status::WrFlushed))
     }
 
     /// How long silence may last.
@@ -457,7 +472,8 @@ impl<D: Copy> Requester<D> {
         self.parameters.timeout_ns.saturating_mul(u64::from(self.parameters.retry_cnt) + 1)
     }
 
-    /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop believing in it.
+    /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop
+    /// believing in it.
     #[inline]
     fn silence_ends(&self) -> Instant {
         let nothing_else = self.rto.deadline() == Instant::NEVER && !self.rto.is_resting();
@@ -468,25 +484,25 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
         let deadline = self.rto.deadline().min(self.silence_ends());
         if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
     }
 
-    /// Time has come to `now`; what had arrived at `heard` has been taken.
-    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
+    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
-            // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived, except what it has
-            // acknowledged before: then only the timer goes on.
+            // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived,
+            // except what it has acknowledged before: then only the timer goes on.
             self.follow(now);
         }
-        if heard >= self.silence_ends() {
+        if rx_drained_at >= self.silence_ends() {
             return self.give_up(counters);
         }
-        if heard < self.rto.deadline() {
+        if rx_drained_at < self.rto.deadline() {
             return;
         }
         let short = self.rto.is_short();
@@ -496,7 +512,7 @@ impl<D: Copy> Requester<D> {
             Timeout::Resend => {
                 counters.local_ack_timeout_err += 1;
                 counters.irn_short_timeouts += u64::from(short);
-                if heard >= self.rto.patience(self.patience_ns(), self.parameters.retry_cnt) {
+                if rx_drained_at >= self.rto.patience(self.patience_ns(), self.parameters.retry_cnt) {
                     return self.give_up(counters);
                 }
                 self.seek();
@@ -505,11 +521,11 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The peer has no room for the packet that would leave now.
+    /// The peer has no buffer for the packet that would leave now.
     #[cold]
-    pub fn stuck(&mut self, now: Instant) {
+    pub fn blocked(&mut self, now: Instant) {
         if now >= self.rnr_until {
-            self.rto.stuck(now, self.sender.in_flight());
+            self.rto.blocked(now, self.sender.in_flight());
         }
     }
 
@@ -542,14 +558,14 @@ impl<D: Copy> Requester<D> {
         let (seq, kind) = (extend(self.sender.una(), packet.bth.psn), aeth.syndrome.kind());
         match kind {
             Syndrome::Ack { .. } => self.arrived(now, seq + 1, None),
-            _ => self.told(now, seq, kind, packet, counters),
+            _ => self.nak_arrived(now, seq, kind, packet, counters),
         }
     }
 
-    /// Something else than an acknowledgement.
+    /// A NAK, an RNR NAK or a selective acknowledgement has arrived.
     #[cold]
     #[inline(never)]
-    fn told(
+    fn nak_arrived(
         &mut self,
         now: Instant,
         seq: Seq,
@@ -610,13 +626,15 @@ impl<D: Copy> Requester<D> {
     }
 
     fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
-        let front = self.window.front().map_or(self.next, |front| front.first);
+        let front = self.window.front().map_or(self.write_seq, |front| front.first);
         if seq < front || seq >= self.sender.high() {
-            // A READ whose responses are all here: the responder has not heard so, and finds its memory gone.
+            // All responses of this READ have arrived. The responder does not know it, and finds its memory
+            // gone.
             self.owed.acknowledge();
             return;
         }
-        // A sequence error without its addition has no place here, and is a bad response like other codes of that kind.
+        // A sequence error without its addition has no place here, and is a bad response like other codes of
+        // that kind.
         let status = refused(code, counters);
         let number = self.number_of(seq);
         if self.window.get(number).is_some_and(|placed| self.is_complete(placed)) {
@@ -656,11 +674,13 @@ impl<D: Copy> Requester<D> {
         let Some(placed) = self.window.get(fetch.message).copied() else { return Reaction::Nothing };
         let message = placed.message;
         let offset = (seq - fetch.first) as u32 * self.parameters.mtu;
-        let (note, number) = (message.note.note, fetch.message);
+        let (context, number) = (message.context.context, fetch.message);
         let reaction = match (message.kind, packet.atomic_ack()) {
-            (Kind::Atomic { .. }, Some(ack)) => Some(Reaction::Value { note, number, value: ack.original }),
+            (Kind::Atomic { .. }, Some(ack)) => {
+                Some(Reaction::Value { context, number, value: ack.original })
+            }
             (Kind::Read { .. }, None) if self.fits(message.len, offset, packet.payload.len()) => {
-                Some(Reaction::Scatter { note, number, offset })
+                Some(Reaction::Scatter { context, number, offset })
             }
             (Kind::Prism(extended), _) => self.answered_prism(&fetch, &extended, seq, packet),
             _ => None,
@@ -691,20 +711,20 @@ impl<D: Copy> Requester<D> {
 
     /// Is a (N)ACK of responses owed?
     #[inline]
-    pub fn owes_any(&self) -> bool {
+    pub fn owes_ack(&self) -> bool {
         self.owed.is_owed()
     }
 
     /// The (N)ACK of responses that would leave now, and its numbers as they travel.
-    pub fn owes(&self) -> Option<(Owes, Numbers)> {
-        let owes = self.owed.next(self.tracker.expected())?;
-        let cumulative = if owes.sack.is_some() { owes.expected } else { owes.expected - 1 };
-        Some((owes, Numbers { cumulative: psn(cumulative), sack: owes.sack.map(psn) }))
+    pub fn owed_ack(&self) -> Option<(OwedAck, Numbers)> {
+        let owed_ack = self.owed.next(self.tracker.expected())?;
+        let cumulative = if owed_ack.sack.is_some() { owed_ack.expected } else { owed_ack.expected - 1 };
+        Some((owed_ack, Numbers { cumulative: psn(cumulative), sack: owed_ack.sack.map(psn) }))
     }
 
     /// That (N)ACK has left.
-    pub fn owed_sent(&mut self, owes: &Owes) {
-        self.owed.sent(owes);
+    pub fn owed_ack_sent(&mut self, owed_ack: &OwedAck) {
+        self.owed.sent(owed_ack);
     }
 
     /// Bytes of bitmaps: the sender's, the tracker's and that of what is owed.
@@ -735,7 +755,7 @@ fn takes_receive(kind: &Kind) -> bool {
 /// What IRN adds to the packet at `offset` of a message.
 #[inline]
 fn additions<D>(message: &Message<Numbered<D>>, offset: u32, last: bool) -> Additions {
-    let number = message.note.number;
+    let number = message.context.number;
     let in_message = Some(message::Repr { number, offset });
     let rest = |va: u64, rkey| {
         let dma_len = message.len - offset;

@@ -1,22 +1,23 @@
-//! The responder over IRN: takes request packets in any order and lets the NIC place them at once; ends messages, executes
-//! READs and atomics and reports errors only in order; sends responses with a sender of its own.
+//! The responder over IRN: takes request packets in any order and lets the NIC place them at once; ends
+//! messages, executes READs and atomics and reports errors only in order; sends responses with a sender of
+//! its own.
 //!
-//! `receive` gives a [`Step`]; the NIC does it and says by `conclude` what came of it; then `due` gives further ones that
-//! are due now, until there is nothing left.
+//! `receive` returns a [`Step`]; the NIC executes it and calls `conclude` with the outcome. Then `due`
+//! returns further steps, until there is none left.
 
 mod prism;
 mod strom;
 
 use super::judge::{Request, Write, judge, plain_write};
-use super::owed::Note as Owed;
+use super::owed::OwedAcks;
 use super::reads::{Read, Reads, Wanted};
 use super::receiver::{Ends, Place, Receiver};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
 use crate::rc::ending::count_refusal;
-use crate::rc::prism::{Under, is_scratch};
-use crate::rc::responder::{Allowed, ReplyKind, count, read_response};
+use crate::rc::prism::{OperationInProgress, is_scratch};
+use crate::rc::responder::{ReplyKind, count, read_response};
 use crate::rc::strom::Part;
-use crate::rc::{Parameters, Seq, extend, packets, psn, start};
+use crate::rc::{Allowed, Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Counters, Instant, Notice, Outcome};
 use remora_wire::aeth::Kind as Syndromes;
 use remora_wire::irn::{Additions, sack};
@@ -30,8 +31,8 @@ pub enum Step {
     Nothing,
     /// Something that does not concern the receive queue.
     Execute(Action),
-    /// SEND: payload into receive work request `wqe`, counted from the connection's first, at `offset`. With a notice it is
-    /// the message's last packet; the notice is kept until the work request's turn comes.
+    /// SEND: payload into receive work request `wqe`, counted from the connection's first, at `offset`. With
+    /// a notice it is the message's last packet; the notice is kept until the work request's turn comes.
     Deliver {
         /// Which receive work request; those before it are bound too.
         wqe: u64,
@@ -42,7 +43,8 @@ pub enum Step {
         /// What the message brings, if it ends here.
         notice: Option<Notice>,
     },
-    /// Last packet of a WRITE with immediate data: bind the receive work request, place the payload, keep the notice.
+    /// Last packet of a WRITE with immediate data: bind the receive work request, place the payload, keep the
+    /// notice.
     PlaceAndNotify {
         /// Which receive work request; those before it are bound too.
         wqe: u64,
@@ -57,7 +59,8 @@ pub enum Step {
         /// What the message brings.
         notice: Notice,
     },
-    /// A packet for a kernel that came before its turn: keep it and its payload, under this number below the reach of the bitmaps.
+    /// A packet for a kernel that came before its turn: keep it and its payload, under this number below the
+    /// reach of the bitmaps.
     Keep {
         /// Which.
         slot: u32,
@@ -86,16 +89,16 @@ pub struct Reply {
     pub additions: Additions,
     /// What it carries.
     pub kind: ReplyKind,
-    what: What,
+    cause: ReplyCause,
 }
 
 /// Which of its debts a reply pays.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum What {
+enum ReplyCause {
     NotReady,
     /// Packets were dropped that came before their turn.
     Dropped,
-    Owed(super::owed::Owes),
+    Owed(super::owed::OwedAck),
     /// A response, sent again or not.
     Response {
         seq: Seq,
@@ -118,19 +121,19 @@ enum Pending {
     Completion,
     /// A packet for a kernel that was kept until its turn.
     Kept,
-    /// A packet of PRISM, which reserves so many responses; `under` is what it leaves under way.
+    /// A packet of PRISM, which reserves so many responses; `in_progress` is what it leaves under way.
     Prism {
         seq: Seq,
         opcode: Opcode,
         reserved: u32,
-        under: Option<Under>,
+        in_progress: Option<OperationInProgress>,
     },
 }
 
 /// The responder of one queue pair.
 pub struct Responder {
     receiver: Receiver,
-    owed: Owed,
+    owed: OwedAcks,
     reads: Reads,
     /// Sends the responses.
     sender: Sender,
@@ -148,13 +151,13 @@ pub struct Responder {
     rnr_timer: u8,
     allowed: Allowed,
     patience_ns: u64,
-    /// Patience is at an end: responses wait until the requester is heard of.
+    /// The timeout has passed: responses wait until a packet of the requester arrives.
     quiet: bool,
     keeps: bool,
     /// PRISM is agreed with the peer.
     prism: bool,
     /// The operation of PRISM whose packets are arriving.
-    under: Option<Under>,
+    in_progress: Option<OperationInProgress>,
     /// A packet was dropped because it may be executed only in its turn.
     dropped: bool,
     /// Numbers of responses that were reserved and will not come.
@@ -177,7 +180,7 @@ impl Responder {
         let first = start(first);
         Responder {
             receiver: Receiver::new(first, settings.bitmap),
-            owed: Owed::new(settings.bitmap),
+            owed: OwedAcks::new(settings.bitmap),
             reads: Reads::new(parameters.max_dest_rd_atomic),
             sender: Sender::new(first, settings, settings.in_flight(peer).min(parameters.window)),
             rto: Rto::new(settings),
@@ -194,7 +197,7 @@ impl Responder {
             quiet: false,
             keeps: settings.recovery != Recovery::GoBackN,
             prism: false,
-            under: None,
+            in_progress: None,
             dropped: false,
             skipped: 0,
             reach: Seq::from(peer.max(1)),
@@ -209,18 +212,19 @@ impl Responder {
         self.patience_ns = patience_ns(parameters);
     }
 
-    /// The receiving half, for those who look on.
+    /// The receiving half, for tools.
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    /// The sending half, for those who look on.
+    /// The sending half, for tools.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// The usual case by itself: a packet of a plain WRITE, the next in order, with nothing there behind it. If the NIC can
-    /// place it, `passed` ends it without a look at the bitmaps; in every other case `receive` judges the packet.
+    /// The usual case by itself: a packet of a plain WRITE, the next in order, with nothing there behind it.
+    /// If the NIC can place it, `passed` ends it without a look at the bitmaps; in every other case `receive`
+    /// judges the packet.
     #[inline]
     pub fn next_write<'a>(&self, packet: &packet::View<'a>) -> Option<Write<'a>> {
         let usual = packet.bth.psn == psn(self.receiver.expected())
@@ -228,7 +232,7 @@ impl Responder {
             && self.allowed.write
             && !self.ended
             && packet.bth.resv7 == 0
-            && self.under.is_none();
+            && self.in_progress.is_none();
         if usual { plain_write(packet, self.mtu) } else { None }
     }
 
@@ -278,7 +282,7 @@ impl Responder {
             }
         }
         let in_order = place == Place::Next;
-        if self.prism && (packet.bth.resv7 != 0 || in_order && self.under.is_some()) {
+        if self.prism && (packet.bth.resv7 != 0 || in_order && self.in_progress.is_some()) {
             return self.receive_prism(now, packet, seq, in_order, counters);
         }
         match self.step(now, packet, seq, in_order) {
@@ -288,7 +292,8 @@ impl Responder {
                 (step, payload)
             }
             Err(code) => {
-                // An error ahead of the order is none yet: the packet counts as lost, comes again, and is judged then.
+                // An error ahead of the order is none yet: the packet counts as lost, comes again, and is
+                // judged then.
                 if in_order {
                     self.refuse(seq, code, counters);
                 }
@@ -328,7 +333,7 @@ impl Responder {
                 if self.waits(va, in_order) {
                     return Err(NakCode::INVALID_REQUEST);
                 }
-                (self.read_scratch(now, packet.bth.opcode, (seq, number), (key, va, len))?, &[])
+                (self.read_scratch(now, packet.bth.opcode, seq, number, key, va, len)?, &[])
             }
             Request::Fetch { number, wanted } => {
                 let kept = self.reads.keep(seq, number, wanted, self.sender.high());
@@ -373,7 +378,7 @@ impl Responder {
                 counters.out_of_buffer += 1;
                 self.not_ready = true;
             }
-            // An old value where none was asked for: no NIC answers so.
+            // An old value for a request that is no atomic: no NIC answers so.
             (Pending::Arrival { .. } | Pending::Completion | Pending::Kept, Outcome::Value(_)) => {}
             // By `conclude_prism`.
             (Pending::Prism { .. }, _) => {}
@@ -382,7 +387,7 @@ impl Responder {
 
     fn executed(&mut self, request: Seq, value: Option<Wanted>) {
         let Some(read) = self.reads.due(request) else { return };
-        // Who asks for something new is there.
+        // A new request shows that the requester is alive.
         self.quiet = false;
         let count = if let Wanted::Memory { len, .. } = read.wanted { packets(len, self.mtu) } else { 1 };
         let first = self.responses;
@@ -481,34 +486,38 @@ impl Responder {
             || !self.quiet && (self.sender.next() < self.responses || !self.sender.in_turn())
     }
 
-    /// The packet that would leave now: acknowledgements, then responses; a NAK that ends the queue pair only when every
-    /// response has been acknowledged, since nothing leaves after it.
+    /// The packet that would leave now: acknowledgements, then responses; a NAK that ends the queue pair only
+    /// when every response has been acknowledged, since nothing leaves after it.
     pub fn plan(&mut self) -> Option<Reply> {
         let expected = self.receiver.expected();
         if self.not_ready {
-            return Some(self.answer(expected, Syndrome::rnr(self.rnr_timer), What::NotReady));
+            return Some(self.answer(expected, Syndrome::rnr(self.rnr_timer), ReplyCause::NotReady));
         }
-        if let Some(owes) = self.owed.next(expected) {
-            let syndrome = match owes.sack {
-                None => return Some(self.answer(expected - 1, ACK, What::Owed(owes))),
+        if let Some(owed_ack) = self.owed.next(expected) {
+            let syndrome = match owed_ack.sack {
+                None => return Some(self.answer(expected - 1, ACK, ReplyCause::Owed(owed_ack))),
                 Some(_) => Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
             };
-            return Some(self.answer(expected, syndrome, What::Owed(owes)));
+            return Some(self.answer(expected, syndrome, ReplyCause::Owed(owed_ack)));
         }
         if self.dropped {
-            return Some(self.answer(expected, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR), What::Dropped));
+            return Some(self.answer(
+                expected,
+                Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
+                ReplyCause::Dropped,
+            ));
         }
         if let Some(reply) = self.response() {
             return Some(reply);
         }
         let (seq, code) = self.fatal.filter(|_| self.quiet || self.sender.una() >= self.responses)?;
-        Some(self.answer(seq, Syndrome::nak(code), What::Fatal))
+        Some(self.answer(seq, Syndrome::nak(code), ReplyCause::Fatal))
     }
 
-    fn answer(&self, seq: Seq, syndrome: Syndrome, what: What) -> Reply {
-        let sack = match what {
-            What::Owed(owes) => owes.sack,
-            What::Dropped => Some(seq),
+    fn answer(&self, seq: Seq, syndrome: Syndrome, cause: ReplyCause) -> Reply {
+        let sack = match cause {
+            ReplyCause::Owed(owed_ack) => owed_ack.sack,
+            ReplyCause::Dropped => Some(seq),
             _ => None,
         };
         let sack = sack.map(|seq| sack::Repr { psn: psn(seq) });
@@ -517,8 +526,8 @@ impl Responder {
             psn: psn(seq),
             aeth: Some((syndrome, self.receiver.msn())),
             additions: Additions { sack, ..Additions::default() },
-            kind: ReplyKind::Acknowledge { fatal: what == What::Fatal },
-            what,
+            kind: ReplyKind::Acknowledge { fatal: cause == ReplyCause::Fatal },
+            cause,
         }
     }
 
@@ -532,11 +541,11 @@ impl Responder {
             chosen = self.sender.choose(self.responses);
         }
         let seq = chosen.filter(|seq| self.reaches(*seq))?;
-        let what = What::Response { seq, again: seq < self.sender.high() };
-        Some(self.data(self.reads.of(seq)?, seq, what))
+        let cause = ReplyCause::Response { seq, again: seq < self.sender.high() };
+        Some(self.data(self.reads.of(seq)?, seq, cause))
     }
 
-    fn data(&self, read: &Read, seq: Seq, what: What) -> Reply {
+    fn data(&self, read: &Read, seq: Seq, cause: ReplyCause) -> Reply {
         let aeth = Some((ACK, read.msn));
         let number = seq + (Seq::from(read.skipped) & NUMBERS);
         let blank = Reply {
@@ -545,7 +554,7 @@ impl Responder {
             aeth,
             additions: Additions::default(),
             kind: ReplyKind::Value(0),
-            what,
+            cause,
         };
         let (key, va, len) = match read.wanted {
             Wanted::Value(old) => return Reply { kind: ReplyKind::Value(old), ..blank },
@@ -566,19 +575,19 @@ impl Responder {
 
     /// The planned packet has left. True: it was a fatal NAK, and the queue pair is to enter the error state.
     pub fn sent(&mut self, now: Instant, reply: &Reply, counters: &mut Counters) -> bool {
-        match reply.what {
-            What::NotReady => {
+        match reply.cause {
+            ReplyCause::NotReady => {
                 counters.send_rnr_err += 1;
                 self.not_ready = false;
             }
-            What::Dropped => self.dropped = false,
-            What::Owed(owes) => self.owed.sent(&owes),
-            What::Response { seq, again } => {
+            ReplyCause::Dropped => self.dropped = false,
+            ReplyCause::Owed(owed_ack) => self.owed.sent(&owed_ack),
+            ReplyCause::Response { seq, again } => {
                 counters.irn_responses_repeated += u64::from(again);
                 self.sender.transmitted(Some(seq));
                 self.rto.sent(now, seq, !again, self.sender.in_flight());
             }
-            What::Fatal => {
+            ReplyCause::Fatal => {
                 self.fatal = None;
                 return true;
             }
@@ -586,14 +595,15 @@ impl Responder {
         false
     }
 
-    /// The memory of the planned response may not be read any more. The first time that ends the queue pair, as it does
-    /// without IRN. When it is sent again, the peer may have all of it and have said so in vain: it is told, and only if
-    /// it still needs the bytes its queue pair ends. What is to leave in place of the response.
+    /// The memory of the planned response may not be read any more. At the first transmission that ends the
+    /// queue pair, as it does without IRN. At a retransmission the peer may have all of it, and its
+    /// acknowledgement may be lost: it gets a NAK, and its queue pair ends only if it still needs the bytes.
+    /// Returns what leaves in place of the response.
     pub fn deny(&mut self, reply: &Reply, code: NakCode, counters: &mut Counters) -> Option<Reply> {
-        let What::Response { seq, again } = reply.what else { return None };
+        let ReplyCause::Response { seq, again } = reply.cause else { return None };
         let request = self.reads.of(seq)?.request;
         if again {
-            let nak = self.answer(request, Syndrome::nak(code), reply.what);
+            let nak = self.answer(request, Syndrome::nak(code), reply.cause);
             return Some(nak);
         }
         // What was promised before it goes its way; nothing of it or after it.
@@ -602,15 +612,15 @@ impl Responder {
         None
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.rto.deadline()
     }
 
-    /// Time has come to `now`; what had arrived at `heard` has been taken.
-    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
-        if heard < self.rto.deadline() {
+    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
+        if rx_drained_at < self.rto.deadline() {
             return;
         }
         match self.sender.timeout(self.rto.is_short()) {
@@ -619,7 +629,7 @@ impl Responder {
             Timeout::Resend => {
                 counters.irn_response_timeouts += 1;
                 self.rto.expired(now);
-                if heard >= self.rto.patience(self.patience_ns, 0) {
+                if rx_drained_at >= self.rto.patience(self.patience_ns, 0) {
                     self.rto.stop();
                     self.quiet = true;
                 }
@@ -627,10 +637,10 @@ impl Responder {
         }
     }
 
-    /// The requester has no room for the response that would leave now.
+    /// The requester has no buffer for the response that would leave now.
     #[cold]
-    pub fn stuck(&mut self, now: Instant) {
-        self.rto.stuck(now, self.sender.in_flight());
+    pub fn blocked(&mut self, now: Instant) {
+        self.rto.blocked(now, self.sender.in_flight());
     }
 
     /// Is a response on the way that may have to be sent again?
@@ -654,7 +664,7 @@ impl Responder {
     }
 }
 
-/// Receive work requests are counted from 0; extension needs room below.
+/// Receive work requests are counted from 0; the extension to 64 bits needs numbers below that.
 const BASE: u64 = 1 << 24;
 
 const ACK: Syndrome = Syndrome::ack(aeth::NO_CREDITS);

@@ -1,14 +1,16 @@
-//! When a sender has heard nothing for too long: RTO_low while few packets are in flight, RTO_high otherwise (IRN paper,
-//! §3.1), and how long it goes on at all.
+//! The retransmission timer: RTO_low while few packets are in flight, RTO_high otherwise (IRN paper, §3.1),
+//! and how long a sender retries at all.
 //!
-//! The paper fixes both times by the fabric. Over a port whose round trips nobody knows they follow what is measured
-//! (smoothed round trip and four deviations, as TCP has it), in the paper's ratio, and the settings are their least. Each
-//! timeout without progress doubles the next, up to eight times, so that a dead peer costs little.
+//! The paper fixes both times by the fabric. Over a port with unknown round trips they follow the measured
+//! ones (smoothed round trip and four deviations, as in TCP), in the paper's ratio, and the settings are
+//! their least. Each timeout without progress doubles the next, up to eight times, so that a dead peer costs
+//! little.
 //!
-//! It is the other side's silence that is measured. While the oldest packet waits to be sent again, for a rate, its turn or the
-//! port's room, the timer rests; and the wait is no silence if the other side has asked for the packet. How long silence may
-//! last is not the paper's business but the verbs': `retry_cnt` + 1 times the local ACK timeout, and not before something was sent
-//! again `retry_cnt` times, or three times, when the timer has grown as long as it does: however short that timeout is.
+//! The timer measures the silence of the other side. While the oldest packet waits to be sent again, for a
+//! rate, its turn or a free frame, the timer rests; that wait is no silence if the other side has asked for
+//! the packet. The verbs, not the paper, limit the silence: `retry_cnt` + 1 times the local ACK timeout, and
+//! not before a packet was sent again `retry_cnt` times, or three times if the timer has doubled as often as
+//! it may.
 
 use super::{Settings, Timers};
 use crate::Instant;
@@ -39,7 +41,8 @@ pub struct Rto {
     short: bool,
     started: Instant,
     deadline: Instant,
-    /// When something was last heard, or begun after silence; later by the time for which the timer rested since.
+    /// When a packet last arrived, or transmission began after silence; later by the time for which the timer
+    /// rested since.
     progress: Instant,
     /// Since when the oldest packet waits to be sent again; `NEVER`: it does not.
     resting: Instant,
@@ -125,7 +128,7 @@ impl Rto {
             self.begin(now, in_flight);
         }
         match self.probe {
-            // Which of the two was answered nobody could tell.
+            // The answer may be to either copy, so it measures nothing.
             Some((probe, _)) if probe == seq && !new => self.probe = None,
             None if new && self.measured => self.probe = Some((seq, now)),
             _ => {}
@@ -144,7 +147,8 @@ impl Rto {
         if rested == Instant::NEVER || left_ns == 0 {
             return self.arm(now, in_flight);
         }
-        // What left at once goes on with the time that was left; what waited for long has RTO_low for its answer.
+        // What left at once goes on with the time that was left; what waited for long has RTO_low for its
+        // answer.
         let waited = now.since(rested);
         self.started = self.started.after(waited);
         self.deadline = now.after(left_ns.max(waited.min(self.span(true))));
@@ -176,9 +180,10 @@ impl Rto {
         self.resting < Instant::NEVER
     }
 
-    /// What waits to be sent again finds no room at the other side, which is as silent as if it did not answer.
+    /// The other side has no buffer for the packet that waits to be sent again: it is as silent as if it did
+    /// not answer.
     #[cold]
-    pub fn stuck(&mut self, now: Instant, in_flight: u64) {
+    pub fn blocked(&mut self, now: Instant, in_flight: u64) {
         if self.is_resting() {
             self.begin(now, in_flight);
         }
@@ -231,13 +236,13 @@ impl Rto {
         self.probe = None;
     }
 
-    /// Something was heard that shows the peer alive.
+    /// A packet has arrived that shows that the peer is alive.
     pub fn heard(&mut self, now: Instant) {
         (self.progress, self.expiries) = (now, 0);
     }
 
-    /// When silence has lasted `patience_ns`; never before something was sent again in it, `retries` times or until the timer
-    /// grows no more.
+    /// When silence has lasted `patience_ns`; never before something was sent again in it, `retries` times or
+    /// until the timer grows no more.
     pub fn patience(&self, patience_ns: u64, retries: u8) -> Instant {
         if self.expiries < retries.min(DOUBLINGS) { Instant::NEVER } else { self.progress.after(patience_ns) }
     }
@@ -346,16 +351,17 @@ mod tests {
         rto.sent(Instant(1_000_050 * US), 0, false, 1);
         assert_eq!(rto.deadline(), Instant(1_000_150 * US));
         assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
-        // After silence it is the peer that has not answered the first time; but the timer, doubled, still begins when it leaves.
+        // After silence it is the peer that has not answered the first time; but the timer, doubled, still
+        // begins when it leaves.
         rto.expired(Instant(1_000_150 * US));
         rto.sent(Instant(1_001_000 * US), 0, false, 1);
         assert_eq!(rto.deadline(), Instant(1_001_200 * US));
         assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
-        // A peer without room is silent, whether the packet has left or not.
+        // A peer without a buffer is silent, whether the packet has left or not.
         rto.expired(Instant(1_001_200 * US));
-        rto.stuck(Instant(1_001_210 * US), 1);
+        rto.blocked(Instant(1_001_210 * US), 1);
         assert_eq!(rto.deadline(), Instant(1_001_610 * US));
-        rto.stuck(Instant(1_001_300 * US), 1);
+        rto.blocked(Instant(1_001_300 * US), 1);
         assert_eq!(rto.deadline(), Instant(1_001_610 * US), "once");
         // It has arrived all the same, others have not: the timer goes on with what was left.
         rto.follow(Instant(1_001_400 * US), Some(true), 1);

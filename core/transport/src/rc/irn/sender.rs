@@ -1,12 +1,12 @@
 //! The sender's loss recovery (IRN paper, §3.1) and its cap on packets in flight, BDP-FC (§3.2).
 //!
-//! The state is the paper's (§6.1): besides the two ends of the window, which packet is to be sent again, up to where the
-//! recovery goes, three flags, and the bitmap of packets selectively acknowledged. Three events change it: a chance to
-//! transmit, an acknowledgement, a timeout.
+//! The state is the paper's (§6.1): besides the two ends of the window, which packet is to be sent again, up
+//! to where the recovery goes, three flags, and the bitmap of packets selectively acknowledged. Three events
+//! change it: a chance to transmit, an acknowledgement, a timeout.
 //!
-//! A recovery begins with the first NACK, or a timeout, and ends when the cumulative acknowledgement passes what had been
-//! sent when the last retransmission left. Within it a packet counts as lost if a later one was selectively
-//! acknowledged; the oldest packet counts as lost in any case.
+//! A recovery begins with the first NACK, or a timeout, and ends when the cumulative acknowledgement passes
+//! what had been sent when the last retransmission left. Within it a packet counts as lost if a later one was
+//! selectively acknowledged; the oldest packet counts as lost in any case.
 
 use super::bitmap::Bitmap;
 use super::{Recovery, Settings};
@@ -17,7 +17,8 @@ use crate::rc::Seq;
 pub enum Timeout {
     /// Nothing is in flight.
     Idle,
-    /// The timer was the short one, but more than a few packets are in flight: it is to run on to the long one.
+    /// The timer was the short one, but more than a few packets are in flight: it is to run on to the long
+    /// one.
     Extended,
     /// The oldest packet is to be sent again.
     Resend,
@@ -42,7 +43,8 @@ pub struct Sender {
     sacked: Bitmap,
     /// One past the highest packet that was ever selectively acknowledged.
     top: Seq,
-    /// The `una` at which we last went back on the receiver's word: with go-back-N, or when it has dropped packets.
+    /// The `una` at which a NAK last made us go back: with go-back-N, or when the receiver has dropped
+    /// packets.
     returned_at: Option<Seq>,
     cap: u32,
     few: u32,
@@ -129,7 +131,8 @@ impl Sender {
         if self.sacked_leave { sent.saturating_sub(u64::from(self.sacked.ones())) } else { sent }
     }
 
-    /// Is the next packet in turn a new one: nothing to be sent again, no hole to be looked for, no old ground to go over?
+    /// Is the next packet in turn a new one: nothing to be sent again, no hole to be looked for, no old
+    /// ground to go over?
     #[inline]
     pub fn in_turn(&self) -> bool {
         self.next == self.high && !self.do_retransmit && !self.find_hole
@@ -137,7 +140,7 @@ impl Sender {
 
     /// In turn: does the cap let one more packet go?
     #[inline]
-    pub fn has_room(&self) -> bool {
+    pub fn has_window(&self) -> bool {
         let sent = self.next - self.una;
         // The cap is no more than the bitmap reaches.
         sent < u64::from(self.cap)
@@ -152,8 +155,8 @@ impl Sender {
         (self.una < self.high).then_some(again || rewound)
     }
 
-    /// The packet that a chance to transmit would send: one to be sent again first, which no cap holds back; else the
-    /// next one below `limit`.
+    /// The packet that a chance to transmit would send: one to be sent again first, which no cap holds back;
+    /// else the next one below `limit`.
     #[inline]
     pub fn choose(&self, limit: Seq) -> Option<Seq> {
         if self.do_retransmit && self.retransmit >= self.una {
@@ -164,8 +167,8 @@ impl Sender {
             .then_some(next)
     }
 
-    /// The packet that leaves next when none is sent out of turn: after a rewind, what has arrived all the same is passed
-    /// over.
+    /// The packet that leaves next when none is sent out of turn: after a rewind, what has arrived all the
+    /// same is passed over.
     #[inline]
     pub fn upcoming(&self) -> Seq {
         let mut next = self.next;
@@ -222,8 +225,8 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement of everything before `cumulative` has arrived, and if it is a NACK, of `sack`. True if the
-    /// cumulative acknowledgement is news. What was never sent is not believed.
+    /// An acknowledgement of everything before `cumulative` has arrived, and if it is a NACK, of `sack`. True
+    /// if the cumulative acknowledgement is news. What was never sent is not believed.
     #[inline]
     pub fn acknowledge(&mut self, cumulative: Seq, sack: Option<Seq>) -> bool {
         if sack.is_some() || !self.is_undisturbed() {
@@ -236,7 +239,8 @@ impl Sender {
         advanced
     }
 
-    /// Nothing is missing, as far as is known: a cumulative acknowledgement moves the window and does nothing else.
+    /// Nothing is missing, as far as is known: a cumulative acknowledgement moves the window and does nothing
+    /// else.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
         self.in_turn() && !self.in_recovery && self.sacked.ones() == 0
@@ -271,9 +275,10 @@ impl Sender {
         let head_sent_again =
             self.retransmit > self.una || (self.retransmit == self.una && !self.do_retransmit);
         let starts = !advanced && !self.in_recovery && sack.is_some() && self.una < self.next;
-        // The next packet is missing, or only not there yet: what arrived behind it tells, or silence since it was sent.
-        let told = self.eager || self.recovery == Recovery::HeadOnly;
-        let missing = told || self.top > self.una || self.una < self.silent;
+        // The next packet is missing, or only not there yet: what arrived behind it tells, or silence since
+        // it was sent.
+        let resend = self.eager || self.recovery == Recovery::HeadOnly;
+        let missing = resend || self.top > self.una || self.una < self.silent;
         if starts || (advanced && self.in_recovery && !head_sent_again && missing) {
             self.resend_head();
         }
@@ -324,14 +329,15 @@ impl Sender {
         Timeout::Resend
     }
 
-    /// Everything that is not acknowledged is sent once more, in order: the receiver has said that it dropped it (RNR).
+    /// Everything that is not acknowledged is sent once more, in order: the receiver has said that it dropped
+    /// it (RNR).
     pub fn rewind(&mut self) {
         self.next = self.una;
         self.returned_at = None;
         (self.do_retransmit, self.in_recovery, self.find_hole) = (false, false, false);
     }
 
-    /// Nobody waits any more for what is before `upto`: as if all of it had been sent and had arrived.
+    /// Packets before `upto` are not needed any more: they count as sent and arrived.
     pub fn abandon(&mut self, upto: Seq) {
         self.sacked.clear_range(self.una, upto);
         (self.una, self.high) = (upto, upto);

@@ -1,15 +1,15 @@
-//! What travels together: the requests of a chain of PRISM's, looked at before the first of them leaves.
+//! Requests that travel together: those of a chain of PRISM, found before the first of them leaves.
 //!
-//! They get by without a [`Plan`](super::Plan): of each nothing is asked but its message, its place and whether it asks for an answer.
+//! They need no [`Plan`](super::Plan): each has only a message, a sequence number and `ack_req`.
 
 use super::{Kind, Message, Placed, Requester, extend, prism, psn};
 use crate::rc::Parameters;
 use crate::{Counters, Instant, Status};
-use prism::Told;
+use prism::ChainResult;
 use remora_wire::prism::{Flags, Verdict, chain};
 use remora_wire::{Psn, packet};
 
-/// What could travel with a request.
+/// Which requests could travel with one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Chained {
     /// It leaves by its plan: a plain verb alone, several packets, or one that must wait.
@@ -32,33 +32,38 @@ pub struct Part<'a, D> {
 }
 
 impl<D: Copy> Requester<D> {
-    /// How many requests could travel together with a WRITE or an operation of PRISM that would leave now, each of one packet: of
-    /// `most` at most, while `fits` says so of each, the first one too if it has company. They are those that wait for the success of the one before;
-    /// and, `mixed`, whatever else of PRISM's is on its way with such a chain: its frame is of another length than theirs.
+    /// How many requests could travel with the WRITE or operation of PRISM that would leave now, `most` of
+    /// them at most. All are single packets, and `fits` holds for each; it is asked of the first one only if
+    /// others follow. They are those that depend on the success of the one before. With `mixed` other
+    /// operations of PRISM travel along while such a chain is on its way, since its frame has another length
+    /// than theirs.
     pub fn chained(
         &self,
         now: Instant,
-        (most, mixed): (usize, bool),
+        most: usize,
+        mixed: bool,
         mut fits: impl FnMut(&Message<D>) -> bool,
     ) -> Chained {
         let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
         let Some(first) = self.starts_together(now) else { return Chained::No };
-        let mixed = mixed && self.conditional > self.at && matches!(first.message.kind, Kind::Prism(_));
+        let mixed = mixed
+            && self.last_conditional > self.next_message
+            && matches!(first.message.kind, Kind::Prism(_));
         let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
         while count < most
             && let Some((placed, extended)) = self.follower(count as u64 + 1, mixed)
             && extended.requests(placed.message.len, mtu) == 1
-            && !self.failing.bars(self.at + count as u64 + 1)
-            // The first one is asked about when it has company.
+            && !self.failing.bars(self.next_message + count as u64 + 1)
+            // The first one is asked about only if others follow.
             && (count > 0 || fits(&first.message))
             && fits(&placed.message)
         {
             fetches += 1;
-            let (room, window) = (usize::from(max_rd_atomic), u64::from(window));
-            if self.fetches.len() + fetches > room || placed.end - self.go.una > window {
-                // A chain stays together, unless nothing is under way: then there will never be more room.
-                let ever = fetches <= room && placed.end - first.first <= window;
-                if ever && self.is_owed() && extended.flags().has(Flags::CONDITIONAL) {
+            let (most_fetches, window) = (usize::from(max_rd_atomic), u64::from(window));
+            if self.fetches.len() + fetches > most_fetches || placed.end - self.tx_window.snd_una > window {
+                // A chain stays together, unless nothing is under way: then the limits will never be wider.
+                let ever = fetches <= most_fetches && placed.end - first.first <= window;
+                if ever && self.ack_is_owed() && extended.flags().has(Flags::CONDITIONAL) {
                     return Chained::Waits;
                 }
                 break;
@@ -71,28 +76,29 @@ impl<D: Copy> Requester<D> {
 
     /// The message whose only packet would leave now, if others could travel with it.
     fn starts_together(&self, now: Instant) -> Option<&Placed<D>> {
-        let placed = self.window.get(self.at).filter(|placed| placed.first == self.go.cursor)?;
+        let placed =
+            self.window.get(self.next_message).filter(|placed| placed.first == self.tx_window.snd_nxt)?;
         let Message { kind, len, .. } = &placed.message;
         let able = matches!(kind, Kind::Write { .. } | Kind::Prism(_));
-        let may = able && now >= self.rnr_until && !self.failing.bars(self.at);
+        let may = able && now >= self.rnr_until && !self.failing.bars(self.next_message);
         let whole = may && kind.requests(*len, self.parameters.mtu) == 1;
         (whole && !self.waits(placed, 0, (placed.end - placed.first) as u32)).then_some(placed)
     }
 
-    /// Takes an operation of PRISM, and knows from then on whether a chain is on its way.
+    /// Takes an operation of PRISM, and records whether it belongs to a chain.
     #[inline(always)]
     pub fn submit_prism(&mut self, message: Message<D>) {
         if let Kind::Prism(extended) = message.kind
             && extended.flags().has(Flags::CONDITIONAL)
         {
-            self.conditional = self.window.bounds().1;
+            self.last_conditional = self.window.bounds().1;
         }
         self.submit(message);
     }
 
     /// The `ahead`-th message behind the one that leaves now, if it is conditional, or in `mixed` company.
     fn follower(&self, ahead: u64, mixed: bool) -> Option<(&Placed<D>, &prism::Extended)> {
-        let placed = self.window.get(self.at + ahead)?;
+        let placed = self.window.get(self.next_message + ahead)?;
         match &placed.message.kind {
             Kind::Prism(extended)
                 if (mixed || extended.flags().has(Flags::CONDITIONAL)) && !placed.message.fence =>
@@ -105,39 +111,39 @@ impl<D: Copy> Requester<D> {
 
     /// The `ahead`-th of the requests that travel together.
     pub fn part(&self, ahead: usize) -> Option<Part<'_, D>> {
-        let Placed { first, end, message } = self.window.get(self.at + ahead as u64)?;
-        Some(Part { psn: psn(*first), ack_req: message.kind.is_fetch() || self.asks_at(*end), message })
+        let Placed { first, end, message } = self.window.get(self.next_message + ahead as u64)?;
+        Some(Part { psn: psn(*first), ack_req: message.kind.is_fetch() || self.needs_ack_req(*end), message })
     }
 
     /// `count` requests have left together.
     pub fn sent_together(&mut self, now: Instant, count: usize, counters: &mut Counters) {
         for _ in 0..count {
-            let Some(Placed { first, end, message }) = self.window.get(self.at) else { return };
+            let Some(Placed { first, end, message }) = self.window.get(self.next_message) else { return };
             let (packets, fetch) = ((end - first) as u32, message.kind.is_fetch());
-            let asks = fetch || self.asks_at(*end);
-            counters.retransmitted_pkts += u64::from(self.go.retransmitting());
-            self.go.sent(packets);
+            let asks = fetch || self.needs_ack_req(*end);
+            counters.retransmitted_pkts += u64::from(self.tx_window.retransmitting());
+            self.tx_window.sent(packets);
             if fetch {
-                self.fetches.push_back(self.go.cursor);
+                self.fetches.push_back(self.tx_window.snd_nxt);
             }
-            self.at += 1;
+            self.next_message += 1;
             self.left(now, asks);
         }
         self.step_over_local();
     }
 
-    /// What came of a chain that left as one packet: `each` brings what an answer says to where its message wants it, or says why that
-    /// fails. Answers are taken in order; those before them must have come.
+    /// Takes the answer to a chain that left as one packet. `each` writes a result to the memory of its
+    /// message; its error is the status of that message. Answers are taken in order, behind all earlier ones.
     #[inline(always)]
-    pub fn hear_chain(
+    pub fn receive_chain_answer(
         &mut self,
         now: Instant,
         packet: &packet::View<'_>,
         counters: &mut Counters,
-        mut each: impl FnMut(&D, Told<'_>) -> Result<(), Status>,
+        mut each: impl FnMut(&D, ChainResult<'_>) -> Result<(), Status>,
     ) {
-        let last = extend(self.go.una, packet.bth.psn);
-        if last < self.go.una || last >= self.go.high {
+        let last = extend(self.tx_window.snd_una, packet.bth.psn);
+        if last < self.tx_window.snd_una || last >= self.tx_window.snd_max {
             return;
         }
         let Some((mut number, expected)) = self.first_fetch() else { return };
@@ -149,18 +155,18 @@ impl<D: Copy> Requester<D> {
         let mut answers = chain::answers(packet.payload);
         while let Some(placed) = self.window.get_mut(number).filter(|placed| placed.first <= last) {
             if placed.message.kind.is_fetch() {
-                let Some((verdict, told)) = said(placed, &mut answers) else { break };
-                if let Told::Bytes(bytes) = told {
+                let Some((verdict, result)) = next_chain_result(placed, &mut answers) else { break };
+                if let ChainResult::Bytes(bytes) = result {
                     placed.message.len = bytes.len() as u32;
                 }
                 self.verdicts.push_back(verdict);
-                if let Err(status) = each(&placed.message.note, told) {
+                if let Err(status) = each(&placed.message.context, result) {
                     self.failing.add(number, status);
                 }
             }
             number += 1;
         }
-        let upto = self.window.get(number).map_or(self.next, |placed| placed.first);
+        let upto = self.window.get(number).map_or(self.write_seq, |placed| placed.first);
         self.advance(now, upto.min(last + 1));
         if upto <= last || !answers.is_empty() {
             // Too few answers: the operation without one; too many: the last.
@@ -169,10 +175,13 @@ impl<D: Copy> Requester<D> {
     }
 }
 
-/// What the next answer says to a message that is one packet.
+/// The verdict and the result for a message from the next answer of the chain.
 #[inline(always)]
-fn said<'a, D>(placed: &Placed<D>, answers: &mut chain::Answers<'a>) -> Option<(Verdict, Told<'a>)> {
+fn next_chain_result<'a, D>(
+    placed: &Placed<D>,
+    answers: &mut chain::Answers<'a>,
+) -> Option<(Verdict, ChainResult<'a>)> {
     let Kind::Prism(extended) = &placed.message.kind else { return None };
     let (verdict, bytes) = answers.next().filter(|_| placed.end == placed.first + 1)?;
-    Some((verdict, prism::told(extended, placed.message.len, bytes)?))
+    Some((verdict, prism::chain_result(extended, placed.message.len, bytes)?))
 }

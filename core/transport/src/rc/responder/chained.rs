@@ -1,16 +1,16 @@
-//! Chains of PRISM that come as one packet: a sequence number for each operation, one answer for all.
+//! Chains of PRISM that arrive as one packet: a sequence number for each operation, one answer for all.
 
 use super::super::replay::{Entry, Source};
-use super::{Arrival, Reply, ReplyKind, Responder, Say, Under, until};
+use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, until};
 use crate::Counters;
 use crate::rc::prism::Rules;
 use crate::rc::{Seq, extend, psn};
 use remora_wire::prism::chain::MOST;
 use remora_wire::{NakCode, Opcode, packet};
 
-/// What was done of a chain.
+/// How much of a chain was executed.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links {
+pub struct ChainOutcome {
     /// Operations.
     pub done: u32,
     /// Bytes of their answers.
@@ -20,19 +20,20 @@ pub struct Links {
 }
 
 impl Responder {
-    /// Judges a chain: the NIC does its operations, but for so many that it has done before. None: nothing is to be done.
+    /// Judges a chain. Returns how many of its first operations were executed before; the NIC executes the
+    /// others. None: it executes none.
     pub fn receive_chain(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Option<usize> {
         if self.ended {
             return None;
         }
-        let (seq, count) = (extend(self.go.expected, packet.bth.psn), u64::from(packet.bth.resv7));
+        let (seq, count) = (extend(self.rx_window.rcv_nxt, packet.bth.psn), u64::from(packet.bth.resv7));
         let mut passed = 0;
-        match self.go.arrive(seq) {
+        match self.rx_window.arrive(seq) {
             Arrival::InOrder => {}
             Arrival::Duplicate => {
                 counters.duplicate_request += 1;
-                self.repeat_chain(seq, (seq + count).min(self.go.expected));
-                passed = self.go.expected - seq;
+                self.repeat_chain(seq, (seq + count).min(self.rx_window.rcv_nxt));
+                passed = self.rx_window.rcv_nxt - seq;
                 if passed >= count {
                     return None;
                 }
@@ -42,46 +43,49 @@ impl Responder {
                 return None;
             }
         }
-        if self.under != Under::Nothing || self.replay.is_full() || !(1..=MOST as u64).contains(&count) {
+        if self.in_progress != MessageInProgress::Nothing
+            || self.replay.is_full()
+            || !(1..=MOST as u64).contains(&count)
+        {
             self.refuse(NakCode::INVALID_REQUEST, counters);
             return None;
         }
         Some(passed as usize)
     }
 
-    /// Operations that were done before are asked for again. That they stood in one packet then is not said: each finds the answer
-    /// that it is in.
+    /// The peer repeats operations that were executed before. It need not repeat the same chain: each
+    /// operation finds the answer that holds its result.
     #[cold]
     fn repeat_chain(&mut self, from: Seq, to: Seq) {
         (from..to)
             .for_each(|seq| self.replay.again_from(seq, |entry| until(entry.first, &entry.source, self.mtu)));
-        if self.say == Say::Nothing && !self.replay.is_pending() {
-            self.say = Say::Ack;
+        if self.pending_ack == PendingAck::Nothing && !self.replay.is_pending() {
+            self.pending_ack = PendingAck::Ack;
         }
     }
 
-    /// What its operations are judged by.
+    /// What the operations of a chain are checked against.
     pub fn rules(&self) -> Rules {
         Rules { allowed: self.allowed, mtu: self.mtu }
     }
 
-    /// Where the answers to the chain belong.
-    pub fn room(&mut self) -> &mut [u8] {
-        self.replay.room()
+    /// The buffer for the answers to the chain.
+    pub fn chain_answer_buffer(&mut self) -> &mut [u8] {
+        self.replay.kept_buffer()
     }
 
-    /// The NIC has done what it could of a chain.
-    pub fn conclude_chain(&mut self, links: Links, counters: &mut Counters) {
-        let first = self.go.expected;
-        if links.done > 0 {
-            self.go.advance(links.done);
-            self.msn = (self.msn + links.done) & 0x00ff_ffff;
+    /// The NIC has executed a chain, or its first operations.
+    pub fn conclude_chain(&mut self, outcome: ChainOutcome, counters: &mut Counters) {
+        let first = self.rx_window.rcv_nxt;
+        if outcome.done > 0 {
+            self.rx_window.advance(outcome.done);
+            self.msn = (self.msn + outcome.done) & 0x00ff_ffff;
         }
-        if links.len > 0 {
+        if outcome.len > 0 {
             self.replay.push_kept(Entry {
                 first,
-                end: self.go.expected,
-                source: Source::Chain { len: links.len as u8 },
+                end: self.rx_window.rcv_nxt,
+                source: Source::Chain { len: outcome.len as u8 },
                 msn: self.msn,
                 credits: 0,
                 from: first,
@@ -89,9 +93,9 @@ impl Responder {
                 next: first,
             });
         } else {
-            self.say = Say::Ack;
+            self.pending_ack = PendingAck::Ack;
         }
-        if let Some(code) = links.fault {
+        if let Some(code) = outcome.fault {
             self.refuse(code, counters);
         }
     }
@@ -100,6 +104,6 @@ impl Responder {
 /// The answer to a chain.
 #[inline(always)]
 pub(super) fn reply(entry: &Entry, len: u8) -> Reply {
-    let kind = ReplyKind::Chain(len, (entry.end - entry.first) as u8);
+    let kind = ReplyKind::Chain { len, count: (entry.end - entry.first) as u8 };
     Reply { opcode: Opcode::CHAIN_ANSWER, psn: psn(entry.end - 1), aeth: None, kind }
 }

@@ -366,7 +366,7 @@ impl Client {
         let (part, place) = Part::of(completion.id).ok_or(Broken::Protocol)?;
         let then = match part {
             Part::Look => self.landed(place, completion.byte_len as usize, nic)?,
-            Part::Swap => self.swapped(place, completion.vendor_err, nic)?,
+            Part::Swap => self.swapped(place, completion.outcome, nic)?,
             Part::Front => self.fronted(place, nic)?,
             Part::Move => self.handed_over(place, nic)?,
             Part::Return => {

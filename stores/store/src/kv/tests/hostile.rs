@@ -35,7 +35,7 @@ fn received(buffer: u64, byte_len: u32, imm: Option<u32>) -> WorkCompletion {
         qp_num: 7,
         src_qp: 0,
         grh: false,
-        vendor_err: 0,
+        outcome: 0,
     }
 }
 

@@ -323,6 +323,6 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
         qp_num: 7,
         src_qp: 0,
         grh: false,
-        vendor_err: 0,
+        outcome: 0,
     }
 }

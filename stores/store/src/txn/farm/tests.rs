@@ -248,7 +248,7 @@ fn completion(id: u64, kind: CompletionKind, imm: Option<u32>) -> WorkCompletion
         qp_num: 0,
         src_qp: 0,
         grh: false,
-        vendor_err: 0,
+        outcome: 0,
     }
 }
 

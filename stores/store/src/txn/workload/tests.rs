@@ -191,7 +191,7 @@ const DONE: WorkCompletion = WorkCompletion {
     qp_num: 0,
     src_qp: 0,
     grh: false,
-    vendor_err: 0,
+    outcome: 0,
 };
 
 /// Executes so many jobs, and returns the counts and the order in which jobs ended.

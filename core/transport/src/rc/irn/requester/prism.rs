@@ -1,9 +1,10 @@
-//! Operations of PRISM over IRN, at the requester: their packets are those of go-back-N, without IRN's additions, since the peer
-//! executes them only in order; their answers are numbered as those of READs are, and taken in any order.
+//! Operations of PRISM over IRN, at the requester: their packets are those of go-back-N, without IRN's
+//! additions, since the peer executes them only in order; their answers are numbered as those of READs are,
+//! and taken in any order.
 
 use super::super::receiver::Tracker;
 use super::{Fetch, Plan, Requester};
-use crate::rc::prism::{Extended, Heard, Verb, headers, hear};
+use crate::rc::prism::{Extended, ParsedResponse, Verb, headers, parse_response};
 use crate::rc::{Kind, Reaction, Seq, psn};
 use crate::{Counters, Instant};
 use remora_wire::irn::Additions;
@@ -21,8 +22,8 @@ impl<D: Copy> Requester<D> {
         }
         let (number, seq) = if self.sender.in_turn() {
             let next = self.sender.next();
-            self.begins(next).filter(|_| self.sender.has_room())?;
-            (self.at, next)
+            self.begins(next).filter(|_| self.sender.has_window())?;
+            (self.next_message, next)
         } else {
             self.choose(now)?
         };
@@ -69,7 +70,7 @@ impl<D: Copy> Requester<D> {
         self.sent(now, plan, counters);
     }
 
-    /// Takes the response `seq` to an operation of PRISM. None: it makes no sense.
+    /// Takes the response `seq` to an operation of PRISM. None: it does not fit the operation.
     #[cold]
     #[inline(never)]
     pub(super) fn answered_prism(
@@ -81,29 +82,32 @@ impl<D: Copy> Requester<D> {
     ) -> Option<Reaction<D>> {
         let number = fetch.message;
         let message = &mut self.window.get_mut(number)?.message;
-        let note = message.note.note;
+        let context = message.context.context;
         let (offset, verdict) =
-            match hear(extended, (fetch.first, message.len), seq, self.parameters.mtu, packet)? {
-                Heard::Part { offset } => return Some(Reaction::Scatter { note, number, offset }),
-                Heard::Number { head, verdict } => {
-                    message.note.verdict = verdict as u8;
-                    return Some(Reaction::Number { note, number, head });
+            match parse_response(extended, fetch.first, message.len, seq, self.parameters.mtu, packet)? {
+                ParsedResponse::Part { offset } => {
+                    return Some(Reaction::Scatter { context, number, offset });
                 }
-                Heard::End { offset, len, verdict } => {
+                ParsedResponse::Number { head, verdict } => {
+                    message.context.verdict = verdict as u8;
+                    return Some(Reaction::Number { context, number, head });
+                }
+                ParsedResponse::End { offset, len, verdict } => {
                     message.len = len;
                     (offset, verdict)
                 }
             };
-        message.note.verdict = verdict as u8;
+        message.context.verdict = verdict as u8;
         // Nothing comes behind it: the rest of the numbers is skipped.
         if let Some(fetch) = self.fetches.iter_mut().find(|other| other.message == number) {
             fetch.until = fetch.until.min(seq + 1);
         }
-        Some(Reaction::Scatter { note, number, offset })
+        Some(Reaction::Scatter { context, number, offset })
     }
 }
 
-/// Forgets the oldest READs and atomics whose answers are all there, and steps over the numbers that they reserved in vain.
+/// Forgets the oldest READs and atomics whose answers are all there, and steps over the numbers that they
+/// reserved in vain.
 #[inline]
 pub(super) fn forget_answered(fetches: &mut VecDeque<Fetch>, tracker: &mut Tracker) {
     while let Some(fetch) = fetches.front().filter(|fetch| fetch.until <= tracker.expected()) {

@@ -1,28 +1,28 @@
-//! Operations of PRISM over IRN, at the responder. Their packets are taken only in order, since what an operation does can depend on
-//! all that came before it; one that comes early is dropped, and asked for again. So is whatever touches the connection's
-//! scratch memory, which is where the operations of a chain hand things to each other. Everything else on the queue pair is
-//! placed when it arrives, as ever.
+//! Operations of PRISM over IRN, at the responder. Their packets are taken only in order, since what an
+//! operation does can depend on all that came before it; one that comes early is dropped, and asked for
+//! again. So is whatever touches the connection's scratch memory, which is where the operations of a chain
+//! hand things to each other. Everything else on the queue pair is placed when it arrives, as ever.
 //!
-//! Their answers are sent by the sender of responses. That of a READ may be shorter than what was asked for; then the
-//! numbers of the rest are skipped: nothing is sent with them, and neither side waits for them.
+//! Their answers are sent by the sender of responses. That of a READ may be shorter than what was asked for;
+//! then the numbers of the rest are skipped: nothing is sent with them, and neither side waits for them.
 
 use super::{NUMBERS, Pending, Reply, Responder, Step};
 use crate::rc::irn::reads::{Read, Wanted};
 use crate::rc::irn::receiver::Ends;
-use crate::rc::prism::{Answer, Output, Request, Under, Verb, is_scratch, judge};
+use crate::rc::prism::{Answer, OperationInProgress, Output, Request, Verb, is_scratch, judge};
 use crate::rc::responder::{ReplyKind, count};
 use crate::rc::{Seq, packets};
 use crate::{Action, Counters, Instant};
 use remora_wire::prism::Flags;
 use remora_wire::{NakCode, Opcode, Syndrome, packet};
 
-/// Responses that one READ may reserve: half of the circle of their numbers must be enough for one that is skipped and those behind
-/// it.
+/// Responses that one READ may reserve: half of the circle of their numbers must be enough for one that is
+/// skipped and those behind it.
 const MOST: u32 = 1 << 22;
 
 impl Responder {
     /// The peer may use PRISM.
-    pub fn speak_prism(&mut self) {
+    pub fn enable_prism(&mut self) {
         self.prism = true;
         self.reads.widen();
     }
@@ -32,13 +32,14 @@ impl Responder {
         self.receiver.msn()
     }
 
-    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them have been answered for good.
+    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them have been
+    /// answered for good.
     pub fn fetches(&self) -> (u64, u64) {
         self.reads.bounds()
     }
 
-    /// Forgets all answers, unless the peer may still need one; then false. One who has not been heard of for as long as we go on
-    /// sending needs none.
+    /// Forgets all answers, unless the peer may still need one; then false. One who has not been heard of for
+    /// as long as we go on sending needs none.
     pub fn forget(&mut self) -> bool {
         if self.sender.una() < self.responses {
             if !self.quiet {
@@ -53,7 +54,7 @@ impl Responder {
 
     /// The bytes that a plan names: of a wide value in network order.
     pub fn kept(&self, reply: &Reply) -> [u8; 32] {
-        let super::What::Response { seq, .. } = reply.what else { return [0; 32] };
+        let super::ReplyCause::Response { seq, .. } = reply.cause else { return [0; 32] };
         self.reads.stored(seq)
     }
 
@@ -80,7 +81,7 @@ impl Responder {
             self.dropped = true;
             return (Step::Nothing, &[]);
         }
-        match judge(packet, self.under, self.mtu, self.allowed) {
+        match judge(packet, self.in_progress, self.mtu, self.allowed) {
             Ok(request) => match self.begin(now, packet.bth.opcode, seq, &request) {
                 Ok(step) => return (step, packet.payload),
                 Err(code) => self.refuse(seq, code, counters),
@@ -90,15 +91,19 @@ impl Responder {
         (Step::Nothing, &[])
     }
 
-    /// A READ of scratch memory is executed at once, as one of PRISM: what is behind it may change what stands there.
+    /// A READ of scratch memory is executed at once, as one of PRISM: what is behind it may change what
+    /// stands there.
     #[cold]
     #[inline(never)]
     pub(super) fn read_scratch(
         &mut self,
         now: Instant,
         opcode: Opcode,
-        (seq, number): (Seq, u32),
-        (key, va, len): (u32, u64, u32),
+        seq: Seq,
+        number: u32,
+        key: u32,
+        va: u64,
+        len: u32,
     ) -> Result<Step, NakCode> {
         if number != self.upcoming() {
             return Err(NakCode::INVALID_REQUEST);
@@ -127,19 +132,19 @@ impl Responder {
             }
         }
         let (flags, offset, total) = (request.flags, request.offset + self.mtu, request.len);
-        let under = (!request.last).then_some(Under { flags, offset, total });
-        self.pending = Some(Pending::Prism { seq, opcode, reserved, under });
+        let in_progress = (!request.last).then_some(OperationInProgress { flags, offset, total });
+        self.pending = Some(Pending::Prism { seq, opcode, reserved, in_progress });
         Ok(Step::Execute(Action::Prism((*request).into())))
     }
 
     /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
     pub fn conclude_prism(&mut self, result: Result<Option<Answer>, NakCode>, counters: &mut Counters) {
-        let Some(Pending::Prism { seq, opcode, reserved, under }) = self.pending.take() else { return };
+        let Some(Pending::Prism { seq, opcode, reserved, in_progress }) = self.pending.take() else { return };
         let answer = match result {
             Ok(answer) => answer,
             Err(code) => return self.refuse(seq, code, counters),
         };
-        self.under = under;
+        self.in_progress = in_progress;
         self.receiver.mark(seq, Ends::of(opcode));
         self.take_step();
         let Some(answer) = answer else { return };
@@ -162,7 +167,7 @@ impl Responder {
         self.skipped += Seq::from(reserved.saturating_sub(sent));
     }
 
-    /// The response that says what came of an operation.
+    /// The response with the result of an operation.
     pub(super) fn result(&self, read: &Read, blank: Reply) -> Reply {
         let (credits, kind) = match read.wanted {
             Wanted::Number { value, credits } => (credits, ReplyKind::Value(value)),

@@ -1,8 +1,9 @@
-//! Packets for kernels over IRN, at the responder. A kernel takes its bytes in order: what comes before its turn is kept, one
-//! payload for each bit of the bitmaps, which bounds what is kept as BDP-FC bounds what is on its way.
+//! Packets for kernels over IRN, at the responder. A kernel takes its bytes in order: what comes before its
+//! turn is kept, one payload for each bit of the bitmaps, which bounds what is kept as BDP-FC bounds what is
+//! on its way.
 //!
-//! What has been kept was acknowledged selectively and will not be sent again. So if its kernel has no room when its turn comes,
-//! the order waits for the kernel.
+//! What has been kept was acknowledged selectively and will not be sent again. So if its kernel has no
+//! capacity when its turn comes, the order waits for the kernel.
 
 use super::{Pending, Responder, Step};
 use crate::rc::Seq;
@@ -14,13 +15,13 @@ use remora_wire::NakCode;
 /// Which of the packets ahead are kept for a kernel.
 pub(super) struct Kept {
     bits: Bitmap,
-    /// The kernel of the first one had no room.
+    /// The kernel of the first one had no capacity.
     stalled: bool,
 }
 
 impl Responder {
-    /// The peer may use StRoM. Returns how many payloads may have to be kept.
-    pub fn speak_strom(&mut self) -> u32 {
+    /// StRoM is agreed with the peer. Returns how many payloads may have to be kept.
+    pub fn enable_strom(&mut self) -> u32 {
         let size = self.receiver.reach();
         self.kept = Some(Box::new(Kept { bits: Bitmap::new(size), stalled: false }));
         size
@@ -76,7 +77,7 @@ impl Responder {
         self.take_step();
     }
 
-    /// The kernel has no room.
+    /// The kernel has no capacity.
     pub(super) fn stall(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.stalled = true;
@@ -88,7 +89,7 @@ impl Responder {
         self.kept.as_ref().is_some_and(|kept| kept.stalled)
     }
 
-    /// The kernel has room again: what is due now.
+    /// The kernel has capacity again: what is due now.
     pub fn go_on(&mut self) -> Step {
         if let Some(kept) = &mut self.kept {
             kept.stalled = false;

@@ -51,7 +51,8 @@ fn a_nack_begins_a_recovery_that_sends_the_holes_below_the_highest_arrival_once(
     assert!(!sender.in_recovery());
 }
 
-/// Packets sent again in 50 round trips of one packet after a lost packet, and a lost NACK that makes another look lost.
+/// Packets sent again in 50 round trips of one packet after a lost packet, and a lost NACK that makes another
+/// look lost.
 fn needless(eager: bool) -> usize {
     let mut sender = Sender::new(0, &Settings { eager, ..Settings::default() }, 110);
     assert_eq!(chances(&mut sender, 10).len(), 10);
@@ -205,7 +206,8 @@ fn a_stale_nack_names_packets_before_the_window_and_changes_no_flag() {
     assert_eq!(sender, before);
 }
 
-/// Sender and receiver over a line that loses, duplicates and reorders: everything arrives, and the rules hold throughout.
+/// Sender and receiver over a line that loses, duplicates and reorders: everything arrives, and the rules
+/// hold throughout.
 #[test]
 fn random_losses_end_and_the_rules_hold() {
     for (seed, recovery) in (0..300).zip([Recovery::Selective, Recovery::HeadOnly].into_iter().cycle()) {
@@ -233,8 +235,8 @@ fn random_losses_end_and_the_rules_hold() {
                 }
             }
             if sender.in_turn() {
-                let next = Some(sender.next()).filter(|next| *next < total && sender.has_room());
-                assert_eq!(chosen, next, "seed {seed}: in turn, the room decides");
+                let next = Some(sender.next()).filter(|next| *next < total && sender.has_window());
+                assert_eq!(chosen, next, "seed {seed}: in turn, the window decides");
             }
             let mut long_way = sender.clone();
             long_way.transmitted_out_of_turn(chosen);

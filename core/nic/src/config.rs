@@ -1,4 +1,4 @@
-//! What an engine and its queue pairs are made of, and why one cannot be.
+//! The configuration of an engine and of queue pairs, and the errors of making them.
 
 use remora_memory::Pd;
 use remora_transport::congestion;
@@ -13,7 +13,8 @@ use crate::send_queue::Fetching;
 /// Limits of one engine, and what its port is like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Its number among the engines that share a table of memory: windows of type 2B tell queue pairs apart by it.
+    /// Its number among the engines that share a table of memory: windows of type 2B tell queue pairs apart
+    /// by it.
     pub engine: u16,
     /// Queue pairs, up to 65 536.
     pub max_qps: u32,

@@ -1,84 +1,90 @@
-//! The local ACK timer: it measures the peer's silence, and no time for which packets wait on this side.
+//! The local ACK timer: it measures the peer's silence, not the time for which packets wait on this side.
 //!
-//! The peer owes an answer from when a packet leaves that asks for one. The timer starts then, and anew with each answer, as TCP's
-//! does (RFC 6298 §5). A packet that waits, for a rate, its turn or the port's room, is not on the way: a repetition that has
-//! not left starts no timer. What has left without asking owes nothing: the timer then only finds out why nothing follows it. If
-//! more may leave, it is held back on this side, and the next packet asks: so a slow sender finds a dead peer, too. If nothing
-//! may, the last packet leaves again and asks.
+//! The peer owes an answer as soon as a packet leaves that asks for one. The timer starts then, and anew with
+//! each answer, as TCP's does (RFC 6298 §5). A packet that waits for a rate, its turn or a free frame is not
+//! on the way: a retransmission that has not left starts no timer. Packets that did not ask are owed no
+//! answer: the timer then only finds out why no other packet follows. If more may leave, they are held back
+//! on this side, and the next packet asks: so a slow sender finds a dead peer, too. If none may, the last
+//! packet leaves again and asks.
 //!
-//! A peer that makes no room for a packet, on a port where each has its own, is as silent as one that does not answer.
+//! On a port where each peer has its own buffers, a peer that frees none is as silent as one that does not
+//! answer.
 
 use super::Requester;
 use crate::rc::Seq;
 use crate::{Counters, Instant, Status};
 
-/// As if so many packets had not asked: the next one does.
-const ASK_NOW: u32 = u32::MAX >> 1;
+/// A count of packets without `ack_req` so high that the next packet asks.
+const ACK_REQ_NOW: u32 = u32::MAX >> 1;
 
 impl<D: Copy> Requester<D> {
     /// Does the peer owe an answer?
     #[inline(always)]
-    pub(super) fn is_owed(&self) -> bool {
-        self.asked > self.go.una
+    pub(super) fn ack_is_owed(&self) -> bool {
+        self.ack_req_end > self.tx_window.snd_una
     }
 
-    /// The packets up to the cursor have left, and the last of them asks for an answer or not.
+    /// The packets up to `snd_nxt` have left; `asks`: the last of them asks for an acknowledgement.
     #[inline(always)]
     pub(super) fn left(&mut self, now: Instant, asks: bool) {
         if asks {
-            self.unasked = 0;
-            if !self.is_owed() {
+            self.since_ack_req = 0;
+            if !self.ack_is_owed() {
                 self.ack_deadline = now.after(self.parameters.timeout_ns);
             }
-            self.asked = self.go.cursor;
+            self.ack_req_end = self.tx_window.snd_nxt;
         } else {
-            self.unasked += 1;
+            self.since_ack_req += 1;
             if self.ack_deadline == Instant::NEVER {
                 self.ack_deadline = now.after(self.parameters.timeout_ns);
             }
         }
     }
 
-    /// The peer was heard, or what is on the way has changed: silence begins now, if anything is on the way.
+    /// A packet of the peer arrived, or the packets on the way have changed: silence begins now, if any are
+    /// on the way.
     #[inline(always)]
-    pub(super) fn listen(&mut self, now: Instant) {
-        self.ack_deadline =
-            if self.go.in_flight() > 0 { now.after(self.parameters.timeout_ns) } else { Instant::NEVER };
+    pub(super) fn restart_ack_timer(&mut self, now: Instant) {
+        self.ack_deadline = if self.tx_window.in_flight() > 0 {
+            now.after(self.parameters.timeout_ns)
+        } else {
+            Instant::NEVER
+        };
     }
 
-    /// The peer has no room for the packet that would leave now.
+    /// The peer has no buffer for the packet that would leave now.
     #[cold]
-    pub fn stuck(&mut self, now: Instant) {
-        let known = self.stuck_at == self.go.cursor && self.ack_deadline < Instant::NEVER;
-        if known || self.go.una == self.go.high || now < self.rnr_until {
+    pub fn blocked(&mut self, now: Instant) {
+        let known = self.blocked_at == self.tx_window.snd_nxt && self.ack_deadline < Instant::NEVER;
+        if known || self.tx_window.snd_una == self.tx_window.snd_max || now < self.rnr_until {
             return;
         }
-        self.stuck_at = self.go.cursor;
-        if !self.is_owed() {
+        self.blocked_at = self.tx_window.snd_nxt;
+        if !self.ack_is_owed() {
             self.ack_deadline = now.after(self.parameters.timeout_ns);
         }
     }
 
-    /// When `expire` wants to be called.
+    /// When `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
         if self.rnr_until > Instant(0) { self.ack_deadline.min(self.rnr_until) } else { self.ack_deadline }
     }
 
-    /// Time has come to `now`; what had arrived at `heard` has been taken.
-    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
+    /// Runs the timers that are due at `now`. Packets that arrived until `rx_drained_at` have been received.
+    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
         }
-        if heard < self.ack_deadline {
+        if rx_drained_at < self.ack_deadline {
             return;
         }
         self.ack_deadline = Instant::NEVER;
-        if self.go.una == self.go.high {
+        if self.tx_window.snd_una == self.tx_window.snd_max {
             return;
         }
-        if !self.is_owed() && self.stuck_at != self.go.cursor {
-            return self.see_why_nothing_follows(now);
+        if !self.ack_is_owed() && self.blocked_at != self.tx_window.snd_nxt {
+            return self.expire_without_ack_req(now);
         }
         counters.local_ack_timeout_err += 1;
         if self.retries == 0 {
@@ -87,39 +93,39 @@ impl<D: Copy> Requester<D> {
             return;
         }
         self.retries -= 1;
-        self.go.restart();
+        self.tx_window.restart();
         self.rewind();
     }
 
-    /// What is on the way does not ask for an answer, and nothing that does has followed for long.
+    /// The packets on the way do not ask for an ACK, and none that does has followed for long.
     #[cold]
-    fn see_why_nothing_follows(&mut self, now: Instant) {
-        if self.go.in_flight() == 0 {
+    fn expire_without_ack_req(&mut self, now: Instant) {
+        if self.tx_window.in_flight() == 0 {
             // The next packet sets the timer.
             return;
         }
         if self.may_send() {
-            self.unasked = ASK_NOW;
-            self.listen(now);
+            self.since_ack_req = ACK_REQ_NOW;
+            self.restart_ack_timer(now);
         } else {
-            self.ask_again();
+            self.repeat_last_packet();
         }
     }
 
-    /// Would a packet leave if it was its turn?
+    /// Could a packet leave in its turn?
     fn may_send(&self) -> bool {
-        let placed = self.window.get(self.at).filter(|_| !self.failing.bars(self.at));
+        let placed = self.window.get(self.next_message).filter(|_| !self.failing.bars(self.next_message));
         placed.is_some_and(|placed| {
-            let index = (self.go.cursor - placed.first) as u32;
+            let index = (self.tx_window.snd_nxt - placed.first) as u32;
             !self.waits(placed, index, 1)
         })
     }
 
     /// The last packet leaves once more, and asks.
-    fn ask_again(&mut self) {
-        let last: Seq = self.go.cursor;
-        self.ask_at = last;
-        self.go.repeat_from(last - 1);
+    fn repeat_last_packet(&mut self) {
+        let last: Seq = self.tx_window.snd_nxt;
+        self.force_ack_req_at = last;
+        self.tx_window.repeat_from(last - 1);
         self.rewind();
     }
 }
@@ -149,7 +155,7 @@ mod tests {
 
         fn post(&mut self, kind: Kind, packets: u32) {
             let len = packets * 256;
-            self.requester.submit(Message { kind, len, fence: false, solicited: false, note: () });
+            self.requester.submit(Message { kind, len, fence: false, solicited: false, context: () });
         }
 
         fn write(&mut self, packets: u32) {
@@ -246,7 +252,7 @@ mod tests {
         machine.leave();
         machine.now += 10;
         for _ in 0..5 {
-            machine.requester.stuck(Instant(machine.now));
+            machine.requester.blocked(Instant(machine.now));
             machine.now += 10;
         }
         machine.now = 10 + TIMEOUT;
@@ -260,7 +266,7 @@ mod tests {
         for window in [4, 8, 64] {
             let mut machine = Machine::new(7, window);
             for _ in 0..20_000 {
-                if machine.requester.has_room() {
+                if machine.requester.has_capacity() {
                     let packets = 1 + random.below(12) as u32;
                     let kind = match random.below(3) {
                         0 => Kind::Read { va: 0, rkey: 0 },
@@ -271,20 +277,23 @@ mod tests {
                 for _ in 0..random.below(10) {
                     machine.leave();
                 }
-                let Requester { go, .. } = &machine.requester;
-                let (una, high) = (go.una, go.high);
+                let Requester { tx_window, .. } = &machine.requester;
+                let (snd_una, snd_max) = (tx_window.snd_una, tx_window.snd_max);
                 let waits = machine.requester.plan(Instant(machine.now)).is_none();
-                if waits && una < high {
-                    assert!(machine.requester.deadline() < Instant::NEVER, "{window}: {una} of {high}");
+                if waits && snd_una < snd_max {
+                    assert!(
+                        machine.requester.deadline() < Instant::NEVER,
+                        "{window}: {snd_una} of {snd_max}"
+                    );
                 }
                 machine.now += random.below(TIMEOUT / 3);
                 let fetch =
-                    machine.requester.first_fetch().filter(|(_, next)| *next < machine.requester.asked);
-                if !machine.requester.is_owed() {
+                    machine.requester.first_fetch().filter(|(_, next)| *next < machine.requester.ack_req_end);
+                if !machine.requester.ack_is_owed() {
                     // It says nothing without being asked.
                 } else if random.chance(1, 2) {
-                    let asked = machine.requester.asked;
-                    let before = fetch.map_or(asked, |(_, next)| next);
+                    let ack_req_end = machine.requester.ack_req_end;
+                    let before = fetch.map_or(ack_req_end, |(_, next)| next);
                     machine.acknowledge(before - 1);
                     if fetch.is_some() {
                         machine.arrive(Opcode::RC_RDMA_READ_RESPONSE_ONLY, before, &[0; 256]);

@@ -9,10 +9,10 @@ use remora_wire::Qpn;
 use remora_wire::frame::Endpoint;
 use remora_wire::icrc::IdSpans;
 
-use super::config::{Config, NicError};
 use crate::address_handle::AddressHandles;
 use crate::chain::{self, Control};
 use crate::completion_queue::{CompletionQueue, Written};
+use crate::config::{Config, NicError};
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
 use crate::kernel::Kernels;
@@ -21,7 +21,7 @@ use crate::prism::FreeLists;
 use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::xrc_domain::XrcDomains;
 
-/// What the queue pairs share: completion queues, events, counters, the facts of the port.
+/// What the queue pairs of an engine share: completion queues, events, counters and the port's properties.
 pub(crate) struct Shared {
     pub srqs: SharedReceiveQueues,
     pub xrc_domains: XrcDomains,
@@ -29,12 +29,12 @@ pub(crate) struct Shared {
     pub groups: Groups,
     pub endpoint: Endpoint,
     pub mtu: u32,
-    pub(super) cqs: Vec<Option<CompletionQueue>>,
+    pub cqs: Vec<Option<CompletionQueue>>,
     /// For each completion queue: the domains of those that complete into it, and how many of each.
-    pub(super) cq_users: Vec<Vec<(Pd, u32)>>,
-    pub(super) wakes: VecDeque<u32>,
-    pub(super) events: VecDeque<AsyncEvent>,
-    pub(super) lost_events: u64,
+    pub cq_users: Vec<Vec<(Pd, u32)>>,
+    pub wakes: VecDeque<u32>,
+    pub events: VecDeque<AsyncEvent>,
+    pub lost_events: u64,
     pub counters: Counters,
     pub checks_icrc: bool,
     pub spans: IdSpans,
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(config: &Config, places: u32) -> Self {
+    pub fn new(config: &Config, places: u32) -> Self {
         Shared {
             srqs: SharedReceiveQueues::new(config.max_srqs),
             xrc_domains: XrcDomains::new(config.max_xrc_domains),
@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// One more, of this domain, completes into this queue.
+    /// Counts a user of this domain for this completion queue.
     pub fn use_cq(&mut self, cq: u32, pd: Pd) -> Result<(), NicError> {
         self.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
         let users = &mut self.cq_users[cq as usize];
@@ -91,7 +91,7 @@ impl Shared {
         Ok(())
     }
 
-    /// One less.
+    /// Removes a user of this domain.
     pub fn release_cq(&mut self, cq: u32, pd: Pd) {
         let Some(users) = self.cq_users.get_mut(cq as usize) else { return };
         if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == pd) {
@@ -100,8 +100,8 @@ impl Shared {
         users.retain(|(_, count)| *count > 0);
     }
 
-    /// May a queue pair of this domain wait for it? It sees then when whoever completes into it works, which is none of its
-    /// business if all those are of other domains.
+    /// May a queue pair of this domain WAIT for it? It would see when the queue's users work; that is allowed
+    /// only if one of them is of the same domain.
     pub fn may_wait_for(&self, cq: u32, pd: Pd) -> bool {
         let users = self.cq_users.get(cq as usize);
         users.is_some_and(|users| users.is_empty() || users.iter().any(|(known, _)| *known == pd))
@@ -123,7 +123,7 @@ impl Shared {
         let awaited = queue.is_awaited();
         match written {
             Written::Quietly => {}
-            // A queue whose wake-up waits to be taken needs no second one.
+            // A queue whose wake-up has not been taken needs no second one.
             Written::Wake if !queue.is_waking() => {
                 queue.set_waking(true);
                 self.wakes.push_back(cq);
@@ -147,13 +147,25 @@ impl Shared {
         self.cqs.get_mut(cq as usize)?.as_mut()
     }
 
-    /// Where a queue pair of this number would stand.
+    /// The place of a queue pair with this number.
     pub fn place(&self, number: Qpn) -> u32 {
         number.get() & ((1 << self.index_bits) - 1)
     }
 
-    /// Whoever waits for a completion queue looks again.
+    /// Queue pairs that WAIT for a completion queue test it again.
     pub fn release_all_waiting(&mut self) {
         (0..self.cqs.len() as u32).for_each(|cq| self.release_waiting(cq));
+    }
+}
+
+impl Shared {
+    /// The queue has reached the count that a WAIT asks for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn release_waiting(&mut self, cq: u32) {
+        if let Some(queue) = self.completion_queue(cq) {
+            let last = queue.release();
+            self.control.release(last);
+        }
     }
 }

@@ -1,60 +1,64 @@
-//! Whose turn it is where one line of queue pairs will not do: because several parties share the NIC, or because a peer has no room
-//! while others have.
+//! The scheduler for the cases in which one line of queue pairs is not enough: several tenants share the NIC,
+//! or one peer's buffers are full while others have space.
 //!
-//! Each *party* (a tenant of the NIC daemon) has a line of its own, and the parties take turns by deficit round robin (Shreedhar and
-//! Varghese, 1995): at the head of the round a party uses up a quantum, in turns of its queue pairs, and what it takes beyond that is
-//! missing from the next one. So a thousand busy queue pairs get their party no more than one.
+//! Each tenant of the NIC daemon has a line of its own, and the tenants take turns by deficit round robin
+//! (Shreedhar and Varghese, 1995). At the head of the round a tenant uses a quantum, in turns of its queue
+//! pairs; what it takes beyond that is missing from its next quantum. So a thousand busy queue pairs get a
+//! tenant no more than one.
 //!
-//! Where a peer has no room, queue pairs that send to it are passed over for the rest of the call, and keep their order.
+//! When a peer's buffers are full, queue pairs that send to it are passed over for the rest of the call, and
+//! keep their order.
 
 use std::collections::VecDeque;
 
 use remora_wire::frame::Peer;
 
-use crate::egress::{TURN_BYTES, TURN_PACKETS, Used};
+use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnUsage};
 
-/// What a party may use before the next one's turn: as much as a queue pair. A packet counts as so many bytes at least, since a turn ends by
-/// either.
+/// Bytes that a tenant may send before the next one's turn: as many as a queue pair. A packet counts as
+/// `PACKET` bytes at least, since a turn ends by packets or bytes.
 const QUANTUM: i64 = TURN_BYTES as i64;
 const PACKET: usize = TURN_BYTES / TURN_PACKETS;
-/// Peers without room that are told apart in one call, which ends with one more; the next call begins with others.
+/// Full peers that are told apart in one call. One more ends the call; the next call begins with others.
 const FULL: usize = 16;
-/// Queue pairs of a party that are passed over in one call; with so many it has to wait for the next, which begins with others.
+/// Queue pairs of a tenant that are passed over in one call. With so many it waits for the next call, which
+/// begins with others.
 const PASSED: usize = 64;
 
 /// Queue pairs that share turns.
 #[derive(Debug, Default)]
-struct Party {
+struct Tenant {
     line: VecDeque<u32>,
     members: usize,
-    /// What it may still use.
+    /// Bytes that it may still use.
     credit: i64,
     in_round: bool,
-    /// Queue pairs that were passed over, in which call.
+    /// Queue pairs that were passed over in call `call`.
     passed: usize,
     call: u64,
 }
 
-/// The lines of all parties. Number 0 is nobody's in particular.
-pub(crate) struct Crowd {
-    parties: Vec<Party>,
-    /// Members of other parties than that.
+/// The lines of all tenants. Tenant 0 has the queue pairs that belong to no tenant.
+pub(crate) struct FairScheduler {
+    tenants: Vec<Tenant>,
+    /// Queue pairs of all tenants but 0.
     members: usize,
-    /// Parties with somebody in line, the one whose turn it is first; and those that can do nothing more in this call.
+    /// Tenants with queue pairs in line, the one whose turn it is first; and tenants that are blocked for the
+    /// rest of this call.
     round: VecDeque<u32>,
     out: VecDeque<u32>,
-    /// Peers that have no room in this call.
+    /// Peers that are full in this call.
     full: Vec<Peer>,
     call: u64,
     is_on: bool,
 }
 
-impl Crowd {
-    /// Nobody yet, of at most `places` queue pairs.
-    pub fn new(places: usize) -> Crowd {
+impl FairScheduler {
+    /// A scheduler without tenants, for at most `places` queue pairs.
+    pub fn new(places: usize) -> FairScheduler {
         let line = VecDeque::with_capacity(places);
-        Crowd {
-            parties: vec![Party { line, ..Party::default() }],
+        FairScheduler {
+            tenants: vec![Tenant { line, ..Tenant::default() }],
             members: 0,
             round: VecDeque::with_capacity(1),
             out: VecDeque::with_capacity(1),
@@ -64,26 +68,26 @@ impl Crowd {
         }
     }
 
-    /// Does more than one line matter now?
+    /// Is more than one line in use?
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Does anybody stand in any of the lines here?
+    /// Is any queue pair in one of the lines here?
     #[cold]
     pub fn waits(&self) -> bool {
         !self.round.is_empty()
     }
 
-    /// A queue pair more is of this party.
-    pub fn join(&mut self, party: u32) {
-        let parties = self.parties.len().max(party as usize + 1);
-        self.parties.resize_with(parties, Party::default);
-        self.round.reserve(parties);
-        self.out.reserve(parties);
-        if party > 0 {
-            let joined = &mut self.parties[party as usize];
+    /// Adds a queue pair to a tenant.
+    pub fn join(&mut self, tenant: u32) {
+        let tenants = self.tenants.len().max(tenant as usize + 1);
+        self.tenants.resize_with(tenants, Tenant::default);
+        self.round.reserve(tenants);
+        self.out.reserve(tenants);
+        if tenant > 0 {
+            let joined = &mut self.tenants[tenant as usize];
             joined.members += 1;
             joined.line.reserve(joined.members);
             self.members += 1;
@@ -91,24 +95,24 @@ impl Crowd {
         }
     }
 
-    /// One less, which may stand in line.
-    pub fn leave(&mut self, party: u32, index: u32) {
-        self.parties.iter_mut().for_each(|party| party.line.retain(|place| *place != index));
-        if party > 0 {
-            self.parties[party as usize].members -= 1;
+    /// Removes a queue pair, which may stand in line, from a tenant.
+    pub fn leave(&mut self, tenant: u32, index: u32) {
+        self.tenants.iter_mut().for_each(|tenant| tenant.line.retain(|place| *place != index));
+        if tenant > 0 {
+            self.tenants[tenant as usize].members -= 1;
             self.members -= 1;
         }
     }
 
-    /// A call begins: peers may have room again.
+    /// A call begins: all peers may have space again.
     #[cold]
     pub fn begin(&mut self) {
         self.full.clear();
         self.call += 1;
     }
 
-    /// Whose turn it is. Those in `line` have come since the last call, and find their places first. `who` says of which party a queue
-    /// pair is and whom it sends to.
+    /// The queue pair whose turn it is. Those in `line` have come since the last call and are put in their
+    /// tenants' lines first. `who` returns the tenant and the peer of a queue pair.
     #[cold]
     pub fn next(
         &mut self,
@@ -116,19 +120,19 @@ impl Crowd {
         who: impl Fn(u32) -> Option<(u32, Peer)>,
     ) -> Option<u32> {
         for index in line.drain(..) {
-            self.enter(index, who(index).map_or(0, |(party, _)| party));
+            self.enter(index, who(index).map_or(0, |(tenant, _)| tenant));
         }
         loop {
             let number = *self.round.front()?;
-            let party = &mut self.parties[number as usize];
-            if party.credit <= 0 {
-                party.credit += QUANTUM;
+            let tenant = &mut self.tenants[number as usize];
+            if tenant.credit <= 0 {
+                tenant.credit += QUANTUM;
                 self.round.rotate_left(1);
                 continue;
             }
-            let Some(index) = party.line.pop_front() else {
-                // Credit is not saved up. Debt there is none: it was paid by turns that were passed on.
-                (party.in_round, party.credit) = (false, 0);
+            let Some(index) = tenant.line.pop_front() else {
+                // Credit is not saved. There is no debt either: turns that were passed on have paid it.
+                (tenant.in_round, tenant.credit) = (false, 0);
                 self.round.pop_front();
                 continue;
             };
@@ -139,48 +143,49 @@ impl Crowd {
         }
     }
 
-    /// The peer of a queue pair has no room.
+    /// Passes over a queue pair whose peer is full.
     fn pass_over(&mut self, index: u32, number: u32) {
-        let party = &mut self.parties[number as usize];
-        party.line.push_back(index);
-        if std::mem::replace(&mut party.call, self.call) != self.call {
-            party.passed = 0;
+        let tenant = &mut self.tenants[number as usize];
+        tenant.line.push_back(index);
+        if std::mem::replace(&mut tenant.call, self.call) != self.call {
+            tenant.passed = 0;
         }
-        party.passed += 1;
-        if party.passed >= party.line.len().min(PASSED) {
+        tenant.passed += 1;
+        if tenant.passed >= tenant.line.len().min(PASSED) {
             self.round.pop_front();
             self.out.push_back(number);
         }
     }
 
-    /// Puts a queue pair at the end of its party's line.
-    fn enter(&mut self, index: u32, party: u32) {
-        let Party { line, credit, in_round, .. } = &mut self.parties[party as usize];
+    /// Puts a queue pair at the end of its tenant's line.
+    fn enter(&mut self, index: u32, tenant: u32) {
+        let Tenant { line, credit, in_round, .. } = &mut self.tenants[tenant as usize];
         line.push_back(index);
         if !std::mem::replace(in_round, true) {
             *credit += QUANTUM;
-            self.round.push_back(party);
+            self.round.push_back(tenant);
         }
     }
 
     /// A queue pair has had its turn, and has more to send or not.
     #[cold]
-    pub fn served(&mut self, index: u32, party: u32, more: bool, used: &Used) {
-        self.charge(party, used);
+    pub fn served(&mut self, index: u32, tenant: u32, more: bool, used: &TurnUsage) {
+        self.charge(tenant, used);
         if more {
-            self.enter(index, party);
+            self.enter(index, tenant);
         }
     }
 
-    /// The peer of a queue pair has no room for more, which ends its turn if anything left in it. False: as many have none as can
-    /// be told apart.
+    /// The peer of a queue pair is full, which ends its turn if any packet left in it. False: as many peers
+    /// are full as can be told apart.
     #[cold]
     pub fn blocked(
         &mut self,
         line: &mut VecDeque<u32>,
         index: u32,
-        (party, peer): (u32, Peer),
-        used: &Used,
+        tenant: u32,
+        peer: Peer,
+        used: &TurnUsage,
     ) -> bool {
         if !std::mem::replace(&mut self.is_on, true) {
             // Until now one line was enough.
@@ -189,39 +194,39 @@ impl Crowd {
         }
         let is_told = self.full.len() < FULL;
         if used.packets > 0 {
-            self.enter(index, party);
+            self.enter(index, tenant);
         } else {
-            self.stay(index, party);
+            self.stay(index, tenant);
         }
-        self.charge(party, used);
+        self.charge(tenant, used);
         if is_told {
             self.full.push(peer);
         }
         is_told
     }
 
-    /// The port has no room for anybody: the same queue pair goes on when it has.
+    /// The port has no free frame: the same queue pair goes on when it has one.
     #[cold]
-    pub fn stay(&mut self, index: u32, party: u32) {
-        self.enter(index, party);
-        self.parties[party as usize].line.rotate_right(1);
+    pub fn stay(&mut self, index: u32, tenant: u32) {
+        self.enter(index, tenant);
+        self.tenants[tenant as usize].line.rotate_right(1);
     }
 
-    fn charge(&mut self, party: u32, used: &Used) {
+    fn charge(&mut self, tenant: u32, used: &TurnUsage) {
         let cost = used.bytes.max(used.packets.max(1) * PACKET);
-        self.parties[party as usize].credit -= cost as i64;
+        self.tenants[tenant as usize].credit -= cost as i64;
     }
 
-    /// A call is over. If one line is enough again, those who belong to nobody in particular go back there.
+    /// A call ends. If one line is enough again, the queue pairs of tenant 0 go back there.
     #[cold]
     pub fn end(&mut self, line: &mut VecDeque<u32>) {
-        while let Some(party) = self.out.pop_back() {
-            self.round.push_front(party);
+        while let Some(tenant) = self.out.pop_back() {
+            self.round.push_front(tenant);
         }
         if self.members > 0 || !self.full.is_empty() {
             return;
         }
-        let Party { line: from, credit, in_round, .. } = &mut self.parties[0];
+        let Tenant { line: from, credit, in_round, .. } = &mut self.tenants[0];
         while let Some(index) = from.pop_back() {
             line.push_front(index);
         }
@@ -235,9 +240,9 @@ impl Crowd {
 mod tests {
     use super::*;
 
-    /// Queue pairs that always have more to send, by number: of which party, to whom.
+    /// Queue pairs that always have more to send, by number: their tenant and their peer.
     struct Model {
-        crowd: Crowd,
+        scheduler: FairScheduler,
         line: VecDeque<u32>,
         who: Vec<(u32, Peer)>,
         /// What each has sent.
@@ -247,38 +252,39 @@ mod tests {
 
     impl Model {
         fn new(who: &[(u32, u32)]) -> Model {
-            let who: Vec<(u32, Peer)> = who.iter().map(|(party, peer)| (*party, Peer(*peer))).collect();
-            let mut crowd = Crowd::new(who.len());
-            who.iter().for_each(|(party, _)| crowd.join(*party));
+            let who: Vec<(u32, Peer)> = who.iter().map(|(tenant, peer)| (*tenant, Peer(*peer))).collect();
+            let mut scheduler = FairScheduler::new(who.len());
+            who.iter().for_each(|(tenant, _)| scheduler.join(*tenant));
             let (line, sent) = ((0..who.len() as u32).collect(), vec![0; who.len()]);
-            Model { crowd, line, who, sent, calls: 0 }
+            Model { scheduler, line, who, sent, calls: 0 }
         }
 
-        /// A call of so many turns; `turn` says what a queue pair sends in its own, and whether its peer then has no room.
-        fn call(&mut self, turns: usize, mut turn: impl FnMut(u32) -> (Used, bool)) {
+        /// A call of so many turns; `turn` says what a queue pair sends in its own, and whether its peer is
+        /// full then.
+        fn call(&mut self, turns: usize, mut turn: impl FnMut(u32) -> (TurnUsage, bool)) {
             self.calls += 1;
-            self.crowd.begin();
+            self.scheduler.begin();
             for _ in 0..turns {
                 let who = |index: u32| self.who.get(index as usize).copied();
-                let Some(index) = self.crowd.next(&mut self.line, who) else { break };
+                let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
                 let ((used, full), who) = (turn(index), self.who[index as usize]);
                 self.sent[index as usize] += used.bytes;
                 if !full {
-                    self.crowd.served(index, who.0, true, &used);
-                } else if !self.crowd.blocked(&mut self.line, index, who, &used) {
+                    self.scheduler.served(index, who.0, true, &used);
+                } else if !self.scheduler.blocked(&mut self.line, index, who.0, who.1, &used) {
                     break;
                 }
             }
-            self.crowd.end(&mut self.line);
+            self.scheduler.end(&mut self.line);
         }
 
-        fn of_party(&self, party: u32) -> usize {
-            self.who.iter().zip(&self.sent).filter(|((of, _), _)| *of == party).map(|(_, sent)| sent).sum()
+        fn of_party(&self, tenant: u32) -> usize {
+            self.who.iter().zip(&self.sent).filter(|((of, _), _)| *of == tenant).map(|(_, sent)| sent).sum()
         }
     }
 
-    fn used(packets: usize, bytes: usize) -> Used {
-        Used { packets, bytes }
+    fn used(packets: usize, bytes: usize) -> TurnUsage {
+        TurnUsage { packets, bytes }
     }
 
     #[test]
@@ -294,7 +300,7 @@ mod tests {
         for _ in 0..4000 {
             model.call(4, turn);
         }
-        let [many, short, far] = [1, 2, 3].map(|party| model.of_party(party));
+        let [many, short, far] = [1, 2, 3].map(|tenant| model.of_party(tenant));
         let near = |a: usize, b: usize| a.abs_diff(b) * 50 < a + b;
         assert!(near(many, far), "{many} {far}");
         assert!(near(many, short * 16), "16 short packets are a turn: {many} {short}");
@@ -322,19 +328,19 @@ mod tests {
 
     #[test]
     fn a_peer_without_room_holds_up_nobody_who_sends_to_another() {
-        // Nobody's party, a hundred for a peer that stands still and one for another.
+        // Tenant 0: a hundred queue pairs for a peer that stands still, and one for another.
         let who: Vec<(u32, u32)> = (0..100).map(|_| (0, 7)).chain([(0, 8)]).collect();
         let mut model = Model::new(&who);
-        model.crowd.is_on = true;
+        model.scheduler.is_on = true;
         for _ in 0..10 {
             model.call(64, |index| if index < 100 { (used(0, 0), true) } else { (used(16, 1024), false) });
         }
         assert!(model.sent[100] >= 5 * 1024, "{}", model.sent[100]);
-        assert!(model.crowd.is_on());
-        // It has room again: all of them have their turns, and one line is enough.
+        assert!(model.scheduler.is_on());
+        // The peer has space again: all of them have their turns, and one line is enough.
         model.call(200, |_| (used(16, 1024), false));
         assert!(model.sent.iter().all(|sent| *sent >= 1024), "{:?}", model.sent);
-        assert!(!model.crowd.is_on() && !model.crowd.waits() && model.line.len() == 101);
+        assert!(!model.scheduler.is_on() && !model.scheduler.waits() && model.line.len() == 101);
     }
 
     #[test]
@@ -353,16 +359,16 @@ mod tests {
     fn a_queue_pair_that_goes_is_in_no_line() {
         let mut model = Model::new(&[(1, 0), (1, 0), (2, 0)]);
         model.call(1, |_| (used(1, 100), false));
-        model.crowd.leave(1, 1);
-        model.crowd.leave(2, 2);
+        model.scheduler.leave(1, 1);
+        model.scheduler.leave(2, 2);
         for _ in 0..20 {
             model.call(1, |index| {
                 assert_eq!(index, 0);
                 (used(1, 100), false)
             });
         }
-        model.crowd.leave(1, 0);
+        model.scheduler.leave(1, 0);
         model.call(1, |_| unreachable!("nobody is left"));
-        assert!(!model.crowd.is_on());
+        assert!(!model.scheduler.is_on());
     }
 }

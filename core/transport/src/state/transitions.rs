@@ -65,7 +65,8 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
     let place_access = with(PLACE, access);
     let place_qkey = with(PLACE, set![QKEY]);
     [
-        // Back to the start, and to the end, from anywhere; a queue pair in RESET holds nothing that could be flushed.
+        // Back to the start, and to the end, from anywhere; a queue pair in RESET holds nothing that could be
+        // flushed.
         plain(Reset, Reset),
         plain(Init, Reset),
         plain(Rtr, Reset),

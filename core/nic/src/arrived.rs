@@ -1,0 +1,72 @@
+//! A received frame, without what precedes the BTH.
+
+use remora_wire::frame::{Address, Endpoint, Ingress, Network, Start};
+use remora_wire::{WireError, ethernet, udp};
+
+/// A received frame, split below the transport.
+pub(crate) struct Arrived<'a> {
+    /// From the BTH to the end of the ICRC.
+    pub transport: &'a [u8],
+    pub source: Endpoint,
+    /// The UDP port it was sent to. None: the port does not show UDP headers.
+    pub destination_port: Option<u16>,
+    /// The IPv4 identification. None: the port does not show it, or it is IPv6.
+    pub ip_id: Option<u16>,
+    /// The ECN field of the IP header; 0 where the port does not show it.
+    pub ecn: u8,
+    frame: &'a Ingress<'a>,
+}
+
+impl<'a> Arrived<'a> {
+    /// The IP header and what follows it, if the port shows them.
+    fn from_ip(frame: &Ingress<'a>) -> Option<&'a [u8]> {
+        match frame.start {
+            Start::Bth => None,
+            Start::Ip => Some(frame.bytes),
+            Start::Ethernet => frame.bytes.get(ethernet::LEN..),
+        }
+    }
+
+    /// The IP header, if the port shows it.
+    pub fn header(&self) -> Option<&'a [u8]> {
+        let from_ip = Arrived::from_ip(self.frame)?;
+        let (network, _) = Network::parse(from_ip).ok()?;
+        from_ip.get(..network.header_len())
+    }
+
+    /// The address that it was sent to, if the port shows it or knows that it is a multicast group's.
+    pub fn destination(&self) -> Option<Address> {
+        let Some(from_ip) = Arrived::from_ip(self.frame) else {
+            return self.frame.group.map(|group| group.address);
+        };
+        Network::parse(from_ip).ok().map(|(network, _)| network.addresses().1)
+    }
+}
+
+/// Parses and removes the headers before the BTH.
+#[inline]
+pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError> {
+    let from_ip = match frame.start {
+        Start::Bth => {
+            let (source, ip_id) = (frame.source, None);
+            let destination_port = frame.group.map(|group| group.udp_port);
+            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn: 0, frame });
+        }
+        Start::Ip => frame.bytes,
+        Start::Ethernet => {
+            ethernet::View::new(frame.bytes)?;
+            &frame.bytes[ethernet::LEN..]
+        }
+    };
+    let (network, rest) = Network::parse(from_ip)?;
+    let header = udp::View::new(rest)?;
+    let len = usize::from(header.payload_len());
+    let transport = rest.get(udp::LEN..udp::LEN + len).ok_or(WireError::Truncated)?;
+    let (address, _) = network.addresses();
+    let (ip_id, ecn) = match network {
+        Network::V4(header) => (Some(header.ident), header.ecn),
+        Network::V6(header) => (None, header.traffic_class & 3),
+    };
+    let source = Endpoint { address, udp_port: header.source_port() };
+    Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id, ecn, frame })
+}

@@ -1,0 +1,62 @@
+//! Loopback queue pairs, as the program makes them, and the passing on of WAIT and ENABLE.
+
+use remora_transport::Parameters;
+use remora_transport::state::{Service, State};
+use remora_wire::Qpn;
+
+use super::LoopbackInit;
+use crate::config::{NicError, QueuePairInit, Receives};
+use crate::machine::Machine;
+use crate::nic::Nic;
+use crate::queue_pair::QueuePair;
+
+impl Nic {
+    /// Makes a queue pair that is connected to itself, ready to send; its number.
+    ///
+    /// # Errors
+    /// `Full`, `Unknown`: as those of [`create_qp`](Nic::create_qp).
+    pub fn create_loopback(&mut self, init: LoopbackInit) -> Result<Qpn, NicError> {
+        let LoopbackInit { pd, send_ring, receives: (ring, max_sge), send_cq, receive_cq, fetching } = init;
+        let number = self.create_qp(QueuePairInit {
+            service: Service::Rc,
+            pd,
+            send_ring,
+            receives: Receives::Own { ring, max_sge },
+            send_cq,
+            receive_cq,
+            signal_all: false,
+            fetching,
+        })?;
+        if let Some(qp) = self.index(number).and_then(|index| self.qps[index as usize].as_mut()) {
+            qp.attributes.parameters = Parameters { max_rd_atomic: 1, ..Parameters::default() };
+            qp.machine = Machine::Loopback;
+            qp.state = State::Rts;
+        }
+        Ok(number)
+    }
+
+    /// Passes ENABLEs and released WAITs on to their queue pairs.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pass_on(&mut self) {
+        while let Some((number, count)) = self.shared.control.enables.pop_front() {
+            // A queue pair that was destroyed since is skipped.
+            let _ = self.enable(number, count);
+        }
+        while let Some(index) = self.shared.control.released.pop_front() {
+            if let Some(qp) = &mut self.qps[index as usize] {
+                qp.waiting = false;
+                self.attend(index);
+            }
+        }
+    }
+
+    /// A queue pair is destroyed: it leaves the line of a completion queue.
+    pub(crate) fn forget_waiting(&mut self, qp: &QueuePair, index: u32) {
+        self.shared.control.set_enabled(index, None);
+        if qp.waiting {
+            self.shared.release_all_waiting();
+            self.pass_on();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! WAIT and ENABLE, when their turn in a send queue has come.
+
+use remora_transport::Status;
+use remora_wire::Qpn;
+
+use super::control::{ENABLES, Start};
+use crate::queue_pair::{QueuePair, waits_for_all};
+use crate::shared::Shared;
+use crate::wqe::{Wqe, WqeOpcode, flag};
+
+/// May this work request start, with `outstanding` messages under way before it? Only for work requests
+/// that may have to wait.
+#[cold]
+#[inline(never)]
+pub(crate) fn may_start(qp: &mut QueuePair, wqe: &Wqe, outstanding: usize, shared: &mut Shared) -> Start {
+    match wqe.opcode() {
+        WqeOpcode::WAIT => start_wait(qp, wqe, shared),
+        WqeOpcode::ENABLE if outstanding > 0 && wqe.flags() & flag::FENCE != 0 => Start::Later,
+        WqeOpcode::ENABLE => start_enable(qp, wqe, shared),
+        _ if outstanding > 0 && waits_for_all(wqe) => Start::Later,
+        _ => Start::Now,
+    }
+}
+
+fn start_wait(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
+    let Some(cq) = u32::try_from(wqe.remote).ok() else {
+        return Start::Never(Status::LocalQpOperation);
+    };
+    let index = shared.place(qp.number);
+    let may_wait = shared.may_wait_for(cq, qp.pd);
+    let Some(queue) = shared.completion_queue(cq) else { return Start::Never(Status::LocalQpOperation) };
+    if !may_wait {
+        return Start::Never(Status::LocalProtection);
+    }
+    if queue.written() >= wqe.swap_add {
+        return Start::Now;
+    }
+    if !qp.waiting {
+        qp.waiting = true;
+        let before = queue.wait(index, wqe.swap_add);
+        shared.control.before[index as usize] = before;
+    }
+    Start::Later
+}
+
+fn start_enable(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
+    let Some(number) = u32::try_from(wqe.remote).ok().filter(|number| number >> 24 == 0).map(Qpn::new) else {
+        return Start::Never(Status::LocalQpOperation);
+    };
+    if number == qp.number {
+        let may = qp.send.enable(wqe.swap_add);
+        return if may { Start::Now } else { Start::Never(Status::LocalQpOperation) };
+    }
+    let known = shared.control.enabled[shared.place(number) as usize];
+    match known {
+        Some((there, pd)) if there == number && pd == qp.pd => {}
+        Some((there, _)) if there == number => return Start::Never(Status::LocalProtection),
+        _ => return Start::Never(Status::LocalQpOperation),
+    }
+    let control = &mut shared.control;
+    if control.enables.len() == ENABLES {
+        return Start::Later;
+    }
+    control.enables.push_back((number, wqe.swap_add));
+    Start::Now
+}

@@ -1,0 +1,160 @@
+//! The writing of one packet into the frame that the port lends.
+
+use remora_memory::{Mem, Pd};
+use remora_transport::Counters;
+use remora_transport::rc::{Reply, ReplyKind};
+use remora_wire::frame::Egress;
+use remora_wire::{Extensions, Qpn, aeth, atomic_ack, bth, icrc, packet};
+
+use crate::context::WqeContext;
+use crate::gather;
+use crate::headers::Headers;
+use crate::path::AddressPath;
+use crate::ring::Ring;
+
+/// The result of one attempt to send a packet.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Yes(usize),
+    Blocked,
+    /// Its payload may not be read from memory.
+    Denied,
+}
+
+#[inline]
+pub(crate) fn response_bth(reply: &Reply, remote: Qpn) -> bth::Repr {
+    let len = if let ReplyKind::Memory { len, .. } = reply.kind { len } else { 0 };
+    bth::Repr { pad: packet::pad_for(len as usize), ..bth::Repr::new(reply.opcode, remote, reply.psn) }
+}
+
+#[inline]
+pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
+    let mut ext = Extensions {
+        aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
+        ..Extensions::default()
+    };
+    match reply.kind {
+        ReplyKind::Memory { len, .. } => (ext, len),
+        ReplyKind::Value(original) => {
+            ext.atomic_ack = Some(atomic_ack::Repr { original });
+            (ext, 0)
+        }
+        // `prism::emit_kept` emits the bytes that the responder keeps.
+        _ => (ext, 0),
+    }
+}
+
+/// The source of a packet's payload. Plain RC has types of its own for it, because a closure takes no
+/// `#[inline]`: shared by the copies of the path for each port, it would be called, with its captures in
+/// memory.
+pub(crate) trait Fill {
+    /// Fills `payload`. False: it may not be read.
+    fn fill(self, payload: &mut [u8]) -> bool;
+}
+
+impl<F: FnOnce(&mut [u8]) -> bool> Fill for F {
+    #[inline(always)]
+    fn fill(self, payload: &mut [u8]) -> bool {
+        self(payload)
+    }
+}
+
+/// Bytes of a message, from `offset` on.
+#[derive(Copy, Clone)]
+pub(crate) struct Gathered<'a> {
+    pub mem: Mem<'a>,
+    pub pd: Pd,
+    pub ring: &'a Ring,
+    pub context: &'a WqeContext,
+    pub offset: u32,
+    /// The bytes of the whole message, if a kernel of this NIC sends it.
+    pub answer: Option<&'a [u8]>,
+}
+
+impl Fill for Gathered<'_> {
+    #[inline(always)]
+    fn fill(self, payload: &mut [u8]) -> bool {
+        let Some(bytes) = self.answer else {
+            return gather::gather(self.mem, self.pd, self.ring, self.context, self.offset, payload);
+        };
+        let from = self.offset as usize;
+        let part = bytes.get(from..from + payload.len());
+        part.map(|part| payload.copy_from_slice(part)).is_some()
+    }
+}
+
+/// Writes one packet whose payload `fill` writes.
+#[inline(always)]
+pub(crate) fn emit(
+    address_path: &mut AddressPath,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    bth: &bth::Repr,
+    ext: &Extensions,
+    len: u32,
+    fill: impl FnOnce(&mut [u8]) -> bool,
+) -> Sent {
+    emit_from(address_path, out, counters, bth, ext, len, fill)
+}
+
+/// Writes one packet: headers, payload, pad, ICRC. Inlined always: plain RC must not pay for its other
+/// callers.
+#[inline(always)]
+pub(crate) fn emit_from(
+    address_path: &mut AddressPath,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    bth: &bth::Repr,
+    ext: &Extensions,
+    len: u32,
+    payload_of: impl Fill,
+) -> Sent {
+    let headers = bth.opcode.header_len();
+    let total = packet::transport_len(headers, len as usize);
+    let seals = out.seals();
+    let route = &address_path.route;
+    // The first frame asks the port what frames begin with; a port never changes that.
+    let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start()));
+    let below = below_bth.len();
+    let Some(lease) = out.lend(address_path.peer, below + total) else { return Sent::Blocked };
+    below_bth.emit(lease.ip_id, total, lease.bytes);
+    let frame = &mut lease.bytes[below..below + total];
+    packet::emit_headers(bth, ext, frame);
+    let (payload, rest) = frame[headers..].split_at_mut(len as usize);
+    if !payload.is_empty() && !payload_of.fill(payload) {
+        return Sent::Denied;
+    }
+    // Pad and ICRC: four bytes nearly always, and then one store instead of a call.
+    match <&mut [u8; icrc::LEN]>::try_from(&mut *rest) {
+        Ok(four) => *four = [0; icrc::LEN],
+        Err(_) => rest.fill(0),
+    }
+    if seals {
+        let (covered, trailer) = frame.split_at_mut(total - icrc::LEN);
+        icrc::write(trailer, address_path.sending.seal(lease.ip_id, covered));
+    }
+    out.commit();
+    count(counters, total);
+    Sent::Yes(total)
+}
+
+/// As [`emit`], compiled once for the services that must not enlarge the busy path of RC.
+#[cold]
+#[inline(never)]
+pub(crate) fn emit_outlined(
+    address_path: &mut AddressPath,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    bth: &bth::Repr,
+    ext: &Extensions,
+    len: u32,
+    fill: &mut dyn FnMut(&mut [u8]) -> bool,
+) -> Sent {
+    emit(address_path, out, counters, bth, ext, len, fill)
+}
+
+#[inline]
+fn count(counters: &mut Counters, bytes: usize) {
+    counters.sent_pkts += 1;
+    counters.sent_bytes += bytes as u64;
+}

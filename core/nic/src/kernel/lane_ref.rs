@@ -1,0 +1,106 @@
+//! A lane that was looked up, with its kernel and the line of lanes that can go on: one look-up serves a
+//! packet.
+
+use std::collections::VecDeque;
+
+use remora_memory::Mem;
+use remora_wire::Qpn;
+use remora_wire::strom::split;
+
+use super::Look;
+use super::base::{LaneId, Piece};
+use super::lane::{AnswerSender, Lane};
+use super::table::{Deployed, Kernels};
+
+/// A reference to a lane, to its kernel and to the lines of all kernels.
+pub(super) struct LaneRef<'k> {
+    pub at: LaneId,
+    kernel: &'k mut Deployed,
+    ready: &'k mut VecDeque<LaneId>,
+    freed: &'k mut bool,
+}
+
+impl Kernels {
+    /// The lane of the kernel at `place` for a queue pair, whose last lane was `hint`. None: no lane is free,
+    /// or its inbox is full.
+    #[inline]
+    pub(super) fn find_lane_for(&mut self, place: u32, qp: Qpn, hint: LaneId) -> Option<LaneRef<'_>> {
+        let kernel = self.deployed.get_mut(place as usize)?.as_mut()?;
+        let hint = if hint.place == place { hint.index } else { u32::MAX };
+        let index = kernel.lane_for(qp, hint)?;
+        let lane_ref =
+            LaneRef { at: LaneId { place, index }, kernel, ready: &mut self.ready, freed: &mut self.freed };
+        lane_ref.lane().has_capacity().then_some(lane_ref)
+    }
+
+    /// A lane that was found before.
+    #[inline]
+    pub(super) fn lane_ref(&mut self, at: LaneId) -> Option<LaneRef<'_>> {
+        let kernel = self.deployed.get_mut(at.place as usize)?.as_mut()?;
+        Some(LaneRef { at, kernel, ready: &mut self.ready, freed: &mut self.freed })
+    }
+}
+
+impl<'k> LaneRef<'k> {
+    /// Its kernel's view of WRITEs, if it has one; counted as a step.
+    pub fn looks(self) -> Option<&'k mut dyn Look> {
+        let Deployed { lanes, base } = self.kernel;
+        let look = lanes[self.at.index as usize].looks()?;
+        base.steps += 1;
+        Some(look)
+    }
+
+    fn lane(&self) -> &Lane {
+        &self.kernel.lanes[self.at.index as usize]
+    }
+
+    /// Delays a request whose kernel gives a prefetch hint, until the packets that arrived with it have been
+    /// seen: so many requests wait for memory together. False: it is to be handed over now. The caller has
+    /// checked the inbox's capacity.
+    pub fn put_off(&mut self, mem: Mem<'_>, piece: &Piece, bytes: &[u8]) -> bool {
+        let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { return false };
+        let Deployed { lanes, base } = &mut *self.kernel;
+        let lane = &mut lanes[self.at.index as usize];
+        if lane.prefetch(base, params, None, mem).is_none() {
+            return false;
+        }
+        lane.put(piece, bytes);
+        if !std::mem::replace(&mut lane.queued, true) {
+            self.ready.push_back(self.at);
+        }
+        true
+    }
+
+    /// Do so many packets wait that the lane should start now? Otherwise a requester with many requests would
+    /// get RNR NAKs.
+    pub fn is_crowded(&self) -> bool {
+        self.lane().is_crowded()
+    }
+
+    /// Gives the lane its turn, with the packet that has just arrived. The caller has checked the inbox's
+    /// capacity.
+    pub fn drive(self, qp: &mut impl AnswerSender, mem: Mem<'_>, direct: Option<(&Piece, &[u8])>) {
+        let Deployed { lanes, base } = &mut *self.kernel;
+        let lane = &mut lanes[self.at.index as usize];
+        let again = lane.turn(base, qp, mem, direct);
+        if again && !std::mem::replace(&mut lane.queued, true) {
+            self.ready.push_back(self.at);
+        }
+        *self.freed = true;
+        self.kernel.feed(self.ready);
+    }
+}
+
+impl Kernels {
+    /// The next lane that can go on, and the queue pair that it serves.
+    pub(super) fn next_ready(&mut self) -> Option<(LaneId, Option<Qpn>)> {
+        let at = self.ready.pop_front()?;
+        let kernel = self.deployed[at.place as usize].as_mut();
+        let lane = kernel.and_then(|kernel| kernel.lanes.get_mut(at.index as usize));
+        let qp = lane.and_then(|lane| {
+            lane.queued = false;
+            lane.qp
+        });
+        Some((at, qp))
+    }
+}

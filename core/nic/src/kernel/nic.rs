@@ -1,0 +1,194 @@
+//! Deployment and attachment of kernels by the program, and the turns of their lanes.
+
+use remora_memory::Mem;
+use remora_transport::Outcome;
+use remora_transport::rc::strom::Part;
+use remora_transport::state::Service;
+use remora_wire::Qpn;
+
+use super::answer::{end_lane_for, go_on_lane};
+use super::base::{KernelId, LaneId};
+use super::placement::Invocation;
+use super::serve::hand_over;
+use super::streams::PACKET;
+use super::table::{Deployed, KernelFacts, KernelInit};
+use super::{Kernel, Strom};
+use crate::config::NicError;
+use crate::nic::Nic;
+
+impl Nic {
+    /// Deploys a kernel; its number. It serves from now on.
+    ///
+    /// # Errors
+    /// [`NicError::Full`]: no place is free. [`NicError::Busy`]: the op-code is taken.
+    /// [`NicError::TooSmall`]: there are fewer answers than lanes, or no lanes.
+    pub fn deploy_kernel(&mut self, init: KernelInit) -> Result<u32, NicError> {
+        let kernels = &mut self.shared.kernels;
+        kernels.sweep();
+        let taken = |kernel: &Deployed| kernel.serves(init.pd, init.opcode);
+        if kernels.deployed.iter().flatten().any(taken) {
+            return Err(NicError::Busy);
+        }
+        let place = kernels.deployed.iter().position(Option::is_none).ok_or(NicError::Full)?;
+        let deployed = Deployed::new(KernelId { place: place as u32, number: kernels.next }, init)
+            .ok_or(NicError::TooSmall)?;
+        kernels.next += 1;
+        let lanes: usize = kernels.deployed.iter().flatten().map(|kernel| kernel.lanes.len()).sum();
+        let number = deployed.base.id.number;
+        kernels.ready.reserve(lanes + deployed.lanes.len());
+        kernels.deployed[place] = Some(deployed);
+        Ok(number)
+    }
+
+    /// The kernels that are deployed.
+    pub fn kernels(&self) -> impl Iterator<Item = KernelFacts> {
+        self.shared.kernels.deployed.iter().flatten().map(Deployed::facts)
+    }
+
+    /// Replaces the kernels that are deployed under a number, one for each lane. A lane changes when it
+    /// rests; until then it goes on with the old kernel.
+    ///
+    /// # Errors
+    /// [`NicError::Unknown`], [`NicError::TooSmall`] if they are not as many.
+    pub fn replace_kernel(&mut self, number: u32, others: Vec<Box<dyn Kernel>>) -> Result<(), NicError> {
+        let (_, kernel) = self.shared.kernels.find(number)?;
+        if kernel.lanes.len() != others.len() {
+            return Err(NicError::TooSmall);
+        }
+        for (lane, other) in kernel.lanes.iter_mut().zip(others) {
+            lane.replace(other);
+        }
+        Ok(())
+    }
+
+    /// Removes a kernel. It takes no new request, and requests in progress end with an error.
+    ///
+    /// # Errors
+    /// [`NicError::Unknown`]. [`NicError::Busy`]: answers from its memory have not been acknowledged. Its
+    /// place is free when they are; call again to learn when.
+    pub fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
+        let (place, kernel) = self.shared.kernels.find(number)?;
+        kernel.base.leaving = true;
+        for index in 0..kernel.lanes.len() as u32 {
+            self.end_lane(LaneId { place: place as u32, index });
+        }
+        let kernels = &mut self.shared.kernels;
+        kernels.sweep();
+        if kernels.deployed[place].is_some() { Err(NicError::Busy) } else { Ok(()) }
+    }
+
+    /// A lane of a kernel that is being removed ends what it does.
+    fn end_lane(&mut self, at: LaneId) {
+        let kernel = self.shared.kernels.deployed[at.place as usize].as_ref();
+        let Some(qp) = kernel.and_then(|kernel| kernel.lanes[at.index as usize].qp) else { return };
+        let Some(index) = self.index(qp) else { return };
+        if let Some(qp) = &mut self.qps[index as usize] {
+            end_lane_for(qp, &mut self.shared.kernels, at);
+        }
+        self.attend(index);
+    }
+
+    /// Attaches a kernel: it sees what the peer of a queue pair WRITEs, packet by packet, after it has been
+    /// placed in memory. None detaches it. The queue pair is ready to receive. Over IRN the kernel sees
+    /// packets as they arrive, each of them once.
+    ///
+    /// # Errors
+    /// [`NicError::Unknown`]: no such queue pair, or no such kernel in its domain.
+    /// [`NicError::NotThisService`]: it is no reliable connection, or not connected.
+    pub fn attach_kernel(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
+        let index = self.index(qp).ok_or(NicError::Unknown)?;
+        let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
+        let tap = match kernel {
+            None => None,
+            Some(number) => Some(self.shared.kernels.id_of(qp.pd, number)?),
+        };
+        if !qp.machine.is_rc() && !qp.machine.is_irn() {
+            return Err(NicError::NotThisService);
+        }
+        let slots = qp.send.ring().slots();
+        qp.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
+        Ok(())
+    }
+
+    /// Hands a kernel of this NIC a message, or a piece of one, as if it came from the peer of a queue pair.
+    /// Its answers go to that peer.
+    ///
+    /// # Errors
+    /// [`NicError::Unknown`]: no such queue pair, or no kernel for it. [`NicError::Busy`]: no lane, or four
+    /// pieces wait for it; again later. [`NicError::TooSmall`]: more bytes than [`PACKET`], or than are left.
+    /// [`NicError::NotThisService`]: StRoM is not agreed on with the peer.
+    pub fn invoke_kernel(&mut self, mem: Mem<'_>, qp: Qpn, what: &Invocation<'_>) -> Result<(), NicError> {
+        let len = what.bytes.len() as u32;
+        if what.bytes.len() > PACKET || len > what.left {
+            return Err(NicError::TooSmall);
+        }
+        let index = self.index(qp).ok_or(NicError::Unknown)?;
+        let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
+        if qp.strom.is_none() {
+            return Err(NicError::NotThisService);
+        }
+        let shared = &mut self.shared;
+        shared.kernels.serves(qp.pd, what.opcode, u32::MAX).ok_or(NicError::Unknown)?;
+        let ends = [what.first, len == what.left];
+        let part = Part::new(what.opcode, what.tag, what.left, what.params, ends);
+        let outcome = hand_over(qp, mem, &part, what.bytes, shared);
+        self.attend(index);
+        if outcome == Outcome::NotReady { Err(NicError::Busy) } else { Ok(()) }
+    }
+
+    /// Lets a kernel check what the peer of a queue pair READs before it leaves; a READ is then one packet at
+    /// most. None ends that. If the kernel is removed, such READs end with errors of the responder. The peer
+    /// does not notice the check.
+    ///
+    /// # Errors
+    /// [`NicError::Unknown`]: no such queue pair, or no such kernel in its domain.
+    /// [`NicError::NotThisService`]: it is not of RC, or speaks PRISM; or the kernel does not check READs.
+    pub fn check_reads(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
+        let index = self.index(qp).ok_or(NicError::Unknown)?;
+        let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
+        let kernels = &mut self.shared.kernels;
+        let checker = match kernel {
+            None => None,
+            Some(number) => Some(kernels.id_of(qp.pd, number)?),
+        };
+        let reliable = qp.service == Service::Rc && (qp.machine.is_rc() || qp.machine.is_irn());
+        if !reliable || qp.has_prism() || checker.is_some_and(|checker| kernels.checker_of(checker).is_none())
+        {
+            return Err(NicError::NotThisService);
+        }
+        let slots = qp.send.ring().slots();
+        let strom = qp.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
+        // Replacing the checker resets the retry deadline.
+        (strom.checker, strom.recheck) = (checker, None);
+        Ok(())
+    }
+
+    /// Gives turns to lanes that can go on, then to queue pairs that waited for lanes. Returns how many had a
+    /// turn.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn run_kernels(&mut self, mem: Mem<'_>) -> usize {
+        let mut turns = 0;
+        for _ in 0..self.shared.kernels.ready.len() {
+            let Some((at, qp)) = self.shared.kernels.next_ready() else { break };
+            let Some(index) = qp.and_then(|qp| self.index(qp)) else { continue };
+            if let Some(qp) = &mut self.qps[index as usize] {
+                go_on_lane(qp, &mut self.shared.kernels, at, mem);
+                turns += 1;
+            }
+            self.attend(index);
+        }
+        if std::mem::take(&mut self.shared.kernels.freed) {
+            for _ in 0..self.shared.kernels.stalled.len() {
+                let Some(number) = self.shared.kernels.stalled.pop_front() else { break };
+                let Some(index) = self.index(number) else { continue };
+                if let Some(qp) = &mut self.qps[index as usize] {
+                    qp.go_on_irn(mem, &mut self.shared);
+                    turns += 1;
+                }
+                self.attend(index);
+            }
+        }
+        turns
+    }
+}

@@ -1,0 +1,69 @@
+//! Multicast groups: who is attached to them, and the delivery of what is sent to them.
+
+use remora_memory::Mem;
+use remora_transport::state::Service;
+use remora_wire::frame::Address;
+use remora_wire::{Qpn, packet};
+
+use super::Nic;
+use crate::arrived::Arrived;
+use crate::config::NicError;
+use crate::multicast::MULTICAST_QPN;
+
+impl Nic {
+    /// Attaches a datagram queue pair to a group: from now on it gets what is sent there with its Q_Key.
+    ///
+    /// # Errors
+    /// `Unknown` queue pair; `NotThisService`; `NotAGroup`; `Busy` if it is attached already; `Full`: groups,
+    /// or their members.
+    pub fn attach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
+        let index = self.index(number).ok_or(NicError::Unknown)?;
+        let service = self.qps[index as usize].as_ref().map(|qp| qp.service);
+        if service != Some(Service::Ud) {
+            return Err(NicError::NotThisService);
+        }
+        self.shared.groups.attach(group, number)
+    }
+
+    /// Takes a queue pair out of a group.
+    ///
+    /// # Errors
+    /// `Unknown`: it is not attached to it.
+    pub fn detach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
+        self.shared.groups.detach(group, number)
+    }
+
+    /// A packet whose queue pair does not exist: one for a group, or a stray one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn receive_for_many(
+        &mut self,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+    ) {
+        let to_group = packet.bth.dest_qp.get() == MULTICAST_QPN
+            && packet.bth.opcode.service() == Some(remora_wire::Service::Ud);
+        let place = arrived.destination().filter(|_| to_group).and_then(|group| self.shared.groups.of(group));
+        let Some(place) = place else {
+            self.shared.counters.unknown_qp += 1;
+            return;
+        };
+        let (mut index, mut taken) = (0, false);
+        while let Some(number) = self.shared.groups.member(place, index) {
+            index += 1;
+            let Some(place) = self.index(number) else { continue };
+            let (Some(qp), shared) = (&mut self.qps[place as usize], &mut self.shared) else { continue };
+            if !qp.admits_unreliable(arrived, packet, shared) {
+                continue;
+            }
+            taken = true;
+            qp.take_unreliable(mem, arrived, packet, shared);
+            self.attend(place);
+        }
+        if taken {
+            self.shared.counters.rcvd_pkts += 1;
+            self.shared.counters.rcvd_bytes += arrived.transport.len() as u64;
+        }
+    }
+}

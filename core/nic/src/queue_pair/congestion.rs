@@ -1,0 +1,107 @@
+//! Congestion control of a queue pair: its rate, the marks on arriving packets and CNPs.
+
+use remora_transport::Instant;
+use remora_transport::congestion::{Algorithm, Settings};
+use remora_wire::frame::Egress;
+use remora_wire::{Extensions, Opcode, Psn, bth};
+
+use super::QueuePair;
+use crate::congestion::{Congestion, ECT_0, MARKED};
+use crate::emit::{Sent, emit_outlined};
+use crate::shared::Shared;
+
+/// Bytes of a CNP's payload, all zero (IBTA vol. 1 annex A17, "congestion notification packet").
+const CNP_PAYLOAD: u32 = 16;
+
+impl QueuePair {
+    /// Starts the control that the program asked for, or else the NIC's.
+    pub fn control_congestion(&mut self, settings: &Settings) {
+        let algorithm = self.attributes.given.congestion.unwrap_or(settings.algorithm);
+        // Datagrams have a rate limit, but their sender gets no CNPs.
+        let algorithm = if self.machine.path().is_some() { algorithm } else { Algorithm::None };
+        let limit = self.attributes.given.rate_limit.unwrap_or(0);
+        let any = algorithm != Algorithm::None || limit > 0;
+        self.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
+        let marking = if algorithm == Algorithm::Dcqcn { ECT_0 } else { 0 };
+        if let Some(path) = self.machine.path_mut() {
+            let class = &mut path.address_path.route.traffic_class;
+            *class = *class & !MARKED | marking;
+            path.address_path.headers = None;
+        }
+    }
+
+    /// The program has set another limit: its control goes on as it was.
+    pub fn limit_rate(&mut self, settings: &Settings) {
+        let limit = self.attributes.given.rate_limit.unwrap_or(0);
+        if !self.congestion.as_mut().is_some_and(|congestion| congestion.set_limit(limit)) {
+            self.congestion =
+                (limit > 0).then(|| Box::new(Congestion::new(Algorithm::None, settings, limit)));
+        }
+    }
+
+    /// Must packets with data wait?
+    #[inline]
+    pub fn is_held(&mut self, now: Instant) -> bool {
+        match &mut self.congestion {
+            None => false,
+            Some(congestion) => congestion.holds(now),
+        }
+    }
+
+    /// When `expire_congestion` is due.
+    #[inline]
+    pub fn congestion_deadline(&self) -> Instant {
+        self.congestion.as_ref().map_or(Instant::NEVER, |congestion| congestion.deadline())
+    }
+
+    /// Runs the timers that are due at `now`.
+    pub fn expire_congestion(&mut self, now: Instant) {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.expire(now);
+        }
+    }
+
+    /// A switch has marked a packet from its peer.
+    #[cold]
+    pub fn marked(&mut self, now: Instant, shared: &mut Shared) {
+        shared.counters.np_ecn_marked_roce_packets += 1;
+        self.cnp_due |= self.machine.path().is_some() && self.marks.marked(now, &shared.congestion.dcqcn);
+    }
+
+    /// Sends a CNP if one is due: the only packet with which an unreliable queue pair answers.
+    pub fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+        if self.cnp_due && self.may_receive() { self.notify_peer(out, shared) } else { None }
+    }
+
+    /// Sends a CNP.
+    #[cold]
+    pub fn notify_peer(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+        let Some(path) = self.machine.path_mut() else {
+            self.cnp_due = false;
+            return None;
+        };
+        let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
+        let (address_path, counters) = (&mut path.address_path, &mut shared.counters);
+        let none = Extensions::default();
+        let sent = emit_outlined(address_path, out, counters, &bth, &none, CNP_PAYLOAD, &mut |bytes| {
+            bytes.fill(0);
+            true
+        });
+        if matches!(sent, Sent::Yes(_)) {
+            shared.counters.np_cnp_sent += 1;
+            self.cnp_due = false;
+        }
+        Some(sent)
+    }
+
+    /// The peer says that packets of ours were marked.
+    #[cold]
+    pub fn notified(&mut self, now: Instant, shared: &mut Shared) {
+        let handled = self.congestion.as_mut().is_some_and(|congestion| congestion.notified(now));
+        if handled {
+            shared.counters.rp_cnp_handled += 1;
+        } else {
+            shared.counters.rp_cnp_ignored += 1;
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Datagrams that arrive at a queue pair.
+
+use remora_memory::Mem;
+use remora_transport::{Notice, ud};
+use remora_wire::{Qpn, packet};
+
+use super::QueuePair;
+use crate::arrived::Arrived;
+use crate::datagram::{GRH, grh};
+use crate::gather;
+use crate::receive_queue::Receive;
+use crate::request::{CompletionKind, Status as CompletionStatus, WorkCompletion};
+use crate::shared::Shared;
+
+impl QueuePair {
+    /// Delivers a datagram, or drops it.
+    pub fn take_datagram(
+        &mut self,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        qkey: u32,
+        shared: &mut Shared,
+    ) {
+        let Some((notice, from)) = ud::receive(packet, qkey) else {
+            shared.counters.qkey_viol_cntr += 1;
+            return;
+        };
+        if self.current.is_none() {
+            self.current = self.take_receive(shared);
+        }
+        let Some(receive) = self.current else {
+            shared.counters.out_of_buffer += 1;
+            shared.counters.rx_dropped_messages += 1;
+            return;
+        };
+        let grh = grh(arrived, shared.endpoint);
+        let put = |at, data: &[u8]| {
+            gather::deliver_outlined(mem, self.receive_pd(), &self.receive, &receive, at, data)
+        };
+        // The payload is written first: if it does not fit, no memory changes.
+        if let Err(too_long) = put(GRH as u32, packet.payload).and_then(|()| put(0, &grh)) {
+            shared.counters.rx_dropped_messages += 1;
+            self.undelivered_quietly(&receive, too_long, shared);
+            return;
+        }
+        self.current = None;
+        shared.counters.rx_send_requests += 1;
+        self.delivered(&receive, &notice, from, shared);
+    }
+
+    fn delivered(&mut self, receive: &Receive, notice: &Notice, from: Qpn, shared: &mut Shared) {
+        let completion = WorkCompletion {
+            kind: CompletionKind::Receive,
+            byte_len: notice.len + GRH as u32,
+            imm: notice.imm,
+            src_qp: from.get(),
+            grh: true,
+            ..self.received(receive, CompletionStatus::Success)
+        };
+        self.complete_receive(receive, completion, notice.solicited, shared);
+    }
+}

@@ -1,0 +1,179 @@
+//! `modify`: what each state transition does with the attributes of a queue pair.
+
+use remora_transport::rc::{Requester, Responder};
+use remora_transport::state::{Service, State, modify};
+use remora_transport::{timers, uc, ud};
+use remora_wire::Psn;
+
+use super::{QueuePair, allowed};
+use crate::attributes::{Modify, ModifyFault, Settings};
+use crate::datagram::Datagrams;
+use crate::kernel::enable_strom;
+use crate::machine::{Connection, Machine};
+use crate::path::PeerPath;
+use crate::service_bits;
+use crate::shared::Shared;
+use crate::unreliable::{Connected, Unreliable};
+
+impl QueuePair {
+    /// Applies a modification, all of it or nothing.
+    pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
+        let target = change.state.unwrap_or(self.state);
+        modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
+        change.check_values(self.state)?;
+        self.remember(change);
+        match (self.state, target) {
+            (_, State::Reset) => {
+                self.end_prism(shared);
+                if self.waiting {
+                    shared.release_all_waiting();
+                }
+                self.end_strom(shared);
+                self.reset();
+            }
+            (State::Init, State::Rtr) => self.connect(shared),
+            (State::Rtr, State::Rts) => self.start(shared),
+            (State::Sqe, State::Rts) => {
+                self.send.go_on();
+                self.retune(change);
+            }
+            (_, State::Err) => self.enter_error(shared),
+            _ => self.retune(change),
+        }
+        if change.congestion.is_some() || (self.state, target) == (State::Init, State::Rtr) {
+            self.control_congestion(&shared.congestion);
+        } else if change.rate_limit.is_some() {
+            self.limit_rate(&shared.congestion);
+        }
+        if target == State::Sqd && self.state != State::Sqd {
+            self.drained = false;
+        }
+        self.state = target;
+        if target == State::Rts && self.strom.is_some() {
+            shared.kernels.wake(self.number);
+        }
+        if target == State::Sqd {
+            // With nothing under way it is drained at once.
+            self.drain(shared);
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, change: &Modify) {
+        let Settings { parameters, given } = &mut self.attributes;
+        *given = given.followed_by(change);
+        set(&mut parameters.mtu, change.path_mtu);
+        set(&mut parameters.max_rd_atomic, change.max_rd_atomic);
+        set(&mut parameters.max_dest_rd_atomic, change.max_dest_rd_atomic);
+        set(&mut parameters.min_rnr_timer, change.min_rnr_timer);
+        set(&mut parameters.timeout_ns, change.timeout.map(timers::ack_timeout_ns));
+        set(&mut parameters.retry_cnt, change.retry_cnt);
+        set(&mut parameters.rnr_retry, change.rnr_retry);
+        set(&mut self.allowed, change.access.map(allowed));
+    }
+
+    /// INIT to RTR: the responder starts; the requester waits for RTS.
+    fn connect(&mut self, shared: &Shared) {
+        let settings = &mut self.attributes;
+        settings.parameters.window = shared.window;
+        settings.parameters.read_piece = shared.read_piece;
+        let given = &settings.given;
+        let rq_psn = given.rq_psn.unwrap_or_default();
+        if self.service == Service::Ud {
+            let sender = ud::Sender::new(Psn::new(0), self.number, given.qkey.unwrap_or(0));
+            self.machine = Machine::Unreliable(Unreliable::Datagrams(Box::new(Datagrams::new(sender))));
+            return;
+        }
+        let (Some(address), Some(remote)) = (given.address, given.dest_qp) else { return };
+        let (mtu, capacity) = (settings.parameters.mtu, self.send.messages());
+        if self.service == Service::Uc {
+            self.machine = Machine::Unreliable(Unreliable::Connected(Box::new(Connected {
+                path: PeerPath::new(&address, remote, service_bits::UC),
+                requester: uc::Requester::new(Psn::new(0), mtu),
+                responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
+            })));
+            return;
+        }
+        let bits = if self.service == Service::Rc { 0 } else { service_bits::XRC };
+        let prism = given.prism == Some(true) && self.service == Service::Rc;
+        let path = PeerPath::new(&address, remote, bits);
+        if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
+            self.connect_irn(path, peer, shared);
+        } else {
+            self.machine = Machine::Rc(Connection {
+                path,
+                requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
+                responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
+            });
+        }
+        if prism {
+            self.enable_prism();
+        }
+        if self.attributes.given.strom == Some(true) && self.service == Service::Rc {
+            enable_strom(self);
+        }
+    }
+
+    /// RTR to RTS: the requester starts, with the PSN, timeout and retries that are known only now.
+    fn start(&mut self, shared: &Shared) {
+        self.start_irn(shared);
+        let capacity = self.send.messages();
+        let settings = &self.attributes;
+        let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
+        if let Some(connection) = self.machine.rc_mut() {
+            connection.requester = Requester::new(sq_psn, capacity, settings.parameters);
+            if self.prism.is_some() {
+                connection.requester.enable_prism();
+            }
+            connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
+        }
+        match self.machine.unreliable_mut() {
+            Some(Unreliable::Connected(connected)) => connected.requester = uc::Requester::new(sq_psn, mtu),
+            Some(Unreliable::Datagrams(datagrams)) => {
+                let qkey = settings.given.qkey.unwrap_or(0);
+                datagrams.sender = ud::Sender::new(sq_psn, self.number, qkey);
+            }
+            None => {}
+        }
+    }
+
+    fn retune(&mut self, change: &Modify) {
+        self.retune_irn();
+        let settings = &self.attributes;
+        match self.machine.unreliable_mut() {
+            Some(Unreliable::Connected(connected)) => connected.responder.allow_writes(self.allowed.write),
+            Some(Unreliable::Datagrams(datagrams)) => set(&mut datagrams.sender.qkey, change.qkey),
+            None => {}
+        }
+        let Some(connection) = self.machine.rc_mut() else { return };
+        connection.requester.retune(settings.parameters);
+        connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
+    }
+
+    /// Its attributes and its state (`ibv_query_qp`).
+    pub(crate) fn query(&self) -> Modify {
+        Modify { state: Some(self.state), current: Some(self.state), ..self.attributes.given }
+    }
+
+    /// To RESET: as created. Work that was posted is forgotten without completions.
+    fn reset(&mut self) {
+        // A loopback queue pair stays one: there is nothing to connect.
+        if !self.machine.is_loopback() {
+            self.machine = Machine::Unconnected;
+        }
+        self.congestion = None;
+        self.cnp_due = false;
+        self.current = None;
+        self.established = false;
+        self.drained = false;
+        self.attributes = Settings::default();
+        self.send.reset();
+        self.receive.reset();
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}

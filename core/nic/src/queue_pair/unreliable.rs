@@ -1,0 +1,225 @@
+//! The unreliable services on a queue pair: one message at a time leaves; what arrives is taken, or dropped
+//! without a NAK.
+
+use remora_memory::Mem;
+use remora_transport::rc::{Kind, Retired};
+use remora_transport::state::State;
+use remora_transport::{Action, Instant, Outcome, Status, uc};
+use remora_wire::frame::Egress;
+use remora_wire::prism::Verdict;
+use remora_wire::{NakCode, packet};
+
+use super::QueuePair;
+use crate::arrived::Arrived;
+use crate::chain::{Start, may_start};
+use crate::context::{List, WqeContext};
+use crate::emit::Sent;
+use crate::event::AsyncEvent;
+use crate::receive_queue::Receive;
+use crate::send_queue::Fetched;
+use crate::shared::Shared;
+use crate::unreliable::Unreliable;
+use crate::wqe::Wqe;
+
+impl QueuePair {
+    /// Is a message of an unreliable service under way?
+    pub fn is_sending(&self) -> bool {
+        self.machine.unreliable().is_some_and(Unreliable::is_busy)
+    }
+
+    /// Sends the next packet of an unreliable queue pair.
+    pub fn request_unreliable(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        if !self.machine.is_unreliable() || !self.may_send() || self.is_held(now) {
+            return None;
+        }
+        while !self.is_sending() {
+            if !self.begin_next(mem, shared) {
+                return None;
+            }
+        }
+        let (sent, retired) = match self.machine.unreliable_mut()? {
+            Unreliable::Connected(connected) => connected.transmit(mem, self.pd, &self.send, out, shared)?,
+            Unreliable::Datagrams(datagrams) => datagrams.transmit(mem, self.pd, &self.send, out, shared)?,
+        };
+        if let Some(retired) = retired {
+            self.end_send(&retired, shared);
+        }
+        Some(sent)
+    }
+
+    /// Takes the next work request. False: there is none to take now.
+    fn begin_next(&mut self, mem: Mem<'_>, shared: &mut Shared) -> bool {
+        if self.state != State::Rts {
+            return false;
+        }
+        match self.send.next_outlined() {
+            Fetched::Empty => return false,
+            Fetched::Malformed { wqe, index } => {
+                self.send.take(1);
+                self.refuse(&wqe, index, 1, Status::LocalQpOperation, shared);
+            }
+            Fetched::Work { wqe, index, slots } => {
+                let start = match wqe.opcode().may_have_to_wait() {
+                    true => may_start(self, &wqe, 0, shared),
+                    false => Start::Now,
+                };
+                if start == Start::Later {
+                    return false;
+                }
+                self.send.take(slots);
+                shared.counters.wqes_executed += 1;
+                let begun = match start {
+                    Start::Never(status) => Err(status),
+                    _ => self.begin(mem, &wqe, index, slots, shared),
+                };
+                if let Err(status) = begun {
+                    self.refuse(&wqe, index, slots, status, shared);
+                }
+            }
+        }
+        true
+    }
+
+    fn begin(
+        &mut self,
+        mem: Mem<'_>,
+        wqe: &Wqe,
+        index: u64,
+        slots: u64,
+        shared: &mut Shared,
+    ) -> Result<(), Status> {
+        let (kind, len, list) = self.decode_outlined(wqe, index).ok_or(Status::LocalQpOperation)?;
+        let message = self.message(wqe, kind, len, list, index, slots);
+        if kind == Kind::Local {
+            self.execute_locally(mem, wqe)?;
+            let (context, status) = (message.context, Status::Success);
+            let retired = Retired { context, len: 0, kind, status, verdict: Verdict::Done };
+            self.end_send(&retired, shared);
+            return Ok(());
+        }
+        if len > 1 << 31 {
+            return Err(Status::LocalLength);
+        }
+        match self.machine.unreliable_mut() {
+            Some(Unreliable::Connected(connected)) if uc::carries(&kind) => {
+                connected.requester.submit(message);
+                Ok(())
+            }
+            Some(Unreliable::Datagrams(datagrams)) => datagrams.begin(self.pd, wqe, &message, shared),
+            _ => Err(Status::LocalQpOperation),
+        }
+    }
+
+    /// A work request that cannot be executed.
+    fn refuse(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status, shared: &mut Shared) {
+        let kind = self.decode_outlined(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+        let message = self.message(wqe, kind, 0, List::One, index, slots);
+        let (context, verdict) = (message.context, Verdict::Done);
+        self.end_send(&Retired { context, len: 0, kind, status, verdict }, shared);
+    }
+
+    /// A send work request has ended.
+    fn end_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) {
+        self.send.free(retired.context.end);
+        let fine = retired.status == Status::Success;
+        if (!fine || retired.context.signaled()) && !self.complete_outlined(retired, shared) {
+            // The completion queue is full: the queue pair is in ERR already.
+            return;
+        }
+        if !fine {
+            shared.counters.req_cqe_error += 1;
+            self.state = State::Sqe;
+            self.flush_send_queue(shared);
+        }
+        if self.state == State::Sqd {
+            self.drain(shared);
+        }
+    }
+
+    /// Is the packet one for this queue pair, from its peer, and intact?
+    #[cold]
+    pub fn admits_unreliable(
+        &mut self,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) -> bool {
+        let hears = self.may_receive();
+        let service = packet.bth.opcode.service();
+        let Some(unreliable) = self.machine.unreliable_mut().filter(|_| hears) else {
+            shared.counters.unknown_qp += 1;
+            return false;
+        };
+        let fits = packet.bth.pkey & 0x7fff == 0x7fff
+            && packet.bth.tver == 0
+            && match unreliable {
+                Unreliable::Connected(connected) => {
+                    matches!(service, Some(remora_wire::Service::Uc | remora_wire::Service::Cnp))
+                        && connected.path.is_from(&arrived.source.address)
+                }
+                Unreliable::Datagrams(_) => service == Some(remora_wire::Service::Ud),
+            };
+        if !fits {
+            shared.counters.unknown_qp += 1;
+            return false;
+        }
+        let intact = !shared.checks_icrc
+            || match unreliable {
+                Unreliable::Connected(connected) => connected.path.intact(arrived, &mut shared.spans),
+                Unreliable::Datagrams(datagrams) => datagrams.intact(arrived, shared),
+            };
+        shared.counters.rx_icrc_encapsulated += u64::from(!intact);
+        intact
+    }
+
+    /// A packet for an unreliable queue pair.
+    #[cold]
+    pub fn take_unreliable(
+        &mut self,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
+        self.establish(shared);
+        match self.machine.unreliable_mut() {
+            Some(Unreliable::Connected(connected)) => {
+                let action = connected.responder.receive(packet, &mut shared.counters);
+                if action == Action::Nothing {
+                    return;
+                }
+                let outcome = self.execute_outlined(mem, action, packet.payload, shared);
+                if let Some(Unreliable::Connected(connected)) = self.machine.unreliable_mut() {
+                    connected.responder.conclude(outcome, &mut shared.counters);
+                }
+            }
+            Some(Unreliable::Datagrams(datagrams)) => {
+                let qkey = datagrams.sender.qkey;
+                self.take_datagram(mem, arrived, packet, qkey, shared);
+            }
+            None => {}
+        }
+    }
+
+    /// A message of an unreliable service did not fit its receive work request, or the memory was not
+    /// writable. In the first case the work request waits for the next message. The second is the program's
+    /// fault and ends the queue pair.
+    pub fn undelivered_quietly(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
+        if too_long {
+            shared.counters.resp_local_length_error += 1;
+        } else {
+            self.current = None;
+            shared.counters.resp_cqe_error += 1;
+            let completion = self.received(receive, Status::LocalProtection);
+            self.complete_receive(receive, completion, false, shared);
+            self.fail(AsyncEvent::QpFatal(self.number), shared);
+        }
+        Outcome::Nak(NakCode::INVALID_REQUEST)
+    }
+}
