@@ -50,8 +50,8 @@ impl Finding {
 
 /// Tries everything, in the order in which a table shows it.
 ///
-/// `udp(port)` is the address of the udp port with this port number. `interface` is tried for the xdp port, for a moment;
-/// without one, only what can be told without touching an interface is.
+/// `udp(port)` is the address of the udp port with this port number. `interface` is tried for the xdp port,
+/// for a moment; without one, only what can be told without touching an interface is.
 pub fn examine(udp: impl Fn(u16) -> SocketAddr, interface: Option<&str>) -> Vec<Finding> {
     let other = match udp(0) {
         SocketAddr::V4(_) => other_family("port udp, IPv6", Ipv6Addr::LOCALHOST.into()),

@@ -36,7 +36,8 @@ fn constants_give_back_what_they_were_read_from() {
     }
 }
 
-/// Of `RedN`'s own numbers those that are missed, and by how many thousandths: `docs/notes/2026-11-redn-chains.md` says why.
+/// Of `RedN`'s own numbers those that are missed, and by how many thousandths:
+/// `docs/notes/2026-11-redn-chains.md` says why.
 const MISSED: [(&str, i64); 1] = [("Figure 11, RedN-Seq, 64", -219)];
 
 #[test]

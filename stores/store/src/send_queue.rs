@@ -28,8 +28,9 @@ impl QueueNeeds {
     }
 }
 
-/// A send queue's account. A request without completion is known to be out of the queue when a later one completes
-/// (IBTA vol. 1 §10.8.5.1: completions come in order), so every so often a request must be signaled.
+/// A send queue's account. A request without completion is known to be out of the queue when a later one
+/// completes (IBTA vol. 1 §10.8.5.1: completions come in order), so every so often a request must be
+/// signaled.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     depth: u32,

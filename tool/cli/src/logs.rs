@@ -73,9 +73,9 @@ mod tests {
     use tracing_subscriber::fmt::MakeWriter;
 
     #[derive(Clone, Default)]
-    struct Said(Arc<Mutex<Vec<u8>>>);
+    struct Written(Arc<Mutex<Vec<u8>>>);
 
-    impl std::io::Write for Said {
+    impl std::io::Write for Written {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -86,17 +86,17 @@ mod tests {
         }
     }
 
-    impl MakeWriter<'_> for Said {
-        type Writer = Said;
+    impl MakeWriter<'_> for Written {
+        type Writer = Written;
 
-        fn make_writer(&self) -> Said {
+        fn make_writer(&self) -> Written {
             self.clone()
         }
     }
 
     #[test]
     fn a_thousand_warnings_of_one_place_are_ten_lines_and_another_place_has_its_own() {
-        let said = Said::default();
+        let said = Written::default();
         let log = tracing_subscriber::fmt()
             .with_ansi(false)
             .event_format(Limited { inner: Format::default(), limits: Mutex::default() })

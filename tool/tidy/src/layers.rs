@@ -115,7 +115,7 @@ const FOLDERS: [(&str, &str); 7] = [
     ("sim", "faults, the simulated network, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
     ("api", "for Rust programs and for C programs; the NIC daemon"),
-    ("tool", "the remora command; style as a test"),
+    ("tool", "benchmarks; the remora command; style as a test"),
 ];
 
 /// The crates that any crate's tests may name: the simulation, and the checkers of histories.

@@ -1,8 +1,8 @@
 //! The project's style, held by tests.
 //!
 //! Each rule is a small function from what stands in the repository to a list of [`Fault`]s, and each has a
-//! test that feeds it a bad sample and sees it fail: a check that cannot fail is no check. `tests/repository.rs`
-//! runs every rule over the repository itself.
+//! test that feeds it a bad sample and sees it fail: a check that cannot fail is no check.
+//! `tests/repository.rs` runs every rule over the repository itself.
 //!
 //! Rules that rustc or clippy already know (documented public items, SAFETY comments, unused code) stay with
 //! them.

@@ -1,8 +1,9 @@
-//! `docs/TESTS.md`: every sentence of what Remora must do, and the tests that show it.
+//! `docs/TESTS.md`: each requirement and the tests that show it. `docs/FAULTS.md`: each mended fault and its
+//! tests.
 //!
-//! A row is `| sentence | tests |`; a test is written `room/file.rs::name` in backticks, the examples that
-//! must not compile as `room/file.rs::compile_fail`, a fuzzer as `fuzz/fuzz_targets/file.rs::fuzz_target`.
-//! `(open)` says plainly that no test shows the sentence yet.
+//! A row is `| sentence | tests |`. A test is written `path/file.rs::name` in backticks, the examples that
+//! must not compile as `path/file.rs::compile_fail`, a fuzzer as `fuzz/fuzz_targets/file.rs::fuzz_target`.
+//! `(open)` says that no test shows the sentence yet.
 
 use crate::Fault;
 use crate::tokens::{Scope, is_ident, is_punct, walk};
@@ -11,11 +12,13 @@ use proc_macro2::TokenTree;
 
 /// Where the map stands.
 pub const PATH: &str = "docs/TESTS.md";
+/// Where the faults stand that were found and mended, in rows of the same form.
+pub const FAULTS: &str = "docs/FAULTS.md";
 /// How a sentence without a test is marked.
 pub const OPEN: &str = "(open)";
 
 /// The chapters the map must have, each with at least one row.
-pub const CHAPTERS: [&str; 12] = [
+pub const CHAPTERS: [&str; 11] = [
     "Repository",
     "wire",
     "memory",
@@ -27,7 +30,6 @@ pub const CHAPTERS: [&str; 12] = [
     "cli",
     "Bad input, faults",
     "Shows",
-    "Found on the way",
 ];
 
 /// One row of the map.
@@ -58,7 +60,8 @@ pub fn rows(text: &str) -> Vec<Row<'_>> {
         else {
             continue;
         };
-        let heading = sentence.trim() == "sentence" || sentence.chars().all(|c| "- :".contains(c));
+        let heading =
+            matches!(sentence.trim(), "sentence" | "fault") || sentence.chars().all(|c| "- :".contains(c));
         if !heading {
             let open = tests.contains(OPEN);
             let tests = tests.split('`').skip(1).step_by(2).collect();
@@ -80,14 +83,23 @@ pub fn check(files: &[File]) -> Vec<Fault> {
             faults.push(Fault::new(PATH, 0, format!("no row under `## {chapter}`")));
         }
     }
-    for row in &rows {
-        if row.tests.is_empty() && !row.open {
-            faults.push(Fault::new(PATH, row.line, format!("neither a test nor {OPEN}: {}", row.sentence)));
-        }
-        let absent = row.tests.iter().filter(|test| !test_exists(files, test));
-        faults.extend(absent.map(|test| Fault::new(PATH, row.line, format!("no such test: {test}"))));
+    named(files, PATH, &rows, &mut faults);
+    match files.iter().find(|file| file.path == FAULTS) {
+        Some(file) => named(files, FAULTS, &self::rows(&file.text), &mut faults),
+        None => faults.push(Fault::new(FAULTS, 0, "is missing")),
     }
     faults
+}
+
+/// Rows of the file at `path` that name no test and are not open, and tests in them that do not exist.
+fn named(files: &[File], path: &str, rows: &[Row<'_>], faults: &mut Vec<Fault>) {
+    for row in rows {
+        if row.tests.is_empty() && !row.open {
+            faults.push(Fault::new(path, row.line, format!("neither a test nor {OPEN}: {}", row.sentence)));
+        }
+        let absent = row.tests.iter().filter(|test| !test_exists(files, test));
+        faults.extend(absent.map(|test| Fault::new(path, row.line, format!("no such test: {test}"))));
+    }
 }
 
 /// How many rows are marked open, of how many.
@@ -149,7 +161,12 @@ mod tests {
     fn map(rows: &str) -> Vec<File> {
         let chapters: String =
             CHAPTERS.iter().map(|chapter| format!("## {chapter}\n| a | (open) |\n")).collect();
-        vec![File::sample(PATH, &format!("{chapters}{rows}")), File::sample("wire/src/psn.rs", CODE)]
+        let faults = "| fault | tests |\n|---|---|\n| a PSN did not wrap | `wire/src/psn.rs::wraps` |\n";
+        vec![
+            File::sample(PATH, &format!("{chapters}{rows}")),
+            File::sample("wire/src/psn.rs", CODE),
+            File::sample(FAULTS, faults),
+        ]
     }
 
     #[test]
@@ -189,6 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_without_a_test_that_exists_is_a_fault_of_its_document() {
+        let mut files = map("");
+        files.pop();
+        files.push(File::sample(
+            FAULTS,
+            "| fault | tests |\n|---|---|\n| it fell | `wire/src/psn.rs::gone` |\n",
+        ));
+        let faults = check(&files);
+        assert!(faults.len() == 1 && faults[0].path == FAULTS, "{faults:?}");
+        files.pop();
+        assert_eq!(check(&files).len(), 1);
+    }
+
+    #[test]
     fn a_row_without_a_test_must_say_open_and_open_rows_are_counted() {
         assert_eq!(check(&map("| PSNs wrap | by hand |\n")).len(), 1);
         let files = map("| sentence | tests |\n|---|---|\n| PSNs wrap | `wire/src/psn.rs::wraps` |\n");
@@ -198,6 +229,6 @@ mod tests {
     #[test]
     fn a_missing_map_or_chapter_is_a_fault() {
         assert_eq!(check(&[]).len(), 1);
-        assert_eq!(check(&[File::sample(PATH, "## wire\n| a | (open) |\n")]).len(), CHAPTERS.len() - 1);
+        assert_eq!(check(&[File::sample(PATH, "## wire\n| a | (open) |\n")]).len(), CHAPTERS.len());
     }
 }

@@ -73,8 +73,8 @@ impl QueuePair<Ready> {
     }
 
     /// From now on a kernel sees the peer's WRITEs, packet by packet and each of them once, after it was
-    /// placed in memory. With `None`, no kernel sees them. Over IRN they come as they arrive. The peer need know
-    /// nothing of it.
+    /// placed in memory. With `None`, no kernel sees them. Over IRN they come as they arrive. The peer need
+    /// know nothing of it.
     ///
     /// # Errors
     /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`.

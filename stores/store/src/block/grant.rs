@@ -92,7 +92,8 @@ impl Layout {
         self.zeros() + self.buffer_len()
     }
 
-    /// PRISM-RS: buffers that so many clients of this window can have in their hands, beside those of the blocks.
+    /// PRISM-RS: buffers that so many clients of this window can have in their hands, beside those of the
+    /// blocks.
     pub fn buffers_for(&self, clients: u32, window: u16) -> u32 {
         let hands = 4 * u32::from(window) + 2 * crate::heap::MOST_RETURNED as u32;
         self.blocks as u32 + clients * hands

@@ -21,8 +21,8 @@ pub trait Machine {
 
     /// Ends the connection to a replica: no completion of it comes any more.
     ///
-    /// All operations begin their phase again: the replica may return without its memory, so its earlier answers do
-    /// not count (`docs/BLOCK.md`, empty replicas).
+    /// All operations begin their phase again: the replica may return without its memory, so its earlier
+    /// answers do not count (`docs/BLOCK.md`, empty replicas).
     fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections);
 
     /// Starts reading a block.

@@ -3,8 +3,9 @@
 //! - [`prism_rs`]: multi-writer ABD by PRISM's chains (PRISM paper, §7.3): a write phase is one round trip.
 //! - [`abdlock`]: the same by locks and plain verbs (§7.2), what it is compared with.
 //!
-//! A client machine has a window of operations in flight, each at all replicas at once; it ends when a quorum of f + 1 has
-//! answered, and what the others still say is taken in later. A replica's CPU takes part in set-up and repair only.
+//! A client machine has a window of operations in flight, each at all replicas at once; it ends when a quorum
+//! of f + 1 has answered, and what the others still say is taken in later. A replica's CPU takes part in
+//! set-up and repair only.
 //!
 //! `docs/BLOCK.md` draws the layouts and says why no acknowledged write is lost.
 
@@ -94,13 +95,14 @@ impl ClientConfig {
         self.replicas / 2 + 1
     }
 
-    /// Operations that are in flight or over, with a request to a slow replica under way. A slow one has as many as
-    /// `ClientConfig::tails` says: f slow ones stop nobody.
+    /// Operations that are in flight or over, with a request to a slow replica under way. A slow one has as
+    /// many as `ClientConfig::tails` says: f slow ones stop nobody.
     pub fn slots(&self) -> usize {
         2 * usize::from(self.window)
     }
 
-    /// Operations that may be over while a replica still has a request of theirs; with that many it gets no new ones.
+    /// Operations that may be over while a replica still has a request of theirs; with that many it gets no
+    /// new ones.
     pub(crate) fn tails(&self) -> u32 {
         (u32::from(self.window) / self.faults().max(1) as u32).max(1)
     }
@@ -118,7 +120,8 @@ impl ClientConfig {
 /// An operation was not started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many operations as the window allows are in flight, or slow replicas hold up too many that are over.
+    /// As many operations as the window allows are in flight, or slow replicas hold up too many that are
+    /// over.
     WindowFull,
     /// There is no such block.
     NoSuchBlock,

@@ -2,7 +2,8 @@
 
 use super::{ClientConfig, Refused};
 
-/// Which slots are free. A slot is free again after its operation has ended and no replica has a request of it.
+/// Which slots are free. A slot is free again after its operation has ended and no replica has a request of
+/// it.
 #[derive(Debug)]
 pub struct Slots {
     free: Vec<u16>,

@@ -1,15 +1,15 @@
 //! Key-value designs: clients and servers as pure machines.
 //!
-//! A [`Client`] has a window of operations in flight on one queue pair. [`get`](Client::get), [`put`](Client::put) and
-//! [`delete`](Client::delete) start one in a [`Slot`]; every work completion of the queue pair goes to
-//! [`complete`](Client::complete), which hands back an operation when it has ended. A [`Server`] owns a table in
-//! registered memory, answers calls from the completions of its queue pairs, and takes no part in the READs of the
-//! one-sided designs. Both speak to the outside through [`Post`] alone.
+//! A [`Client`] has a window of operations in flight on one queue pair. [`get`](Client::get),
+//! [`put`](Client::put) and [`delete`](Client::delete) start one in a [`Slot`]; every work completion of the
+//! queue pair goes to [`complete`](Client::complete), which hands back an operation when it has ended. A
+//! [`Server`] owns a table in registered memory, answers calls from the completions of its queue pairs, and
+//! takes no part in the READs of the one-sided designs. Both speak to the outside through [`Post`] alone.
 //!
 //! `stores/store/tests/over_nics.rs` drives all of it over two NICs.
 //!
-//! The designs differ in two places only: how a client finds a key ([`Lookup`]) and how a server keeps its table
-//! ([`Table`]). PUT and DELETE are calls in all of them.
+//! The designs differ in two places only: how a client finds a key ([`Lookup`]) and how a server keeps its
+//! table ([`Table`]). PUT and DELETE are calls in all of them.
 
 pub(crate) mod checksum;
 mod client;

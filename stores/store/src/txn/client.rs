@@ -17,7 +17,8 @@ use crate::{Broken, Connections, Registered};
 /// Something was not started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many transactions as the window allows are under way, or the buffers of earlier ones have not gone back yet.
+    /// As many transactions as the window allows are under way, or the buffers of earlier ones have not gone
+    /// back yet.
     WindowFull,
     /// The transaction has as many keys as it may.
     TooManyKeys,
@@ -88,8 +89,8 @@ pub(super) enum News {
     Ended(u16, Outcome),
 }
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block ([`ClientConfig::arena_len`]); nothing is allocated after it
-/// was made.
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block
+/// ([`ClientConfig::arena_len`]); nothing is allocated after it was made.
 #[derive(Debug)]
 pub struct Client {
     pub(super) config: ClientConfig,
@@ -104,7 +105,8 @@ pub struct Client {
     number: u32,
     /// The next timestamp is later.
     pub(super) last: Timestamp,
-    /// It has written several keys at once, and will again: the versions that it writes alone are to know their addresses.
+    /// It has written several keys at once, and will again: the versions that it writes alone are to know
+    /// their addresses.
     pub(super) several: bool,
 }
 
@@ -117,8 +119,8 @@ pub(super) fn reduce(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64
 }
 
-/// Which of so many shards a key is on: a pure function of key and number, for clients of either design. Each shard has an equal share of the
-/// hashes, in their order.
+/// Which of so many shards a key is on: a pure function of key and number, for clients of either design. Each
+/// shard has an equal share of the hashes, in their order.
 pub fn shard_of(key: &[u8], shards: usize) -> usize {
     if shards == 1 {
         return 0;
@@ -137,8 +139,8 @@ pub(super) fn slot_of(key: &[u8], slots: u64) -> u64 {
 }
 
 impl Client {
-    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are not possible, it asks for
-    /// more than was granted, or the arena is too small.
+    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are
+    /// not possible, it asks for more than was granted, or the arena is too small.
     pub fn new(config: ClientConfig, grants: Vec<Grant>, arena: Registered) -> Option<Client> {
         let number = grants.first()?.session;
         let fits = |grant: &Grant| config.window <= grant.window && number < grant.sessions.min(CLIENTS);
@@ -228,7 +230,8 @@ impl Client {
         }
     }
 
-    /// A transaction's time: at or after the clock's reading, and later than all that this client has used or seen.
+    /// A transaction's time: at or after the clock's reading, and later than all that this client has used or
+    /// seen.
     pub(super) fn stamp(&mut self, tx: u16) -> Timestamp {
         let clock = self.window.transactions[usize::from(tx)].at.clock();
         let found = self.window.entries_of(tx).map(|of| self.window.entries[of as usize].found.version);
@@ -289,9 +292,9 @@ impl Client {
         let Entry { value_len, key_len, .. } = self.window.entries[of as usize];
         let at = self.config.landing_at(of) + super::HEADER + key_len as usize;
         let value = value_len.map(|len| {
-            let room = &mut self.scratch[..len as usize];
-            self.arena.read(at, room);
-            &*room
+            let bytes = &mut self.scratch[..len as usize];
+            self.arena.read(at, bytes);
+            &*bytes
         });
         Event::Read { tx, entry, value }
     }
@@ -376,9 +379,9 @@ impl Machine for Client {
             None => (self.config.landing_at(of), value_len),
         };
         Some(len.map(|len| {
-            let room = &mut self.scratch[..len as usize];
-            self.arena.read(at + super::HEADER + key_len as usize, room);
-            &*room
+            let bytes = &mut self.scratch[..len as usize];
+            self.arena.read(at + super::HEADER + key_len as usize, bytes);
+            &*bytes
         }))
     }
 

@@ -12,10 +12,11 @@ pub enum Rules {
     Proved,
     /// What was read is not validated.
     ReadsUnchecked,
-    /// Writes are checked against PR and PW alone, and what an abort makes readable again is what its client had read, whether or not an
-    /// earlier write is still prepared: §8.2's abort, carried over.
+    /// Writes are checked against PR and PW alone, and what an abort makes readable again is what its client
+    /// had read, whether or not an earlier write is still prepared: §8.2's abort, carried over.
     PrintedAbort,
-    /// Written keys that were read are validated as reads first, and then TS > PR is asked for, strictly, as §8.2 prints it.
+    /// Written keys that were read are validated as reads first, and then TS > PR is asked for, strictly, as
+    /// §8.2 prints it.
     PrintedStrict,
 }
 

@@ -53,7 +53,8 @@ impl Client {
         }
     }
 
-    /// Asks where the versions are that pending ones will be put in over: whoever takes those out must find them. False: all is known.
+    /// Asks where the versions are that pending ones will be put in over: whoever takes those out must find
+    /// them. False: all is known.
     fn locate(&mut self, tx: u16, connections: &mut impl Connections) -> Result<bool, Broken> {
         for of in self.window.entries_of(tx) {
             let entry = &self.window.entries[of as usize];
@@ -288,7 +289,8 @@ impl Client {
         Ok(News::Nothing)
     }
 
-    /// Says to versions that they are committed: to those at home if, and as soon as, the cell says so; or to all that are left. How many.
+    /// Says to versions that they are committed: to those at home if, and as soon as, the cell says so; or to
+    /// all that are left. How many.
     fn flip_all(
         &mut self,
         tx: u16,

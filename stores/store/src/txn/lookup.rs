@@ -88,7 +88,8 @@ impl Client {
         }
         let closing = self.window.transactions[usize::from(tx)].phase == Phase::Closing;
         let entry = &mut self.window.entries[of as usize];
-        // Notice that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
+        // Notice that it is absent, the program has wanted to commit; another new key has its slot, and it
+        // has come meanwhile.
         if closing && entry.reads && !entry.asked && entry.value_len.is_none() && header.value_len.is_some() {
             return Ok(self.fail(tx, Outcome::Aborted));
         }
@@ -113,11 +114,11 @@ impl Client {
             return false;
         }
         let there = self.config.landing_at(of) + HEADER;
-        let mut room = std::mem::take(&mut self.scratch);
-        let bytes = &mut room[..self.window.entries[of as usize].key_len as usize];
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let bytes = &mut scratch[..self.window.entries[of as usize].key_len as usize];
         self.arena.read(there, bytes);
         let same = *bytes == *self.window.key(of);
-        self.scratch = room;
+        self.scratch = scratch;
         same
     }
 

@@ -20,8 +20,8 @@ pub trait Machine {
     /// `WindowFull`, `Broken`.
     fn begin(&mut self) -> Result<Tx, Refused>;
 
-    /// Reads a key. Its last committed value comes once, as [`Event::Read`]; then [`value`](Machine::value) returns it.
-    /// With FaRM, a key that stays locked aborts the transaction instead.
+    /// Reads a key. Its last committed value comes once, as [`Event::Read`]; then [`value`](Machine::value)
+    /// returns it. With FaRM, a key that stays locked aborts the transaction instead.
     ///
     /// # Errors
     /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
@@ -45,14 +45,14 @@ pub trait Machine {
     /// As [`read`](Machine::read).
     fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
 
-    /// What the transaction wrote to a key, or else what it read. The outer `None` means that nothing is known yet, the
-    /// inner one that the key is absent.
+    /// What the transaction wrote to a key, or else what it read. The outer `None` means that nothing is
+    /// known yet, the inner one that the key is absent.
     fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>>;
 
     /// Commits a transaction. The result comes as [`Event::Ended`], or at once if nothing is to be done.
     ///
-    /// `clock` is in microseconds and about the same for all clients. PRISM-TX orders transactions by it; FaRM ignores
-    /// it.
+    /// `clock` is in microseconds and about the same for all clients. PRISM-TX orders transactions by it;
+    /// FaRM ignores it.
     ///
     /// # Errors
     /// `NotOpen`, `ClockOut`, `Broken`.
@@ -72,7 +72,8 @@ pub trait Machine {
     /// Takes a completion of a shard's queue pair.
     ///
     /// # Errors
-    /// The queue pair has failed, and the client with it. [`abandon`](Machine::abandon) returns what was under way.
+    /// The queue pair has failed, and the client with it. [`abandon`](Machine::abandon) returns what was
+    /// under way.
     fn complete(
         &mut self,
         shard: usize,
@@ -80,7 +81,8 @@ pub trait Machine {
         connections: &mut impl Connections,
     ) -> Result<Option<Event<'_>>, Broken>;
 
-    /// Returns buffers to a shard. The caller calls it for every shard now and then; FaRM has nothing to return.
+    /// Returns buffers to a shard. The caller calls it for every shard now and then; FaRM has nothing to
+    /// return.
     ///
     /// # Errors
     /// The queue did not take the message.
@@ -92,7 +94,8 @@ pub trait Machine {
     /// Transactions under way, including those whose requests are still being cleared up.
     fn in_flight(&self) -> usize;
 
-    /// True if a shard waits for the transactions that are open. The shard ends a client for which it waits too long.
+    /// True if a shard waits for the transactions that are open. The shard ends a client for which it waits
+    /// too long.
     fn is_awaited(&self) -> bool {
         false
     }
@@ -161,8 +164,8 @@ impl AnyClient {
         }
     }
 
-    /// A client of the shards that gave these grants, in the order of the shard map. `seed` decides how long FaRM's
-    /// client pauses for the locks of others.
+    /// A client of the shards that gave these grants, in the order of the shard map. `seed` decides how long
+    /// FaRM's client pauses for the locks of others.
     ///
     /// # Errors
     /// The grants do not fit each other or the limits.

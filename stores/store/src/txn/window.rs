@@ -14,8 +14,8 @@ pub trait Entry {
 
 /// The window of a client: `T` is the state of a transaction, `E` the state of one of its keys.
 ///
-/// Keys have numbers from 0 to `window * max_keys`. A transaction's keys are consecutive, in the order in which it
-/// named them.
+/// Keys have numbers from 0 to `window * max_keys`. A transaction's keys are consecutive, in the order in
+/// which it named them.
 #[derive(Debug)]
 pub struct Window<T, E> {
     pub transactions: Vec<T>,

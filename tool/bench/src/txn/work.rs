@@ -164,17 +164,10 @@ impl Work {
     /// Values of so many bytes.
     pub fn new(value_len: u32) -> Result<Work> {
         let workload = YcsbT::new(RECORDS, value_len, 1, 0.0, 1).apart(4 * RECORDS).context("slots")?;
-        let room = workload.extent().max_key + workload.extent().max_value;
+        let max_pair = workload.extent().max_key + workload.extent().max_value;
         let homes = 4 * RECORDS;
-        let shard = ShardConfig {
-            keys: RECORDS,
-            homes,
-            reach: 8,
-            max_pair: room,
-            clients: 1,
-            window: 1,
-            max_keys: 1,
-        };
+        let shard =
+            ShardConfig { keys: RECORDS, homes, reach: 8, max_pair, clients: 1, window: 1, max_keys: 1 };
         let table = block(1 << 32, shard.table_len())?;
         let mut shard = Shard::open(shard, &table).context("a shard")?;
         let mut value = Vec::new();
@@ -193,7 +186,7 @@ impl Work {
         let arena = block(1 << 40, config.arena_len(grant.max_pair))?;
         let mut client = Client::new(config, vec![grant], arena.clone()).context("a client")?;
         let caller = shard.listen(1, &mut Answer(None))?;
-        let (through, completions) = (vec![0; room as usize + 256], VecDeque::with_capacity(8));
+        let (through, completions) = (vec![0; max_pair as usize + 256], VecDeque::with_capacity(8));
         let mut wire = Wire { table, arena, shard, caller, through, completions, log: None };
         client.start(&mut wire)?;
         Ok(Work { wire, client, runner: Runner::new(workload, 1, 1), now: 0 })

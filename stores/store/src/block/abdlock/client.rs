@@ -16,12 +16,14 @@ use crate::random::Random;
 use crate::words::u64_at;
 use crate::{Broken, Connections, QueueNeeds, Registered};
 
-/// How long an operation waits for an answer, with locks of others in its hands, before it gives them back: nanoseconds. It doubles with each try.
+/// How long an operation waits for an answer, with locks of others in its hands, before it gives them back:
+/// nanoseconds. It doubles with each try.
 const PATIENCE: u64 = 500_000;
 /// Up to 2^7 times that.
 const DOUBLINGS: u32 = 7;
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for an operation.
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for
+/// an operation.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -37,8 +39,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with [`Client::arena_len`] bytes, whose pauses come from `seed`; it is connected to nobody yet. None: the
-    /// numbers are impossible.
+    /// A client with [`Client::arena_len`] bytes, whose pauses come from `seed`; it is connected to nobody
+    /// yet. None: the numbers are impossible.
     pub fn new(config: ClientConfig, arena: Registered, seed: u64) -> Option<Client> {
         if !config.is_sound() || arena.bytes.len() < Client::arena_len(&config) {
             return None;
@@ -310,7 +312,8 @@ impl Client {
         exhausted
     }
 
-    /// A quorum's tags were read. Does the operation need a value that it has not got? Unless it is coming, one who has it is asked.
+    /// A quorum's tags were read. Does the operation need a value that it has not got? Unless it is coming,
+    /// one who has it is asked.
     fn lacks_value(&mut self, slot: usize) -> bool {
         let flight = &mut self.flights[slot];
         let (_, holders) = flight.newest();
@@ -375,7 +378,8 @@ impl Client {
         true
     }
 
-    /// A tag above the newest that a quorum knows, and above those of this client's writes that are under way.
+    /// A tag above the newest that a quorum knows, and above those of this client's writes that are under
+    /// way.
     fn next_tag(&self, block: u64, newest: Tag) -> Option<Tag> {
         let ours = self.flights.iter().filter(|flight| flight.is_active() && flight.block == block);
         let own = ours.filter_map(|flight| flight.tag).map(Tag::time).max().unwrap_or(0);

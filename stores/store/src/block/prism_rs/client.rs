@@ -29,8 +29,8 @@ const LISTEN: u8 = 4;
 const ANSWERS: usize = 32;
 const MINE: usize = ENTRY;
 
-/// Time without an operation after which buffers go back in groups however small. Who begins the next operation at once does not wait for
-/// messages that carry a buffer each; it has whole groups of them soon.
+/// Time without an operation after which buffers go back in groups however small. Who begins the next
+/// operation at once does not wait for messages that carry a buffer each; it has whole groups of them soon.
 const REST_NS: u64 = 20_000;
 
 /// How an operation ended, before the value is borrowed.
@@ -41,7 +41,8 @@ enum OwnedOutcome {
     Other(Outcome<'static>),
 }
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for an operation.
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for
+/// an operation.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -57,14 +58,16 @@ pub struct Client {
     deadline: Instant,
     /// When the client has rested, if no operation has begun by then.
     rested: Instant,
-    /// No tag of ours of this time or earlier may come again: a write of it ended before f + 1 replicas had it.
+    /// No tag of ours of this time or earlier may come again: a write of it ended before f + 1 replicas had
+    /// it.
     floor: u64,
     /// What was read last, away from the NIC's reach.
     value: Vec<u8>,
 }
 
 impl Client {
-    /// A client with [`Client::arena_len`] bytes; it is connected to nobody yet. None: the numbers are impossible.
+    /// A client with [`Client::arena_len`] bytes; it is connected to nobody yet. None: the numbers are
+    /// impossible.
     pub fn new(config: ClientConfig, arena: Registered) -> Option<Client> {
         if !config.is_sound() || arena.bytes.len() < Client::arena_len(&config) {
             return None;
@@ -213,8 +216,8 @@ impl Machine for Client {
         self.deadline.min(self.rested)
     }
 
-    /// All replicas are asked for the values that are late, since something is wrong. Others that wait for the same
-    /// replicas stop waiting, too. A client that has rested returns buffers.
+    /// All replicas are asked for the values that are late, since something is wrong. Others that wait for
+    /// the same replicas stop waiting, too. A client that has rested returns buffers.
     fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
         if self.rested <= now {
             self.rested = Instant::NEVER;
@@ -275,7 +278,8 @@ impl Client {
         (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, connections));
     }
 
-    /// Asks a replica what the operation's phase asks, unless it was asked or has an old request of the same kind.
+    /// Asks a replica what the operation's phase asks, unless it was asked or has an old request of the same
+    /// kind.
     fn ask(&mut self, slot: usize, replica: usize, connections: &mut impl Connections) {
         let flight = &mut self.flights[slot];
         if !flight.is_active() || flight.asked.has(replica) || self.replica_set.grant(replica).is_none() {
@@ -320,7 +324,8 @@ impl Client {
         }
     }
 
-    /// A tag above the newest that a quorum knows, and above those of this client that are not known to a quorum.
+    /// A tag above the newest that a quorum knows, and above those of this client that are not known to a
+    /// quorum.
     fn next_tag(&self, block: u64, newest: Tag) -> Option<Tag> {
         let ours =
             self.flights.iter().filter(|flight| flight.state == State::Writing && flight.block == block);
@@ -445,7 +450,8 @@ impl Client {
         returns + (slot * config.replicas + replica) * ANSWERS
     }
 
-    /// Where a slot's buffers are: 0 holds its own value with the tag in front, the others what the replicas read.
+    /// Where a slot's buffers are: 0 holds its own value with the tag in front, the others what the replicas
+    /// read.
     fn buffer_at(config: &ClientConfig, slot: usize, buffer: usize) -> usize {
         let answers = Client::answers_at(config, config.slots(), 0).next_multiple_of(64);
         answers + (slot * (config.replicas + 1) + buffer) * config.layout.buffer_len()

@@ -21,8 +21,8 @@ impl<L: Lookup> Client<L> {
             return Ok(false);
         }
         let (at, to) = (self.ask_at(slot), self.buffer_at(slot));
-        let room = self.config.buffer_len::<L>() as u32;
-        let place = Place { addr: self.arena.addr + to as u64, rkey: self.arena.key.get(), len: room };
+        let len = self.config.buffer_len::<L>() as u32;
+        let place = Place { addr: self.arena.addr + to as u64, rkey: self.arena.key.get(), len };
         let mut request = [0; REQUEST];
         request[..HEAD_LEN].copy_from_slice(&place.emit());
         request[HEAD_LEN..].copy_from_slice(&ask.params);

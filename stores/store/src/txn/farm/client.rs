@@ -113,13 +113,13 @@ pub(super) enum News {
     Ended(u16, Outcome),
 }
 
-/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block ([`ClientConfig::arena_len`]); nothing is allocated after it
-/// was made.
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block
+/// ([`ClientConfig::arena_len`]); nothing is allocated after it was made.
 #[derive(Debug)]
 pub struct Client {
     pub(super) config: ClientConfig,
     pub(super) grants: Vec<Grant>,
-    /// The largest of the shards' rooms.
+    /// Most bytes of a key with its value that one of the shards takes.
     pub(super) max_pair: u32,
     pub(super) arena: Registered,
     pub(super) window: Window<Transaction, Entry>,
@@ -131,8 +131,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are not possible, it asks for
-    /// more than was granted, or the arena is too small.
+    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are
+    /// not possible, it asks for more than was granted, or the arena is too small.
     pub fn new(config: ClientConfig, grants: Vec<Grant>, arena: Registered) -> Option<Client> {
         let max_pair = grants.iter().map(|grant| grant.max_pair).max()?;
         // The marks of a log are numbered by its keys.
@@ -160,7 +160,8 @@ impl Client {
         shard_of(key, self.grants.len())
     }
 
-    /// When a transaction that has aborted so many times should be tried again: after a pause that doubles, a seeded random part of it.
+    /// When a transaction that has aborted so many times should be tried again: after a pause that doubles, a
+    /// seeded random part of it.
     pub fn retry_at(&mut self, now: Instant, attempts: u32) -> Instant {
         now.after(backoff::pause(attempts, &mut self.random))
     }

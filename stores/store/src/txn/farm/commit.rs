@@ -130,7 +130,8 @@ impl Client {
         }
     }
 
-    /// All that is written is locked: what was only read is looked at again. Its own lock says that a written key has not changed.
+    /// All that is written is locked: what was only read is looked at again. Its own lock says that a written
+    /// key has not changed.
     fn validate(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = Phase::Validating;
         for of in self.window.entries_of(tx) {

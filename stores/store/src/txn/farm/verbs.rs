@@ -83,7 +83,8 @@ impl Client {
         self.post((Work::Look, of), Operation::Read(from), &[into], connections)
     }
 
-    /// READs the word that says whether a key is as it was: that of its object, or the one of the index that would lead to it.
+    /// READs the word that says whether a key is as it was: that of its object, or the one of the index that
+    /// would lead to it.
     pub(super) fn post_validate(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let from = match self.window.entries[of as usize].object {
             Some(object) => self.grant(of).object_at(object),

@@ -1,10 +1,11 @@
 //! Workloads of transactions, seeded: [`YcsbT`], [`SmallBank`], [`Tatp`].
 //!
-//! A [`Workload`] draws *jobs*, what somebody wants done, and turns a job step by step into keys to read and then keys to write
-//! ([`Script`]): the same job may be tried again when its transaction has aborted. It knows no protocol; a [`Runner`] carries jobs out
-//! with a client machine of either [`Machine`](super::Machine). Each workload keeps a sum over all that is stored which only
-//! committed transactions change, each by an amount that it says beforehand ([`Script::gain`]): so [`Audit`] finds updates that
-//! were lost, done twice or done by half.
+//! A [`Workload`] draws *jobs*, what somebody wants done, and turns a job step by step into keys to read and
+//! then keys to write ([`Script`]): the same job may be tried again when its transaction has aborted. It
+//! knows no protocol; a [`Runner`] carries jobs out with a client machine of either
+//! [`Machine`](super::Machine). Each workload keeps a sum over all that is stored which only committed
+//! transactions change, each by an amount that it says beforehand ([`Script::gain`]): so [`Audit`] finds
+//! updates that were lost, done twice or done by half.
 
 mod ledger;
 mod runner;
