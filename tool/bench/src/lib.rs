@@ -6,6 +6,7 @@
 //! | [`kv`], [`block`], `txn` | the stores, beside each other and beside rivals |
 //! | `prism`, `redn`, `strom`, `verbs`, `loss`, `congestion` | the NIC's operations, in software and by models |
 //! | [`demo`], [`figures`] | one table read every way; what the papers draw |
+//! | [`exercise`] | random operations on a store, recorded for a checker of histories |
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
 
@@ -18,6 +19,7 @@ pub mod cores;
 mod curves;
 pub mod demo;
 mod echo;
+pub mod exercise;
 pub mod figures;
 mod floor;
 mod floor_xdp;

@@ -13,7 +13,6 @@ mod doctor;
 #[cfg(test)]
 mod documented;
 mod escape;
-mod exercise;
 mod kv;
 mod lines;
 mod logs;

@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 
 use super::servers::ServersArgs;
 use super::shell;
-use crate::exercise::ExerciseArgs;
 use remora_bench::command::device::PortArgs;
 use remora_bench::command::print;
+use remora_bench::exercise::ExerciseArgs;
 use remora_service::block::Session;
 
 /// Which store.

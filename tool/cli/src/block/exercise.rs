@@ -5,7 +5,7 @@ use remora_check::{Step, identify, stamp};
 use remora_store::block::{Finished, Operation, Outcome, Tag};
 
 use super::command::Target;
-use crate::exercise::{self, Answer, ExerciseArgs, Store};
+use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::block::Session;
 
 /// Connections to the replicas, which the session makes anew by itself.

@@ -8,8 +8,8 @@ use clap::Args;
 use remora_check::{Step, identify, stamp};
 
 use super::client::connect;
-use crate::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_bench::command::device::PortArgs;
+use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::cache::Client;
 
 /// Arguments of `remora cache exercise`.

@@ -9,7 +9,7 @@ use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
 
 use super::command::Target;
 use crate::advice::start_kv;
-use crate::exercise::{self, Answer, ExerciseArgs, Store};
+use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::kv::KvDesign;
 use remora_service::kv::{Driver, Session};
 use remora_service::post::Batched;

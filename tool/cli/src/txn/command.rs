@@ -10,9 +10,9 @@ use super::servers::ServersArgs;
 use super::shell;
 use crate::advice::start_shard;
 use crate::escape::{KeyWords, escape, shown};
-use crate::exercise::ExerciseArgs;
 use remora_bench::command::device::PortArgs;
 use remora_bench::command::print;
+use remora_bench::exercise::ExerciseArgs;
 use remora_service::Error;
 use remora_service::txn::{Client, Session, Size, Step, Unfinished};
 

@@ -9,7 +9,7 @@ use remora_store::txn::{AnyClient, EntryId, Event, Machine as _, Outcome, Refuse
 
 use super::command::Target;
 use crate::advice::start_shard;
-use crate::exercise::{self, Answer, ExerciseArgs, Store};
+use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::txn::{Session, ShardQueues, Size};
 
 /// Time between two attempts to connect.

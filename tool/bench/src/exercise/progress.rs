@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use super::record::now;
-use remora_bench::command::print;
+use crate::command::print;
 
 /// The longest time that is told from longer ones, in microseconds.
 const LONGEST: u64 = 3_600_000_000;
