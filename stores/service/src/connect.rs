@@ -15,7 +15,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(
 /// Connects a new queue pair. While the server is full it tries again, for up to [`TURN`].
 ///
 /// # Errors
-/// The NIC's; [`ConnectError`], of the last attempt.
+/// The NIC's; `Error::Connect`, of the last attempt.
 pub fn connect(
     domain: &ProtectionDomain,
     cq: &CompletionQueue,

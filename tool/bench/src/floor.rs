@@ -16,7 +16,7 @@ use super::page::{Page, Ticket};
 /// disturbance.
 const RUN: u64 = 16;
 
-/// The median of readings of [`RUN`] trips each, nanoseconds a trip. Floors and what stands on them are
+/// The median of readings of `RUN` trips each, nanoseconds a trip. Floors and what stands on them are
 /// measured alike.
 pub fn typical(trips: u64, trip: impl FnMut() -> Result<()>) -> Result<f64> {
     typical_of(RUN, trips, trip)

@@ -41,7 +41,7 @@ pub enum Role {
     /// Take a raw UDP stream.
     Stream = 5,
     /// Take connections of the NIC over shared memory, each for so many READs at a time as the first argument
-    /// says; with what the second says beside the plain verbs ([`Extensions`]).
+    /// says; with what the second says beside the plain verbs (`Extensions`).
     AcceptShm = 6,
     /// Take connections of the NIC over UDP, likewise.
     AcceptUdp = 7,
