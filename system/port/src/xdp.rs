@@ -70,8 +70,9 @@ use crate::udp::last_errno;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Time for which an occupied resource is asked for again.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for which an occupied resource is asked for again. The kernel frees the queue of a closed socket in a
+/// worker thread; on a machine whose cores are all busy this takes more than three seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tries until it is not refused as `taken` any more, at most for a while: the resources of a closed socket
 /// are not always free at once.
