@@ -1,7 +1,5 @@
 //! Why a server or a client cannot go on.
 
-use std::fmt;
-
 use remora_store::{Broken, block, kv, txn};
 use remora_verbs::{ConnectError, CreateError, Full, LoadError, OpenError, PollError, PostError};
 
@@ -9,40 +7,56 @@ use remora_verbs::{ConnectError, CreateError, Full, LoadError, OpenError, PollEr
 ///
 /// The text of a variant is a sentence for people. [`source`](std::error::Error::source) leads to the cause,
 /// which the text does not repeat; [`chain`](Error::chain) has both.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The NIC did not open.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The NIC did not create a resource.
-    Create(CreateError),
+    #[error(transparent)]
+    Create(#[from] CreateError),
     /// A queue did not take a request.
-    Post(PostError),
+    #[error(transparent)]
+    Post(#[from] PostError),
     /// Completions could not be polled for.
-    Poll(PollError),
+    #[error(transparent)]
+    Poll(#[from] PollError),
     /// A program was not loaded.
-    Load(LoadError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// Memory could not be read or written.
-    Access(remora_verbs::AccessError),
+    #[error(transparent)]
+    Access(#[from] remora_verbs::AccessError),
     /// A connection was not made.
-    Connect(ConnectError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// The operating system refused.
-    Io(std::io::Error),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
     /// A connection has failed.
-    Broken(Broken),
+    #[error(transparent)]
+    Broken(#[from] Broken),
     /// A key-value client and a server do not fit each other.
-    Session(kv::SessionError),
+    #[error(transparent)]
+    Session(#[from] kv::SessionError),
     /// A replica of another store, or of another time, was met.
-    Replica(block::MembershipError),
+    #[error(transparent)]
+    Replica(#[from] block::MembershipError),
     /// The shards of a transaction store do not fit each other.
-    Shards(txn::MembershipError),
+    #[error(transparent)]
+    Shards(#[from] txn::GrantError),
     /// A workload of transactions cannot go on.
-    Workload(txn::workload::RunnerError),
+    #[error(transparent)]
+    Workload(#[from] txn::workload::RunnerError),
     /// There is no map of servers.
-    Map(remora_members::SourceError),
+    #[error(transparent)]
+    Map(#[from] remora_members::SourceError),
     /// A server has as many clients as it was made for.
-    Full(Full),
+    #[error(transparent)]
+    Full(#[from] Full),
     /// Nobody listens at the address.
+    #[error("no {what} answers at {address}")]
     NoServer {
         /// What was looked for there.
         what: &'static str,
@@ -50,18 +64,24 @@ pub enum Error {
         address: String,
     },
     /// The configuration is not possible. The text says what to change.
+    #[error("{0}")]
     Config(String),
     /// The peer is none of this store, or breaks its protocol.
+    #[error("{0}")]
     Peer(String),
     /// Too few servers answer, or none does.
+    #[error("{0}")]
     Silent(String),
     /// An operation was not started, or did not do what was asked.
+    #[error("{0}")]
     Refused(String),
     /// What was being done when the cause came up.
+    #[error("{what}")]
     While {
         /// What.
         what: String,
         /// The cause.
+        #[source]
         cause: Box<Error>,
     },
 }
@@ -86,78 +106,6 @@ impl Error {
         Error::While { what: what.into(), cause: Box::new(self) }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Open(error) => error.fmt(f),
-            Error::Create(error) => error.fmt(f),
-            Error::Post(error) => error.fmt(f),
-            Error::Poll(error) => error.fmt(f),
-            Error::Load(error) => error.fmt(f),
-            Error::Access(error) => error.fmt(f),
-            Error::Connect(error) => error.fmt(f),
-            Error::Io(error) => error.fmt(f),
-            Error::Broken(broken) => broken.fmt(f),
-            Error::Session(error) => error.fmt(f),
-            Error::Replica(misfit) => misfit.fmt(f),
-            Error::Shards(misfit) => misfit.fmt(f),
-            Error::Workload(error) => error.fmt(f),
-            Error::Map(error) => error.fmt(f),
-            Error::Full(full) => full.fmt(f),
-            Error::NoServer { what, address } => write!(f, "no {what} answers at {address}"),
-            Error::Config(text) | Error::Peer(text) | Error::Silent(text) | Error::Refused(text) => {
-                f.write_str(text)
-            }
-            Error::While { what, .. } => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::While { cause, .. } => Some(cause),
-            Error::Open(error) => error.source(),
-            Error::Create(error) => error.source(),
-            Error::Post(error) => error.source(),
-            Error::Poll(error) => error.source(),
-            Error::Load(error) => error.source(),
-            Error::Access(error) => error.source(),
-            Error::Connect(error) => error.source(),
-            Error::Io(error) => error.source(),
-            _ => None,
-        }
-    }
-}
-
-macro_rules! from {
-    ($($variant:ident($cause:ty)),* $(,)?) => {
-        $(impl From<$cause> for Error {
-            fn from(cause: $cause) -> Error {
-                Error::$variant(cause)
-            }
-        })*
-    };
-}
-
-from!(
-    Open(OpenError),
-    Create(CreateError),
-    Post(PostError),
-    Poll(PollError),
-    Load(LoadError),
-    Access(remora_verbs::AccessError),
-    Connect(ConnectError),
-    Io(std::io::Error),
-    Broken(Broken),
-    Session(kv::SessionError),
-    Replica(block::MembershipError),
-    Shards(txn::MembershipError),
-    Workload(txn::workload::RunnerError),
-    Map(remora_members::SourceError),
-    Full(Full),
-);
 
 impl From<remora_store::PostError> for Error {
     fn from(error: remora_store::PostError) -> Error {

@@ -30,7 +30,8 @@
 //!         let mut service = kv::open::<FarmDesign>(context, &Limits::default(), Size::of_keys(1000))?;
 //!         service.work(Pace::default(), &listener, &stop)
 //!     });
-//!     let mut session = Session::<FarmDesign>::connect(&Device::shm().open()?, &address, Default::default())?;
+//!     let nic = Device::shm().open()?;
+//!     let mut session = Session::<FarmDesign>::connect(&nic, &address, Default::default())?;
 //!     session.put(b"key", b"value")?;
 //!     assert_eq!(session.get(b"key")?.as_deref(), Some(&b"value"[..]));
 //!     stop.store(true, Ordering::Relaxed);

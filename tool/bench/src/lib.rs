@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`command`] | what benchmarks share with the command: ports, output files, signals |
 //! | [`kv`], [`block`], `txn` | the stores, beside each other and beside rivals |
-//! | `prism`, `redn`, `strom`, `verbs`, `loss`, `congestion` | the NIC's operations, in software and by models |
+//! | `verbs`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of them |
 //! | [`demo`], [`figures`] | one table read every way; what the papers draw |
 //! | [`exercise`] | random operations on a store, recorded for a checker of histories |
 

@@ -291,12 +291,15 @@ impl Client {
         let (tx, entry) = self.window.id_of(of);
         let Entry { value_len, key_len, .. } = self.window.entries[of as usize];
         let at = self.config.landing_at(of) + super::HEADER + key_len as usize;
-        let value = value_len.map(|len| {
-            let bytes = &mut self.scratch[..len as usize];
-            self.arena.read(at, bytes);
-            &*bytes
-        });
+        let value = value_len.map(|len| self.copied(at, len));
         Event::Read { tx, entry, value }
+    }
+
+    /// The `len` bytes at an offset of the arena, out of the NIC's reach.
+    fn copied(&mut self, at: usize, len: u32) -> &[u8] {
+        let bytes = &mut self.scratch[..len as usize];
+        self.arena.read(at, bytes);
+        bytes
     }
 
     fn tell_end(&self, tx: u16, outcome: Outcome) -> Event<'static> {
@@ -378,11 +381,7 @@ impl Machine for Client {
             None if !reads || asked => return None,
             None => (self.config.landing_at(of), value_len),
         };
-        Some(len.map(|len| {
-            let bytes = &mut self.scratch[..len as usize];
-            self.arena.read(at + super::HEADER + key_len as usize, bytes);
-            &*bytes
-        }))
+        Some(len.map(|len| self.copied(at + super::HEADER + key_len as usize, len)))
     }
 
     fn commit(

@@ -128,23 +128,23 @@ fn of_farm(limits: &Limits, seed: u64) -> farm::ClientConfig {
 
 /// Why an [`AnyClient`] cannot be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum MembershipError {
+pub enum GrantError {
     /// The shards are of different designs.
     Designs,
     /// The shards grant less than the limits ask for, or number their clients differently.
     Grants,
 }
 
-impl core::fmt::Display for MembershipError {
+impl core::fmt::Display for GrantError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            MembershipError::Designs => "the shards are of different designs",
-            MembershipError::Grants => "the shards do not grant so much, or number their clients differently",
+            GrantError::Designs => "the shards are of different designs",
+            GrantError::Grants => "the shards do not grant so much, or number their clients differently",
         })
     }
 }
 
-impl core::error::Error for MembershipError {}
+impl core::error::Error for GrantError {}
 
 impl AnyClient {
     /// What each queue pair must hold, whichever design the shards turn out to have.
@@ -174,7 +174,7 @@ impl AnyClient {
         grants: Vec<Granted>,
         arena: Registered,
         seed: u64,
-    ) -> Result<AnyClient, MembershipError> {
+    ) -> Result<AnyClient, GrantError> {
         let (mut prism, mut farm) = (Vec::new(), Vec::new());
         for granted in grants {
             match granted {
@@ -183,13 +183,13 @@ impl AnyClient {
             }
         }
         if !prism.is_empty() && !farm.is_empty() {
-            return Err(MembershipError::Designs);
+            return Err(GrantError::Designs);
         }
         let client = match farm.is_empty() {
             true => Client::new(prism_tx(limits), prism, arena).map(AnyClient::PrismTx),
             false => farm::Client::new(of_farm(limits, seed), farm, arena).map(AnyClient::Farm),
         };
-        client.ok_or(MembershipError::Grants)
+        client.ok_or(GrantError::Grants)
     }
 
     /// The design of its shards.

@@ -40,7 +40,7 @@ pub use grant::Grant;
 pub use hello::{Design, Granted, Hello, Limits, Welcome};
 pub use incarnations::{Incarnations, Member};
 pub use layout::HEADER;
-pub use machine::{AnyClient, Machine, MembershipError};
+pub use machine::{AnyClient, GrantError, Machine};
 pub use shard::{Shard, ShardConfig};
 pub use timestamp::Timestamp;
 pub use transaction::{EntryId, Outcome, Tx};
