@@ -41,6 +41,7 @@ mod receive_queue;
 mod reliable;
 mod request;
 mod ring;
+pub mod rma;
 mod send_queue;
 mod service_bits;
 mod shared;
