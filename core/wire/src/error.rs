@@ -16,6 +16,9 @@ pub enum WireError {
     Pad,
     /// An op-code of no service that this crate knows: its extension headers are unknown.
     UnknownOpcode(Opcode),
+    /// A message of 1RMA whose kind, version, class or status this crate does not know; the byte it stands
+    /// in.
+    UnknownMessage(u8),
     /// Neither IPv4 nor IPv6, or the version nibble contradicts the EtherType.
     NotIp,
     /// An IPv4 header with options, or an IPv6 extension header: RoCE v2 has neither.
@@ -35,6 +38,7 @@ impl fmt::Display for WireError {
             WireError::Length => f.write_str("length fields contradict each other"),
             WireError::Pad => f.write_str("pad count exceeds the payload"),
             WireError::UnknownOpcode(opcode) => write!(f, "unknown op-code {:#04x}", opcode.0),
+            WireError::UnknownMessage(byte) => write!(f, "unknown message of 1RMA ({byte:#04x})"),
             WireError::NotIp => f.write_str("not an IPv4 or IPv6 packet"),
             WireError::IpOptions => f.write_str("IP options or extension headers"),
             WireError::Fragment => f.write_str("IP fragment"),

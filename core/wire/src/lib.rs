@@ -41,6 +41,7 @@ pub mod prism;
 mod psn;
 mod qpn;
 pub mod reth;
+pub mod rma;
 pub mod strom;
 pub mod udp;
 pub mod xrceth;

@@ -29,13 +29,7 @@ pub trait Cipher: Send {
     ///
     /// # Panics
     /// If there is no key at `place`.
-    fn seal(
-        &mut self,
-        place: usize,
-        nonce: &[u8; NONCE_LEN],
-        aad: &[u8],
-        text: &mut [u8],
-    ) -> [u8; TAG_LEN];
+    fn seal(&mut self, place: usize, nonce: &[u8; NONCE_LEN], aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN];
 
     /// Checks the tag of `aad` and `text` under the key at `place`, and decrypts `text` in place. False: the
     /// tag is wrong or there is no key; what stands in `text` is then undefined and must not be used.
