@@ -13,6 +13,7 @@ pub mod congestion;
 mod counters;
 mod instant;
 pub mod rc;
+pub mod rma;
 pub mod state;
 mod status;
 #[cfg(test)]

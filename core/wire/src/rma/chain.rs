@@ -37,6 +37,12 @@ impl Chain {
         self
     }
 
+    /// The chain of the request alone.
+    #[inline]
+    pub fn request(&self) -> Chain {
+        Chain::new(self.hops[0])
+    }
+
     /// Nonces of the hops so far.
     #[inline]
     pub fn hops(&self) -> &[Nonce] {

@@ -1,0 +1,106 @@
+//! The completion of a command, in an ordinary completion queue entry.
+//!
+//! The entry's kind says read, write or rekey (120 to 122), its id the slot, its outcome the status. The word of
+//! the work queue's index has the issue delay, the sender's word the total delay.
+
+use remora_transport::rma::{Ended, Status};
+use remora_wire::rma::Kind;
+
+use crate::cqe::Cqe;
+use crate::request::{self, CompletionKind, WorkCompletion};
+
+/// How a command ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Its slot, which is free again.
+    pub slot: u16,
+    /// Read, write or rekey. Of a malformed command: read.
+    pub kind: Kind,
+    /// How it ended.
+    pub status: Status,
+    /// Bytes read, written, or of the key; 0 unless it succeeded.
+    pub size: u32,
+    /// Nanoseconds from its issue until it entered service, or ended before that.
+    pub issue_delay: u64,
+    /// Nanoseconds from its issue to its end; at most 4.2 s are told apart.
+    pub total_delay: u64,
+}
+
+impl Completion {
+    /// Nanoseconds in the network and at the server.
+    pub fn remote_delay(&self) -> u64 {
+        self.total_delay.saturating_sub(self.issue_delay)
+    }
+
+    /// The completion in an entry. None: the entry is of another kind of work.
+    pub fn of(entry: &Cqe) -> Option<Completion> {
+        let kind = match entry.completion.kind {
+            CompletionKind::RmaRead => Kind::Read,
+            CompletionKind::RmaWrite => Kind::Write,
+            CompletionKind::RmaRekey => Kind::Rekey,
+            _ => return None,
+        };
+        Some(Completion {
+            slot: entry.completion.id as u16,
+            kind,
+            status: Status::from_number(entry.completion.outcome as u8),
+            size: entry.completion.byte_len,
+            issue_delay: entry.wqe_index,
+            total_delay: u64::from(entry.completion.src_qp),
+        })
+    }
+
+    /// The entry of a command that ended.
+    pub(crate) fn entry(ended: &Ended, kind: Kind, size: u32) -> Cqe {
+        let fine = ended.status == Status::Ok;
+        let completion = WorkCompletion {
+            id: u64::from(ended.slot),
+            status: verbs_status(ended.status),
+            kind: match kind {
+                Kind::Write => CompletionKind::RmaWrite,
+                Kind::Rekey => CompletionKind::RmaRekey,
+                _ => CompletionKind::RmaRead,
+            },
+            byte_len: if fine { size } else { 0 },
+            imm: None,
+            invalidated: None,
+            qp_num: 0,
+            src_qp: ended.total_delay.min(u64::from(u32::MAX)) as u32,
+            grh: false,
+            outcome: ended.status as u32,
+        };
+        Cqe { completion, solicited: false, wqe_index: ended.issue_delay }
+    }
+}
+
+/// The nearest status of the verbs, for programs that look at no more than that.
+fn verbs_status(status: Status) -> request::Status {
+    match status {
+        Status::Ok => request::Status::Success,
+        Status::RemoteAuthenticationFailure | Status::RemoteAccessError => request::Status::RemoteAccess,
+        Status::Nack => request::Status::RnrRetryExceeded,
+        Status::Timeout | Status::DispatchTimeout => request::Status::RetryExceeded,
+        Status::LocalError => request::Status::LocalProtection,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_brings_back_what_it_was_made_of() {
+        for status in Status::ALL {
+            for kind in [Kind::Read, Kind::Write, Kind::Rekey] {
+                let ended = Ended { slot: 0x1234, status, issue_delay: 1 << 40, total_delay: 99 };
+                let words = Completion::entry(&ended, kind, 4096).words(1);
+                let completion = Completion::of(&Cqe::parse(&words)).unwrap();
+                let size = if status == Status::Ok { 4096 } else { 0 };
+                let expected = Completion {
+                    slot: 0x1234, kind, status, size, issue_delay: 1 << 40, total_delay: 99,
+                };
+                assert_eq!(completion, expected);
+            }
+        }
+    }
+}

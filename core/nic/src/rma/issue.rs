@@ -1,0 +1,135 @@
+//! From a program's command to the line for the window, and from an operation's end to its completion.
+
+use remora_memory::{Access, Mem, Pd, Span};
+use remora_transport::Instant;
+use remora_transport::rma::{self, Ended, Party, Status};
+use remora_wire::rma::Kind;
+
+use super::command::Malformed;
+use super::{Command, Completion, Operand, Rma};
+use crate::ring::Word;
+use crate::shared::Shared;
+use crate::wqe::SLOT;
+
+/// Commands that are fetched of one portal in a turn.
+const FETCHED: u64 = 64;
+
+impl Rma {
+    /// Fetches the commands of all portals that have some, a turn of each.
+    pub fn fetch(&mut self, now: Instant, mem: Mem<'_>, shared: &mut Shared) {
+        for number in 0..self.portals.places.len() {
+            if self.portals.places[number].as_ref().is_some_and(|portal| portal.due) {
+                self.fetch_of(now, mem, number, shared);
+            }
+        }
+    }
+
+    fn fetch_of(&mut self, now: Instant, mem: Mem<'_>, number: usize, shared: &mut Shared) {
+        let Some(portal) = &self.portals.places[number] else { return };
+        let (ring, first, slots) = (portal.ring.clone(), portal.first, portal.slots);
+        let (mut fetched, produced) = (portal.fetched, ring.word(Word::Produced));
+        let until = produced.min(fetched + FETCHED);
+        while fetched < until {
+            // Copied once: the program may change its bytes at any time.
+            let mut bytes = [0; SLOT];
+            ring.load(fetched, &mut bytes);
+            fetched += 1;
+            let parsed = Command::parse(&bytes);
+            let slot = match &parsed {
+                Ok(command) => command.slot,
+                Err(Malformed { slot }) => *slot,
+            };
+            let own = (first..first.saturating_add(slots)).contains(&slot);
+            let issued = parsed.is_ok_and(|command| own && self.issue(now, mem, number, command));
+            if !issued {
+                shared.counters.rma_malformed_commands += 1;
+                let refused = Ended { slot, status: Status::LocalError, issue_delay: 0, total_delay: 0 };
+                self.write_completion(number, &Completion::entry(&refused, Kind::Read, 0), shared);
+            }
+        }
+        ring.set_word(Word::Consumed, fetched);
+        let Some(portal) = &mut self.portals.places[number] else { return };
+        portal.fetched = fetched;
+        if fetched >= produced {
+            self.portals.fetched(number);
+        }
+    }
+
+    /// A command stands in line, or is wrong.
+    fn issue(&mut self, now: Instant, mem: Mem<'_>, number: usize, command: Command) -> bool {
+        let Some(portal) = &self.portals.places[number] else { return false };
+        let fits = u32::from(command.cq) == portal.cq
+            && command.server.address.is_host()
+            && self.local(mem, portal.pd, &command, 0, command.size).is_some();
+        let wanted = rma::Command { kind: command.kind, class: command.class, size: command.size };
+        if !fits || self.requester.issue(now, command.slot, wanted, &mut self.solicitation).is_err() {
+            return false;
+        }
+        let slot = usize::from(command.slot);
+        self.commands[slot] = Some(command);
+        true
+    }
+
+    /// The local bytes `offset..offset + len` of a command. None: its program may not use them so.
+    pub fn local<'m>(
+        &self,
+        mem: Mem<'m>,
+        pd: Pd,
+        command: &Command,
+        offset: u32,
+        len: u32,
+    ) -> Option<Span<'m>> {
+        let Operand { region, offset: start } = command.local;
+        let memory = self.regions.get(region)?.memory;
+        let from = start.checked_add(u64::from(offset))?;
+        let fits = from.checked_add(u64::from(len)).is_some_and(|end| end <= memory.len);
+        if !fits || mem.domain(memory.key) != Some(pd) {
+            return None;
+        }
+        let access = if command.kind == Kind::Read { Access::LOCAL_WRITE } else { Access::NONE };
+        mem.check(pd, memory.key, memory.base + from, len as usize, access).ok()
+    }
+
+    /// An operation has ended: its program gets a completion.
+    pub fn complete(&mut self, ended: &Ended, shared: &mut Shared) {
+        let slot = usize::from(ended.slot);
+        let Some(command) = self.commands.get_mut(slot).and_then(Option::take) else { return };
+        match ended.status {
+            Status::Timeout => shared.counters.rma_timeouts += 1,
+            Status::DispatchTimeout => shared.counters.rma_dispatch_timeouts += 1,
+            Status::Nack => shared.counters.rma_nacks_received += 1,
+            _ => {}
+        }
+        let entry = Completion::entry(ended, command.kind, command.size);
+        if let Some(number) = self.portals.owner_number(ended.slot) {
+            self.write_completion(number, &entry, shared);
+        }
+    }
+
+    fn write_completion(&self, number: usize, entry: &crate::cqe::Cqe, shared: &mut Shared) {
+        if let Some(portal) = &self.portals.places[number]
+            && !portal.ends
+        {
+            shared.write(portal.cq, entry);
+        }
+    }
+
+    /// Runs the timers that are due at `now`.
+    pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
+        while let Some(waiting) = self.solicitation.expire(now) {
+            match waiting.party {
+                Party::Command(slot) => {
+                    let ended = self.requester.not_dispatched(now, slot);
+                    self.complete(&ended, shared);
+                }
+                Party::Served(slot) => self.responder.not_dispatched(slot),
+            }
+        }
+        while let Some(ended) = self.requester.expire(now, &mut self.solicitation) {
+            self.complete(&ended, shared);
+        }
+        while self.responder.expire(now, &mut self.solicitation).is_some() {
+            shared.counters.rma_served_timeouts += 1;
+        }
+    }
+}

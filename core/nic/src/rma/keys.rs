@@ -1,0 +1,150 @@
+//! Keys: derived for each identity, expanded once, and kept in tables of fixed size.
+//!
+//! The tables save work and hold nothing that could not be made again. So a server's state does not grow with
+//! its initiators.
+
+use remora_wire::frame::Address;
+use remora_wire::rma::Kind;
+
+use super::cipher::{Cipher, IDENTITY_LEN, KEY_LEN};
+
+/// The key of the one message that is sealed for those who have none: the authentication failure (1RMA paper,
+/// §4.2: a reserved key that everybody knows).
+pub const RESERVED_KEY: [u8; KEY_LEN] = *b"1RMA reserved ky";
+
+/// Who asks, and for what: what K_d is derived from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The initiator's address.
+    pub address: Address,
+    /// Its process, as its NIC knows it.
+    pub pid: u32,
+    /// A random number of its NIC's start, or of its attachment.
+    pub incarnation: u32,
+    /// Read, write or rekey.
+    pub kind: Kind,
+}
+
+impl Identity {
+    /// `"1RM1" | address | PID | incarnation | op | 0 0 0`.
+    pub fn bytes(&self) -> [u8; IDENTITY_LEN] {
+        let mut bytes = [0; IDENTITY_LEN];
+        bytes[..4].copy_from_slice(b"1RM1");
+        bytes[4..20].copy_from_slice(&self.address.0);
+        bytes[20..24].copy_from_slice(&self.pid.to_be_bytes());
+        bytes[24..28].copy_from_slice(&self.incarnation.to_be_bytes());
+        bytes[28] = self.kind as u8 & 7;
+        bytes
+    }
+}
+
+/// A derived key and what it was derived from.
+#[derive(Clone)]
+struct Derived {
+    region: u32,
+    epoch: u64,
+    identity: [u8; IDENTITY_LEN],
+    key: [u8; KEY_LEN],
+}
+
+/// The cipher, and what stands at its places.
+pub(crate) struct Keys {
+    cipher: Box<dyn Cipher>,
+    /// The key whose schedule stands at each place of the cipher; the last place is the reserved key's.
+    loaded: Vec<[u8; KEY_LEN]>,
+    derived: Vec<Option<Derived>>,
+    /// Keys that were derived, and schedules that were expanded.
+    pub derivations: u64,
+    pub expansions: u64,
+}
+
+impl Keys {
+    /// # Panics
+    /// If the cipher has fewer than two places.
+    pub fn new(mut cipher: Box<dyn Cipher>) -> Keys {
+        let places = cipher.places();
+        assert!(places >= 2, "a place for the reserved key and one for others");
+        cipher.load(places - 1, &RESERVED_KEY);
+        Keys {
+            cipher,
+            loaded: vec![[0; KEY_LEN]; places - 1],
+            derived: vec![None; places - 1],
+            derivations: 0,
+            expansions: 0,
+        }
+    }
+
+    /// The place of the reserved key.
+    pub fn reserved(&self) -> usize {
+        self.loaded.len()
+    }
+
+    pub fn cipher(&mut self) -> &mut dyn Cipher {
+        &mut *self.cipher
+    }
+
+    /// K_d of an identity for a region, whose key and epoch are these.
+    pub fn derive(
+        &mut self,
+        region: u32,
+        epoch: u64,
+        region_key: &[u8; KEY_LEN],
+        identity: &Identity,
+    ) -> [u8; KEY_LEN] {
+        let identity = identity.bytes();
+        let (words, _) = identity.as_chunks::<8>();
+        let mixed = words.iter().fold(u64::from(region) ^ epoch << 32, |mixed, word| {
+            (mixed ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+        });
+        let places = self.derived.len();
+        let place = &mut self.derived[(mixed >> 16) as usize % places];
+        if let Some(known) = place
+            && known.region == region
+            && known.epoch == epoch
+            && known.identity == identity
+        {
+            return known.key;
+        }
+        let key = self.cipher.derive(region_key, &identity);
+        self.derivations += 1;
+        *place = Some(Derived { region, epoch, identity, key });
+        key
+    }
+
+    /// The place at which this key's schedule stands from now on, until another key needs it.
+    pub fn place(&mut self, key: &[u8; KEY_LEN]) -> usize {
+        let (words, _) = key.as_chunks::<8>();
+        let mixed = (u64::from_le_bytes(words[0]) ^ u64::from_le_bytes(words[1]))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = (mixed >> 32) as usize % self.loaded.len();
+        if self.loaded[place] != *key || *key == [0; KEY_LEN] {
+            self.cipher.load(place, key);
+            self.expansions += 1;
+            self.loaded[place] = *key;
+        }
+        place
+    }
+
+    /// Forgets all derived keys of a region: it has another key, or is gone.
+    pub fn forget(&mut self, region: u32) {
+        for place in 0..self.derived.len() {
+            let Some(known) = self.derived[place].take_if(|known| known.region == region) else { continue };
+            if let Some(place) = self.loaded.iter().position(|loaded| *loaded == known.key) {
+                self.cipher.wipe(place);
+                self.loaded[place] = [0; KEY_LEN];
+            }
+        }
+    }
+
+    /// Bytes of its tables.
+    pub fn bytes(&self) -> usize {
+        self.loaded.capacity() * KEY_LEN + self.derived.capacity() * size_of::<Option<Derived>>()
+    }
+}
+
+impl Drop for Derived {
+    fn drop(&mut self) {
+        self.key = [0; KEY_LEN];
+        std::hint::black_box(&mut self.key);
+    }
+}

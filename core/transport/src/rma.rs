@@ -1,0 +1,26 @@
+//! 1RMA: one-sided operations without connections (1RMA paper, SIGCOMM 2020).
+//!
+//! A [`Requester`] has the command slots of an engine, a [`Responder`] the operations that it serves. Both ask
+//! the [`Solicitation`] before bytes may come: it has the window and the line for each class of service. All
+//! three see authenticated messages only, as values; what a message's bytes are is the NIC's business.
+//!
+//! ```text
+//! issue -> line -> request ->                         read:  data -> end
+//!                             -> line -> solicit -> data -> completion -> end (write, rekey)
+//! ```
+
+mod arrivals;
+mod deadlines;
+mod requester;
+mod responder;
+mod settings;
+mod solicitation;
+
+pub use arrivals::Arrivals;
+pub use requester::{Answer, Command, Ended, IssueError, Requester, Status};
+pub use responder::{Accepted, Request, Responder, Response, Served};
+pub use settings::{Settings, WriteDebit};
+pub use solicitation::{Party, Solicitation, Waiting};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Deadlines of numbered operations, the earliest first.
+//!
+//! Nearly all have the same duration, so a list in order of time is enough: what is new goes to its end, and
+//! leaves it in constant time. Nothing is left behind for an operation that ended.
+
+use crate::Instant;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Copy, Clone, Debug)]
+struct Link {
+    previous: u32,
+    next: u32,
+    until: Option<Instant>,
+}
+
+/// At most one deadline for each of a fixed number of operations.
+#[derive(Debug)]
+pub(crate) struct Deadlines {
+    links: Vec<Link>,
+    first: u32,
+    last: u32,
+}
+
+impl Deadlines {
+    /// Without deadlines, for operations 0 to `max - 1`.
+    pub fn new(max: usize) -> Deadlines {
+        let free = Link { previous: NONE, next: NONE, until: None };
+        Deadlines { links: vec![free; max], first: NONE, last: NONE }
+    }
+
+    /// Gives an operation a deadline, in place of the one that it had.
+    #[inline]
+    pub fn set(&mut self, index: u16, until: Instant) {
+        self.clear(index);
+        let index = u32::from(index);
+        let mut previous = self.last;
+        while previous != NONE && self.links[previous as usize].until.is_some_and(|time| time > until) {
+            previous = self.links[previous as usize].previous;
+        }
+        let next = match previous {
+            NONE => std::mem::replace(&mut self.first, index),
+            _ => std::mem::replace(&mut self.links[previous as usize].next, index),
+        };
+        match next {
+            NONE => self.last = index,
+            _ => self.links[next as usize].previous = index,
+        }
+        self.links[index as usize] = Link { previous, next, until: Some(until) };
+    }
+
+    /// Takes an operation's deadline away.
+    #[inline]
+    pub fn clear(&mut self, index: u16) {
+        let Link { previous, next, until } = self.links[usize::from(index)];
+        if until.is_none() {
+            return;
+        }
+        match previous {
+            NONE => self.first = next,
+            _ => self.links[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.last = previous,
+            _ => self.links[next as usize].previous = previous,
+        }
+        self.links[usize::from(index)] = Link { previous: NONE, next: NONE, until: None };
+    }
+
+    /// An operation's deadline.
+    #[inline]
+    pub fn of(&self, index: u16) -> Option<Instant> {
+        self.links[usize::from(index)].until
+    }
+
+    /// The earliest deadline.
+    #[inline]
+    pub fn first(&self) -> Instant {
+        self.links.get(self.first as usize).and_then(|link| link.until).unwrap_or(Instant::NEVER)
+    }
+
+    /// Takes away the earliest deadline, if it has passed at `now`; its operation.
+    #[inline]
+    pub fn pop(&mut self, now: Instant) -> Option<u16> {
+        let index = self.first;
+        if self.first() > now || index == NONE {
+            return None;
+        }
+        self.clear(index as u16);
+        Some(index as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn as_a_sorted_map(steps in proptest::collection::vec((0_u16..8, 0_u64..20, 0..4), 0..200)) {
+            let (mut list, mut model) = (Deadlines::new(8), std::collections::BTreeMap::new());
+            for (index, time, step) in steps {
+                match step {
+                    0 => {
+                        list.clear(index);
+                        model.remove(&index);
+                    }
+                    1 => {
+                        let due = list.pop(Instant(time));
+                        let first = model.values().min().copied().filter(|first| *first <= time);
+                        prop_assert_eq!(due.map(|due| model.remove(&due).unwrap()), first);
+                    }
+                    _ => {
+                        list.set(index, Instant(time));
+                        model.insert(index, time);
+                    }
+                }
+                let first = model.values().min().map_or(Instant::NEVER, |time| Instant(*time));
+                prop_assert_eq!(list.first(), first);
+                prop_assert_eq!(list.of(index), model.get(&index).map(|time| Instant(*time)));
+            }
+        }
+    }
+}
