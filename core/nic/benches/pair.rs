@@ -244,7 +244,11 @@ impl Side {
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         for (at, len) in arriving.lens.iter().enumerate() {
             let bytes = &arriving.bytes[at * arriving.slot..at * arriving.slot + len];
-            nic.receive(Instant(1), mem, &Ingress { bytes, start: Start::Ip, source, group: None });
+            nic.receive(
+                Instant(1),
+                mem,
+                &Ingress { bytes, start: Start::Ip, source, group: None, from: None },
+            );
         }
         arriving.lens.clear();
     }

@@ -28,6 +28,7 @@ use crate::event::AsyncEvent;
 use crate::fair_scheduler::FairScheduler;
 use crate::prism::{Prefetched, prefetch_pointer, waits};
 use crate::queue_pair::QueuePair;
+use crate::rma::Rma;
 use crate::shared::Shared;
 use crate::timers::Timers;
 use crate::turn::{TurnEnd, TurnUsage};
@@ -51,6 +52,8 @@ pub struct Nic {
     timers: Timers,
     pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
+    /// None: the engine does not speak 1RMA.
+    pub(crate) rma: Option<Box<Rma>>,
 }
 
 /// Queue pair numbers 0 and 1 are the management queue pairs'.
@@ -73,6 +76,7 @@ impl Nic {
             timers: Timers::new(places as usize),
             prefetched: Prefetched::new(),
             shared: Shared::new(&config, places),
+            rma: None,
         }
     }
 
@@ -110,8 +114,7 @@ impl Nic {
             return;
         };
         let Ok(packet) = packet::View::new(arrived.transport) else {
-            shared.counters.malformed_pkts += 1;
-            return;
+            return self.receive_other(now, mem, frame, &arrived);
         };
         let waits = waits(&packet, &arrived);
         if !self.prefetched.is_empty() && (!waits || self.prefetched.is_full()) {
@@ -161,7 +164,10 @@ impl Nic {
             self.catch_up(now, mem);
         }
         self.settle();
-        let turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
+        let mut turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
+        if self.rma.is_some() {
+            turns += self.transmit_rma(now, mem, out);
+        }
         if self.scheduler.is_on() {
             return self.transmit_scheduled(now, mem, out, budget) + turns;
         }
@@ -272,13 +278,17 @@ impl Nic {
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         let touched = self.qps.get(self.touched as usize).and_then(Option::as_ref);
-        touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline()))
+        let rma = self.rma.as_ref().map_or(Instant::NEVER, |rma| rma.deadline());
+        touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline())).min(rma)
     }
 
     /// Runs the timers that are due at `now`, of at most `budget` queue pairs. Packets that arrived until
     /// `rx_drained_at` have been [received](Nic::receive). A peer counts as silent only until then: its
     /// answer may have arrived later.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, budget: usize) {
+        if self.rma.is_some() {
+            self.expire_rma(now);
+        }
         for _ in 0..budget {
             let Some(index) = self.timers.pop(now) else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
@@ -330,6 +340,7 @@ impl Nic {
             || self.shared.control.is_due()
             || self.shared.kernels.have_work()
             || self.scheduler.is_on() && self.scheduler.waits()
+            || self.rma.as_ref().is_some_and(|rma| rma.has_work())
     }
 
     /// Next completion queue whose program asked to be woken, and is to be now.

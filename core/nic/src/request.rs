@@ -180,6 +180,12 @@ pub enum CompletionKind {
     Rpc = 110,
     /// Bytes for a kernel (likewise).
     RpcWrite = 111,
+    /// A read of 1RMA (likewise).
+    RmaRead = 120,
+    /// A write of 1RMA (likewise).
+    RmaWrite = 121,
+    /// A rekey of 1RMA (likewise).
+    RmaRekey = 122,
     /// A message arrived in a receive work request.
     Receive = 128,
     /// A WRITE with immediate data arrived and took a receive work request.

@@ -177,7 +177,8 @@ impl Rma {
 
     /// May an authentication failure leave at `now`? A stranger gets no more than so many in a second.
     fn may_fail(&mut self, now: Instant) -> bool {
-        let Some(spacing) = 1_000_000_000_u64.checked_div(u64::from(self.settings.failures_per_second)) else {
+        let Some(spacing) = 1_000_000_000_u64.checked_div(u64::from(self.settings.failures_per_second))
+        else {
             return false;
         };
         let due = self.failures_until.max(Instant(now.0.saturating_sub(FAILURE_BURST * spacing)));

@@ -120,4 +120,38 @@ counters! {
     rp_cnp_ignored,
     /// Work requests executed: WQEs taken from send queues.
     wqes_executed,
+    /// Requests taken into service (1RMA).
+    rma_served,
+    /// Keys of regions changed by a rekey (1RMA).
+    rma_rekeys,
+    /// Requests whose tag was wrong, or that named no region (1RMA).
+    rma_bad_requests,
+    /// Authentication failures that were not sent, because too many were due (1RMA).
+    rma_failures_suppressed,
+    /// Responses dropped because their tag was wrong (1RMA).
+    rma_bad_responses,
+    /// Messages dropped because no operation awaited them (1RMA).
+    rma_unexpected,
+    /// Authentic requests that lacked a right or lay out of bounds (1RMA).
+    rma_access_errors,
+    /// NACKs sent for a full queue of requests (1RMA).
+    rma_nacks_sent,
+    /// Operations that the server refused with a NACK (1RMA).
+    rma_nacks_received,
+    /// Refusals that found their queue full (1RMA).
+    rma_refusals_dropped,
+    /// Pieces of writes dropped because they came twice or too late (1RMA).
+    rma_late_pieces,
+    /// Operations served that ended because their region had another key or was gone (1RMA).
+    rma_revoked,
+    /// Writes and rekeys served whose bytes did not come in time (1RMA).
+    rma_served_timeouts,
+    /// Messages that had no way to their destination (1RMA).
+    rma_unreachable,
+    /// Operations that took too long (1RMA).
+    rma_timeouts,
+    /// Operations that waited too long for the window (1RMA).
+    rma_dispatch_timeouts,
+    /// Commands refused: their bytes, slot or local operand were wrong (1RMA).
+    rma_malformed_commands,
 }

@@ -62,6 +62,18 @@ pub struct Ingress<'a> {
     pub source: Endpoint,
     /// The multicast group and UDP port that it was sent to, if any; likewise.
     pub group: Option<Endpoint>,
+    /// The peer by whose link it came, on ports that have a link for each peer. An answer to a stranger goes
+    /// back there.
+    pub from: Option<Peer>,
+}
+
+/// Why a port lends no buffer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum NoLease {
+    /// No buffer is free now: try after the next receive.
+    Full,
+    /// The port has no way to this endpoint.
+    Unreachable,
 }
 
 /// What the NIC's egress needs of a port. Dispatch is static.
@@ -75,6 +87,17 @@ pub trait Egress {
     /// Lends a buffer for a frame of exactly `len` bytes to `peer`, counted from [`Egress::start`] to the end
     /// of the ICRC. `None`: no buffer is free now, try after the next receive; nothing is lost.
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>>;
+
+    /// Lends a buffer as [`lend`](Egress::lend) does, for a frame to an endpoint that may be no peer of the
+    /// port's. `from` is the peer by which a frame of that endpoint came, if it did. Where frames begin at
+    /// Ethernet, that header stands in the buffer already.
+    ///
+    /// # Errors
+    /// [`NoLease`].
+    fn lend_to(&mut self, to: &Endpoint, from: Option<Peer>, len: usize) -> Result<Lease<'_>, NoLease> {
+        let _ = (to, from, len);
+        Err(NoLease::Unreachable)
+    }
 
     /// Has each peer buffers of its own, so that [`Egress::lend`] may have one for one peer while it has none
     /// for another?
@@ -102,6 +125,10 @@ impl Egress for &mut dyn Egress {
 
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
         (**self).lend(peer, len)
+    }
+
+    fn lend_to(&mut self, to: &Endpoint, from: Option<Peer>, len: usize) -> Result<Lease<'_>, NoLease> {
+        (**self).lend_to(to, from, len)
     }
 
     fn has_space_per_peer(&self) -> bool {

@@ -4,12 +4,18 @@
 //! [`World`] holds the NICs and moves time. A test posts and polls through [`program`]. The rules of
 //! `remora_fault` decide which frames links lose or change. [`forge`] makes frames that no NIC would send.
 //! [`loss`] measures what loss costs, [`share`] how flows share a bottleneck. [`strom`] runs kernels in the
-//! time of an FPGA.
+//! time of an FPGA, [`rma`] has portals and regions of 1RMA.
+
+#![allow(
+    clippy::too_many_arguments,
+    reason = "a command has as many operands; a struct for them exists, and this makes one"
+)]
 
 pub mod forge;
 mod link;
 pub mod loss;
 pub mod program;
+pub mod rma;
 mod services;
 pub mod share;
 pub mod strom;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use remora_transport::Instant;
-use remora_wire::frame::{Egress, Lease, Peer, Start};
+use remora_wire::frame::{Egress, Endpoint, Lease, NoLease, Peer, Start};
 
 use crate::switch::{self, Departure, Port, SwitchConfig};
 use crate::trace::Trace;
@@ -86,6 +86,8 @@ pub(crate) struct FrameInFlight {
 /// All links of a world, each pair of nodes joined, and the frames on them.
 pub(crate) struct Links {
     nodes: usize,
+    /// The nodes' endpoints, for frames to an address.
+    endpoints: Vec<Endpoint>,
     links: Vec<Link>,
     /// The switch's ports, one for each node, if there is a switch.
     pub ports: Vec<Port>,
@@ -99,7 +101,14 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub fn new(nodes: usize, start: Start, config: LinkConfig, rules: &Rules, seed: u64) -> Links {
+    pub fn new(
+        endpoints: Vec<Endpoint>,
+        start: Start,
+        config: LinkConfig,
+        rules: &Rules,
+        seed: u64,
+    ) -> Links {
+        let nodes = endpoints.len();
         let link = |index: usize| {
             let (from, to) = (index / nodes, index % nodes);
             Link {
@@ -114,6 +123,7 @@ impl Links {
         };
         Links {
             nodes,
+            endpoints,
             links: (0..nodes * nodes).map(link).collect(),
             ports: Vec::new(),
             start,
@@ -323,6 +333,12 @@ impl Egress for Outlet<'_> {
         let slot = self.links.slot(len);
         self.leased = Some((slot, to));
         Some(Lease { bytes: &mut self.links.frames[slot as usize], ip_id: self.train })
+    }
+
+    fn lend_to(&mut self, to: &Endpoint, _: Option<Peer>, len: usize) -> Result<Lease<'_>, NoLease> {
+        let node = self.links.endpoints.iter().position(|endpoint| endpoint.address == to.address);
+        let peer = node.map(|node| Peer(node as u32)).ok_or(NoLease::Unreachable)?;
+        self.lend(peer, len).ok_or(NoLease::Full)
     }
 
     fn has_space_per_peer(&self) -> bool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use remora_memory::{Biased, Mem, Pd, Table};
 use remora_nic::Nic;
+use remora_nic::rma::Regions;
 use remora_transport::Instant;
 use remora_wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 
@@ -66,6 +67,8 @@ pub(crate) struct Node {
     pub table: Arc<Table>,
     pub pd: Pd,
     pub endpoint: Endpoint,
+    /// Regions of 1RMA, if it speaks that.
+    pub regions: Option<Arc<Regions>>,
     pub program: Program,
     /// It has frames that its full links do not take.
     blocked: bool,
@@ -116,14 +119,17 @@ impl World {
                 table,
                 pd,
                 endpoint,
+                regions: None,
                 program: Program::default(),
                 blocked: false,
                 resumes: Instant(0),
             }
         };
-        let links = Links::new(config.nodes, config.start, config.link, &config.rules, config.seed);
+        let nodes: Vec<Node> = (0..config.nodes).map(node).collect();
+        let endpoints = nodes.iter().map(|node| node.endpoint).collect();
+        let links = Links::new(endpoints, config.start, config.link, &config.rules, config.seed);
         World {
-            nodes: (0..config.nodes).map(node).collect(),
+            nodes,
             links: match config.switch {
                 Some(switch) => links.with_switch(switch, config.seed),
                 None => links,
@@ -289,7 +295,7 @@ impl World {
         let start = self.links.start();
         while let Some((flight, frame)) = self.links.arrived(self.now) {
             let source = self.nodes[flight.from as usize].endpoint;
-            let ingress = Ingress { bytes: &frame, start, source, group: None };
+            let ingress = Ingress { bytes: &frame, start, source, group: None, from: None };
             let mut guard = self.nodes[flight.to as usize].engine.enter();
             let (nic, mem) = guard.parts();
             nic.receive(self.now, mem, &ingress);

@@ -231,7 +231,13 @@ impl Port for Loop {
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let count = budget.min(self.frames.len());
         for bytes in self.frames.drain(..count) {
-            take(Ingress { bytes: &bytes, start: Start::Ip, source: Endpoint::default(), group: None });
+            take(Ingress {
+                bytes: &bytes,
+                start: Start::Ip,
+                source: Endpoint::default(),
+                group: None,
+                from: None,
+            });
         }
         count
     }

@@ -96,9 +96,8 @@ mod tests {
                 let words = Completion::entry(&ended, kind, 4096).words(1);
                 let completion = Completion::of(&Cqe::parse(&words)).unwrap();
                 let size = if status == Status::Ok { 4096 } else { 0 };
-                let expected = Completion {
-                    slot: 0x1234, kind, status, size, issue_delay: 1 << 40, total_delay: 99,
-                };
+                let expected =
+                    Completion { slot: 0x1234, kind, status, size, issue_delay: 1 << 40, total_delay: 99 };
                 assert_eq!(completion, expected);
             }
         }

@@ -107,9 +107,7 @@ impl Rma {
     }
 
     fn write_completion(&self, number: usize, entry: &crate::cqe::Cqe, shared: &mut Shared) {
-        if let Some(portal) = &self.portals.places[number]
-            && !portal.ends
-        {
+        if let Some(portal) = &self.portals.places[number] {
             shared.write(portal.cq, entry);
         }
     }

@@ -114,8 +114,8 @@ impl Keys {
     /// The place at which this key's schedule stands from now on, until another key needs it.
     pub fn place(&mut self, key: &[u8; KEY_LEN]) -> usize {
         let (words, _) = key.as_chunks::<8>();
-        let mixed = (u64::from_le_bytes(words[0]) ^ u64::from_le_bytes(words[1]))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (u64::from_le_bytes(words[0]) ^ u64::from_le_bytes(words[1])).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = (mixed >> 32) as usize % self.loaded.len();
         if self.loaded[place] != *key || *key == [0; KEY_LEN] {
             self.cipher.load(place, key);

@@ -35,8 +35,6 @@ pub(crate) struct Portal {
     pub incarnation: u32,
     /// It is known to have commands that are not fetched.
     pub due: bool,
-    /// It ends when its last operation has ended: no more commands are fetched.
-    pub ends: bool,
 }
 
 /// Portals of one engine at most.
@@ -81,7 +79,6 @@ impl Portals {
             pid: init.pid,
             incarnation: init.incarnation,
             due: false,
-            ends: false,
         });
         Ok((place as u32, first as u16))
     }

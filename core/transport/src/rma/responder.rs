@@ -84,6 +84,11 @@ impl<C> Served<C> {
         &self.request
     }
 
+    /// Has it taken effect, or been refused, so that only its last message is due?
+    pub fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Completing | Phase::Refused)
+    }
+
     /// The nonces with which its next message must be sealed.
     pub fn chain(&self) -> Chain {
         match self.phase {
@@ -179,6 +184,12 @@ impl<C: Copy + Default> Responder<C> {
     /// An operation in service.
     pub fn served(&self, slot: u16) -> Option<&Served<C>> {
         self.slots.get(usize::from(slot)).filter(|served| served.phase != Phase::Free)
+    }
+
+    /// What the NIC keeps for an operation in service, to be changed.
+    pub fn context_mut(&mut self, slot: u16) -> Option<&mut C> {
+        let served = self.slots.get_mut(usize::from(slot)).filter(|served| served.phase != Phase::Free)?;
+        Some(&mut served.context)
     }
 
     /// The operation that has something to send, and what, in pieces of at most `max_payload` bytes; latency
@@ -315,11 +326,6 @@ impl<C: Copy + Default> Responder<C> {
     /// Operations in service.
     pub fn serving(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// Slots of operations in service.
-    pub fn slots(&self) -> impl Iterator<Item = u16> {
-        (0..self.slots.len() as u16).filter(|slot| self.served(*slot).is_some())
     }
 
     /// Bytes of its state: it does not depend on the number of peers.

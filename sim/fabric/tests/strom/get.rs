@@ -192,7 +192,11 @@ fn a_crowd_of_requests_that_comes_at_once_is_not_turned_away() {
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         bench.world.with_nic(1, |nic, mem| {
             for sent in &sent {
-                nic.receive(now, mem, &Ingress { bytes: &sent.bytes, start, source, group: None });
+                nic.receive(
+                    now,
+                    mem,
+                    &Ingress { bytes: &sent.bytes, start, source, group: None, from: None },
+                );
             }
         });
         assert_eq!(bench.world.counters(1).kernels_busy, 0);

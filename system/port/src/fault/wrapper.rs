@@ -101,7 +101,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
         let mut handed = 0;
         while handed < budget {
             let put = |(start, source, group), bytes: &[u8]| {
-                take(Ingress { bytes, start, source, group });
+                take(Ingress { bytes, start, source, group, from: None });
                 true
             };
             if self.incoming.put_back(now, put).is_none() {

@@ -371,9 +371,9 @@ impl Burst {
     ) -> Burst {
         let mut burst = Burst { taken: 0, bytes: 0, end: BurstEnd::Quota };
         while burst.taken < quota {
-            match link
-                .receive(|bytes| take(Ingress { bytes, start: Start::Ip, source: UNKNOWN, group: None }))
-            {
+            match link.receive(|bytes| {
+                take(Ingress { bytes, start: Start::Ip, source: UNKNOWN, group: None, from: None })
+            }) {
                 Ok(Some(len)) => burst.bytes += len,
                 Ok(None) => {
                     burst.end = BurstEnd::Empty;

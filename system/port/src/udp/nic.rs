@@ -418,7 +418,13 @@ impl UdpPort {
                     handed += 1;
                     self.counters.frames_received += 1;
                     self.counters.bytes_received += bytes.len() as u64;
-                    take(Ingress { bytes, start: Start::Bth, source: arrival.source, group: Some(group) });
+                    take(Ingress {
+                        bytes,
+                        start: Start::Bth,
+                        source: arrival.source,
+                        group: Some(group),
+                        from: None,
+                    });
                 }
                 Ok(_) => {
                     fruitless += 1;

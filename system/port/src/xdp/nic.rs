@@ -249,7 +249,7 @@ impl XdpPort {
             let queue = self.attachment.sender();
             let bytes = queue.kept(frame);
             self.counters.bytes_received += bytes.len() as u64;
-            take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None });
+            take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, from: None });
             queue.put_back(frame);
             handed += 1;
         }
@@ -345,7 +345,7 @@ impl Port for XdpPort {
         for queue in self.attachment.queues() {
             let (frames, bytes) = queue.receive(budget - handed, &mut |bytes| {
                 ask_for(bytes);
-                take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None });
+                take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, from: None });
             });
             handed += frames;
             self.counters.frames_received += frames as u64;

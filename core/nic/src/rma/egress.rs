@@ -1,0 +1,294 @@
+//! Messages that leave: each is planned by the transport, sealed in private memory, then copied into the frame
+//! that the port lends.
+
+use remora_memory::{Access, Mem};
+use remora_transport::Instant;
+use remora_transport::rma::{Answer, Party, Response, Status};
+use remora_wire::ethernet;
+use remora_wire::frame::{Egress, NoLease, Route, Start};
+use remora_wire::rma::{
+    Body, Chain, DSCP, Kind, MAX_AAD, Message, Nonce, TAG_LEN, completion, header, request, solicit,
+};
+
+use super::cipher::KEY_LEN;
+use super::{Destination, Refusal, Rma, SERVED};
+use crate::shared::Shared;
+
+/// Messages and bytes of a turn, before queue pairs have theirs.
+const TURN_MESSAGES: usize = 16;
+
+/// Sources of messages that take turns: what is served, answers to solicits, new requests and solicits.
+const SOURCES: u8 = 3;
+
+/// The result of one attempt to send a message.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Left {
+    /// It left, or had no way to leave; its nonce.
+    Yes(Nonce),
+    Blocked,
+}
+
+/// A message to send: everything but its nonce.
+struct Outgoing<'a> {
+    to: &'a Destination,
+    header: header::Repr,
+    body: Body,
+    chain: &'a Chain,
+    key: &'a [u8; KEY_LEN],
+}
+
+impl Rma {
+    /// Sends a turn of messages, or fewer if the port is full; returns how many.
+    pub fn transmit(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut dyn Egress,
+        shared: &mut Shared,
+    ) -> usize {
+        self.fetch(now, mem, shared);
+        let (mut sent, mut idle) = (0, 0);
+        while sent < TURN_MESSAGES && idle < SOURCES {
+            match self.send_refusal(out, shared) {
+                Some(true) => {
+                    sent += 1;
+                    continue;
+                }
+                Some(false) => return sent,
+                None => {}
+            }
+            self.turn = (self.turn + 1) % SOURCES;
+            let left = match self.turn {
+                0 => self.send_response(now, mem, out, shared),
+                1 => self.send_answer(now, mem, out, shared),
+                _ => self.send_solicited(now, out, shared),
+            };
+            match left {
+                Some(true) => (sent, idle) = (sent + 1, 0),
+                Some(false) => return sent,
+                None => idle += 1,
+            }
+        }
+        sent
+    }
+
+    /// Sends a refusal. None: there is none; false: the port is full.
+    fn send_refusal(&mut self, out: &mut dyn Egress, shared: &mut Shared) -> Option<bool> {
+        let Refusal { to, header, body, chain, key } = self.refusals.pop_front()?;
+        let outgoing = Outgoing { to: &to, header, body, chain: &chain, key: &key };
+        let left = self.send(&outgoing, out, shared);
+        if left == Left::Blocked {
+            self.refusals.push_front(Refusal { to, header, body, chain, key });
+        }
+        Some(left != Left::Blocked)
+    }
+
+    /// Sends what is next of the operations that are served.
+    fn send_response(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut dyn Egress,
+        shared: &mut Shared,
+    ) -> Option<bool> {
+        let (slot, response) = self.responder.plan(shared.mtu)?;
+        let served = self.responder.served(slot)?;
+        let (context, request, chain) = (served.context, *served.request(), served.chain());
+        let plain = header::Repr {
+            kind: Kind::Nack,
+            class: request.class,
+            slot: context.slot,
+            region: context.region,
+            offset: 0,
+            length: 0,
+            nonce: Nonce::default(),
+        };
+        let (header, body) = match response {
+            Response::Data { offset, len } => {
+                if !self.fetch_region(mem, slot, u64::from(offset), len) {
+                    self.revoke(now, slot, shared);
+                    return Some(true);
+                }
+                let header = header::Repr { kind: Kind::Data, offset: offset.into(), length: len, ..plain };
+                (header, Body::None)
+            }
+            Response::Completion => {
+                if request.kind == Kind::Rekey && self.regions.is_in_use(context.region) {
+                    // Another engine is in the middle of a copy under the old key.
+                    return Some(false);
+                }
+                let status = completion::Status::Ok;
+                let header = header::Repr { kind: Kind::Completion, length: request.size, ..plain };
+                (header, Body::Completion(completion::Repr { status }))
+            }
+            Response::Nack => (plain, Body::None),
+            Response::Solicit => return None,
+        };
+        let outgoing = Outgoing { to: &context.to, header, body, chain: &chain, key: &context.key };
+        match self.send(&outgoing, out, shared) {
+            Left::Yes(_) => self.responder.sent(slot, response),
+            Left::Blocked => return Some(false),
+        }
+        Some(true)
+    }
+
+    /// Copies bytes of the region of an operation that is served into the buffer. False: the region has another
+    /// key, or it or its memory is gone.
+    fn fetch_region(&mut self, mem: Mem<'_>, slot: u16, offset: u64, len: u32) -> bool {
+        let Some(served) = self.responder.served(slot) else { return false };
+        let context = served.context;
+        let Some(_in_use) = self.regions.enter(context.region, context.epoch) else { return false };
+        let Some(region) = self.regions.get(context.region) else { return false };
+        let va = region.memory.base + context.offset + offset;
+        let Some(domain) = mem.domain(region.memory.key) else { return false };
+        match mem.check(domain, region.memory.key, va, len as usize, Access::NONE) {
+            Ok(span) => span.read(&mut self.buffer[..len as usize]) == len as usize,
+            Err(_) => false,
+        }
+    }
+
+    /// Sends the next piece that a server has asked for. It comes from the slot's own region, offset and length,
+    /// whatever the server said.
+    fn send_answer(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut dyn Egress,
+        shared: &mut Shared,
+    ) -> Option<bool> {
+        let answer = self.requester.plan(shared.mtu)?;
+        let Answer { slot, server_slot, offset, len, chain } = answer;
+        let command = self.commands[usize::from(slot)].clone()?;
+        let pd = self.portals.owner(slot).map(|portal| portal.pd);
+        let span = pd.and_then(|pd| self.local(mem, pd, &command, offset, len));
+        let Some(span) = span else {
+            let ended = self.requester.end(now, slot, Status::LocalError, &mut self.solicitation);
+            self.complete(&ended, shared);
+            return Some(true);
+        };
+        span.read(&mut self.buffer[..len as usize]);
+        let header = header::Repr {
+            kind: Kind::Data,
+            class: command.class,
+            slot: server_slot,
+            region: command.remote.region,
+            offset: offset.into(),
+            length: len,
+            nonce: Nonce::default(),
+        };
+        let to = Destination { endpoint: command.server, from: None };
+        let outgoing = Outgoing { to: &to, header, body: Body::None, chain: &chain, key: &command.key };
+        match self.send(&outgoing, out, shared) {
+            Left::Yes(nonce) => self.requester.answered(&answer, nonce),
+            Left::Blocked => return Some(false),
+        }
+        Some(true)
+    }
+
+    /// Sends the request or solicit of the operation that may enter service.
+    fn send_solicited(&mut self, now: Instant, out: &mut dyn Egress, shared: &mut Shared) -> Option<bool> {
+        let waiting = self.solicitation.next()?;
+        let left = match waiting.party {
+            Party::Command(slot) => self.send_request(slot, out, shared)?,
+            Party::Served(slot) => self.send_solicit(slot, out, shared)?,
+        };
+        let Left::Yes(nonce) = left else { return Some(false) };
+        self.solicitation.enter();
+        match waiting.party {
+            Party::Command(slot) => self.requester.sent(now, slot, nonce),
+            Party::Served(slot) => self.responder.solicited(now, slot, nonce),
+        }
+        Some(true)
+    }
+
+    fn send_request(&mut self, slot: u16, out: &mut dyn Egress, shared: &mut Shared) -> Option<Left> {
+        let command = self.commands[usize::from(slot)].clone()?;
+        let portal = self.portals.owner(slot)?;
+        let header = header::Repr {
+            kind: command.kind,
+            class: command.class,
+            slot,
+            region: command.remote.region,
+            offset: command.remote.offset,
+            length: command.size,
+            nonce: Nonce::default(),
+        };
+        let body = Body::Request(request::Repr {
+            pid: portal.pid,
+            incarnation: portal.incarnation,
+            max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
+        });
+        let to = Destination { endpoint: command.server, from: None };
+        let outgoing = Outgoing { to: &to, header, body, chain: &Chain::EMPTY, key: &command.key };
+        Some(self.send(&outgoing, out, shared))
+    }
+
+    fn send_solicit(&mut self, slot: u16, out: &mut dyn Egress, shared: &mut Shared) -> Option<Left> {
+        let served = self.responder.served(slot)?;
+        let (context, request, chain) = (served.context, *served.request(), served.chain());
+        let header = header::Repr {
+            kind: Kind::Solicit,
+            class: request.class,
+            slot: context.slot,
+            region: context.region,
+            offset: context.offset,
+            length: request.size,
+            nonce: Nonce::default(),
+        };
+        let body = Body::Solicit(solicit::Repr {
+            server_slot: slot | SERVED,
+            max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
+            timeout: self.settings.timeout.min(u64::from(u32::MAX)) as u32,
+        });
+        let outgoing = Outgoing { to: &context.to, header, body, chain: &chain, key: &context.key };
+        Some(self.send(&outgoing, out, shared))
+    }
+
+    /// Seals a message and writes it into a frame; its payload stands in the buffer. Without a way to the
+    /// destination it is lost, as in any network.
+    fn send(&mut self, outgoing: &Outgoing<'_>, out: &mut dyn Egress, shared: &mut Shared) -> Left {
+        let Outgoing { to, header, body, chain, key } = outgoing;
+        let len = Message::len(header, body);
+        let start = out.start();
+        let is_ipv4 = shared.endpoint.address.is_ipv4() && to.endpoint.address.is_ipv4();
+        let below = start.overhead(is_ipv4);
+        let lease = match out.lend_to(&to.endpoint, to.from, below + len) {
+            Ok(lease) => lease,
+            Err(NoLease::Full) => return Left::Blocked,
+            Err(NoLease::Unreachable) => {
+                shared.counters.rma_unreachable += 1;
+                return Left::Yes(self.next_nonce());
+            }
+        };
+        emit_below(start, &Route::new(shared.endpoint, to.endpoint), lease.ip_id, len, lease.bytes);
+        let frame = &mut lease.bytes[below..];
+        let header = header::Repr { nonce: self.next_nonce(), ..*header };
+        let clear = Message::emit_clear(&header, body, frame);
+        let mut aad = [0; MAX_AAD];
+        // The frame may be shared memory: what the tag covers is written once more, privately.
+        let mut private = [0; header::LEN + request::LEN];
+        Message::emit_clear(&header, body, &mut private);
+        let aad = chain.aad(&private[..clear], &mut aad);
+        let text = &mut self.buffer[..len - clear - TAG_LEN];
+        let place = self.keys.place(key);
+        let tag = self.keys.cipher().seal(place, &header.nonce.bytes(), aad, text);
+        frame[clear..len - TAG_LEN].copy_from_slice(text);
+        frame[len - TAG_LEN..].copy_from_slice(&tag);
+        out.commit();
+        shared.counters.sent_pkts += 1;
+        shared.counters.sent_bytes += len as u64;
+        Left::Yes(header.nonce)
+    }
+}
+
+/// Writes the IP and UDP header of a frame, in 1RMA's own traffic class. The port has written the Ethernet
+/// header.
+fn emit_below(start: Start, route: &Route, ip_id: u16, len: usize, out: &mut [u8]) {
+    let from = match start {
+        Start::Bth => return,
+        Start::Ip => 0,
+        Start::Ethernet => ethernet::LEN,
+    };
+    let route = Route { traffic_class: DSCP << 2, ..*route };
+    route.emit(Start::Ip, ip_id, len as u16, &mut out[from..]);
+}

@@ -1,0 +1,345 @@
+//! Messages that arrive: authenticated first, then looked at.
+//!
+//! What is wrong is counted and dropped, but for a request: it gets an answer that is no longer than itself.
+//! Ciphertext is copied before it is opened, and bytes reach a region only when their tag was right.
+
+use remora_memory::{Access, Mem};
+use remora_transport::Instant;
+use remora_transport::rma::{Accepted, Request, Status};
+use remora_wire::frame::Peer;
+use remora_wire::rma::{Body, Chain, Kind, MAX_AAD, Message, TAG_LEN, completion, header, request};
+
+use super::cipher::KEY_LEN;
+use super::regions::Snapshot;
+use super::{Destination, Identity, MAX_REFUSALS, Refusal, RegionKey, Rights, Rma, SERVED, ServedContext};
+use crate::arrived::Arrived;
+use crate::shared::Shared;
+
+impl Rma {
+    /// A message has arrived, by this peer of the port.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        from: Option<Peer>,
+        shared: &mut Shared,
+    ) {
+        let Ok(message) = Message::parse(arrived.transport) else {
+            shared.counters.malformed_pkts += 1;
+            return;
+        };
+        shared.counters.rcvd_pkts += 1;
+        shared.counters.rcvd_bytes += arrived.transport.len() as u64;
+        let to = Destination { endpoint: arrived.source, from };
+        match (message.header.kind, &message.body) {
+            (_, Body::Request(request)) => self.take_request(now, mem, &message, request, to, shared),
+            (Kind::Data, _) if message.header.slot & SERVED != 0 => {
+                self.take_written(now, mem, &message, shared);
+            }
+            (Kind::Data, _) => self.take_read(now, mem, &message, shared),
+            (kind, body) => self.take_answer(now, kind, body, &message, shared),
+        }
+    }
+
+    /// Does the message carry the tag of this key and chain? Its text is in the buffer then.
+    fn opens(&mut self, key: &[u8; KEY_LEN], chain: &Chain, message: &Message<'_>) -> bool {
+        let place = self.keys.place(key);
+        self.opens_at(place, chain, message)
+    }
+
+    fn opens_at(&mut self, place: usize, chain: &Chain, message: &Message<'_>) -> bool {
+        let mut aad = [0; MAX_AAD];
+        let aad = chain.aad(message.clear, &mut aad);
+        // Copied once: where the frame is shared memory, its sender may change it at any time.
+        let text = &mut self.buffer[..message.sealed.len()];
+        text.copy_from_slice(message.sealed);
+        let tag: [u8; TAG_LEN] = *message.tag;
+        self.keys.cipher().open(place, &message.header.nonce.bytes(), aad, text, &tag)
+    }
+
+    /// Hop 1. The tag comes first; then rights and bounds; then whether there is time for it.
+    fn take_request(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        message: &Message<'_>,
+        request: &request::Repr,
+        to: Destination,
+        shared: &mut Shared,
+    ) {
+        let header = &message.header;
+        let found = self.regions.get(header.region);
+        // A region that does not exist costs as much as one with another key.
+        let (epoch, region_key) = match &found {
+            Some(Snapshot { epoch, region_key, .. }) => (*epoch, region_key.clone()),
+            None => (0, self.decoy.clone()),
+        };
+        let identity = Identity {
+            address: to.endpoint.address,
+            pid: request.pid,
+            incarnation: request.incarnation,
+            kind: header.kind,
+        };
+        let key = self.keys.derive(header.region, epoch, region_key.bytes(), &identity);
+        let authentic = self.opens(&key, &Chain::EMPTY, message);
+        let Some(region) = found.filter(|_| authentic) else {
+            shared.counters.rma_bad_requests += 1;
+            self.fail_request(now, header, to, shared);
+            return;
+        };
+        if !permitted(mem, header, &region) {
+            shared.counters.rma_access_errors += 1;
+            let body = Body::Completion(completion::Repr { status: completion::Status::AccessError });
+            self.refuse(Kind::Completion, header, body, to, key, shared);
+            return;
+        }
+        let accepted = Request {
+            kind: header.kind,
+            class: header.class,
+            size: header.length,
+            max_payload: u32::from(request.max_payload),
+            nonce: header.nonce,
+        };
+        let context = ServedContext {
+            to,
+            slot: header.slot,
+            region: header.region,
+            epoch: region.epoch,
+            offset: header.offset,
+            key,
+            new_key: [0; KEY_LEN],
+        };
+        match self.responder.accept(now, accepted, context, &mut self.solicitation) {
+            Accepted::Slot(_) => shared.counters.rma_served += 1,
+            Accepted::Nack => {
+                shared.counters.rma_nacks_sent += 1;
+                self.refuse(Kind::Nack, header, Body::None, to, key, shared);
+            }
+        }
+    }
+
+    /// The authentication failure of a request, under the key that everybody knows.
+    fn fail_request(&mut self, now: Instant, header: &header::Repr, to: Destination, shared: &mut Shared) {
+        if !self.may_fail(now) {
+            shared.counters.rma_failures_suppressed += 1;
+            return;
+        }
+        self.refuse(Kind::AuthenticationFailure, header, Body::None, to, super::RESERVED_KEY, shared);
+    }
+
+    /// Puts a refusal of a request in line.
+    fn refuse(
+        &mut self,
+        kind: Kind,
+        header: &header::Repr,
+        body: Body,
+        to: Destination,
+        key: [u8; KEY_LEN],
+        shared: &mut Shared,
+    ) {
+        if self.refusals.len() == MAX_REFUSALS {
+            shared.counters.rma_refusals_dropped += 1;
+            return;
+        }
+        let chain = Chain::new(header.nonce);
+        let header = header::Repr { kind, offset: 0, length: 0, ..*header };
+        self.refusals.push_back(Refusal { to, header, body, chain, key });
+    }
+
+    /// Data of a read of ours.
+    fn take_read(&mut self, now: Instant, mem: Mem<'_>, message: &Message<'_>, shared: &mut Shared) {
+        let header = &message.header;
+        let (slot, offset, len) = (header.slot, header.offset, header.length);
+        let expected = self.requester.expects(slot, Kind::Data);
+        let Some((_, chain)) = expected.filter(|_| self.requester.awaits(slot, offset, len)) else {
+            shared.counters.rma_unexpected += 1;
+            return;
+        };
+        let Some(command) = self.commands[usize::from(slot)].clone() else { return };
+        if !self.opens(&command.key, &chain, message) {
+            shared.counters.rma_bad_responses += 1;
+            return;
+        }
+        let pd = self.portals.owner(slot).map(|portal| portal.pd);
+        let span = pd.and_then(|pd| self.local(mem, pd, &command, offset as u32, len));
+        let ended = match span {
+            Some(span) => {
+                span.write(&self.buffer[..len as usize]);
+                self.requester.placed(now, slot, offset, len, &mut self.solicitation)
+            }
+            None => Some(self.requester.end(now, slot, Status::LocalError, &mut self.solicitation)),
+        };
+        if let Some(ended) = ended {
+            self.complete(&ended, shared);
+        }
+    }
+
+    /// A message that answers a command of ours without data.
+    fn take_answer(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        body: &Body,
+        message: &Message<'_>,
+        shared: &mut Shared,
+    ) {
+        let slot = message.header.slot;
+        let Some((_, chain)) = self.requester.expects(slot, kind) else {
+            shared.counters.rma_unexpected += 1;
+            return;
+        };
+        let Some(command) = &self.commands[usize::from(slot)] else { return };
+        let key = command.key;
+        let authentic = match kind {
+            Kind::AuthenticationFailure => {
+                let reserved = self.keys.reserved();
+                self.opens_at(reserved, &chain, message)
+            }
+            _ => self.opens(&key, &chain, message),
+        };
+        if !authentic {
+            shared.counters.rma_bad_responses += 1;
+            return;
+        }
+        let status = match body {
+            Body::Solicit(solicit) => {
+                let (nonce, most) = (message.header.nonce, u32::from(solicit.max_payload));
+                let timeout = u64::from(solicit.timeout);
+                return self.requester.solicited(now, slot, nonce, solicit.server_slot, most, timeout);
+            }
+            Body::Completion(completion) if completion.status == completion::Status::Ok => Status::Ok,
+            Body::Completion(_) => Status::RemoteAccessError,
+            _ if kind == Kind::Nack => Status::Nack,
+            _ => Status::RemoteAuthenticationFailure,
+        };
+        match self.requester.completed(now, slot, status, &mut self.solicitation) {
+            Some(ended) => self.complete(&ended, shared),
+            None => shared.counters.rma_unexpected += 1,
+        }
+    }
+
+    /// Data of a write or rekey that we serve. The time is read anew, right before the bytes are placed: the
+    /// initiator counts on it that nothing is placed later.
+    fn take_written(&mut self, now: Instant, mem: Mem<'_>, message: &Message<'_>, shared: &mut Shared) {
+        let header = &message.header;
+        let (slot, offset, len) = (header.slot & !SERVED, header.offset, header.length);
+        let Some(served) = self.responder.expects(slot) else {
+            shared.counters.rma_unexpected += 1;
+            return;
+        };
+        let (context, chain, request) = (served.context, served.chain(), *served.request());
+        if !self.opens(&context.key, &chain, message) {
+            shared.counters.rma_bad_responses += 1;
+            return;
+        }
+        let regions = self.regions.clone();
+        let Some(in_use) = regions.enter(context.region, context.epoch) else {
+            self.revoke(now, slot, shared);
+            return;
+        };
+        if !self.responder.awaits(self.time_of_copy(now), slot, offset, len) {
+            shared.counters.rma_late_pieces += 1;
+            return;
+        }
+        let placed = match request.kind {
+            Kind::Rekey => self.keep_new_key(slot, offset, len),
+            _ => {
+                let memory = regions.get(context.region).map(|region| region.memory);
+                let span = memory.and_then(|memory| {
+                    let va = memory.base + context.offset + offset;
+                    mem.check(mem.domain(memory.key)?, memory.key, va, len as usize, Access::LOCAL_WRITE).ok()
+                });
+                span.map(|span| span.write(&self.buffer[..len as usize])).is_some()
+            }
+        };
+        drop(in_use);
+        if !placed {
+            // The memory is gone, although the region is not.
+            self.revoke(now, slot, shared);
+            return;
+        }
+        let complete = self.responder.placed(slot, header.nonce, offset, len, &mut self.solicitation);
+        if complete && request.kind == Kind::Rekey {
+            self.install(now, slot, shared);
+        }
+    }
+
+    /// Keeps the key that a rekey brings. It comes in one piece: a unit is longer than a key.
+    fn keep_new_key(&mut self, slot: u16, offset: u64, len: u32) -> bool {
+        if offset != 0 || len as usize != KEY_LEN {
+            return false;
+        }
+        let mut key = [0; KEY_LEN];
+        key.copy_from_slice(&self.buffer[..KEY_LEN]);
+        self.buffer[..KEY_LEN].fill(0);
+        if let Some(context) = self.responder.context_mut(slot) {
+            context.new_key = key;
+        }
+        true
+    }
+
+    /// All of a region's new key is there: it takes effect. What is served under the old one ends.
+    fn install(&mut self, now: Instant, slot: u16, shared: &mut Shared) {
+        let Some(served) = self.responder.served(slot) else { return };
+        let ServedContext { region, epoch, new_key, .. } = served.context;
+        let installed = RegionKey::new(new_key).is_some_and(|key| self.regions.rekey_at(region, epoch, &key));
+        if !installed {
+            self.revoke(now, slot, shared);
+            return;
+        }
+        shared.counters.rma_rekeys += 1;
+        self.keys.forget(region);
+        for other in (0..self.settings.served).filter(|other| *other != slot) {
+            let stale = self.responder.served(other).is_some_and(|served| {
+                let context = &served.context;
+                context.region == region && context.epoch <= epoch && !served.is_done()
+            });
+            if stale {
+                self.revoke(now, other, shared);
+            }
+        }
+    }
+
+    /// Ends an operation whose region has another key or is gone.
+    pub fn revoke(&mut self, now: Instant, slot: u16, shared: &mut Shared) {
+        let Some(served) = self.responder.served(slot) else { return };
+        let (context, request) = (served.context, *served.request());
+        let header = header::Repr {
+            kind: request.kind,
+            class: request.class,
+            slot: context.slot,
+            region: context.region,
+            offset: context.offset,
+            length: request.size,
+            nonce: request.nonce,
+        };
+        self.responder.abort(slot, &mut self.solicitation);
+        shared.counters.rma_revoked += 1;
+        self.fail_request(now, &header, context.to, shared);
+    }
+}
+
+/// Does the region grant what an authentic request asks for, and does it have the bytes?
+fn permitted(mem: Mem<'_>, header: &header::Repr, region: &Snapshot) -> bool {
+    let memory = &region.memory;
+    let (right, access) = match header.kind {
+        Kind::Read => (Rights::READ, Access::NONE),
+        Kind::Write => (Rights::WRITE, Access::LOCAL_WRITE),
+        _ => (Rights::REKEY, Access::NONE),
+    };
+    if !memory.rights.contains(right) {
+        return false;
+    }
+    if header.kind == Kind::Rekey {
+        return header.offset == 0 && header.length as usize == KEY_LEN;
+    }
+    let sized = (1..=remora_wire::rma::MAX_OPERATION).contains(&header.length);
+    let end = header.offset.checked_add(u64::from(header.length));
+    if !sized || end.is_none_or(|end| end > memory.len) {
+        return false;
+    }
+    let va = memory.base + header.offset;
+    let domain = mem.domain(memory.key);
+    domain.is_some_and(|pd| mem.check(pd, memory.key, va, header.length as usize, access).is_ok())
+}

@@ -1,0 +1,128 @@
+//! 1RMA as the NIC's driver and programs see it.
+
+use remora_memory::Mem;
+use remora_transport::Instant;
+use remora_transport::rma::Status;
+use remora_wire::frame::{Egress, Ingress};
+use remora_wire::rma;
+
+use super::{Init, PortalInit, Rma};
+use crate::arrived::Arrived;
+use crate::config::NicError;
+use crate::nic::Nic;
+
+/// What 1RMA of an engine holds.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes of the window.
+    pub window: u32,
+    /// Bytes of it that are free.
+    pub free: u32,
+    /// Operations in line for it.
+    pub waiting: usize,
+    /// Operations that it serves.
+    pub serving: usize,
+    /// Bytes of its tables.
+    pub bytes: usize,
+    /// Keys derived and expanded since its start.
+    pub derivations: u64,
+    /// Keys expanded since its start.
+    pub expansions: u64,
+}
+
+impl Nic {
+    /// Speaks 1RMA from now on.
+    pub fn enable_rma(&mut self, init: Init) {
+        self.rma = Some(Box::new(Rma::new(init)));
+    }
+
+    /// Makes a command portal: its number, and the first of its slots, which are consecutive.
+    ///
+    /// # Errors
+    /// `NotThisService`: the engine does not speak 1RMA; `Full`: portals, or slots; `TooSmall`: no slot, or a
+    /// ring for fewer commands than slots; `Unknown`: the completion queue.
+    pub fn create_portal(&mut self, init: PortalInit) -> Result<(u32, u16), NicError> {
+        let rma = self.rma.as_mut().ok_or(NicError::NotThisService)?;
+        if init.ring.slots() < u64::from(init.slots) {
+            return Err(NicError::TooSmall);
+        }
+        let (cq, pd) = (init.cq, init.pd);
+        self.shared.use_cq(cq, pd)?;
+        rma.portals.create(init).inspect_err(|_| self.shared.release_cq(cq, pd))
+    }
+
+    /// Removes a portal. Its operations end without completions. What the server of a write was sent already
+    /// may still take effect there.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn destroy_portal(&mut self, now: Instant, number: u32) -> Result<(), NicError> {
+        let rma = self.rma.as_mut().ok_or(NicError::Unknown)?;
+        let portal = rma.portals.remove(number).ok_or(NicError::Unknown)?;
+        for slot in portal.first..portal.first + portal.slots {
+            if rma.commands[usize::from(slot)].take().is_some() {
+                rma.requester.end(now, slot, Status::Timeout, &mut rma.solicitation);
+            }
+        }
+        self.shared.release_cq(portal.cq, portal.pd);
+        Ok(())
+    }
+
+    /// The producer index of a portal's ring has moved.
+    #[inline]
+    pub fn ring_portal(&mut self, number: u32) {
+        if let Some(rma) = &mut self.rma {
+            rma.portals.ring(number);
+        }
+    }
+
+    /// What 1RMA of this engine holds. None: it does not speak it.
+    pub fn rma_facts(&self) -> Option<Facts> {
+        let rma = self.rma.as_ref()?;
+        Some(Facts {
+            window: rma.settings.window,
+            free: rma.solicitation.free(),
+            waiting: rma.solicitation.waiting(),
+            serving: rma.responder.serving(),
+            bytes: rma.requester.bytes() + rma.responder.bytes() + rma.keys.bytes(),
+            derivations: rma.keys.derivations,
+            expansions: rma.keys.expansions,
+        })
+    }
+
+    /// Bytes that no packet of RoCE begins with: a message of 1RMA, or none at all.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn receive_other(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        frame: &Ingress<'_>,
+        arrived: &Arrived<'_>,
+    ) {
+        let begins = arrived.transport.first().is_some_and(|byte| rma::begins(*byte));
+        match &mut self.rma {
+            Some(rma) if begins => rma.receive(now, mem, arrived, frame.from, &mut self.shared),
+            _ => self.shared.counters.malformed_pkts += 1,
+        }
+    }
+
+    /// A turn of 1RMA; how many messages have left.
+    #[inline(never)]
+    pub(crate) fn transmit_rma(&mut self, now: Instant, mem: Mem<'_>, out: &mut dyn Egress) -> usize {
+        let Some(rma) = &mut self.rma else { return 0 };
+        let sent = rma.transmit(now, mem, out, &mut self.shared);
+        if sent > 0 {
+            out.flush();
+        }
+        sent
+    }
+
+    /// Runs the timers of 1RMA.
+    #[inline(never)]
+    pub(crate) fn expire_rma(&mut self, now: Instant) {
+        if let Some(rma) = &mut self.rma {
+            rma.expire(now, &mut self.shared);
+        }
+    }
+}

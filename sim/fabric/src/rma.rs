@@ -1,0 +1,204 @@
+//! 1RMA on a simulated node: regions with keys, command portals, and what a program does with them.
+
+use std::sync::Arc;
+
+use remora_memory::Pd;
+use remora_nic::rma::{
+    Cipher, Command, Completion, Identity, Init, Operand, PortalInit, RegionError, RegionKey, RegionMemory,
+    Regions, Rights,
+};
+use remora_nic::{NicError, Word, wqe::SLOT};
+use remora_transport::rma::Settings;
+use remora_wire::frame::Endpoint;
+use remora_wire::rma::{Class, Kind};
+
+use crate::program::{CompletionQueue, Region, ring};
+use crate::world::World;
+
+/// A command portal of a node, as its program sees it.
+#[derive(Debug)]
+pub struct Portal {
+    /// Node that owns it.
+    pub node: usize,
+    /// Its number in the NIC.
+    pub number: u32,
+    /// The first of its slots.
+    pub first: u16,
+    /// How many slots it has.
+    pub slots: u16,
+    /// Its completion queue.
+    pub cq: CompletionQueue,
+    /// The process and incarnation that its NIC puts into requests.
+    pub process: (u32, u32),
+    ring: remora_nic::Ring,
+    produced: u64,
+}
+
+/// A region that peers reach by 1RMA.
+#[derive(Clone, Debug)]
+pub struct Exposed {
+    /// Its memory.
+    pub memory: Region,
+    /// Its RegionId.
+    pub id: u32,
+    /// Its key.
+    pub key: RegionKey,
+}
+
+/// What an engine starts with, beyond its settings.
+#[derive(Copy, Clone, Debug)]
+pub struct Start {
+    /// The sender's word of its nonces.
+    pub sender: u32,
+    /// Where its nonces begin.
+    pub first_nonce: u64,
+    /// Regions at most.
+    pub regions: u32,
+}
+
+impl World {
+    /// A node speaks 1RMA from now on. Its engine starts anew with no region and no portal.
+    pub fn enable_rma(&mut self, node: usize, settings: &Settings, start: Start, cipher: Box<dyn Cipher>) {
+        let regions = Arc::new(Regions::new(start.regions));
+        self.nodes[node].regions = Some(regions.clone());
+        let decoy = RegionKey::new([0xdc ^ node as u8 | 1; 16]).expect("a key that is not zero");
+        let init = Init {
+            settings: *settings,
+            regions,
+            cipher,
+            sender: start.sender,
+            first_nonce: start.first_nonce,
+            decoy,
+            clock: None,
+        };
+        self.with_nic(node, |nic, _| nic.enable_rma(init));
+    }
+
+    /// The table of a node's regions.
+    ///
+    /// # Panics
+    /// If the node does not speak 1RMA.
+    pub fn regions(&self, node: usize) -> &Arc<Regions> {
+        self.nodes[node].regions.as_ref().expect("a node that speaks 1RMA")
+    }
+
+    /// Gives a region a RegionId, with these rights and this key.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn expose(&mut self, memory: &Region, rights: Rights, key: RegionKey) -> Result<Exposed, RegionError> {
+        let described = RegionMemory {
+            key: memory.key,
+            base: memory.address,
+            len: memory.bytes.len() as u64,
+            rights,
+        };
+        let id = self.regions(memory.node).register(&described, &key)?;
+        Ok(Exposed { memory: memory.clone(), id, key })
+    }
+
+    /// Makes a portal with `slots` slots that completes into `cq`.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_portal(
+        &mut self,
+        cq: CompletionQueue,
+        slots: u16,
+        process: (u32, u32),
+    ) -> Result<Portal, NicError> {
+        let pd = self.pd(cq.node);
+        self.create_portal_of(cq, slots, process, pd)
+    }
+
+    /// The same in another protection domain.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_portal_of(
+        &mut self,
+        cq: CompletionQueue,
+        slots: u16,
+        process: (u32, u32),
+        pd: Pd,
+    ) -> Result<Portal, NicError> {
+        let ring = ring(u64::from(slots));
+        let init = PortalInit {
+            ring: ring.clone(),
+            slots,
+            pd,
+            cq: cq.number,
+            pid: process.0,
+            incarnation: process.1,
+        };
+        let (number, first) = self.with_nic(cq.node, |nic, _| nic.create_portal(init))?;
+        Ok(Portal { node: cq.node, number, first, slots, cq, process, ring, produced: 0 })
+    }
+
+    /// Removes a portal.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn destroy_portal(&mut self, portal: &Portal) -> Result<(), NicError> {
+        let now = self.now();
+        self.with_nic(portal.node, |nic, _| nic.destroy_portal(now, portal.number))
+    }
+
+    /// Writes a command into a portal's ring and tells the NIC.
+    pub fn issue(&mut self, portal: &mut Portal, command: &Command) {
+        self.issue_bytes(portal, &command.bytes());
+    }
+
+    /// Writes any 64 bytes into a portal's ring and tells the NIC.
+    pub fn issue_bytes(&mut self, portal: &mut Portal, bytes: &[u8; SLOT]) {
+        portal.ring.store(portal.produced, bytes);
+        portal.produced += 1;
+        portal.ring.set_word(Word::Produced, portal.produced);
+        self.with_nic(portal.node, |nic, _| nic.ring_portal(portal.number));
+    }
+
+    /// The next completion of a command.
+    pub fn poll_rma(&mut self, cq: CompletionQueue) -> Option<Completion> {
+        Completion::of(&self.poll_entry(cq)?)
+    }
+
+    /// The endpoint of a node.
+    pub fn endpoint(&self, node: usize) -> Endpoint {
+        self.nodes[node].endpoint
+    }
+
+    /// K_d of a portal's process for a region and a kind of operation.
+    pub fn derive(&self, cipher: &mut dyn Cipher, portal: &Portal, key: &RegionKey, kind: Kind) -> [u8; 16] {
+        let identity = Identity {
+            address: self.endpoint(portal.node).address,
+            pid: portal.process.0,
+            incarnation: portal.process.1,
+            kind,
+        };
+        cipher.derive(key.bytes(), &identity.bytes())
+    }
+}
+
+/// A command of a portal's slot. Its local and remote bytes begin where the operands say.
+pub fn command(
+    portal: &Portal,
+    slot: u16,
+    kind: Kind,
+    size: u32,
+    local: Operand,
+    remote: Operand,
+    server: Endpoint,
+    key: [u8; 16],
+) -> Command {
+    Command {
+        kind,
+        class: Class::Latency,
+        size,
+        slot: portal.first + slot,
+        cq: portal.cq.number as u16,
+        local,
+        remote,
+        server,
+        key,
+    }
+}

@@ -1,0 +1,153 @@
+//! Attacks, numbered as in the list of `docs/RMA.md`: each test is named after what the attacker tries.
+
+mod forged;
+mod keys;
+mod lies;
+mod replay;
+mod wire;
+
+use remora_cipher::Aes;
+use remora_nic::rma::{Cipher, Identity};
+use remora_transport::rma::Settings;
+use remora_wire::frame::Start;
+use remora_wire::rma::{Body, Chain, Class, Kind, MAX_AAD, Message, Nonce, TAG_LEN, header, request};
+
+use crate::bed::{Bed, CLIENT, SERVER};
+
+/// Timeouts so long that an attacker has time for everything it tries.
+pub fn patient() -> Settings {
+    Settings {
+        dispatch_timeout: 10_000_000,
+        timeout: 20_000_000,
+        max_server_timeout: 20_000_000,
+        ..Settings::paper()
+    }
+}
+
+/// A message taken from a link: its bytes from the first byte of 1RMA on.
+#[derive(Clone)]
+pub struct Taken {
+    pub from: usize,
+    pub to: usize,
+    pub bytes: Vec<u8>,
+}
+
+impl Taken {
+    pub fn kind(&self) -> Kind {
+        Kind::of(self.bytes[0]).expect("a message of 1RMA")
+    }
+
+    pub fn message(&self) -> Message<'_> {
+        Message::parse(&self.bytes).expect("a message that a NIC sent")
+    }
+}
+
+impl Bed {
+    /// The messages sent since the tap was opened or last emptied.
+    pub fn taken(&mut self) -> Vec<Taken> {
+        assert_eq!(self.world.start(), Start::Ip);
+        let below = Start::Ip.overhead(true);
+        let sent = self.world.sent().into_iter();
+        sent.map(|sent| Taken { from: sent.from, to: sent.to, bytes: sent.bytes[below..].to_vec() }).collect()
+    }
+
+    /// Makes a message arrive at node `to`, as if node `from` had sent it.
+    pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        let route = self.world.route(from, to);
+        let mut frame = vec![0; Start::Ip.overhead(true)];
+        route.emit(Start::Ip, 0, bytes.len() as u16, &mut frame);
+        frame.extend_from_slice(bytes);
+        self.world.inject(from, to, &frame);
+        self.world.run_for(2);
+    }
+
+    pub fn again(&mut self, taken: &Taken) {
+        self.inject(taken.from, taken.to, &taken.bytes);
+    }
+
+    /// Issues a command and takes the messages that leave while all links are cut behind them, until one of
+    /// this kind has left. Links stay cut.
+    pub fn until(&mut self, kind: Kind, deliver: &[Kind]) -> Vec<Taken> {
+        let mut all = Vec::new();
+        for _ in 0..10_000 {
+            let taken = self.taken();
+            let found = taken.iter().any(|taken| taken.kind() == kind);
+            for taken in &taken {
+                if deliver.contains(&taken.kind()) {
+                    self.again(taken);
+                }
+            }
+            all.extend(taken);
+            if found {
+                return all;
+            }
+            self.world.run_for(20);
+        }
+        panic!("no {kind:?} leaves")
+    }
+
+    pub fn cut_both(&mut self, cut: bool) {
+        self.world.cut(SERVER, CLIENT, cut);
+        self.world.cut(CLIENT, SERVER, cut);
+    }
+}
+
+/// Seals messages with keys that the attacker has.
+pub struct Forger {
+    aes: Aes,
+    counter: u64,
+}
+
+impl Forger {
+    pub fn new() -> Forger {
+        Forger { aes: Aes::new(2), counter: 0 }
+    }
+
+    pub fn nonce(&mut self) -> Nonce {
+        self.counter += 1;
+        Nonce { sender: 63 << 26, counter: self.counter }
+    }
+
+    /// A whole message with a nonce of the forger's own.
+    pub fn seal(
+        &mut self,
+        header: header::Repr,
+        body: Body,
+        chain: &Chain,
+        key: &[u8; 16],
+        text: &[u8],
+    ) -> (Vec<u8>, Nonce) {
+        let nonce = self.nonce();
+        let header = header::Repr { nonce, length: if text.is_empty() { header.length } else { text.len() as u32 }, ..header };
+        let mut bytes = vec![0; Message::len(&header, &body)];
+        let clear = Message::emit_clear(&header, &body, &mut bytes);
+        let mut aad = [0; MAX_AAD];
+        let aad = chain.aad(&bytes[..clear], &mut aad).to_vec();
+        self.aes.load(0, key);
+        let end = bytes.len() - TAG_LEN;
+        bytes[clear..end].copy_from_slice(text);
+        let tag = self.aes.seal(0, &nonce.bytes(), &aad, &mut bytes[clear..end]);
+        bytes[end..].copy_from_slice(&tag);
+        (bytes, nonce)
+    }
+
+    /// Opens a message; its text.
+    pub fn open(&mut self, message: &Message<'_>, chain: &Chain, key: &[u8; 16]) -> Option<Vec<u8>> {
+        let mut aad = [0; MAX_AAD];
+        let aad = chain.aad(message.clear, &mut aad).to_vec();
+        self.aes.load(0, key);
+        let mut text = message.sealed.to_vec();
+        self.aes.open(0, &message.header.nonce.bytes(), &aad, &mut text, message.tag).then_some(text)
+    }
+
+    pub fn derive(&mut self, key: &[u8; 16], identity: &Identity) -> [u8; 16] {
+        self.aes.derive(key, &identity.bytes())
+    }
+}
+
+/// A request of this identity, of a slot that is no one's.
+pub fn request(kind: Kind, region: u32, offset: u64, length: u32) -> (header::Repr, Body) {
+    let header =
+        header::Repr { kind, class: Class::Latency, slot: 900, region, offset, length, nonce: Nonce::default() };
+    (header, Body::Request(request::Repr { pid: 17, incarnation: 0x1234_5678, max_payload: 4096 }))
+}

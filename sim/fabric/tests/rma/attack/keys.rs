@@ -1,0 +1,116 @@
+//! Keys used for what they are not for, and what an answer tells about them.
+
+use remora_nic::rma::{Command, Identity, Operand, Rights};
+use remora_transport::rma::Status;
+use remora_wire::rma::{Chain, Kind};
+
+use super::{Forger, patient, request};
+use crate::bed::{ALL, Bed, CLIENT, LEN, SERVER, key, region};
+
+/// Attack 6.
+#[test]
+fn a_derived_key_is_good_for_one_operation_process_address_and_region() {
+    let mut bed = Bed::new(&patient());
+    let memory = region(&mut bed.world, SERVER, 4096);
+    let other = bed.world.expose(&memory, ALL, key(6)).unwrap();
+    let before = bed.served.memory.load(0, LEN);
+    let kinds = [Kind::Read, Kind::Write, Kind::Rekey];
+    for (given, used) in kinds.iter().flat_map(|given| kinds.map(|used| (*given, used))) {
+        let key = bed.command(0, given, 16, [0, 0]).key;
+        let command = Command { key, ..bed.command(0, used, 16, [0, 0]) };
+        let elsewhere = Operand { region: other.id, offset: 0 };
+        let status = bed.run(&Command { remote: elsewhere, ..command.clone() }).status;
+        assert_eq!(status, Status::RemoteAuthenticationFailure, "another region");
+        if given != used {
+            assert_eq!(bed.run(&command).status, Status::RemoteAuthenticationFailure, "{given:?} as {used:?}");
+        }
+    }
+    // From another address: the same message, as if the server had sent it to itself.
+    let mut forger = Forger::new();
+    let identity = Identity {
+        address: bed.world.endpoint(CLIENT).address,
+        pid: 17,
+        incarnation: 0x1234_5678,
+        kind: Kind::Read,
+    };
+    let mine = forger.derive(&[1; 16], &identity);
+    let (header, body) = request(Kind::Read, bed.served.id, 0, 64);
+    let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &mine, &[]);
+    let served = bed.world.counters(SERVER).rma_served;
+    bed.inject(SERVER, SERVER, &bytes);
+    assert_eq!(bed.world.counters(SERVER).rma_served, served, "another address");
+    bed.inject(CLIENT, SERVER, &bytes);
+    assert_eq!(bed.world.counters(SERVER).rma_served, served + 1, "its own address");
+    assert!(bed.served.memory.load(0, LEN) == before);
+}
+
+/// Attack 14: who has no key learns nothing, not even from the work that the server does.
+#[test]
+fn unknown_freed_and_other_regions_get_the_same_answer_for_the_same_work() {
+    let mut bed = Bed::new(&patient());
+    let memory = region(&mut bed.world, SERVER, 4096);
+    let freed = bed.world.expose(&memory, Rights::READ, key(6)).unwrap();
+    bed.world.regions(SERVER).deregister(freed.id).unwrap();
+    bed.world.tap();
+    let mut forger = Forger::new();
+    let mut seen = Vec::new();
+    for region in [bed.served.id, freed.id, 40, 64, 65, u32::MAX, 0] {
+        for kind in [Kind::Read, Kind::Write, Kind::Rekey] {
+            let (header, body) = request(kind, region, 0, 16);
+            let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &[0x77; 16], &[]);
+            let before = bed.record.calls();
+            bed.inject(CLIENT, SERVER, &bytes);
+            bed.world.run_for(100);
+            let after = bed.record.calls();
+            let work = (after.derive - before.derive, after.open - before.open, after.seal - before.seal);
+            let answer: Vec<_> = bed.taken().iter().map(|taken| (taken.kind(), taken.bytes.len())).collect();
+            seen.push((work, answer));
+        }
+    }
+    assert!(seen.windows(2).all(|two| two[0] == two[1]), "{seen:?}");
+    assert_eq!(seen[0], ((1, 1, 1), vec![(Kind::AuthenticationFailure, 48)]));
+}
+
+/// Attack 18, on one engine: what is queued or half done under the old key ends when the new one is there.
+#[test]
+fn when_a_rekey_has_completed_nothing_under_the_old_key_reads_or_writes() {
+    let mut bed = Bed::new(&patient());
+    let mut config_half = bed.command(1, Kind::Write, 4096, [0, 8192]);
+    config_half.size = 4096;
+    bed.world.tap();
+    // A write whose data is held back, and reads that have not left.
+    bed.world.issue(&mut bed.portal, &config_half);
+    bed.world.run_for(1_500);
+    bed.world.cut(CLIENT, SERVER, true);
+    bed.world.run_for(3_000);
+    let data = bed.taken().into_iter().find(|taken| taken.kind() == Kind::Data).expect("hop 3 has left");
+    bed.world.cut(CLIENT, SERVER, false);
+    assert_eq!(bed.rekey_of(2, 9).status, Status::Ok);
+    let before = bed.served.memory.load(0, LEN);
+    bed.again(&data);
+    let ended = bed.wait();
+    assert_eq!((ended.slot, ended.status), (bed.portal.first + 1, Status::RemoteAuthenticationFailure));
+    assert!(bed.served.memory.load(0, LEN) == before);
+    assert_eq!(bed.world.counters(SERVER).rma_revoked, 1);
+    bed.assert_idle(&patient());
+}
+
+impl Bed {
+    /// A rekey of another slot than 0; waits for that slot's completion.
+    fn rekey_of(&mut self, slot: u16, byte: u8) -> remora_nic::rma::Completion {
+        self.local.memory.store(16_000, &[byte; 16]);
+        let command = self.command(slot, Kind::Rekey, 16, [16_000, 0]);
+        self.world.issue(&mut self.portal, &command);
+        for _ in 0..100_000 {
+            match self.world.poll_rma(self.cq) {
+                Some(completion) if completion.slot == self.portal.first + slot => {
+                    self.served.key = key(byte);
+                    return completion;
+                }
+                Some(other) => assert_eq!(other.status, Status::RemoteAuthenticationFailure),
+                None => assert!(self.world.step()),
+            }
+        }
+        panic!("the rekey does not end")
+    }
+}

@@ -1,0 +1,125 @@
+//! A peer that holds the key and lies.
+
+use remora_transport::rma::Status;
+use remora_wire::rma::{Body, Chain, Class, Kind, Nonce, completion, header, solicit};
+
+use super::{Forger, Taken, patient};
+use crate::bed::{Bed, CLIENT, SERVER};
+
+/// A command under way whose request the server has not got, its nonce, and the key of its operation.
+fn asked(bed: &mut Bed, slot: u16, kind: Kind, size: u32) -> (Nonce, [u8; 16], u16) {
+    bed.world.tap();
+    bed.taken();
+    bed.world.cut(CLIENT, SERVER, true);
+    let command = bed.command(slot, kind, size, [4096, 0]);
+    bed.world.issue(&mut bed.portal, &command);
+    bed.world.run_for(10);
+    let request = bed.taken().into_iter().find(|taken| taken.kind() == kind).expect("it has left");
+    (request.message().header.nonce, command.key, command.slot)
+}
+
+fn header(kind: Kind, slot: u16, region: u32, offset: u64, length: u32) -> header::Repr {
+    header::Repr { kind, class: Class::Latency, slot, region, offset, length, nonce: Nonce::default() }
+}
+
+fn solicit(server_slot: u16, timeout: u32) -> Body {
+    Body::Solicit(solicit::Repr { server_slot, max_payload: 4096, timeout })
+}
+
+/// Attack 7.
+#[test]
+fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_names() {
+    for (region, offset, length) in [(1, 0, 64), (2, 8192, 4096), (u32::MAX, u64::MAX, u32::MAX), (0, 0, 0)] {
+        let mut bed = Bed::new(&patient());
+        let (nonce, key, slot) = asked(&mut bed, 3, Kind::Write, 64);
+        let mut forger = Forger::new();
+        let chain = Chain::new(nonce);
+        let lie = header(Kind::Solicit, slot, region, offset, length);
+        let (bytes, second) = forger.seal(lie, solicit(0x8005, u32::MAX), &chain, &key, &[]);
+        bed.inject(SERVER, CLIENT, &bytes);
+        // A second one, and ones for slots that are idle or read.
+        let (again, _) = forger.seal(lie, solicit(0x8006, 1), &chain, &key, &[]);
+        bed.inject(SERVER, CLIENT, &again);
+        let (idle, _) = forger.seal(header::Repr { slot: slot + 1, ..lie }, solicit(0x8007, 1), &chain, &key, &[]);
+        bed.inject(SERVER, CLIENT, &idle);
+        bed.world.run_for(1_000);
+        let left: Vec<Taken> = bed.taken();
+        assert_eq!(left.len(), 1, "one piece of 64 bytes");
+        let text = forger.open(&left[0].message(), &chain.then(second), &key).expect("it is for this server");
+        assert_eq!(text, bed.local.memory.load(4096, 64), "the command's own bytes");
+        // The timeout that a server may ask for is bounded: the slot comes back.
+        assert_eq!(bed.wait().status, Status::Timeout);
+    }
+    let mut bed = Bed::new(&patient());
+    let (nonce, key, slot) = asked(&mut bed, 0, Kind::Read, 64);
+    let mut forger = Forger::new();
+    let lie = header(Kind::Solicit, slot, 1, 0, 64);
+    let (bytes, _) = forger.seal(lie, solicit(0x8005, 1), &Chain::new(nonce), &key, &[]);
+    bed.inject(SERVER, CLIENT, &bytes);
+    bed.world.run_for(1_000);
+    assert!(bed.taken().is_empty(), "a read has nothing to give");
+}
+
+/// Attack 11.
+#[test]
+fn pieces_that_come_twice_overlap_or_lie_outside_make_no_success() {
+    let mut bed = Bed::new(&patient());
+    let (nonce, key, slot) = asked(&mut bed, 0, Kind::Read, 4096);
+    let mut forger = Forger::new();
+    let chain = Chain::new(nonce);
+    let mut send = |bed: &mut Bed, offset: u64, text: &[u8]| {
+        let (bytes, _) = forger.seal(header(Kind::Data, slot, 1, offset, 0), Body::None, &chain, &key, text);
+        bed.inject(SERVER, CLIENT, &bytes);
+        bed.world.poll_rma(bed.cq)
+    };
+    let guard = [bed.local.memory.load(0, 4096), bed.local.memory.load(8192, 4096)];
+    for _ in 0..70 {
+        assert_eq!(send(&mut bed, 0, &[1; 64]), None, "one unit, again and again");
+    }
+    for (offset, len) in [(32, 64), (0, 4096), (4096, 64), (4064, 64), (u64::MAX, 64), (u64::MAX - 63, 64), (64, 63)] {
+        assert_eq!(send(&mut bed, offset, &vec![2; len]), None, "{offset} {len}");
+    }
+    assert_eq!(send(&mut bed, 128, &[3; 4096 - 128]), None, "the second unit is missing");
+    assert_eq!(send(&mut bed, 64, &[3; 64]).map(|end| end.status), Some(Status::Ok));
+    let read = bed.local.memory.load(4096, 4096);
+    assert!(read[..64] == [1; 64] && read[64..] == [3; 4032], "what came first stays");
+    assert!(guard[0] == bed.local.memory.load(0, 4096) && guard[1] == bed.local.memory.load(8192, 4096));
+}
+
+/// Attack 12.
+#[test]
+fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone() {
+    let mut bed = Bed::new(&patient());
+    let (nonce, _, slot) = asked(&mut bed, 0, Kind::Read, 64);
+    let (other, _, beside) = asked(&mut bed, 1, Kind::Read, 64);
+    let mut forger = Forger::new();
+    let mut failure = |bed: &mut Bed, slot, nonce| {
+        let plain = header(Kind::AuthenticationFailure, slot, 1, 0, 0);
+        let key = remora_nic::rma::RESERVED_KEY;
+        let (bytes, _) = forger.seal(plain, Body::None, &Chain::new(nonce), &key, &[]);
+        bed.inject(SERVER, CLIENT, &bytes);
+        bed.world.poll_rma(bed.cq)
+    };
+    for guess in [Nonce::default(), Nonce { counter: nonce.counter + 1, ..nonce }, other] {
+        assert_eq!(failure(&mut bed, slot, guess), None, "{guess:?}");
+    }
+    let ended = failure(&mut bed, slot, nonce).unwrap();
+    assert_eq!((ended.slot, ended.status), (slot, Status::RemoteAuthenticationFailure));
+    assert_eq!(bed.world.poll_rma(bed.cq), None, "slot {beside} goes on");
+}
+
+/// A server that says a write was done before it has the bytes, or that a read has ended.
+#[test]
+fn a_completion_without_the_bytes_is_no_success() {
+    for kind in [Kind::Read, Kind::Write] {
+        let mut bed = Bed::new(&patient());
+        let (nonce, key, slot) = asked(&mut bed, 0, kind, 64);
+        let mut forger = Forger::new();
+        let done = Body::Completion(completion::Repr { status: completion::Status::Ok });
+        let plain = header(Kind::Completion, slot, 1, 0, 64);
+        let (bytes, _) = forger.seal(plain, done, &Chain::new(nonce), &key, &[]);
+        bed.inject(SERVER, CLIENT, &bytes);
+        assert_eq!(bed.world.poll_rma(bed.cq), None, "{kind:?}");
+        assert_eq!(bed.world.counters(CLIENT).rma_unexpected, 1);
+    }
+}

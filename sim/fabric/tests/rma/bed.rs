@@ -1,0 +1,124 @@
+//! A server and a client that speak 1RMA, and what tests ask of them.
+
+use remora_cipher::{Aes, Record};
+use remora_fabric::program::Region;
+use remora_fabric::rma::{Exposed, Portal, Start, command};
+use remora_fabric::{CompletionQueue, Config, World};
+use remora_memory::Access;
+use remora_nic::rma::{Command, Completion, Operand, RegionKey, Rights};
+use remora_transport::rma::{Settings, Status};
+use remora_wire::rma::Kind;
+
+/// Bytes of each region.
+pub const LEN: usize = 64 << 10;
+
+/// The node that serves, and the one that asks.
+pub const SERVER: usize = 0;
+pub const CLIENT: usize = 1;
+
+/// All rights.
+pub const ALL: Rights = Rights(7);
+
+/// Two nodes or more; node 0 has a region that all may use with its key.
+pub struct Bed {
+    pub world: World,
+    pub record: Record,
+    pub served: Exposed,
+    pub local: Exposed,
+    pub cq: CompletionQueue,
+    pub portal: Portal,
+    /// Derives keys as the server's software does.
+    pub issuer: Aes,
+}
+
+/// A key of one byte.
+pub fn key(byte: u8) -> RegionKey {
+    RegionKey::new([byte; 16]).expect("a key that is not zero")
+}
+
+/// A region of a node with bytes that tell their place.
+pub fn region(world: &mut World, node: usize, len: usize) -> Region {
+    let region = world.register(node, len, Access::LOCAL_WRITE);
+    let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256 + node * 101) as u8).collect();
+    region.store(0, &bytes);
+    region
+}
+
+/// How an engine starts: a sender's word for each node and start.
+pub fn start(node: usize, starts: u32) -> Start {
+    Start { sender: (node as u32) << 26 | starts, first_nonce: 1_000_000 * u64::from(starts), regions: 64 }
+}
+
+impl Bed {
+    pub fn new(settings: &Settings) -> Bed {
+        Bed::with(&Config::default(), settings)
+    }
+
+    pub fn with(config: &Config, settings: &Settings) -> Bed {
+        let (mut world, record) = (World::new(config), Record::new());
+        for node in 0..config.nodes {
+            world.enable_rma(node, settings, start(node, 0), Box::new(record.wrap(Aes::new(64))));
+        }
+        let memory = region(&mut world, SERVER, LEN);
+        let served = world.expose(&memory, ALL, key(1)).expect("space for a region");
+        let memory = region(&mut world, CLIENT, LEN);
+        let local = world.expose(&memory, Rights::NONE, key(2)).expect("space for a region");
+        let cq = world.create_cq(CLIENT, 1024);
+        let slots = settings.slots.min(64);
+        let portal = world.create_portal(cq, slots, (17, 0x1234_5678)).expect("space for a portal");
+        Bed { world, record, served, local, cq, portal, issuer: Aes::new(2) }
+    }
+
+    /// A command of slot `slot`: `size` bytes between these offsets.
+    pub fn command(&mut self, slot: u16, kind: Kind, size: u32, from: [u64; 2]) -> Command {
+        let key = self.world.derive(&mut self.issuer, &self.portal, &self.served.key, kind);
+        let [local, remote] = from;
+        let local = Operand { region: self.local.id, offset: local };
+        let remote = Operand { region: self.served.id, offset: remote };
+        let server = self.world.endpoint(self.served.memory.node);
+        command(&self.portal, slot, kind, size, local, remote, server, key)
+    }
+
+    /// Issues a command and waits for its completion.
+    pub fn run(&mut self, command: &Command) -> Completion {
+        self.world.issue(&mut self.portal, command);
+        self.wait()
+    }
+
+    /// Waits for the next completion.
+    pub fn wait(&mut self) -> Completion {
+        for _ in 0..1_000_000 {
+            if let Some(completion) = self.world.poll_rma(self.cq) {
+                return completion;
+            }
+            assert!(self.world.step(), "nothing happens any more, and the command has not ended");
+        }
+        panic!("the command does not end")
+    }
+
+    /// Issues an operation of slot 0 and waits for its status.
+    pub fn status(&mut self, kind: Kind, size: u32, from: [u64; 2]) -> Status {
+        let command = self.command(0, kind, size, from);
+        self.run(&command).status
+    }
+
+    /// Writes 16 bytes of key at the start of the local region and changes the served region's key to them.
+    pub fn rekey(&mut self, byte: u8) -> Completion {
+        self.local.memory.store(0, &[byte; 16]);
+        let command = self.command(0, Kind::Rekey, 16, [0, 0]);
+        let completion = self.run(&command);
+        if completion.status == Status::Ok {
+            self.served.key = key(byte);
+        }
+        completion
+    }
+
+    /// Both ends are as at their start: windows free, nothing served or in line.
+    pub fn assert_idle(&mut self, settings: &Settings) {
+        self.world.run_for(10 * settings.timeout + settings.max_server_timeout + settings.guard);
+        for node in [SERVER, CLIENT] {
+            let facts = self.world.with_nic(node, |nic, _| nic.rma_facts()).expect("it speaks 1RMA");
+            assert_eq!((facts.free, facts.waiting, facts.serving), (facts.window, 0, 0), "node {node}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Every table is bounded, and here is what happens at its bound.
+
+use remora_nic::NicError;
+use remora_nic::rma::{Command, Operand, RegionError, Rights};
+use remora_transport::rma::{Settings, Status};
+use remora_wire::rma::Kind;
+
+use crate::bed::{Bed, CLIENT, LEN, SERVER, key, region};
+
+#[test]
+fn slots_portals_and_regions_are_as_many_as_were_asked_for() {
+    let settings = Settings { slots: 70, ..Settings::paper() };
+    let mut bed = Bed::new(&settings);
+    assert_eq!(bed.portal.slots, 64);
+    let process = (1, 1);
+    assert_eq!(bed.world.create_portal(bed.cq, 7, process).unwrap_err(), NicError::Full);
+    let more = bed.world.create_portal(bed.cq, 6, process).unwrap();
+    assert_eq!(more.first, 64);
+    assert_eq!(bed.world.create_portal(bed.cq, 1, process).unwrap_err(), NicError::Full);
+    assert_eq!(bed.world.create_portal(bed.cq, 0, process).unwrap_err(), NicError::TooSmall);
+    bed.world.destroy_portal(&more).unwrap();
+    assert_eq!(bed.world.destroy_portal(&more), Err(NicError::Unknown));
+    bed.world.create_portal(bed.cq, 6, process).unwrap();
+    let memory = region(&mut bed.world, SERVER, 64);
+    let taken = (0..100).take_while(|_| bed.world.expose(&memory, Rights::READ, key(4)).is_ok()).count();
+    assert_eq!(taken, 63, "one is the bed's");
+    assert_eq!(bed.world.expose(&memory, Rights::READ, key(4)).unwrap_err(), RegionError::Full);
+}
+
+/// Whatever stands in a ring: an error completion, and nothing leaves.
+#[test]
+fn commands_that_are_wrong_complete_in_error_at_once() {
+    let mut bed = Bed::new(&Settings::paper());
+    let right = bed.command(0, Kind::Read, 64, [0, 0]);
+    let local = |region, offset| Operand { region, offset };
+    let wrong = [
+        Command { slot: bed.portal.first + bed.portal.slots, ..right.clone() },
+        Command { slot: u16::MAX, ..right.clone() },
+        Command { cq: right.cq + 1, ..right.clone() },
+        Command { local: local(0, 0), ..right.clone() },
+        Command { local: local(u32::MAX, 0), ..right.clone() },
+        Command { local: local(bed.local.id, LEN as u64 - 63), ..right.clone() },
+        Command { local: local(bed.local.id, u64::MAX - 10), ..right.clone() },
+        Command { size: 0, ..right.clone() },
+        Command { size: 4097, ..right.clone() },
+        Command { kind: Kind::Rekey, size: 64, ..right.clone() },
+        Command { server: Default::default(), ..right.clone() },
+    ];
+    for command in &wrong {
+        let completion = bed.run(command);
+        assert_eq!((completion.status, completion.slot), (Status::LocalError, command.slot), "{command:?}");
+    }
+    for bytes in [[0; 64], [0xff; 64]] {
+        bed.world.issue_bytes(&mut bed.portal, &bytes);
+        assert_eq!(bed.wait().status, Status::LocalError);
+    }
+    assert_eq!(bed.world.counters(CLIENT).sent_pkts, 0, "nothing left");
+    assert_eq!(bed.world.counters(CLIENT).rma_malformed_commands, wrong.len() as u64 + 2);
+    assert_eq!(bed.run(&right).status, Status::Ok);
+    // A slot in use takes no second command.
+    bed.world.issue(&mut bed.portal, &right);
+    bed.world.issue(&mut bed.portal, &right);
+    let statuses = [bed.wait().status, bed.wait().status];
+    assert_eq!(statuses, [Status::LocalError, Status::Ok]);
+}
+
+/// The local region is another domain's: the key opens nothing.
+#[test]
+fn local_operands_are_of_the_portals_own_domain() {
+    let mut bed = Bed::new(&Settings::paper());
+    let foreign = bed.world.table(CLIENT).alloc_pd().unwrap();
+    let portal = bed.world.create_portal_of(bed.cq, 1, (17, 0x1234_5678), foreign).unwrap();
+    let own = std::mem::replace(&mut bed.portal, portal);
+    for kind in [Kind::Read, Kind::Write] {
+        assert_eq!(bed.status(kind, 64, [0, 0]), Status::LocalError, "{kind:?}");
+    }
+    bed.portal = own;
+    assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
+}
+
+#[test]
+fn local_memory_that_goes_while_an_operation_runs_is_not_touched() {
+    for kind in [Kind::Read, Kind::Write] {
+        let mut bed = Bed::new(&Settings::paper());
+        let command = bed.command(0, kind, 64, [0, 0]);
+        bed.world.issue(&mut bed.portal, &command);
+        bed.world.run_for(500);
+        bed.world.regions(CLIENT).deregister(bed.local.id).unwrap();
+        assert_eq!(bed.wait().status, Status::LocalError, "{kind:?}");
+        bed.assert_idle(&Settings::paper());
+    }
+}
+
+#[test]
+fn a_portal_that_goes_gives_its_part_of_the_window_back() {
+    let mut bed = Bed::new(&Settings::paper());
+    for slot in 0..8 {
+        let command = bed.command(slot, [Kind::Read, Kind::Write][usize::from(slot % 2)], 4096, [0, 0]);
+        bed.world.issue(&mut bed.portal, &command);
+    }
+    bed.world.run_for(1_200);
+    let portal = std::mem::replace(&mut bed.portal, bed.world.create_portal(bed.cq, 8, (3, 3)).unwrap());
+    bed.world.destroy_portal(&portal).unwrap();
+    bed.assert_idle(&Settings::paper());
+    assert_eq!(bed.world.poll_rma(bed.cq), None, "its operations end without completions");
+    let command = bed.command(0, Kind::Read, 64, [0, 0]);
+    assert_eq!(bed.run(&command).status, Status::Ok);
+}
+
+#[test]
+fn a_server_with_a_full_table_refuses_and_the_window_is_free_at_once() {
+    let settings = Settings { served: 4, ..Settings::paper() };
+    let mut bed = Bed::new(&settings);
+    for slot in 0..16 {
+        let command = bed.command(slot, Kind::Write, 64, [0, 0]);
+        bed.world.issue(&mut bed.portal, &command);
+    }
+    let mut ends = [0; 2];
+    for _ in 0..16 {
+        match bed.wait() {
+            end if end.status == Status::Ok => ends[0] += 1,
+            end => {
+                assert_eq!(end.status, Status::Nack);
+                assert!(end.total_delay < settings.timeout, "a NACK comes before the timeout: {end:?}");
+                ends[1] += 1;
+            }
+        }
+    }
+    assert!(ends[0] >= 4 && ends[1] > 0, "{ends:?}");
+    assert_eq!(bed.world.counters(SERVER).rma_nacks_sent, ends[1]);
+    bed.assert_idle(&settings);
+}
+
+/// What a NIC holds is a function of its settings, and not of who has asked.
+#[test]
+fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
+    let mut bed = Bed::new(&Settings::paper());
+    let bytes = |bed: &mut Bed| bed.world.with_nic(SERVER, |nic, _| nic.rma_facts().unwrap().bytes);
+    assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
+    let before = bytes(&mut bed);
+    for pid in 0..10_000 {
+        bed.world.destroy_portal(&bed.portal).unwrap();
+        bed.portal = bed.world.create_portal(bed.cq, 1, (pid, 1)).unwrap();
+        assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
+    }
+    assert_eq!(bytes(&mut bed), before);
+    assert!(bed.world.with_nic(SERVER, |nic, _| nic.rma_facts().unwrap().derivations) >= 10_000);
+}
