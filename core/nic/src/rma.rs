@@ -124,7 +124,7 @@ pub(crate) struct Rma {
     pub regions: Arc<Regions>,
     pub keys: Keys,
     pub refusals: VecDeque<Refusal>,
-    /// When a failure that leaves now would have been due, were they spaced evenly.
+    /// When the last failure would have left, had all of them been spaced evenly.
     failures_until: Instant,
     nonce: Nonce,
     decoy: RegionKey,
@@ -175,17 +175,17 @@ impl Rma {
         self.clock.as_ref().map_or(now, |clock| clock().max(now))
     }
 
-    /// May an authentication failure leave at `now`? A stranger gets no more than so many in a second.
+    /// May an authentication failure leave at `now`? So many leave in a second, and a few more after a pause
+    /// (the generic cell rate algorithm).
     fn may_fail(&mut self, now: Instant) -> bool {
         let Some(spacing) = 1_000_000_000_u64.checked_div(u64::from(self.settings.failures_per_second))
         else {
             return false;
         };
-        let due = self.failures_until.max(Instant(now.0.saturating_sub(FAILURE_BURST * spacing)));
-        if due > now {
+        if self.failures_until > now.after(FAILURE_BURST * spacing) {
             return false;
         }
-        self.failures_until = due.after(spacing);
+        self.failures_until = self.failures_until.max(now).after(spacing);
         true
     }
 

@@ -134,7 +134,7 @@ counters! {
     rma_unexpected,
     /// Authentic requests that lacked a right or lay out of bounds (1RMA).
     rma_access_errors,
-    /// NACKs sent for a full queue of requests (1RMA).
+    /// Requests refused with a NACK: too much was owed, or the window stayed full (1RMA).
     rma_nacks_sent,
     /// Operations that the server refused with a NACK (1RMA).
     rma_nacks_received,

@@ -86,13 +86,14 @@ impl World {
     ///
     /// # Errors
     /// `Full`.
-    pub fn expose(&mut self, memory: &Region, rights: Rights, key: RegionKey) -> Result<Exposed, RegionError> {
-        let described = RegionMemory {
-            key: memory.key,
-            base: memory.address,
-            len: memory.bytes.len() as u64,
-            rights,
-        };
+    pub fn expose(
+        &mut self,
+        memory: &Region,
+        rights: Rights,
+        key: RegionKey,
+    ) -> Result<Exposed, RegionError> {
+        let described =
+            RegionMemory { key: memory.key, base: memory.address, len: memory.bytes.len() as u64, rights };
         let id = self.regions(memory.node).register(&described, &key)?;
         Ok(Exposed { memory: memory.clone(), id, key })
     }

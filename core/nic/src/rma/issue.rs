@@ -120,7 +120,10 @@ impl Rma {
                     let ended = self.requester.not_dispatched(now, slot);
                     self.complete(&ended, shared);
                 }
-                Party::Served(slot) => self.responder.not_dispatched(slot),
+                Party::Served(slot) => {
+                    self.responder.not_dispatched(slot);
+                    shared.counters.rma_nacks_sent += 1;
+                }
             }
         }
         while let Some(ended) = self.requester.expire(now, &mut self.solicitation) {

@@ -118,7 +118,11 @@ impl Forger {
         text: &[u8],
     ) -> (Vec<u8>, Nonce) {
         let nonce = self.nonce();
-        let header = header::Repr { nonce, length: if text.is_empty() { header.length } else { text.len() as u32 }, ..header };
+        let header = header::Repr {
+            nonce,
+            length: if text.is_empty() { header.length } else { text.len() as u32 },
+            ..header
+        };
         let mut bytes = vec![0; Message::len(&header, &body)];
         let clear = Message::emit_clear(&header, &body, &mut bytes);
         let mut aad = [0; MAX_AAD];
@@ -147,7 +151,14 @@ impl Forger {
 
 /// A request of this identity, of a slot that is no one's.
 pub fn request(kind: Kind, region: u32, offset: u64, length: u32) -> (header::Repr, Body) {
-    let header =
-        header::Repr { kind, class: Class::Latency, slot: 900, region, offset, length, nonce: Nonce::default() };
+    let header = header::Repr {
+        kind,
+        class: Class::Latency,
+        slot: 900,
+        region,
+        offset,
+        length,
+        nonce: Nonce::default(),
+    };
     (header, Body::Request(request::Repr { pid: 17, incarnation: 0x1234_5678, max_payload: 4096 }))
 }

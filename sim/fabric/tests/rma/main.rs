@@ -6,4 +6,5 @@ mod bounds;
 mod operations;
 mod random;
 #[path = "../seeds/mod.rs"]
+#[allow(dead_code, reason = "other bodies count the retries of reliable connections, too")]
 mod seeds;

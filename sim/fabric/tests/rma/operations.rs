@@ -14,9 +14,12 @@ fn sizes() -> [u32; 9] {
 
 #[test]
 fn reads_and_writes_of_every_size_move_their_bytes_and_no_others() {
-    for (start, ipv6, mtu) in
-        [(Start::Ip, false, 4096), (Start::Bth, true, 1024), (Start::Ethernet, false, 256), (Start::Ip, true, 64)]
-    {
+    for (start, ipv6, mtu) in [
+        (Start::Ip, false, 4096),
+        (Start::Bth, true, 1024),
+        (Start::Ethernet, false, 256),
+        (Start::Ip, true, 64),
+    ] {
         let mut config = Config { start, ipv6, ..Config::default() };
         config.nic.mtu = mtu;
         let mut bed = Bed::with(&config, &Settings::paper());
@@ -60,9 +63,11 @@ fn a_completion_names_its_slot_and_splits_its_delay() {
 fn an_operation_needs_its_right_and_lies_within_its_region() {
     let mut bed = Bed::new(&Settings::paper());
     let all = bed.served.clone();
-    for (rights, kind) in
-        [(Rights::WRITE | Rights::REKEY, Kind::Read), (Rights::READ, Kind::Write), (Rights::READ, Kind::Rekey)]
-    {
+    for (rights, kind) in [
+        (Rights::WRITE | Rights::REKEY, Kind::Read),
+        (Rights::READ, Kind::Write),
+        (Rights::READ, Kind::Rekey),
+    ] {
         bed.served = bed.world.expose(&all.memory, rights, key(3)).unwrap();
         assert_eq!(bed.status(kind, 16, [0, 0]), Status::RemoteAccessError, "{kind:?}");
     }
@@ -70,7 +75,8 @@ fn an_operation_needs_its_right_and_lies_within_its_region() {
     let before = bed.served.memory.load(0, LEN);
     let end = LEN as u64;
     for kind in [Kind::Read, Kind::Write] {
-        for (size, offset) in [(1, end), (2, end - 1), (4096, end - 4095), (64, u64::MAX >> 16), (1, 1 << 47)] {
+        for (size, offset) in [(1, end), (2, end - 1), (4096, end - 4095), (64, u64::MAX >> 16), (1, 1 << 47)]
+        {
             let status = bed.status(kind, size, [0, offset]);
             assert_eq!(status, Status::RemoteAccessError, "{kind:?} of {size} at {offset}");
         }
@@ -178,7 +184,8 @@ fn bulk_and_latency_share_the_window() {
         command.class = if slot < 8 { Class::Bulk } else { Class::Latency };
         bed.world.issue(&mut bed.portal, &command);
     }
-    let order: Vec<u16> = (0..16).map(|_| bed.wait()).filter(|end| end.status == Status::Ok).map(|end| end.slot).collect();
+    let order: Vec<u16> =
+        (0..16).map(|_| bed.wait()).filter(|end| end.status == Status::Ok).map(|end| end.slot).collect();
     let last_of_latency = order.iter().rposition(|slot| *slot >= 8).unwrap();
     let bulk_before = order[..last_of_latency].iter().filter(|slot| **slot < 8).count();
     assert!((1..=9).contains(&bulk_before), "{order:?}");
@@ -195,7 +202,9 @@ fn the_same_seed_gives_the_same_trace() {
             let command = bed.command(slot, kind, 1000, [0, 0]);
             bed.world.issue(&mut bed.portal, &command);
         }
-        (0..8).for_each(|_| drop(bed.wait()));
+        for _ in 0..8 {
+            bed.wait();
+        }
         bed.world.trace()
     };
     assert_eq!(run(), run());

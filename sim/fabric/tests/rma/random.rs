@@ -28,7 +28,6 @@ const REGIONS: usize = 3;
 struct Running {
     issued: Instant,
     kind: Kind,
-    class: Class,
     /// Offset in the stripe and in the buffer, and bytes.
     at: usize,
     buffer: usize,
@@ -151,7 +150,7 @@ impl Run {
         let command = command(&self.portal, slot as u16, kind, len as u32, local, remote, server, key);
         self.world.issue(&mut self.portal, &remora_nic::rma::Command { class, ..command });
         let issued = self.world.now();
-        self.running[slot] = Some(Running { issued, kind, class, at, buffer, len, new_key });
+        self.running[slot] = Some(Running { issued, kind, at, buffer, len, new_key });
     }
 
     /// A slot's operation has ended: the model and the memory agree.
@@ -175,7 +174,10 @@ impl Run {
         let Running { at, buffer, len, .. } = *running;
         let now = self.local.memory.load(slot * STRIPE, STRIPE);
         let model = &mut self.buffers[slot];
-        assert!(now[..buffer] == model[..buffer] && now[buffer + len..] == model[buffer + len..], "beside it");
+        assert!(
+            now[..buffer] == model[..buffer] && now[buffer + len..] == model[buffer + len..],
+            "beside it"
+        );
         for index in 0..len {
             let (new, got) = (self.stripes[slot][at + index], now[buffer + index]);
             let fits = got == new || status != Status::Ok && got == model[buffer + index];
@@ -236,8 +238,10 @@ impl Run {
             }
             return;
         }
-        self.local =
-            self.world.expose(&self.local.memory, remora_nic::rma::Rights::NONE, self.local.key.clone()).unwrap();
+        self.local = self
+            .world
+            .expose(&self.local.memory, remora_nic::rma::Rights::NONE, self.local.key.clone())
+            .unwrap();
         self.cq = self.world.create_cq(CLIENT, 256);
         let process = (7, self.starts[node]);
         self.portal = self.world.create_portal(self.cq, SLOTS as u16, process).unwrap();

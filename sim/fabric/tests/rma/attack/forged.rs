@@ -27,12 +27,8 @@ fn an_authentic_request_beyond_its_rights_moves_nothing() {
         (Kind::Rekey, bed.served.id, 0, 15, 1),
         (Kind::Rekey, bed.served.id, 1, 16, 1),
     ] {
-        let identity = Identity {
-            address: bed.world.endpoint(CLIENT).address,
-            pid: 17,
-            incarnation: 0x1234_5678,
-            kind,
-        };
+        let identity =
+            Identity { address: bed.world.endpoint(CLIENT).address, pid: 17, incarnation: 0x1234_5678, kind };
         let mine = forger.derive(&[of; 16], &identity);
         let (header, body) = request(kind, region, offset, length);
         let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &mine, &[]);
@@ -51,8 +47,12 @@ fn data_outside_of_its_operation_is_not_placed() {
     let mut bed = Bed::new(&patient());
     bed.world.tap();
     let mut forger = Forger::new();
-    let identity =
-        Identity { address: bed.world.endpoint(CLIENT).address, pid: 17, incarnation: 0x1234_5678, kind: Kind::Write };
+    let identity = Identity {
+        address: bed.world.endpoint(CLIENT).address,
+        pid: 17,
+        incarnation: 0x1234_5678,
+        kind: Kind::Write,
+    };
     let mine = forger.derive(&[1; 16], &identity);
     let (header, body) = request(Kind::Write, bed.served.id, 1024, 100);
     let (bytes, first) = forger.seal(header, body, &Chain::EMPTY, &mine, &[]);
@@ -63,7 +63,9 @@ fn data_outside_of_its_operation_is_not_placed() {
     let Body::Solicit(solicit) = asked.message().body else { unreachable!("it is one") };
     let chain = Chain::new(first).then(second);
     let before = bed.served.memory.load(0, LEN);
-    for (offset, len) in [(64, 64), (128, 64), (0, 128), (1, 64), (u64::MAX - 63, 64), (u64::MAX, 1), (64, 35)] {
+    for (offset, len) in
+        [(64, 64), (128, 64), (0, 128), (1, 64), (u64::MAX - 63, 64), (u64::MAX, 1), (64, 35)]
+    {
         let data = header::Repr { kind: Kind::Data, slot: solicit.server_slot, offset, ..header };
         let (bytes, _) = forger.seal(data, Body::None, &chain, &mine, &vec![0xee; len]);
         bed.inject(CLIENT, SERVER, &bytes);

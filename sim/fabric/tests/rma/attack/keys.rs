@@ -22,7 +22,11 @@ fn a_derived_key_is_good_for_one_operation_process_address_and_region() {
         let status = bed.run(&Command { remote: elsewhere, ..command.clone() }).status;
         assert_eq!(status, Status::RemoteAuthenticationFailure, "another region");
         if given != used {
-            assert_eq!(bed.run(&command).status, Status::RemoteAuthenticationFailure, "{given:?} as {used:?}");
+            assert_eq!(
+                bed.run(&command).status,
+                Status::RemoteAuthenticationFailure,
+                "{given:?} as {used:?}"
+            );
         }
     }
     // From another address: the same message, as if the server had sent it to itself.
@@ -75,42 +79,23 @@ fn unknown_freed_and_other_regions_get_the_same_answer_for_the_same_work() {
 #[test]
 fn when_a_rekey_has_completed_nothing_under_the_old_key_reads_or_writes() {
     let mut bed = Bed::new(&patient());
-    let mut config_half = bed.command(1, Kind::Write, 4096, [0, 8192]);
-    config_half.size = 4096;
+    let half = bed.command(1, Kind::Write, 4096, [0, 8192]);
     bed.world.tap();
     // A write whose data is held back, and reads that have not left.
-    bed.world.issue(&mut bed.portal, &config_half);
+    bed.world.issue(&mut bed.portal, &half);
     bed.world.run_for(1_500);
     bed.world.cut(CLIENT, SERVER, true);
     bed.world.run_for(3_000);
     let data = bed.taken().into_iter().find(|taken| taken.kind() == Kind::Data).expect("hop 3 has left");
     bed.world.cut(CLIENT, SERVER, false);
-    assert_eq!(bed.rekey_of(2, 9).status, Status::Ok);
+    bed.local.memory.store(16_000, &[9; 16]);
+    let rekey = bed.command(2, Kind::Rekey, 16, [16_000, 0]);
+    bed.world.issue(&mut bed.portal, &rekey);
+    let ended = [bed.wait(), bed.wait()].map(|end| (end.slot - bed.portal.first, end.status));
+    assert_eq!(ended, [(1, Status::RemoteAuthenticationFailure), (2, Status::Ok)], "in this order");
     let before = bed.served.memory.load(0, LEN);
     bed.again(&data);
-    let ended = bed.wait();
-    assert_eq!((ended.slot, ended.status), (bed.portal.first + 1, Status::RemoteAuthenticationFailure));
     assert!(bed.served.memory.load(0, LEN) == before);
     assert_eq!(bed.world.counters(SERVER).rma_revoked, 1);
     bed.assert_idle(&patient());
-}
-
-impl Bed {
-    /// A rekey of another slot than 0; waits for that slot's completion.
-    fn rekey_of(&mut self, slot: u16, byte: u8) -> remora_nic::rma::Completion {
-        self.local.memory.store(16_000, &[byte; 16]);
-        let command = self.command(slot, Kind::Rekey, 16, [16_000, 0]);
-        self.world.issue(&mut self.portal, &command);
-        for _ in 0..100_000 {
-            match self.world.poll_rma(self.cq) {
-                Some(completion) if completion.slot == self.portal.first + slot => {
-                    self.served.key = key(byte);
-                    return completion;
-                }
-                Some(other) => assert_eq!(other.status, Status::RemoteAuthenticationFailure),
-                None => assert!(self.world.step()),
-            }
-        }
-        panic!("the rekey does not end")
-    }
 }

@@ -40,7 +40,8 @@ fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_nam
         // A second one, and ones for slots that are idle or read.
         let (again, _) = forger.seal(lie, solicit(0x8006, 1), &chain, &key, &[]);
         bed.inject(SERVER, CLIENT, &again);
-        let (idle, _) = forger.seal(header::Repr { slot: slot + 1, ..lie }, solicit(0x8007, 1), &chain, &key, &[]);
+        let (idle, _) =
+            forger.seal(header::Repr { slot: slot + 1, ..lie }, solicit(0x8007, 1), &chain, &key, &[]);
         bed.inject(SERVER, CLIENT, &idle);
         bed.world.run_for(1_000);
         let left: Vec<Taken> = bed.taken();
@@ -76,7 +77,9 @@ fn pieces_that_come_twice_overlap_or_lie_outside_make_no_success() {
     for _ in 0..70 {
         assert_eq!(send(&mut bed, 0, &[1; 64]), None, "one unit, again and again");
     }
-    for (offset, len) in [(32, 64), (0, 4096), (4096, 64), (4064, 64), (u64::MAX, 64), (u64::MAX - 63, 64), (64, 63)] {
+    for (offset, len) in
+        [(32, 64), (0, 4096), (4096, 64), (4064, 64), (u64::MAX, 64), (u64::MAX - 63, 64), (64, 63)]
+    {
         assert_eq!(send(&mut bed, offset, &vec![2; len]), None, "{offset} {len}");
     }
     assert_eq!(send(&mut bed, 128, &[3; 4096 - 128]), None, "the second unit is missing");

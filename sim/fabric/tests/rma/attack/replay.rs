@@ -18,7 +18,8 @@ fn a_replayed_read_is_served_with_another_ciphertext_and_changes_nothing() {
     bed.again(&request);
     bed.world.run_for(10_000);
     let second = bed.taken();
-    let data = |all: &[super::Taken]| all.iter().find(|taken| taken.kind() == Kind::Data).unwrap().bytes.clone();
+    let data =
+        |all: &[super::Taken]| all.iter().find(|taken| taken.kind() == Kind::Data).unwrap().bytes.clone();
     assert_ne!(data(&first)[32..], data(&second)[32..], "a fresh nonce, another ciphertext");
     assert_eq!(bed.world.counters(CLIENT).rma_unexpected, 1);
     assert!(bed.local.memory.load(0, LEN) == vec![0x5a; LEN]);
@@ -37,7 +38,8 @@ fn a_replayed_write_changes_nothing_with_or_without_its_data() {
     let before = bed.served.memory.load(0, LEN);
     bed.again(&of(Kind::Write));
     bed.world.run_for(10_000);
-    let solicit = bed.taken().into_iter().find(|taken| taken.kind() == Kind::Solicit).expect("the server asks");
+    let solicit =
+        bed.taken().into_iter().find(|taken| taken.kind() == Kind::Solicit).expect("the server asks");
     assert_eq!(bed.world.counters(CLIENT).rma_unexpected, 1, "and nobody answers");
     // The recorded data, told that it is for the operation that is served now.
     let mut data = of(Kind::Data);
@@ -124,7 +126,7 @@ fn no_nonce_comes_twice_over_restarts_equal_processes_and_a_clock_set_back() {
         assert_eq!(bed.status(Kind::Read, 256, [0, 0]), Status::Ok);
         bed.served = first;
     }
-    assert!(bed.record.pairs() > 19 * 8);
+    assert!(bed.record.pairs() >= 19 * 8, "{:?}", bed.record);
 }
 
 /// That the check of attack 8 can fail: a start that repeats another one's nonces is found.
@@ -168,13 +170,7 @@ fn late_messages_of_the_former_command_do_not_touch_the_next_one_of_the_slot() {
         let counters = bed.world.counters(CLIENT);
         assert_eq!(counters.rma_unexpected + counters.rma_bad_responses, late.len() as u64 + 1);
         bed.world.cut(SERVER, CLIENT, false);
-        assert_eq!(bed.run(&bed.command_of(1)).status, Status::Ok, "a slot beside it");
-    }
-}
-
-impl Bed {
-    /// A plain read of a slot.
-    fn command_of(&mut self, slot: u16) -> remora_nic::rma::Command {
-        self.command(slot, Kind::Read, 64, [2048, 0])
+        let beside = bed.command(1, Kind::Read, 64, [2048, 0]);
+        assert_eq!(bed.run(&beside).status, Status::Ok, "a slot beside it");
     }
 }
