@@ -247,7 +247,7 @@ impl Side {
             nic.receive(
                 Instant(1),
                 mem,
-                &Ingress { bytes, start: Start::Ip, source, group: None, from: None },
+                &Ingress { bytes, start: Start::Ip, source, group: None, origin: None },
             );
         }
         arriving.lens.clear();

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use remora_transport::Instant;
 use remora_transport::rma::{Requester, Responder, Settings, Solicitation};
-use remora_wire::frame::{Endpoint, Peer};
+use remora_wire::frame::{Endpoint, Origin};
 use remora_wire::rma::{Body, Chain, MAX_OPERATION, Nonce, header};
 
 pub use cipher::Cipher;
@@ -61,8 +61,8 @@ pub struct Init {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub endpoint: Endpoint,
-    /// By which peer of the port its sender's frame came.
-    pub from: Option<Peer>,
+    /// How its sender's frame came.
+    pub origin: Option<Origin>,
 }
 
 /// What the engine keeps for an operation that it serves.
@@ -83,7 +83,7 @@ pub(crate) struct ServedContext {
 impl Default for ServedContext {
     fn default() -> ServedContext {
         ServedContext {
-            to: Destination { endpoint: Endpoint::default(), from: None },
+            to: Destination { endpoint: Endpoint::default(), origin: None },
             slot: 0,
             region: 0,
             epoch: 0,

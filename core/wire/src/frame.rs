@@ -62,18 +62,17 @@ pub struct Ingress<'a> {
     pub source: Endpoint,
     /// The multicast group and UDP port that it was sent to, if any; likewise.
     pub group: Option<Endpoint>,
-    /// The peer by whose link it came, on ports that have a link for each peer. An answer to a stranger goes
-    /// back there.
-    pub from: Option<Peer>,
+    /// How it came, on ports that know more than its source address. An answer to a stranger goes back so.
+    pub origin: Option<Origin>,
 }
 
-/// Why a port lends no buffer.
+/// How a frame came to a port, below the addresses that its sender chose.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum NoLease {
-    /// No buffer is free now: try after the next receive.
-    Full,
-    /// The port has no way to this endpoint.
-    Unreachable,
+pub enum Origin {
+    /// By the link of this peer.
+    Link(Peer),
+    /// From this MAC address.
+    Mac([u8; 6]),
 }
 
 /// What the NIC's egress needs of a port. Dispatch is static.
@@ -88,15 +87,12 @@ pub trait Egress {
     /// of the ICRC. `None`: no buffer is free now, try after the next receive; nothing is lost.
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>>;
 
-    /// Lends a buffer as [`lend`](Egress::lend) does, for a frame to an endpoint that may be no peer of the
-    /// port's. `from` is the peer by which a frame of that endpoint came, if it did. Where frames begin at
-    /// Ethernet, that header stands in the buffer already.
-    ///
-    /// # Errors
-    /// [`NoLease`].
-    fn lend_to(&mut self, to: &Endpoint, from: Option<Peer>, len: usize) -> Result<Lease<'_>, NoLease> {
-        let _ = (to, from, len);
-        Err(NoLease::Unreachable)
+    /// The peer that stands for an endpoint, which need not be known to the control path: to be used with the
+    /// next [`lend`](Egress::lend), since a port remembers only so many strangers. `origin` is how a frame of
+    /// that endpoint came, if one did. `None`: the port has no way there.
+    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        let _ = (to, origin);
+        None
     }
 
     /// Has each peer buffers of its own, so that [`Egress::lend`] may have one for one peer while it has none
@@ -127,8 +123,8 @@ impl Egress for &mut dyn Egress {
         (**self).lend(peer, len)
     }
 
-    fn lend_to(&mut self, to: &Endpoint, from: Option<Peer>, len: usize) -> Result<Lease<'_>, NoLease> {
-        (**self).lend_to(to, from, len)
+    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        (**self).peer_of(to, origin)
     }
 
     fn has_space_per_peer(&self) -> bool {

@@ -48,7 +48,7 @@ pub mod xrceth;
 
 pub use aeth::{NakCode, Syndrome};
 pub use error::WireError;
-pub use frame::{Address, Egress, Endpoint, Ingress, Lease, NoLease, Peer, Start};
+pub use frame::{Address, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 pub use opcode::{Opcode, Operation, Service};
 pub use packet::{Extensions, Packet};
 pub use psn::Psn;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use remora_transport::Instant;
-use remora_wire::frame::{Egress, Endpoint, Lease, NoLease, Peer, Start};
+use remora_wire::frame::{Egress, Endpoint, Lease, Origin, Peer, Start};
 
 use crate::switch::{self, Departure, Port, SwitchConfig};
 use crate::trace::Trace;
@@ -335,10 +335,9 @@ impl Egress for Outlet<'_> {
         Some(Lease { bytes: &mut self.links.frames[slot as usize], ip_id: self.train })
     }
 
-    fn lend_to(&mut self, to: &Endpoint, _: Option<Peer>, len: usize) -> Result<Lease<'_>, NoLease> {
+    fn peer_of(&mut self, to: &Endpoint, _: Option<Origin>) -> Option<Peer> {
         let node = self.links.endpoints.iter().position(|endpoint| endpoint.address == to.address);
-        let peer = node.map(|node| Peer(node as u32)).ok_or(NoLease::Unreachable)?;
-        self.lend(peer, len).ok_or(NoLease::Full)
+        node.map(|node| Peer(node as u32))
     }
 
     fn has_space_per_peer(&self) -> bool {

@@ -25,7 +25,7 @@ pub mod xdp;
 
 use std::os::fd::RawFd;
 
-pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
+pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 
 /// A port beyond sending: receiving, sleeping, and facts. It is statically dispatched; [`Egress`] is the
 /// sending half.

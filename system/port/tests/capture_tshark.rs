@@ -236,7 +236,7 @@ impl Port for Loop {
                 start: Start::Ip,
                 source: Endpoint::default(),
                 group: None,
-                from: None,
+                origin: None,
             });
         }
         count

@@ -4,8 +4,7 @@
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
 use remora_transport::rma::{Answer, Party, Response, Status};
-use remora_wire::ethernet;
-use remora_wire::frame::{Egress, NoLease, Route, Start};
+use remora_wire::frame::{Egress, Route};
 use remora_wire::rma::{
     Body, Chain, DSCP, Kind, MAX_AAD, Message, Nonce, TAG_LEN, completion, header, request, solicit,
 };
@@ -176,7 +175,7 @@ impl Rma {
             length: len,
             nonce: Nonce::default(),
         };
-        let to = Destination { endpoint: command.server, from: None };
+        let to = Destination { endpoint: command.server, origin: None };
         let outgoing = Outgoing { to: &to, header, body: Body::None, chain: &chain, key: &command.key };
         match self.send(&outgoing, out, shared) {
             Left::Yes(nonce) => self.requester.answered(&answer, nonce),
@@ -218,7 +217,7 @@ impl Rma {
             incarnation: portal.incarnation,
             max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
         });
-        let to = Destination { endpoint: command.server, from: None };
+        let to = Destination { endpoint: command.server, origin: None };
         let outgoing = Outgoing { to: &to, header, body, chain: &Chain::EMPTY, key: &command.key };
         Some(self.send(&outgoing, out, shared))
     }
@@ -252,15 +251,13 @@ impl Rma {
         let start = out.start();
         let is_ipv4 = shared.endpoint.address.is_ipv4() && to.endpoint.address.is_ipv4();
         let below = start.overhead(is_ipv4);
-        let lease = match out.lend_to(&to.endpoint, to.from, below + len) {
-            Ok(lease) => lease,
-            Err(NoLease::Full) => return Left::Blocked,
-            Err(NoLease::Unreachable) => {
-                shared.counters.rma_unreachable += 1;
-                return Left::Yes(self.next_nonce());
-            }
+        let Some(peer) = out.peer_of(&to.endpoint, to.origin) else {
+            shared.counters.rma_unreachable += 1;
+            return Left::Yes(self.next_nonce());
         };
-        emit_below(start, &Route::new(shared.endpoint, to.endpoint), lease.ip_id, len, lease.bytes);
+        let Some(lease) = out.lend(peer, below + len) else { return Left::Blocked };
+        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
+        route.emit(start, lease.ip_id, len as u16, lease.bytes);
         let frame = &mut lease.bytes[below..];
         let header = header::Repr { nonce: self.next_nonce(), ..*header };
         let clear = Message::emit_clear(&header, body, frame);
@@ -279,16 +276,4 @@ impl Rma {
         shared.counters.sent_bytes += len as u64;
         Left::Yes(header.nonce)
     }
-}
-
-/// Writes the IP and UDP header of a frame, in 1RMA's own traffic class. The port has written the Ethernet
-/// header.
-fn emit_below(start: Start, route: &Route, ip_id: u16, len: usize, out: &mut [u8]) {
-    let from = match start {
-        Start::Bth => return,
-        Start::Ip => 0,
-        Start::Ethernet => ethernet::LEN,
-    };
-    let route = Route { traffic_class: DSCP << 2, ..*route };
-    route.emit(Start::Ip, ip_id, len as u16, &mut out[from..]);
 }

@@ -6,7 +6,7 @@
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
 use remora_transport::rma::{Accepted, Request, Status};
-use remora_wire::frame::Peer;
+use remora_wire::frame::Origin;
 use remora_wire::rma::{Body, Chain, Kind, MAX_AAD, Message, TAG_LEN, completion, header, request};
 
 use super::cipher::KEY_LEN;
@@ -16,13 +16,13 @@ use crate::arrived::Arrived;
 use crate::shared::Shared;
 
 impl Rma {
-    /// A message has arrived, by this peer of the port.
+    /// A message has arrived.
     pub fn receive(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         arrived: &Arrived<'_>,
-        from: Option<Peer>,
+        origin: Option<Origin>,
         shared: &mut Shared,
     ) {
         let Ok(message) = Message::parse(arrived.transport) else {
@@ -31,7 +31,7 @@ impl Rma {
         };
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
-        let to = Destination { endpoint: arrived.source, from };
+        let to = Destination { endpoint: arrived.source, origin };
         match (message.header.kind, &message.body) {
             (_, Body::Request(request)) => self.take_request(now, mem, &message, request, to, shared),
             (Kind::Data, _) if message.header.slot & SERVED != 0 => {

@@ -3,8 +3,8 @@
 use remora_memory::Mem;
 use remora_transport::Instant;
 use remora_transport::rma::Status;
-use remora_wire::frame::{Egress, Ingress};
-use remora_wire::rma;
+use remora_wire::frame::{Egress, Ingress, Origin, Start};
+use remora_wire::{ethernet, rma};
 
 use super::{Init, PortalInit, Rma};
 use crate::arrived::Arrived;
@@ -101,8 +101,14 @@ impl Nic {
         arrived: &Arrived<'_>,
     ) {
         let begins = arrived.transport.first().is_some_and(|byte| rma::begins(*byte));
+        let mac = || match frame.start {
+            Start::Ethernet => Some(Origin::Mac(ethernet::View::new(frame.bytes).ok()?.source())),
+            _ => None,
+        };
         match &mut self.rma {
-            Some(rma) if begins => rma.receive(now, mem, arrived, frame.from, &mut self.shared),
+            Some(rma) if begins => {
+                rma.receive(now, mem, arrived, frame.origin.or_else(mac), &mut self.shared);
+            }
             _ => self.shared.counters.malformed_pkts += 1,
         }
     }

@@ -6,7 +6,7 @@ use super::recorder::{Recorded, Recorder};
 use crate::clock::{Clock, Wall};
 use crate::staging::{Staging, forward, reseal};
 use crate::{Counters, Port};
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use remora_wire::icrc::{self, IdSpans};
 use std::fs::File;
 use std::io::{self, Write};
@@ -163,6 +163,10 @@ impl<P: Port, C: Clock> Egress for Capture<P, C> {
 
     fn seals(&self) -> bool {
         self.port.seals()
+    }
+
+    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        self.port.peer_of(to, origin)
     }
 
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {

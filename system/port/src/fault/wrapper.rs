@@ -5,7 +5,7 @@ use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::clock::{Clock, Monotonic};
 use crate::staging::{Staging, forward};
 use crate::{Counters, Port};
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use std::os::fd::RawFd;
 
 /// Any port, with frames dropped, duplicated, reordered, delayed and corrupted by [`Rules`].
@@ -23,9 +23,18 @@ pub struct Fault<P, C = Monotonic> {
     active: bool,
     staging: Staging,
     outgoing: Held<Peer>,
-    incoming: Held<(Start, Endpoint, Option<Endpoint>)>,
+    incoming: Held<Facets>,
     scratch: Vec<u8>,
     overflowed: u64,
+}
+
+/// What a received frame has beside its bytes.
+#[derive(Copy, Clone, Debug)]
+struct Facets {
+    start: Start,
+    source: Endpoint,
+    group: Option<Endpoint>,
+    origin: Option<Origin>,
 }
 
 impl<P: Port> Fault<P> {
@@ -100,8 +109,8 @@ impl<P: Port, C: Clock> Fault<P, C> {
         let now = self.clock.now_ns();
         let mut handed = 0;
         while handed < budget {
-            let put = |(start, source, group), bytes: &[u8]| {
-                take(Ingress { bytes, start, source, group, from: None });
+            let put = |Facets { start, source, group, origin }, bytes: &[u8]| {
+                take(Ingress { bytes, start, source, group, origin });
                 true
             };
             if self.incoming.put_back(now, put).is_none() {
@@ -130,6 +139,10 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
 
     fn seals(&self) -> bool {
         self.port.seals()
+    }
+
+    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        self.port.peer_of(to, origin)
     }
 
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
@@ -222,7 +235,8 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
                 None => {}
                 Some(_) if incoming.is_full() => *overflowed += 1,
                 Some(until) => {
-                    incoming.hold(until, now, (frame.start, frame.source, frame.group), frame.bytes);
+                    let Ingress { start, source, group, origin, .. } = frame;
+                    incoming.hold(until, now, Facets { start, source, group, origin }, frame.bytes);
                     if verdict != Verdict::Duplicate {
                         return;
                     }

@@ -4,6 +4,7 @@
 //! still name the number, and their frames must not reach a later peer.
 
 use super::link::Link;
+use crate::Endpoint;
 
 /// Up to this number, all links are polled at every turn.
 const ALWAYS_HOT: usize = 8;
@@ -16,6 +17,8 @@ const COOL_PER_TURN: u32 = 4;
 #[derive(Debug)]
 pub(super) struct LinkEntry {
     pub(super) state: State,
+    /// The endpoint of the NIC at the other end, once it is known.
+    pub(super) endpoint: Option<Endpoint>,
     /// Empty polls since the last frame.
     pub(super) empty: u32,
     /// Frames come faster than they are taken, so looking for another at once is worth its cost.
@@ -63,7 +66,8 @@ impl LinkTable {
 
     /// Puts `link` at `index`, which must come from [`LinkTable::vacant`].
     pub(super) fn put(&mut self, index: u32, link: Link) {
-        let fresh = LinkEntry { state: State::Open(link), empty: 0, streaming: false, hot: false };
+        let fresh =
+            LinkEntry { state: State::Open(link), endpoint: None, empty: 0, streaming: false, hot: false };
         match self.all.get_mut(index as usize) {
             Some(old) => *old = fresh,
             None => self.all.push(fresh),
@@ -84,6 +88,14 @@ impl LinkTable {
     /// All entries with their numbers.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut LinkEntry)> {
         (0..).zip(&mut self.all)
+    }
+
+    /// The open link to this endpoint.
+    pub(super) fn to(&self, endpoint: &Endpoint) -> Option<u32> {
+        let leads = |entry: &LinkEntry| {
+            matches!(entry.state, State::Open(_)) && entry.endpoint.as_ref() == Some(endpoint)
+        };
+        self.all.iter().position(leads).map(|at| at as u32)
     }
 
     /// Leaves `state` at `index` and returns what was there; an entry without a link is not polled.

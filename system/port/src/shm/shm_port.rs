@@ -9,7 +9,7 @@ use super::link_table::{LinkTable, State};
 use super::ring::Broken;
 use super::setup::SetupError;
 use super::watch::{BATCH, LinkEvent, Watch};
-use crate::{Address, Counters, Egress, Endpoint, Ingress, Lease, Peer, Port, Start};
+use crate::{Address, Counters, Egress, Endpoint, Ingress, Lease, Origin, Peer, Port, Start};
 
 /// Frames taken from one link before the next has its turn, and before their requests are answered. Few, so
 /// that both cores work at the same time. With longer bursts each core waits for the other's, and returns a
@@ -104,6 +104,13 @@ impl ShmPort {
         Ok(Peer(index))
     }
 
+    /// Says which NIC is at the other end of a link: frames to that endpoint go there.
+    pub fn name_peer(&mut self, peer: Peer, endpoint: Endpoint) {
+        if let Some(entry) = self.links.get_mut(peer.0) {
+            entry.endpoint = Some(endpoint);
+        }
+    }
+
     /// Closes the link of `peer`, if it is still open, and frees its number for the next
     /// [`ShmPort::add_link`]. The caller has no queue pair left that names the peer.
     pub fn remove_link(&mut self, peer: Peer) {
@@ -148,7 +155,7 @@ impl ShmPort {
         let State::Open(link) = &mut at.state else {
             return self.drain_leaving(index, quota, take);
         };
-        let burst = Burst::take_from(link, at.streaming, quota, take);
+        let burst = Burst::take_from(link, index, at.streaming, quota, take);
         if burst.taken > 0 {
             at.streaming = at.empty == 0;
             at.empty = 0;
@@ -169,7 +176,7 @@ impl ShmPort {
         let Some(State::Leaving(link, left)) = self.links.get_mut(index).map(|at| &mut at.state) else {
             return 0;
         };
-        let burst = Burst::take_from(link, true, quota.min(*left as usize), take);
+        let burst = Burst::take_from(link, index, true, quota.min(*left as usize), take);
         *left -= burst.taken as u32;
         let over = *left == 0 || burst.end != BurstEnd::Quota;
         self.counters.frames_received += burst.taken as u64;
@@ -365,14 +372,16 @@ impl Burst {
     #[inline(always)]
     fn take_from(
         link: &mut Link,
+        index: u32,
         streaming: bool,
         quota: usize,
         take: &mut impl FnMut(Ingress<'_>),
     ) -> Burst {
         let mut burst = Burst { taken: 0, bytes: 0, end: BurstEnd::Quota };
+        let origin = Some(Origin::Link(Peer(index)));
         while burst.taken < quota {
             match link.receive(|bytes| {
-                take(Ingress { bytes, start: Start::Ip, source: UNKNOWN, group: None, from: None })
+                take(Ingress { bytes, start: Start::Ip, source: UNKNOWN, group: None, origin })
             }) {
                 Ok(Some(len)) => burst.bytes += len,
                 Ok(None) => {
@@ -445,6 +454,16 @@ impl Egress for ShmPort {
             return Some(Lease { bytes: &mut self.sink[..len], ip_id: 0 });
         }
         None
+    }
+
+    /// The link by which a frame came, if the NIC there has this address: a peer cannot make this port answer to
+    /// another one. Otherwise the link to that endpoint.
+    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        if let Some(Origin::Link(peer)) = origin {
+            let there = self.links.get(peer.0).and_then(|entry| entry.endpoint);
+            return there.filter(|endpoint| endpoint.address == to.address).map(|_| peer);
+        }
+        self.links.to(to).map(Peer)
     }
 
     #[inline]

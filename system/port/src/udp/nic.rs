@@ -9,7 +9,7 @@ use super::socket::{MAX_DATAGRAM, Socket};
 use super::train::{MAX_SEGMENTS, Train};
 use super::{Arrival, address, mtu};
 use crate::{Counters, Port};
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -423,7 +423,7 @@ impl UdpPort {
                         start: Start::Bth,
                         source: arrival.source,
                         group: Some(group),
-                        from: None,
+                        origin: None,
                     });
                 }
                 Ok(_) => {
@@ -462,6 +462,18 @@ impl Egress for UdpPort {
         }
         let (bytes, place) = self.train.lend(peer, len);
         Some(Lease { bytes, ip_id: if self.has_id { place } else { 0 } })
+    }
+
+    fn peer_of(&mut self, to: &Endpoint, _: Option<Origin>) -> Option<Peer> {
+        let local = self.socket.local();
+        let address = address::socket_address(*to, address::scope(local));
+        let (peer, taken) = self.peers.stranger(to, address, local)?;
+        if taken && self.train.peer() == peer && !self.train.is_empty() && !self.send() {
+            // Frames for the one whose number this was still wait.
+            self.train.clear();
+            self.counters.send_dropped += 1;
+        }
+        Some(peer)
     }
 
     #[inline(always)]

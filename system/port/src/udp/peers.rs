@@ -43,17 +43,24 @@ struct Entry {
     address: SocketAddrAny,
 }
 
-/// All peers, by number and by name. Peers are never forgotten: a number stays good as long as the port.
+/// Strangers that are remembered at once: endpoints to which frames are sent that nobody added.
+const STRANGERS: usize = 256;
+/// Their numbers lie beyond those of all peers.
+const FIRST_STRANGER: u32 = u32::MAX - STRANGERS as u32;
+
+/// All peers, by number and by name. Peers are never forgotten: a number stays good as long as the port. A
+/// stranger's number is good until another stranger needs its place.
 #[derive(Debug)]
 pub(super) struct Peers {
     entries: Vec<Entry>,
     by_endpoint: HashMap<Endpoint, Peer>,
     max: u32,
+    strangers: Vec<Option<Entry>>,
 }
 
 impl Peers {
     pub(super) fn new(max: u32) -> Self {
-        Peers { entries: Vec::new(), by_endpoint: HashMap::new(), max }
+        Peers { entries: Vec::new(), by_endpoint: HashMap::new(), max, strangers: Vec::new() }
     }
 
     /// The number of this peer, a new one if it is not known yet.
@@ -87,14 +94,52 @@ impl Peers {
         Ok(Peer(number))
     }
 
+    /// The number of a stranger, and whether it took another one's place. None: no host, or of the other
+    /// family.
+    pub(super) fn stranger(
+        &mut self,
+        to: &Endpoint,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Option<(Peer, bool)> {
+        if self.strangers.is_empty() {
+            self.strangers.resize_with(STRANGERS, || None);
+        }
+        let (halves, _) = to.address.0.as_chunks::<8>();
+        let mixed = (u64::from_le_bytes(halves[0]) ^ u64::from_le_bytes(halves[1]) ^ u64::from(to.udp_port))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let index = (mixed >> 32) as usize % STRANGERS;
+        let number = Peer(FIRST_STRANGER + index as u32);
+        let place = &mut self.strangers[index];
+        if place.as_ref().is_some_and(|entry| entry.endpoint == *to) {
+            return Some((number, false));
+        }
+        let ip = peer.ip();
+        if peer.is_ipv4() != local.is_ipv4() || single(ip).is_err() || is_broadcast(ip) || peer.port() == 0 {
+            return None;
+        }
+        let taken = place.replace(Entry { endpoint: *to, address: SocketAddrAny::from(peer) }).is_some();
+        Some((number, taken))
+    }
+
     /// The address as the kernel reads it; `None`: no such peer.
     #[inline(always)]
     pub(super) fn address(&self, peer: Peer) -> Option<&SocketAddrAny> {
-        self.entries.get(peer.0 as usize).map(|entry| &entry.address)
+        match self.entries.get(peer.0 as usize) {
+            Some(entry) => Some(&entry.address),
+            None => self.stranger_address(peer),
+        }
+    }
+
+    #[cold]
+    fn stranger_address(&self, peer: Peer) -> Option<&SocketAddrAny> {
+        let index = peer.0.checked_sub(FIRST_STRANGER)?;
+        self.strangers.get(index as usize)?.as_ref().map(|entry| &entry.address)
     }
 
     pub(super) fn endpoint(&self, peer: Peer) -> Option<Endpoint> {
-        self.entries.get(peer.0 as usize).map(|entry| entry.endpoint)
+        let stranger = || self.strangers.get(peer.0.checked_sub(FIRST_STRANGER)? as usize)?.as_ref();
+        self.entries.get(peer.0 as usize).or_else(stranger).map(|entry| entry.endpoint)
     }
 }
 
@@ -104,6 +149,29 @@ mod tests {
 
     fn at(text: &str) -> SocketAddr {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn strangers_take_no_place_of_peers_and_are_no_more_than_so_many() {
+        let (mut peers, local) = (Peers::new(1), at("127.0.0.1:4791"));
+        let stranger = |peers: &mut Peers, text: &str| {
+            peers.stranger(&address::endpoint(at(text)), at(text), local).map(|(peer, _)| peer)
+        };
+        let first = stranger(&mut peers, "10.0.0.1:4791").unwrap();
+        assert_eq!(stranger(&mut peers, "10.0.0.1:4791"), Some(first));
+        assert_eq!(peers.endpoint(first), Some(address::endpoint(at("10.0.0.1:4791"))));
+        assert!(peers.address(first).is_some());
+        for refused in ["[fd00::1]:4791", "224.0.0.1:4791", "10.0.0.1:0", "0.0.0.0:4791", "255.255.255.255:1"]
+        {
+            assert_eq!(stranger(&mut peers, refused), None, "{refused}");
+        }
+        for port in 1..5_000 {
+            let text = format!("10.0.0.2:{port}");
+            let number = stranger(&mut peers, &text).unwrap();
+            assert_eq!(peers.endpoint(number), Some(address::endpoint(at(&text))));
+            assert!(number.0 >= FIRST_STRANGER && peers.strangers.len() == STRANGERS);
+        }
+        assert_eq!(peers.add(at("10.0.0.9:4791"), local), Ok(Peer(0)), "the only peer");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::peers::{Path, PeerError, Peers};
 use super::queue::Flushed;
 use super::resolver::Resolver;
 use crate::{Counters, Port, prefetch};
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use remora_wire::{ethernet, ipv4, ipv6, udp};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -249,7 +249,7 @@ impl XdpPort {
             let queue = self.attachment.sender();
             let bytes = queue.kept(frame);
             self.counters.bytes_received += bytes.len() as u64;
-            take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, from: None });
+            take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, origin: None });
             queue.put_back(frame);
             handed += 1;
         }
@@ -314,6 +314,15 @@ impl Egress for XdpPort {
         Some(Lease { bytes, ip_id: 0 })
     }
 
+    /// A peer that the control path has added; else the way by which the endpoint's frame came.
+    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        match (self.peers.number(*to), origin) {
+            (Some(peer), _) => Some(peer),
+            (None, Some(Origin::Mac(mac))) => Some(self.peers.stranger(to, mac)),
+            _ => None,
+        }
+    }
+
     #[inline(always)]
     fn commit(&mut self) {
         match std::mem::replace(&mut self.leased, Leased::Nothing) {
@@ -345,7 +354,7 @@ impl Port for XdpPort {
         for queue in self.attachment.queues() {
             let (frames, bytes) = queue.receive(budget - handed, &mut |bytes| {
                 ask_for(bytes);
-                take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, from: None });
+                take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, origin: None });
             });
             handed += frames;
             self.counters.frames_received += frames as u64;

@@ -141,7 +141,13 @@ pub(super) struct Peers {
     /// Neighbours whose address is not known at all.
     unknown: usize,
     max: u32,
+    strangers: Vec<Option<(Endpoint, Mac)>>,
 }
+
+/// Strangers that are remembered at once: endpoints that are answered by the way their frames came.
+const STRANGERS: usize = 256;
+/// Their numbers lie beyond those of all peers.
+const FIRST_STRANGER: u32 = u32::MAX - STRANGERS as u32;
 
 impl Peers {
     pub(super) fn new(max: u32) -> Self {
@@ -152,7 +158,26 @@ impl Peers {
             by_address: HashMap::new(),
             unknown: 0,
             max,
+            strangers: Vec::new(),
         }
+    }
+
+    /// The number of a stranger whose frames come from this MAC address. It is good until another one needs
+    /// its place.
+    pub(super) fn stranger(&mut self, endpoint: &Endpoint, mac: Mac) -> Peer {
+        if self.strangers.is_empty() {
+            self.strangers.resize(STRANGERS, None);
+        }
+        let (halves, _) = endpoint.address.0.as_chunks::<8>();
+        let mixed = (u64::from_le_bytes(halves[0]) ^ u64::from_le_bytes(halves[1]))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let index = (mixed >> 32) as usize % STRANGERS;
+        self.strangers[index] = Some((*endpoint, mac));
+        Peer(FIRST_STRANGER + index as u32)
+    }
+
+    fn stranger_of(&self, peer: Peer) -> Option<(Endpoint, Mac)> {
+        *self.strangers.get(peer.0.checked_sub(FIRST_STRANGER)? as usize)?
     }
 
     /// Can this be a peer of a port that is called `own`?
@@ -211,7 +236,9 @@ impl Peers {
     /// The way of a frame to `peer`, which leaves now.
     #[inline(always)]
     pub(super) fn path(&mut self, peer: Peer) -> Path {
-        let Some(entry) = self.entries.get(peer.0 as usize) else { return Path::Drop(None) };
+        let Some(entry) = self.entries.get(peer.0 as usize) else {
+            return self.stranger_of(peer).map_or(Path::Drop(None), |(_, mac)| Path::Send(mac));
+        };
         let To::Hop(number) = entry.to else { return Path::Loop };
         let hop = &mut self.hops[number as usize];
         match (hop.trust, hop.mac) {
@@ -230,18 +257,22 @@ impl Peers {
 
     /// The MAC address that frames to `peer` bear, if it is known.
     pub(super) fn mac(&self, peer: Peer) -> Option<Mac> {
-        match self.entries.get(peer.0 as usize)?.to {
+        let Some(entry) = self.entries.get(peer.0 as usize) else {
+            return self.stranger_of(peer).map(|(_, mac)| mac);
+        };
+        match entry.to {
             To::Hop(number) => self.hops[number as usize].mac,
             To::Own => None,
         }
     }
 
     pub(super) fn is_known(&self, peer: Peer) -> bool {
-        (peer.0 as usize) < self.entries.len()
+        (peer.0 as usize) < self.entries.len() || self.stranger_of(peer).is_some()
     }
 
     pub(super) fn endpoint(&self, peer: Peer) -> Option<Endpoint> {
-        self.entries.get(peer.0 as usize).map(|entry| entry.endpoint)
+        let known = self.entries.get(peer.0 as usize).map(|entry| entry.endpoint);
+        known.or_else(|| self.stranger_of(peer).map(|(endpoint, _)| endpoint))
     }
 
     /// Is there a neighbour whose address is not known at all?
