@@ -11,6 +11,7 @@
 
 mod arrivals;
 mod deadlines;
+pub mod executor;
 mod requester;
 mod responder;
 mod settings;

@@ -118,7 +118,7 @@ fn who_waits_too_long_for_the_window_is_never_sent() {
 #[test]
 fn the_initiator_of_a_write_expires_after_its_server() {
     let settings = Settings { guard: 3, ..settings() };
-    let (mut requester, mut solicitation) = initiator(&settings, &[WRITE]);
+    let (mut requester, _) = initiator(&settings, &[WRITE]);
     let (mut responder, mut window) = (Responder::<()>::new(&settings), Solicitation::new(&settings));
     let Accepted::Slot(served) = responder.accept(Instant(2), request(Kind::Write, 4096), (), &mut window)
     else {
@@ -137,7 +137,7 @@ fn the_initiator_of_a_write_expires_after_its_server() {
 
 #[test]
 fn a_server_cannot_hold_a_slot_for_ever() {
-    let (mut requester, mut solicitation) = initiator(&settings(), &[WRITE]);
+    let (mut requester, _) = initiator(&settings(), &[WRITE]);
     requester.solicited(Instant(0), 0, nonce(8), 3, 4096, u64::MAX);
     assert_eq!(requester.deadline(), Instant(settings().max_server_timeout));
 }

@@ -1,0 +1,112 @@
+//! The windows of servers, one for each direction, in software: the NIC has none of this.
+
+use remora_wire::frame::Address;
+use remora_wire::rma::MAX_OPERATION;
+
+use super::control::{CongestionSettings, Signal, Window};
+use crate::Instant;
+
+#[derive(Clone, Debug)]
+struct Destination {
+    server: Address,
+    inbound: bool,
+    window: Window,
+    /// Bytes of commands outstanding.
+    outstanding: u64,
+    /// Transfers in progress; with none, its place may go to another server.
+    users: u32,
+    /// When the pace lets the next command be issued.
+    next: Instant,
+    used: Instant,
+}
+
+/// As many windows as the settings allow. A server that was not used for longest makes place for a new one.
+pub(super) struct Destinations {
+    all: Vec<Destination>,
+    settings: CongestionSettings,
+}
+
+impl Destinations {
+    pub fn new(settings: &CongestionSettings) -> Destinations {
+        Destinations { all: Vec::with_capacity(settings.destinations), settings: *settings }
+    }
+
+    /// The place of a server and direction, for one more transfer. None: all places are in use.
+    pub fn of(&mut self, now: Instant, server: Address, inbound: bool) -> Option<usize> {
+        let known = self.all.iter().position(|known| known.server == server && known.inbound == inbound);
+        let place = match known {
+            Some(place) => place,
+            None => self.make(server, inbound)?,
+        };
+        let destination = &mut self.all[place];
+        destination.users += 1;
+        destination.used = now;
+        Some(place)
+    }
+
+    fn make(&mut self, server: Address, inbound: bool) -> Option<usize> {
+        let fresh = Destination {
+            server,
+            inbound,
+            window: Window::new(&self.settings, self.settings.remote_target),
+            outstanding: 0,
+            users: 0,
+            next: Instant(0),
+            used: Instant(0),
+        };
+        if self.all.len() < self.settings.destinations {
+            self.all.push(fresh);
+            return Some(self.all.len() - 1);
+        }
+        let idle = self.all.iter().enumerate().filter(|(_, known)| known.users == 0);
+        let (place, _) = idle.min_by_key(|(_, known)| known.used)?;
+        self.all[place] = fresh;
+        Some(place)
+    }
+
+    /// A transfer has ended.
+    pub fn leave(&mut self, place: usize) {
+        self.all[place].users -= 1;
+    }
+
+    /// May one more command be issued at `now`? What is outstanding stays within the smaller window; of a
+    /// window below one command, one is.
+    pub fn allows(&self, now: Instant, place: usize, local: &Window) -> bool {
+        let destination = &self.all[place];
+        self.fits(destination, local) && destination.next <= now
+    }
+
+    fn fits(&self, destination: &Destination, local: &Window) -> bool {
+        let window = destination.window.size().min(local.size());
+        destination.outstanding == 0
+            || (destination.outstanding + u64::from(MAX_OPERATION)) as f64
+                <= window * f64::from(MAX_OPERATION)
+    }
+
+    /// A command of `size` bytes is issued.
+    pub fn issued(&mut self, now: Instant, place: usize, size: u32, local: &Window) {
+        let destination = &mut self.all[place];
+        destination.outstanding += u64::from(size);
+        let slower = if destination.window.size() < local.size() { &destination.window } else { local };
+        // A pause is not saved up: what follows it leaves at the pace, too.
+        destination.next = destination.next.max(now).after(slower.spacing(size));
+    }
+
+    /// A command has ended.
+    pub fn completed(&mut self, now: Instant, place: usize, size: u32, signal: &Signal) {
+        let destination = &mut self.all[place];
+        destination.outstanding -= u64::from(size);
+        destination.window.remote(now, signal);
+    }
+
+    /// When the pace allows the next command; None: the window is full, and a completion must come first.
+    pub fn due(&self, place: usize, local: &Window) -> Option<Instant> {
+        let destination = &self.all[place];
+        self.fits(destination, local).then_some(destination.next)
+    }
+
+    pub fn window(&self, server: Address, inbound: bool) -> Option<f64> {
+        let known = self.all.iter().find(|known| known.server == server && known.inbound == inbound);
+        known.map(|known| known.window.size())
+    }
+}

@@ -1,0 +1,180 @@
+use remora_wire::frame::Address;
+use remora_wire::rma::Kind;
+
+use super::*;
+
+const NIL: Address = Address([1; 16]);
+
+fn settings() -> CongestionSettings {
+    CongestionSettings::paper()
+}
+
+fn none() -> CongestionSettings {
+    CongestionSettings { kind: ControlKind::None, ..settings() }
+}
+
+fn read(id: u64, size: u64) -> Transfer {
+    Transfer { id, kind: Kind::Read, server: NIL, size, fence: false, on_failure: OnFailure::Report }
+}
+
+fn ok(executor: &mut Executor, now: Instant, slot: u16) -> Option<TransferEnd> {
+    executor.completed(now, slot, Status::Ok, 0, 2_500)
+}
+
+/// Issues all that may be issued at `now`.
+fn issue(executor: &mut Executor, now: Instant) -> Vec<Chunk> {
+    std::iter::from_fn(|| executor.next(now)).collect()
+}
+
+#[test]
+fn a_transfer_is_cut_into_commands_and_ends_once() {
+    let mut executor = Executor::new(8, 4, &none());
+    executor.submit(Instant(0), read(9, 10_000)).unwrap();
+    let chunks = issue(&mut executor, Instant(0));
+    let cut: Vec<_> = chunks.iter().map(|chunk| (chunk.offset, chunk.size)).collect();
+    assert_eq!(cut, [(0, 4096), (4096, 4096), (8192, 1808)]);
+    // In any order.
+    assert_eq!(ok(&mut executor, Instant(1), chunks[2].slot), None);
+    assert_eq!(ok(&mut executor, Instant(1), chunks[0].slot), None);
+    let end = ok(&mut executor, Instant(1), chunks[1].slot).unwrap();
+    assert_eq!((end.id, end.status, end.retries), (9, Status::Ok, 0));
+    assert_eq!(ok(&mut executor, Instant(1), chunks[1].slot), None, "a slot completes once");
+    assert_eq!(executor.in_progress(), 0);
+}
+
+#[test]
+fn a_small_transfer_waits_for_one_chunk_of_a_long_one() {
+    let mut executor = Executor::new(1, 4, &none());
+    executor.submit(Instant(0), read(1, 4 << 20)).unwrap();
+    let first = executor.next(Instant(0)).unwrap();
+    executor.submit(Instant(0), read(2, 64)).unwrap();
+    ok(&mut executor, Instant(1), first.slot);
+    let second = executor.next(Instant(1)).unwrap();
+    ok(&mut executor, Instant(2), second.slot);
+    let third = executor.next(Instant(2)).unwrap();
+    assert_eq!([second.size, third.size].iter().min(), Some(&64), "after one more chunk at most");
+}
+
+#[test]
+fn a_fenced_transfer_begins_when_all_before_it_have_ended() {
+    let mut executor = Executor::new(8, 4, &none());
+    executor.submit(Instant(0), read(1, 64)).unwrap();
+    executor.submit(Instant(0), read(2, 64)).unwrap();
+    executor.submit(Instant(0), Transfer { fence: true, ..read(3, 64) }).unwrap();
+    executor.submit(Instant(0), read(4, 64)).unwrap();
+    let chunks = issue(&mut executor, Instant(0));
+    assert_eq!(chunks.len(), 3, "the fenced one waits, the one behind it does not");
+    ok(&mut executor, Instant(1), chunks[0].slot);
+    ok(&mut executor, Instant(1), chunks[2].slot);
+    assert_eq!(executor.next(Instant(1)), None);
+    ok(&mut executor, Instant(1), chunks[1].slot);
+    assert!(executor.next(Instant(1)).is_some());
+}
+
+#[test]
+fn failures_are_reported_at_once_or_tried_again_until_a_deadline() {
+    let mut executor = Executor::new(8, 4, &none());
+    executor.submit(Instant(0), read(1, 8192)).unwrap();
+    let chunks = issue(&mut executor, Instant(0));
+    let nack = |executor: &mut Executor, now, slot| executor.completed(now, slot, Status::Nack, 0, 5_000);
+    assert_eq!(nack(&mut executor, Instant(1), chunks[0].slot), None, "another command is outstanding");
+    let end = ok(&mut executor, Instant(1), chunks[1].slot).unwrap();
+    assert_eq!(end.status, Status::Nack);
+
+    let until = Instant(1_000);
+    executor
+        .submit(Instant(0), Transfer { on_failure: OnFailure::RetryUntil(until), ..read(2, 64) })
+        .unwrap();
+    let first = executor.next(Instant(0)).unwrap();
+    assert_eq!(nack(&mut executor, Instant(999), first.slot), None);
+    let second = executor.next(Instant(999)).unwrap();
+    assert_eq!((second.offset, second.size), (first.offset, first.size));
+    let end = nack(&mut executor, until, second.slot).unwrap();
+    assert_eq!((end.id, end.status, end.retries), (2, Status::Nack, 1));
+
+    executor
+        .submit(until, Transfer { on_failure: OnFailure::RetryUntil(Instant(9_000)), ..read(3, 64) })
+        .unwrap();
+    let only = executor.next(until).unwrap();
+    let refused = executor.completed(Instant(1_001), only.slot, Status::RemoteAccessError, 0, 1).unwrap();
+    assert_eq!(refused.status, Status::RemoteAccessError, "trying again would not help");
+}
+
+#[test]
+fn full_tables_and_transfers_without_bytes_are_refused() {
+    let mut executor = Executor::new(8, 2, &CongestionSettings { destinations: 1, ..none() });
+    assert_eq!(executor.submit(Instant(0), read(1, 0)), Err(SubmitError::Malformed));
+    let rekey = Transfer { kind: Kind::Rekey, ..read(1, 64) };
+    assert_eq!(executor.submit(Instant(0), rekey), Err(SubmitError::Malformed));
+    executor.submit(Instant(0), read(1, 64)).unwrap();
+    let elsewhere = Transfer { server: Address([2; 16]), ..read(2, 64) };
+    assert_eq!(executor.submit(Instant(0), elsewhere), Err(SubmitError::Full), "windows of servers");
+    executor.submit(Instant(0), read(2, 64)).unwrap();
+    assert_eq!(executor.submit(Instant(0), read(3, 64)), Err(SubmitError::Full), "transfers");
+    for chunk in issue(&mut executor, Instant(0)) {
+        ok(&mut executor, Instant(1), chunk.slot);
+    }
+    executor.submit(Instant(2), elsewhere).unwrap();
+}
+
+/// Algorithm 1, by hand: AI 0.25, MD 0.5, beta 0.8, one decrease a round trip.
+#[test]
+fn windows_follow_algorithm_1() {
+    let settings = CongestionSettings { initial: 4.0, ..settings() };
+    let mut window = Window::new(&settings, 1_000);
+    let signal = |status, issue_delay| Signal { status, issue_delay, total_delay: issue_delay };
+    window.local(Instant(0), &signal(Status::Ok, 999));
+    assert_eq!(window.size(), 4.0 + 0.25 / 4.0);
+    let before = window.size();
+    window.local(Instant(0), &signal(Status::Ok, 1_250));
+    assert!((window.size() - before * (1.0 - 0.8 * 0.2)).abs() < 1e-9);
+    let before = window.size();
+    window.local(Instant(4_999), &signal(Status::Ok, 100_000));
+    assert_eq!(window.size(), before, "one decrease a round trip");
+    window.local(Instant(5_000), &signal(Status::Ok, 100_000));
+    assert_eq!(window.size(), before * 0.5, "by half at most");
+    let before = window.size();
+    window.local(Instant(10_000), &signal(Status::Nack, 0));
+    window.local(Instant(10_000), &signal(Status::Timeout, 0));
+    assert_eq!(window.size(), before, "these are the server's");
+    window.local(Instant(10_000), &signal(Status::DispatchTimeout, 0));
+    assert_eq!(window.size(), before * 0.1);
+    for round in 3..20 {
+        window.local(Instant(round * 5_000), &signal(Status::DispatchTimeout, 0));
+    }
+    assert_eq!(window.size(), settings.min);
+    window.local(Instant(0), &signal(Status::Ok, 0));
+    assert_eq!(window.size(), settings.min + 0.25, "below one command it grows by a quarter at once");
+    let mut remote = Window::new(&settings, 8_000);
+    remote.remote(Instant(0), &Signal { status: Status::Ok, issue_delay: 50_000, total_delay: 57_999 });
+    assert!(remote.size() > 4.0, "the issue delay is not the server's");
+    remote.remote(Instant(0), &signal(Status::DispatchTimeout, 0));
+    assert!(remote.size() > 4.0);
+    remote.remote(Instant(0), &signal(Status::Nack, 0));
+    assert!(remote.size() < 0.5);
+}
+
+#[test]
+fn what_is_outstanding_stays_within_the_smaller_window_and_leaves_at_its_pace() {
+    let settings = CongestionSettings { initial: 4.0, kind: ControlKind::Fixed, ..settings() };
+    let mut executor = Executor::new(64, 4, &settings);
+    executor.submit(Instant(0), read(1, 1 << 20)).unwrap();
+    let (mut now, mut times) = (Instant(0), Vec::new());
+    while times.len() < 4 {
+        times.extend(issue(&mut executor, now).iter().map(|_| now.0));
+        now = if executor.deadline() == Instant::NEVER { break } else { executor.deadline() };
+    }
+    // 4 commands a round trip of 5 us.
+    assert_eq!(times, [0, 1_250, 2_500, 3_750]);
+    assert_eq!(executor.next(Instant(1_000_000)), None, "the window is full");
+    assert_eq!(executor.deadline(), Instant::NEVER, "a completion must come first");
+    ok(&mut executor, Instant(1_000_000), 0);
+    assert!(executor.next(Instant(1_000_000)).is_some());
+    let mut slow = Executor::new(64, 4, &CongestionSettings { initial: 0.1, ..settings });
+    slow.submit(Instant(0), read(1, 1 << 20)).unwrap();
+    let chunk = slow.next(Instant(0)).unwrap();
+    ok(&mut slow, Instant(5_000), chunk.slot);
+    assert_eq!(slow.next(Instant(49_999)), None, "a tenth of a command a round trip");
+    assert_eq!(slow.deadline(), Instant(50_000));
+    assert!(slow.next(Instant(50_000)).is_some());
+}
