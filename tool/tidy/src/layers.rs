@@ -49,7 +49,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 21] = [
+pub const LAYERS: [Layer; 22] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -59,6 +59,8 @@ pub const LAYERS: [Layer; 21] = [
     // Programs for the NIC's chains, and a NIC alone to run them on.
     pure("program", "chain", &["wire", "memory", "transport", "nic"], &[]),
     Layer { names_only: Some(&["nic"]), ..impure("program", "sandbox", false) },
+    // Ring, cmac and aes, behind the NIC's trait.
+    Layer { names_only: Some(&["nic"]), ..impure("program", "cipher", false) },
     // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on.
     // Offset-allocator: where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the
     // streams of the workloads.
@@ -110,7 +112,7 @@ pub const LAYERS: [Layer; 21] = [
 /// The folders that group crates, top to bottom, and what each is for.
 const FOLDERS: [(&str, &str); 7] = [
     ("core", "the NIC: pure, without clock, sockets and threads"),
-    ("program", "programs for it: RedN's chains, kernels in WebAssembly"),
+    ("program", "RedN's chains, WebAssembly kernels, 1RMA's cipher"),
     ("stores", "key-value, block and transaction stores; shard maps"),
     ("sim", "faults, the simulated network, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
