@@ -1,6 +1,7 @@
 //! Completion queues: made, polled and armed (`ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`).
 
 use remora_host::{CqHook, Engine};
+use remora_nic::cqe::Cqe;
 use remora_nic::{CompletionKind, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -224,6 +225,23 @@ impl CompletionQueue {
             self.look_for_failure()?;
         }
         Ok(taken)
+    }
+
+    /// The next entry, whole. If there is none, drives the NIC one step and looks again.
+    pub(crate) fn poll_entry(&mut self) -> Result<Option<Cqe>, PollError> {
+        if self.shared.context.fork().is_child() {
+            return Err(PollError::Forked);
+        }
+        let mut entry = self.poller.poll();
+        if entry.is_none() {
+            self.shared.engine_handle.poll();
+            entry = self.poller.poll();
+        }
+        match entry {
+            Some(_) => self.poller.free(),
+            None => self.look_for_failure()?,
+        }
+        Ok(entry)
     }
 
     /// Called when it is empty: has the NIC failed, so that nothing will come?

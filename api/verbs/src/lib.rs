@@ -30,6 +30,7 @@
 //! The objects of a context keep it alive, so they may be dropped in any order. An error's text contains its
 //! mend. The outcome of a work request is a value ([`Status`]), not an error.
 #![allow(unsafe_code, reason = "foreign memory is registered here")]
+#![allow(clippy::too_many_arguments, reason = "a transfer has as many operands")]
 
 mod answer_buffers;
 mod channel;
@@ -51,6 +52,7 @@ pub mod nicd;
 mod offload;
 mod queue_pair;
 mod region;
+pub mod rma;
 mod srq;
 #[cfg(test)]
 mod tests;

@@ -76,7 +76,7 @@ pub trait Attach {
     ///
     /// # Errors
     /// The port is no `shm`, or takes no more links.
-    fn add_link(&mut self, _link: Link) -> Result<Peer, AttachError> {
+    fn add_link(&mut self, _link: Link, _endpoint: Endpoint) -> Result<Peer, AttachError> {
         Err(AttachError::WrongKind(self.kind()))
     }
 
@@ -150,8 +150,10 @@ impl Attach for ShmPort {
         self.counters()
     }
 
-    fn add_link(&mut self, link: Link) -> Result<Peer, AttachError> {
-        ShmPort::add_link(self, link).map_err(|error| AttachError::Port(error.to_string()))
+    fn add_link(&mut self, link: Link, endpoint: Endpoint) -> Result<Peer, AttachError> {
+        let peer = ShmPort::add_link(self, link).map_err(|error| AttachError::Port(error.to_string()))?;
+        self.name_peer(peer, endpoint);
+        Ok(peer)
     }
 
     /// A group is all peers that the port is linked with; their NICs know which are attached.
@@ -273,8 +275,8 @@ macro_rules! attach_inside {
                 self.counters()
             }
 
-            fn add_link(&mut self, link: Link) -> Result<Peer, AttachError> {
-                self.port_mut().add_link(link)
+            fn add_link(&mut self, link: Link, endpoint: Endpoint) -> Result<Peer, AttachError> {
+                self.port_mut().add_link(link, endpoint)
             }
 
             fn add_endpoint(&mut self, peer: Endpoint) -> Result<Peer, AttachError> {

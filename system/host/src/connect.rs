@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 
 use crate::attach::{AttachError, PortKind};
 use crate::engine::{Control, Engine};
-use crate::peers::EngineId;
 pub use error::ConnectError;
 use exchange::{read, write};
 pub use full::{Capacity, Full};
@@ -285,7 +284,7 @@ fn take_peer(
         (LinkOffer::New(name), PortKind::Shm) => {
             let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
             let link = remora_port::shm::connect(name, Admit::SameUser, left).map_err(ConnectError::Link)?;
-            add_link(engine, remote.engine, link)?
+            add_link(engine, &remote, link)?
         }
         _ => return Err(ConnectError::BadMessage),
     };
@@ -319,7 +318,7 @@ fn add_endpoint(engine: &Arc<Engine>, remote: &Hello, deadline: Deadline) -> Res
         .map_err(ConnectError::Attach)
 }
 
-fn add_link(engine: &Arc<Engine>, remote: EngineId, link: Link) -> Result<Peer, ConnectError> {
+fn add_link(engine: &Arc<Engine>, remote: &Hello, link: Link) -> Result<Peer, ConnectError> {
     engine
         .control(|control: &mut Control<'_>| {
             if control.peers.count() >= control.port.max_peers()
@@ -327,8 +326,8 @@ fn add_link(engine: &Arc<Engine>, remote: EngineId, link: Link) -> Result<Peer, 
             {
                 control.port.remove(unused);
             }
-            let peer = control.port.add_link(link)?;
-            control.peers.add(remote, peer);
+            let peer = control.port.add_link(link, remote.endpoint)?;
+            control.peers.add(remote.engine, peer);
             Ok(peer)
         })
         .map_err(ConnectError::Attach)
@@ -341,7 +340,13 @@ fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
     }
     let link = Link::loopback(remora_port::shm::DEFAULT_GEOMETRY)
         .map_err(|errno| ConnectError::Link(errno.into()))?;
-    add_link(engine, engine.id(), link)
+    engine
+        .control(|control| {
+            let peer = control.port.add_link(link, engine.facts().endpoint)?;
+            control.peers.add(engine.id(), peer);
+            Ok(peer)
+        })
+        .map_err(ConnectError::Attach)
 }
 
 /// Makes an engine receive its own frames to a multicast group, of which a queue pair of it will be a member.
@@ -421,8 +426,8 @@ fn link_pair(
             .and_then(|link| link.map_err(ConnectError::Link));
         (given, taken)
     });
-    let to_second = add_link(first.engine, hellos.1.engine, given?)?;
-    match taken.and_then(|link| add_link(second.engine, hellos.0.engine, link)) {
+    let to_second = add_link(first.engine, &hellos.1, given?)?;
+    match taken.and_then(|link| add_link(second.engine, &hellos.0, link)) {
         Ok(to_first) => Ok((to_second, to_first)),
         Err(error) => {
             release(first.engine, to_second);

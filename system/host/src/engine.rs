@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::attach::{Attach, PortKind};
 use crate::bells::{Bells, Sets};
+use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::pass::{Core, CqHook};
 use crate::peers::{EngineId, Peers};
@@ -83,6 +84,7 @@ pub struct Control<'a> {
     bells: &'a mut Bells,
     sets: &'a mut Sets,
     watch: &'a Watch,
+    pub(crate) clock: &'a Clock,
 }
 
 impl Control<'_> {
@@ -276,8 +278,9 @@ impl Engine {
         let result = each!(self, cell => {
             let mut guard = self.enter(cell);
             let (core, mem) = guard.parts();
-            let Core { nic, port, peers, hooks, bells, sets, watch, .. } = core;
-            let result = change(&mut Control { nic, port, peers, mem, hooks, bells, sets, watch });
+            let Core { nic, port, peers, hooks, bells, sets, watch, clock, .. } = core;
+            let result =
+                change(&mut Control { nic, port, peers, mem, hooks, bells, sets, watch, clock });
             core.pass_after_sleep(mem);
             core.notify();
             result

@@ -56,7 +56,7 @@ pub(crate) struct Core<P> {
     pub sets: Sets,
     pub events: Arc<Signal<EngineEvent>>,
     pub engine: usize,
-    clock: Clock,
+    pub clock: Clock,
     now: Instant,
     turn: u32,
     rx_horizon: RxHorizon,

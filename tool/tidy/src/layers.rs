@@ -120,8 +120,8 @@ const FOLDERS: [(&str, &str); 7] = [
     ("tool", "benchmarks; the remora command; style as a test"),
 ];
 
-/// The crates that any crate's tests may name: the simulation, and the checkers of histories.
-const FOR_TESTS: [&str; 5] = ["fault", "fabric", "conformance", "check", "netns"];
+/// The crates that any crate's tests may name: the simulation, its cipher, and the checkers of histories.
+const FOR_TESTS: [&str; 6] = ["fault", "fabric", "conformance", "check", "netns", "cipher"];
 
 /// The crate of this name.
 pub fn find(name: &str) -> Option<&'static Layer> {

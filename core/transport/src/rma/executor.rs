@@ -112,7 +112,7 @@ pub struct Executor {
     /// Places with chunks to issue, in turns.
     line: VecDeque<u32>,
     /// Chunks that failed and are tried again, before new ones.
-    again: VecDeque<Issued>,
+    retry_queue: VecDeque<Issued>,
     slots: Vec<Option<Issued>>,
     free_slots: VecDeque<u16>,
     destinations: Destinations,
@@ -127,7 +127,7 @@ impl Executor {
             transfers: vec![None; transfers as usize],
             free_places: (0..transfers).collect(),
             line: VecDeque::with_capacity(transfers as usize),
-            again: VecDeque::with_capacity(usize::from(slots)),
+            retry_queue: VecDeque::with_capacity(usize::from(slots)),
             slots: vec![None; usize::from(slots)],
             free_slots: (0..slots).collect(),
             destinations: Destinations::new(settings),
@@ -175,7 +175,7 @@ impl Executor {
     /// The next command to issue at `now`, if a slot is free and the windows and their pace allow one.
     pub fn next(&mut self, now: Instant) -> Option<Chunk> {
         let slot = *self.free_slots.front()?;
-        let issued = self.next_again(now).or_else(|| self.next_new(now))?;
+        let issued = self.next_retry(now).or_else(|| self.next_new(now))?;
         self.free_slots.pop_front();
         self.slots[usize::from(slot)] = Some(issued);
         let Issued { place, offset, size } = issued;
@@ -186,13 +186,13 @@ impl Executor {
         Some(Chunk { slot, place, offset, size })
     }
 
-    fn next_again(&mut self, now: Instant) -> Option<Issued> {
-        let Issued { place, .. } = *self.again.front()?;
+    fn next_retry(&mut self, now: Instant) -> Option<Issued> {
+        let Issued { place, .. } = *self.retry_queue.front()?;
         let destination = self.transfers[place as usize].as_ref()?.destination;
         if !self.destinations.allows(now, destination, &self.local) {
             return None;
         }
-        self.again.pop_front()
+        self.retry_queue.pop_front()
     }
 
     /// A chunk of the transfer whose turn it is. Those whose windows are full are passed over.
@@ -239,7 +239,7 @@ impl Executor {
                     && matches!(progress.transfer.on_failure, OnFailure::RetryUntil(until) if now < until) =>
             {
                 progress.retries += 1;
-                self.again.push_back(issued);
+                self.retry_queue.push_back(issued);
                 return None;
             }
             failed => {
@@ -255,9 +255,9 @@ impl Executor {
             // What was not issued is not issued any more.
             progress.next = progress.transfer.size;
             self.line.retain(|waiting| *waiting != place);
-            self.again.retain(|waiting| waiting.place != place);
+            self.retry_queue.retain(|waiting| waiting.place != place);
         }
-        let retried = self.again.iter().any(|waiting| waiting.place == place);
+        let retried = self.retry_queue.iter().any(|waiting| waiting.place == place);
         if progress.outstanding > 0 || progress.next < progress.transfer.size || retried {
             return None;
         }
@@ -288,7 +288,7 @@ impl Executor {
         if self.free_slots.is_empty() {
             return Instant::NEVER;
         }
-        let waiting = self.line.iter().copied().chain(self.again.iter().map(|issued| issued.place));
+        let waiting = self.line.iter().copied().chain(self.retry_queue.iter().map(|issued| issued.place));
         let times = waiting.filter_map(|place| {
             let destination = self.transfers[place as usize].as_ref()?.destination;
             self.destinations.due(destination, &self.local)

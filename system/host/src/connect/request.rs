@@ -166,7 +166,7 @@ impl Request {
         let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
         write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
         let link = give_link(&listener, Some(&mut self.stream), deadline)?;
-        Ok((add_link(engine, self.hello.engine, link)?, local))
+        Ok((add_link(engine, &self.hello, link)?, local))
     }
 
     fn say(

@@ -1,0 +1,302 @@
+//! Command portals: transfers of any length, as commands of at most 4 KB.
+
+use remora_nic::rma::{Command, Completion, Operand, PortalInit};
+use remora_nic::{Ring, Word};
+use remora_transport::Instant;
+use remora_transport::rma::Status;
+use remora_transport::rma::executor::{Executor, OnFailure, SubmitError, Transfer, TransferEnd};
+use remora_wire::rma::{Class, Kind};
+use std::fmt;
+use std::time::Duration;
+
+use super::{Client, Grant, Rma, RmaRegion};
+use crate::{CompletionQueue, CqOptions, CreateError, PollError, ProtectionDomain};
+
+/// Why a transfer did not succeed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RmaError {
+    /// The transfer as a whole: no bytes, or as many in progress as there may be.
+    Refused(SubmitError),
+    /// How its first command that failed ended.
+    Failed(Status),
+    /// The NIC.
+    Nic(PollError),
+    /// It lies outside of the local region, or of the region that was granted.
+    OutOfBounds,
+}
+
+impl fmt::Display for RmaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RmaError::Refused(SubmitError::Full) => {
+                f.write_str("as many transfers in progress as a portal takes")
+            }
+            RmaError::Refused(SubmitError::Malformed) => f.write_str("a transfer of no bytes"),
+            RmaError::Failed(status) => f.write_str(status.explain()),
+            RmaError::Nic(error) => error.fmt(f),
+            RmaError::OutOfBounds => {
+                f.write_str("the bytes lie outside of the local region, or of the region that was granted")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RmaError {}
+
+impl From<PollError> for RmaError {
+    fn from(error: PollError) -> RmaError {
+        RmaError::Nic(error)
+    }
+}
+
+/// What the commands of a transfer have in common.
+#[derive(Copy, Clone)]
+struct Job {
+    kind: Kind,
+    class: Class,
+    local: Operand,
+    remote: Operand,
+    grant: Grant,
+}
+
+/// Transfers in progress at once.
+const TRANSFERS: u32 = 1024;
+
+/// Command slots and their completion queue, of one thread.
+pub struct Portal {
+    rma: Rma,
+    number: u32,
+    first: u16,
+    ring: Ring,
+    produced: u64,
+    /// Transfers submitted so far.
+    submitted: u64,
+    cq: CompletionQueue,
+    executor: Executor,
+    jobs: Vec<Option<Job>>,
+    start: std::time::Instant,
+    ended: Vec<TransferEnd>,
+    // Its operands' domain lives as long as it does.
+    _domain: ProtectionDomain,
+}
+
+impl Portal {
+    pub(super) fn new(rma: &Rma, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
+        let context = &rma.inner.context;
+        context.refuse_child()?;
+        let depth = 2 * u32::from(slots);
+        let cq = context.create_cq_with(&CqOptions {
+            depth,
+            engine: Some(rma.inner.options.engine),
+            ..CqOptions::default()
+        })?;
+        let memory = context.memory(Ring::size(u32::from(slots)))?;
+        let ring = Ring::new(memory).ok_or(CreateError::TooFew("slots", 0, 1))?;
+        let init = PortalInit {
+            ring: ring.clone(),
+            slots,
+            pd: domain.pd()?,
+            cq: cq.number(),
+            pid: std::process::id(),
+            incarnation: rma.inner.incarnation,
+        };
+        let (number, first) = rma.inner.engine.control(|control| control.nic.create_portal(init))?;
+        Ok(Portal {
+            rma: rma.clone(),
+            number,
+            first,
+            ring,
+            produced: 0,
+            submitted: 0,
+            cq,
+            executor: Executor::new(slots, TRANSFERS, &rma.inner.options.congestion),
+            jobs: vec![None; TRANSFERS as usize],
+            start: std::time::Instant::now(),
+            ended: Vec::with_capacity(usize::from(slots)),
+            _domain: domain.clone(),
+        })
+    }
+
+    /// Who this program is for servers.
+    pub fn identity(&self) -> Client {
+        Client {
+            address: self.rma.endpoint().address,
+            pid: std::process::id(),
+            incarnation: self.rma.inner.incarnation,
+        }
+    }
+
+    /// Reads `len` bytes of a granted region, from `remote` on, into a local one, from `local` on. NACKs and
+    /// timeouts are tried again until `timeout`.
+    ///
+    /// # Errors
+    /// [`RmaError`].
+    pub fn read(
+        &mut self,
+        to: &RmaRegion,
+        local: u64,
+        grant: &Grant,
+        remote: u64,
+        len: u64,
+        timeout: Duration,
+    ) -> Result<(), RmaError> {
+        let id = self.submit(Kind::Read, Class::Latency, to, local, grant, remote, len, Some(timeout))?;
+        self.wait(id)
+    }
+
+    /// Writes `len` bytes of a local region, from `local` on, into a granted one, from `remote` on. NACKs and
+    /// timeouts are tried again until `timeout`: a write that timed out may have taken effect.
+    ///
+    /// # Errors
+    /// [`RmaError`].
+    pub fn write(
+        &mut self,
+        from: &RmaRegion,
+        local: u64,
+        grant: &Grant,
+        remote: u64,
+        len: u64,
+        timeout: Duration,
+    ) -> Result<(), RmaError> {
+        let id = self.submit(Kind::Write, Class::Latency, from, local, grant, remote, len, Some(timeout))?;
+        self.wait(id)
+    }
+
+    /// Changes the key of a granted region to the 16 bytes of a local one from `local` on.
+    ///
+    /// # Errors
+    /// [`RmaError`].
+    pub fn rekey(&mut self, from: &RmaRegion, local: u64, grant: &Grant) -> Result<(), RmaError> {
+        let id = self.submit(Kind::Rekey, Class::Latency, from, local, grant, 0, 16, None)?;
+        self.wait(id)
+    }
+
+    /// Begins a transfer; its number, which [`poll`](Portal::poll) returns at its end. `timeout` is how long
+    /// NACKs and timeouts are tried again; `None`: they end it at once.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `Refused`.
+    pub fn submit(
+        &mut self,
+        kind: Kind,
+        class: Class,
+        local_region: &RmaRegion,
+        local: u64,
+        grant: &Grant,
+        remote: u64,
+        len: u64,
+        timeout: Option<Duration>,
+    ) -> Result<u64, RmaError> {
+        let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
+        let inside = within(local, local_region.memory().len() as u64);
+        if !inside || kind != Kind::Rekey && !within(remote, grant.len) {
+            return Err(RmaError::OutOfBounds);
+        }
+        let now = self.now();
+        let on_failure = match timeout {
+            Some(timeout) => OnFailure::RetryUntil(now.after(timeout.as_nanos() as u64)),
+            None => OnFailure::Report,
+        };
+        let id = self.submitted;
+        let transfer =
+            Transfer { id, kind, server: grant.server.address, size: len, fence: false, on_failure };
+        let place = self.executor.submit(now, transfer).map_err(RmaError::Refused)?;
+        self.submitted += 1;
+        self.jobs[place as usize] = Some(Job {
+            kind,
+            class,
+            local: Operand { region: local_region.id(), offset: local },
+            remote: Operand { region: grant.region, offset: remote },
+            grant: *grant,
+        });
+        self.issue();
+        Ok(id)
+    }
+
+    /// The next transfer that has ended. If there is none, drives the NIC one step and looks again.
+    ///
+    /// # Errors
+    /// Those of a completion queue.
+    pub fn poll(&mut self) -> Result<Option<(u64, Status)>, RmaError> {
+        if self.ended.is_empty() {
+            self.take()?;
+        }
+        Ok(self.ended.pop().map(|end| (end.id, end.status)))
+    }
+
+    fn wait(&mut self, id: u64) -> Result<(), RmaError> {
+        loop {
+            if let Some(place) = self.ended.iter().position(|end| end.id == id) {
+                return match self.ended.swap_remove(place).status {
+                    Status::Ok => Ok(()),
+                    status => Err(RmaError::Failed(status)),
+                };
+            }
+            self.take()?;
+        }
+    }
+
+    /// Takes the completions that are there, and issues what may be issued then.
+    fn take(&mut self) -> Result<(), RmaError> {
+        while let Some(entry) = self.cq.poll_entry()? {
+            let Some(completion) = Completion::of(&entry) else { continue };
+            let (now, slot) = (self.now(), completion.slot.wrapping_sub(self.first));
+            let Completion { status, issue_delay, total_delay, .. } = completion;
+            if let Some(end) = self.executor.completed(now, slot, status, issue_delay, total_delay) {
+                self.jobs[end.place as usize] = None;
+                self.ended.push(end);
+            }
+        }
+        self.issue();
+        Ok(())
+    }
+
+    /// Issues commands for as long as slots, windows and pace allow.
+    fn issue(&mut self) {
+        let (now, before) = (self.now(), self.produced);
+        while let Some(chunk) = self.executor.next(now) {
+            let Some(job) = self.jobs[chunk.place as usize] else { continue };
+            let at = |operand: Operand| Operand { offset: operand.offset + chunk.offset, ..operand };
+            let command = Command {
+                kind: job.kind,
+                class: job.class,
+                size: chunk.size,
+                slot: self.first + chunk.slot,
+                cq: self.cq.number() as u16,
+                local: at(job.local),
+                remote: at(job.remote),
+                server: job.grant.server,
+                key: job.grant.key(job.kind),
+            };
+            self.ring.store(self.produced, &command.bytes());
+            self.produced += 1;
+        }
+        if self.produced > before {
+            self.ring.set_word(Word::Produced, self.produced);
+            self.rma.inner.engine.ring_portal(self.number);
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant(self.start.elapsed().as_nanos() as u64)
+    }
+}
+
+impl Drop for Portal {
+    fn drop(&mut self) {
+        if self.rma.inner.context.fork().is_child() {
+            return;
+        }
+        let ended = self.rma.inner.engine.control(|control| control.destroy_portal(self.number));
+        debug_assert!(ended.is_ok(), "it lives as long as this value");
+    }
+}
+
+impl fmt::Debug for Portal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Portal")
+            .field("number", &self.number)
+            .field("first", &self.first)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+//! 1RMA on an engine: the cipher, the clock and the randomness that the pure NIC is handed.
+
+use remora_cipher::Aes;
+use remora_nic::NicError;
+use remora_nic::rma::{Cipher, Init, RegionKey, Regions};
+use remora_transport::rma::Settings;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::adapter::{OpenError, random};
+use crate::engine::{Control, Engine};
+
+/// Sizes and times of 1RMA on one engine.
+#[derive(Copy, Clone, Debug)]
+pub struct RmaConfig {
+    /// Those of the protocol.
+    pub settings: Settings,
+    /// Key schedules that are kept expanded, on both sides together.
+    pub keys: usize,
+}
+
+impl Default for RmaConfig {
+    fn default() -> RmaConfig {
+        RmaConfig { settings: Settings::software(), keys: 1024 }
+    }
+}
+
+/// A key that nobody can guess.
+///
+/// # Errors
+/// The system has no randomness.
+pub fn random_key() -> Result<RegionKey, OpenError> {
+    loop {
+        if let Some(key) = RegionKey::new(random()?.to_ne_bytes()) {
+            return Ok(key);
+        }
+    }
+}
+
+/// A cipher that derives keys, for software that hands them out.
+pub fn key_deriver() -> impl Cipher {
+    Aes::new(2)
+}
+
+impl Control<'_> {
+    /// Removes a portal, as [`remora_nic::Nic::destroy_portal`] does.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn destroy_portal(&mut self, number: u32) -> Result<(), NicError> {
+        self.nic.destroy_portal(self.clock.now(), number)
+    }
+}
+
+impl Engine {
+    /// The engine speaks 1RMA from now on, over these regions.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn enable_rma(&self, config: &RmaConfig, regions: Arc<Regions>) -> Result<(), OpenError> {
+        // Six bits of the engine, 26 of this start: no two senders seal under the same nonces.
+        let sender = (self.number() as u32) << 26 | random()? as u32 >> 6;
+        let decoy = random_key()?;
+        let first_nonce =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let cipher = Box::new(Aes::new(config.keys.max(2)));
+        let settings = config.settings;
+        self.control(move |control| {
+            let clock = control.clock.clone();
+            control.nic.enable_rma(Init {
+                settings,
+                regions,
+                cipher,
+                sender,
+                first_nonce,
+                decoy,
+                clock: Some(Box::new(move || clock.now())),
+            });
+        });
+        Ok(())
+    }
+
+    /// A program has written commands into the ring of a portal.
+    pub fn ring_portal(&self, number: u32) {
+        self.control(|control| control.nic.ring_portal(number));
+    }
+}
