@@ -194,8 +194,8 @@ impl Context {
 const NO_RANDOMNESS: i32 = 38;
 
 impl Rma {
-    /// Gives a region a RegionId: peers use it with these rights and keys derived from `key` (`None`: a random
-    /// one), and this device's portals use it as local operand.
+    /// Gives a region a RegionId: peers use it with these rights and keys derived from `key` (`None`: a
+    /// random one), and this device's portals use it as local operand.
     ///
     /// # Errors
     /// `TooMany` regions; `OtherContext`; `System`: no randomness.
@@ -233,8 +233,8 @@ impl Rma {
         self.inner.engine.facts().endpoint
     }
 
-    /// Makes a server reachable where the network must be asked for the way first (`xdp`). Over `udp` there is
-    /// nothing to do; over `shm`, a connected queue pair gives both sides their link.
+    /// Makes a server reachable where the network must be asked for the way first (`xdp`). Over `udp` there
+    /// is nothing to do; over `shm`, a connected queue pair gives both sides their link.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -267,7 +267,8 @@ impl RmaRegion {
         self.id
     }
 
-    /// What this client needs to use it, with the region's present key. Send it by a way that nobody can read.
+    /// What this client needs to use it, with the region's present key. Send it by a way that nobody can
+    /// read.
     pub fn grant(&self, client: &Client) -> Grant {
         let mut cipher = remora_host::key_deriver();
         let current = self.rma.inner.regions.get(self.id).map(|region| region.region_key);

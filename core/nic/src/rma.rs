@@ -1,9 +1,9 @@
 //! 1RMA on the NIC: encrypted one-sided operations without connections (1RMA paper, SIGCOMM 2020;
 //! `docs/RMA.md`).
 //!
-//! The protocol is `remora_transport::rma`'s, which sees authentic messages only. Here are its bytes and tables:
-//! [`regions`] that peers name by RegionId, [`portal`]s by which programs issue [`command`]s, keys and the seam
-//! to the [`cipher`]. Nothing here grows with the number of peers.
+//! The protocol is `remora_transport::rma`'s, which sees authentic messages only. Here are its bytes and
+//! tables: [`regions`] that peers name by RegionId, [`portal`]s by which programs issue [`command`]s, keys
+//! and the seam to the [`cipher`]. Nothing here grows with the number of peers.
 
 pub mod cipher;
 pub mod command;
@@ -35,8 +35,8 @@ pub use regions::{RegionError, RegionKey, RegionMemory, Regions, Rights};
 use cipher::KEY_LEN;
 use keys::Keys;
 
-/// Reads the time anew, on the scale of the NIC's driver. A server must know the time of each copy, however long
-/// its thread was stopped before.
+/// Reads the time anew, on the scale of the NIC's driver. A server must know the time of each copy, however
+/// long its thread was stopped before.
 pub type Clock = Box<dyn Fn() -> Instant + Send>;
 
 /// What an engine needs to speak 1RMA.

@@ -9,8 +9,8 @@
 //! | 32 | address of the server 128, as a GID |
 //! | 48 | K_d 128: the derived key |
 //!
-//! All numbers are little-endian; address and key are bytes in order. Four stores of 16 bytes write it, then the
-//! ring's producer index publishes it, alone or with others.
+//! All numbers are little-endian; address and key are bytes in order. Four stores of 16 bytes write it, then
+//! the ring's producer index publishes it, alone or with others.
 
 use remora_wire::frame::{Address, Endpoint};
 use remora_wire::rma::{Class, Kind, MAX_OPERATION};

@@ -1,7 +1,7 @@
 //! The completion of a command, in an ordinary completion queue entry.
 //!
-//! The entry's kind says read, write or rekey (120 to 122), its id the slot, its outcome the status. The word of
-//! the work queue's index has the issue delay, the sender's word the total delay.
+//! The entry's kind says read, write or rekey (120 to 122), its id the slot, its outcome the status. The word
+//! of the work queue's index has the issue delay, the sender's word the total delay.
 
 use remora_transport::rma::{Ended, Status};
 use remora_wire::rma::Kind;

@@ -1,5 +1,5 @@
-//! Messages that leave: each is planned by the transport, sealed in private memory, then copied into the frame
-//! that the port lends.
+//! Messages that leave: each is planned by the transport, sealed in private memory, then copied into the
+//! frame that the port lends.
 
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
@@ -131,8 +131,8 @@ impl Rma {
         Some(true)
     }
 
-    /// Copies bytes of the region of an operation that is served into the buffer. False: the region has another
-    /// key, or it or its memory is gone.
+    /// Copies bytes of the region of an operation that is served into the buffer. False: the region has
+    /// another key, or it or its memory is gone.
     fn fetch_region(&mut self, mem: Mem<'_>, slot: u16, offset: u64, len: u32) -> bool {
         let Some(served) = self.responder.served(slot) else { return false };
         let context = served.context;
@@ -146,8 +146,8 @@ impl Rma {
         }
     }
 
-    /// Sends the next piece that a server has asked for. It comes from the slot's own region, offset and length,
-    /// whatever the server said.
+    /// Sends the next piece that a server has asked for. It comes from the slot's own region, offset and
+    /// length, whatever the server said.
     fn send_answer(
         &mut self,
         now: Instant,

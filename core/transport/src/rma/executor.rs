@@ -2,8 +2,8 @@
 //!
 //! It sits above the command slots, in software: the NIC knows commands only. Transfers take turns, a chunk
 //! each, so a small one waits for about one chunk of another, however long that is. How many commands are
-//! outstanding, and at which pace they are issued, follows from two congestion windows: one for the server and
-//! direction, one for this NIC. The smaller one counts.
+//! outstanding, and at which pace they are issued, follows from two congestion windows: one for the server
+//! and direction, one for this NIC. The smaller one counts.
 
 mod control;
 mod destinations;

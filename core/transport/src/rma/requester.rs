@@ -265,8 +265,8 @@ impl Requester {
         complete.then(|| self.end(now, slot, Status::Ok, solicitation))
     }
 
-    /// The server says how the operation ended. It took effect only if all its bytes were sent; before that, a
-    /// server can only refuse it. None: the message fits no state of the slot, and changes nothing.
+    /// The server says how the operation ended. It took effect only if all its bytes were sent; before that,
+    /// a server can only refuse it. None: the message fits no state of the slot, and changes nothing.
     pub fn completed(
         &mut self,
         now: Instant,
@@ -283,8 +283,8 @@ impl Requester {
         fits.then(|| self.end(now, slot, status, solicitation))
     }
 
-    /// The server asks for the bytes of a write or rekey. Only the first solicit of a command is answered. The
-    /// timer starts anew, so that it expires after the server's (1RMA paper, §5.1).
+    /// The server asks for the bytes of a write or rekey. Only the first solicit of a command is answered.
+    /// The timer starts anew, so that it expires after the server's (1RMA paper, §5.1).
     pub fn solicited(
         &mut self,
         now: Instant,

@@ -309,8 +309,8 @@ impl<C: Copy + Default> Responder<C> {
         self.deadlines.first()
     }
 
-    /// Ends an operation whose bytes are too late at `now`; its slot. Nothing is sent: its initiator expires by
-    /// itself.
+    /// Ends an operation whose bytes are too late at `now`; its slot. Nothing is sent: its initiator expires
+    /// by itself.
     pub fn expire(&mut self, now: Instant, solicitation: &mut Solicitation) -> Option<u16> {
         let slot = self.deadlines.pop(now)?;
         self.abort(slot, solicitation);

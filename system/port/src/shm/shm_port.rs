@@ -456,8 +456,8 @@ impl Egress for ShmPort {
         None
     }
 
-    /// The link by which a frame came, if the NIC there has this address: a peer cannot make this port answer to
-    /// another one. Otherwise the link to that endpoint.
+    /// The link by which a frame came, if the NIC there has this address: a peer cannot make this port answer
+    /// to another one. Otherwise the link to that endpoint.
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
         if let Some(Origin::Link(peer)) = origin {
             let there = self.links.get(peer.0).and_then(|entry| entry.endpoint);

@@ -117,8 +117,8 @@ fn reflected_messages_fit_nowhere() {
     }
 }
 
-/// Attack 13: who spoofs an address makes a server send that one no more bytes than it sent, and failures only
-/// at a limited rate.
+/// Attack 13: who spoofs an address makes a server send that one no more bytes than it sent, and failures
+/// only at a limited rate.
 #[test]
 fn a_stranger_gets_no_more_than_it_sends_and_failures_at_a_limited_rate() {
     let settings = Settings { failures_per_second: 100_000, ..patient() };
