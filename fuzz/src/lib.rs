@@ -1,8 +1,8 @@
 //! Shared parts of the fuzzers that need a whole NIC: a small world, memory with guards, and hostile programs
 //! and peers.
 //!
-//! An input is a [`peer::Input`], a [`prism::Input`], a [`strom::Input`], an [`injections::Input`] or a
-//! [`rings::Input`]. It has the parameters of a world, and actions. Every input gets its own world, so that
+//! An input is a [`peer::Input`], a [`prism::Input`], a [`strom::Input`], an [`injections::Input`], a
+//! [`rings::Input`] or a [`rma::Input`]. It has the parameters of a world, and actions. Every input gets its own world, so that
 //! it always does the same.
 //!
 //! - [`node_memory`] has the memory, and knows what may change in it.
@@ -19,6 +19,7 @@ pub mod node_memory;
 pub mod peer;
 pub mod prism;
 pub mod rings;
+pub mod rma;
 pub mod strom;
 pub mod testbed;
 

@@ -1,0 +1,99 @@
+//! Messages that a peer with keys can make.
+
+use arbitrary::Arbitrary;
+use remora_cipher::Aes;
+use remora_nic::rma::{Cipher, Identity};
+use remora_wire::rma::{Body, Chain, Message, Nonce, TAG_LEN, header};
+
+/// What is wrong with a message.
+#[derive(Arbitrary, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Nothing.
+    Nothing,
+    /// As often as the rest together.
+    NothingAgain,
+    /// It is sealed with another key.
+    Key,
+    /// It is sealed for another chain of hops.
+    Chain,
+    /// A bit of its tag is turned.
+    Tag(u8),
+    /// A bit of its clear part is turned after it was sealed.
+    Clear(u16),
+    /// It is cut.
+    Cut(u8),
+}
+
+impl Wrong {
+    /// Is it the true message of its kind?
+    pub fn is_nothing(self) -> bool {
+        matches!(self, Wrong::Nothing | Wrong::NothingAgain)
+    }
+}
+
+/// Seals and opens with any key.
+pub struct Forger {
+    aes: Aes,
+    counter: u64,
+}
+
+impl Forger {
+    pub fn new() -> Forger {
+        Forger { aes: Aes::new(2), counter: 0 }
+    }
+
+    pub fn derive(&mut self, key: &[u8; 16], identity: &Identity) -> [u8; 16] {
+        self.aes.derive(key, &identity.bytes())
+    }
+
+    /// A message, and the nonce that it has.
+    pub fn seal(
+        &mut self,
+        header: header::Repr,
+        body: Body,
+        chain: &Chain,
+        key: &[u8; 16],
+        text: &[u8],
+        wrong: Wrong,
+    ) -> (Vec<u8>, Nonce) {
+        self.counter += 1;
+        let nonce = Nonce { sender: 63 << 26, counter: self.counter };
+        let header = header::Repr { nonce, ..header };
+        let mut bytes = vec![0; header::LEN + body.len() + text.len() + TAG_LEN];
+        let clear = Message::emit_clear(&header, &body, &mut bytes);
+        let chain = if wrong == Wrong::Chain { Chain::new(nonce) } else { *chain };
+        let aad = aad(&bytes[..clear], &chain);
+        let mut key = *key;
+        key[0] ^= u8::from(wrong == Wrong::Key);
+        self.aes.load(0, &key);
+        let end = bytes.len() - TAG_LEN;
+        bytes[clear..end].copy_from_slice(text);
+        let tag = self.aes.seal(0, &nonce.bytes(), &aad, &mut bytes[clear..end]);
+        bytes[end..].copy_from_slice(&tag);
+        match wrong {
+            Wrong::Tag(bit) => bytes[end + usize::from(bit) / 8 % TAG_LEN] ^= 1 << (bit % 8),
+            // The first byte would make another kind of message of it, which is not what this is about.
+            Wrong::Clear(bit) => bytes[1 + usize::from(bit) / 8 % (clear - 1)] ^= 1 << (bit % 8),
+            Wrong::Cut(len) => bytes.truncate(bytes.len() - 1 - usize::from(len) % (bytes.len() - 1)),
+            _ => {}
+        }
+        (bytes, nonce)
+    }
+
+    /// The text of a message, if this key and chain open it.
+    pub fn open(&mut self, message: &Message<'_>, chain: &Chain, key: &[u8; 16]) -> Option<Vec<u8>> {
+        let aad = aad(message.clear, chain);
+        self.aes.load(0, key);
+        let mut text = message.sealed.to_vec();
+        self.aes.open(0, &message.header.nonce.bytes(), &aad, &mut text, message.tag).then_some(text)
+    }
+}
+
+/// What a tag covers beside the text, put together here and not by the code under test.
+fn aad(clear: &[u8], chain: &Chain) -> Vec<u8> {
+    let nonces = chain.hops().iter().flat_map(|nonce| {
+        let Nonce { sender, counter } = *nonce;
+        sender.to_be_bytes().into_iter().chain(counter.to_be_bytes())
+    });
+    clear.iter().copied().chain(nonces).collect()
+}
