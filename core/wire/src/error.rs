@@ -2,8 +2,6 @@
 
 use core::fmt;
 
-use crate::Opcode;
-
 /// Why bytes from the wire are not what they should be.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum WireError {
@@ -15,7 +13,7 @@ pub enum WireError {
     /// The pad count is larger than what follows the headers.
     Pad,
     /// An op-code of no service that this crate knows: its extension headers are unknown.
-    UnknownOpcode(Opcode),
+    UnknownOpcode(u8),
     /// Neither IPv4 nor IPv6, or the version nibble contradicts the EtherType.
     NotIp,
     /// An IPv4 header with options, or an IPv6 extension header: RoCE v2 has neither.
@@ -34,7 +32,7 @@ impl fmt::Display for WireError {
             WireError::Truncated => f.write_str("frame ends inside a header or before its announced length"),
             WireError::Length => f.write_str("length fields contradict each other"),
             WireError::Pad => f.write_str("pad count exceeds the payload"),
-            WireError::UnknownOpcode(opcode) => write!(f, "unknown op-code {:#04x}", opcode.0),
+            WireError::UnknownOpcode(opcode) => write!(f, "unknown op-code {opcode:#04x}"),
             WireError::NotIp => f.write_str("not an IPv4 or IPv6 packet"),
             WireError::IpOptions => f.write_str("IP options or extension headers"),
             WireError::Fragment => f.write_str("IP fragment"),

@@ -77,7 +77,7 @@ impl Target {
             Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD => {
                 Ok(Target::Atomic(atomic_eth::Repr::parse(&atomic_eth::View::new(bytes)?)))
             }
-            other => Err(WireError::UnknownOpcode(other)),
+            other => Err(WireError::UnknownOpcode(other.0)),
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
             assert_eq!(found.iter().filter(|found| found.is_err()).count(), ends, "{len}");
         }
         let send = [&[Opcode::RC_SEND_ONLY.0, 0, 0, 0][..], &bytes[4..]].concat();
-        let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY));
+        let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY.0));
         assert_eq!(operations(&send).collect::<Vec<_>>(), [unknown]);
         for bad in [&[5, 0, 0, 0][..], &[0, 0, 0, 0], &[31, 4, 0, 0], &[31, 1, 0, 0, 9], &[31, 0, 0]] {
             let mut parsed = answers(bad);
