@@ -1,5 +1,6 @@
 //! `remora chain`: programs of chains, from text to a run that one can look at.
 
+mod description;
 mod image;
 mod page;
 mod run;

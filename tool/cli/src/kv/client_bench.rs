@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::command::Target;
+use super::target::Target;
 use remora_bench::kv::measure::{Plan, Runner};
 use remora_bench::kv::parts::Parts;
 use remora_bench::kv::workload::{choose, option};

@@ -4,26 +4,16 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
-use super::servers::ServersArgs;
 use super::shell;
+use super::target::Target;
 use crate::advice::start_shard;
 use crate::escape::{KeyWords, escape, shown};
-use remora_bench::command::device::PortArgs;
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
 use remora_service::Error;
 use remora_service::txn::{Client, Session, Size, Step, Unfinished};
-
-/// Which store.
-#[derive(Args, Clone, Debug)]
-pub struct Target {
-    #[command(flatten)]
-    pub servers: ServersArgs,
-    #[command(flatten)]
-    pub port: PortArgs,
-}
 
 /// `remora txn`.
 #[derive(Subcommand)]
