@@ -119,7 +119,8 @@ impl ConnectRequest {
     /// # Errors
     /// As [`accept`](ConnectRequest::accept).
     pub fn answer(self, pair: QueuePair<Init>) -> Result<Answered, ConnectError> {
-        pair.answer(self.inner)
+        let (pair, inner) = pair.answer(self.inner)?;
+        Ok(Answered { pair, inner })
     }
 
     /// A descriptor of its TCP connection, for ending it from elsewhere.
@@ -174,10 +175,6 @@ pub struct Answered {
 }
 
 impl Answered {
-    pub(crate) fn new(pair: QueuePair<Ready>, inner: remora_host::connect::Answered) -> Answered {
-        Answered { pair, inner }
-    }
-
     /// Lets the other side send, without waiting for it.
     ///
     /// # Errors
