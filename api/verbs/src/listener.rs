@@ -119,8 +119,7 @@ impl ConnectRequest {
     /// # Errors
     /// As [`accept`](ConnectRequest::accept).
     pub fn answer(self, pair: QueuePair<Init>) -> Result<Answered, ConnectError> {
-        let (pair, inner) = pair.answer(self.inner)?;
-        Ok(Answered { pair, inner })
+        Answered::of(pair, self.inner)
     }
 
     /// A descriptor of its TCP connection, for ending it from elsewhere.
@@ -175,6 +174,12 @@ pub struct Answered {
 }
 
 impl Answered {
+    /// Answers a request with a queue pair; see [`ConnectRequest::answer`].
+    pub(crate) fn of(pair: QueuePair<Init>, request: Request) -> Result<Answered, ConnectError> {
+        let (pair, inner) = pair.answer(request)?;
+        Ok(Answered { pair, inner })
+    }
+
     /// Lets the other side send, without waiting for it.
     ///
     /// # Errors

@@ -152,7 +152,9 @@ impl XrcInitiator<Init> {
         self,
         request: remora_host::connect::Request,
     ) -> Result<XrcInitiator<Ready>, ConnectError> {
-        Ok(XrcInitiator { pair: self.pair.answer(request)?.go()? })
+        let (mut pair, answered) = self.pair.answer(request)?;
+        pair.keep(answered.go()?);
+        Ok(XrcInitiator { pair })
     }
 
     /// Connects an initiator and a target of this process.
