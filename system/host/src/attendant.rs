@@ -23,7 +23,7 @@ use crate::watch::Begun;
 use crate::watch::WAKER;
 
 /// A heartbeat that stands still for so long means that nobody polls.
-pub const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// Time without traffic after which the attendant sleeps: waking a core costs as much.
 pub const SPIN: Duration = Duration::from_micros(50);
 /// Longest sleep: what a port's missed wake, or a timer set meanwhile, waits at most.
