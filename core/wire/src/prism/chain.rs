@@ -45,7 +45,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// As a packet of the operation alone has it.
+    /// The extension headers of a packet that carries this operation alone.
     pub fn extensions(&self) -> Extensions {
         match *self {
             Target::Range(reth) => Extensions { reth: Some(reth), ..Extensions::NONE },
@@ -93,7 +93,7 @@ impl Target {
 /// One operation of a chain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// READ request, WRITE Only, CmpSwap or FetchAdd of RC.
+    /// The op-code of RC that it is: READ request, WRITE Only, CmpSwap or FetchAdd.
     pub opcode: Opcode,
     /// The PRISM flags of the operation.
     pub flags: Flags,
@@ -209,7 +209,7 @@ pub fn answers(payload: &[u8]) -> Answers<'_> {
 }
 
 impl Answers<'_> {
-    /// Have all been taken?
+    /// Have all answers been read?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

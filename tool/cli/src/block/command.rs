@@ -24,7 +24,7 @@ pub enum BlockCommand {
         target: Target,
         /// The block, from 0.
         block: u64,
-        /// With the zeros.
+        /// Print the whole block, with the zeros at its end.
         #[arg(long)]
         whole: bool,
     },

@@ -32,7 +32,7 @@ pub enum KvCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys.
+        /// The keys whose values are printed.
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<OsString>,
     },

@@ -12,10 +12,10 @@ use remora_service::kv::{Design, KvDesign, Session};
 /// Which server.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Where the server listens.
+    /// Address of the server: its --listen.
     #[arg(long, default_value = "127.0.0.1:7471")]
     pub connect: String,
-    /// Its design.
+    /// Design of the server: its --design.
     #[arg(long, default_value = "farm", value_parser = designs::kv())]
     pub design: Design,
     #[command(flatten)]

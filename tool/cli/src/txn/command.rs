@@ -27,7 +27,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys.
+        /// The keys that are read.
         #[arg(required = true)]
         keys: Vec<OsString>,
     },
@@ -40,7 +40,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// Keys, and their values.
+        /// Keys and values in turn.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "VALUE"])]
         pairs: Vec<OsString>,
     },
@@ -51,7 +51,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys.
+        /// The keys that are removed.
         #[arg(required = true)]
         keys: Vec<OsString>,
     },
@@ -64,7 +64,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// Keys, and what is added.
+        /// Keys and numbers in turn; each number is added to its key.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "NUMBER"], allow_negative_numbers = true)]
         pairs: Vec<OsString>,
         /// So often, a transaction each time.
