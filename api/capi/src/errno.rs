@@ -9,7 +9,7 @@ thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
 }
 
-/// An errno, and the text with its mend.
+/// An errno, and a text that says what is wrong and how to mend it.
 #[derive(Debug)]
 pub struct Fault {
     /// The errno, as a positive number.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use crate::engine_handle::EngineHandle;
 use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreateCq, QueueFacts, Request};
-use crate::queue_pair::ring;
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
 /// An empty entry, to make the array that `poll` writes into.
@@ -116,7 +115,7 @@ impl CompletionQueue {
                 engines.len() as u64,
             ))?,
         };
-        let ring = ring(context, depth)?;
+        let ring = context.ring(depth)?;
         let hook = options.channel.map(|channel| CqHook { channel: channel.channel().clone(), tag });
         let number = engine.control(|control| {
             let number = match options.counted {
@@ -348,7 +347,7 @@ impl CompletionQueue {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
         let engine = self.shared.engine()?;
-        let ring = ring(&self.shared.context, depth)?;
+        let ring = self.shared.context.ring(depth)?;
         engine.control(|control| control.nic.resize_cq(self.shared.number, ring.clone()))?;
         self.depth = ring.slots() as u32;
         self.poller.moved(ring);

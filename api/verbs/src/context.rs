@@ -1,16 +1,19 @@
 //! An open device: its engines, events and counters (`ibv_context`).
 
+mod create;
+
 use remora_host::metrics::Family;
 use remora_host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
 use remora_memory::{Bytes, ForkMark};
+use remora_nic::{NicError, Ring};
 use remora_port::Counters as PortCounters;
 use remora_transport::Counters;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::CreateError;
 use crate::nicd::DaemonClient;
-use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain, XrcDomain};
 
 /// An open device. A clone shares it. It closes when the last object of it is gone.
 #[derive(Clone, Debug)]
@@ -45,46 +48,6 @@ impl Context {
 
     fn at(home: Home) -> Context {
         Context { inner: Arc::new(Inner { home, fork: ForkMark::get(), tags: AtomicU64::new(1) }) }
-    }
-
-    /// A new protection domain.
-    ///
-    /// # Errors
-    /// `Forked`, or `Memory(Full)`.
-    pub fn alloc_pd(&self) -> Result<ProtectionDomain, CreateError> {
-        ProtectionDomain::new(self)
-    }
-
-    /// A new XRC domain on engine `engine`, which serves its targets and shared receive queues.
-    ///
-    /// # Errors
-    /// `Forked`, `TooMany`: the engine's number; `Nic(Full)`.
-    pub fn open_xrc_domain(&self, engine: usize) -> Result<XrcDomain, CreateError> {
-        XrcDomain::new(self, engine)
-    }
-
-    /// A completion queue for at least `depth` completions; the engines take turns.
-    ///
-    /// # Errors
-    /// See [`create_cq_with`](Context::create_cq_with).
-    pub fn create_cq(&self, depth: u32) -> Result<CompletionQueue, CreateError> {
-        self.create_cq_with(&CqOptions { depth, ..CqOptions::default() })
-    }
-
-    /// A completion queue with these attributes.
-    ///
-    /// # Errors
-    /// `Forked`, `TooMany`, or the NIC and the memory table are full.
-    pub fn create_cq_with(&self, options: &CqOptions<'_>) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::new(self, options)
-    }
-
-    /// A channel that reports completions by a descriptor.
-    ///
-    /// # Errors
-    /// The system gives no descriptor.
-    pub fn create_channel(&self) -> Result<CompletionChannel, CreateError> {
-        CompletionChannel::new(self)
     }
 
     /// The number of its engines; a daemon's NIC has one.
@@ -190,6 +153,11 @@ impl Context {
             Home::Own { lends: true, .. } => Ok(Bytes::memfd("remora-queue", len)?),
             _ => Ok(Bytes::heap(len)?),
         }
+    }
+
+    /// A queue of so many slots.
+    pub(crate) fn ring(&self, slots: u32) -> Result<Ring, CreateError> {
+        Ring::new(self.memory(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use remora_nic::prism::{FreeListFacts, FreeListInit};
 use remora_nic::{NicError, ReceiveRequest, Sge};
 use std::sync::Arc;
 
-use crate::queue_pair::{ReceiveSide, ring};
+use crate::queue_pair::ReceiveSide;
 use crate::{CreateError, MemoryRegion, PostError, ProtectionDomain};
 
 /// Attributes of a free list that is to be made.
@@ -114,7 +114,7 @@ impl FreeList {
         if left.is_none_or(|left| bytes > left) {
             return Err(CreateError::Nic(NicError::TooSmall));
         }
-        let posts = ring(domain.context(), options.count)?;
+        let posts = domain.context().ring(options.count)?;
         let base = region.remote(options.offset as u64).addr;
         let (size, count) = (options.size, options.count);
         let init = FreeListInit { pd: domain.pd()?, ring: posts.clone(), base, size, count };

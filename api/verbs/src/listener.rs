@@ -119,7 +119,7 @@ impl ConnectRequest {
     /// # Errors
     /// As [`accept`](ConnectRequest::accept).
     pub fn answer(self, pair: QueuePair<Init>) -> Result<Answered, ConnectError> {
-        pair.answer(self.inner)
+        Answered::of(pair, self.inner)
     }
 
     /// A descriptor of its TCP connection, for ending it from elsewhere.
@@ -174,8 +174,10 @@ pub struct Answered {
 }
 
 impl Answered {
-    pub(crate) fn new(pair: QueuePair<Ready>, inner: remora_host::connect::Answered) -> Answered {
-        Answered { pair, inner }
+    /// Answers a request with a queue pair; see [`ConnectRequest::answer`].
+    pub(crate) fn of(pair: QueuePair<Init>, request: Request) -> Result<Answered, ConnectError> {
+        let (pair, inner) = pair.answer(request)?;
+        Ok(Answered { pair, inner })
     }
 
     /// Lets the other side send, without waiting for it.

@@ -31,6 +31,7 @@ mod attach;
 mod daemon;
 mod daemon_client;
 mod kept;
+pub(crate) mod loan;
 pub(crate) mod message;
 mod negotiate;
 mod tenant;

@@ -1,10 +1,10 @@
 //! Queue pairs. Their state is part of their type: one that is not connected cannot send.
 
-use remora_host::connect::{Agreement, ConnectError, SetupConnection};
+use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
 use remora_memory::ForkMark;
 use remora_nic::{
-    AddressVector, Fetching, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
-    Target, WorkRequest, prism, wqe,
+    AddressVector, Fetching, Modify, QueuePairInit, ReceiveRequest, Receives, Ring, Service, Target,
+    WorkRequest, prism, wqe,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -13,21 +13,21 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
 use crate::completion_queue::Shared as Cq;
-use crate::listener::Answered;
 use crate::local_qp::LocalQp;
-use crate::{CompletionQueue, Context, CreateError, PostError, ProtectionDomain, Srq};
+use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, Srq};
 
 mod chains;
+mod incoming;
 mod lent;
 mod options;
 mod qp_backend;
 mod queues;
 mod requests;
-pub(crate) use lent::Loan;
+pub(crate) use incoming::Incoming;
 pub(crate) use options::Own;
 pub use options::QpOptions;
 use qp_backend::QpBackend;
-pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
+pub(crate) use queues::{ReceiveSide, SendSide};
 pub(crate) use requests::with_head;
 
 /// The state of a queue pair that is not connected yet: receives may be posted.
@@ -122,13 +122,13 @@ pub(crate) fn parts(
     }
     // The longest work request always fits; only a recycled ring has exactly the slots of its program.
     let least = if options.fetching == Fetching::Recycled { 1 } else { wqe::MAX_SLOTS as u32 };
-    let send_ring = ring(domain.context(), options.max_send_wr.max(least))?;
+    let send_ring = domain.context().ring(options.max_send_wr.max(least))?;
     let (receives, receive) = match (srq, service) {
         (Some(srq), _) => (Receives::Shared(srq.shared().number), Incoming::Shared(Arc::clone(srq.shared()))),
         (None, Service::XrcInitiator) => (Receives::None, Incoming::None),
         (None, _) => {
             let slots = options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32;
-            let ring = ring(domain.context(), slots)?;
+            let ring = domain.context().ring(slots)?;
             let own = options.receive_side(ring.clone());
             (Receives::Own { ring, max_sge: options.max_recv_sge }, Incoming::Own(own))
         }
@@ -181,9 +181,9 @@ impl QueuePair<Init> {
     }
 
     /// Answers a request with it; see [`ConnectRequest::answer`](crate::ConnectRequest::answer).
-    pub(crate) fn answer(mut self, request: remora_host::connect::Request) -> Result<Answered, ConnectError> {
-        let inner = self.inner.backend.answer(request)?;
-        Ok(Answered::new(self.ready(), inner))
+    pub(crate) fn answer(mut self, request: Request) -> Result<(QueuePair<Ready>, Answered), ConnectError> {
+        let answered = self.inner.backend.answer(request)?;
+        Ok((self.ready(), answered))
     }
 
     /// Connects two queue pairs of this process, of one context or of two with the same kind of port.
@@ -455,8 +455,4 @@ impl Drop for Batch<'_> {
             self.inner.ring();
         }
     }
-}
-
-pub(crate) fn ring(context: &Context, slots: u32) -> Result<Ring, CreateError> {
-    Ring::new(context.memory(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
 }

@@ -5,7 +5,7 @@ use remora_nic::{NicError, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe}
 use remora_wire::Qpn;
 use std::sync::Arc;
 
-use crate::queue_pair::{ReceiveSide, ring};
+use crate::queue_pair::ReceiveSide;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, XrcDomain};
 
 /// Attributes of a shared receive queue that is to be made.
@@ -127,7 +127,7 @@ impl Srq {
     ) -> Result<Srq, CreateError> {
         domain.context().refuse_child()?;
         let max_sge = options.max_sge;
-        let ring = ring(domain.context(), slots(options.max_wr, max_sge)?)?;
+        let ring = domain.context().ring(slots(options.max_wr, max_sge)?)?;
         let xrc = beside.as_ref().map(|(xrc, cq)| XrcSrq { domain: xrc.number(), cq: cq.number });
         let init = SrqInit { pd: domain.pd()?, ring: ring.clone(), max_sge, xrc };
         let number = engine.control(|control| control.nic.create_srq(init))?;
@@ -186,7 +186,7 @@ impl Srq {
     /// # Errors
     /// `Forked`, `TooMany`; `Nic(TooSmall)` if the waiting ones, or the limit, do not fit.
     pub fn resize(&mut self, max_wr: u32) -> Result<(), CreateError> {
-        let ring: Ring = ring(self.shared.domain.context(), slots(max_wr, self.max_sge)?)?;
+        let ring: Ring = self.shared.domain.context().ring(slots(max_wr, self.max_sge)?)?;
         self.control(|nic, number| nic.resize_srq(number, ring.clone()))?;
         self.receive.moved(ring);
         Ok(())

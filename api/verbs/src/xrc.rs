@@ -27,68 +27,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use remora_host::Engine;
+mod domain;
+
+pub use domain::XrcDomain;
 use remora_host::connect::ConnectError;
 use remora_nic::{AddressVector, Service, WorkRequest};
 use remora_transport::state::State;
 use std::net::ToSocketAddrs;
-use std::sync::Arc;
 
 use crate::local_qp::LocalQp;
 use crate::queue_pair::Own;
-use crate::{Context, CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
-
-/// An XRC domain: the shared receive queues that a target's peer may name. A clone shares it.
-#[derive(Clone, Debug)]
-pub struct XrcDomain {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    context: Context,
-    engine: Arc<Engine>,
-    number: u32,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if !self.context.fork().is_child() {
-            let ended = self.engine.control(|control| control.nic.free_xrc_domain(self.number));
-            debug_assert!(ended.is_ok(), "targets and queues hold their domain");
-        }
-    }
-}
+use crate::{CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
 impl XrcDomain {
-    pub(crate) fn new(context: &Context, engine: usize) -> Result<XrcDomain, CreateError> {
-        context.refuse_child()?;
-        let engines = context.adapter()?.engines();
-        let (asked, most) = (engine as u64 + 1, engines.len() as u64);
-        let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        let number = engine.control(|control| control.nic.alloc_xrc_domain())?;
-        let inner = Inner { context: context.clone(), engine: Arc::clone(engine), number };
-        Ok(XrcDomain { inner: Arc::new(inner) })
-    }
-
-    pub(crate) fn number(&self) -> u32 {
-        self.inner.number
-    }
-
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.inner.engine
-    }
-
     /// A target, ready to be connected with an initiator. The options for its queues mean nothing.
     ///
     /// # Errors
     /// `Forked`, `TooMany`; `Nic(Full)`.
     pub fn create_target(&self, options: &QpOptions) -> Result<XrcTarget<Init>, CreateError> {
         options.check(Own::Neither)?;
-        let Inner { context, engine, number } = &*self.inner;
-        context.refuse_child()?;
-        let local =
-            LocalQp::new(context, engine, Service::XrcTarget, options, |nic| nic.create_xrc_target(*number))?;
+        self.context().refuse_child()?;
+        let make = |nic: &mut remora_nic::Nic| nic.create_xrc_target(self.number());
+        let local = LocalQp::new(self.context(), self.engine(), Service::XrcTarget, options, make)?;
         Ok(XrcTarget { local, _domain: self.clone(), state: std::marker::PhantomData })
     }
 }
@@ -192,7 +152,9 @@ impl XrcInitiator<Init> {
         self,
         request: remora_host::connect::Request,
     ) -> Result<XrcInitiator<Ready>, ConnectError> {
-        Ok(XrcInitiator { pair: self.pair.answer(request)?.go()? })
+        let (mut pair, answered) = self.pair.answer(request)?;
+        pair.keep(answered.go()?);
+        Ok(XrcInitiator { pair })
     }
 
     /// Connects an initiator and a target of this process.

@@ -1,10 +1,11 @@
 //! Blocks of memory: their sources, and how they are given back.
 
+use crate::Error;
 use crate::access::ENOMEM;
 use crate::on_nic::Extent;
-use crate::{Bytes, Error};
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// A block, owned: dropping it gives the memory back. Only [`Bytes`](crate::Bytes) holds blocks, behind an
 /// `Arc`.
@@ -26,7 +27,7 @@ enum Origin {
     /// Gives its extent back when dropped, and keeps the whole memory mapped until then.
     OnNic {
         _extent: Extent,
-        _whole: Bytes,
+        _whole: Arc<Block>,
     },
 }
 
@@ -60,11 +61,9 @@ impl Block {
         Ok(Block { start, len, origin: Origin::Heap(layout) })
     }
 
-    /// A piece of the memory on the NIC; None if it does not lie in `whole`.
-    pub fn on_nic(whole: Bytes, extent: Extent) -> Option<Block> {
-        let len = extent.len();
-        let start = NonNull::new(whole.at(extent.offset(), len).ok()?)?;
-        Some(Block { start, len, origin: Origin::OnNic { _extent: extent, _whole: whole } })
+    /// The piece of the memory on the NIC that begins at `start`, inside `whole`.
+    pub fn on_nic(start: NonNull<u8>, whole: Arc<Block>, extent: Extent) -> Block {
+        Block { start, len: extent.len(), origin: Origin::OnNic { _extent: extent, _whole: whole } }
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]

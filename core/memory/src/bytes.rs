@@ -1,7 +1,9 @@
 //! Blocks of memory that program and NIC share.
 
 use crate::block::Block;
+use crate::on_nic::Extent;
 use crate::{AccessError, Error, copy};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,6 +29,12 @@ unsafe impl Sync for Bytes {}
 impl Bytes {
     pub(crate) fn from_block(block: Block) -> Bytes {
         Bytes { start: block.start.as_ptr(), len: block.len, block: Arc::new(block) }
+    }
+
+    /// A piece of the memory on the NIC; None if it does not lie in `whole`.
+    pub(crate) fn on_nic(whole: &Bytes, extent: Extent) -> Option<Bytes> {
+        let start = NonNull::new(whole.at(extent.offset(), extent.len()).ok()?)?;
+        Some(Bytes::from_block(Block::on_nic(start, Arc::clone(&whole.block), extent)))
     }
 
     /// Memory of this process, `len` bytes. It is at least 64-byte aligned, page-aligned from 4 KiB on, and

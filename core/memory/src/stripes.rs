@@ -21,7 +21,6 @@
 
 use crate::pass::{Pass, Passes};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now};
-use crate::{Error, Table};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the block that one lock guards: the widest update, which is aligned to its width.
@@ -208,24 +207,6 @@ impl Drop for Demand {
         if state.raised {
             LOCKS.needed.fetch_sub(1, Ordering::SeqCst);
         }
-    }
-}
-
-impl Table {
-    /// From now on engines of this table may do 32-byte updates ([`Span::update`](crate::Span::update)). To
-    /// be called before a queue pair is made that may ask for them. Calling it again costs a mutex.
-    ///
-    /// With one engine nothing changes until there is a second one; with several it waits for the passes
-    /// under way.
-    ///
-    /// # Errors
-    /// `InsidePass` if the calling thread is inside a pass of an engine of this table; nothing is done then.
-    pub fn use_wide(&self) -> Result<(), Error> {
-        if self.passes().is_inside() {
-            return Err(Error::InsidePass);
-        }
-        self.demand().use_wide(self.passes());
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The table of protection domains and regions of one NIC.
 
-use crate::block::Block;
+mod windows;
+
 use crate::entry::{Entry, Piece};
 use crate::key::{Issued, Keyring, location};
 use crate::on_nic::{Allocator, LINE};
@@ -303,8 +304,8 @@ impl Table {
     /// `Invalid` for `len` 0; `Full`, inside a pass also while returned scratch waits for passes to end.
     pub fn on_nic(&self, len: usize) -> Result<Bytes, Error> {
         let extent = self.take_on_nic(len, LINE)?;
-        let whole = self.on_nic.clone().ok_or(Error::Full)?;
-        let bytes = Bytes::from_block(Block::on_nic(whole, extent).ok_or(Error::Full)?);
+        let whole = self.on_nic.as_ref().ok_or(Error::Full)?;
+        let bytes = Bytes::on_nic(whole, extent).ok_or(Error::Full)?;
         for line in (0..len).step_by(64) {
             let _ = bytes.write(line, &[0; 64][..(len - line).min(64)]);
         }
@@ -320,6 +321,22 @@ impl Table {
     pub(crate) fn entry(&self, key: Key) -> &Entry {
         // SAFETY: the number of entries is a power of two, and `location` masks with it less one.
         unsafe { self.entries.get_unchecked(location(key, self.entries.len())) }
+    }
+
+    /// From now on engines of this table may do 32-byte updates ([`Span::update`](crate::Span::update)). To
+    /// be called before a queue pair is made that may ask for them. Calling it again costs a mutex.
+    ///
+    /// With one engine nothing changes until there is a second one; with several it waits for the passes
+    /// under way.
+    ///
+    /// # Errors
+    /// `InsidePass` if the calling thread is inside a pass of an engine of this table; nothing is done then.
+    pub fn use_wide(&self) -> Result<(), Error> {
+        if self.passes().is_inside() {
+            return Err(Error::InsidePass);
+        }
+        self.demand().use_wide(self.passes());
+        Ok(())
     }
 
     pub(crate) fn passes(&self) -> &Arc<Passes> {

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::{Opcode, Psn, Qpn, WireError};
 
 /// Bytes of the header.
-pub const LEN: usize = 12;
+pub const LEN: usize = crate::opcode::BTH_LEN;
 
 /// The partition key of the default partition, full membership; what Linux Soft-RoCE sends.
 pub const DEFAULT_PKEY: u16 = 0xffff;

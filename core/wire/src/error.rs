@@ -2,8 +2,6 @@
 
 use core::fmt;
 
-use crate::Opcode;
-
 /// Why bytes from the wire are not what they should be.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum WireError {
@@ -15,7 +13,7 @@ pub enum WireError {
     /// The pad count is larger than what follows the headers.
     Pad,
     /// An op-code of no service that this crate knows: its extension headers are unknown.
-    UnknownOpcode(Opcode),
+    UnknownOpcode(u8),
     /// A message of 1RMA whose kind, version, class or status this crate does not know; the byte it stands
     /// in.
     UnknownMessage(u8),
@@ -37,7 +35,7 @@ impl fmt::Display for WireError {
             WireError::Truncated => f.write_str("frame ends inside a header or before its announced length"),
             WireError::Length => f.write_str("length fields contradict each other"),
             WireError::Pad => f.write_str("pad count exceeds the payload"),
-            WireError::UnknownOpcode(opcode) => write!(f, "unknown op-code {:#04x}", opcode.0),
+            WireError::UnknownOpcode(opcode) => write!(f, "unknown op-code {opcode:#04x}"),
             WireError::UnknownMessage(byte) => write!(f, "unknown message of 1RMA ({byte:#04x})"),
             WireError::NotIp => f.write_str("not an IPv4 or IPv6 packet"),
             WireError::IpOptions => f.write_str("IP options or extension headers"),

@@ -5,10 +5,12 @@
 
 mod address;
 mod dissect;
+mod network;
 mod route;
 
 pub use address::{Address, Endpoint};
-pub use dissect::{Dissected, Network, dissect};
+pub use dissect::{Dissected, dissect};
+pub use network::Network;
 pub use route::Route;
 
 use crate::{ethernet, ipv4, ipv6, udp};

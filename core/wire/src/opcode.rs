@@ -304,8 +304,11 @@ pub(crate) const EXTENSION_LENS: [(u32, usize); 8] = [
     (IETH, crate::ieth::LEN),
 ];
 
+/// Bytes of the BTH, in front of all extension headers. Its module names op-codes.
+pub(crate) const BTH_LEN: usize = 12;
+
 const fn header_len(bits: u32) -> u32 {
-    let mut total = crate::bth::LEN;
+    let mut total = BTH_LEN;
     let mut i = 0;
     while i < EXTENSION_LENS.len() {
         if bits & EXTENSION_LENS[i].0 != 0 {

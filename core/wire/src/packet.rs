@@ -147,7 +147,7 @@ impl<'a> View<'a> {
         let bth = bth::Repr::parse(&bth::View::new(bytes)?);
         let header_len = bth.opcode.header_len();
         if header_len == 0 {
-            return Err(WireError::UnknownOpcode(bth.opcode));
+            return Err(WireError::UnknownOpcode(bth.opcode.0));
         }
         let Some(padded) = bytes.len().checked_sub(header_len + trailer) else {
             return Err(WireError::Truncated);

@@ -28,10 +28,12 @@ use remora_nic::cost::number::Number;
 use remora_nic::cost::timeline::{self, Doorbell, Executed, Port, Times};
 
 use crate::machine::Machine;
-use crate::program::{Program, Queue};
+use crate::program::{Location, Program, Queue, Section, Segment, Work};
 
 pub use missed::reason;
 
+/// The key that clients ask for.
+const KEY: u64 = 0x0123_4567_89ab;
 /// More work requests than any experiment has.
 const MOST: usize = 100_000;
 
@@ -100,6 +102,22 @@ impl Experiment {
         self.program.queues.push(Queue::new(name, fetching));
         self.sites.push(site);
         self.program.queues.len() - 1
+    }
+
+    /// A section of so many bytes.
+    fn section(&mut self, name: &str, bytes: &[u8]) -> Location {
+        let mut section = Section { name: name.into(), ..Section::default() };
+        section.put(name, bytes);
+        self.program.sections.push(section);
+        Location { segment: Segment::Section(self.program.sections.len() - 1), offset: 0 }
+    }
+
+    /// The client's queues: where it rings, and what then goes to the server.
+    fn client(&mut self, port: usize, count: u64) -> usize {
+        let ring = self.queue("client", Fetching::Posted, Site::client().on_port(port));
+        let queue = self.queue("port", Fetching::Enabled, Site::client().over_the_network().on_port(port));
+        self.program.push(ring, Work::enable(queue, count));
+        queue
     }
 
     fn run(self, model: &ConnectX5) -> Run {

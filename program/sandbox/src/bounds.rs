@@ -7,8 +7,8 @@ use wasmparser::{
     Parser, Payload, SectionLimited, TableSectionReader, TypeSectionReader,
 };
 
+use crate::error::SandboxError;
 use crate::limits::{ELEMENT, Limits, PAGE};
-use crate::module::SandboxError;
 
 /// A bound on a size of a module.
 struct Bound {

@@ -1,11 +1,11 @@
 //! A lane: an instance of a module, as a kernel.
 
 use remora_nic::kernel::{Kernel, Progress, Status, Streams};
-use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
+use wasmtime::{Instance, Memory, Module, Store, Trap, TypedFunc};
 
-use crate::limits::Charged;
+use crate::error::SandboxError;
+use crate::limits::{Charged, Limits};
 use crate::mailbox::{self, Shown};
-use crate::module::{Module, SandboxError};
 
 /// An instance of the module that has not trapped.
 struct LiveInstance {
@@ -19,18 +19,20 @@ struct LiveInstance {
 
 /// A lane as a kernel of the NIC.
 pub struct Guest {
-    module: Module,
+    code: Module,
+    limits: Limits,
     /// None after a trap: the contents of its memory mean nothing then.
     alive: Option<LiveInstance>,
     shown: Shown,
 }
 
 impl LiveInstance {
-    fn new(module: &Module) -> Result<LiveInstance, SandboxError> {
+    fn new(code: &Module, limits: &Limits) -> Result<LiveInstance, SandboxError> {
         let failed = |error: wasmtime::Error| SandboxError::Failed(format!("{error:#}"));
-        let mut store = module.store();
-        store.set_fuel(module.fuel()).map_err(failed)?;
-        let instance = Instance::new(&mut store, module.code(), &[]).map_err(failed)?;
+        let mut store = Store::new(code.engine(), Charged::new(limits));
+        store.limiter(|charged| charged);
+        store.set_fuel(limits.fuel).map_err(failed)?;
+        let instance = Instance::new(&mut store, code, &[]).map_err(failed)?;
         let memory = instance.get_memory(&mut store, "memory").ok_or(SandboxError::Lacks("memory"))?;
         let place = instance.get_typed_func::<(), i32>(&mut store, "mailbox");
         let place =
@@ -65,14 +67,15 @@ impl LiveInstance {
 }
 
 impl Guest {
-    pub fn new(module: &Module) -> Result<Guest, SandboxError> {
-        Ok(Guest { module: module.clone(), alive: Some(LiveInstance::new(module)?), shown: Shown::default() })
+    pub fn new(code: &Module, limits: Limits) -> Result<Guest, SandboxError> {
+        let alive = Some(LiveInstance::new(code, &limits)?);
+        Ok(Guest { code: code.clone(), limits, alive, shown: Shown::default() })
     }
 
     fn try_step(&mut self, streams: &mut Streams<'_, '_>) -> Result<Progress, Status> {
         let alive = self.alive.as_mut().ok_or(Status::FAILED)?;
         mailbox::fill(alive.mail().ok_or(Status::FAILED)?, streams, self.shown);
-        let progress = alive.call(self.module.fuel(), |alive| alive.step.clone())?;
+        let progress = alive.call(self.limits.fuel, |alive| alive.step.clone())?;
         let mail = alive.mail().ok_or(Status::FAILED)?;
         self.shown = mailbox::empty(mail, streams).map_err(|_| Status::FAILED)?;
         match progress {
@@ -95,11 +98,11 @@ impl Kernel for Guest {
 
     fn reset(&mut self) {
         self.shown = Shown::default();
-        let fuel = self.module.fuel();
+        let fuel = self.limits.fuel;
         let rested = self.alive.as_mut().map(|alive| alive.call(fuel, |alive| alive.reset.clone()));
         if !matches!(rested, Some(Ok(()))) {
             // Only after a failure: this allocates. If it fails too, so does every request from now on.
-            self.alive = LiveInstance::new(&self.module).ok();
+            self.alive = LiveInstance::new(&self.code, &self.limits).ok();
         }
     }
 }

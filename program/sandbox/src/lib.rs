@@ -24,10 +24,12 @@
 //! ```
 
 mod bounds;
+mod error;
 mod guest;
 mod limits;
 mod mailbox;
 mod module;
 
+pub use error::SandboxError;
 pub use limits::Limits;
-pub use module::{Module, SandboxError};
+pub use module::Module;

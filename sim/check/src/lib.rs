@@ -26,6 +26,7 @@
 //! ```
 
 mod history;
+mod hold;
 mod linear;
 mod measures;
 mod porcupine;
@@ -36,8 +37,9 @@ mod transactions;
 mod violation;
 
 pub use history::{Event, History, Kind, Operation, Outcome, Step};
+pub use hold::hold;
 pub use linear::linearizable;
 pub use measures::{Measures, Requirements};
 pub use serial::{serializable, strictly_serializable};
 pub use stamp::{TORN, identify, stamp};
-pub use violation::{Anomaly, Violation, hold};
+pub use violation::{Anomaly, Violation};

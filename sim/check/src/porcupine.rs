@@ -3,7 +3,7 @@
 //! It is a Go program, so it runs as a process: one for each thread that asks, for as long as the thread
 //! lives.
 
-use crate::violation::cache;
+use crate::hold::cache;
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Write};

@@ -21,6 +21,7 @@ pub mod share;
 pub mod strom;
 mod switch;
 mod trace;
+mod verbs;
 mod world;
 
 pub use link::{LinkConfig, Sent};

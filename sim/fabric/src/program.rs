@@ -1,27 +1,23 @@
 //! The program's side of a simulated node. It fills work queues, rings doorbells and polls completions, as a
 //! user of the verbs would.
 
-use remora_memory::{Access, Bytes, Key, Range};
-use remora_nic::chain::LoopbackInit;
-use remora_nic::prism::{self, FreeListFacts, FreeListInit};
-use remora_nic::wqe::{Bounds, SLOT};
+use remora_memory::{Access, Bytes, Key};
+use remora_nic::wqe::Bounds;
 use remora_nic::{
-    AddressVector, Fetching, Modify, ModifyFault, NicError, Poller, PostError, ReceiveRequest, Ring, Service,
-    Target, Word, WorkCompletion, WorkRequest, cqe::Cqe, stride, wqe, write_receive,
+    AddressVector, Fetching, Modify, Poller, PostError, ReceiveRequest, Ring, Service, Word, stride,
+    write_receive,
 };
 use remora_transport::state::State;
 use remora_wire::{Psn, Qpn};
-
-use crate::world::World;
 
 /// A program's queues, by number.
 #[derive(Default)]
 pub(crate) struct Program {
     pub queue_pairs: Vec<Endpoint>,
     pub shared_queues: Vec<ReceiveQueue>,
-    completion_queues: Vec<(u32, Poller)>,
+    pub completion_queues: Vec<(u32, Poller)>,
     /// Address that the next region gets: regions have addresses of their own, the same in every run.
-    next_address: u64,
+    pub next_address: u64,
 }
 
 /// One end of a queue pair, as the program sees it.
@@ -39,13 +35,13 @@ pub struct FreeList {
     pub node: usize,
     /// Its number, which ALLOCATE names.
     pub number: u64,
-    posts: ReceiveQueue,
+    pub(crate) posts: ReceiveQueue,
 }
 
 /// A queue of receive work requests, as the program sees it.
 pub(crate) struct ReceiveQueue {
     pub ring: Ring,
-    posted: u64,
+    pub posted: u64,
     pub max_sge: u32,
 }
 
@@ -97,7 +93,7 @@ pub struct SharedQueue {
 pub struct CompletionQueue {
     /// Node that owns it.
     pub node: usize,
-    index: usize,
+    pub(crate) index: usize,
     /// Its number in the NIC.
     pub number: u32,
 }
@@ -260,342 +256,4 @@ pub fn changes(
 pub(crate) fn ring(slots: u64) -> Ring {
     let slots = slots.next_power_of_two() as u32;
     Ring::new(Bytes::heap(Ring::size(slots)).expect("memory for a queue")).expect("a ring")
-}
-
-impl World {
-    /// Registers `len` bytes of zeros on a node.
-    ///
-    /// # Panics
-    /// If the node's table refuses; tests of that use [`World::table`].
-    pub fn register(&mut self, node: usize, len: usize, access: Access) -> Region {
-        self.register_bytes(node, Bytes::heap(len).expect("memory for a region"), access)
-    }
-
-    fn register_bytes(&mut self, node: usize, bytes: Bytes, access: Access) -> Region {
-        let place = &mut self.nodes[node];
-        place.program.next_address += 0x10_0000_0000;
-        let address = place.program.next_address;
-        let range = Range::at(&bytes, address);
-        let key = place.table.register(place.pd, &[range], access).expect("space for a region");
-        Region { node, key, address, bytes }
-    }
-
-    /// Ends a region.
-    pub fn deregister(&mut self, region: &Region) {
-        self.nodes[region.node].table.deregister(region.key).expect("a live region");
-    }
-
-    /// Makes a completion queue of `slots` entries.
-    pub fn create_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
-        let ring = ring(u64::from(slots));
-        let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("space for a queue");
-        let queues = &mut self.nodes[node].program.completion_queues;
-        queues.push((number, Poller::new(ring)));
-        CompletionQueue { node, index: queues.len() - 1, number }
-    }
-
-    /// Makes a completion queue of `slots` entries that is counted and need not be polled.
-    pub fn create_counted_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
-        let ring = ring(u64::from(slots));
-        let number = self
-            .with_nic(node, |nic, _| nic.create_cq_ignoring_overrun(ring.clone()))
-            .expect("space for a queue");
-        let queues = &mut self.nodes[node].program.completion_queues;
-        queues.push((number, Poller::new(ring)));
-        CompletionQueue { node, index: queues.len() - 1, number }
-    }
-
-    /// Makes a loopback queue pair, ready to send.
-    ///
-    /// # Errors
-    /// Those of [`remora_nic::Nic`].
-    pub fn create_loopback(
-        &mut self,
-        send_cq: CompletionQueue,
-        receive_cq: CompletionQueue,
-        settings: &Settings,
-    ) -> Result<QueuePair, NicError> {
-        let node = send_cq.node;
-        let send = ring(u64::from(settings.send_slots));
-        let receive = ReceiveQueue::new(settings.receives, settings.receive_max_sge);
-        let init = LoopbackInit {
-            pd: self.nodes[node].pd,
-            send_ring: send.clone(),
-            receives: (receive.ring.clone(), receive.max_sge),
-            send_cq: send_cq.number,
-            receive_cq: receive_cq.number,
-            fetching: settings.fetching,
-        };
-        let number = self.with_nic(node, |nic, _| nic.create_loopback(init))?;
-        let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
-        let ends = &mut self.nodes[node].program.queue_pairs;
-        ends.push(Endpoint { send, receive: Some(receive), sent: 0, bounds });
-        Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
-    }
-
-    /// Registers the memory of a send queue: a *code region*, whose work requests may be rewritten. Slot `n`
-    /// is at `64 + 64 n`.
-    ///
-    /// # Panics
-    /// If the node's table refuses.
-    pub fn register_code(&mut self, qp: QueuePair, access: Access) -> Region {
-        let bytes = self.end(qp).send.bytes().clone();
-        self.register_bytes(qp.node, bytes, access)
-    }
-
-    /// Moves a completion queue to `slots` entries.
-    ///
-    /// # Errors
-    /// [`NicError::TooSmall`] if what waits in it would not fit.
-    pub fn resize_cq(&mut self, cq: CompletionQueue, slots: u32) -> Result<(), NicError> {
-        let ring = ring(u64::from(slots));
-        self.with_nic(cq.node, |nic, _| nic.resize_cq(cq.number, ring.clone()))?;
-        self.nodes[cq.node].program.completion_queues[cq.index].1.moved(ring);
-        Ok(())
-    }
-
-    /// Makes a queue pair in RESET.
-    ///
-    /// # Errors
-    /// Those of the NIC.
-    pub fn create_qp(
-        &mut self,
-        send_cq: CompletionQueue,
-        receive_cq: CompletionQueue,
-        settings: &Settings,
-    ) -> Result<QueuePair, NicError> {
-        self.create_qp_of(Service::Rc, send_cq, receive_cq, None, settings)
-    }
-
-    /// Two connected queue pairs, each with one completion queue for both its work queues.
-    pub fn pair(
-        &mut self,
-        left: usize,
-        right: usize,
-        settings: &Settings,
-    ) -> [(QueuePair, CompletionQueue); 2] {
-        let mut side = |node| {
-            // Slots are free as soon as the NIC is done with them, so there may be more completions than
-            // slots.
-            let cq = self.create_cq(node, 2 * (settings.send_slots + settings.receives));
-            (self.create_qp(cq, cq, settings).expect("space for a queue pair"), cq)
-        };
-        let ends = [side(left), side(right)];
-        self.connect(ends[0].0, ends[1].0, settings);
-        ends
-    }
-
-    /// Changes a queue pair.
-    ///
-    /// # Errors
-    /// Those of the NIC.
-    pub fn modify(&mut self, qp: QueuePair, change: &Modify) -> Result<(), ModifyFault> {
-        self.with_nic(qp.node, |nic, _| nic.modify_qp(qp.number, change))
-    }
-
-    /// Brings two queue pairs from RESET to RTS, each other's peers.
-    ///
-    /// # Panics
-    /// If the NIC refuses.
-    pub fn connect(&mut self, left: QueuePair, right: QueuePair, settings: &Settings) {
-        for (from, to, psn) in
-            [(left, right, settings.psn), (right, left, [settings.psn[1], settings.psn[0]])]
-        {
-            for change in self.way_to_rts(from, to, psn, settings) {
-                self.modify(from, &change).expect("a change that the table allows");
-            }
-        }
-    }
-
-    /// The three changes that bring `from` to RTS as the peer of `to`; `psn` is its own and its peer's first.
-    pub fn way_to_rts(
-        &self,
-        from: QueuePair,
-        to: QueuePair,
-        psn: [u32; 2],
-        settings: &Settings,
-    ) -> [Modify; 3] {
-        let address = AddressVector { peer: self.peer(to.node), route: self.route(from.node, to.node) };
-        changes(from.service, address, to.number, psn, settings)
-    }
-
-    /// The state of a queue pair.
-    pub fn state(&mut self, qp: QueuePair) -> Option<State> {
-        self.with_nic(qp.node, |nic, _| nic.qp_state(qp.number))
-    }
-
-    /// Brings a queue pair to a state that takes no attributes: ERR, SQD or RESET.
-    pub fn bring(&mut self, qp: QueuePair, state: State) {
-        self.modify(qp, &Modify { state: Some(state), ..Modify::default() })
-            .expect("a state that takes nothing");
-    }
-
-    pub(crate) fn end(&mut self, qp: QueuePair) -> &mut Endpoint {
-        &mut self.nodes[qp.node].program.queue_pairs[qp.index]
-    }
-
-    /// Posts a work request and rings the doorbell.
-    ///
-    /// # Errors
-    /// Those of `ibv_post_send`.
-    pub fn post(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_quietly(qp, request)?;
-        self.ring(qp);
-        Ok(())
-    }
-
-    /// Posts a work request without ringing the doorbell.
-    ///
-    /// # Errors
-    /// Those of `ibv_post_send`.
-    pub fn post_quietly(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.put(qp, request, &Target::Peer)
-    }
-
-    /// Posts a work request of PRISM without ringing the doorbell.
-    ///
-    /// # Errors
-    /// Those of `ibv_post_send`.
-    pub fn post_prism(&mut self, qp: QueuePair, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
-        let end = self.end(qp);
-        let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
-        let (ring, sent) = (&end.send, end.sent);
-        let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
-        end.sent += prism::write(request, &end.bounds, free as usize, store)? as u64;
-        end.send.set_word(Word::Produced, end.sent);
-        Ok(())
-    }
-
-    /// Makes a free list of `count` buffers of `size` bytes over a region, from `offset` on. Nothing is
-    /// posted.
-    ///
-    /// # Errors
-    /// Those of the NIC.
-    pub fn create_free_list(
-        &mut self,
-        region: &Region,
-        offset: usize,
-        size: u32,
-        count: u32,
-    ) -> Result<FreeList, NicError> {
-        let (node, pd) = (region.node, self.pd(region.node));
-        let posts = ReceiveQueue::new(count, 1);
-        let base = region.remote(offset).addr;
-        let init = FreeListInit { pd, ring: posts.ring.clone(), base, size, count };
-        let number = self.with_nic(node, |nic, _| nic.create_free_list(init))?;
-        Ok(FreeList { node, number, posts })
-    }
-
-    /// Posts the buffer at an address to a free list.
-    ///
-    /// # Errors
-    /// `QueueFull`.
-    pub fn post_buffer(&mut self, list: &mut FreeList, addr: u64) -> Result<(), PostError> {
-        let sge = remora_nic::Sge { addr, len: 0, lkey: Key::new(0) };
-        list.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })
-    }
-
-    /// The state of a free list's buffers.
-    ///
-    /// # Panics
-    /// If the list does not exist.
-    pub fn free_list_facts(&mut self, list: &FreeList) -> FreeListFacts {
-        self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
-    }
-
-    /// Which buffers of a free list are neither free nor resting, as [`remora_nic::Nic::free_list_out`]
-    /// returns them.
-    ///
-    /// # Panics
-    /// If the list does not exist.
-    pub fn free_list_out(&mut self, list: &FreeList, first: u32, bits: &mut [u64]) {
-        let asked = self.with_nic(list.node, |nic, _| nic.free_list_out(list.number, first, bits));
-        asked.expect("a list that is there");
-    }
-
-    pub(crate) fn put(
-        &mut self,
-        qp: QueuePair,
-        request: &WorkRequest<'_>,
-        target: &Target,
-    ) -> Result<(), PostError> {
-        let end = self.end(qp);
-        let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
-        let (ring, sent) = (&end.send, end.sent);
-        let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
-        end.sent += wqe::write_to(request, target, &end.bounds, free as usize, store)? as u64;
-        end.send.set_word(Word::Produced, end.sent);
-        Ok(())
-    }
-
-    /// Puts a slot of any bytes into the send queue without ringing the doorbell.
-    pub fn post_slot(&mut self, qp: QueuePair, slot: &[u8; SLOT]) {
-        let end = self.end(qp);
-        end.send.store(end.sent, slot);
-        end.sent += 1;
-        end.send.set_word(Word::Produced, end.sent);
-    }
-
-    /// Slots ever posted to a send queue.
-    pub fn posted(&mut self, qp: QueuePair) -> u64 {
-        self.end(qp).sent
-    }
-
-    /// The memory of a send queue: `RedN` changes the slots in it.
-    pub fn send_ring(&mut self, qp: QueuePair) -> Ring {
-        self.end(qp).send.clone()
-    }
-
-    /// The memory of the queue pair's own receive queue, if it has one.
-    pub fn receive_ring(&mut self, qp: QueuePair) -> Option<Ring> {
-        self.end(qp).receive.as_ref().map(|end| end.ring.clone())
-    }
-
-    /// Slots posted to the queue pair's own receive queue: 0 if it has none.
-    pub fn receives_posted(&mut self, qp: QueuePair) -> u64 {
-        self.end(qp).receive.as_ref().map_or(0, |end| end.posted)
-    }
-
-    /// Rings a queue pair's doorbell.
-    pub fn ring(&mut self, qp: QueuePair) {
-        self.with_nic(qp.node, |nic, _| nic.doorbell(qp.number));
-    }
-
-    /// Posts a receive work request.
-    ///
-    /// # Errors
-    /// Those of `ibv_post_recv`.
-    ///
-    /// # Panics
-    /// If the queue pair has no receive queue of its own.
-    pub fn post_receive(&mut self, qp: QueuePair, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        let end = self.end(qp).receive.as_mut().expect("a receive queue of its own");
-        end.push(request)?;
-        if end.ring.word(Word::Error) != 0 {
-            self.ring(qp);
-        }
-        Ok(())
-    }
-
-    /// The next entry of a completion queue; it is given back to the NIC at once.
-    pub fn poll_entry(&mut self, cq: CompletionQueue) -> Option<Cqe> {
-        let entry = self.poll_and_keep(cq)?;
-        self.nodes[cq.node].program.completion_queues[cq.index].1.free();
-        Some(entry)
-    }
-
-    /// The next entry of a completion queue, which the NIC may not reuse yet.
-    pub fn poll_and_keep(&mut self, cq: CompletionQueue) -> Option<Cqe> {
-        self.nodes[cq.node].program.completion_queues[cq.index].1.poll()
-    }
-
-    /// The next completion.
-    pub fn poll(&mut self, cq: CompletionQueue) -> Option<WorkCompletion> {
-        self.poll_entry(cq).map(|entry| entry.completion)
-    }
-
-    /// All completions that are there.
-    pub fn drain(&mut self, cq: CompletionQueue) -> Vec<WorkCompletion> {
-        std::iter::from_fn(|| self.poll(cq)).collect()
-    }
 }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::follower::{Backend, Update};
+use crate::backend::{Backend, Update};
 use crate::{Map, SourceError};
 
 /// A server that does not answer in this time is skipped.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::follower::{Backend, Update};
+use crate::backend::{Backend, Update};
 use crate::{Map, SourceError};
 
 /// Time between two looks.

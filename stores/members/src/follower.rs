@@ -4,12 +4,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 
+use crate::backend::{Backend, Update};
 use crate::etcd::Etcd;
 use crate::file::File;
 use crate::{Map, Source, SourceError};
-
-/// A map, or an error, from a source.
-pub type Update = Result<Map, SourceError>;
 
 /// Changes that wait to be asked for; the source waits then.
 const WAITING: usize = 4;
@@ -24,13 +22,14 @@ pub struct Follower {
     _listens: Arc<()>,
 }
 
-/// A source in which a map is kept.
-pub trait Backend: Send + 'static {
-    /// The map as it is.
-    fn load(&mut self) -> Update;
-
-    /// Waits for a change, at most for a second or some. None: there was none.
-    fn wait(&mut self) -> Option<Update>;
+impl Source {
+    /// Reads the map, and follows its changes from then on.
+    ///
+    /// # Errors
+    /// There is no map now. The follower reports later errors, and continues with the last map that it had.
+    pub fn follow(&self) -> Result<Follower, SourceError> {
+        Follower::open(self)
+    }
 }
 
 impl Follower {

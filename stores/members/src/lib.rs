@@ -21,14 +21,15 @@
 //! | file | holds |
 //! |---|---|
 //! | `map.rs` | [`Map`]: the text, its rules, which shard a hash belongs to |
-//! | `source.rs` | [`Source`]: where it is kept, as people write it; [`Source::follow`] |
-//! | `follower.rs` | [`Follower`]: the map as it is now, and whether it has changed |
-//! | `file.rs`, `etcd.rs` | the two sources |
+//! | `source.rs` | [`Source`]: where it is kept, as people write it |
+//! | `follower.rs` | [`Source::follow`]; [`Follower`]: the map as it is now, and whether it has changed |
+//! | `file.rs`, `etcd.rs` | the two sources; `backend.rs` is what both do |
 //!
 //! All of it is one key, so a change is seen whole or not at all, and etcd's order of changes is the only
 //! one. Nothing here elects, locks or counts votes. The operator of the servers changes the map, with
 //! `etcdctl` or an editor.
 
+mod backend;
 mod etcd;
 mod file;
 mod follower;

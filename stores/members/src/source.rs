@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{Follower, MapError};
+use crate::MapError;
 
 /// Where a map is kept, as people write it: the path of a file, or `etcd://HOST:PORT[,HOST:PORT…]/KEY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,16 +80,6 @@ impl fmt::Display for Source {
             Source::File(path) => write!(f, "{}", path.display()),
             Source::Etcd { endpoints, key } => write!(f, "etcd://{}/{key}", endpoints.join(",")),
         }
-    }
-}
-
-impl Source {
-    /// Reads the map, and follows its changes from then on.
-    ///
-    /// # Errors
-    /// There is no map now. The follower reports later errors, and continues with the last map that it had.
-    pub fn follow(&self) -> Result<Follower, SourceError> {
-        Follower::open(self)
     }
 }
 

@@ -20,14 +20,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::attach::Attach;
-use crate::attendant::{Attendant, WAKER};
+use crate::attendant::Attendant;
 use crate::clock::Clock;
 use crate::dedicated;
 use crate::engine::{Captured, Cell, Engine, EngineParts, Mode, PortFacts};
 use crate::pass::{Core, EngineEvent};
 use crate::peers::EngineId;
 use crate::signal::Signal;
-use crate::watch::Watch;
+use crate::watch::{WAKER, Watch};
 
 /// RoCE's UDP port, which the first engine's frames bear over shared memory.
 const ROCE_PORT: u16 = 4791;

@@ -10,7 +10,7 @@
 //! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the
 //! port is not watched, so packets do not wake the attendant (which would take half of a two-core machine).
 
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll};
 use remora_transport::Instant;
 use std::io;
 use std::sync::Arc;
@@ -20,18 +20,16 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::watch::Begun;
+use crate::watch::WAKER;
 
 /// A heartbeat that stands still for so long means that nobody polls.
-pub const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// Time without traffic after which the attendant sleeps: waking a core costs as much.
 pub const SPIN: Duration = Duration::from_micros(50);
 /// Longest sleep: what a port's missed wake, or a timer set meanwhile, waits at most.
 pub const LONGEST: Duration = Duration::from_millis(50);
 /// Empty passes between two looks at the clock.
 const LOOK_EVERY: u32 = 16;
-
-/// The token of the waker; engines have their numbers.
-pub(crate) const WAKER: Token = Token(usize::MAX);
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {

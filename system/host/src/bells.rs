@@ -8,8 +8,8 @@ use remora_wire::Qpn;
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::io;
 
-use crate::attendant::WAKER;
 use crate::doorbells::Doorbells;
+use crate::watch::WAKER;
 
 /// The queue pairs of a set of doorbells, by index.
 #[derive(Debug, Default)]

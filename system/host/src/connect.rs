@@ -22,6 +22,7 @@ mod listener;
 mod message;
 mod pending;
 mod request;
+mod shared;
 
 use remora_nic::Service;
 use remora_port::Peer;
@@ -35,14 +36,20 @@ use std::time::{Duration, Instant};
 use crate::attach::{AttachError, PortKind};
 use crate::engine::{Control, Engine};
 pub use error::ConnectError;
+use error::Stage;
 use exchange::{read, write};
 pub use full::{Capacity, Full};
 pub use lasting::{Departures, SetupConnection};
-pub use listener::{Listener, REQUESTS};
-use message::Stage;
-pub use message::{Hello, IRN, LASTING, LinkOffer, MAX_PRIVATE, Message, PRISM, STROM, VERSION};
+pub use listener::Listener;
+pub use message::{Hello, IRN, LASTING, LinkOffer, Message, PRISM, STROM};
 pub use pending::{PENDING, PENDING_OF_SOURCE};
 pub use request::{Answered, Request};
+pub use shared::REQUESTS;
+
+/// Version of the messages of the set-up.
+pub const VERSION: u16 = 1;
+/// Bytes of private data at most.
+pub const MAX_PRIVATE: usize = 256;
 
 /// One side's queue pair and its attributes, as its program passes them.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::attendant::{LONGEST, WAKER};
+use crate::attendant::LONGEST;
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::watch::Begun;
+use crate::watch::{Begun, WAKER};
 
 /// Empty passes between two looks at the clock.
 const LOOK_EVERY: u32 = 64;

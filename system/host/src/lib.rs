@@ -26,7 +26,7 @@ mod watch;
 
 pub use adapter::{Adapter, Config, MAX_ENGINES, OpenError, PortConfig, random};
 pub use attach::{Attach, AttachError, PortKind};
-pub use attendant::{LONGEST, SPIN, TICK};
+pub use attendant::{LONGEST, SPIN};
 pub use clock::Clock;
 pub use doorbells::{DoorbellMemory, Doorbells};
 pub use engine::{Control, DriverCounters, Engine, Mode, PortFacts};

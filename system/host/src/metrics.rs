@@ -14,4 +14,4 @@ mod endpoint;
 mod text;
 
 pub use endpoint::{DEADLINE, Endpoint, HEAD_BYTES_MAX, StartError, TOGETHER_MAX};
-pub use text::{CONTENT_TYPE, Family, Kind, Value, write};
+pub use text::{Family, Kind, Value, write};

@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// request now and then) and leaves the watch standing, so that its departure costs nothing.
 const POLLS: u32 = 64;
 
+/// The token of the waker that ends a sleep; engines have their numbers.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
 /// The watch over one engine's port. It belongs to the engine, so the thread inside may begin and end it.
 #[derive(Debug)]
 pub(crate) struct Watch {

@@ -34,7 +34,7 @@ fn replay(
     args: &Args,
     mut each: impl FnMut(u64, &mut SplitWhitespace<'_>, &mut String) -> Result<()>,
 ) -> Result<()> {
-    let file = args.file.as_deref().context("which trace? remora bench irn-receiver FILE --out OUT")?;
+    let file = args.file.as_deref().context("which trace? Name its FILE behind the benchmark")?;
     // What cannot be written is not worth replaying.
     args.out.as_deref().map(Output::find).transpose()?;
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
@@ -46,7 +46,9 @@ fn replay(
     let mut out = String::new();
     for number in 0..count {
         let here = || format!("{} line {}", file.display(), number + 2);
-        let line = lines.next().with_context(|| format!("{}: {count} lines were announced", here()))?;
+        let line = lines.next().with_context(|| {
+            format!("{}: the file ends, and {count} lines were announced", here())
+        })?;
         let mut words = line.split_whitespace();
         let qp = next(&mut words, "a queue pair", u64::MAX).with_context(here)?;
         each(qp, &mut words, &mut out).with_context(here)?;

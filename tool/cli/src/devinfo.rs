@@ -16,7 +16,7 @@ use remora_verbs::doctor::icrc_check;
 pub struct Args {
     #[command(flatten)]
     port: LentArgs,
-    /// One JSON object.
+    /// Print the attributes as one JSON object.
     #[arg(long)]
     json: bool,
 }

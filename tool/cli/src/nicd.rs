@@ -53,7 +53,7 @@ pub struct Args {
     /// Kernels of a tenant; the NIC has 32 for all.
     #[arg(long, default_value_t = Limits::default().kernels)]
     kernels: usize,
-    /// Tenants that are kept.
+    /// Tenants that are kept while no program is attached for them.
     #[arg(long, default_value_t = Options::default().tenants)]
     tenants: usize,
     /// Programs attached at a time.

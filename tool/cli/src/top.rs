@@ -26,7 +26,7 @@ pub struct Args {
     /// Address of the server's metrics endpoint.
     #[arg(default_value = "127.0.0.1:9464")]
     address: String,
-    /// Seconds between two looks.
+    /// Seconds between two readings of the counters.
     #[arg(long, default_value_t = 1.0, value_parser = seconds, conflicts_with = "once")]
     interval: f64,
     /// Print the counters once, as text, and end.

@@ -1,12 +1,10 @@
 //! The crates in layers: in which folder each lies, what it may depend on, and whether `Cargo.toml` agrees.
 //!
 //! A crate may name only crates above it in the list; some may name fewer. `cargo metadata` has what they do
-//! name. The list is the one source: `make tidy` prints it, and README.md and ARCHITECTURE.md show it.
+//! name. The list is the one source: see `drawing`.
 
 use crate::Fault;
-use crate::tree::File;
 use cargo_metadata::{DependencyKind, Metadata};
-use std::fmt::Write as _;
 
 /// A crate's place and what it may do.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +108,7 @@ pub const LAYERS: [Layer; 22] = [
 ];
 
 /// The folders that group crates, top to bottom, and what each is for.
-const FOLDERS: [(&str, &str); 7] = [
+pub const FOLDERS: [(&str, &str); 7] = [
     ("core", "the NIC: pure, without clock, sockets and threads"),
     ("program", "RedN's chains, WebAssembly kernels, 1RMA's cipher"),
     ("stores", "key-value, block and transaction stores; shard maps"),
@@ -136,43 +134,6 @@ pub fn is_folder(name: &str) -> bool {
 /// The names of the crates that may hold `unsafe`.
 pub fn unsafe_crates() -> Vec<&'static str> {
     LAYERS.iter().filter(|layer| layer.may_be_unsafe).map(|layer| layer.name).collect()
-}
-
-/// The folders and their crates, a line each, as the documents show them.
-pub fn drawing() -> String {
-    let mut drawn = String::new();
-    for (folder, purpose) in FOLDERS {
-        let names: Vec<_> =
-            LAYERS.iter().filter(|layer| layer.folder == folder).map(|layer| layer.name).collect();
-        let _ = writeln!(drawn, "{:<9} {:<34} {purpose}", format!("{folder}/"), names.join("  "));
-    }
-    drawn
-}
-
-/// The documents that must show [`drawing`].
-const DRAWN_IN: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
-
-/// Documents whose drawing of the layers is not that of the list.
-pub fn drawn(files: &[File]) -> Vec<Fault> {
-    let drawing = drawing();
-    let shows = |path: &str| files.iter().any(|file| file.path == path && file.text.contains(&drawing));
-    let says = format!("does not show the layers as they are:\n{drawing}");
-    DRAWN_IN.iter().filter(|path| !shows(path)).map(|path| Fault::new(path, 0, says.clone())).collect()
-}
-
-/// The crates and the lines of their sources, tests apart, a line for each crate.
-pub fn sizes(files: &[File]) -> String {
-    let mut told = String::new();
-    for layer in &LAYERS {
-        let mut lines = [0, 0];
-        for file in files.iter().filter(|file| file.is_rust() && file.member() == layer.name) {
-            lines[usize::from(!file.is_source())] += file.text.lines().count();
-        }
-        let path = format!("{}/{}", layer.folder, layer.name);
-        let [source, tests] = lines;
-        let _ = writeln!(told, "{path:<18} {source:>6} lines, {tests:>6} of tests and benches");
-    }
-    told
 }
 
 /// One crate of the workspace and what it depends on.
@@ -329,13 +290,5 @@ mod tests {
         let missing = missing(&[sample]);
         assert_eq!(missing.len(), LAYERS.len() - 1);
         assert!(missing[0].says.contains("memory is listed"));
-    }
-
-    #[test]
-    fn a_document_must_show_the_layers_as_they_are() {
-        let good = File::sample("README.md", &format!("```text\n{}```\n", drawing()));
-        let stale = File::sample("ARCHITECTURE.md", &drawing().replace("tidy", "neat"));
-        let faults = drawn(&[good, stale]);
-        assert!(faults.len() == 1 && faults[0].path == "ARCHITECTURE.md", "{faults:?}");
     }
 }

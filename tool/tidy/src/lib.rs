@@ -8,9 +8,13 @@
 //! them.
 
 pub mod attributes;
+pub mod cycles;
 pub mod docs;
+pub mod drawing;
+pub mod glossary;
 pub mod layers;
 pub mod lengths;
+pub mod modules;
 pub mod names;
 pub mod plain;
 pub mod purity;

@@ -53,20 +53,32 @@ fn comment(text: &str) -> Option<&str> {
     Some(marked.trim_start_matches(['/', '!']).trim_start())
 }
 
-/// Types and files with a metaphor for a name.
+/// Types with a metaphor for a name.
 pub fn metaphors(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && is_judged(file)) {
-        let stem = file.module();
-        if METAPHORS.iter().any(|name| name.to_ascii_lowercase() == stem) {
-            let says = format!("{stem} is a metaphor: name the file after what is in it");
-            faults.push(Fault::new(&file.path, 0, says));
-        }
         for (name, at) in types(file) {
             if METAPHORS.contains(&name.as_str()) {
                 let says = format!("{name} is a metaphor: take the word of the field");
                 faults.push(Fault::new(&file.path, at, says));
             }
+        }
+    }
+    faults
+}
+
+/// Files and folders with a metaphor or a worn word in their name, whatever they hold.
+pub fn file_names(files: &[File]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for file in files.iter().filter(|file| is_judged(file)) {
+        let mut words = file.path.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase);
+        let is_banned = |word: &String| {
+            let is_metaphor = METAPHORS.iter().any(|name| name.to_ascii_lowercase() == *word);
+            is_metaphor || WORN.contains(&word.as_str())
+        };
+        if let Some(word) = words.find(is_banned) {
+            let says = format!("\"{word}\" in a file's name: name the file after what is in it");
+            faults.push(Fault::new(&file.path, 0, says));
         }
     }
     faults
@@ -178,7 +190,12 @@ mod tests {
     #[test]
     fn a_metaphor_names_neither_a_type_nor_a_file() {
         assert_eq!(metaphors(&sample("core/nic/src/a.rs", "pub struct Crowd;")).len(), 1);
-        assert_eq!(metaphors(&sample("core/nic/src/desk.rs", "")).len(), 1);
+        for bad in
+            ["core/nic/src/desk.rs", "core/nic/src/desk/a.rs", "core/nic/src/front_desk.rs", "docs/ROOM.md"]
+        {
+            assert_eq!(file_names(&sample(bad, "")).len(), 1, "{bad}");
+        }
+        assert_eq!(file_names(&sample("core/nic/src/desktop.rs", "")), []);
         assert_eq!(metaphors(&sample("core/nic/src/a.rs", "struct Crowded; fn said() {}")), []);
     }
 

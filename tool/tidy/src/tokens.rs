@@ -40,6 +40,11 @@ fn level(stream: TokenStream, scope: Scope, visit: &mut impl FnMut(&[TokenTree])
     }
 }
 
+/// The outermost tokens of a stream without its `#[cfg(test)]` items.
+pub fn shipped(stream: TokenStream) -> Vec<TokenTree> {
+    without_tests(&stream.into_iter().collect::<Vec<_>>())
+}
+
 /// The tokens of one level without its `#[cfg(test)]` items.
 fn without_tests(tokens: &[TokenTree]) -> Vec<TokenTree> {
     let mut kept = Vec::with_capacity(tokens.len());

@@ -3,7 +3,8 @@
 
 use remora_tidy::tree::{self, File};
 use remora_tidy::{
-    Fault, attributes, docs, layers, lengths, listing, names, plain, purity, unsafety, witness, words,
+    Fault, attributes, cycles, docs, drawing, glossary, layers, lengths, listing, names, plain, purity,
+    unsafety, witness, words,
 };
 use std::sync::LazyLock;
 
@@ -60,11 +61,11 @@ fn the_repository_holds_what_everybody_looks_for() {
 #[test]
 fn crates_lie_in_their_layer_and_name_only_crates_above_them() {
     let crates = layers::crates(&METADATA);
-    println!("{}", layers::drawing());
-    print!("{}", layers::sizes(&FILES));
+    println!("{}", drawing::drawing());
+    print!("{}", drawing::sizes(&FILES));
     holds(layers::missing(&crates));
     holds(layers::check(&crates));
-    holds(layers::drawn(&FILES));
+    holds(drawing::drawn(&FILES));
 }
 
 #[test]
@@ -96,6 +97,7 @@ fn names_say_what_they_name() {
 #[test]
 fn types_and_files_have_no_metaphors_for_names() {
     holds(plain::metaphors(&FILES));
+    holds(plain::file_names(&FILES));
 }
 
 #[test]
@@ -110,6 +112,19 @@ fn comments_are_as_wide_as_code() {
     println!("{short_docs} doc comments of one or two words, {long_sentences} sentences of over 40 words");
     let common: Vec<_> = common_names.iter().map(|(name, crates)| format!("{name} ({crates})")).collect();
     println!("types of one name in more than three crates: {}", common.join(", "));
+}
+
+#[test]
+fn modules_have_no_cycles() {
+    for (module, reason) in cycles::EXCEPTIONS {
+        println!("the cycle of {module} stays: {reason}");
+    }
+    holds(cycles::check(&FILES, cycles::EXCEPTIONS));
+}
+
+#[test]
+fn the_glossary_has_the_words_of_the_code() {
+    holds(glossary::check(&FILES));
 }
 
 #[test]

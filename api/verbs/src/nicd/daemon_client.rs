@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::loan::Loan;
 use super::message::{
     Allocate, CreateCode, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,
 };
 use crate::CreateError;
-use crate::queue_pair::Loan;
 
 /// What a daemon may take beyond the time that a connection may take.
 const SLACK: Duration = Duration::from_secs(5);

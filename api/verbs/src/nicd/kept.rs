@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::daemon_client::{DaemonClient, loan, one, ring};
+use super::loan::Loan;
 use super::message::{PairFacts, Reply, Request};
-use crate::queue_pair::Loan;
 use crate::{
     CompletionQueue, Context, CreateError, KernelHandle, MemoryRegion, ProtectionDomain, QueuePair, Ready,
 };

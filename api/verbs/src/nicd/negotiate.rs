@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::message::{Reply, Request};
 use super::tenant::{ReplyResult, Shared};
-use crate::{Init, QueuePair, Ready};
+use crate::{Answered, Init, QueuePair, Ready};
 
 /// Time that sending the answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ impl Negotiation {
         Ok(match self {
             Negotiation::Connect(address) => vec![first.connect(address)?],
             // The program sends the last message, when it knows of the queue pair.
-            Negotiation::Answer(request) => vec![first.answer(*request)?.left_to_another()],
+            Negotiation::Answer(request) => vec![Answered::of(first, *request)?.left_to_another()],
             Negotiation::Pair => {
                 let (one, other) = QueuePair::connect_pair(first, pairs.next().ok_or_else(gone)?)?;
                 vec![one, other]

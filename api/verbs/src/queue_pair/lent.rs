@@ -1,6 +1,5 @@
 //! Queue pairs of the NIC daemon: the program's side, and what the daemon needs to lend them.
 
-use remora_host::connect::SetupConnection;
 use remora_nic::{Ring, Service};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,16 +7,9 @@ use std::sync::Arc;
 use super::qp_backend::{Lent, QpBackend};
 use super::{Incoming, Init, Inner, Own, QueuePair, Ready};
 use crate::nicd::DaemonClient;
+use crate::nicd::loan::Loan;
 use crate::nicd::message::{CreateQp, PairFacts};
 use crate::{CompletionQueue, CreateError, ProtectionDomain, QpOptions};
-
-/// The parts of a queue pair that a daemon lends.
-pub(crate) struct Loan {
-    /// The rings of its send and receive queue.
-    pub rings: [Ring; 2],
-    /// The connection of its set-up, if it was connected.
-    pub connection: Option<SetupConnection>,
-}
 
 impl Inner {
     fn lent(

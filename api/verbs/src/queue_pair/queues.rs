@@ -2,9 +2,6 @@
 
 use remora_nic::wqe::{self, Bounds};
 use remora_nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, prism, write_receive};
-use std::sync::Arc;
-
-use crate::srq::Shared;
 
 /// The send queue: slots are filled, then published together by the producer index.
 #[derive(Debug)]
@@ -107,28 +104,6 @@ impl SendSide {
         self.published = self.produced;
         self.ring.set_word(remora_nic::Word::Produced, self.produced);
         true
-    }
-}
-
-/// The source of a queue pair's receives.
-#[derive(Debug)]
-pub(crate) enum Incoming {
-    /// A receive queue of its own.
-    Own(ReceiveSide),
-    /// A shared receive queue, kept alive.
-    Shared(#[allow(dead_code, reason = "kept alive by being here")] Arc<Shared>),
-    /// It has no receives (an XRC initiator).
-    None,
-}
-
-impl Incoming {
-    /// Posts a receive work request. True: the doorbell must ring.
-    #[inline]
-    pub fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<bool, crate::PostError> {
-        let Incoming::Own(own) = self else { return Err(crate::PostError::NoReceiveQueue) };
-        own.push(request)?;
-        own.publish();
-        Ok(own.must_ring())
     }
 }
 

@@ -96,7 +96,7 @@ impl Kind {
 pub struct Message<D> {
     /// What it does.
     pub kind: Kind,
-    /// Bytes.
+    /// Length of the message's data, in bytes.
     pub len: u32,
     /// Waits for all earlier READs and atomics.
     pub fence: bool,

@@ -147,7 +147,7 @@ fn refusals_name_their_cause() {
     assert_eq!(with(&v6, &|b| b[59] -= 4), WireError::Length, "UDP ends before IP does");
     assert_eq!(with(&v6, &|b| b[58..60].fill(0)), WireError::Length, "UDP shorter than itself");
     assert_eq!(with(&v6, &|b| b[59] += 4), WireError::Truncated, "UDP ends behind IP");
-    assert_eq!(with(&v6, &|b| b[62] = 0x1d), WireError::UnknownOpcode(Opcode(0x1d)));
+    assert_eq!(with(&v6, &|b| b[62] = 0x1d), WireError::UnknownOpcode(0x1d));
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn unknown_op_codes_are_named() {
     for code in [0x15, 0x1d, 0x1e, 0x2c, 0x38, 0x3c, 0x40, 0x60, 0x66, 0x80, 0xb5, 0xb8, 0xff] {
         let mut bytes = [0; 64];
         bytes[0] = code;
-        assert_eq!(Packet::parse(&bytes), Err(WireError::UnknownOpcode(Opcode(code))));
+        assert_eq!(Packet::parse(&bytes), Err(WireError::UnknownOpcode(code)));
     }
 }
 

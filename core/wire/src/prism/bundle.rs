@@ -47,7 +47,7 @@ impl<'a> Parts<'a> {
         self.0 = &self.0[HEAD + packet.len()..];
         let view = View::unsealed(packet)?;
         if view.bth.opcode == Opcode::BUNDLE {
-            return Err(WireError::UnknownOpcode(Opcode::BUNDLE));
+            return Err(WireError::UnknownOpcode(Opcode::BUNDLE.0));
         }
         Ok(view)
     }
@@ -125,7 +125,7 @@ mod tests {
         inner.emit(&mut bytes);
         assert_eq!(
             parts(&bundle(&[bytes])).next().unwrap().err(),
-            Some(WireError::UnknownOpcode(Opcode::BUNDLE))
+            Some(WireError::UnknownOpcode(Opcode::BUNDLE.0))
         );
         assert!(parts(&[0, 0, 0, 0]).next().unwrap().is_err(), "a packet of no bytes");
     }

@@ -45,7 +45,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// As a packet of the operation alone has it.
+    /// The extension headers of a packet that carries this operation alone.
     pub fn extensions(&self) -> Extensions {
         match *self {
             Target::Range(reth) => Extensions { reth: Some(reth), ..Extensions::NONE },
@@ -77,7 +77,7 @@ impl Target {
             Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD => {
                 Ok(Target::Atomic(atomic_eth::Repr::parse(&atomic_eth::View::new(bytes)?)))
             }
-            other => Err(WireError::UnknownOpcode(other)),
+            other => Err(WireError::UnknownOpcode(other.0)),
         }
     }
 
@@ -93,7 +93,7 @@ impl Target {
 /// One operation of a chain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// READ request, WRITE Only, CmpSwap or FetchAdd of RC.
+    /// The op-code of RC that it is: READ request, WRITE Only, CmpSwap or FetchAdd.
     pub opcode: Opcode,
     /// The PRISM flags of the operation.
     pub flags: Flags,
@@ -209,7 +209,7 @@ pub fn answers(payload: &[u8]) -> Answers<'_> {
 }
 
 impl Answers<'_> {
-    /// Have all been taken?
+    /// Have all answers been read?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -288,7 +288,7 @@ mod tests {
             assert_eq!(found.iter().filter(|found| found.is_err()).count(), ends, "{len}");
         }
         let send = [&[Opcode::RC_SEND_ONLY.0, 0, 0, 0][..], &bytes[4..]].concat();
-        let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY));
+        let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY.0));
         assert_eq!(operations(&send).collect::<Vec<_>>(), [unknown]);
         for bad in [&[5, 0, 0, 0][..], &[0, 0, 0, 0], &[31, 4, 0, 0], &[31, 1, 0, 0, 9], &[31, 0, 0]] {
             let mut parsed = answers(bad);

@@ -12,9 +12,9 @@ use remora_nic::cost::connectx5::ConnectX5;
 use remora_nic::cost::number::{Number, Part, Unit};
 use remora_nic::wqe::WqeOpcode;
 
-use super::lookups::{self, COMPARAND, ID, KEY, REMOTE};
+use super::lookups::{self, COMPARAND, ID, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
-use super::{Experiment, Site, shipped};
+use super::{Experiment, KEY, Site, shipped};
 use crate::program::{Location, Piece, Program, Segment, Value, Work, header};
 
 /// Nodes of the list, and bytes of a value.
@@ -68,14 +68,14 @@ struct Queues {
 /// The search for the key at a place, by a chain.
 fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     let mut experiment = Experiment::new();
-    let from = lookups::client(&mut experiment, 0, 1);
+    let from = experiment.client(0, 1);
     let list = list(&mut experiment, found);
-    let value = lookups::section(&mut experiment, "value", &[7; VALUE as usize]);
-    let to = lookups::section(&mut experiment, "answer", &[0; VALUE as usize]);
+    let value = experiment.section("value", &[7; VALUE as usize]);
+    let to = experiment.section("answer", &[0; VALUE as usize]);
     // The address of the first node, and the key once for each comparison.
     let message = [&[0; 8], &KEY.to_le_bytes()[..6].repeat(NODES as usize)[..]].concat();
     let message_len = message.len() as u64;
-    let message = lookups::section(&mut experiment, "message", &message);
+    let message = experiment.section("message", &message);
     lookups::point(&mut experiment, message, list);
     lookups::point(&mut experiment, list + found * NODE + 6, value);
     let queues = Queues {
@@ -83,7 +83,7 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
         work: experiment.queue("work", Fetching::Enabled, Site::server()),
         answer: experiment.queue("answer", Fetching::Enabled, Site::server().over_the_network()),
     };
-    let node = lookups::section(&mut experiment, "node", &[0; NODE as usize]);
+    let node = experiment.section("node", &[0; NODE as usize]);
     let program = &mut experiment.program;
     program.push(from, Work::send(message, message_len));
     program.push(queues.main, Work::wait_received(from, 1));
@@ -169,7 +169,7 @@ fn list(experiment: &mut Experiment, found: u64) -> Location {
         let key = if at == found { KEY } else { at };
         [&key.to_le_bytes()[..6], &[0; NODE as usize - 6]].concat()
     };
-    let list = lookups::section(experiment, "list", &(0..NODES).flat_map(node).collect::<Vec<u8>>());
+    let list = experiment.section("list", &(0..NODES).flat_map(node).collect::<Vec<u8>>());
     for at in 0..NODES {
         lookups::point(experiment, list + at * NODE + NEXT, list + (at + 1) % NODES * NODE);
     }

@@ -10,8 +10,8 @@ use remora_nic::cost::timeline::Doorbell;
 use remora_nic::wqe::WqeOpcode;
 
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
-use super::{Experiment, Run, Site, shipped};
-use crate::program::{Location, Piece, Program, Section, Segment, Value, Work, header};
+use super::{Experiment, KEY, Run, Site, shipped};
+use crate::program::{Location, Piece, Program, Value, Work, header};
 
 /// Offsets in a work request.
 pub const ID: u64 = 2;
@@ -19,7 +19,6 @@ pub const REMOTE: u64 = 32;
 pub const COMPARAND: u64 = 42;
 /// A bucket: 48 bits of the key, the address of the value.
 const BUCKET: u64 = 14;
-pub const KEY: u64 = 0x0123_4567_89ab;
 /// Bytes of FaRM's neighbourhood of six, by the authors' benchmark.
 const NEIGHBOURHOOD: u64 = 6 * 19;
 /// Requests of a measurement of throughput.
@@ -86,25 +85,9 @@ fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
     beyond.collect()
 }
 
-/// A section of so many bytes.
-pub fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Location {
-    let mut section = Section { name: name.into(), ..Section::default() };
-    section.put(name, bytes);
-    experiment.program.sections.push(section);
-    Location { segment: Segment::Section(experiment.program.sections.len() - 1), offset: 0 }
-}
-
 /// A word of the data is the address of a place.
 pub fn point(experiment: &mut Experiment, at: Location, to: Location) {
     experiment.program.let_be(at, Value::At(to));
-}
-
-/// The client's queues: where it rings, and what then goes to the server.
-pub fn client(experiment: &mut Experiment, port: usize, count: u64) -> usize {
-    let ring = experiment.queue("client", Fetching::Posted, Site::client().on_port(port));
-    let queue = experiment.queue("port", Fetching::Enabled, Site::client().over_the_network().on_port(port));
-    experiment.program.push(ring, Work::enable(queue, count));
-    queue
 }
 
 /// When the last answer is seen in the client's memory.
@@ -134,12 +117,12 @@ const LOOK: u64 = 6 + 8;
 /// ahead for each request, as in the authors' benchmark. It READs the bucket into the answer's id and source,
 /// compares the id, and answers. Returns the queue that answers.
 fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
-    let from = client(experiment, port, REQUESTS);
-    let value = section(experiment, "value", &vec![7; len as usize]);
-    let to = section(experiment, "answer", &vec![0; len as usize]);
+    let from = experiment.client(port, REQUESTS);
+    let value = experiment.section("value", &vec![7; len as usize]);
+    let to = experiment.section("answer", &vec![0; len as usize]);
     let key = &KEY.to_le_bytes()[..6];
     let [bucket, message] =
-        ["bucket", "message"].map(|name| section(experiment, name, &[key, &[0; 10]].concat()));
+        ["bucket", "message"].map(|name| experiment.section(name, &[key, &[0; 10]].concat()));
     point(experiment, bucket + 6, value);
     point(experiment, message + 6, bucket);
     let site = Site::server().on_port(port);
@@ -173,8 +156,8 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
         let doorbell = if number == 0 { Doorbell::Now } else { Doorbell::AfterCompletions(queue, number) };
         let ring = experiment.queue("client", Fetching::Posted, Site::client().rung(doorbell));
         experiment.program.push(ring, Work::enable(queue, number + 1));
-        let from = section(&mut experiment, "there", &vec![7; *len as usize]);
-        let to = section(&mut experiment, "here", &vec![0; *len as usize]);
+        let from = experiment.section("there", &vec![7; *len as usize]);
+        let to = experiment.section("here", &vec![0; *len as usize]);
         experiment.program.push(queue, Work::read(from, to, *len).signaled());
     }
     experiment.run(model).done(queue) + model.host.ns / 2
@@ -183,14 +166,14 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
 /// A call of a server that polls and has nothing to compute.
 pub fn call(model: &ConnectX5, len: u64) -> u64 {
     let mut experiment = Experiment::new();
-    let from = client(&mut experiment, 0, 1);
-    let value = section(&mut experiment, "value", &vec![7; len as usize]);
-    let to = section(&mut experiment, "to", &vec![0; len as usize]);
+    let from = experiment.client(0, 1);
+    let value = experiment.section("value", &vec![7; len as usize]);
+    let to = experiment.section("to", &vec![0; len as usize]);
     let server = Site::server().rung(Doorbell::AfterMessages(from, 1));
     let ring = experiment.queue("server", Fetching::Posted, server);
     let answer = experiment.queue("answer", Fetching::Enabled, Site::server().over_the_network());
     let [message, question] =
-        ["message", "question"].map(|name| section(&mut experiment, name, &[0; LOOK as usize]));
+        ["message", "question"].map(|name| experiment.section(name, &[0; LOOK as usize]));
     let program = &mut experiment.program;
     program.push(from, Work::send(message, LOOK));
     program.queues[from].receives.push(vec![Piece { at: question, len: LOOK as u32 }]);

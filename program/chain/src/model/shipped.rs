@@ -4,8 +4,7 @@ use remora_nic::cost::connectx5::ConnectX5;
 use remora_nic::cost::timeline;
 use remora_nic::wqe::WqeOpcode;
 
-use super::lookups::{self, KEY};
-use super::{Experiment, MOST, Site};
+use super::{Experiment, KEY, MOST, Site};
 use crate::assemble;
 use crate::machine::Machine;
 use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket, node};
@@ -81,9 +80,9 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
 /// When a client's message has been received.
 fn arrival(model: &ConnectX5, message: &[u8]) -> u64 {
     let mut experiment = Experiment::new();
-    let from = lookups::client(&mut experiment, 0, 1);
+    let from = experiment.client(0, 1);
     let len = message.len() as u64;
-    let [here, there] = ["message", "there"].map(|name| lookups::section(&mut experiment, name, message));
+    let [here, there] = ["message", "there"].map(|name| experiment.section(name, message));
     experiment.program.push(from, Work::send(here, len));
     experiment.program.queues[from].receives.push(vec![Piece { at: there, len: len as u32 }]);
     let run = experiment.run(model);

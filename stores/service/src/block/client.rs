@@ -235,7 +235,12 @@ impl Session {
         }
         let store = need!(self.store.as_mut(), Silent, "a machine");
         let same = (grant.design, grant.layout) == (store.design, store.layout);
-        ensure!(same, Peer, "the replica at {address} has another design or other blocks than the others");
+        ensure!(
+            same,
+            Peer,
+            "the replica at {address} has another design or other blocks than the others: \
+             start all with the same --design, --blocks and --block-len"
+        );
         self.links[at] = Some(link);
         self.states[at] = Some(welcome.state);
         if let Err(broken) = store.machine.connect(at, grant, &mut Ends(&mut self.links)) {

@@ -90,7 +90,12 @@ impl Client {
         let mut answered = None;
         for completion in &done[..came] {
             let status = completion.status;
-            ensure!(status == Status::Success, Silent, "the chain has ended: {}", status.explain());
+            ensure!(
+                status == Status::Success,
+                Silent,
+                "the chain on the server's NIC has failed: {}",
+                status.explain()
+            );
             let is_answer = completion.kind == CompletionKind::ReceiveWriteImm;
             answered = is_answer.then_some(completion.byte_len).or(answered);
         }

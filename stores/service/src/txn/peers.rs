@@ -173,7 +173,11 @@ impl Peer {
     }
 
     fn ask_once(&mut self, question: &[u8]) -> Result<Answer> {
-        ensure!(question.len() <= LONGEST, Config, "a client with so many transactions is none of ours");
+        ensure!(
+            question.len() <= LONGEST,
+            Config,
+            "the client has more transactions than a message between shards can name"
+        );
         self.memory.write(0, question)?;
         let into = [self.memory.sge(LONGEST, LONGEST)];
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &into })?;

@@ -250,7 +250,7 @@ impl Items {
         }
     }
 
-    /// Where its value lies.
+    /// The pieces of memory that hold the item's value.
     pub fn stored(&self, name: Name) -> Stored {
         self.node(name).stored
     }
@@ -259,7 +259,7 @@ impl Items {
         &self.nodes[name.0 as usize]
     }
 
-    /// It was used.
+    /// Notes that the item is used now: it is the last to be evicted.
     pub fn touch(&mut self, name: Name, now: Instant) {
         self.lru.touch(name.0);
         self.nodes[name.0 as usize].accessed = self.seconds(now);

@@ -8,8 +8,38 @@ use remora_nic::{ModifyFault, NicError};
 use remora_port::shm::SetupError;
 
 use super::full::{Capacity, Full};
-use super::message::{MAX_PRIVATE, Stage, VERSION};
+use super::{MAX_PRIVATE, VERSION};
 use crate::attach::{AttachError, PortKind};
+
+/// The step of the set-up that was waited for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The TCP connection.
+    Connecting,
+    /// The server's answer.
+    Answer,
+    /// The shared-memory link.
+    Link,
+    /// The client's READY.
+    Ready,
+    /// The server's GO.
+    Go,
+    /// A request to come.
+    Request,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stage::Connecting => "connecting",
+            Stage::Answer => "waiting for the server's answer",
+            Stage::Link => "making the shared-memory link",
+            Stage::Ready => "waiting for the client to be ready",
+            Stage::Go => "waiting for the server to be ready",
+            Stage::Request => "waiting for a request",
+        })
+    }
+}
 
 /// Why a connection was not made: one line with the mend.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use super::message::{HEAD, Head, Message, Stage};
+use super::error::Stage;
+use super::message::{HEAD, Head, Message};
 use super::{ConnectError, Deadline};
 
 /// A message as its bytes come in, from a connection that does not block. It reads no byte beyond the

@@ -9,18 +9,15 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::full::{Capacity, Full};
 use super::pending::{Pending, WAKER};
 use super::request::Request;
+use super::shared::Shared;
 use super::{ConnectError, Deadline};
-use crate::signal::{Signal, wait_readable};
-
-/// Requests that wait to be answered, at most.
-pub const REQUESTS: usize = 64;
+use crate::signal::wait_readable;
 
 /// Connections that the kernel keeps until they are accepted, if it allows as many. Of those beyond, it drops
 /// the first packet, and each tries again after a second.
@@ -35,26 +32,6 @@ pub struct Listener {
     fork: ForkMark,
 }
 
-pub(super) struct Shared {
-    pub socket: TcpListener,
-    pub stopped: AtomicBool,
-    pub refused: AtomicUsize,
-    requests: Signal<Request>,
-}
-
-impl Shared {
-    /// Queues a request whose first message is complete. At the limit, requests that have hung up go first.
-    pub fn put(&self, request: Request) {
-        let Err(request) = self.requests.offer(request) else { return };
-        self.requests.retain(|request| !request.has_hung_up());
-        if let Err(request) = self.requests.offer(request) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            let most = REQUESTS as u32;
-            request.reject_full(Full { capacity: Capacity::Handshakes, taken: most, most });
-        }
-    }
-}
-
 impl Listener {
     /// Listens at `address`; port 0 takes a free one.
     ///
@@ -65,12 +42,7 @@ impl Listener {
         let socket = bind(address).map_err(|error| ConnectError::Tcp(taken(address, error)))?;
         rustix::net::listen(&socket, BACKLOG).map_err(|error| ConnectError::Tcp(error.into()))?;
         socket.set_nonblocking(true).map_err(ConnectError::Tcp)?;
-        let shared = Arc::new(Shared {
-            requests: Signal::new(REQUESTS).map_err(ConnectError::Tcp)?,
-            stopped: AtomicBool::new(false),
-            refused: AtomicUsize::new(0),
-            socket,
-        });
+        let shared = Arc::new(Shared::new(socket).map_err(ConnectError::Tcp)?);
         let address = shared.socket.local_addr().map_err(ConnectError::Tcp)?;
         let poll = Poll::new().map_err(ConnectError::Tcp)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(ConnectError::Tcp)?;

@@ -24,20 +24,16 @@
 //! of 32 bits: the capacity that is used up (1 clients, 2 connections being set up), how much is in use, and
 //! how much there is. Every byte from the wire is checked here.
 
-use std::fmt;
-
 use remora_nic::Service;
 use remora_transport::rc::irn::Bitmap;
 use remora_wire::frame::{Address, Endpoint};
 use remora_wire::{Psn, Qpn};
 
-use super::ConnectError;
 use super::full::Full;
+use super::{ConnectError, MAX_PRIVATE, VERSION};
 use crate::attach::PortKind;
 use crate::peers::EngineId;
 
-/// Version of this format.
-pub const VERSION: u16 = 1;
 /// The extension bit of IRN.
 pub const IRN: u64 = 1;
 /// The extension bit of PRISM.
@@ -46,8 +42,6 @@ pub const PRISM: u64 = 2;
 pub const STROM: u64 = 4;
 /// The extension bit of a TCP connection that stays open as long as the queue pairs.
 pub const LASTING: u64 = 8;
-/// Bytes of private data at most.
-pub const MAX_PRIVATE: usize = 256;
 /// Bytes of a link's name at most: an abstract socket address has 108.
 const MAX_NAME: usize = 107;
 /// Bytes of the text of a refusal at most.
@@ -58,36 +52,6 @@ pub(super) const HEAD: usize = 16;
 const HELLO: usize = 68;
 /// Bytes of any body at most.
 const MAX_BODY: usize = HELLO + MAX_NAME + MAX_PRIVATE;
-
-/// The step of the set-up that was waited for.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// The TCP connection.
-    Connecting,
-    /// The server's answer.
-    Answer,
-    /// The shared-memory link.
-    Link,
-    /// The client's READY.
-    Ready,
-    /// The server's GO.
-    Go,
-    /// A request to come.
-    Request,
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Stage::Connecting => "connecting",
-            Stage::Answer => "waiting for the server's answer",
-            Stage::Link => "making the shared-memory link",
-            Stage::Ready => "waiting for the client to be ready",
-            Stage::Go => "waiting for the server to be ready",
-            Stage::Request => "waiting for a request",
-        })
-    }
-}
 
 /// How two shm ports come to share memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

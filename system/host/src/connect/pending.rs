@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use super::exchange::{Reader, write};
 use super::full::{Capacity, Full};
-use super::listener::Shared;
 use super::message::Message;
 use super::request::Request;
+use super::shared::Shared;
 use super::{ConnectError, Deadline};
 use crate::LogLimit;
 
@@ -225,7 +225,7 @@ impl Pending {
         {
             let number = *number;
             if let Some(newcomer) = self.remove(number) {
-                self.refuse(newcomer.from, &ConnectError::Timeout(super::message::Stage::Request));
+                self.refuse(newcomer.from, &ConnectError::Timeout(super::Stage::Request));
             }
         }
     }

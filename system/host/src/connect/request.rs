@@ -6,10 +6,11 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::error::Stage;
 use super::exchange::{read, write};
 use super::full::Full;
 use super::lasting::{SetupConnection, has_hung_up};
-use super::message::{Hello, LinkOffer, Message, Stage};
+use super::message::{Hello, LinkOffer, Message};
 use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, release};
 use crate::attach::PortKind;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// The media type of the text form.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How a family's values behave.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -21,19 +21,19 @@ use crate::{PortName, Report, cores};
     after_help = "Examples:\n  remora bench block\n  remora bench block --port udp --blocks 1000000 --json\n  remora bench block --curves --port shm --json > blocks.jsonl\n\nClients have a core, and so have the replicas of a design: three NICs with memory of their own, polled in turn by one thread. Designs\ntake turns. One client has one operation in flight for latencies and 16 for rates; a crowd is so many clients, each with connections\nof its own and one operation at a time.\n\nReplicas keep blocks in memory alone. etcd writes each change to a log and waits for the disk (fsync) on two of three members; beside\nthat it is measured with its files in memory, which is as durable as the replicas are. It is asked through its JSON gateway, one request\nat a time on each of as many connections as there are clients."
 )]
 pub struct Args {
-    /// Only this port.
+    /// Measure over this port only.
     #[arg(long)]
     port: Option<PortName>,
-    /// Blocks.
+    /// Blocks that the store has.
     #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     blocks: u64,
     /// Bytes of a block.
     #[arg(long, default_value_t = MIN_BLOCK, value_parser = crate::command::designs::block_len)]
     block_len: u32,
-    /// Clients of the crowd.
+    /// Clients that work at one time for the highest rate.
     #[arg(long, default_value_t = CROWD, value_parser = clap::value_parser!(u32).range(1..=200))]
     clients: u32,
-    /// Interleaved rounds.
+    /// Rounds, in which the systems take turns.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Instead: 1, 2, 4, ... clients and uniform keys, then the crowd, the paper's Figures 6 and 7.
@@ -42,7 +42,7 @@ pub struct Args {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
-    /// Leave etcd out.
+    /// Do not measure etcd.
     #[arg(long)]
     no_rivals: bool,
     /// Cores of clients and replicas [default: the first two].

@@ -38,7 +38,7 @@ pub struct Args {
     /// GETs one at a time, and as many times four together, for each line of the table.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
     gets: u64,
-    /// Only this port.
+    /// Run over this port only.
     #[arg(long)]
     port: Option<PortName>,
     /// Folder for the page with the table and its pictures, `index.html`.

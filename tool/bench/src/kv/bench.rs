@@ -24,10 +24,10 @@ use remora_service::with_design;
     after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --workload ycsb/workloads/workloadb --design farm\n  remora bench kv --curves --port shm --json > curves.jsonl\n\nServer and client have a core each; servers take turns on theirs. Every value is checked. `window` operations are in flight for\nrates, one for latencies; the rivals' latency is taken with both processes on one core, since a hand-over between cores would be\nthe figure.\n\nA latency is judged: at most 1.15 times what its round trips of the bare verb take in the same round (READs of the bytes that the\ndesign reads, from as many places, or a SEND that a program answers with one) and the design's CPU work, measured without a NIC.\n\nYCSB: A half updates, B 5 % updates, C reads only, D reads of the latest and 5 % inserts, E scans and 5 % inserts, F half\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs; a read-modify-write is a GET, then a PUT.\n\nNobody here writes anything to a disk: memcached and redis run without persistence, as the tables do."
 )]
 pub struct Args {
-    /// Only this design.
+    /// Measure this design only.
     #[arg(long, value_parser = designs::kv())]
     design: Option<Design>,
-    /// Only this port.
+    /// Measure over this port only.
     #[arg(long)]
     port: Option<PortName>,
     /// A YCSB workload: a letter from A to F, or a file as YCSB ships them [default: A, B and C, and PUTs
@@ -46,7 +46,7 @@ pub struct Args {
     /// Operations in flight for rates.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
     window: u32,
-    /// Interleaved rounds.
+    /// Rounds, in which the systems take turns.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Instead: uniform keys and 1, 2, 4, ... operations in flight, the paper's Figures 3 and 4.
@@ -55,7 +55,7 @@ pub struct Args {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
-    /// Leave memcached and redis out.
+    /// Do not measure memcached and redis.
     #[arg(long)]
     no_rivals: bool,
     /// Cores of client and server [default: the first two].

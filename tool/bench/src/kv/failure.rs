@@ -39,7 +39,7 @@ pub struct Args {
     /// Records of each table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     records: u64,
-    /// Bytes of their values.
+    /// Bytes of the value of each record.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=65_536))]
     value_len: u32,
     /// Seconds of load before the server is killed; there are as many once it answers again.
@@ -48,7 +48,7 @@ pub struct Args {
     /// Times that each server is killed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Where Figure 16 goes.
+    /// Folder that takes Figure 16.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
     /// One JSON object a line.

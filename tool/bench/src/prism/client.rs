@@ -86,7 +86,10 @@ impl Client {
             self.trip(case)?;
             let mut read = [0; VALUE_LEN + 1];
             self.end.local.read(0, &mut read)?;
-            ensure!(read[..VALUE_LEN] == value && read[VALUE_LEN] == 0, "{case:?} brings another value");
+            ensure!(
+                read[..VALUE_LEN] == value && read[VALUE_LEN] == 0,
+                "{case:?} returned another value than was stored"
+            );
         }
         peer.play(Role::Sleep, 0, 0)
     }

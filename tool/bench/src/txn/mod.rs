@@ -37,13 +37,13 @@ enum Name {
 pub struct Args {
     /// Which workloads [default: all].
     workloads: Vec<Name>,
-    /// Only this port.
+    /// Measure over this port only.
     #[arg(long)]
     port: Option<PortName>,
     /// Records of YCSB-T.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     records: u64,
-    /// Bytes of their values.
+    /// Bytes of the value of each record.
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=65536))]
     value_len: u32,
     /// Records that a transaction of YCSB-T changes.
@@ -58,7 +58,7 @@ pub struct Args {
     /// Milliseconds of each measurement.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millis: u64,
-    /// Interleaved rounds.
+    /// Rounds, in which the designs take turns.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// One JSON object a line.

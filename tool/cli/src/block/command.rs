@@ -2,24 +2,15 @@
 
 use std::io::Read;
 
-use anyhow::{Context as _, Result, ensure};
-use clap::{Args, Subcommand};
+use anyhow::{Context as _, Result};
+use clap::Subcommand;
 
-use super::servers::ServersArgs;
 use super::shell;
-use remora_bench::command::device::PortArgs;
+use super::target::Target;
+use super::value::{padded, shown};
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
 use remora_service::block::Session;
-
-/// Which store.
-#[derive(Args, Clone, Debug)]
-pub struct Target {
-    #[command(flatten)]
-    pub servers: ServersArgs,
-    #[command(flatten)]
-    pub port: PortArgs,
-}
 
 /// `remora block`.
 #[derive(Subcommand)]
@@ -33,7 +24,7 @@ pub enum BlockCommand {
         target: Target,
         /// The block, from 0.
         block: u64,
-        /// With the zeros.
+        /// Print the whole block, with the zeros at its end.
         #[arg(long)]
         whole: bool,
     },
@@ -76,23 +67,6 @@ pub fn run(command: BlockCommand) -> Result<()> {
         BlockCommand::Write { target, block, value } => write(&target, block, value),
         BlockCommand::Exercise { target, exercise } => super::exercise::run(&target, &exercise),
     }
-}
-
-/// A block without the zeros at its end.
-pub fn shown(value: &[u8]) -> &[u8] {
-    let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    &value[..end]
-}
-
-/// A value with zeros behind it.
-///
-/// # Errors
-/// It is longer than a block.
-pub fn padded(mut value: Vec<u8>, block_len: u32) -> Result<Vec<u8>> {
-    let len = block_len as usize;
-    ensure!(value.len() <= len, "the value has more than the {len} bytes of a block");
-    value.resize(len, 0);
-    Ok(value)
 }
 
 fn session(target: &Target, writes: bool) -> Result<Session> {

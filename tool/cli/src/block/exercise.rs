@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
 use remora_store::block::{Finished, Operation, Outcome, Tag};
 
-use super::command::Target;
+use super::target::Target;
 use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::block::Session;
 

@@ -5,3 +5,5 @@ mod exercise;
 pub mod serve;
 mod servers;
 mod shell;
+mod target;
+mod value;

@@ -19,7 +19,7 @@ use remora_bench::command::device::PortArgs;
     after_help = "Examples:\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve block --replica 1 --members etcd://127.0.0.1:2379/blocks --port udp --address 10.0.0.2\n\nA new store: start all 2f + 1 replicas with --new, the same --design, --blocks and --block-len; none serves before all are there. f of them may\ndie. Start one that died again without --new: it reads its blocks from the others before it serves. docs/BLOCK.md says why."
 )]
 pub struct ServeArgs {
-    /// Design of the replica.
+    /// Design of the store; all replicas have the same.
     #[arg(long, default_value = "prism-rs", value_parser = designs::block())]
     pub design: Design,
     /// Which of the replicas this one is: its place among them, from 0.
@@ -36,13 +36,13 @@ pub struct ServeArgs {
     /// TCP address for the set-up of connections [default: this replica's among the servers].
     #[arg(long)]
     pub listen: Option<SocketAddr>,
-    /// Blocks.
+    /// Blocks that the store has.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub blocks: u64,
     /// Bytes of a block, a multiple of 8.
     #[arg(long, default_value_t = 4096, value_parser = designs::block_len)]
     pub block_len: u32,
-    /// Clients at a time.
+    /// Clients that may be connected at a time.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub clients: u32,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::command::{padded, shown};
+use super::value::{padded, shown};
 use crate::escape::shown as shown_bytes;
 use crate::lines;
 use remora_bench::command::print;

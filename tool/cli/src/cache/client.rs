@@ -5,10 +5,9 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use remora_bench::command::device::PortArgs;
 use remora_bench::command::print;
-use remora_service::Error;
-use remora_service::cache::Client;
 use remora_store::cache::MAX_KEY;
 
+use super::connect::connect;
 use super::exercise::{self, CacheExerciseArgs};
 
 /// `remora cache`.
@@ -67,14 +66,4 @@ fn get(args: &GetArgs) -> Result<()> {
         print::line("");
     }
     Ok(())
-}
-
-/// Connects to a server's --chains.
-pub fn connect(port: &PortArgs, address: &str) -> Result<Client> {
-    Client::connect(port.open()?, address).map_err(|error| match error {
-        Error::Connect(_) => anyhow::Error::from(error).context(format!(
-            "no cache takes Remora clients at {address}: `remora serve cache --chains {address}` does"
-        )),
-        error => error.into(),
-    })
 }

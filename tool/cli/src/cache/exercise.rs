@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use remora_check::{Step, identify, stamp};
 
-use super::client::connect;
+use super::connect::connect;
 use remora_bench::command::device::PortArgs;
 use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::cache::Client;

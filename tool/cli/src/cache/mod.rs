@@ -1,5 +1,6 @@
 //! `remora serve cache` and `remora cache`.
 
 pub mod client;
+mod connect;
 mod exercise;
 pub mod serve;

@@ -46,7 +46,7 @@ pub struct CacheArgs {
     /// [default: one for 256 bytes of it].
     #[arg(long, value_parser = size)]
     pub items: Option<usize>,
-    /// Clients at a time.
+    /// Clients that may be connected at a time.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub clients: u32,
     /// TCP address at which Remora clients connect (`remora cache`): the NIC answers their GETs, by chains.

@@ -1,5 +1,6 @@
 //! `remora chain`: programs of chains, from text to a run that one can look at.
 
+mod description;
 mod image;
 mod page;
 mod run;
@@ -53,7 +54,7 @@ pub enum ChainCommand {
         /// Print these words only; may be given several times.
         #[arg(long)]
         show: Vec<String>,
-        /// One JSON object.
+        /// Print the result as one JSON object.
         #[arg(long)]
         json: bool,
     },
@@ -64,7 +65,7 @@ pub enum ChainCommand {
     Trace {
         #[command(flatten)]
         start: Start,
-        /// As what.
+        /// The form of the trace.
         #[arg(long, default_value = "text")]
         format: Format,
     },
@@ -105,21 +106,24 @@ impl Start {
         let mut machine = Machine::load(program(&self.file)?)?;
         for setting in &self.set {
             let (name, value) = setting.split_once('=').context("--set takes NAME=NUMBER")?;
-            let value = number(value).with_context(|| format!("`{value}` is no number"))?;
+            let value = number(value).with_context(|| {
+                format!("`{value}` is no number: --set takes NAME=NUMBER, in decimal or behind 0x")
+            })?;
             if !machine.set_word(name, value) {
-                bail!("the program has no word `{name}`");
+                bail!("the program has no word `{name}`: name one of its data");
             }
         }
         machine.start();
         for message in &self.send {
             let (queue, bytes) = message.split_once('=').context("--send takes QUEUE=BYTES")?;
             let number = machine.program().queue(queue);
-            let number = number.with_context(|| format!("the program has no queue `{queue}`"))?;
+            let number = number
+                .with_context(|| format!("the program has no queue `{queue}`: name one that it declares"))?;
             let bytes = message_bytes(&machine, bytes).with_context(|| {
                 format!("`{bytes}` is neither hexadecimal digits nor words such as 0x2a,&NAME,[nop 42]")
             })?;
             if !machine.send(number, &bytes) {
-                bail!("`{queue}` takes no message of {} bytes more", bytes.len());
+                bail!("queue `{queue}` has no receive left that takes a message of {} bytes", bytes.len());
             }
         }
         Ok(machine)

@@ -8,8 +8,8 @@ use remora_chain::{Label, Location, Machine, Names, Segment, Step};
 use remora_nic::wqe::SLOT;
 use serde_json::{Value, json};
 
+use super::description::{changed, place, said};
 use super::image::fetching;
-use super::trace::{changed, place, said};
 
 /// Bytes of a program's memory: of its sections, then of its queues.
 pub type Memory = Vec<Vec<u8>>;

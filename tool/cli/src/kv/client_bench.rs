@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::command::Target;
+use super::target::Target;
+use crate::advice::start_kv;
 use remora_bench::kv::measure::{Plan, Runner};
 use remora_bench::kv::parts::Parts;
 use remora_bench::kv::workload::{choose, option};
@@ -24,7 +25,7 @@ pub struct BenchArgs {
     /// Bytes of a value [default: what the file says, else 512].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     value_len: Option<u32>,
-    /// Store all records first.
+    /// Store all records before the workload begins.
     #[arg(long)]
     load: bool,
     /// Operations in flight.
@@ -33,7 +34,7 @@ pub struct BenchArgs {
     /// Seconds to run [default: until the file's operationcount is done, else 10].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// Operations to run.
+    /// End after so many operations.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     operations: Option<u64>,
     /// Seed of the workload.
@@ -65,7 +66,7 @@ pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
     ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes: values end at 1 MiB");
     let plan = Plan { records, value_len, window: args.window, cores: [0; 2], seed: args.seed, inserts: 0 };
-    let mut runner = Runner::<D>::connect(&target.connect, &target.port, &plan)?;
+    let mut runner = Runner::<D>::connect(&target.connect, &target.port, &plan).map_err(advise)?;
     if args.load {
         load(&mut runner, records, args.json)?;
     }
@@ -91,6 +92,11 @@ pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
     report.add(Row::new("kv-client", case, "latency_p99", "ns", &measured.p99));
     report.finish();
     Ok(())
+}
+
+/// Adds what to do about a server that is not there.
+fn advise(error: anyhow::Error) -> anyhow::Error {
+    error.downcast::<remora_service::Error>().map_or_else(|error| error, start_kv)
 }
 
 /// Stores all records, with a bar.

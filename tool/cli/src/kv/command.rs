@@ -5,37 +5,20 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use remora_store::kv::ClientConfig;
 
 use super::client_bench::{BenchArgs, run as measure};
 use super::dump::{self, Wanted, load as load_json};
 use super::exercise::run as record;
 use super::load::load as load_lines;
 use super::shell;
-use crate::advice::start_kv;
+use super::target::{LONGEST, Target, listing_session, session};
 use crate::escape::{KeyWords, shown};
-use remora_bench::command::designs;
-use remora_bench::command::device::PortArgs;
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
-use remora_service::kv::Session;
-use remora_service::kv::{Design, KvDesign};
+use remora_service::kv::KvDesign;
 use remora_service::with_design;
-
-/// Which server.
-#[derive(Args, Clone, Debug)]
-pub struct Target {
-    /// Where the server listens.
-    #[arg(long, default_value = "127.0.0.1:7471")]
-    pub connect: String,
-    /// Its design.
-    #[arg(long, default_value = "farm", value_parser = designs::kv())]
-    pub design: Design,
-    #[command(flatten)]
-    pub port: PortArgs,
-}
 
 /// `remora kv`.
 #[derive(Subcommand)]
@@ -49,7 +32,7 @@ pub enum KvCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys.
+        /// The keys whose values are printed.
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<OsString>,
     },
@@ -163,8 +146,6 @@ impl WantedArgs {
     }
 }
 
-pub(super) const LONGEST: u32 = 1 << 20;
-
 /// `remora kv`.
 pub fn run(command: KvCommand) -> Result<()> {
     match command {
@@ -201,13 +182,6 @@ pub fn run(command: KvCommand) -> Result<()> {
     }
 }
 
-pub(super) fn session<D: KvDesign>(target: &Target, max_key: usize) -> Result<Session<D>> {
-    let max_key =
-        u32::try_from(max_key.max(16)).ok().filter(|len| *len <= LONGEST).context("keys end at 1 MiB")?;
-    let config = ClientConfig { window: 1, max_key, max_value: LONGEST, ..ClientConfig::default() };
-    Session::connect(&target.port.open()?, &target.connect, config).map_err(start_kv)
-}
-
 fn get<D: KvDesign>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     let longest = keys.iter().map(Vec::len).max().unwrap_or(0);
     let mut session = session::<D>(target, longest)?;
@@ -241,17 +215,6 @@ fn list_pairs<D: KvDesign>(target: &Target, wanted: &WantedArgs) -> Result<()> {
 
 fn type_lines<D: KvDesign>(target: &Target) -> Result<()> {
     shell::run(&mut listing_session::<D>(target)?)
-}
-
-/// A session that can list keys too.
-pub(super) fn listing_session<D: KvDesign>(target: &Target) -> Result<Session<D>> {
-    let config = ClientConfig {
-        window: remora_store::kv::prism::Scan::WINDOW,
-        max_key: LONGEST,
-        max_value: LONGEST,
-        ..ClientConfig::default()
-    };
-    Session::connect(&target.port.open()?, &target.connect, config).map_err(start_kv)
 }
 
 fn put<D: KvDesign>(target: &Target, key: &[u8], value: &[u8]) -> Result<()> {

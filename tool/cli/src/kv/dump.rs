@@ -10,8 +10,8 @@ use base64::prelude::BASE64_STANDARD;
 use remora_store::load::{BOM, Pair};
 use serde::{Deserialize, Serialize};
 
-use super::command::{LONGEST, Target, session};
 use super::load::{Stored, put};
+use super::target::{LONGEST, Target, session};
 use crate::escape::escape;
 use remora_bench::command::{output, print};
 use remora_service::kv::KvDesign;

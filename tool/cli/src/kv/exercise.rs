@@ -7,7 +7,7 @@ use remora_check::{Step, identify, stamp};
 use remora_store::Random;
 use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
 
-use super::command::Target;
+use super::target::Target;
 use crate::advice::start_kv;
 use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::kv::KvDesign;

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use remora_store::kv::{Outcome, Refusal, Refused};
 use remora_store::load::{Pair, Pairs};
 
-use super::command::{LONGEST, Target, session};
+use super::target::{LONGEST, Target, session};
 use remora_bench::command::{output, print};
 use remora_service::kv::KvDesign;
 use remora_service::kv::{Session, bad_end, why_not};

@@ -7,3 +7,4 @@ mod exercise;
 mod load;
 pub mod serve;
 mod shell;
+mod target;

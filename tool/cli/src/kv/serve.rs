@@ -39,7 +39,7 @@ pub struct ServeArgs {
     /// YCSB records to begin with.
     #[arg(long, default_value_t = 0)]
     pub records: u64,
-    /// Bytes of their values.
+    /// Bytes of the value of each record.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=1048576), requires = "records")]
     pub value_len: u32,
     /// File of `key value` lines to begin with; - takes standard input.
@@ -54,7 +54,7 @@ pub struct ServeArgs {
     /// share].
     #[arg(long, value_parser = size)]
     pub memory: Option<usize>,
-    /// Clients at a time.
+    /// Clients that may be connected at a time.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub clients: u32,
     /// Longest key, in bytes.

@@ -4,26 +4,16 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
-use super::servers::ServersArgs;
 use super::shell;
+use super::target::Target;
 use crate::advice::start_shard;
 use crate::escape::{KeyWords, escape, shown};
-use remora_bench::command::device::PortArgs;
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
 use remora_service::Error;
 use remora_service::txn::{Client, Session, Size, Step, Unfinished};
-
-/// Which store.
-#[derive(Args, Clone, Debug)]
-pub struct Target {
-    #[command(flatten)]
-    pub servers: ServersArgs,
-    #[command(flatten)]
-    pub port: PortArgs,
-}
 
 /// `remora txn`.
 #[derive(Subcommand)]
@@ -37,7 +27,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys.
+        /// The keys that are read.
         #[arg(required = true)]
         keys: Vec<OsString>,
     },
@@ -50,7 +40,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// Keys, and their values.
+        /// Keys and values in turn.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "VALUE"])]
         pairs: Vec<OsString>,
     },
@@ -61,7 +51,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys.
+        /// The keys that are removed.
         #[arg(required = true)]
         keys: Vec<OsString>,
     },
@@ -74,7 +64,7 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// Keys, and what is added.
+        /// Keys and numbers in turn; each number is added to its key.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "NUMBER"], allow_negative_numbers = true)]
         pairs: Vec<OsString>,
         /// So often, a transaction each time.

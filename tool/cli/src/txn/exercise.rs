@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
 use remora_store::txn::{AnyClient, EntryId, Event, Machine as _, Outcome, Refused, Tx};
 
-use super::command::Target;
+use super::target::Target;
 use crate::advice::start_shard;
 use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::txn::{Session, ShardQueues, Size};

@@ -3,7 +3,6 @@
 //! | file | holds |
 //! |---|---|
 //! | `command.rs`, `shell.rs`, `line.rs` | what people and scripts use |
-//! | `bench/` | both designs measured |
 //! | `serve.rs` | a shard |
 
 pub mod command;
@@ -12,3 +11,4 @@ mod line;
 pub mod serve;
 pub mod servers;
 mod shell;
+mod target;

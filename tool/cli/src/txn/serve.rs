@@ -18,7 +18,7 @@ use remora_service::txn::{self, MOST_SHARDS, ShardConfig, ShardId};
     after_help = "Examples:\n  remora serve txn\n  remora serve txn --shard 0 --shards 2 --listen 127.0.0.1:7491\n  remora serve txn --shard 1 --shards 2 --listen 127.0.0.1:7492\n  remora serve txn --design farm --port udp --address 10.0.0.1 --listen 10.0.0.1:7491\n\nStart all shards of a store with the same words but --shard and --listen. A shard begins empty, so one that ended takes its\nkeys with it, and all begin anew: docs/TXN.md says why."
 )]
 pub struct ServeArgs {
-    /// Design of the shard.
+    /// Design of the store; all shards have the same.
     #[arg(long, default_value = "prism-tx", value_parser = designs::txn())]
     pub design: Design,
     /// Number of this shard in its store, from 0.
@@ -50,7 +50,7 @@ pub struct ServeArgs {
     /// Transactions of a client at a time.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub window: u32,
-    /// Clients at a time.
+    /// Clients that may be connected at a time.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub clients: u32,
     #[command(flatten)]

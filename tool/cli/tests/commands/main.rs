@@ -11,6 +11,7 @@ mod congestion;
 mod counters;
 mod curves;
 mod figures;
+mod golden;
 mod kv;
 mod kv_tools;
 mod limits;

@@ -118,7 +118,7 @@ impl Items {
         self.crawl > 0
     }
 
-    /// Looks at some of them.
+    /// Looks at the next items of the crawl and removes those that have expired.
     pub fn crawl_on(&mut self, now: Instant) {
         for _ in 0..self.crawl.min(CRAWL) {
             self.crawl -= 1;

@@ -117,7 +117,7 @@ impl Callers {
     /// One more.
     pub fn accept(&mut self, request: ConnectRequest, options: &QpOptions) -> Result<()> {
         let number = self.pairs.len();
-        ensure!(number < CALLERS, "as many callers as there are places");
+        ensure!(number < CALLERS, "the server takes {CALLERS} callers, and all have connected");
         let mut pair = self.domain.create_qp(&self.cq, &self.cq, options)?;
         listen(&mut pair, &self.messages, number, self.len)?;
         self.pairs.push(request.accept(pair)?);

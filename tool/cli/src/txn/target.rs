@@ -1,0 +1,15 @@
+//! The store that a command is for.
+
+use clap::Args;
+
+use super::servers::ServersArgs;
+use remora_bench::command::device::PortArgs;
+
+/// Which store.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    #[command(flatten)]
+    pub servers: ServersArgs,
+    #[command(flatten)]
+    pub port: PortArgs,
+}

@@ -1,0 +1,188 @@
+//! No module cycles other than parent and child: modules that name each other, even through others, are one
+//! knot, which nobody reads or changes in parts.
+//!
+//! A module names what lies below it freely: it declares and re-exports it. Every other arrow counts, also
+//! that from a child to its parent.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::Fault;
+use crate::modules::{Arrow, Id, Modules};
+use crate::tree::File;
+
+/// A knot that stays for now: one of its modules, and the reason.
+pub type Exception = (&'static str, &'static str);
+
+/// The knots that stay for now.
+pub const EXCEPTIONS: &[Exception] = &[
+    ("nic::wqe", "a calculation is a WQE's bytes and a request's kind"),
+    ("store::block::machine", "the enum of designs and its trait stand in one file"),
+    ("store::txn::machine", "the enum of designs and its trait stand in one file"),
+    ("store::cache::items", "a bucket shows an item's attributes to chains"),
+    ("store::cache::session", "a session and the commands that it takes"),
+    ("store::kv::client", "the configuration knows the length of a request's slot"),
+    ("store::kv::table", "the table, its listing and its messages"),
+    ("bench::block::bench", "a benchmark and its rows"),
+    ("bench::kv::bench", "a benchmark and its rows"),
+    ("bench::pair", "both processes of a benchmark"),
+    ("fuzz::injections::word", "a word of a program and where it lies"),
+];
+
+/// The arrows of each module, and where each is drawn.
+type Arrows = BTreeMap<Id, BTreeMap<Id, String>>;
+
+/// The shortest cycle of each knot that no exception names, and exceptions that name no knot.
+pub fn check(files: &[File], exceptions: &[Exception]) -> Vec<Fault> {
+    let modules = Modules::read(files);
+    let arrows = arrows(&modules);
+    let mut stale: BTreeSet<&str> = exceptions.iter().map(|(name, _)| *name).collect();
+    let mut faults = Vec::new();
+    let mut seen = BTreeSet::new();
+    for &start in arrows.keys() {
+        if seen.contains(&start) {
+            continue;
+        }
+        let Some(cycle) = shortest(&arrows, start) else { continue };
+        let knot = reached(&arrows, start).into_iter().filter(|id| reached(&arrows, *id).contains(&start));
+        let knot: Vec<Id> = knot.collect();
+        let names: BTreeSet<String> = knot.iter().map(|id| modules.name(*id)).collect();
+        seen.extend(knot);
+        let known: Vec<&str> = stale.iter().copied().filter(|name| names.contains(*name)).collect();
+        if known.is_empty() {
+            faults.push(fault(&modules, &arrows, &cycle));
+        }
+        known.into_iter().for_each(|name| _ = stale.remove(name));
+    }
+    let says = |name| format!("{name} is in no cycle: take it off the exceptions");
+    faults.extend(stale.into_iter().map(|name| Fault::new("tool/tidy/src/cycles.rs", 0, says(name))));
+    faults
+}
+
+fn fault(modules: &Modules, arrows: &Arrows, cycle: &[Id]) -> Fault {
+    let steps = cycle.iter().zip(cycle.iter().cycle().skip(1));
+    let steps = steps.map(|(from, to)| {
+        let site = arrows[from].get(to).map_or("", String::as_str);
+        format!("\n    {} names {} ({site})", modules.name(*from), modules.name(*to))
+    });
+    let says = format!("a cycle of modules: move what they share below them{}", steps.collect::<String>());
+    Fault::new(modules.file(cycle[0]), 0, says)
+}
+
+/// The arrows that count: all but those from a module to what lies below it.
+fn arrows(modules: &Modules) -> Arrows {
+    let mut arrows = Arrows::new();
+    for Arrow { from, to, site } in modules.arrows() {
+        if !modules.line(to).contains(&from) {
+            arrows.entry(from).or_default().insert(to, site);
+        }
+    }
+    arrows
+}
+
+/// The shortest way from a module back to itself.
+fn shortest(arrows: &Arrows, start: Id) -> Option<Vec<Id>> {
+    let mut before = BTreeMap::new();
+    let mut open = VecDeque::from([start]);
+    while let Some(at) = open.pop_front() {
+        for &next in arrows.get(&at).into_iter().flat_map(BTreeMap::keys) {
+            if next == start {
+                let back = std::iter::successors(Some(at), |id| before.get(id).copied());
+                let mut cycle: Vec<Id> = back.collect();
+                cycle.reverse();
+                return Some(cycle);
+            }
+            if let Entry::Vacant(entry) = before.entry(next) {
+                entry.insert(at);
+                open.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+/// Every module that arrows lead to from this one.
+fn reached(arrows: &Arrows, start: Id) -> BTreeSet<Id> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
+    while let Some(at) = open.pop() {
+        open.extend(arrows.get(&at).into_iter().flat_map(BTreeMap::keys).filter(|next| seen.insert(**next)));
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cycles of a crate of these files.
+    fn cycles(files: &[(&str, &str)]) -> Vec<Fault> {
+        let files: Vec<File> = files.iter().map(|(path, text)| File::sample(path, text)).collect();
+        check(&files, &[])
+    }
+
+    const LIB: (&str, &str) =
+        ("core/nic/src/lib.rs", "mod a;\nmod b;\npub use a::A;\nuse b::B;\nstruct Own;");
+
+    #[test]
+    fn two_modules_that_name_each_other_are_a_cycle() {
+        let a = ("core/nic/src/a.rs", "use crate::b::B;\npub struct A(B);");
+        for bad in [
+            "pub struct B;\nfn f(a: crate::a::A) {}",
+            "pub struct B;\nuse super::{a::A as C};",
+            "use crate::a;\npub struct B;\nfn f() { a::A::new() }",
+            // Through the parent's re-export, by name and by all names.
+            "pub struct B;\nuse crate::A;",
+            "pub struct B;\nuse super::*;\nfn f(a: A) {}",
+            "pub use inner::B;\nmod inner { use super::super::A; pub struct B; }",
+            "macro_rules! m { () => { $crate::a::A } }\npub struct B;",
+        ] {
+            let faults = cycles(&[LIB, a, ("core/nic/src/b.rs", bad)]);
+            assert_eq!(faults.len(), 1, "{bad}: {faults:?}");
+            assert!(faults[0].says.contains(" names nic::a (core/nic/src/b.rs:"), "{}", faults[0]);
+        }
+    }
+
+    #[test]
+    fn parents_children_and_tests_are_no_cycle() {
+        let a = ("core/nic/src/a.rs", "use crate::b::B;\nuse super::Own;\npub struct A(B);");
+        for good in [
+            "use super::Own;\npub struct B;",
+            "pub struct B;\n#[cfg(test)] mod tests { use crate::a::A; }",
+            "pub struct B;\n// crate::a::A\nconst C: &str = \"crate::a::A\";",
+            "pub struct B;\nuse other::A;\nfn a() {}\nfn f(x: X) { x.a(); a::<u8>() }",
+            "mod c; pub use c::C;\npub struct B;",
+        ] {
+            let c = ("core/nic/src/b/c.rs", "use super::B;\npub struct C(B);");
+            let faults = cycles(&[LIB, a, ("core/nic/src/b.rs", good), c]);
+            assert_eq!(faults, [], "{good}");
+        }
+    }
+
+    #[test]
+    fn a_cycle_goes_through_others_and_through_what_lies_below() {
+        let lib = ("stores/store/src/lib.rs", "mod a; mod b; mod c;");
+        let (a, b) =
+            (("stores/store/src/a.rs", "use crate::b::B;"), ("stores/store/src/b.rs", "use crate::c::C;"));
+        let c = ("stores/store/src/c.rs", "mod deep;\npub use deep::C;");
+        let deep = ("stores/store/src/c/deep.rs", "use crate::a::A;\npub struct C;");
+        let faults = cycles(&[lib, a, b, c, deep]);
+        assert!(faults.len() == 1 && faults[0].says.lines().count() == 4, "{faults:?}");
+        assert_eq!(cycles(&[lib, a, b, c]), []);
+    }
+
+    #[test]
+    fn an_exception_is_for_one_knot_and_for_one_that_is_there() {
+        let files = [
+            File::sample("core/nic/src/lib.rs", "mod a; mod b; mod c; mod d;"),
+            File::sample("core/nic/src/a.rs", "use crate::b::B;"),
+            File::sample("core/nic/src/b.rs", "use crate::a::A;"),
+            File::sample("core/nic/src/c.rs", "use crate::d::D;"),
+            File::sample("core/nic/src/d.rs", "use crate::c::C;"),
+        ];
+        assert_eq!(check(&files, &[]).len(), 2);
+        let faults = check(&files, &[("nic::a", "a reason")]);
+        assert!(faults.len() == 1 && faults[0].says.contains("nic::d"), "{faults:?}");
+        let faults = check(&files[..3], &[("nic::a", "a reason"), ("nic::c", "a reason")]);
+        assert!(faults.len() == 1 && faults[0].says.contains("nic::c is in no cycle"), "{faults:?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! `docs/GLOSSARY.md`: the words that have a meaning of their own here, and where the code uses them.
+//!
+//! A row is `| term | meaning | where |`, and `where` names one file in backticks.
+
+use std::collections::BTreeSet;
+
+use crate::Fault;
+use crate::tree::File;
+
+/// Where the glossary stands.
+pub const PATH: &str = "docs/GLOSSARY.md";
+
+/// Entries, at most: a reader learns no more words than these.
+pub const ENTRIES: usize = 60;
+
+/// Endings that a word of the code may have behind the term.
+const ENDINGS: [&str; 5] = ["", "s", "es", "d", "ed"];
+
+/// Entries that the code does not use, or whose file does not exist or does not use them. Entries that stand
+/// there twice, or that are too many.
+pub fn check(files: &[File]) -> Vec<Fault> {
+    let Some(glossary) = files.iter().find(|file| file.path == PATH) else {
+        return vec![Fault::new(PATH, 0, "is missing")];
+    };
+    let rows = rows(&glossary.text);
+    let mut faults = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (line, [term, _, place]) in &rows {
+        let mut fault = |says: String| faults.push(Fault::new(PATH, *line, says));
+        if !seen.insert(term) {
+            fault(format!("`{term}` has an entry already: one meaning each"));
+        }
+        if !files.iter().any(|file| is_code(file) && uses(&file.text, term)) {
+            fault(format!("the code does not use `{term}`: drop the entry"));
+            continue;
+        }
+        let path = place.trim_matches('`');
+        match files.iter().find(|file| file.path == path) {
+            None => fault(format!("`{term}` names {path}, which does not exist")),
+            Some(file) if !uses(&file.text, term) => fault(format!("{path} does not use `{term}`")),
+            Some(_) => {}
+        }
+    }
+    if rows.len() > ENTRIES || rows.is_empty() {
+        faults.push(Fault::new(PATH, 0, format!("has {} entries: 1 to {ENTRIES}", rows.len())));
+    }
+    faults
+}
+
+/// The rules of this crate name words that nobody else uses.
+fn is_code(file: &File) -> bool {
+    file.is_rust() && (file.member() != "tidy" || file.is_source() && file.module() != "glossary")
+}
+
+/// The cells of each row, and its line.
+fn rows(text: &str) -> Vec<(usize, [&str; 3])> {
+    let mut rows = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+        if let (true, &[term, meaning, place]) = (line.starts_with('|'), &cells[..])
+            && term != "term"
+            && !term.starts_with('-')
+        {
+            rows.push((at + 1, [term, meaning, place]));
+        }
+    }
+    rows
+}
+
+/// Does an identifier or a comment have the term, as words of their own?
+fn uses(text: &str, term: &str) -> bool {
+    let words = words(text);
+    let term: Vec<&str> = term.split_whitespace().collect();
+    let Some((last, first)) = term.split_last() else { return false };
+    words.windows(term.len()).any(|found| {
+        let ending = found[first.len()].strip_prefix(last);
+        found[..first.len()].iter().eq(first) && ending.is_some_and(|ending| ENDINGS.contains(&ending))
+    })
+}
+
+/// The words of a text, in lower case; `FreeList` and `free_list` are two each.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in text.chars() {
+        let starts = c.is_uppercase() && was_lower;
+        if (starts || !c.is_alphanumeric()) && words.last().is_some_and(|word| !word.is_empty()) {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
+            word.extend(c.to_lowercase());
+        }
+        was_lower = c.is_lowercase() || c.is_ascii_digit();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(row: &str, code: &str) -> Vec<String> {
+        let glossary = format!("| term | meaning | where |\n|---|---|---|\n{row}\n");
+        let files = [File::sample(PATH, &glossary), File::sample("core/nic/src/a.rs", code)];
+        check(&files).into_iter().map(|fault| fault.says).collect()
+    }
+
+    #[test]
+    fn an_entry_that_the_code_uses_is_good() {
+        for code in ["struct FreeList;", "fn free_lists() {}", "// A free list\n// of buffers", "FreeList"] {
+            assert_eq!(faults("| free list | Buffers. | `core/nic/src/a.rs` |", code), [""; 0], "{code}");
+        }
+        assert_eq!(faults("| lane | One. | `core/nic/src/a.rs` |", "struct Lane;"), [""; 0]);
+    }
+
+    #[test]
+    fn an_entry_that_the_code_does_not_use_is_a_fault() {
+        for code in ["struct Free; struct List;", "// planes", "lanes_of"] {
+            let found = faults("| lane chief | One. | `core/nic/src/a.rs` |", code);
+            assert!(found.len() == 1 && found[0].contains("does not use `lane chief`"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_names_a_file_that_is_there_and_uses_it() {
+        let gone = faults("| lane | One. | `core/nic/src/gone.rs` |", "struct Lane;");
+        assert!(gone.len() == 1 && gone[0].contains("which does not exist"), "{gone:?}");
+        let glossary = "| lane | One. | `core/nic/src/b.rs` |\n";
+        let files = [("core/nic/src/a.rs", "struct Lane;"), ("core/nic/src/b.rs", "struct Line;")];
+        let mut files: Vec<File> = files.iter().map(|(path, text)| File::sample(path, text)).collect();
+        files.push(File::sample(PATH, glossary));
+        let found = check(&files);
+        assert!(found.len() == 1 && found[0].says.contains("b.rs does not use `lane`"), "{found:?}");
+    }
+
+    #[test]
+    fn entries_are_few_and_stand_there_once() {
+        let row = "| lane | One. | `core/nic/src/a.rs` |\n";
+        assert!(faults(&row.repeat(2), "Lane")[0].contains("already"));
+        let many: String =
+            (0..=ENTRIES).map(|n| format!("| l{n} | One. | `core/nic/src/a.rs` |\n")).collect();
+        let code: String = (0..=ENTRIES).map(|n| format!("l{n} ")).collect();
+        assert_eq!(faults(&many, &code), [format!("has {} entries: 1 to {ENTRIES}", ENTRIES + 1)]);
+    }
+}

@@ -1,0 +1,324 @@
+//! The modules of each crate and which of them names which, read from the tokens of the sources.
+//!
+//! A path counts as an arrow to the module that defines what it names, through imports and re-exports. Names
+//! of methods and fields are not paths; tests and loom models are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proc_macro2::{Delimiter, Ident, TokenTree};
+
+use crate::tokens::{is_ident, is_punct, line, shipped};
+use crate::tree::File;
+
+/// Words in front of the name of an item.
+const ITEMS: [&str; 8] = ["struct", "enum", "trait", "union", "fn", "const", "static", "type"];
+
+/// Words between one of [`ITEMS`] and the name: `const unsafe fn`, `static mut`.
+const QUALIFIERS: [&str; 5] = ["fn", "unsafe", "extern", "async", "mut"];
+
+/// Imports of imports that are followed before a path counts as foreign.
+const DEPTH: usize = 16;
+
+/// A module's place in [`Modules`].
+pub type Id = usize;
+
+/// One module, in a file of its own or inline.
+#[derive(Debug, Default)]
+pub struct Module {
+    /// Its name; the crate's folder for the root.
+    pub name: String,
+    /// The module that declares it; `None` for a crate's root.
+    pub parent: Option<Id>,
+    children: BTreeMap<String, Id>,
+    items: BTreeSet<String>,
+    /// Imports by the name that they bring.
+    imports: BTreeMap<String, Vec<String>>,
+    /// Paths of imports that bring every name.
+    globs: Vec<Vec<String>>,
+    /// Every path in the module's code, and its line.
+    paths: BTreeMap<Vec<String>, usize>,
+    file: String,
+}
+
+/// An arrow between two modules and the first place that draws it.
+#[derive(Debug, Clone)]
+pub struct Arrow {
+    /// The module that names something.
+    pub from: Id,
+    /// The module that defines it.
+    pub to: Id,
+    /// `file:line: path`.
+    pub site: String,
+}
+
+/// All modules of all crates.
+#[derive(Debug, Default)]
+pub struct Modules {
+    /// By their [`Id`].
+    pub all: Vec<Module>,
+}
+
+impl Modules {
+    /// Reads the crates whose sources are among the files.
+    pub fn read(files: &[File]) -> Self {
+        let by_path: BTreeMap<&str, &File> = files.iter().map(|file| (file.path.as_str(), file)).collect();
+        let mut modules = Self::default();
+        for file in files.iter().filter(|file| file.is_source()) {
+            let Some((folder, "lib.rs" | "main.rs")) = file.path.rsplit_once('/') else { continue };
+            if file.parts().count() != 3 {
+                continue;
+            }
+            let root = Module { name: file.member().to_owned(), ..Module::default() };
+            modules.add(root, file, folder, &by_path);
+        }
+        modules
+    }
+
+    fn add(&mut self, module: Module, file: &File, folder: &str, files: &BTreeMap<&str, &File>) {
+        let id = self.all.len();
+        self.all.push(Module { file: file.path.clone(), ..module });
+        // A file that does not lex is a fault of other rules.
+        let Ok(stream) = file.text.parse() else { return };
+        let tokens = shipped(stream);
+        self.level(id, &tokens, folder, files, true);
+    }
+
+    /// Reads one level of nesting; `outer` says that its items are the module's own.
+    fn level(
+        &mut self,
+        id: Id,
+        tokens: &[TokenTree],
+        folder: &str,
+        files: &BTreeMap<&str, &File>,
+        outer: bool,
+    ) {
+        let mut at = 0;
+        while at < tokens.len() {
+            let module = &mut self.all[id];
+            match (&tokens[at], tokens.get(at + 1), tokens.get(at + 2)) {
+                (word, Some(TokenTree::Ident(name)), Some(next)) if outer && is_ident(Some(word), "mod") => {
+                    self.child(id, &name.to_string(), next, folder, files);
+                    at += 3;
+                }
+                (word, ..) if is_ident(Some(word), "use") => {
+                    let end = end_of(tokens, at);
+                    module.import(&tokens[at + 1..end], Vec::new());
+                    at = end;
+                }
+                (word, Some(TokenTree::Ident(name)), _) if outer && is_item(word, name) => {
+                    module.items.insert(name.to_string());
+                    at += 2;
+                }
+                (word, Some(_), Some(TokenTree::Ident(name)))
+                    if outer && is_ident(Some(word), "macro_rules") =>
+                {
+                    module.items.insert(name.to_string());
+                    at += 3;
+                }
+                (TokenTree::Ident(_), ..) => at = module.path(tokens, at),
+                (TokenTree::Group(group), ..) => {
+                    let inner = shipped(group.stream());
+                    self.level(id, &inner, folder, files, false);
+                    at += 1;
+                }
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// A module that this one declares, inline or in its file.
+    fn child(&mut self, id: Id, name: &str, body: &TokenTree, folder: &str, files: &BTreeMap<&str, &File>) {
+        let module = Module { name: name.to_owned(), parent: Some(id), ..Module::default() };
+        let below = format!("{folder}/{name}");
+        let child = self.all.len();
+        if let TokenTree::Group(group) = body {
+            self.all.push(Module { file: self.all[id].file.clone(), ..module });
+            let tokens = shipped(group.stream());
+            self.level(child, &tokens, &below, files, true);
+        } else {
+            let paths = [format!("{below}.rs"), format!("{below}/mod.rs")];
+            let Some(file) = paths.iter().find_map(|path| files.get(path.as_str())) else { return };
+            self.add(module, file, &below, files);
+        }
+        self.all[id].children.insert(name.to_owned(), child);
+    }
+
+    /// Every arrow between two modules of one crate, once.
+    pub fn arrows(&self) -> Vec<Arrow> {
+        let mut arrows = BTreeMap::new();
+        for (from, module) in self.all.iter().enumerate() {
+            let imports = module.imports.values().chain(&module.globs);
+            for path in imports.chain(module.paths.keys()) {
+                let Some(to) = self.definer(from, path, DEPTH).filter(|to| *to != from) else { continue };
+                let line = module.paths.get(path).copied().unwrap_or_default();
+                let site = format!("{}:{line}: {}", module.file, path.join("::"));
+                arrows.entry((from, to)).or_insert(Arrow { from, to, site });
+            }
+        }
+        arrows.into_values().collect()
+    }
+
+    /// The module of this crate that defines what a path names; `None` for a module itself and for other
+    /// crates.
+    fn definer(&self, from: Id, path: &[String], depth: usize) -> Option<Id> {
+        let (first, rest) = path.split_first()?;
+        match first.as_str() {
+            "crate" => self.walk(self.root(from), rest, depth),
+            "self" => self.walk(from, rest, depth),
+            "super" => self.walk(self.all[from].parent?, rest, depth),
+            _ => self.find(from, first, rest, depth).flatten(),
+        }
+    }
+
+    /// What the path means inside this module. An unknown name is one that a macro made there.
+    fn walk(&self, module: Id, path: &[String], depth: usize) -> Option<Id> {
+        let (first, rest) = path.split_first()?;
+        match first.as_str() {
+            "super" => self.walk(self.all[module].parent?, rest, depth),
+            "self" => self.walk(module, rest, depth),
+            _ => self.find(module, first, rest, depth).unwrap_or(Some(module)),
+        }
+    }
+
+    /// `None`: the module has no such name. `Some(None)`: it is a module, or another crate's.
+    fn find(&self, id: Id, name: &str, rest: &[String], depth: usize) -> Option<Option<Id>> {
+        let module = &self.all[id];
+        let depth = depth.checked_sub(1)?;
+        if let Some(child) = module.children.get(name) {
+            return Some(self.walk(*child, rest, depth));
+        }
+        if module.items.contains(name) {
+            return Some(Some(id));
+        }
+        if let Some(path) = module.imports.get(name) {
+            // `use name;` names another crate: it does not lead back here.
+            if path.first().is_some_and(|first| first == name) && !module.children.contains_key(name) {
+                return Some(None);
+            }
+            return Some(self.definer(id, &[path, rest].concat(), depth));
+        }
+        module.globs.iter().find_map(|glob| {
+            let target = self.module(id, glob, depth).filter(|target| *target != id)?;
+            self.find(target, name, rest, depth)
+        })
+    }
+
+    /// The module that a path names.
+    fn module(&self, from: Id, path: &[String], depth: usize) -> Option<Id> {
+        let (mut at, mut path) = (from, path);
+        while let Some((first, rest)) = path.split_first() {
+            let module = &self.all[at];
+            at = match first.as_str() {
+                "crate" => self.root(at),
+                "self" => at,
+                "super" => module.parent?,
+                name => match (module.children.get(name), module.imports.get(name)) {
+                    (Some(child), _) => *child,
+                    (None, Some(import)) => self.module(at, import, depth.checked_sub(1)?)?,
+                    (None, None) => return None,
+                },
+            };
+            path = rest;
+        }
+        Some(at)
+    }
+
+    /// The file that a module's code stands in.
+    pub fn file(&self, id: Id) -> &str {
+        &self.all[id].file
+    }
+
+    fn root(&self, mut id: Id) -> Id {
+        while let Some(parent) = self.all[id].parent {
+            id = parent;
+        }
+        id
+    }
+
+    /// The modules from the crate's root to this one.
+    pub fn line(&self, id: Id) -> Vec<Id> {
+        let mut line = vec![id];
+        while let Some(parent) = self.all[line[line.len() - 1]].parent {
+            line.push(parent);
+        }
+        line.reverse();
+        line
+    }
+
+    /// The path of a module, as people write it.
+    pub fn name(&self, id: Id) -> String {
+        let names: Vec<&str> = self.line(id).into_iter().map(|id| self.all[id].name.as_str()).collect();
+        names.join("::")
+    }
+}
+
+impl Module {
+    /// Takes the tree behind `use`, whose path so far is `before`.
+    fn import(&mut self, tree: &[TokenTree], before: Vec<String>) {
+        let mut path = before;
+        for (at, token) in tree.iter().enumerate() {
+            match token {
+                TokenTree::Ident(word) if word == "as" => {
+                    let name = tree.get(at + 1).map(ToString::to_string).unwrap_or_default();
+                    self.bring(name, path, line(token));
+                    return;
+                }
+                TokenTree::Ident(word) => path.push(word.to_string()),
+                TokenTree::Punct(punct) if punct.as_char() == '*' => {
+                    self.globs.push(path);
+                    return;
+                }
+                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                    let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                    for part in inner.split(|token| is_punct(Some(token), ',')) {
+                        self.import(part, path.clone());
+                    }
+                    return;
+                }
+                _ => {}
+            }
+        }
+        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+            path.pop();
+        }
+        if let (Some(name), Some(token)) = (path.last().cloned(), tree.first()) {
+            self.bring(name, path, line(token));
+        }
+    }
+
+    fn bring(&mut self, name: String, path: Vec<String>, line: usize) {
+        self.paths.entry(path.clone()).or_insert(line);
+        self.imports.insert(name, path);
+    }
+
+    /// Notes the path that begins at `at`, and says where it ends.
+    fn path(&mut self, tokens: &[TokenTree], at: usize) -> usize {
+        let is_part = |at: usize| is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':');
+        let mut path = vec![tokens[at].to_string()];
+        let mut end = at + 1;
+        while let (true, Some(TokenTree::Ident(name))) = (is_part(end), tokens.get(end + 2)) {
+            path.push(name.to_string());
+            end += 3;
+        }
+        // A field or method is no path. A lone name counts for what globs bring, if it is a type, a call or a
+        // macro.
+        let behind = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at));
+        let after_dot = is_punct(behind(1), '.') && !is_punct(behind(2), '.');
+        let calls = matches!(tokens.get(end), Some(TokenTree::Group(_))) || is_punct(tokens.get(end), '!');
+        let is_named = path[0].starts_with(char::is_uppercase) || calls || path.len() > 1;
+        if !after_dot && is_named && !is_ident(behind(1), "fn") {
+            self.paths.entry(path).or_insert(line(&tokens[at]));
+        }
+        end
+    }
+}
+
+fn is_item(word: &TokenTree, name: &Ident) -> bool {
+    ITEMS.iter().any(|item| is_ident(Some(word), item)) && !QUALIFIERS.iter().any(|word| name == word)
+}
+
+/// The next semicolon, or the end.
+fn end_of(tokens: &[TokenTree], at: usize) -> usize {
+    let behind = tokens[at..].iter().position(|token| is_punct(Some(token), ';'));
+    behind.map_or(tokens.len(), |behind| at + behind)
+}
