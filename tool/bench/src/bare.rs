@@ -5,10 +5,10 @@ use remora_store::ycsb::fnv;
 use remora_verbs::{EMPTY, work};
 
 use super::echo::Echo;
-use super::pair::{End, Peer};
 use super::peer::{Place, Role, TARGET};
-use super::veth::{Side, Veth};
 use super::{PortName, turns, typical};
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::veth::{Side, Veth};
 
 /// Round trips of a measurement, and before it.
 const TRIPS: u64 = 4000;

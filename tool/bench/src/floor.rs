@@ -10,7 +10,7 @@ use remora_port::shm::{Receiver, Sender};
 use remora_port::udp::Socket;
 use rustix::net::SocketAddrAny;
 
-use super::page::{Page, Ticket};
+use crate::testbed::page::{Page, Ticket};
 
 /// Trips whose mean is one reading: reading the clock costs, and a reading of many trips is rarely free of
 /// disturbance.

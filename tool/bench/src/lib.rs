@@ -28,23 +28,20 @@ mod loss;
 mod numbers;
 pub mod options;
 mod packets;
-mod page;
-mod pair;
 pub mod peer;
 mod plot;
 mod prism;
 mod redn;
 mod replay;
 mod row;
-mod site;
 mod sockperf;
 mod stack;
 mod stream;
 mod strom;
+mod testbed;
 pub mod turns;
 mod txn;
 mod verbs;
-mod veth;
 
 use std::path::PathBuf;
 

@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use super::cores::pin;
 use super::echo::Echo;
-use super::page::{Page, Ticket};
-use super::pair::Extensions;
 use super::prism::place::{BUFFERS, FREED};
 use super::strom::calls::Calls;
 use super::strom::server::Kernels;
-use super::veth::{NIC, RAW, Side};
 use super::{PortName, floor, floor_xdp, packets, stream};
 use crate::command::device::LOOPBACK;
 use crate::command::print;
+use crate::testbed::page::{Page, Ticket};
+use crate::testbed::pair::Extensions;
+use crate::testbed::veth::{NIC, RAW, Side};
 
 /// What the peer can do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

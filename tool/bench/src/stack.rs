@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::cores::pin;
-use super::veth::{KERNEL, Side, Veth};
+use crate::testbed::veth::{KERNEL, Side, Veth};
 
 /// A communication library with a ping-pong program of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

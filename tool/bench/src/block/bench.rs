@@ -11,8 +11,8 @@ use super::rows::{beside, crowded, point};
 use super::system::{REPLICAS, Round, SystemUnderTest, Testbed};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
-use crate::site::Site;
-use crate::veth::Veth;
+use crate::testbed::Site;
+use crate::testbed::veth::Veth;
 use crate::{PortName, Report, cores};
 
 /// Arguments of `remora bench block`.

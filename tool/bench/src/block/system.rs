@@ -12,7 +12,7 @@ use remora_store::block::{Design, Operation};
 
 use super::generator::{LoadGenerator, Size, half_writes, read_len};
 use crate::command::device::PortArgs;
-use crate::veth::Veth;
+use crate::testbed::veth::Veth;
 use crate::{PortName, histogram, median, turns};
 use remora_service::block::WINDOW;
 

@@ -19,7 +19,7 @@ use crate::cores::{pin, two_cores};
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
 use crate::print_table;
-use crate::site::Site;
+use crate::testbed::Site;
 use remora_service::kv::{Design, KvDesign};
 use remora_service::with_design;
 

@@ -13,7 +13,7 @@ use super::{curves, rows};
 use crate::command::designs;
 use crate::command::device::PortName;
 use crate::cores::{pin, two_cores};
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{Report, Row};
 use remora_service::kv::Design;
 use remora_service::with_design;

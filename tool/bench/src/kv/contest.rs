@@ -12,7 +12,7 @@ use super::parts::Parts;
 use super::rival::{Rival, Running};
 use super::work::{self, Measured};
 use super::work::{Kind, drawn};
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{Bare, median};
 use remora_service::kv::{Design, KvDesign};
 

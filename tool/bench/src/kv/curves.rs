@@ -10,7 +10,7 @@ use remora_store::ycsb::{Distribution, Mix};
 use super::measure::{Plan, Runner, Server};
 use super::parts::Parts;
 use crate::command::device::PortName;
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{Report, Row};
 use remora_service::kv::{Design, KvDesign};
 use remora_service::with_design;

@@ -11,7 +11,7 @@ use remora_store::ycsb::record::{self, Values};
 
 use super::parts::{Part, Parts};
 use crate::command::device::PortArgs;
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{turns, typical};
 use remora_service::kv::{Design, KvDesign};
 use remora_service::kv::{Driver, Session};

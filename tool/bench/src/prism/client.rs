@@ -8,8 +8,8 @@ use remora_verbs::{EMPTY, Flags, Payload, Remote, Sge, work};
 use super::case::Case;
 use super::place::{BLOCK, BUFFERS, COUNT, FREED, SLOT, TAGGED, VALUE, VALUE_LEN};
 use crate::echo::Echo;
-use crate::pair::{End, Peer};
 use crate::peer::Role;
+use crate::testbed::pair::{End, Peer};
 
 /// Of our memory: where results come to, and where the list of freed buffers is written from.
 const RESULT: usize = 8 << 20;

@@ -25,10 +25,10 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
-use super::pair::{End, Extensions, Peer};
 use super::peer::{Place, Role};
-use super::veth::{Side, Veth};
 use super::{Args, PortName, Report, Row, typical};
+use crate::testbed::pair::{End, Extensions, Peer};
+use crate::testbed::veth::{Side, Veth};
 use case::Case;
 use client::Client;
 

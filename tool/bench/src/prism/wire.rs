@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use super::PRISM;
 use super::case::Case;
 use super::client::Client;
-use crate::pair::{End, Peer};
 use crate::peer::{Place, Role};
+use crate::testbed::pair::{End, Peer};
 use crate::{PortName, median};
 
 /// Each operation so often.

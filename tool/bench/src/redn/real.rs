@@ -11,8 +11,8 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::super::cores::two_cores;
-use super::super::site::Site;
 use super::super::{Args, PortName, Row};
+use crate::testbed::Site;
 
 /// All arms that are asked for, interleaved round by round.
 pub fn run(args: &Args) -> Result<Vec<Row>> {

@@ -9,7 +9,7 @@ use remora_verbs::MemoryRegion;
 use remora_verbs::kernel::{Lookup, Slot, Walk};
 
 use super::place::LONGEST;
-use crate::page::{Page, Ticket};
+use crate::testbed::page::{Page, Ticket};
 
 /// What is asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -31,10 +31,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
 use super::curves::Saved;
-use super::pair::{End, Extensions, Peer};
 use super::peer::{Place, Role};
-use super::veth::{Side, Veth};
 use super::{Args, PortName, Report, Row, histogram, typical, typical_of};
+use crate::testbed::pair::{End, Extensions, Peer};
+use crate::testbed::veth::{Side, Veth};
 use case::{Bound, Task, Way};
 use client::Client;
 use wasm::Built;

@@ -9,7 +9,7 @@ use remora_verbs::{Flags, WorkRequest, work};
 use super::case::Way;
 use super::client::Client;
 use super::place::{BULK, COUNT, COUNTED, MESSAGE, PARTITION, PARTITIONS, SHUFFLE, SHUFFLED};
-use crate::pair::{End, Peer};
+use crate::testbed::pair::{End, Peer};
 
 /// Messages on their way.
 const WINDOW: usize = 2;

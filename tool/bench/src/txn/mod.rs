@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{Bare, PortName, Report, cores};
 use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
 use system::{MOST, Round, SystemUnderTest, Testbed};

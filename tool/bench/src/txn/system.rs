@@ -10,7 +10,7 @@ use remora_store::Random;
 use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
 use remora_store::txn::{Design, Granted, Outcome};
 
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{histogram, median, turns};
 use remora_service::txn::{Session, Size};
 

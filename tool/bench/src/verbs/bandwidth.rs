@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::{Bench, Verb};
-use crate::pair::End;
 use crate::peer::{Role, TARGET};
+use crate::testbed::pair::End;
 use crate::{PortName, Row, floor, stream};
 
 const LEN: usize = 1 << 20;

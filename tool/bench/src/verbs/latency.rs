@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use super::{Bench, Verb};
 use crate::floor::{self, Lengths};
-use crate::pair::End;
 use crate::peer::Role;
 use crate::sockperf::Sockperf;
+use crate::testbed::pair::End;
 use crate::{PortName, Row};
 
 /// Bytes of a request.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Bench, Verb};
-use crate::pair::End;
 use crate::peer::Role;
+use crate::testbed::pair::End;
 use crate::{Row, cpu_ns, resident_bytes};
 
 /// Queue pairs.

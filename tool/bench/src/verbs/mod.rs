@@ -11,8 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use remora_verbs::{Remote, Sge, WorkRequest, work};
 
 use super::cores::two_cores;
-use super::pair::{End, Peer, Raw};
 use super::{Args, PortName, Report};
+use crate::testbed::pair::{End, Peer, Raw};
 
 /// The two one-sided operations that everything is measured with.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

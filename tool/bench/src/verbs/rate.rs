@@ -6,8 +6,8 @@ use anyhow::Result;
 use remora_verbs::{Flags, WorkRequest};
 
 use super::{Bench, Verb};
-use crate::pair::{End, Peer, Raw};
 use crate::peer::Role;
+use crate::testbed::pair::{End, Peer, Raw};
 use crate::{PortName, Row, packets};
 
 const LEN: usize = 64;

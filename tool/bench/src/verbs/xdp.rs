@@ -5,10 +5,10 @@ use anyhow::Result;
 
 use super::{Bench, Verb, latency, rate};
 use crate::floor_xdp::Raw;
-use crate::pair::{End, Peer};
 use crate::peer::{Place, Role};
 use crate::stack::Stack;
-use crate::veth::{RAW, Side, Veth};
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::veth::{RAW, Side, Veth};
 use crate::{PortName, Row};
 
 /// Bytes of a request.

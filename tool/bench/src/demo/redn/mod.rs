@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::Measured;
 use crate::kv::measure::{Plan, Server};
-use crate::site::Site;
+use crate::testbed::Site;
 use client::Client;
 
 /// What the command line calls the server.

@@ -14,7 +14,7 @@ use self::shop::Shop;
 use super::server::Server;
 use crate::cores::pin;
 use crate::numbers;
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{Args, PortName, Row};
 
 /// Writers beside the reader.

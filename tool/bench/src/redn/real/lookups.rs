@@ -13,7 +13,7 @@ use self::client::Client;
 use self::tables::{CALLS, KEYS, READS, Tables};
 use super::server::Server;
 use crate::cores::pin;
-use crate::site::Site;
+use crate::testbed::Site;
 use crate::{Args, PortName, Row};
 
 /// Lookups of a round, one at a time; twice as many with all connections in use.

@@ -14,7 +14,7 @@ use remora_verbs::{
 };
 
 use crate::cores::pin;
-use crate::site::Site;
+use crate::testbed::Site;
 
 /// Connections of callers.
 const CALLERS: usize = 64;

@@ -11,7 +11,7 @@ use remora_verbs::{
 
 use super::super::server::{Callers, Ends};
 use crate::redn::table::{load, telling};
-use crate::site::Site;
+use crate::testbed::Site;
 
 /// Buckets of the table; a list; values behind them.
 pub const BUCKETS: u64 = 1 << 12;

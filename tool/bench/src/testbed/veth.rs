@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use anyhow::{Context, Result};
 use remora_netns::Namespace;
 
-use super::{Args, PortName};
+use crate::{Args, PortName};
 
 /// One end of the pairs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -16,11 +16,11 @@ use remora_verbs::{
 };
 use rustix::net::SocketAddrAny;
 
-use super::PortName;
-use super::cores::pin;
 use super::page::Page;
-use super::peer::{PeerAddresses, Place, Role, TARGET};
 use super::veth::NIC;
+use crate::PortName;
+use crate::cores::pin;
+use crate::peer::{PeerAddresses, Place, Role, TARGET};
 use remora_service::flush::Flush;
 
 /// The peer process and the page shared with it.
@@ -200,7 +200,7 @@ impl End {
         let context = device.open()?;
         let domain = context.alloc_pd()?;
         let local = domain.allocate(TARGET, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        super::touch(&local)?;
+        crate::touch(&local)?;
         let cq = context.create_cq(1 << 15)?;
         let remote = RemoteMemory { addr: 0, len: 0, rkey: remora_verbs::Key::new(0) };
         Ok(End { domain, cq, qps: Vec::new(), local, remote, port, speaks: Extensions::default() })

@@ -1,14 +1,18 @@
 //! Where the servers and clients of a benchmark meet: on the loopback, or by AF_XDP between network
 //! namespaces, on a link for each server, since an interface has one NIC.
 
+pub mod page;
+pub mod pair;
+pub mod veth;
+
 use std::net::SocketAddr;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::veth::{Side, Veth};
-use super::{Bare, PortName};
+use self::veth::{Side, Veth};
 use crate::command::device::{LOOPBACK, PortArgs};
+use crate::{Bare, PortName};
 
 /// A port, and the place where it is measured.
 pub struct Site {
