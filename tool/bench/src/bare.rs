@@ -6,7 +6,7 @@ use remora_verbs::{EMPTY, work};
 
 use super::echo::Echo;
 use super::peer::{Place, Role, TARGET};
-use super::{PortName, turns, typical};
+use super::{PortName, typical};
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::veth::{Side, Veth};
 
@@ -38,7 +38,7 @@ impl Bare {
     fn of(peer: Peer, port: PortName) -> Result<Bare> {
         let end = End::open(&peer, port)?;
         let echo = Echo::new(&end.local, end.remote);
-        turns::stop(peer.child())?;
+        peer.process().stop()?;
         Ok(Bare { end, echo, peer })
     }
 
@@ -90,13 +90,13 @@ impl Bare {
         mut trip: impl FnMut(&mut End, &mut Echo) -> Result<()>,
     ) -> Result<f64> {
         let Bare { end, echo, peer } = self;
-        turns::go_on(peer.child())?;
+        peer.process().go_on()?;
         peer.play(role, argument, 0)?;
         (0..WARM_UP).try_for_each(|_| trip(end, echo))?;
         let took = typical(TRIPS, || trip(end, echo))?;
         end.settle()?;
         peer.play(Role::Sleep, 0, 0)?;
-        turns::stop(peer.child())?;
+        peer.process().stop()?;
         Ok(took)
     }
 }
@@ -104,6 +104,6 @@ impl Bare {
 impl Drop for Bare {
     fn drop(&mut self) {
         // The peer ends when it is told to, for which it must run.
-        let _ = turns::go_on(self.peer.child());
+        let _ = self.peer.process().go_on();
     }
 }

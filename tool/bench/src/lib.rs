@@ -39,7 +39,6 @@ mod stack;
 mod stream;
 mod strom;
 mod testbed;
-pub mod turns;
 mod txn;
 mod verbs;
 

@@ -302,7 +302,7 @@ struct Raw {
 /// Runs until the bench says `Exit` or is gone.
 pub fn run(args: Args) -> Result<()> {
     pin(args.core)?;
-    super::turns::end_with_parent()?;
+    crate::command::ending::end_with_parent()?;
     let page = Page::open(&args.page)?;
     let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
     let place = if args.veth { Place::Veth(Side::Far) } else { Place::Loopback };

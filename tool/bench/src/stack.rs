@@ -1,12 +1,12 @@
 //! What others make of the same wire by the kernel's TCP: UCX's and libfabric's ping-pongs, from the
 //! distribution's packages.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cores::pin;
+use crate::testbed::process::Process;
 use crate::testbed::veth::{KERNEL, Side, Veth};
 
 /// A communication library with a ping-pong program of its own.
@@ -85,7 +85,7 @@ impl Stack {
         let name = self.program();
         let [both, server, client] = self.words(port, len);
         let mut serving = self.start_server(veth, core, [&both[..], &server].concat())?;
-        let asked = listening(&mut serving.0, port).and_then(|()| {
+        let asked = listening(&mut serving, port).and_then(|()| {
             // Not from this thread's own network: UCX looks for interfaces in /sys, which shows those of the
             // network that it was mounted in, and `ip netns exec` mounts it anew.
             let [first, within @ ..] = veth.near();
@@ -99,17 +99,11 @@ impl Stack {
         Ok(2000.0 * one_way)
     }
 
-    fn start_server(self, veth: &Veth, core: usize, words: Vec<String>) -> Result<Server> {
+    fn start_server(self, veth: &Veth, core: usize, words: Vec<String>) -> Result<Process> {
         let [first, within @ ..] = veth.far();
         let mut command = command(first);
         command.args(within).arg(self.program()).args(words).stdout(Stdio::null()).stderr(Stdio::null());
-        // A child begins where the thread that starts it may run.
-        let starting = std::thread::spawn(move || -> Result<Child> {
-            pin(core)?;
-            command.spawn().context("starting a server to compare with")
-        });
-        let child = starting.join().map_err(|_| anyhow::anyhow!("starting a server panicked"))??;
-        Ok(Server(child))
+        Process::start_on(core, command)?.context("starting a server to compare with")
     }
 
     /// Both give half of a round trip, in microseconds: UCX its median, libfabric the mean.
@@ -144,21 +138,11 @@ fn command(program: &str) -> Command {
     command
 }
 
-/// It ends with its only client, or with this value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Waits until the server listens: neither takes a second connection, so it cannot be tried.
-fn listening(server: &mut Child, port: u16) -> Result<()> {
+fn listening(server: &mut Process, port: u16) -> Result<()> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
-        if let Some(status) = server.try_wait()? {
+        if let Some(status) = server.ended()? {
             bail!("a server to compare with ended at once: {status}");
         }
         let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));

@@ -91,7 +91,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let socket = args.socket.clone().unwrap_or_else(LentArgs::default_socket);
     if args.child {
-        remora_bench::turns::end_with_parent()?;
+        ending::end_with_parent()?;
     }
     let heard = ending::signals()?.into_iter().chain([SIGUSR1]);
     let mut signals = Signals::new(heard).context("waiting for signals")?;

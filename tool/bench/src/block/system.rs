@@ -1,8 +1,7 @@
 //! A design of the benchmark: its three replicas, one client for figures alone, and a crowd.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,8 +11,9 @@ use remora_store::block::{Design, Operation};
 
 use super::generator::{LoadGenerator, Size, half_writes, read_len};
 use crate::command::device::PortArgs;
+use crate::testbed::process::Process;
 use crate::testbed::veth::Veth;
-use crate::{PortName, histogram, median, turns};
+use crate::{PortName, histogram, median};
 use remora_service::block::WINDOW;
 
 /// Replicas of a store.
@@ -28,16 +28,6 @@ const TRIPS: usize = 1000;
 /// Turns in which those alone and bare READs take each other's place: what the machine is like changes within
 /// a second.
 const SLICES: usize = 10;
-
-/// The replicas' process.
-struct Replicas(Child);
-
-impl Drop for Replicas {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Where the stores are.
 pub struct Testbed {
@@ -77,7 +67,8 @@ pub struct Round {
 pub struct SystemUnderTest {
     /// Which.
     pub design: Design,
-    replicas: Replicas,
+    /// All of them are one process.
+    replicas: Process,
     one: LoadGenerator,
     generator: LoadGenerator,
     block_len: usize,
@@ -95,7 +86,7 @@ impl Testbed {
     }
 
     /// Starts the replicas of a store; where they listen.
-    fn start(&self, store: usize, design: Design) -> Result<(Replicas, Vec<SocketAddr>)> {
+    fn start(&self, store: usize, design: Design) -> Result<(Process, Vec<SocketAddr>)> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["__replicas", "--design", design.name(), "--port", self.port.name()])
@@ -108,12 +99,11 @@ impl Testbed {
         for space in &self.spaces {
             command.args(["--within", space]);
         }
-        let mut child = command.stdout(Stdio::piped()).spawn().context("starting the replicas")?;
-        let mut lines = BufReader::new(child.stdout.take().context("their output")?).lines();
-        let replicas = Replicas(child);
+        let (replicas, lines) =
+            Process::start_ready(&mut command, REPLICAS).context("the replicas did not start")?;
         let mut addresses = Vec::new();
-        for host in 1..=REPLICAS {
-            let port: u16 = lines.next().context("the replicas did not start")??.trim().parse()?;
+        for (host, line) in (1..).zip(&lines) {
+            let port: u16 = line.trim().parse()?;
             let address = match self.spaces.is_empty() {
                 true => crate::command::device::LOOPBACK,
                 false => Veth::store_address(store, host),
@@ -146,13 +136,13 @@ impl Testbed {
 
 impl SystemUnderTest {
     fn go_on(&self) -> Result<()> {
-        turns::go_on(&self.replicas.0)
+        self.replicas.go_on()
     }
 
     fn stop(&mut self) -> Result<()> {
         self.one.settle()?;
         self.generator.settle()?;
-        turns::stop(&self.replicas.0)
+        self.replicas.stop()
     }
 
     /// One client, one operation after the other, then its window full.

@@ -38,7 +38,7 @@ impl Conduct {
             crate::cores::pin(core)?;
         }
         if self.child {
-            crate::turns::end_with_parent()?;
+            ending::end_with_parent()?;
         }
         Ok(())
     }

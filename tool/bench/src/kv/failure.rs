@@ -7,10 +7,9 @@ mod course;
 mod farm;
 mod memcached;
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,6 +24,7 @@ use self::memcached::Memcached;
 use crate::command::device::PortName;
 use crate::command::output::REPORT;
 use crate::cores::{pin, two_cores};
+use crate::testbed::process::Process;
 use crate::{Report, Row};
 
 /// Arguments of `remora bench failure`.
@@ -75,16 +75,6 @@ struct Seen {
     course: Option<Course>,
 }
 
-/// A process that goes when it is not needed any more, by SIGKILL.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A store that can be killed.
 trait Store {
     /// Starts it, or starts it again, filled.
@@ -111,14 +101,11 @@ pub fn run(args: &Args) -> Result<Report> {
     let [clients, servers] = two_cores(&[])?;
     pin(servers)?;
     let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
-    let mut daemon = Process(
-        program()?
-            .args(["nicd", "--json", "--child", "--port", args.port.name(), "--memory", "64g", "--socket"])
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .spawn()?,
-    );
-    first_line(&mut daemon.0)?;
+    let mut command = program()?;
+    command
+        .args(["nicd", "--json", "--child", "--port", args.port.name(), "--memory", "64g", "--socket"])
+        .arg(&socket);
+    let (daemon, _) = Process::start_ready(&mut command, 1).context("the NIC daemon did not start")?;
     let report = all(args, &socket, clients);
     drop(daemon);
     let _ = std::fs::remove_file(&socket);
@@ -236,13 +223,6 @@ fn program() -> Result<Command> {
     Ok(command)
 }
 
-fn first_line(child: &mut Child) -> Result<String> {
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
-    ensure!(!line.is_empty(), "it did not start");
-    Ok(line)
-}
-
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
@@ -270,10 +250,11 @@ impl Server {
     }
 
     fn start(&mut self) -> Result<()> {
-        let mut child = program()?.args(&self.words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let line = first_line(&mut child);
-        self.running = Some(Process(child));
-        line.context("the server").map(drop)
+        let mut command = program()?;
+        command.args(&self.words).stderr(Stdio::null());
+        let (running, _) = Process::start_ready(&mut command, 1).context("the server did not start")?;
+        self.running = Some(running);
+        Ok(())
     }
 
     fn kill(&mut self) {

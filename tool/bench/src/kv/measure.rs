@@ -1,7 +1,5 @@
 //! A key-value server in a process of its own, and what a client measures of it.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
@@ -12,7 +10,8 @@ use remora_store::ycsb::record::{self, Values};
 use super::parts::{Part, Parts};
 use crate::command::device::PortArgs;
 use crate::testbed::Site;
-use crate::{turns, typical};
+use crate::testbed::process::Process;
+use crate::typical;
 use remora_service::kv::{Design, KvDesign};
 use remora_service::kv::{Driver, Session};
 use remora_service::post::Batched;
@@ -55,7 +54,7 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
 
 /// A running `remora serve kv`.
 pub struct Server {
-    child: Child,
+    process: Process,
     /// Where it listens.
     pub address: String,
 }
@@ -71,45 +70,28 @@ impl Server {
 
     /// The same with another command of this program, which understands the other words.
     pub fn start_as(words: &[&str], (site, link): (&Site, usize), plan: &Plan) -> Result<Server> {
-        let mut child = site
-            .program()?
-            .args(words)
-            .args(["--child", "--spin"])
-            .args(site.server(link))
-            .args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()])
-            .args(["--core", &plan.cores[1].to_string()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("starting the server process")?;
-        let mut address = String::new();
-        BufReader::new(child.stdout.take().context("the server's output")?).read_line(&mut address)?;
-        if address.is_empty() {
-            let status = child.wait()?;
-            bail!("{} over {} did not start ({status})", words.join(" "), site.port().name());
-        }
-        Ok(Server { child, address: address.trim().to_owned() })
+        let mut command = site.program()?;
+        command.args(words).args(["--child", "--spin"]).args(site.server(link));
+        command.args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()]);
+        command.args(["--core", &plan.cores[1].to_string()]);
+        let (process, lines) = Process::start_ready(&mut command, 1)
+            .with_context(|| format!("{} over {} did not start", words.join(" "), site.port().name()))?;
+        Ok(Server { process, address: lines[0].trim().to_owned() })
     }
 
     /// Lets it run.
     pub fn go_on(&self) -> Result<()> {
-        turns::go_on(&self.child)
+        self.process.go_on()
     }
 
     /// CPU time that all its threads have used, in nanoseconds.
     pub fn cpu_ns(&self) -> Result<u64> {
         let mut total = 0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
             let stat = std::fs::read_to_string(task?.path().join("schedstat"))?;
             total += stat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).context("schedstat")?;
         }
         Ok(total)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -186,7 +168,7 @@ impl<D: KvDesign> Runner<D> {
     /// nobody retries for ever.
     pub fn stop(&mut self, server: &Server) -> Result<()> {
         self.session.settle()?;
-        turns::stop(&server.child)
+        server.process.stop()
     }
 
     /// `count` operations one after the other; only the GETs of a scan are asked together. The percentile is

@@ -3,6 +3,7 @@
 
 pub mod page;
 pub mod pair;
+pub mod process;
 pub mod veth;
 
 use std::net::SocketAddr;

@@ -1,9 +1,8 @@
 //! The two processes of a benchmark, as the bench sees them: the peer, and the bench's own ends of
 //! everything.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -17,6 +16,7 @@ use remora_verbs::{
 use rustix::net::SocketAddrAny;
 
 use super::page::Page;
+use super::process::Process;
 use super::veth::NIC;
 use crate::PortName;
 use crate::cores::pin;
@@ -25,7 +25,7 @@ use remora_service::flush::Flush;
 
 /// The peer process and the page shared with it.
 pub struct Peer {
-    child: Child,
+    process: Process,
     page: Page,
     /// Where its ends are.
     pub addresses: PeerAddresses,
@@ -68,19 +68,16 @@ impl Peer {
         if let Some(kernel) = kernel {
             command.arg("--kernel").arg(kernel);
         }
-        let mut child =
-            command.stdout(Stdio::piped()).spawn().context("starting the peer process of the benchmark")?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().context("the peer's output")?).read_line(&mut line)?;
-        let addresses =
-            serde_json::from_str(&line).context("the peer process of the benchmark did not start")?;
+        let (process, lines) = Process::start_ready(&mut command, 1)
+            .context("the peer process of the benchmark did not start")?;
+        let addresses = serde_json::from_str(&lines[0]).context("the peer's addresses")?;
         pin(own)?;
-        Ok(Peer { child, page, addresses, place })
+        Ok(Peer { process, page, addresses, place })
     }
 
     /// Its process.
-    pub fn child(&self) -> &Child {
-        &self.child
+    pub fn process(&self) -> &Process {
+        &self.process
     }
 
     /// It plays `role` from now on.
@@ -104,10 +101,9 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         // It ends by itself when told to, or when it sees that we are gone.
-        if self.page.play(Role::Exit as u64, 0, 0).is_err() {
-            let _ = self.child.kill();
+        if self.page.play(Role::Exit as u64, 0, 0).is_ok() {
+            self.process.wait();
         }
-        let _ = self.child.wait();
     }
 }
 
