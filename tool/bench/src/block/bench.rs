@@ -8,11 +8,10 @@ use remora_store::ycsb::Skewed;
 
 use super::etcd;
 use super::rows::{beside, crowded, point};
-use super::system::{REPLICAS, Round, SystemUnderTest, Testbed};
+use super::system::{REPLICAS, Round, StoreSize, SystemUnderTest};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
-use crate::testbed::Site;
-use crate::testbed::veth::Veth;
+use crate::testbed::Testbed;
 use crate::{PortName, Report, cores};
 
 /// Arguments of `remora bench block`.
@@ -93,7 +92,7 @@ pub fn run(args: &Args) -> Result<Report> {
             tracing::warn!("left out: {error:#}");
         }
     }
-    for port in Site::ports(args.port) {
+    for port in Testbed::ports(args.port) {
         over(args, port, cores, &mut report)?;
     }
     Ok(report)
@@ -101,24 +100,15 @@ pub fn run(args: &Args) -> Result<Report> {
 
 /// Both designs over a port.
 fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> Result<()> {
-    let mut spaces = Vec::new();
-    let veth = match bridged(port) {
-        Ok(made) => made,
-        Err(error) if args.port.is_some() => return Err(error),
-        Err(error) => {
-            tracing::warn!("port xdp is left out: {error:#}");
-            return Ok(());
-        }
-    };
-    let veth = veth.map(|(veth, names)| {
-        spaces = names;
-        veth
-    });
+    let stores = Design::ALL.len();
+    let opened = Testbed::open_replicated(port, cores, stores, REPLICAS, args.port.is_some())?;
+    let Some(testbed) = opened else { return Ok(()) };
     let (blocks, block_len, clients) = (args.blocks, args.block_len as usize, args.clients as usize);
-    let testbed = Testbed { port, cores, blocks, block_len, clients, spaces };
+    let size = StoreSize { blocks, block_len, clients };
+    // The replicas end before the networks that they are in.
     let mut systems = Vec::new();
     for (store, design) in Design::ALL.into_iter().enumerate() {
-        systems.push(testbed.system(store, design)?);
+        systems.push(SystemUnderTest::open(&testbed, size, store, design)?);
     }
     let mut measuring = Measuring { args, port, systems: &mut systems, report };
     if args.curves {
@@ -126,22 +116,7 @@ fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> 
     } else {
         measuring.alone()?;
     }
-    measuring.generator()?;
-    // The replicas end before the networks that they are in.
-    drop(systems);
-    drop(veth);
-    Ok(())
-}
-
-/// The networks of port xdp, and the replicas' namespaces.
-fn bridged(port: PortName) -> Result<Option<(Veth, Vec<String>)>> {
-    if port != PortName::Xdp {
-        return Ok(None);
-    }
-    let mut veth = Veth::create()?;
-    let spaces = veth.add_bridges(Design::ALL.len(), REPLICAS)?;
-    veth.enter()?;
-    Ok(Some((veth, spaces)))
+    measuring.generator()
 }
 
 /// The designs over a port.

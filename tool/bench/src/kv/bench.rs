@@ -13,8 +13,8 @@ use super::{curves, rows};
 use crate::command::designs;
 use crate::command::device::PortName;
 use crate::cores::{pin, two_cores};
-use crate::testbed::Site;
-use crate::{Report, Row};
+use crate::testbed::Testbed;
+use crate::{Bare, Report, Row};
 use remora_service::kv::Design;
 use remora_service::with_design;
 
@@ -152,17 +152,17 @@ pub fn run(args: &Args) -> Result<Report> {
     let cases = args.cases(workload);
     let inserts = cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
     let window = args.window;
-    let plan = Plan { records, value_len, window, cores, seed: 1, inserts: inserts.unwrap_or(0) };
+    let plan = Plan { records, value_len, window, seed: 1, inserts: inserts.unwrap_or(0) };
     let mut report = Report::new(args.json);
     if args.curves {
-        curves::run(&plan, args.port, args.rounds, &mut report)?;
+        curves::run(&plan, cores, args.port, args.rounds, &mut report)?;
         return Ok(report);
     }
     let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
     let rivals: &[Rival] = if args.no_rivals { &[] } else { &Rival::ALL };
     let mut rivals: Vec<RivalUnderTest> = rivals
         .iter()
-        .filter_map(|rival| match RivalUnderTest::start(*rival, &plan, &mixes) {
+        .filter_map(|rival| match RivalUnderTest::start(*rival, cores, &plan, &mixes) {
             Ok(system) => Some(system),
             Err(error) => {
                 tracing::warn!("left out: {error:#}");
@@ -170,9 +170,11 @@ pub fn run(args: &Args) -> Result<Report> {
             }
         })
         .collect();
-    for port in Site::ports(args.port) {
-        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
-        over(args, &cases, (&plan, &site), &mut rivals, &mut report)?;
+    for port in Testbed::ports(args.port) {
+        let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), args.port.is_some())? else {
+            continue;
+        };
+        over(args, &cases, (&plan, &testbed), &mut rivals, &mut report)?;
     }
     for rival in &rivals {
         for (at, case) in cases.iter().enumerate() {
@@ -190,15 +192,15 @@ pub fn run(args: &Args) -> Result<Report> {
 fn over(
     args: &Args,
     cases: &[Case],
-    (plan, site): (&Plan, &Site),
+    (plan, testbed): (&Plan, &Testbed),
     rivals: &mut [RivalUnderTest],
     report: &mut Report,
 ) -> Result<()> {
     let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
-    let mut bare = site.bare(plan.cores)?;
+    let mut bare = Bare::open(testbed)?;
     let mut systems: Vec<Box<dyn Contestant>> = Vec::new();
     for (link, design) in args.designs().into_iter().enumerate() {
-        systems.push(with_design!(design, system(design, (site, link), plan, &mixes))?);
+        systems.push(with_design!(design, system(design, (testbed, link), plan, &mixes))?);
     }
     // By workload, design, round; the rivals' rounds beside them, without those over another port.
     let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; cases.len()];
@@ -210,12 +212,12 @@ fn over(
             }
             rivals.iter_mut().try_for_each(|rival| rival.round(at, plan))?;
         }
-        tracing::info!(port = site.port().name(), number, "round measured");
+        tracing::info!(port = testbed.port().name(), number, "round measured");
     }
     for (at, (case, rounds)) in cases.iter().zip(&rounds).enumerate() {
         let beside: Vec<(Rival, &[f64])> =
             rivals.iter().map(|rival| (rival.rival, &rival.rates[at][before..])).collect();
-        let told = rows::RowContext { port: site.port(), plan, case, rivals: &beside };
+        let told = rows::RowContext { port: testbed.port(), plan, case, rivals: &beside };
         let designs: Vec<(Design, &[Round])> =
             systems.iter().map(|system| system.design()).zip(rounds.iter().map(Vec::as_slice)).collect();
         told.rows(&designs).into_iter().for_each(|row| report.add(row));

@@ -12,7 +12,7 @@ use super::parts::Parts;
 use super::rival::{Rival, Running};
 use super::work::{self, Measured};
 use super::work::{Kind, drawn};
-use crate::testbed::Site;
+use crate::testbed::Testbed;
 use crate::{Bare, median};
 use remora_service::kv::{Design, KvDesign};
 
@@ -88,7 +88,7 @@ pub trait Contestant {
 /// Starts a design's server on a link, with its records, and stops it until its turn comes.
 pub fn system<D: KvDesign>(
     design: Design,
-    at: (&Site, usize),
+    at: (&Testbed, usize),
     plan: &Plan,
     mixes: &[Mix],
 ) -> Result<Box<dyn Contestant>> {
@@ -176,6 +176,8 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
 pub struct RivalUnderTest {
     /// Which.
     pub rival: Rival,
+    /// Of client and server.
+    cores: [usize; 2],
     running: Running,
     streams: Vec<(Mix, Parts)>,
     /// Latencies of one alone, nanoseconds, for each workload.
@@ -186,17 +188,17 @@ pub struct RivalUnderTest {
 
 impl RivalUnderTest {
     /// Starts a rival, with its records. It sleeps while nobody asks it, so it need not be stopped.
-    pub fn start(rival: Rival, plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
+    pub fn start(rival: Rival, cores: [usize; 2], plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
         // An item takes some 60 bytes beside key and value; a rival has its own ideas of sizes, and evicts
         // what does not fit.
         let item = u64::from(plan.value_len) + KEY_LEN as u64 + 100;
         let megabytes = (((plan.records + 2 * plan.inserts) * item * 2) >> 20) + 1024;
-        let mut running = Running::start(rival, plan.cores[1], megabytes)?;
+        let mut running = Running::start(rival, cores[1], megabytes)?;
         load(&mut running, plan)?;
         // One stream for each mix and all rounds, so that what was inserted is known.
         let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
         let none = vec![Vec::new(); mixes.len()];
-        Ok(RivalUnderTest { rival, running, streams, p50: none.clone(), rates: none })
+        Ok(RivalUnderTest { rival, cores, running, streams, p50: none.clone(), rates: none })
     }
 
     /// One round of the workload numbered `at`.
@@ -204,9 +206,9 @@ impl RivalUnderTest {
         let (mix, parts) = &mut self.streams[at];
         let counts = Counts::of(*mix, plan.records);
         let mut flight = Flight::new(&mut self.running, plan, parts);
-        flight.together(counts.warm, plan.cores[1])?;
-        self.p50[at].push(flight.alone(counts.alone, plan.cores[0])?);
-        self.rates[at].push(flight.together(counts.together, plan.cores[1])?);
+        flight.together(counts.warm, self.cores[1])?;
+        self.p50[at].push(flight.alone(counts.alone, self.cores[0])?);
+        self.rates[at].push(flight.together(counts.together, self.cores[1])?);
         tracing::info!(rival = self.rival.name(), rate = median(&self.rates[at]), "measured");
         Ok(())
     }

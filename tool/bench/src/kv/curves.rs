@@ -10,7 +10,7 @@ use remora_store::ycsb::{Distribution, Mix};
 use super::measure::{Plan, Runner, Server};
 use super::parts::Parts;
 use crate::command::device::PortName;
-use crate::testbed::Site;
+use crate::testbed::Testbed;
 use crate::{Report, Row};
 use remora_service::kv::{Design, KvDesign};
 use remora_service::with_design;
@@ -43,7 +43,7 @@ trait Runs {
     fn rate(&mut self, mix: usize, window: u32) -> Result<f64>;
 }
 
-fn system<D: KvDesign>(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
+fn system<D: KvDesign>(design: Design, at: (&Testbed, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
     let server = Server::start(design, at, plan)?;
     let mut runner = Runner::<D>::connect(&server.address, &at.0.client(at.1), plan)?;
     runner.stop(&server)?;
@@ -63,12 +63,18 @@ impl<D: KvDesign> Runs for SystemUnderTest<D> {
 }
 
 /// Both designs over each port, turn by turn.
-pub fn run(plan: &Plan, only: Option<PortName>, rounds: u32, report: &mut Report) -> Result<()> {
-    for port in Site::ports(only) {
-        let Some(site) = Site::open(port, DESIGNS.len(), only.is_some())? else { continue };
+pub fn run(
+    plan: &Plan,
+    cores: [usize; 2],
+    only: Option<PortName>,
+    rounds: u32,
+    report: &mut Report,
+) -> Result<()> {
+    for port in Testbed::ports(only) {
+        let Some(testbed) = Testbed::open(port, cores, DESIGNS.len(), only.is_some())? else { continue };
         let mut systems = Vec::new();
         for (link, design) in DESIGNS.into_iter().enumerate() {
-            systems.push(with_design!(design, system(design, (&site, link), plan))?);
+            systems.push(with_design!(design, system(design, (&testbed, link), plan))?);
         }
         for (at, (_, mix)) in MIXES.iter().enumerate() {
             for window in windows(plan.window) {

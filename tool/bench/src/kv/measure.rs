@@ -9,7 +9,7 @@ use remora_store::ycsb::record::{self, Values};
 
 use super::parts::{Part, Parts};
 use crate::command::device::PortArgs;
-use crate::testbed::Site;
+use crate::testbed::Testbed;
 use crate::testbed::process::Process;
 use crate::typical;
 use remora_service::kv::{Design, KvDesign};
@@ -26,8 +26,6 @@ pub struct Plan {
     pub value_len: u32,
     /// Operations in flight for rates.
     pub window: u32,
-    /// Cores of client and server.
-    pub cores: [usize; 2],
     /// Seed of the workload.
     pub seed: u64,
     /// Records that will be inserted at most.
@@ -61,7 +59,7 @@ pub struct Server {
 
 impl Server {
     /// Starts one on a link, with its records loaded; it shows its own progress.
-    pub fn start(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Server> {
+    pub fn start(design: Design, at: (&Testbed, usize), plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
         let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
         let words = ["serve", "kv", "--design", design.name(), "--capacity", &keys, "--memory", &bytes];
@@ -69,13 +67,13 @@ impl Server {
     }
 
     /// The same with another command of this program, which understands the other words.
-    pub fn start_as(words: &[&str], (site, link): (&Site, usize), plan: &Plan) -> Result<Server> {
-        let mut command = site.program()?;
-        command.args(words).args(["--child", "--spin"]).args(site.server(link));
+    pub fn start_as(words: &[&str], (testbed, link): (&Testbed, usize), plan: &Plan) -> Result<Server> {
+        let mut command = testbed.program()?;
+        command.args(words).args(["--child", "--spin"]).args(testbed.server(link));
         command.args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()]);
-        command.args(["--core", &plan.cores[1].to_string()]);
+        command.args(["--core", &testbed.cores()[1].to_string()]);
         let (process, lines) = Process::start_ready(&mut command, 1)
-            .with_context(|| format!("{} over {} did not start", words.join(" "), site.port().name()))?;
+            .with_context(|| format!("{} over {} did not start", words.join(" "), testbed.port().name()))?;
         Ok(Server { process, address: lines[0].trim().to_owned() })
     }
 

@@ -25,10 +25,10 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
-use super::peer::{Place, Role};
 use super::{Args, PortName, Report, Row, typical};
-use crate::testbed::pair::{End, Extensions, Peer};
-use crate::testbed::veth::{Side, Veth};
+use crate::testbed::Testbed;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::{Command, Extensions};
 use case::Case;
 use client::Client;
 
@@ -66,15 +66,11 @@ pub fn run(args: &Args) -> Result<()> {
     add(model::rows());
     let cores = two_cores(&args.cores)?;
     let mut measured = Vec::new();
-    for port in [PortName::Shm, PortName::Udp].into_iter().filter(|port| args.wants(*port)) {
-        measured.push(measure(args, port, cores, Place::Loopback, &[])?);
-        add(measured.last().map_or(Vec::new(), rows));
-    }
-    if let Some(veth) = Veth::wanted(args)? {
-        veth.enter()?;
-        let place = Place::Veth(Side::Near);
-        measured.push(measure(args, PortName::Xdp, cores, place, &veth.far())?);
-        add(measured.last().map_or(Vec::new(), rows));
+    for port in Testbed::ports(args.port) {
+        let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())? else { continue };
+        let ports = measure(args, &testbed)?;
+        add(rows(&ports));
+        measured.push(ports);
     }
     anyhow::ensure!(
         !report.is_empty(),
@@ -87,19 +83,14 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// All cases over a port, round by round one after the other.
-fn measure(
-    args: &Args,
-    port: PortName,
-    cores: [usize; 2],
-    place: Place,
-    within: &[&str],
-) -> Result<Measured> {
+fn measure(args: &Args, testbed: &Testbed) -> Result<Measured> {
+    let port = testbed.port();
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} turns {elapsed}")?;
     let bar = ProgressBar::new(u64::from(args.rounds) * Case::ALL.len() as u64).with_style(style);
     bar.set_message(format!("{}: round trips on the wire", port.name()));
-    let trips = wire::count(port, cores, place, within)?;
-    let peer = Peer::start_at(cores, place, within)?;
-    let mut client = Client::new(End::speaking(&peer, port, PRISM, None)?, &peer)?;
+    let trips = wire::count(testbed)?;
+    let peer = Peer::start(testbed)?;
+    let mut client = Client::new(End::with_extensions(&peer, port, PRISM, None)?, &peer)?;
     let mut rounds = vec![Vec::new(); Case::ALL.len()];
     for _ in 0..args.rounds {
         for (case, rounds) in Case::ALL.into_iter().zip(&mut rounds) {
@@ -117,12 +108,11 @@ fn turn(client: &mut Client, peer: &Peer, case: Case) -> Result<f64> {
     if case.is_call() {
         client.prepare()?;
     }
-    let (role, back) = client.answering(case);
-    peer.play(role, back, 0)?;
+    peer.run(client.answering(case))?;
     (0..WARM_UP).try_for_each(|_| client.trip(case))?;
     let took = typical(TRIPS, || client.trip(case))?;
     client.give_back(peer)?;
-    peer.play(Role::Sleep, 0, 0)?;
+    peer.run(Command::Sleep)?;
     Ok(took)
 }
 

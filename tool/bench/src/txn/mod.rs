@@ -12,10 +12,10 @@ use clap::{Parser, ValueEnum};
 use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
-use crate::testbed::Site;
+use crate::testbed::Testbed;
 use crate::{Bare, PortName, Report, cores};
 use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
-use system::{MOST, Round, SystemUnderTest, Testbed};
+use system::{MOST, Round, SystemUnderTest};
 use work::Work;
 
 /// Workloads.
@@ -85,10 +85,11 @@ pub fn run(args: &Args) -> Result<Report> {
     cores::pin(cores[0])?;
     let mut report = Report::new(args.json);
     let time = Duration::from_millis(args.millis);
-    for port in Site::ports(args.port) {
-        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
-        let testbed = Testbed { site: &site, cores, time };
-        let mut measuring = Measuring { args, testbed, report: &mut report };
+    for port in Testbed::ports(args.port) {
+        let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), args.port.is_some())? else {
+            continue;
+        };
+        let mut measuring = Measuring { args, testbed: &testbed, time, report: &mut report };
         let wants = |name: Name| args.workloads.is_empty() || args.workloads.contains(&name);
         if wants(Name::YcsbT) {
             measuring.ycsb_t()?;
@@ -109,19 +110,21 @@ pub fn run(args: &Args) -> Result<Report> {
 /// Both designs over a port.
 struct Measuring<'a> {
     args: &'a Args,
-    testbed: Testbed<'a>,
+    testbed: &'a Testbed,
+    /// Of each measurement.
+    time: Duration,
     report: &'a mut Report,
 }
 
 impl Measuring<'_> {
     fn systems<W: Workload>(&self, workload: &W, slots: u64) -> Result<Vec<SystemUnderTest>> {
-        let system = |design| SystemUnderTest::take(self.testbed, design, slots, workload);
+        let system = |design| SystemUnderTest::take(self.testbed, self.time, design, slots, workload);
         Design::ALL.into_iter().map(system).collect()
     }
 
     /// How a design's rows are called.
     fn path(&self, len: u32, rest: &str) -> impl Fn(Design) -> String + use<> {
-        let (port, rest) = (self.testbed.site.port().name(), rest.to_owned());
+        let (port, rest) = (self.testbed.port().name(), rest.to_owned());
         move |design| format!("{port}/{}/{len}/{rest}", design.name())
     }
 
@@ -152,7 +155,7 @@ impl Measuring<'_> {
         let slots = 2 * records;
         let workload =
             YcsbT::new(records, value_len, keys, 0.0, 1).apart(slots).context("memory for records")?;
-        let mut bare = self.testbed.site.bare(self.testbed.cores)?;
+        let mut bare = Bare::open(self.testbed)?;
         let mut systems = self.systems(&workload, slots)?;
         let mut curve = Vec::new();
         for window in CURVE {

@@ -9,7 +9,7 @@ use remora_store::Random;
 use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
 use remora_store::txn::{Design, Granted, Outcome};
 
-use crate::testbed::Site;
+use crate::testbed::Testbed;
 use crate::testbed::process::Process;
 use crate::{histogram, median};
 use remora_service::txn::{Session, Size};
@@ -22,17 +22,6 @@ const TRIPS: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Empty turns between two looks at the clock, while nobody waits for a time.
 const LOOK_EVERY: u32 = 64;
-
-/// Where seats are.
-#[derive(Copy, Clone)]
-pub struct Testbed<'a> {
-    /// The port, and where it is.
-    pub site: &'a Site,
-    /// Of client and shard.
-    pub cores: [usize; 2],
-    /// How long each measurement takes.
-    pub time: Duration,
-}
 
 /// What a round was like.
 #[derive(Copy, Clone, Debug, Default)]
@@ -72,14 +61,14 @@ pub struct SystemUnderTest {
 
 /// How a shard is started.
 fn start(
-    testbed: Testbed<'_>,
+    testbed: &Testbed,
     design: Design,
     slots: u64,
     extent: remora_store::txn::workload::Extent,
 ) -> Result<(Process, SocketAddr)> {
     let words = [
         ("--design", design.name().to_owned()),
-        ("--core", testbed.cores[1].to_string()),
+        ("--core", testbed.cores()[1].to_string()),
         ("--keys", extent.keys.to_string()),
         ("--slots", slots.to_string()),
         ("--key-len", extent.max_key.to_string()),
@@ -88,8 +77,8 @@ fn start(
         ("--window", MOST.to_string()),
         ("--clients", "4".to_owned()),
     ];
-    let mut command = testbed.site.program()?;
-    command.args(["serve", "txn", "--child", "--spin"]).args(testbed.site.server(link(design)));
+    let mut command = testbed.program()?;
+    command.args(["serve", "txn", "--child", "--spin"]).args(testbed.server(link(design)));
     words.iter().for_each(|(option, value)| {
         command.args([option, value.as_str()]);
     });
@@ -98,7 +87,7 @@ fn start(
     Ok((shard, lines[0].trim().parse().context("where a shard listens")?))
 }
 
-/// Which link of the site a design has.
+/// Which link of the testbed a design has.
 fn link(design: Design) -> usize {
     Design::ALL.iter().position(|other| *other == design).unwrap_or(0)
 }
@@ -106,17 +95,18 @@ fn link(design: Design) -> usize {
 impl SystemUnderTest {
     /// Starts the shard, puts the workload's rows there, and stops it until its turn comes.
     pub fn take<W: Workload>(
-        testbed: Testbed<'_>,
+        testbed: &Testbed,
+        time: Duration,
         design: Design,
         slots: u64,
         workload: &W,
     ) -> Result<SystemUnderTest> {
         let (shard, address) = start(testbed, design, slots, workload.extent())?;
         let size = Size { window: MOST, max_keys: workload.extent().max_keys };
-        let context = testbed.site.client(link(design)).open()?;
+        let context = testbed.client(link(design)).open()?;
         let session = Session::open(&context, &[address], size)?;
         let (began, clock) = (Instant::now(), session.clock());
-        let mut system = SystemUnderTest { design, session, shard, time: testbed.time, began, clock, sum: 0 };
+        let mut system = SystemUnderTest { design, session, shard, time, began, clock, sum: 0 };
         let load = Load::of(workload);
         let jobs = load.jobs();
         system.sum = system.carry_out(load, jobs)?.gain;

@@ -12,6 +12,7 @@ use remora_verbs::{Remote, Sge, WorkRequest, work};
 
 use super::cores::two_cores;
 use super::{Args, PortName, Report};
+use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer, Raw};
 
 /// The two one-sided operations that everything is measured with.
@@ -55,7 +56,8 @@ struct Bench<'a> {
 /// `remora bench verbs`.
 pub fn run(args: &Args) -> Result<()> {
     let cores = two_cores(&args.cores)?;
-    let peer = Peer::start(cores)?;
+    // Its peer has a NIC of either port.
+    let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;
     let raw = Raw::open(&peer)?;
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} rounds {elapsed}")?;
     let mut bench = Bench {

@@ -64,7 +64,7 @@ pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
     let records = args.records.or(workload.records).unwrap_or(1000);
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
     ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes: values end at 1 MiB");
-    let plan = Plan { records, value_len, window: args.window, cores: [0; 2], seed: args.seed, inserts: 0 };
+    let plan = Plan { records, value_len, window: args.window, seed: args.seed, inserts: 0 };
     let mut runner = Runner::<D>::connect(&target.connect, &target.port, &plan)?;
     if args.load {
         load(&mut runner, records, args.json)?;
