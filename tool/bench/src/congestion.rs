@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use remora_fabric::share::{self, Outcome, RATE, Scenario, jain};
 use remora_transport::congestion::Algorithm;
 
-use super::{Args, Report, Row, plot};
+use super::{Args, Benchmark, Report, Row, plot};
 use crate::command::output;
 
 const MS: u64 = 1_000_000;
@@ -35,7 +35,19 @@ struct Figures {
 }
 
 /// `remora bench congestion`.
-pub fn run(args: &Args) -> Result<()> {
+pub struct Congestion<'a>(pub &'a Args);
+
+impl Benchmark for Congestion<'_> {
+    fn json(&self) -> bool {
+        self.0.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self.0, report)
+    }
+}
+
+fn run(args: &Args, report: &mut Report) -> Result<()> {
     output::folder(&args.report)?;
     let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
     let mut all: [Figures; 3] = Default::default();
@@ -51,16 +63,13 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    let mut report = Report::new(args.json);
     rows(&all).into_iter().for_each(|row| report.add(row));
     for ((name, _), figures) in CONTESTANTS.iter().zip(&all) {
         if let Some(outcome) = &figures.shown {
             rates_plot(name, outcome).write(&args.report.join(format!("congestion-{name}.svg")))?;
         }
     }
-    queue_plot(&all).write(&args.report.join("congestion-queue.svg"))?;
-    report.finish();
-    Ok(())
+    queue_plot(&all).write(&args.report.join("congestion-queue.svg"))
 }
 
 fn rows(all: &[Figures; 3]) -> Vec<Row> {

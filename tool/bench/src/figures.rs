@@ -189,7 +189,7 @@ fn from_rows(args: &Args, wanted: &[Figures], mut rows: Vec<Saved>) -> Result<()
         if args.rows.is_empty() && wanted.iter().any(|figures| figures.rows() == Some(bench)) {
             let mut words = args.words(bench);
             words.push(what.into());
-            rows.extend(bench::rows(bench::Args::try_parse_from(words)?)?);
+            rows.extend(bench::rows(&bench::Args::try_parse_from(words)?)?);
         }
     }
     let mut residuals = Report::new(args.json);

@@ -12,6 +12,7 @@
 
 mod bare;
 mod bars;
+mod benchmark;
 pub mod block;
 pub mod command;
 mod congestion;
@@ -31,6 +32,7 @@ mod packets;
 pub mod peer;
 mod plot;
 mod prism;
+mod progress;
 mod redn;
 mod replay;
 mod row;
@@ -51,6 +53,7 @@ use crate::command::output::REPORT;
 
 pub use crate::command::device::PortName;
 pub use bare::Bare;
+pub use benchmark::Benchmark;
 pub use floor::{typical, typical_of};
 pub use row::{Report, Row, median, print_table};
 
@@ -155,6 +158,22 @@ impl Args {
     pub fn wants_case(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
+
+    /// Adds the rows that are asked for.
+    fn add_wanted(&self, report: &mut Report, rows: impl IntoIterator<Item = Row>) {
+        let wanted = |row: &Row| self.wants_case(&format!("{}/{}", row.case, row.metric));
+        rows.into_iter().filter(wanted).for_each(|row| report.add(row));
+    }
+
+    /// That something was asked for which there is.
+    fn check_found(&self, report: &Report) -> Result<()> {
+        anyhow::ensure!(
+            !report.is_empty(),
+            "no case or metric contains {}: without --only all are run and named",
+            self.only.as_deref().unwrap_or_default()
+        );
+        Ok(())
+    }
 }
 
 /// `remora bench`.
@@ -167,31 +186,32 @@ pub fn run(args: Args) -> Result<()> {
             file.display()
         );
     }
-    if args.own.is_some() {
-        return rows(args).map(drop);
-    }
-    match args.name.context("what is to be measured")? {
-        Name::Verbs => verbs::run(&args),
-        Name::Loss => loss::run(&args),
-        Name::Congestion => congestion::run(&args),
-        Name::Prism => prism::run(&args),
-        Name::Redn => redn::run(&args),
-        Name::Strom => strom::run(&args),
-        Name::IrnReceiver => replay::receiver(&args),
-        Name::IrnSender => replay::sender(&args),
+    match args.name {
+        Some(Name::IrnReceiver) => replay::receiver(&args),
+        Some(Name::IrnSender) => replay::sender(&args),
+        _ => rows(&args).map(drop),
     }
 }
 
-/// Runs a benchmark that figures are drawn from; its rows.
-pub fn rows(args: Args) -> Result<Vec<curves::Saved>> {
-    let report = match &args.own {
-        Some(Own::Kv(own)) => crate::kv::bench::run(own)?,
-        Some(Own::Block(own)) => crate::block::bench::run(own)?,
-        Some(Own::Txn(own)) => crate::txn::run(own)?,
-        Some(Own::Failure(own)) => crate::kv::failure::run(own)?,
-        None => anyhow::bail!("it draws its own figures"),
-    };
-    report.finish();
+/// Runs a benchmark and prints its rows, from which figures are drawn.
+///
+/// # Errors
+/// The benchmark's.
+pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
+    let report = match (&args.own, args.name) {
+        (Some(Own::Kv(own)), _) => benchmark::run(own),
+        (Some(Own::Block(own)), _) => benchmark::run(own),
+        (Some(Own::Txn(own)), _) => benchmark::run(own),
+        (Some(Own::Failure(own)), _) => benchmark::run(own),
+        (None, Some(Name::Verbs)) => benchmark::run(&verbs::Verbs(args)),
+        (None, Some(Name::Loss)) => benchmark::run(&loss::Loss(args)),
+        (None, Some(Name::Congestion)) => benchmark::run(&congestion::Congestion(args)),
+        (None, Some(Name::Prism)) => benchmark::run(&prism::Prism(args)),
+        (None, Some(Name::Redn)) => benchmark::run(&redn::Redn(args)),
+        (None, Some(Name::Strom)) => benchmark::run(&strom::Strom(args)),
+        (None, Some(Name::IrnReceiver | Name::IrnSender)) => anyhow::bail!("a replay has no rows"),
+        (None, None) => anyhow::bail!("what is to be measured"),
+    }?;
     Ok(report.rows().iter().map(curves::Saved::from).collect())
 }
 

@@ -12,7 +12,7 @@ use super::system::{REPLICAS, Round, StoreSize, SystemUnderTest};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
 use crate::testbed::Testbed;
-use crate::{PortName, Report, cores};
+use crate::{Benchmark, PortName, Report, cores};
 
 /// Arguments of `remora bench block`.
 #[derive(Parser)]
@@ -80,22 +80,31 @@ const MOST: u32 = 64;
 /// YCSB's exponent.
 const SKEW: f64 = 0.99;
 
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self, report)
+    }
+}
+
 /// `remora bench block`.
-pub fn run(args: &Args) -> Result<Report> {
+fn run(args: &Args, report: &mut Report) -> Result<()> {
     let cores = cores::two_cores(&args.cores)?;
     cores::pin(cores[0])?;
-    let mut report = Report::new(args.json);
     if !args.no_rivals && !args.curves {
         let clients = [1, args.clients];
         let store = (args.block_len, args.blocks);
-        if let Err(error) = etcd::run(cores[1], store, clients, args.rounds, &mut report) {
+        if let Err(error) = etcd::run(cores[1], store, clients, args.rounds, report) {
             tracing::warn!("left out: {error:#}");
         }
     }
     for port in Testbed::ports(args.port) {
-        over(args, port, cores, &mut report)?;
+        over(args, port, cores, report)?;
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Both designs over a port.

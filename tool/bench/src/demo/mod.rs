@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
 use remora_store::ycsb::Mix;
 use serde::Serialize;
 
@@ -18,8 +17,8 @@ use crate::command::print;
 use crate::cores::{pin, two_cores};
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
-use crate::print_table;
 use crate::testbed::Testbed;
+use crate::{print_table, progress};
 use remora_service::kv::{Design, KvDesign};
 use remora_service::with_design;
 
@@ -152,8 +151,7 @@ impl Args {
 
 fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     let tables = args.value_len.len() * System::all().count();
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;
-    let bar = ProgressBar::new((Testbed::ports(args.port).count() * tables) as u64).with_style(style);
+    let bar = progress::bar((Testbed::ports(args.port).count() * tables) as u64, "tables")?;
     let mut lines = Vec::new();
     for port in Testbed::ports(args.port) {
         let Some(testbed) = Testbed::open(port, cores, tables, args.port.is_some())? else { continue };

@@ -14,7 +14,7 @@ use crate::command::designs;
 use crate::command::device::PortName;
 use crate::cores::{pin, two_cores};
 use crate::testbed::Testbed;
-use crate::{Bare, Report, Row};
+use crate::{Bare, Benchmark, Report, Row};
 use remora_service::kv::Design;
 use remora_service::with_design;
 
@@ -141,8 +141,18 @@ impl Args {
     }
 }
 
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self, report)
+    }
+}
+
 /// `remora bench kv`.
-pub fn run(args: &Args) -> Result<Report> {
+fn run(args: &Args, report: &mut Report) -> Result<()> {
     let cores = two_cores(&args.cores)?;
     pin(cores[0])?;
     let workload = args.workload.as_deref().map(workload::choose).transpose()?;
@@ -153,10 +163,8 @@ pub fn run(args: &Args) -> Result<Report> {
     let inserts = cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
     let window = args.window;
     let plan = Plan { records, value_len, window, seed: 1, inserts: inserts.unwrap_or(0) };
-    let mut report = Report::new(args.json);
     if args.curves {
-        curves::run(&plan, cores, args.port, args.rounds, &mut report)?;
-        return Ok(report);
+        return curves::run(&plan, cores, args.port, args.rounds, report);
     }
     let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
     let rivals: &[Rival] = if args.no_rivals { &[] } else { &Rival::ALL };
@@ -174,7 +182,7 @@ pub fn run(args: &Args) -> Result<Report> {
         let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), args.port.is_some())? else {
             continue;
         };
-        over(args, &cases, (&plan, &testbed), &mut rivals, &mut report)?;
+        over(args, &cases, (&plan, &testbed), &mut rivals, report)?;
     }
     for rival in &rivals {
         for (at, case) in cases.iter().enumerate() {
@@ -185,7 +193,7 @@ pub fn run(args: &Args) -> Result<Report> {
             report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[at]));
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Rounds of the designs over one port, with the rivals between them.
@@ -200,7 +208,7 @@ fn over(
     let mut bare = Bare::open(testbed)?;
     let mut systems: Vec<Box<dyn Contestant>> = Vec::new();
     for (link, design) in args.designs().into_iter().enumerate() {
-        systems.push(with_design!(design, system(design, (testbed, link), plan, &mixes))?);
+        systems.push(with_design!(design, system(design, (testbed, link), plan, &mixes, true))?);
     }
     // By workload, design, round; the rivals' rounds beside them, without those over another port.
     let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; cases.len()];

@@ -83,14 +83,23 @@ pub trait Contestant {
     /// # Errors
     /// A wrong answer, or a process that is gone.
     fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round>;
+
+    /// Operations per second of the workload numbered `at` with so many always in flight, behind a tenth as
+    /// many that warm up. The server runs only meanwhile.
+    ///
+    /// # Errors
+    /// A wrong answer, or a process that is gone.
+    fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64>;
 }
 
-/// Starts a design's server on a link, with its records, and stops it until its turn comes.
+/// Starts a design's server on a link, with its records, and stops it until its turn comes. Where rounds are
+/// `judged`, its CPU work is measured too.
 pub fn system<D: KvDesign>(
     design: Design,
     at: (&Testbed, usize),
     plan: &Plan,
     mixes: &[Mix],
+    judged: bool,
 ) -> Result<Box<dyn Contestant>> {
     let server = Server::start(design, at, plan)?;
     let mut runner = Runner::connect(&server.address, &at.0.client(at.1), plan)?;
@@ -99,7 +108,7 @@ pub fn system<D: KvDesign>(
     let most = plan.records + plan.inserts;
     let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
     let records = drawn(plan, PLACES).collect();
-    let work = work::of(design, plan)?;
+    let work = if judged { work::of(design, plan)? } else { None };
     Ok(Box::new(SystemUnderTest::<D> { design, runner, server, work, streams, plan: *plan, records, spans }))
 }
 
@@ -169,6 +178,15 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
             _ => None,
         };
         Ok(Round { round_trips: alone.round_trips, p50: alone.p50, p99: alone.p99, rate, cpu, should })
+    }
+
+    fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64> {
+        let parts = &mut self.streams[at].1;
+        self.server.go_on()?;
+        self.runner.closed_loop(parts, operations / 10, window)?;
+        let rate = self.runner.closed_loop(parts, operations, window)?;
+        self.runner.stop(&self.server)?;
+        Ok(rate)
     }
 }
 

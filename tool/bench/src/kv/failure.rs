@@ -25,7 +25,7 @@ use crate::command::device::PortName;
 use crate::command::output::REPORT;
 use crate::cores::{pin, two_cores};
 use crate::testbed::process::Process;
-use crate::{Report, Row};
+use crate::{Benchmark, Report, Row};
 
 /// Arguments of `remora bench failure`.
 #[derive(Parser)]
@@ -90,8 +90,18 @@ trait Store {
 /// A client that reads one record; false: the GET failed.
 type Reads = Box<dyn FnMut(u64) -> bool + Send>;
 
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self, report)
+    }
+}
+
 /// `remora bench failure`.
-pub fn run(args: &Args) -> Result<Report> {
+fn run(args: &Args, report: &mut Report) -> Result<()> {
     if let (Some(socket), Some(listen)) = (&args.serve, args.listen) {
         return chain::serve(args, socket, listen);
     }
@@ -106,27 +116,26 @@ pub fn run(args: &Args) -> Result<Report> {
         .args(["nicd", "--json", "--child", "--port", args.port.name(), "--memory", "64g", "--socket"])
         .arg(&socket);
     let (daemon, _) = Process::start_ready(&mut command, 1).context("the NIC daemon did not start")?;
-    let report = all(args, &socket, clients);
+    let measured = all(args, &socket, clients, report);
     drop(daemon);
     let _ = std::fs::remove_file(&socket);
-    report
+    measured
 }
 
 /// All systems, the daemon listening at `socket`.
-fn all(args: &Args, socket: &Path, core: usize) -> Result<Report> {
-    let mut report = Report::new(args.json);
+fn all(args: &Args, socket: &Path, core: usize, report: &mut Report) -> Result<()> {
     let memcached = one(args, &mut Memcached::new(args)?, core)?;
     let chains = one(args, &mut Chain::new(args, socket)?, core)?;
-    add(&mut report, args, "chain/nicd", &chains, Some(&memcached));
+    add(report, args, "chain/nicd", &chains, Some(&memcached));
     for (system, keeper) in [("farm/nicd", Some(socket)), ("farm", None)] {
         let seen = one(args, &mut Farm::new(args, keeper)?, core)?;
-        add(&mut report, args, system, &seen, Some(&memcached));
+        add(report, args, system, &seen, Some(&memcached));
     }
-    add(&mut report, args, "memcached", &memcached, None);
+    add(report, args, "memcached", &memcached, None);
     if let (Some(chains), Some(memcached)) = (&chains.course, &memcached.course) {
         course::draw(&args.report, args.seconds, [chains, memcached])?;
     }
-    Ok(report)
+    Ok(())
 }
 
 fn add(report: &mut Report, args: &Args, system: &str, seen: &Seen, beside: Option<&Seen>) {

@@ -12,11 +12,11 @@ mod udp;
 mod world;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use remora_fabric::loss::Machine;
 use remora_verbs::irn::{Recovery, Settings};
 
-use super::{Args, PortName, Report, Row, median, plot};
+use super::{Args, Benchmark, PortName, Report, Row, median, plot, progress};
 use crate::command::output;
 
 /// Random loss of each frame, in percent.
@@ -54,15 +54,25 @@ type Goodputs = Vec<[Vec<f64>; LOSSES.len()]>;
 /// What one run measures with.
 struct Bench<'a> {
     args: &'a Args,
-    report: Report,
+    report: &'a mut Report,
     bar: ProgressBar,
 }
 
 /// `remora bench loss`.
-pub fn run(args: &Args) -> Result<()> {
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} runs {elapsed}")?;
-    let bar = ProgressBar::new(0).with_style(style);
-    let mut bench = Bench { args, report: Report::new(args.json), bar };
+pub struct Loss<'a>(pub &'a Args);
+
+impl Benchmark for Loss<'_> {
+    fn json(&self) -> bool {
+        self.0.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self.0, report)
+    }
+}
+
+fn run(args: &Args, report: &mut Report) -> Result<()> {
+    let mut bench = Bench { args, report, bar: progress::bar(0, "runs")? };
     output::folder(&args.report)?;
     if args.port.is_none() {
         world::exchange(&mut bench)?;
@@ -75,7 +85,6 @@ pub fn run(args: &Args) -> Result<()> {
         speed::run(&mut bench)?;
     }
     bench.bar.finish_and_clear();
-    bench.report.finish();
     Ok(())
 }
 

@@ -22,10 +22,9 @@ pub mod transactions;
 mod wire;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
-use super::{Args, PortName, Report, Row, typical};
+use super::{Args, Benchmark, PortName, Report, Row, progress, typical};
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, Extensions};
@@ -57,36 +56,36 @@ impl Measured {
 }
 
 /// `remora bench prism`.
-pub fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new(args.json);
-    let mut add = |rows: Vec<Row>| {
-        let wanted = rows.into_iter().filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
-        wanted.for_each(|row| report.add(row));
-    };
-    add(model::rows());
+pub struct Prism<'a>(pub &'a Args);
+
+impl Benchmark for Prism<'_> {
+    fn json(&self) -> bool {
+        self.0.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self.0, report)
+    }
+}
+
+fn run(args: &Args, report: &mut Report) -> Result<()> {
+    args.add_wanted(report, model::rows());
     let cores = two_cores(&args.cores)?;
     let mut measured = Vec::new();
     for port in Testbed::ports(args.port) {
         let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())? else { continue };
-        let ports = measure(args, &testbed)?;
-        add(rows(&ports));
-        measured.push(ports);
+        let over_port = measure(args, &testbed)?;
+        args.add_wanted(report, rows(&over_port));
+        measured.push(over_port);
     }
-    anyhow::ensure!(
-        !report.is_empty(),
-        "no case or metric contains {}: without --only all are run and named",
-        args.only.as_deref().unwrap_or_default()
-    );
-    figures::draw(&args.report, &measured)?;
-    report.finish();
-    Ok(())
+    args.check_found(report)?;
+    figures::draw(&args.report, &measured)
 }
 
 /// All cases over a port, round by round one after the other.
 fn measure(args: &Args, testbed: &Testbed) -> Result<Measured> {
     let port = testbed.port();
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} turns {elapsed}")?;
-    let bar = ProgressBar::new(u64::from(args.rounds) * Case::ALL.len() as u64).with_style(style);
+    let bar = progress::bar(u64::from(args.rounds) * Case::ALL.len() as u64, "turns")?;
     bar.set_message(format!("{}: round trips on the wire", port.name()));
     let trips = wire::count(testbed)?;
     let peer = Peer::start(testbed)?;

@@ -27,11 +27,10 @@ mod wasm;
 use std::time::Instant;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
 use super::curves::Saved;
-use super::{Args, PortName, Report, Row, histogram, typical, typical_of};
+use super::{Args, Benchmark, PortName, Report, Row, histogram, progress, typical, typical_of};
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, Extensions, NicCommand};
@@ -56,31 +55,35 @@ struct Series {
 }
 
 /// `remora bench strom`.
-pub fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new(args.json);
+pub struct Strom<'a>(pub &'a Args);
+
+impl Benchmark for Strom<'_> {
+    fn json(&self) -> bool {
+        self.0.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self.0, report)
+    }
+}
+
+fn run(args: &Args, report: &mut Report) -> Result<()> {
     let modelled = args.wants_model().then(model::both);
-    let rows = modelled.iter().flat_map(model::rows);
-    let named = rows.filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
-    named.for_each(|row| report.add(row));
+    args.add_wanted(report, modelled.iter().flat_map(model::rows));
     let cores = two_cores(&args.cores)?;
     for port in Testbed::ports(args.port) {
         let tasks = wanted(args, port);
         if !tasks.is_empty()
             && let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())?
         {
-            measure(args, &mut report, &testbed, tasks)?;
+            measure(args, report, &testbed, tasks)?;
         }
     }
-    anyhow::ensure!(
-        !report.is_empty(),
-        "no case or metric contains {}: without --only all are run and named",
-        args.only.as_deref().unwrap_or_default()
-    );
+    args.check_found(report)?;
     if let Some(modelled) = &modelled {
         let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
         figures::draw(&args.report, modelled, &rows)?;
     }
-    report.finish();
     Ok(())
 }
 
@@ -96,8 +99,7 @@ fn wanted(args: &Args, port: PortName) -> Vec<Task> {
 
 fn measure(args: &Args, report: &mut Report, testbed: &Testbed, tasks: Vec<Task>) -> Result<()> {
     let port = testbed.port();
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} turns {elapsed}")?;
-    let bar = ProgressBar::new(u64::from(args.rounds) * tasks.len() as u64).with_style(style);
+    let bar = progress::bar(u64::from(args.rounds) * tasks.len() as u64, "turns")?;
     let built = built(&tasks);
     let module = built.as_ref().map(Built::module);
     let peer = Peer::start_with(testbed, module.as_deref())?;

@@ -13,7 +13,7 @@ use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
 use crate::testbed::Testbed;
-use crate::{Bare, PortName, Report, cores};
+use crate::{Bare, Benchmark, PortName, Report, cores};
 use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
 use system::{MOST, Round, SystemUnderTest};
 use work::Work;
@@ -76,20 +76,26 @@ const CROWDS: [u32; 3] = [4, 16, MOST];
 /// Exponents of the sweep: Figure 10's.
 const SKEWS: [f64; 9] = [0.2, 0.4, 0.6, 0.8, 0.99, 1.0, 1.2, 1.4, 1.6];
 
-/// `remora bench txn`.
-///
-/// # Errors
-/// A process does not start or ends too early, a transaction does not end, or the rows do not add up.
-pub fn run(args: &Args) -> Result<Report> {
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        run(self, report)
+    }
+}
+
+/// `remora bench txn`. At the end the rows of each design must add up.
+fn run(args: &Args, report: &mut Report) -> Result<()> {
     let cores = cores::two_cores(&args.cores)?;
     cores::pin(cores[0])?;
-    let mut report = Report::new(args.json);
     let time = Duration::from_millis(args.millis);
     for port in Testbed::ports(args.port) {
         let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), args.port.is_some())? else {
             continue;
         };
-        let mut measuring = Measuring { args, testbed: &testbed, time, report: &mut report };
+        let mut measuring = Measuring { args, testbed: &testbed, time, report };
         let wants = |name: Name| args.workloads.is_empty() || args.workloads.contains(&name);
         if wants(Name::YcsbT) {
             measuring.ycsb_t()?;
@@ -104,7 +110,7 @@ pub fn run(args: &Args) -> Result<Report> {
             measuring.beside("tatp", &tatp(0), tatp)?;
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Both designs over a port.

@@ -15,7 +15,6 @@ use remora_verbs::{
 };
 
 use super::{Args, Reads, Server, Store};
-use crate::Report;
 use crate::command::device::{LOOPBACK, PortName};
 use crate::command::print;
 use crate::redn::loading::Loading;
@@ -30,7 +29,7 @@ fn table(args: &Args) -> Table {
 
 /// The server: it takes over what the one before it had, or makes a table, and then loads a chain for each
 /// client. It ends with its parent.
-pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<Report> {
+pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
     crate::command::ending::end_with_parent()?;
     let context = Device::nicd(socket).keep("chains").open()?;
     let mut kept = context.kept()?;
