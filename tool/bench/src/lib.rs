@@ -49,6 +49,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::command::number::{natural, whole};
 use crate::command::output::REPORT;
 
 pub use crate::command::device::PortName;
@@ -117,11 +118,11 @@ pub struct Args {
     #[arg(long)]
     out: Option<PathBuf>,
     /// Packets in flight at most, in a replay of the sender.
-    #[arg(long, default_value_t = 111, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, default_value_t = 111, value_parser = whole::<u32>(1..=65_536))]
     cap: u32,
     /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each
     /// side's.
-    #[arg(long)]
+    #[arg(long, value_parser = natural::<u64>)]
     packets: Option<u64>,
     /// Where `loss`, `congestion`, `prism`, `redn` and `strom` write their plots.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
@@ -133,13 +134,13 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// Interleaved rounds, at least 5 for a figure to quote.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
     pub rounds: u32,
     /// Only cases whose path or metric contains this.
     #[arg(long)]
     only: Option<String>,
     /// Cores of the two processes [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     pub cores: Vec<usize>,
 }
 

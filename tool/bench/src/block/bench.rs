@@ -9,6 +9,7 @@ use remora_store::ycsb::Skewed;
 use super::etcd;
 use super::rows::{beside, crowded, point};
 use super::system::{REPLICAS, Round, StoreSize, SystemUnderTest};
+use crate::command::number::{natural, whole};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
 use crate::testbed::Testbed;
@@ -24,16 +25,16 @@ pub struct Args {
     #[arg(long)]
     port: Option<PortName>,
     /// Blocks.
-    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 16_384, value_parser = whole::<u64>(1..=1_000_000))]
     blocks: u64,
     /// Bytes of a block.
     #[arg(long, default_value_t = MIN_BLOCK, value_parser = crate::command::designs::block_len)]
     block_len: u32,
     /// Clients of the crowd.
-    #[arg(long, default_value_t = CROWD, value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, default_value_t = CROWD, value_parser = whole::<u32>(1..=200))]
     clients: u32,
     /// Interleaved rounds.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// Instead: 1, 2, 4, ... clients and uniform keys, then the crowd, the paper's Figures 6 and 7.
     #[arg(long)]
@@ -45,7 +46,7 @@ pub struct Args {
     #[arg(long)]
     no_rivals: bool,
     /// Cores of clients and replicas [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
 

@@ -12,6 +12,7 @@ use remora_store::ycsb::Mix;
 use serde::Serialize;
 
 use crate::command::device::PortName;
+use crate::command::number::whole;
 use crate::command::output::{self, REPORT};
 use crate::command::print;
 use crate::cores::{pin, two_cores};
@@ -29,13 +30,13 @@ use remora_service::with_design;
 )]
 pub struct Args {
     /// YCSB records in the table; fewer where their values would take more than 256 MiB.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = whole::<u64>(1..=100_000_000))]
     records: u64,
     /// Bytes of a value; several lengths make several tables.
-    #[arg(long, default_value = "64,4096", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(16..=65536))]
+    #[arg(long, default_value = "64,4096", value_delimiter = ',', value_parser = whole::<u32>(16..=65536))]
     value_len: Vec<u32>,
     /// GETs one at a time, and as many times four together, for each line of the table.
-    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    #[arg(long, default_value_t = 50_000, value_parser = whole::<u64>(1000..=100_000_000))]
     gets: u64,
     /// Only this port.
     #[arg(long)]

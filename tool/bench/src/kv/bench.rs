@@ -12,6 +12,7 @@ use super::workload::{self, Chosen};
 use super::{curves, rows};
 use crate::command::designs;
 use crate::command::device::PortName;
+use crate::command::number::{natural, whole};
 use crate::cores::{pin, two_cores};
 use crate::testbed::Testbed;
 use crate::{Bare, Benchmark, Report, Row};
@@ -38,16 +39,16 @@ pub struct Args {
     #[arg(long)]
     distribution: Option<Keys>,
     /// Records [default: what the workload's file says, else 100000].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_parser = whole::<u64>(1..=100_000_000))]
     records: Option<u64>,
     /// Bytes of a value [default: what the workload's file says, else 512].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    #[arg(long, value_parser = whole::<u32>(16..=65536))]
     value_len: Option<u32>,
     /// Operations in flight for rates.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=64))]
     window: u32,
     /// Interleaved rounds.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// Instead: uniform keys and 1, 2, 4, ... operations in flight, the paper's Figures 3 and 4.
     #[arg(long, conflicts_with_all = ["design", "workload", "distribution"])]
@@ -59,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     no_rivals: bool,
     /// Cores of client and server [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
 

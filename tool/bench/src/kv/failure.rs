@@ -22,6 +22,7 @@ use self::course::Course;
 use self::farm::Farm;
 use self::memcached::Memcached;
 use crate::command::device::PortName;
+use crate::command::number::{seconds, whole};
 use crate::command::output::REPORT;
 use crate::cores::{pin, two_cores};
 use crate::testbed::process::Process;
@@ -37,16 +38,16 @@ pub struct Args {
     #[arg(long, default_value = "shm")]
     port: PortName,
     /// Records of each table.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 100_000, value_parser = whole::<u64>(1..=10_000_000))]
     records: u64,
     /// Bytes of their values.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(16..=65_536))]
     value_len: u32,
     /// Seconds of load before the server is killed; there are as many once it answers again.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = seconds(0.0..=86_400.0))]
     seconds: f64,
     /// Times that each server is killed.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// Where Figure 16 goes.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]

@@ -240,9 +240,26 @@ impl Book {
     fn note_wrong(&mut self, part: Part, finished: &Finished<'_>) {
         self.wrong += 1;
         if self.first_wrong.is_none() {
-            let mut what = format!("{:?}", finished.outcome);
-            what.truncate(100);
+            let what = explain(&finished.outcome, self.value.len());
             self.first_wrong = Some(format!("{:?} of record {}: {what}", part.verb, part.record));
+        }
+    }
+}
+
+/// What is wrong with an answer where values of `len` bytes are expected.
+fn explain(outcome: &Outcome<'_>, len: usize) -> String {
+    match outcome {
+        Outcome::Value(value) if value.len() != len => {
+            let found = value.len();
+            format!("the server's value has {found} bytes instead of {len}: give --value-len {found}")
+        }
+        Outcome::TooLong => format!(
+            "the server's value has more than {len} bytes: give --value-len with the length of its values"
+        ),
+        _ => {
+            let mut what = format!("{outcome:?}");
+            what.truncate(100);
+            what
         }
     }
 }

@@ -12,6 +12,7 @@ use clap::{Parser, ValueEnum};
 use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
+use crate::command::number::{natural, whole};
 use crate::testbed::Testbed;
 use crate::{Bare, Benchmark, PortName, Report, cores};
 use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
@@ -41,31 +42,31 @@ pub struct Args {
     #[arg(long)]
     port: Option<PortName>,
     /// Records of YCSB-T.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    #[arg(long, default_value_t = 100_000, value_parser = whole::<u64>(100..=1_000_000))]
     records: u64,
     /// Bytes of their values.
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    #[arg(long, default_value_t = 512, value_parser = whole::<u32>(16..=65536))]
     value_len: u32,
     /// Records that a transaction of YCSB-T changes.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u8>(1..=4))]
     keys: u8,
     /// Customers of SmallBank.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(50..=500_000))]
+    #[arg(long, default_value_t = 20_000, value_parser = whole::<u64>(50..=500_000))]
     customers: u64,
     /// Subscribers of TATP.
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(10..=40_000))]
+    #[arg(long, default_value_t = 5_000, value_parser = whole::<u32>(10..=40_000))]
     subscribers: u32,
     /// Milliseconds of each measurement.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, default_value_t = 100, value_parser = whole::<u64>(1..=10_000))]
     millis: u64,
     /// Interleaved rounds.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
     /// Cores of client and shards [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
 

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use super::servers::ServersArgs;
 use super::shell;
 use remora_bench::command::device::PortArgs;
+use remora_bench::command::number::natural;
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
 use remora_service::block::Session;
@@ -32,6 +33,7 @@ pub enum BlockCommand {
         #[command(flatten)]
         target: Target,
         /// The block, from 0.
+        #[arg(value_parser = natural::<u64>)]
         block: u64,
         /// With the zeros.
         #[arg(long)]
@@ -52,6 +54,7 @@ pub enum BlockCommand {
         #[command(flatten)]
         target: Target,
         /// The block, from 0.
+        #[arg(value_parser = natural::<u64>)]
         block: u64,
         /// The value; - takes it from standard input.
         value: String,

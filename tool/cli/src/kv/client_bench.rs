@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::command::Target;
+use remora_bench::command::number::{natural, whole};
 use remora_bench::kv::measure::{Plan, Runner};
 use remora_bench::kv::parts::Parts;
 use remora_bench::kv::workload::{choose, option};
@@ -19,25 +20,25 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LETTER|FILE", default_value = "B", value_parser = option)]
     workload: String,
     /// Records of the table [default: what the file says, else 1000].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_parser = whole::<u64>(1..=100_000_000))]
     records: Option<u64>,
     /// Bytes of a value [default: what the file says, else 512].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_parser = whole::<u32>(1..=1 << 20))]
     value_len: Option<u32>,
     /// Store all records first.
     #[arg(long)]
     load: bool,
     /// Operations in flight.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 16, value_parser = whole::<u32>(1..=64))]
     window: u32,
     /// Seconds to run [default: until the file's operationcount is done, else 10].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_parser = whole::<u64>(1..=86_400))]
     seconds: Option<u64>,
     /// Operations to run.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = whole::<u64>(1..=u64::MAX))]
     operations: Option<u64>,
     /// Seed of the workload.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
     seed: u64,
     /// One JSON object a line, without the seconds' own lines.
     #[arg(long)]
