@@ -5,7 +5,9 @@
 //! | [`veth`] | the namespaces and the interfaces between them |
 //! | [`process`] | a process that a benchmark starts, stops and ends |
 //! | [`pair`], [`protocol`], [`page`] | a peer process with NICs, and what the bench tells it |
+//! | [`local`] | two NICs of this process |
 
+pub mod local;
 pub mod page;
 pub mod pair;
 pub mod process;
