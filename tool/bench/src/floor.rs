@@ -1,5 +1,5 @@
 //! Floors: what the machine itself can do, measured in the same run as what is built on it. Each has two
-//! ends, one a process; the peer's end runs until its role ends.
+//! ends, one a process; the peer's end runs until the next command.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::Ordering;
