@@ -43,33 +43,30 @@ impl Benchmark for Congestion<'_> {
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self.0, report)
-    }
-}
-
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    output::folder(&args.report)?;
-    let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
-    let mut all: [Figures; 3] = Default::default();
-    for round in 0..u64::from(args.rounds) {
-        for ((_, algorithm), figures) in CONTESTANTS.iter().zip(&mut all) {
-            let outcome = share::run(&scenario(*algorithm, round));
-            let rates = outcome.rates(APART_NS + LAST_NS / 4 * 3);
-            figures.jain.push(jain(&rates));
-            figures.sum.push(rates.iter().sum());
-            figures.queue.push(outcome.queue(APART_NS + LAST_NS / 2) as f64);
-            figures.shown.get_or_insert(outcome);
-            bar.inc(1);
+        let args = self.0;
+        output::folder(&args.report)?;
+        let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
+        let mut all: [Figures; 3] = Default::default();
+        for round in 0..u64::from(args.rounds) {
+            for ((_, algorithm), figures) in CONTESTANTS.iter().zip(&mut all) {
+                let outcome = share::run(&scenario(*algorithm, round));
+                let rates = outcome.rates(APART_NS + LAST_NS / 4 * 3);
+                figures.jain.push(jain(&rates));
+                figures.sum.push(rates.iter().sum());
+                figures.queue.push(outcome.queue(APART_NS + LAST_NS / 2) as f64);
+                figures.shown.get_or_insert(outcome);
+                bar.inc(1);
+            }
         }
-    }
-    bar.finish_and_clear();
-    rows(&all).into_iter().for_each(|row| report.add(row));
-    for ((name, _), figures) in CONTESTANTS.iter().zip(&all) {
-        if let Some(outcome) = &figures.shown {
-            rates_plot(name, outcome).write(&args.report.join(format!("congestion-{name}.svg")))?;
+        bar.finish_and_clear();
+        rows(&all).into_iter().for_each(|row| report.add(row));
+        for ((name, _), figures) in CONTESTANTS.iter().zip(&all) {
+            if let Some(outcome) = &figures.shown {
+                rates_plot(name, outcome).write(&args.report.join(format!("congestion-{name}.svg")))?;
+            }
         }
+        queue_plot(&all).write(&args.report.join("congestion-queue.svg"))
     }
-    queue_plot(&all).write(&args.report.join("congestion-queue.svg"))
 }
 
 fn rows(all: &[Figures; 3]) -> Vec<Row> {

@@ -80,8 +80,8 @@ impl Stack {
     }
 
     /// Round trip of messages of `len` bytes, nanoseconds: from this thread's core and the near end of the
-    /// pair to the other core and the far end. Each has a port of its own, so that a round does not wait for the last
-    /// one's.
+    /// pair to the other core and the far end. Each has a port of its own, so that a round does not wait for
+    /// the last one's.
     pub fn round_trip(self, testbed: &Testbed, port: u16, len: usize) -> Result<f64> {
         let name = self.program();
         let [both, server, client] = self.words(port, len);

@@ -81,31 +81,27 @@ const MOST: u32 = 64;
 /// YCSB's exponent.
 const SKEW: f64 = 0.99;
 
+/// `remora bench block`.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self, report)
-    }
-}
-
-/// `remora bench block`.
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    let cores = cores::two_cores(&args.cores)?;
-    cores::pin(cores[0])?;
-    if !args.no_rivals && !args.curves {
-        let clients = [1, args.clients];
-        let store = (args.block_len, args.blocks);
-        if let Err(error) = etcd::run(cores[1], store, clients, args.rounds, report) {
-            tracing::warn!("left out: {error:#}");
+        let cores = cores::two_cores(&self.cores)?;
+        cores::pin(cores[0])?;
+        if !self.no_rivals && !self.curves {
+            let clients = [1, self.clients];
+            let store = (self.block_len, self.blocks);
+            if let Err(error) = etcd::run(cores[1], store, clients, self.rounds, report) {
+                tracing::warn!("left out: {error:#}");
+            }
         }
+        for port in Testbed::ports(self.port) {
+            over(self, port, cores, report)?;
+        }
+        Ok(())
     }
-    for port in Testbed::ports(args.port) {
-        over(args, port, cores, report)?;
-    }
-    Ok(())
 }
 
 /// Both designs over a port.

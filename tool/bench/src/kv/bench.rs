@@ -142,59 +142,57 @@ impl Args {
     }
 }
 
+/// `remora bench kv`.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self, report)
-    }
-}
-
-/// `remora bench kv`.
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    let cores = two_cores(&args.cores)?;
-    pin(cores[0])?;
-    let workload = args.workload.as_deref().map(workload::choose).transpose()?;
-    let workload = workload.as_ref();
-    let of_file = || workload.and_then(|chosen| chosen.records);
-    let (records, value_len) = (args.records.or_else(of_file).unwrap_or(100_000), args.value_len(workload)?);
-    let cases = args.cases(workload);
-    let inserts = cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
-    let window = args.window;
-    let plan = Plan { records, value_len, window, seed: 1, inserts: inserts.unwrap_or(0) };
-    if args.curves {
-        return curves::run(&plan, cores, args.port, args.rounds, report);
-    }
-    let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
-    let rivals: &[Rival] = if args.no_rivals { &[] } else { &Rival::ALL };
-    let mut rivals: Vec<RivalUnderTest> = rivals
-        .iter()
-        .filter_map(|rival| match RivalUnderTest::start(*rival, cores, &plan, &mixes) {
-            Ok(system) => Some(system),
-            Err(error) => {
-                tracing::warn!("left out: {error:#}");
-                None
-            }
-        })
-        .collect();
-    for port in Testbed::ports(args.port) {
-        let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), args.port.is_some())? else {
-            continue;
-        };
-        over(args, &cases, (&plan, &testbed), &mut rivals, report)?;
-    }
-    for rival in &rivals {
-        for (at, case) in cases.iter().enumerate() {
-            let case = format!("tcp/{}/{}/{}", rival.rival.name(), plan.value_len, case.name);
-            let alone = format!("{case}/same-core");
-            report.add(Row::new("kv", alone, "latency_p50", "ns", &rival.p50[at]));
-            let windowed = format!("{case}/window-{RIVAL_WINDOW}");
-            report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[at]));
+        let cores = two_cores(&self.cores)?;
+        pin(cores[0])?;
+        let workload = self.workload.as_deref().map(workload::choose).transpose()?;
+        let workload = workload.as_ref();
+        let of_file = || workload.and_then(|chosen| chosen.records);
+        let (records, value_len) =
+            (self.records.or_else(of_file).unwrap_or(100_000), self.value_len(workload)?);
+        let cases = self.cases(workload);
+        let inserts =
+            cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, self.rounds)).max();
+        let window = self.window;
+        let plan = Plan { records, value_len, window, seed: 1, inserts: inserts.unwrap_or(0) };
+        if self.curves {
+            return curves::run(&plan, cores, self.port, self.rounds, report);
         }
+        let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
+        let rivals: &[Rival] = if self.no_rivals { &[] } else { &Rival::ALL };
+        let mut rivals: Vec<RivalUnderTest> = rivals
+            .iter()
+            .filter_map(|rival| match RivalUnderTest::start(*rival, cores, &plan, &mixes) {
+                Ok(system) => Some(system),
+                Err(error) => {
+                    tracing::warn!("left out: {error:#}");
+                    None
+                }
+            })
+            .collect();
+        for port in Testbed::ports(self.port) {
+            let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), self.port.is_some())? else {
+                continue;
+            };
+            over(self, &cases, (&plan, &testbed), &mut rivals, report)?;
+        }
+        for rival in &rivals {
+            for (at, case) in cases.iter().enumerate() {
+                let case = format!("tcp/{}/{}/{}", rival.rival.name(), plan.value_len, case.name);
+                let alone = format!("{case}/same-core");
+                report.add(Row::new("kv", alone, "latency_p50", "ns", &rival.p50[at]));
+                let windowed = format!("{case}/window-{RIVAL_WINDOW}");
+                report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[at]));
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Rounds of the designs over one port, with the rivals between them.

@@ -91,36 +91,32 @@ trait Store {
 /// A client that reads one record; false: the GET failed.
 type Reads = Box<dyn FnMut(u64) -> bool + Send>;
 
+/// `remora bench failure`.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self, report)
+        if let (Some(socket), Some(listen)) = (&self.serve, self.listen) {
+            return chain::serve(self, socket, listen);
+        }
+        ensure!(self.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
+        // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would wait
+        // for the other's time to end.
+        let [clients, servers] = two_cores(&[])?;
+        pin(servers)?;
+        let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
+        let mut command = program()?;
+        command
+            .args(["nicd", "--json", "--child", "--port", self.port.name(), "--memory", "64g", "--socket"])
+            .arg(&socket);
+        let (daemon, _) = Process::start_ready(&mut command, 1).context("the NIC daemon did not start")?;
+        let measured = all(self, &socket, clients, report);
+        drop(daemon);
+        let _ = std::fs::remove_file(&socket);
+        measured
     }
-}
-
-/// `remora bench failure`.
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    if let (Some(socket), Some(listen)) = (&args.serve, args.listen) {
-        return chain::serve(args, socket, listen);
-    }
-    ensure!(args.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
-    // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would wait
-    // for the other's time to end.
-    let [clients, servers] = two_cores(&[])?;
-    pin(servers)?;
-    let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
-    let mut command = program()?;
-    command
-        .args(["nicd", "--json", "--child", "--port", args.port.name(), "--memory", "64g", "--socket"])
-        .arg(&socket);
-    let (daemon, _) = Process::start_ready(&mut command, 1).context("the NIC daemon did not start")?;
-    let measured = all(args, &socket, clients, report);
-    drop(daemon);
-    let _ = std::fs::remove_file(&socket);
-    measured
 }
 
 /// All systems, the daemon listening at `socket`.

@@ -67,25 +67,22 @@ impl Benchmark for Loss<'_> {
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self.0, report)
+        let args = self.0;
+        let mut bench = Bench { args, report, bar: progress::bar(0, "runs")? };
+        output::folder(&args.report)?;
+        if args.port.is_none() {
+            world::exchange(&mut bench)?;
+            world::incast(&mut bench)?;
+        }
+        if args.wants(PortName::Udp) {
+            udp::exchange(&mut bench)?;
+        }
+        if args.wants(PortName::Shm) {
+            speed::run(&mut bench)?;
+        }
+        bench.bar.finish_and_clear();
+        Ok(())
     }
-}
-
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    let mut bench = Bench { args, report, bar: progress::bar(0, "runs")? };
-    output::folder(&args.report)?;
-    if args.port.is_none() {
-        world::exchange(&mut bench)?;
-        world::incast(&mut bench)?;
-    }
-    if args.wants(PortName::Udp) {
-        udp::exchange(&mut bench)?;
-    }
-    if args.wants(PortName::Shm) {
-        speed::run(&mut bench)?;
-    }
-    bench.bar.finish_and_clear();
-    Ok(())
 }
 
 impl Bench<'_> {

@@ -64,22 +64,19 @@ impl Benchmark for Prism<'_> {
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self.0, report)
+        let args = self.0;
+        args.add_wanted(report, model::rows());
+        let cores = two_cores(&args.cores)?;
+        let mut measured = Vec::new();
+        for port in Testbed::ports(args.port) {
+            let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())? else { continue };
+            let over_port = measure(args, &testbed)?;
+            args.add_wanted(report, rows(&over_port));
+            measured.push(over_port);
+        }
+        args.check_found(report)?;
+        figures::draw(&args.report, &measured)
     }
-}
-
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    args.add_wanted(report, model::rows());
-    let cores = two_cores(&args.cores)?;
-    let mut measured = Vec::new();
-    for port in Testbed::ports(args.port) {
-        let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())? else { continue };
-        let over_port = measure(args, &testbed)?;
-        args.add_wanted(report, rows(&over_port));
-        measured.push(over_port);
-    }
-    args.check_found(report)?;
-    figures::draw(&args.report, &measured)
 }
 
 /// All cases over a port, round by round one after the other.

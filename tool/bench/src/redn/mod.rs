@@ -36,16 +36,13 @@ impl Benchmark for Redn<'_> {
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self.0, report)
+        let args = self.0;
+        let modelled = remora_chain::model::numbers(&CONNECTX5);
+        args.add_wanted(report, residuals(&modelled));
+        args.add_wanted(report, real::run(args)?);
+        args.check_found(report)?;
+        numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)
     }
-}
-
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    let modelled = remora_chain::model::numbers(&CONNECTX5);
-    args.add_wanted(report, residuals(&modelled));
-    args.add_wanted(report, real::run(args)?);
-    args.check_found(report)?;
-    numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)
 }
 
 /// Each number of the model beside the authors', how far it is off, and why where it is missed.

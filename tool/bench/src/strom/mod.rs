@@ -63,28 +63,25 @@ impl Benchmark for Strom<'_> {
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self.0, report)
-    }
-}
-
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    let modelled = args.wants_model().then(model::both);
-    args.add_wanted(report, modelled.iter().flat_map(model::rows));
-    let cores = two_cores(&args.cores)?;
-    for port in Testbed::ports(args.port) {
-        let tasks = wanted(args, port);
-        if !tasks.is_empty()
-            && let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())?
-        {
-            measure(args, report, &testbed, tasks)?;
+        let args = self.0;
+        let modelled = args.wants_model().then(model::both);
+        args.add_wanted(report, modelled.iter().flat_map(model::rows));
+        let cores = two_cores(&args.cores)?;
+        for port in Testbed::ports(args.port) {
+            let tasks = wanted(args, port);
+            if !tasks.is_empty()
+                && let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())?
+            {
+                measure(args, report, &testbed, tasks)?;
+            }
         }
+        args.check_found(report)?;
+        if let Some(modelled) = &modelled {
+            let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
+            figures::draw(&args.report, modelled, &rows)?;
+        }
+        Ok(())
     }
-    args.check_found(report)?;
-    if let Some(modelled) = &modelled {
-        let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
-        figures::draw(&args.report, modelled, &rows)?;
-    }
-    Ok(())
 }
 
 /// As `--only` chooses it.

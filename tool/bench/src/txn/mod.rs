@@ -77,41 +77,37 @@ const CROWDS: [u32; 3] = [4, 16, MOST];
 /// Exponents of the sweep: Figure 10's.
 const SKEWS: [f64; 9] = [0.2, 0.4, 0.6, 0.8, 0.99, 1.0, 1.2, 1.4, 1.6];
 
+/// `remora bench txn`. At the end the rows of each design must add up.
 impl Benchmark for Args {
     fn json(&self) -> bool {
         self.json
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self, report)
+        let cores = cores::two_cores(&self.cores)?;
+        cores::pin(cores[0])?;
+        let time = Duration::from_millis(self.millis);
+        for port in Testbed::ports(self.port) {
+            let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), self.port.is_some())? else {
+                continue;
+            };
+            let mut measuring = Measuring { args: self, testbed: &testbed, time, report };
+            let wants = |name: Name| self.workloads.is_empty() || self.workloads.contains(&name);
+            if wants(Name::YcsbT) {
+                measuring.ycsb_t()?;
+            }
+            if wants(Name::Smallbank) {
+                measuring.beside("smallbank", &SmallBank::new(self.customers, 0, 1), |seed| {
+                    SmallBank::new(self.customers, seed as u16, seed)
+                })?;
+            }
+            if wants(Name::Tatp) {
+                let tatp = |seed| Tatp::new(self.subscribers, seed);
+                measuring.beside("tatp", &tatp(0), tatp)?;
+            }
+        }
+        Ok(())
     }
-}
-
-/// `remora bench txn`. At the end the rows of each design must add up.
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    let cores = cores::two_cores(&args.cores)?;
-    cores::pin(cores[0])?;
-    let time = Duration::from_millis(args.millis);
-    for port in Testbed::ports(args.port) {
-        let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), args.port.is_some())? else {
-            continue;
-        };
-        let mut measuring = Measuring { args, testbed: &testbed, time, report };
-        let wants = |name: Name| args.workloads.is_empty() || args.workloads.contains(&name);
-        if wants(Name::YcsbT) {
-            measuring.ycsb_t()?;
-        }
-        if wants(Name::Smallbank) {
-            measuring.beside("smallbank", &SmallBank::new(args.customers, 0, 1), |seed| {
-                SmallBank::new(args.customers, seed as u16, seed)
-            })?;
-        }
-        if wants(Name::Tatp) {
-            let tatp = |seed| Tatp::new(args.subscribers, seed);
-            measuring.beside("tatp", &tatp(0), tatp)?;
-        }
-    }
-    Ok(())
 }
 
 /// Both designs over a port.

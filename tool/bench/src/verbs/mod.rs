@@ -62,35 +62,32 @@ impl Benchmark for Verbs<'_> {
     }
 
     fn measure(&self, report: &mut Report) -> Result<()> {
-        run(self.0, report)
-    }
-}
-
-fn run(args: &Args, report: &mut Report) -> Result<()> {
-    let cores = two_cores(&args.cores)?;
-    // Its peer has a NIC of either port.
-    let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;
-    let raw = Raw::open(&peer)?;
-    let mut bench =
-        Bench { args, report, bar: progress::bar(0, "rounds")?, peer, raw, cores, had_many: false };
-    latency::floors(&mut bench)?;
-    for port in [PortName::Shm, PortName::Udp] {
-        if !args.wants(port) {
-            continue;
+        let args = self.0;
+        let cores = two_cores(&args.cores)?;
+        // Its peer has a NIC of either port.
+        let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;
+        let raw = Raw::open(&peer)?;
+        let mut bench =
+            Bench { args, report, bar: progress::bar(0, "rounds")?, peer, raw, cores, had_many: false };
+        latency::floors(&mut bench)?;
+        for port in [PortName::Shm, PortName::Udp] {
+            if !args.wants(port) {
+                continue;
+            }
+            let mut end = End::open(&bench.peer, port)?;
+            latency::run(&mut bench, &mut end)?;
+            rate::run(&mut bench, &mut end)?;
+            bandwidth::run(&mut bench, &mut end)?;
+            latency::sleeping(&mut bench, &mut end)?;
+            many::idle(&mut bench, &end)?;
+            many::run(&mut bench, &mut end)?;
         }
-        let mut end = End::open(&bench.peer, port)?;
-        latency::run(&mut bench, &mut end)?;
-        rate::run(&mut bench, &mut end)?;
-        bandwidth::run(&mut bench, &mut end)?;
-        latency::sleeping(&mut bench, &mut end)?;
-        many::idle(&mut bench, &end)?;
-        many::run(&mut bench, &mut end)?;
+        if args.wants(PortName::Xdp) {
+            xdp::run(&mut bench)?;
+        }
+        bench.bar.finish_and_clear();
+        if args.only.is_some() { args.check_found(bench.report) } else { Ok(()) }
     }
-    if args.wants(PortName::Xdp) {
-        xdp::run(&mut bench)?;
-    }
-    bench.bar.finish_and_clear();
-    if args.only.is_some() { args.check_found(bench.report) } else { Ok(()) }
 }
 
 impl Bench<'_> {
