@@ -10,24 +10,23 @@ use remora_service::server::{HeapServer, Pace};
 use remora_store::block::Layout;
 use remora_verbs::{Device, Listener};
 
+const SIZE: Size = Size { layout: Layout { blocks: 16, block_len: 4096 }, clients: 4 };
+
 fn main() -> remora_service::Result<()> {
-    // Free addresses: each listener is gone before its replica binds it again.
-    let free = [0; 3].map(|_| Listener::bind("127.0.0.1:0"));
-    let addresses = free.into_iter().map(|listener| Ok(listener?.address()));
-    let addresses = addresses.collect::<remora_service::Result<Vec<_>>>()?;
+    // Three addresses of this host, and a port that is free.
+    let port = Listener::bind("127.0.0.1:0")?.address().port();
+    let servers = || Servers::fixed([1, 2, 3].map(|host| ([127, 0, 0, host], port).into()).to_vec());
     let stop = AtomicBool::new(false);
     let serve = &|replica| {
-        let size = Size { layout: Layout { blocks: 16, block_len: 4096 }, clients: 4 };
-        let config = ReplicaConfig { replica, size, new: true, listen: None };
-        let (nic, servers) = (Device::shm().open()?, Servers::fixed(addresses.clone()));
-        let mut own = OpenReplica::<HeapServer<PrismRs>>::open(&nic, servers, &config, &mut |_| ())?;
+        let config = ReplicaConfig { replica, size: SIZE, new: true, listen: None };
+        let nic = Device::shm().open()?;
+        let mut own = OpenReplica::<HeapServer<PrismRs>>::open(&nic, servers(), &config, &mut |_| ())?;
         own.service.work(Pace::default(), &own.listener, &stop)?;
         own.close()
     };
     let client = || {
-        let nic = Device::shm().open()?;
         let mut session = loop {
-            match Session::open(nic.clone(), Servers::fixed(addresses.clone()), 1, true) {
+            match Session::open(Device::shm().open()?, servers(), 1, true) {
                 // The replicas do not serve before all three have met.
                 Err(Error::Silent(_)) => std::thread::sleep(Duration::from_millis(20)),
                 session => break session?,

@@ -5,10 +5,10 @@ use remora_store::ycsb::fnv;
 use remora_verbs::{EMPTY, work};
 
 use super::echo::Echo;
-use super::pair::{End, Peer};
-use super::peer::{Place, Role, TARGET};
-use super::veth::{Side, Veth};
-use super::{PortName, turns, typical};
+use super::typical;
+use crate::testbed::Testbed;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::{Command, NicCommand, TARGET};
 
 /// Round trips of a measurement, and before it.
 const TRIPS: u64 = 4000;
@@ -25,20 +25,15 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Starts the process on `cores[1]`, pins this one to `cores[0]`, and connects over `port`.
-    pub fn open(port: PortName, cores: [usize; 2]) -> Result<Bare> {
-        Bare::of(Peer::start(cores)?, port)
-    }
-
-    /// The same at the two sides of veth pairs, of which this process is at the near one.
-    pub fn open_between(veth: &Veth, port: PortName, cores: [usize; 2]) -> Result<Bare> {
-        Bare::of(Peer::start_at(cores, Place::Veth(Side::Near), &veth.far())?, port)
-    }
-
-    fn of(peer: Peer, port: PortName) -> Result<Bare> {
-        let end = End::open(&peer, port)?;
+    /// Starts the process, pins this one to its own core, and connects.
+    ///
+    /// # Errors
+    /// The other process does not start.
+    pub fn open(testbed: &Testbed) -> Result<Bare> {
+        let peer = Peer::start(testbed)?;
+        let end = End::open(&peer, testbed.port())?;
         let echo = Echo::new(&end.local, end.remote);
-        turns::stop(peer.child())?;
+        peer.process().stop()?;
         Ok(Bare { end, echo, peer })
     }
 
@@ -46,7 +41,7 @@ impl Bare {
     /// nanoseconds.
     pub fn read(&mut self, len: usize, places: &[usize]) -> Result<f64> {
         let mut places = places.iter().cycle();
-        self.turn(self.end.serving(), 0, |end, _| {
+        self.turn(NicCommand::Serve, |end, _| {
             let list = [end.local.sge(0, len)];
             let place = places.next().context("a place to read")?;
             end.one(&work::read(0, &list, end.remote.at(*place as u64)))
@@ -64,7 +59,7 @@ impl Bare {
     /// bytes: nanoseconds.
     pub fn echo(&mut self, there: usize, back: usize) -> Result<f64> {
         self.echo.start(&mut self.end.qps[0])?;
-        self.turn(self.end.answering(), back as u64, |end, echo| {
+        self.turn(NicCommand::Echo { answer: back }, |end, echo| {
             let qp = &mut end.qps[0];
             echo.send(qp, there)?;
             let mut done = [EMPTY; 2];
@@ -82,21 +77,20 @@ impl Bare {
         })
     }
 
-    /// Has the peer play `role`, alone on its core, while `trip` is measured.
+    /// Has the peer's NIC do this, alone on its core, while `trip` is measured.
     fn turn(
         &mut self,
-        role: Role,
-        argument: u64,
+        command: NicCommand,
         mut trip: impl FnMut(&mut End, &mut Echo) -> Result<()>,
     ) -> Result<f64> {
         let Bare { end, echo, peer } = self;
-        turns::go_on(peer.child())?;
-        peer.play(role, argument, 0)?;
+        peer.process().go_on()?;
+        peer.run(end.command(command))?;
         (0..WARM_UP).try_for_each(|_| trip(end, echo))?;
         let took = typical(TRIPS, || trip(end, echo))?;
         end.settle()?;
-        peer.play(Role::Sleep, 0, 0)?;
-        turns::stop(peer.child())?;
+        peer.run(Command::Sleep)?;
+        peer.process().stop()?;
         Ok(took)
     }
 }
@@ -104,6 +98,6 @@ impl Bare {
 impl Drop for Bare {
     fn drop(&mut self) {
         // The peer ends when it is told to, for which it must run.
-        let _ = turns::go_on(self.peer.child());
+        let _ = self.peer.process().go_on();
     }
 }

@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use remora_fabric::share::{self, Outcome, RATE, Scenario, jain};
 use remora_transport::congestion::Algorithm;
 
-use super::{Args, Report, Row, plot};
+use super::{Args, Benchmark, Report, Row, plot};
 use crate::command::output;
 
 const MS: u64 = 1_000_000;
@@ -35,32 +35,38 @@ struct Figures {
 }
 
 /// `remora bench congestion`.
-pub fn run(args: &Args) -> Result<()> {
-    output::folder(&args.report)?;
-    let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
-    let mut all: [Figures; 3] = Default::default();
-    for round in 0..u64::from(args.rounds) {
-        for ((_, algorithm), figures) in CONTESTANTS.iter().zip(&mut all) {
-            let outcome = share::run(&scenario(*algorithm, round));
-            let rates = outcome.rates(APART_NS + LAST_NS / 4 * 3);
-            figures.jain.push(jain(&rates));
-            figures.sum.push(rates.iter().sum());
-            figures.queue.push(outcome.queue(APART_NS + LAST_NS / 2) as f64);
-            figures.shown.get_or_insert(outcome);
-            bar.inc(1);
-        }
+pub struct Congestion<'a>(pub &'a Args);
+
+impl Benchmark for Congestion<'_> {
+    fn json(&self) -> bool {
+        self.0.json
     }
-    bar.finish_and_clear();
-    let mut report = Report::new(args.json);
-    rows(&all).into_iter().for_each(|row| report.add(row));
-    for ((name, _), figures) in CONTESTANTS.iter().zip(&all) {
-        if let Some(outcome) = &figures.shown {
-            rates_plot(name, outcome).write(&args.report.join(format!("congestion-{name}.svg")))?;
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let args = self.0;
+        output::folder(&args.report)?;
+        let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
+        let mut all: [Figures; 3] = Default::default();
+        for round in 0..u64::from(args.rounds) {
+            for ((_, algorithm), figures) in CONTESTANTS.iter().zip(&mut all) {
+                let outcome = share::run(&scenario(*algorithm, round));
+                let rates = outcome.rates(APART_NS + LAST_NS / 4 * 3);
+                figures.jain.push(jain(&rates));
+                figures.sum.push(rates.iter().sum());
+                figures.queue.push(outcome.queue(APART_NS + LAST_NS / 2) as f64);
+                figures.shown.get_or_insert(outcome);
+                bar.inc(1);
+            }
         }
+        bar.finish_and_clear();
+        rows(&all).into_iter().for_each(|row| report.add(row));
+        for ((name, _), figures) in CONTESTANTS.iter().zip(&all) {
+            if let Some(outcome) = &figures.shown {
+                rates_plot(name, outcome).write(&args.report.join(format!("congestion-{name}.svg")))?;
+            }
+        }
+        queue_plot(&all).write(&args.report.join("congestion-queue.svg"))
     }
-    queue_plot(&all).write(&args.report.join("congestion-queue.svg"))?;
-    report.finish();
-    Ok(())
 }
 
 fn rows(all: &[Figures; 3]) -> Vec<Row> {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
 
 use crate::command::device::PortName;
+use crate::command::number::whole;
 use crate::command::output::{self, REPORT};
 use crate::curves::{Saved, saved};
 use crate::prism::{loads, transactions};
@@ -134,7 +135,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     rows: Vec<PathBuf>,
     /// Interleaved rounds of each measurement.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// One JSON object a line.
     #[arg(long)]
@@ -189,7 +190,7 @@ fn from_rows(args: &Args, wanted: &[Figures], mut rows: Vec<Saved>) -> Result<()
         if args.rows.is_empty() && wanted.iter().any(|figures| figures.rows() == Some(bench)) {
             let mut words = args.words(bench);
             words.push(what.into());
-            rows.extend(bench::rows(bench::Args::try_parse_from(words)?)?);
+            rows.extend(bench::rows(&bench::Args::try_parse_from(words)?)?);
         }
     }
     let mut residuals = Report::new(args.json);

@@ -1,5 +1,5 @@
 //! Floors: what the machine itself can do, measured in the same run as what is built on it. Each has two
-//! ends, one a process; the peer's end runs until its role ends.
+//! ends, one a process; the peer's end runs until the next command.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use remora_port::shm::{Receiver, Sender};
 use remora_port::udp::Socket;
 use rustix::net::SocketAddrAny;
 
-use super::page::{Page, Ticket};
+use crate::testbed::page::{Page, Ticket};
 
 /// Trips whose mean is one reading: reading the clock costs, and a reading of many trips is rarely free of
 /// disturbance.

@@ -9,7 +9,7 @@ use remora_port::xdp::{Attachment, Flushed, Options, Queue, Resolver};
 use remora_wire::frame::{Endpoint, Route, Start};
 
 use super::floor::{Lengths, typical};
-use super::page::{Page, Ticket};
+use crate::testbed::page::{Page, Ticket};
 
 /// UDP port of both ends.
 const PORT: u16 = 4791;

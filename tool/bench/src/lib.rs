@@ -12,6 +12,7 @@
 
 mod bare;
 mod bars;
+mod benchmark;
 pub mod block;
 pub mod command;
 mod congestion;
@@ -28,33 +29,32 @@ mod loss;
 mod numbers;
 pub mod options;
 mod packets;
-mod page;
-mod pair;
 pub mod peer;
 mod plot;
 mod prism;
+mod progress;
 mod redn;
 mod replay;
 mod row;
-mod site;
 mod sockperf;
 mod stack;
 mod stream;
 mod strom;
-pub mod turns;
+mod testbed;
 mod txn;
 mod verbs;
-mod veth;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::command::number::{natural, whole};
 use crate::command::output::REPORT;
 
 pub use crate::command::device::PortName;
 pub use bare::Bare;
+pub use benchmark::Benchmark;
 pub use floor::{typical, typical_of};
 pub use row::{Report, Row, median, print_table};
 
@@ -118,11 +118,11 @@ pub struct Args {
     #[arg(long)]
     out: Option<PathBuf>,
     /// Packets in flight at most, in a replay of the sender.
-    #[arg(long, default_value_t = 111, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, default_value_t = 111, value_parser = whole::<u32>(1..=65_536))]
     cap: u32,
     /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each
     /// side's.
-    #[arg(long)]
+    #[arg(long, value_parser = natural::<u64>)]
     packets: Option<u64>,
     /// Where `loss`, `congestion`, `prism`, `redn` and `strom` write their plots.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
@@ -134,13 +134,13 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// Interleaved rounds, at least 5 for a figure to quote.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
     pub rounds: u32,
     /// Only cases whose path or metric contains this.
     #[arg(long)]
     only: Option<String>,
     /// Cores of the two processes [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     pub cores: Vec<usize>,
 }
 
@@ -159,6 +159,22 @@ impl Args {
     pub fn wants_case(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
+
+    /// Adds the rows that are asked for.
+    fn add_wanted(&self, report: &mut Report, rows: impl IntoIterator<Item = Row>) {
+        let wanted = |row: &Row| self.wants_case(&format!("{}/{}", row.case, row.metric));
+        rows.into_iter().filter(wanted).for_each(|row| report.add(row));
+    }
+
+    /// That something was asked for which there is.
+    fn check_found(&self, report: &Report) -> Result<()> {
+        anyhow::ensure!(
+            !report.is_empty(),
+            "no case or metric contains {}: without --only all are run and named",
+            self.only.as_deref().unwrap_or_default()
+        );
+        Ok(())
+    }
 }
 
 /// `remora bench`.
@@ -171,31 +187,32 @@ pub fn run(args: Args) -> Result<()> {
             file.display()
         );
     }
-    if args.own.is_some() {
-        return rows(args).map(drop);
-    }
-    match args.name.context("what is to be measured")? {
-        Name::Verbs => verbs::run(&args),
-        Name::Loss => loss::run(&args),
-        Name::Congestion => congestion::run(&args),
-        Name::Prism => prism::run(&args),
-        Name::Redn => redn::run(&args),
-        Name::Strom => strom::run(&args),
-        Name::IrnReceiver => replay::receiver(&args),
-        Name::IrnSender => replay::sender(&args),
+    match args.name {
+        Some(Name::IrnReceiver) => replay::receiver(&args),
+        Some(Name::IrnSender) => replay::sender(&args),
+        _ => rows(&args).map(drop),
     }
 }
 
-/// Runs a benchmark that figures are drawn from; its rows.
-pub fn rows(args: Args) -> Result<Vec<curves::Saved>> {
-    let report = match &args.own {
-        Some(Own::Kv(own)) => crate::kv::bench::run(own)?,
-        Some(Own::Block(own)) => crate::block::bench::run(own)?,
-        Some(Own::Txn(own)) => crate::txn::run(own)?,
-        Some(Own::Failure(own)) => crate::kv::failure::run(own)?,
-        None => anyhow::bail!("it draws its own figures"),
-    };
-    report.finish();
+/// Runs a benchmark and prints its rows, from which figures are drawn.
+///
+/// # Errors
+/// The benchmark's.
+pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
+    let report = match (&args.own, args.name) {
+        (Some(Own::Kv(own)), _) => benchmark::run(own),
+        (Some(Own::Block(own)), _) => benchmark::run(own),
+        (Some(Own::Txn(own)), _) => benchmark::run(own),
+        (Some(Own::Failure(own)), _) => benchmark::run(own),
+        (None, Some(Name::Verbs)) => benchmark::run(&verbs::Verbs(args)),
+        (None, Some(Name::Loss)) => benchmark::run(&loss::Loss(args)),
+        (None, Some(Name::Congestion)) => benchmark::run(&congestion::Congestion(args)),
+        (None, Some(Name::Prism)) => benchmark::run(&prism::Prism(args)),
+        (None, Some(Name::Redn)) => benchmark::run(&redn::Redn(args)),
+        (None, Some(Name::Strom)) => benchmark::run(&strom::Strom(args)),
+        (None, Some(Name::IrnReceiver | Name::IrnSender)) => anyhow::bail!("a replay has no rows"),
+        (None, None) => anyhow::bail!("what is to be measured"),
+    }?;
     Ok(report.rows().iter().map(curves::Saved::from).collect())
 }
 

@@ -8,7 +8,7 @@ use remora_port::udp::Socket;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 
-use super::page::{Page, Ticket};
+use crate::testbed::page::{Page, Ticket};
 
 /// Segments of a train: as many as the kernel cuts.
 const TRAIN: usize = 64;

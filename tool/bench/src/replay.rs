@@ -46,9 +46,9 @@ fn replay(
     let mut out = String::new();
     for number in 0..count {
         let here = || format!("{} line {}", file.display(), number + 2);
-        let line = lines.next().with_context(|| {
-            format!("{}: the file ends, and {count} lines were announced", here())
-        })?;
+        let line = lines
+            .next()
+            .with_context(|| format!("{}: the file ends, and {count} lines were announced", here()))?;
         let mut words = line.split_whitespace();
         let qp = next(&mut words, "a queue pair", u64::MAX).with_context(here)?;
         each(qp, &mut words, &mut out).with_context(here)?;

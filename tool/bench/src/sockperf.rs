@@ -1,17 +1,16 @@
 //! sockperf's spinning ping-pong: somebody else's word on what a raw UDP round trip takes here.
 
 use std::net::UdpSocket;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process};
 
-use super::cores::pin;
+use crate::testbed::process::Process;
 
 /// A running sockperf server that spins.
 pub struct Sockperf {
-    child: Child,
+    process: Process,
     port: u16,
 }
 
@@ -19,23 +18,17 @@ impl Sockperf {
     /// Starts it on `core`; None if sockperf is not installed.
     pub fn start(core: usize) -> Result<Option<Sockperf>> {
         let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
-        // A child begins where the thread that starts it may run.
-        let starting = std::thread::spawn(move || -> Result<Option<Child>> {
-            pin(core)?;
-            match command(&["sr"], port).spawn() {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                child => Ok(Some(child.context("starting sockperf")?)),
-            }
-        });
-        let child = starting.join().map_err(|_| anyhow::anyhow!("starting sockperf panicked"))??;
+        let process = match Process::start_on(core, command(&["sr"], port))? {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            started => started.context("starting sockperf")?,
+        };
         std::thread::sleep(Duration::from_millis(100));
-        Ok(child.map(|child| Sockperf { child, port }))
+        Ok(Some(Sockperf { process, port }))
     }
 
     /// Stops it, or lets it run.
     pub fn go_on(&self, on: bool) -> Result<()> {
-        let signal = if on { Signal::CONT } else { Signal::STOP };
-        kill_process(Pid::from_child(&self.child), signal).context("stopping sockperf")
+        if on { self.process.go_on() } else { self.process.stop() }
     }
 
     /// Median round trip of messages of `len` bytes from this thread's core, in nanoseconds, over a second.
@@ -47,13 +40,6 @@ impl Sockperf {
             .context("running sockperf")?;
         let text = String::from_utf8_lossy(&output.stdout);
         half(&text).map(|usec| 2000.0 * usec).with_context(|| format!("sockperf says no median:\n{text}"))
-    }
-}
-
-impl Drop for Sockperf {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,13 +1,14 @@
 //! What others make of the same wire by the kernel's TCP: UCX's and libfabric's ping-pongs, from the
 //! distribution's packages.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cores::pin;
-use super::veth::{KERNEL, Side, Veth};
+use crate::testbed::Testbed;
+use crate::testbed::process::Process;
+use crate::testbed::veth::{KERNEL, Side};
 
 /// A communication library with a ping-pong program of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -79,19 +80,18 @@ impl Stack {
     }
 
     /// Round trip of messages of `len` bytes, nanoseconds: from this thread's core and the near end of the
-    /// pair to `core` and the far end. Each has a port of its own, so that a round does not wait for the last
-    /// one's.
-    pub fn round_trip(self, veth: &Veth, core: usize, port: u16, len: usize) -> Result<f64> {
+    /// pair to the other core and the far end. Each has a port of its own, so that a round does not wait for
+    /// the last one's.
+    pub fn round_trip(self, testbed: &Testbed, port: u16, len: usize) -> Result<f64> {
         let name = self.program();
         let [both, server, client] = self.words(port, len);
-        let mut serving = self.start_server(veth, core, [&both[..], &server].concat())?;
-        let asked = listening(&mut serving.0, port).and_then(|()| {
+        let mut serving = self.start_server(testbed, [&both[..], &server].concat())?;
+        let asked = listening(&mut serving, port).and_then(|()| {
             // Not from this thread's own network: UCX looks for interfaces in /sys, which shows those of the
             // network that it was mounted in, and `ip netns exec` mounts it anew.
-            let [first, within @ ..] = veth.near();
-            let output =
-                command(first).args(within).args(["timeout", TIMEOUT, name]).args(both).args(client).output();
-            output.with_context(|| format!("running {name}"))
+            let mut command = testbed.command(Side::Near, "timeout");
+            limit(&mut command).args([TIMEOUT, name]).args(both).args(client);
+            command.output().with_context(|| format!("running {name}"))
         })?;
         let text = String::from_utf8_lossy(&asked.stdout);
         ensure!(asked.status.success(), "{name} failed: {}", reason(&asked));
@@ -99,17 +99,11 @@ impl Stack {
         Ok(2000.0 * one_way)
     }
 
-    fn start_server(self, veth: &Veth, core: usize, words: Vec<String>) -> Result<Server> {
-        let [first, within @ ..] = veth.far();
-        let mut command = command(first);
-        command.args(within).arg(self.program()).args(words).stdout(Stdio::null()).stderr(Stdio::null());
-        // A child begins where the thread that starts it may run.
-        let starting = std::thread::spawn(move || -> Result<Child> {
-            pin(core)?;
-            command.spawn().context("starting a server to compare with")
-        });
-        let child = starting.join().map_err(|_| anyhow::anyhow!("starting a server panicked"))??;
-        Ok(Server(child))
+    fn start_server(self, testbed: &Testbed, words: Vec<String>) -> Result<Process> {
+        let [_, core] = testbed.cores();
+        let mut command = testbed.command(Side::Far, self.program());
+        limit(&mut command).args(words).stdout(Stdio::null()).stderr(Stdio::null());
+        Process::start_on(core, command)?.context("starting a server to compare with")
     }
 
     /// Both give half of a round trip, in microseconds: UCX its median, libfabric the mean.
@@ -136,29 +130,17 @@ fn reason(output: &Output) -> String {
     }
 }
 
-fn command(program: &str) -> Command {
-    let mut command = Command::new(program);
-    // UCX may not take what it would like better than the kernel's TCP over this pair.
+/// UCX may not take what it would like better than the kernel's TCP over this pair.
+fn limit(command: &mut Command) -> &mut Command {
     command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", KERNEL).env("UCX_WARN_UNUSED_ENV_VARS", "n");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// It ends with its only client, or with this value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 
 /// Waits until the server listens: neither takes a second connection, so it cannot be tried.
-fn listening(server: &mut Child, port: u16) -> Result<()> {
+fn listening(server: &mut Process, port: u16) -> Result<()> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
-        if let Some(status) = server.try_wait()? {
+        if let Some(status) = server.ended()? {
             bail!("a server to compare with ended at once: {status}");
         }
         let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));

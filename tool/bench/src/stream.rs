@@ -9,7 +9,7 @@ use remora_port::udp::Socket;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 
-use super::page::{Page, Ticket};
+use crate::testbed::page::{Page, Ticket};
 
 /// Payload of a segment: the path MTU.
 pub const PAYLOAD: usize = 4096;

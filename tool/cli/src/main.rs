@@ -194,6 +194,35 @@ mod tests {
         own.chain(command.get_subcommands().flat_map(examples)).collect()
     }
 
+    /// Calls of a command, and of all below it, that give a word to each of its arguments in turn.
+    fn calls(command: &clap::Command, path: &[String], word: &str) -> Vec<Vec<String>> {
+        let path = [path, &[command.get_name().to_owned()]].concat();
+        let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        let taking = arguments.filter(|argument| argument.get_action().takes_values());
+        let own = taking.map(|argument| {
+            let option = argument.get_long().map(|long| format!("--{long}"));
+            path.iter().cloned().chain(option).chain([word.to_owned()]).collect()
+        });
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        own.chain(shown.flat_map(|command| calls(command, &path, word))).collect()
+    }
+
+    #[test]
+    fn no_number_is_refused_in_the_words_of_rust() {
+        let all = calls(&Cli::command(), &[], "minusone");
+        let refused =
+            all.iter().filter_map(|call| Cli::try_parse_from(call).err().map(|error| (call, error)));
+        let texts: Vec<(&Vec<String>, String)> =
+            refused.map(|(call, error)| (call, error.to_string())).collect();
+        let numbers = texts.iter().filter(|(_, text)| text.contains("give a whole number")).count();
+        assert!(numbers > 60, "{numbers} of {} calls have a number", all.len());
+        for (call, text) in texts {
+            let rusts =
+                ["invalid digit", "invalid float", " is not in "].iter().any(|words| text.contains(words));
+            assert!(!rusts, "{call:?}: {text}");
+        }
+    }
+
     #[test]
     fn every_example_of_the_help_is_understood() {
         let all = examples(&Cli::command());

@@ -13,8 +13,8 @@ use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use remora_bench::command::conduct::size;
 use remora_bench::command::device::{LentArgs, PortArgs};
+use remora_bench::command::number::{natural, size, whole};
 use remora_bench::command::{ending, print};
 use remora_bench::print_table;
 
@@ -30,34 +30,34 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// User that may attach beside the daemon's own; more by repeating it.
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", value_parser = natural::<u32>)]
     allow_uid: Vec<u32>,
     /// Bytes of regions and queues that a tenant may have, with k, m or g for 2^10, 2^20 and 2^30.
     #[arg(long, value_parser = size, default_value = "4g")]
     memory: usize,
     /// Protection domains of a tenant.
-    #[arg(long, default_value_t = Limits::default().domains)]
+    #[arg(long, default_value_t = Limits::default().domains, value_parser = natural::<usize>)]
     domains: usize,
     /// Regions of a tenant.
-    #[arg(long, default_value_t = Limits::default().regions)]
+    #[arg(long, default_value_t = Limits::default().regions, value_parser = natural::<usize>)]
     regions: usize,
     /// Completion queues of a tenant.
-    #[arg(long, default_value_t = Limits::default().queues)]
+    #[arg(long, default_value_t = Limits::default().queues, value_parser = natural::<usize>)]
     queues: usize,
     /// Completion channels of a tenant.
-    #[arg(long, default_value_t = Limits::default().channels)]
+    #[arg(long, default_value_t = Limits::default().channels, value_parser = natural::<usize>)]
     channels: usize,
     /// Queue pairs of a tenant.
-    #[arg(long, default_value_t = Limits::default().pairs, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=16384))]
+    #[arg(long, default_value_t = Limits::default().pairs, value_parser = whole::<usize>(1..=16384))]
     pairs: usize,
     /// Kernels of a tenant; the NIC has 32 for all.
-    #[arg(long, default_value_t = Limits::default().kernels)]
+    #[arg(long, default_value_t = Limits::default().kernels, value_parser = natural::<usize>)]
     kernels: usize,
     /// Tenants that are kept while no program is attached for them.
-    #[arg(long, default_value_t = Options::default().tenants)]
+    #[arg(long, default_value_t = Options::default().tenants, value_parser = natural::<usize>)]
     tenants: usize,
     /// Programs attached at a time.
-    #[arg(long, default_value_t = Options::default().attachments)]
+    #[arg(long, default_value_t = Options::default().attachments, value_parser = natural::<usize>)]
     attachments: usize,
     /// Address of an endpoint with counters for Prometheus and `remora top`.
     #[arg(long)]
@@ -91,7 +91,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let socket = args.socket.clone().unwrap_or_else(LentArgs::default_socket);
     if args.child {
-        remora_bench::turns::end_with_parent()?;
+        ending::end_with_parent()?;
     }
     let heard = ending::signals()?.into_iter().chain([SIGUSR1]);
     let mut signals = Signals::new(heard).context("waiting for signals")?;

@@ -15,6 +15,7 @@ use ratatui::style::{Style, Stylize};
 use ratatui::widgets::{Block, Row, Table};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use remora_bench::command::number::seconds;
 use remora_bench::command::print;
 
 /// Arguments of `remora top`.
@@ -27,18 +28,11 @@ pub struct Args {
     #[arg(default_value = "127.0.0.1:9464")]
     address: String,
     /// Seconds between two readings of the counters.
-    #[arg(long, default_value_t = 1.0, value_parser = seconds, conflicts_with = "once")]
+    #[arg(long, default_value_t = 1.0, value_parser = seconds(0.1..=3600.0), conflicts_with = "once")]
     interval: f64,
     /// Print the counters once, as text, and end.
     #[arg(long)]
     once: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.1..=3600.0).contains(&value) => Ok(value),
-        _ => Err("seconds from 0.1 to 3600".to_owned()),
-    }
 }
 
 /// What the endpoint says, by sample name with its labels.

@@ -43,6 +43,22 @@ pub struct ServerConfig {
     pub clients: u32,
 }
 
+impl Default for ServerConfig {
+    /// 64 MiB for 1024 clients, without an address.
+    fn default() -> ServerConfig {
+        let memory = 64 << 20;
+        ServerConfig {
+            listen: None,
+            unix: None,
+            idle_timeout: 0,
+            shutdown: false,
+            memory,
+            items: Config::items_for(memory),
+            clients: 1024,
+        }
+    }
+}
+
 /// What `version` answers: the memcached whose text protocol this is. Clients conclude from it what a server
 /// knows.
 const VERSION: &str = "1.6.18";

@@ -8,12 +8,12 @@ use remora_store::ycsb::Skewed;
 
 use super::etcd;
 use super::rows::{beside, crowded, point};
-use super::system::{REPLICAS, Round, SystemUnderTest, Testbed};
+use super::system::{REPLICAS, Round, StoreSize, SystemUnderTest};
+use crate::command::number::{natural, whole};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
-use crate::site::Site;
-use crate::veth::Veth;
-use crate::{PortName, Report, cores};
+use crate::testbed::Testbed;
+use crate::{Benchmark, PortName, Report, cores};
 
 /// Arguments of `remora bench block`.
 #[derive(Parser)]
@@ -25,16 +25,16 @@ pub struct Args {
     #[arg(long)]
     port: Option<PortName>,
     /// Blocks that the store has.
-    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 16_384, value_parser = whole::<u64>(1..=1_000_000))]
     blocks: u64,
     /// Bytes of a block.
     #[arg(long, default_value_t = MIN_BLOCK, value_parser = crate::command::designs::block_len)]
     block_len: u32,
     /// Clients that work at one time for the highest rate.
-    #[arg(long, default_value_t = CROWD, value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, default_value_t = CROWD, value_parser = whole::<u32>(1..=200))]
     clients: u32,
     /// Rounds, in which the systems take turns.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// Instead: 1, 2, 4, ... clients and uniform keys, then the crowd, the paper's Figures 6 and 7.
     #[arg(long)]
@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long)]
     no_rivals: bool,
     /// Cores of clients and replicas [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
 
@@ -82,43 +82,39 @@ const MOST: u32 = 64;
 const SKEW: f64 = 0.99;
 
 /// `remora bench block`.
-pub fn run(args: &Args) -> Result<Report> {
-    let cores = cores::two_cores(&args.cores)?;
-    cores::pin(cores[0])?;
-    let mut report = Report::new(args.json);
-    if !args.no_rivals && !args.curves {
-        let clients = [1, args.clients];
-        let store = (args.block_len, args.blocks);
-        if let Err(error) = etcd::run(cores[1], store, clients, args.rounds, &mut report) {
-            tracing::warn!("left out: {error:#}");
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let cores = cores::two_cores(&self.cores)?;
+        cores::pin(cores[0])?;
+        if !self.no_rivals && !self.curves {
+            let clients = [1, self.clients];
+            let store = (self.block_len, self.blocks);
+            if let Err(error) = etcd::run(cores[1], store, clients, self.rounds, report) {
+                tracing::warn!("left out: {error:#}");
+            }
         }
+        for port in Testbed::ports(self.port) {
+            over(self, port, cores, report)?;
+        }
+        Ok(())
     }
-    for port in Site::ports(args.port) {
-        over(args, port, cores, &mut report)?;
-    }
-    Ok(report)
 }
 
 /// Both designs over a port.
 fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> Result<()> {
-    let mut spaces = Vec::new();
-    let veth = match bridged(port) {
-        Ok(made) => made,
-        Err(error) if args.port.is_some() => return Err(error),
-        Err(error) => {
-            tracing::warn!("port xdp is left out: {error:#}");
-            return Ok(());
-        }
-    };
-    let veth = veth.map(|(veth, names)| {
-        spaces = names;
-        veth
-    });
+    let stores = Design::ALL.len();
+    let opened = Testbed::open_replicated(port, cores, stores, REPLICAS, args.port.is_some())?;
+    let Some(testbed) = opened else { return Ok(()) };
     let (blocks, block_len, clients) = (args.blocks, args.block_len as usize, args.clients as usize);
-    let testbed = Testbed { port, cores, blocks, block_len, clients, spaces };
+    let size = StoreSize { blocks, block_len, clients };
+    // The replicas end before the networks that they are in.
     let mut systems = Vec::new();
     for (store, design) in Design::ALL.into_iter().enumerate() {
-        systems.push(testbed.system(store, design)?);
+        systems.push(SystemUnderTest::open(&testbed, size, store, design)?);
     }
     let mut measuring = Measuring { args, port, systems: &mut systems, report };
     if args.curves {
@@ -126,22 +122,7 @@ fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> 
     } else {
         measuring.alone()?;
     }
-    measuring.generator()?;
-    // The replicas end before the networks that they are in.
-    drop(systems);
-    drop(veth);
-    Ok(())
-}
-
-/// The networks of port xdp, and the replicas' namespaces.
-fn bridged(port: PortName) -> Result<Option<(Veth, Vec<String>)>> {
-    if port != PortName::Xdp {
-        return Ok(None);
-    }
-    let mut veth = Veth::create()?;
-    let spaces = veth.add_bridges(Design::ALL.len(), REPLICAS)?;
-    veth.enter()?;
-    Ok(Some((veth, spaces)))
+    measuring.generator()
 }
 
 /// The designs over a port.

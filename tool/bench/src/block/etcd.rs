@@ -7,7 +7,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use remora_store::Random;
 
+use crate::testbed::process::Process;
 use crate::{Report, Row, histogram};
 
 /// Members of the cluster.
@@ -32,17 +33,14 @@ const PLACES: [(&str, &str); 2] = [("fsync", "/var/tmp"), ("files-in-memory", "/
 
 /// A running cluster, and its files.
 struct Cluster {
-    members: Vec<Child>,
+    members: Vec<Process>,
     clients: Vec<SocketAddr>,
     folder: PathBuf,
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for member in &mut self.members {
-            let _ = member.kill();
-            let _ = member.wait();
-        }
+        self.members.clear();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -62,7 +60,8 @@ impl Cluster {
         let mut cluster = Cluster { members: Vec::new(), clients, folder };
         for (at, peer) in peers.iter().enumerate() {
             let (peer, client) = (format!("http://{peer}"), format!("http://{}", cluster.clients[at]));
-            let member = Command::new("taskset")
+            let mut command = Command::new("taskset");
+            command
                 .args(["-c", &core.to_string(), "etcd", "--name", &format!("member{at}")])
                 .arg("--data-dir")
                 .arg(cluster.folder.join(at.to_string()))
@@ -70,10 +69,9 @@ impl Cluster {
                 .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
                 .args(["--initial-cluster", &all.join(","), "--initial-cluster-state", "new"])
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .context("etcd is not installed: `make setup-bench` installs it")?;
-            cluster.members.push(member);
+                .stderr(Stdio::null());
+            let member = Process::start(&mut command);
+            cluster.members.push(member.context("etcd is not installed: `make setup-bench` installs it")?);
         }
         Ok(cluster)
     }

@@ -1,8 +1,7 @@
 //! A design of the benchmark: its three replicas, one client for figures alone, and a crowd.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,9 +10,9 @@ use remora_store::Random;
 use remora_store::block::{Design, Operation};
 
 use super::generator::{LoadGenerator, Size, half_writes, read_len};
-use crate::command::device::PortArgs;
-use crate::veth::Veth;
-use crate::{PortName, histogram, median, turns};
+use crate::testbed::Testbed;
+use crate::testbed::process::Process;
+use crate::{histogram, median};
 use remora_service::block::WINDOW;
 
 /// Replicas of a store.
@@ -29,30 +28,15 @@ const TRIPS: usize = 1000;
 /// a second.
 const SLICES: usize = 10;
 
-/// The replicas' process.
-struct Replicas(Child);
-
-impl Drop for Replicas {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Where the stores are.
-pub struct Testbed {
-    /// Over which port.
-    pub port: PortName,
-    /// Cores of clients and replicas.
-    pub cores: [usize; 2],
-    /// Blocks, and the bytes of each.
+/// How large a store is.
+#[derive(Copy, Clone, Debug)]
+pub struct StoreSize {
+    /// Blocks.
     pub blocks: u64,
-    /// See there.
+    /// Bytes of each.
     pub block_len: usize,
     /// Clients of a crowd.
     pub clients: usize,
-    /// Namespaces of the replicas; none on the loopback.
-    pub spaces: Vec<String>,
 }
 
 /// What operations took, nanoseconds each.
@@ -77,82 +61,66 @@ pub struct Round {
 pub struct SystemUnderTest {
     /// Which.
     pub design: Design,
-    replicas: Replicas,
+    /// All of them are one process.
+    replicas: Process,
     one: LoadGenerator,
     generator: LoadGenerator,
     block_len: usize,
     blocks: u64,
 }
 
-impl Testbed {
-    /// The port of a client of a store.
-    fn client(&self, store: usize) -> PortArgs {
-        let plain = PortArgs::plain(self.port);
-        match self.spaces.is_empty() {
-            true => plain,
-            false => PortArgs { interface: Some(Veth::store_name(store)), ..plain },
-        }
-    }
+/// Starts the replicas of a store; where they listen.
+fn start(
+    testbed: &Testbed,
+    size: StoreSize,
+    store: usize,
+    design: Design,
+) -> Result<(Process, Vec<SocketAddr>)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["__replicas", "--design", design.name()])
+        .args(["--replicas", &REPLICAS.to_string(), "--clients", &(size.clients + 8).to_string()])
+        .args(["--blocks", &size.blocks.to_string(), "--block-len", &size.block_len.to_string()])
+        .args(["--core", &testbed.cores()[1].to_string()])
+        .args(testbed.replicas_server(store));
+    let (replicas, lines) =
+        Process::start_ready(&mut command, REPLICAS).context("the replicas did not start")?;
+    let address = |(replica, line): (usize, &String)| -> Result<SocketAddr> {
+        Ok((testbed.replica_address(store, replica), line.trim().parse::<u16>()?).into())
+    };
+    let addresses = lines.iter().enumerate().map(address).collect::<Result<_>>()?;
+    Ok((replicas, addresses))
+}
 
-    /// Starts the replicas of a store; where they listen.
-    fn start(&self, store: usize, design: Design) -> Result<(Replicas, Vec<SocketAddr>)> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args(["__replicas", "--design", design.name(), "--port", self.port.name()])
-            .args(["--replicas", &REPLICAS.to_string(), "--clients", &(self.clients + 8).to_string()])
-            .args(["--blocks", &self.blocks.to_string(), "--block-len", &self.block_len.to_string()])
-            .args(["--core", &self.cores[1].to_string()]);
-        if !self.spaces.is_empty() {
-            command.args(["--interface", &Veth::store_name(store)]);
-        }
-        for space in &self.spaces {
-            command.args(["--within", space]);
-        }
-        let mut child = command.stdout(Stdio::piped()).spawn().context("starting the replicas")?;
-        let mut lines = BufReader::new(child.stdout.take().context("their output")?).lines();
-        let replicas = Replicas(child);
-        let mut addresses = Vec::new();
-        for host in 1..=REPLICAS {
-            let port: u16 = lines.next().context("the replicas did not start")??.trim().parse()?;
-            let address = match self.spaces.is_empty() {
-                true => crate::command::device::LOOPBACK,
-                false => Veth::store_address(store, host),
-            };
-            addresses.push((address, port).into());
-        }
-        Ok((replicas, addresses))
-    }
-
+impl SystemUnderTest {
     /// Starts a design, writes all its blocks, and stops the replicas until their turn comes.
     ///
     /// # Errors
     /// They do not start.
-    pub fn system(&self, store: usize, design: Design) -> Result<SystemUnderTest> {
-        let (replicas, addresses) = self.start(store, design)?;
-        let port = self.client(store);
-        let size = |clients, window| Size { clients, window };
+    pub fn open(testbed: &Testbed, size: StoreSize, store: usize, design: Design) -> Result<SystemUnderTest> {
+        let (replicas, addresses) = start(testbed, size, store, design)?;
+        let port = testbed.replicas_client(store);
+        let load = |clients, window| Size { clients, window };
         // An interface has one NIC: both have the same.
-        let one = LoadGenerator::open(&port, &addresses, size(1, WINDOW))?;
-        let generator = one.beside(&addresses, size(self.clients, 1))?;
-        let (block_len, blocks) = (self.block_len, self.blocks);
+        let one = LoadGenerator::open(&port, &addresses, load(1, WINDOW))?;
+        let generator = one.beside(&addresses, load(size.clients, 1))?;
+        let StoreSize { blocks, block_len, .. } = size;
         let mut system = SystemUnderTest { design, replicas, one, generator, block_len, blocks };
-        let mut next = 0..self.blocks;
+        let mut next = 0..blocks;
         let write = || (Operation::Write, next.next().unwrap_or(0));
-        system.one.run((self.blocks, WINDOW.into()), write, |_, _| ())?;
+        system.one.run((blocks, WINDOW.into()), write, |_, _| ())?;
         system.stop()?;
         Ok(system)
     }
-}
 
-impl SystemUnderTest {
     fn go_on(&self) -> Result<()> {
-        turns::go_on(&self.replicas.0)
+        self.replicas.go_on()
     }
 
     fn stop(&mut self) -> Result<()> {
         self.one.settle()?;
         self.generator.settle()?;
-        turns::stop(&self.replicas.0)
+        self.replicas.stop()
     }
 
     /// One client, one operation after the other, then its window full.

@@ -45,7 +45,7 @@ pub struct Args {
 /// Says the port at which each replica listens, a line each, and serves until its parent ends.
 pub fn run(args: &Args) -> Result<()> {
     crate::cores::pin(args.core)?;
-    crate::turns::end_with_parent()?;
+    crate::command::ending::end_with_parent()?;
     match args.design {
         Design::PrismRs => serve::<HeapServer<PrismRs>>(args, true),
         Design::AbdLock => serve::<AbdLock>(args, false),

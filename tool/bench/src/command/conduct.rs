@@ -9,6 +9,7 @@ use remora_host::metrics;
 use remora_verbs::Listener;
 
 use super::{ending, print};
+use crate::command::number::natural;
 use remora_service::server::{Pace, Program, Service};
 
 /// Arguments of every server of queue pairs.
@@ -21,7 +22,7 @@ pub struct Conduct {
     #[arg(long)]
     pub spin: bool,
     /// Core to stay on.
-    #[arg(long)]
+    #[arg(long, value_parser = natural::<usize>)]
     pub core: Option<usize>,
     /// End when the parent process does, after saying the address on standard output.
     #[arg(long, hide = true)]
@@ -38,7 +39,7 @@ impl Conduct {
             crate::cores::pin(core)?;
         }
         if self.child {
-            crate::turns::end_with_parent()?;
+            ending::end_with_parent()?;
         }
         Ok(())
     }
@@ -85,19 +86,4 @@ impl Conduct {
         service.context.leave();
         Ok(())
     }
-}
-
-/// A number of bytes or items: `4096`, `64k`, `64m`, `1g`.
-///
-/// # Errors
-/// It is none.
-pub fn size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
-        Some(b'k') => (&text[..text.len() - 1], 10),
-        Some(b'm') => (&text[..text.len() - 1], 20),
-        Some(b'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.filter(|number| *number > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())
 }

@@ -8,9 +8,10 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use remora_verbs::{Context, Device};
+use serde::{Deserialize, Serialize};
 
 /// Which port a NIC has.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum PortName {
     /// Shared memory between processes of this host.
     Shm,

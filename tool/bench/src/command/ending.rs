@@ -9,7 +9,9 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, set_parent_process_death_signal, waitid,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
@@ -25,6 +27,14 @@ const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 pub fn signals() -> Result<Vec<i32>> {
     let status = std::fs::read_to_string("/proc/self/status").context("reading which signals are ignored")?;
     Ok(ENDING.into_iter().filter(|signal| ignored(&status) >> (signal - 1) & 1 == 0).collect())
+}
+
+/// Ends this process when its parent ends, even if it is stopped then and could not see that for itself.
+///
+/// # Errors
+/// The system refuses.
+pub fn end_with_parent() -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the parent process")
 }
 
 /// The signals that a process ignores, a bit each from signal 1 on.

@@ -4,5 +4,6 @@ pub mod conduct;
 pub mod designs;
 pub mod device;
 pub mod ending;
+pub mod number;
 pub mod output;
 pub mod print;

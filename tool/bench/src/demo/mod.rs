@@ -8,18 +8,18 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
 use remora_store::ycsb::Mix;
 use serde::Serialize;
 
 use crate::command::device::PortName;
+use crate::command::number::whole;
 use crate::command::output::{self, REPORT};
 use crate::command::print;
 use crate::cores::{pin, two_cores};
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
-use crate::print_table;
-use crate::site::Site;
+use crate::testbed::Testbed;
+use crate::{print_table, progress};
 use remora_service::kv::{Design, KvDesign};
 use remora_service::with_design;
 
@@ -30,13 +30,13 @@ use remora_service::with_design;
 )]
 pub struct Args {
     /// YCSB records in the table; fewer where their values would take more than 256 MiB.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = whole::<u64>(1..=100_000_000))]
     records: u64,
     /// Bytes of a value; several lengths make several tables.
-    #[arg(long, default_value = "64,4096", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(16..=65536))]
+    #[arg(long, default_value = "64,4096", value_delimiter = ',', value_parser = whole::<u32>(16..=65536))]
     value_len: Vec<u32>,
     /// GETs one at a time, and as many times four together, for each line of the table.
-    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    #[arg(long, default_value_t = 50_000, value_parser = whole::<u64>(1000..=100_000_000))]
     gets: u64,
     /// Run over this port only.
     #[arg(long)]
@@ -152,18 +152,17 @@ impl Args {
 
 fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     let tables = args.value_len.len() * System::all().count();
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;
-    let bar = ProgressBar::new((Site::ports(args.port).count() * tables) as u64).with_style(style);
+    let bar = progress::bar((Testbed::ports(args.port).count() * tables) as u64, "tables")?;
     let mut lines = Vec::new();
-    for port in Site::ports(args.port) {
-        let Some(site) = Site::open(port, tables, args.port.is_some())? else { continue };
+    for port in Testbed::ports(args.port) {
+        let Some(testbed) = Testbed::open(port, cores, tables, args.port.is_some())? else { continue };
         let all = args.value_len.iter().flat_map(|len| System::all().map(|system| (*len, system)));
         for (link, (value_len, system)) in all.enumerate() {
             let records = args.records_of(value_len);
-            let plan = Plan { records, value_len, window: WINDOW, cores, seed: 42, inserts: 0 };
+            let plan = Plan { records, value_len, window: WINDOW, seed: 42, inserts: 0 };
             bar.set_message(format!("{} over {}: {records} records", system.name(), port.name()));
             bar.tick();
-            let measured = measure(system, (&site, link), &plan, args.gets)?;
+            let measured = measure(system, (&testbed, link), &plan, args.gets)?;
             let line = line(system, port, value_len, &measured);
             if args.json {
                 print::line(serde_json::to_string(&line)?);
@@ -176,7 +175,7 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn measure(system: System, at: (&Site, usize), plan: &Plan, gets: u64) -> Result<Measured> {
+fn measure(system: System, at: (&Testbed, usize), plan: &Plan, gets: u64) -> Result<Measured> {
     match system {
         System::Store(design) => with_design!(design, measure_store(at, plan, design, gets)),
         System::Redn => redn::measure(at, plan, gets),
@@ -184,13 +183,13 @@ fn measure(system: System, at: (&Site, usize), plan: &Plan, gets: u64) -> Result
 }
 
 fn measure_store<D: KvDesign>(
-    (site, link): (&Site, usize),
+    (testbed, link): (&Testbed, usize),
     plan: &Plan,
     design: Design,
     gets: u64,
 ) -> Result<Measured> {
-    let server = Server::start(design, (site, link), plan)?;
-    let mut runner = Runner::<D>::connect(&server.address, &site.client(link), plan)?;
+    let server = Server::start(design, (testbed, link), plan)?;
+    let mut runner = Runner::<D>::connect(&server.address, &testbed.client(link), plan)?;
     let mut parts = Parts::new(Mix::C, plan.records, plan.seed);
     runner.alone(&mut parts, gets / 10)?;
     let alone = runner.alone(&mut parts, gets)?;

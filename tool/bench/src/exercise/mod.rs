@@ -8,6 +8,7 @@ mod run;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::command::number::{natural, seconds, whole};
 use clap::Args;
 use remora_check::Step;
 use remora_store::Random;
@@ -22,29 +23,29 @@ pub struct ExerciseArgs {
     #[arg(long, value_name = "FILE", required_unless_present = "every")]
     pub history: Option<PathBuf>,
     /// Print a line of JSON each so many seconds: how many operations ended, and how long they took.
-    #[arg(long, value_name = "SECONDS", value_parser = period)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.05..=3600.0))]
     pub every: Option<f64>,
     /// Keys, numbered from 0.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, default_value_t = 8, value_parser = whole::<u64>(1..=1 << 20))]
     pub keys: u64,
     /// Operations in flight; each is a client of its own in the history.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(long, default_value_t = 4, value_parser = whole::<u16>(1..=16))]
     pub window: u16,
     /// Number of this process: no two that ever use one store may have the same.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1 << 20))]
+    #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0..=(1 << 20) - 1))]
     pub number: u32,
     /// Seed of the operations.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
     pub seed: u64,
     /// Seconds after which no further operation begins.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = natural::<u64>)]
     pub seconds: u64,
     /// Operations after which no further one begins.
-    #[arg(long)]
+    #[arg(long, value_parser = natural::<u64>)]
     pub operations: Option<u64>,
     /// Operations a second, at most, as many at a time as may be in flight [default: the next as soon as one
     /// has ended].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = whole::<u32>(1..=u32::MAX))]
     pub rate: Option<u32>,
     /// Begin none after the end of standard input.
     #[arg(long, hide = true)]
@@ -52,13 +53,6 @@ pub struct ExerciseArgs {
     /// Record some wrong answers: what a judge must find.
     #[arg(long, hide = true)]
     pub liar: bool,
-}
-
-fn period(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.05..=3600.0).contains(&value) => Ok(value),
-        _ => Err("seconds from 0.05 to 3600".to_owned()),
-    }
 }
 
 /// How an operation ended.

@@ -12,9 +12,10 @@ use super::workload::{self, Chosen};
 use super::{curves, rows};
 use crate::command::designs;
 use crate::command::device::PortName;
+use crate::command::number::{natural, whole};
 use crate::cores::{pin, two_cores};
-use crate::site::Site;
-use crate::{Report, Row};
+use crate::testbed::Testbed;
+use crate::{Bare, Benchmark, Report, Row};
 use remora_service::kv::Design;
 use remora_service::with_design;
 
@@ -38,16 +39,16 @@ pub struct Args {
     #[arg(long)]
     distribution: Option<Keys>,
     /// Records [default: what the workload's file says, else 100000].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_parser = whole::<u64>(1..=100_000_000))]
     records: Option<u64>,
     /// Bytes of a value [default: what the workload's file says, else 512].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    #[arg(long, value_parser = whole::<u32>(16..=65536))]
     value_len: Option<u32>,
     /// Operations in flight for rates.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=64))]
     window: u32,
     /// Rounds, in which the systems take turns.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// Instead: uniform keys and 1, 2, 4, ... operations in flight, the paper's Figures 3 and 4.
     #[arg(long, conflicts_with_all = ["design", "workload", "distribution"])]
@@ -59,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     no_rivals: bool,
     /// Cores of client and server [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
 
@@ -142,63 +143,71 @@ impl Args {
 }
 
 /// `remora bench kv`.
-pub fn run(args: &Args) -> Result<Report> {
-    let cores = two_cores(&args.cores)?;
-    pin(cores[0])?;
-    let workload = args.workload.as_deref().map(workload::choose).transpose()?;
-    let workload = workload.as_ref();
-    let of_file = || workload.and_then(|chosen| chosen.records);
-    let (records, value_len) = (args.records.or_else(of_file).unwrap_or(100_000), args.value_len(workload)?);
-    let cases = args.cases(workload);
-    let inserts = cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
-    let window = args.window;
-    let plan = Plan { records, value_len, window, cores, seed: 1, inserts: inserts.unwrap_or(0) };
-    let mut report = Report::new(args.json);
-    if args.curves {
-        curves::run(&plan, args.port, args.rounds, &mut report)?;
-        return Ok(report);
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
     }
-    let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
-    let rivals: &[Rival] = if args.no_rivals { &[] } else { &Rival::ALL };
-    let mut rivals: Vec<RivalUnderTest> = rivals
-        .iter()
-        .filter_map(|rival| match RivalUnderTest::start(*rival, &plan, &mixes) {
-            Ok(system) => Some(system),
-            Err(error) => {
-                tracing::warn!("left out: {error:#}");
-                None
-            }
-        })
-        .collect();
-    for port in Site::ports(args.port) {
-        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
-        over(args, &cases, (&plan, &site), &mut rivals, &mut report)?;
-    }
-    for rival in &rivals {
-        for (at, case) in cases.iter().enumerate() {
-            let case = format!("tcp/{}/{}/{}", rival.rival.name(), plan.value_len, case.name);
-            let alone = format!("{case}/same-core");
-            report.add(Row::new("kv", alone, "latency_p50", "ns", &rival.p50[at]));
-            let windowed = format!("{case}/window-{RIVAL_WINDOW}");
-            report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[at]));
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let cores = two_cores(&self.cores)?;
+        pin(cores[0])?;
+        let workload = self.workload.as_deref().map(workload::choose).transpose()?;
+        let workload = workload.as_ref();
+        let of_file = || workload.and_then(|chosen| chosen.records);
+        let (records, value_len) =
+            (self.records.or_else(of_file).unwrap_or(100_000), self.value_len(workload)?);
+        let cases = self.cases(workload);
+        let inserts =
+            cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, self.rounds)).max();
+        let window = self.window;
+        let plan = Plan { records, value_len, window, seed: 1, inserts: inserts.unwrap_or(0) };
+        if self.curves {
+            return curves::run(&plan, cores, self.port, self.rounds, report);
         }
+        let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
+        let rivals: &[Rival] = if self.no_rivals { &[] } else { &Rival::ALL };
+        let mut rivals: Vec<RivalUnderTest> = rivals
+            .iter()
+            .filter_map(|rival| match RivalUnderTest::start(*rival, cores, &plan, &mixes) {
+                Ok(system) => Some(system),
+                Err(error) => {
+                    tracing::warn!("left out: {error:#}");
+                    None
+                }
+            })
+            .collect();
+        for port in Testbed::ports(self.port) {
+            let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), self.port.is_some())? else {
+                continue;
+            };
+            over(self, &cases, (&plan, &testbed), &mut rivals, report)?;
+        }
+        for rival in &rivals {
+            for (at, case) in cases.iter().enumerate() {
+                let case = format!("tcp/{}/{}/{}", rival.rival.name(), plan.value_len, case.name);
+                let alone = format!("{case}/same-core");
+                report.add(Row::new("kv", alone, "latency_p50", "ns", &rival.p50[at]));
+                let windowed = format!("{case}/window-{RIVAL_WINDOW}");
+                report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[at]));
+            }
+        }
+        Ok(())
     }
-    Ok(report)
 }
 
 /// Rounds of the designs over one port, with the rivals between them.
 fn over(
     args: &Args,
     cases: &[Case],
-    (plan, site): (&Plan, &Site),
+    (plan, testbed): (&Plan, &Testbed),
     rivals: &mut [RivalUnderTest],
     report: &mut Report,
 ) -> Result<()> {
     let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
-    let mut bare = site.bare(plan.cores)?;
+    let mut bare = Bare::open(testbed)?;
     let mut systems: Vec<Box<dyn Contestant>> = Vec::new();
     for (link, design) in args.designs().into_iter().enumerate() {
-        systems.push(with_design!(design, system(design, (site, link), plan, &mixes))?);
+        systems.push(with_design!(design, system(design, (testbed, link), plan, &mixes, true))?);
     }
     // By workload, design, round; the rivals' rounds beside them, without those over another port.
     let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; cases.len()];
@@ -210,12 +219,12 @@ fn over(
             }
             rivals.iter_mut().try_for_each(|rival| rival.round(at, plan))?;
         }
-        tracing::info!(port = site.port().name(), number, "round measured");
+        tracing::info!(port = testbed.port().name(), number, "round measured");
     }
     for (at, (case, rounds)) in cases.iter().zip(&rounds).enumerate() {
         let beside: Vec<(Rival, &[f64])> =
             rivals.iter().map(|rival| (rival.rival, &rival.rates[at][before..])).collect();
-        let told = rows::RowContext { port: site.port(), plan, case, rivals: &beside };
+        let told = rows::RowContext { port: testbed.port(), plan, case, rivals: &beside };
         let designs: Vec<(Design, &[Round])> =
             systems.iter().map(|system| system.design()).zip(rounds.iter().map(Vec::as_slice)).collect();
         told.rows(&designs).into_iter().for_each(|row| report.add(row));

@@ -12,7 +12,7 @@ use super::parts::Parts;
 use super::rival::{Rival, Running};
 use super::work::{self, Measured};
 use super::work::{Kind, drawn};
-use crate::site::Site;
+use crate::testbed::Testbed;
 use crate::{Bare, median};
 use remora_service::kv::{Design, KvDesign};
 
@@ -83,14 +83,23 @@ pub trait Contestant {
     /// # Errors
     /// A wrong answer, or a process that is gone.
     fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round>;
+
+    /// Operations per second of the workload numbered `at` with so many always in flight, behind a tenth as
+    /// many that warm up. The server runs only meanwhile.
+    ///
+    /// # Errors
+    /// A wrong answer, or a process that is gone.
+    fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64>;
 }
 
-/// Starts a design's server on a link, with its records, and stops it until its turn comes.
+/// Starts a design's server on a link, with its records, and stops it until its turn comes. Where rounds are
+/// `judged`, its CPU work is measured too.
 pub fn system<D: KvDesign>(
     design: Design,
-    at: (&Site, usize),
+    at: (&Testbed, usize),
     plan: &Plan,
     mixes: &[Mix],
+    judged: bool,
 ) -> Result<Box<dyn Contestant>> {
     let server = Server::start(design, at, plan)?;
     let mut runner = Runner::connect(&server.address, &at.0.client(at.1), plan)?;
@@ -99,7 +108,7 @@ pub fn system<D: KvDesign>(
     let most = plan.records + plan.inserts;
     let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
     let records = drawn(plan, PLACES).collect();
-    let work = work::of(design, plan)?;
+    let work = if judged { work::of(design, plan)? } else { None };
     Ok(Box::new(SystemUnderTest::<D> { design, runner, server, work, streams, plan: *plan, records, spans }))
 }
 
@@ -170,12 +179,23 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
         };
         Ok(Round { round_trips: alone.round_trips, p50: alone.p50, p99: alone.p99, rate, cpu, should })
     }
+
+    fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64> {
+        let parts = &mut self.streams[at].1;
+        self.server.go_on()?;
+        self.runner.closed_loop(parts, operations / 10, window)?;
+        let rate = self.runner.closed_loop(parts, operations, window)?;
+        self.runner.stop(&self.server)?;
+        Ok(rate)
+    }
 }
 
 /// A rival and its rounds, for each workload.
 pub struct RivalUnderTest {
     /// Which.
     pub rival: Rival,
+    /// Of client and server.
+    cores: [usize; 2],
     running: Running,
     streams: Vec<(Mix, Parts)>,
     /// Latencies of one alone, nanoseconds, for each workload.
@@ -186,17 +206,17 @@ pub struct RivalUnderTest {
 
 impl RivalUnderTest {
     /// Starts a rival, with its records. It sleeps while nobody asks it, so it need not be stopped.
-    pub fn start(rival: Rival, plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
+    pub fn start(rival: Rival, cores: [usize; 2], plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
         // An item takes some 60 bytes beside key and value; a rival has its own ideas of sizes, and evicts
         // what does not fit.
         let item = u64::from(plan.value_len) + KEY_LEN as u64 + 100;
         let megabytes = (((plan.records + 2 * plan.inserts) * item * 2) >> 20) + 1024;
-        let mut running = Running::start(rival, plan.cores[1], megabytes)?;
+        let mut running = Running::start(rival, cores[1], megabytes)?;
         load(&mut running, plan)?;
         // One stream for each mix and all rounds, so that what was inserted is known.
         let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
         let none = vec![Vec::new(); mixes.len()];
-        Ok(RivalUnderTest { rival, running, streams, p50: none.clone(), rates: none })
+        Ok(RivalUnderTest { rival, cores, running, streams, p50: none.clone(), rates: none })
     }
 
     /// One round of the workload numbered `at`.
@@ -204,9 +224,9 @@ impl RivalUnderTest {
         let (mix, parts) = &mut self.streams[at];
         let counts = Counts::of(*mix, plan.records);
         let mut flight = Flight::new(&mut self.running, plan, parts);
-        flight.together(counts.warm, plan.cores[1])?;
-        self.p50[at].push(flight.alone(counts.alone, plan.cores[0])?);
-        self.rates[at].push(flight.together(counts.together, plan.cores[1])?);
+        flight.together(counts.warm, self.cores[1])?;
+        self.p50[at].push(flight.alone(counts.alone, self.cores[0])?);
+        self.rates[at].push(flight.together(counts.together, self.cores[1])?);
         tracing::info!(rival = self.rival.name(), rate = median(&self.rates[at]), "measured");
         Ok(())
     }

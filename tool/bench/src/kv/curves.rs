@@ -7,12 +7,12 @@
 use anyhow::Result;
 use remora_store::ycsb::{Distribution, Mix};
 
-use super::measure::{Plan, Runner, Server};
-use super::parts::Parts;
+use super::contest::{Contestant, system};
+use super::measure::Plan;
 use crate::command::device::PortName;
-use crate::site::Site;
+use crate::testbed::Testbed;
 use crate::{Report, Row};
-use remora_service::kv::{Design, KvDesign};
+use remora_service::kv::Design;
 use remora_service::with_design;
 
 /// The designs of the figures.
@@ -31,51 +31,27 @@ pub fn windows(most: u32) -> impl Iterator<Item = u32> + Clone {
     (0..).map(|power| 1 << power).take_while(move |window| *window <= most)
 }
 
-/// A design, its server and its rates: by workload, window, round.
-struct SystemUnderTest<D: KvDesign> {
-    server: Server,
-    runner: Runner<D>,
-    streams: Vec<Parts>,
-}
-
-trait Runs {
-    /// Operations in a second.
-    fn rate(&mut self, mix: usize, window: u32) -> Result<f64>;
-}
-
-fn system<D: KvDesign>(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
-    let server = Server::start(design, at, plan)?;
-    let mut runner = Runner::<D>::connect(&server.address, &at.0.client(at.1), plan)?;
-    runner.stop(&server)?;
-    let streams = MIXES.iter().map(|(mix, _)| Parts::new(*mix, plan.records, plan.seed)).collect();
-    Ok(Box::new(SystemUnderTest { server, runner, streams }))
-}
-
-impl<D: KvDesign> Runs for SystemUnderTest<D> {
-    fn rate(&mut self, mix: usize, window: u32) -> Result<f64> {
-        self.server.go_on()?;
-        let parts = &mut self.streams[mix];
-        self.runner.closed_loop(parts, OPERATIONS / 10, window)?;
-        let rate = self.runner.closed_loop(parts, OPERATIONS, window)?;
-        self.runner.stop(&self.server)?;
-        Ok(rate)
-    }
-}
-
 /// Both designs over each port, turn by turn.
-pub fn run(plan: &Plan, only: Option<PortName>, rounds: u32, report: &mut Report) -> Result<()> {
-    for port in Site::ports(only) {
-        let Some(site) = Site::open(port, DESIGNS.len(), only.is_some())? else { continue };
-        let mut systems = Vec::new();
+pub fn run(
+    plan: &Plan,
+    cores: [usize; 2],
+    only: Option<PortName>,
+    rounds: u32,
+    report: &mut Report,
+) -> Result<()> {
+    let mixes = MIXES.map(|(mix, _)| mix);
+    for port in Testbed::ports(only) {
+        let Some(testbed) = Testbed::open(port, cores, DESIGNS.len(), only.is_some())? else { continue };
+        let mut systems: Vec<Box<dyn Contestant>> = Vec::new();
         for (link, design) in DESIGNS.into_iter().enumerate() {
-            systems.push(with_design!(design, system(design, (&site, link), plan))?);
+            systems.push(with_design!(design, system(design, (&testbed, link), plan, &mixes, false))?);
         }
         for (at, (_, mix)) in MIXES.iter().enumerate() {
             for window in windows(plan.window) {
                 let mut rates = vec![Vec::new(); systems.len()];
                 for _ in 0..rounds {
                     for (system, rates) in systems.iter_mut().zip(&mut rates) {
-                        rates.push(system.rate(at, window)?);
+                        rates.push(system.closed_loop(at, OPERATIONS, window)?);
                     }
                 }
                 let paths = DESIGNS.map(|design| {

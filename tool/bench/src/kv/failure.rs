@@ -7,10 +7,9 @@ mod course;
 mod farm;
 mod memcached;
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -23,9 +22,11 @@ use self::course::Course;
 use self::farm::Farm;
 use self::memcached::Memcached;
 use crate::command::device::PortName;
+use crate::command::number::{seconds, whole};
 use crate::command::output::REPORT;
 use crate::cores::{pin, two_cores};
-use crate::{Report, Row};
+use crate::testbed::process::Process;
+use crate::{Benchmark, Report, Row};
 
 /// Arguments of `remora bench failure`.
 #[derive(Parser)]
@@ -37,16 +38,16 @@ pub struct Args {
     #[arg(long, default_value = "shm")]
     port: PortName,
     /// Records of each table.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 100_000, value_parser = whole::<u64>(1..=10_000_000))]
     records: u64,
     /// Bytes of the value of each record.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(16..=65_536))]
     value_len: u32,
     /// Seconds of load before the server is killed; there are as many once it answers again.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = seconds(0.0..=86_400.0))]
     seconds: f64,
     /// Times that each server is killed.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// Folder that takes Figure 16.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
@@ -75,16 +76,6 @@ struct Seen {
     course: Option<Course>,
 }
 
-/// A process that goes when it is not needed any more, by SIGKILL.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A store that can be killed.
 trait Store {
     /// Starts it, or starts it again, filled.
@@ -101,45 +92,47 @@ trait Store {
 type Reads = Box<dyn FnMut(u64) -> bool + Send>;
 
 /// `remora bench failure`.
-pub fn run(args: &Args) -> Result<Report> {
-    if let (Some(socket), Some(listen)) = (&args.serve, args.listen) {
-        return chain::serve(args, socket, listen);
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
     }
-    ensure!(args.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
-    // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would wait
-    // for the other's time to end.
-    let [clients, servers] = two_cores(&[])?;
-    pin(servers)?;
-    let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
-    let mut daemon = Process(
-        program()?
-            .args(["nicd", "--json", "--child", "--port", args.port.name(), "--memory", "64g", "--socket"])
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .spawn()?,
-    );
-    first_line(&mut daemon.0)?;
-    let report = all(args, &socket, clients);
-    drop(daemon);
-    let _ = std::fs::remove_file(&socket);
-    report
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        if let (Some(socket), Some(listen)) = (&self.serve, self.listen) {
+            return chain::serve(self, socket, listen);
+        }
+        ensure!(self.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
+        // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would wait
+        // for the other's time to end.
+        let [clients, servers] = two_cores(&[])?;
+        pin(servers)?;
+        let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
+        let mut command = program()?;
+        command
+            .args(["nicd", "--json", "--child", "--port", self.port.name(), "--memory", "64g", "--socket"])
+            .arg(&socket);
+        let (daemon, _) = Process::start_ready(&mut command, 1).context("the NIC daemon did not start")?;
+        let measured = all(self, &socket, clients, report);
+        drop(daemon);
+        let _ = std::fs::remove_file(&socket);
+        measured
+    }
 }
 
 /// All systems, the daemon listening at `socket`.
-fn all(args: &Args, socket: &Path, core: usize) -> Result<Report> {
-    let mut report = Report::new(args.json);
+fn all(args: &Args, socket: &Path, core: usize, report: &mut Report) -> Result<()> {
     let memcached = one(args, &mut Memcached::new(args)?, core)?;
     let chains = one(args, &mut Chain::new(args, socket)?, core)?;
-    add(&mut report, args, "chain/nicd", &chains, Some(&memcached));
+    add(report, args, "chain/nicd", &chains, Some(&memcached));
     for (system, keeper) in [("farm/nicd", Some(socket)), ("farm", None)] {
         let seen = one(args, &mut Farm::new(args, keeper)?, core)?;
-        add(&mut report, args, system, &seen, Some(&memcached));
+        add(report, args, system, &seen, Some(&memcached));
     }
-    add(&mut report, args, "memcached", &memcached, None);
+    add(report, args, "memcached", &memcached, None);
     if let (Some(chains), Some(memcached)) = (&chains.course, &memcached.course) {
         course::draw(&args.report, args.seconds, [chains, memcached])?;
     }
-    Ok(report)
+    Ok(())
 }
 
 fn add(report: &mut Report, args: &Args, system: &str, seen: &Seen, beside: Option<&Seen>) {
@@ -236,13 +229,6 @@ fn program() -> Result<Command> {
     Ok(command)
 }
 
-fn first_line(child: &mut Child) -> Result<String> {
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
-    ensure!(!line.is_empty(), "it did not start");
-    Ok(line)
-}
-
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
@@ -270,10 +256,11 @@ impl Server {
     }
 
     fn start(&mut self) -> Result<()> {
-        let mut child = program()?.args(&self.words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let line = first_line(&mut child);
-        self.running = Some(Process(child));
-        line.context("the server").map(drop)
+        let mut command = program()?;
+        command.args(&self.words).stderr(Stdio::null());
+        let (running, _) = Process::start_ready(&mut command, 1).context("the server did not start")?;
+        self.running = Some(running);
+        Ok(())
     }
 
     fn kill(&mut self) {

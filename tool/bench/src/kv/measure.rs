@@ -1,7 +1,5 @@
 //! A key-value server in a process of its own, and what a client measures of it.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,8 +9,9 @@ use remora_store::ycsb::record::{self, Values};
 
 use super::parts::{Part, Parts};
 use crate::command::device::PortArgs;
-use crate::site::Site;
-use crate::{turns, typical};
+use crate::testbed::Testbed;
+use crate::testbed::process::Process;
+use crate::typical;
 use remora_service::kv::{Design, KvDesign};
 use remora_service::kv::{Driver, Session};
 use remora_service::post::Batched;
@@ -27,8 +26,6 @@ pub struct Plan {
     pub value_len: u32,
     /// Operations in flight for rates.
     pub window: u32,
-    /// Cores of client and server.
-    pub cores: [usize; 2],
     /// Seed of the workload.
     pub seed: u64,
     /// Records that will be inserted at most.
@@ -55,14 +52,14 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
 
 /// A running `remora serve kv`.
 pub struct Server {
-    child: Child,
+    process: Process,
     /// Where it listens.
     pub address: String,
 }
 
 impl Server {
     /// Starts one on a link, with its records loaded; it shows its own progress.
-    pub fn start(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Server> {
+    pub fn start(design: Design, at: (&Testbed, usize), plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
         let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
         let words = ["serve", "kv", "--design", design.name(), "--capacity", &keys, "--memory", &bytes];
@@ -70,46 +67,29 @@ impl Server {
     }
 
     /// The same with another command of this program, which understands the other words.
-    pub fn start_as(words: &[&str], (site, link): (&Site, usize), plan: &Plan) -> Result<Server> {
-        let mut child = site
-            .program()?
-            .args(words)
-            .args(["--child", "--spin"])
-            .args(site.server(link))
-            .args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()])
-            .args(["--core", &plan.cores[1].to_string()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("starting the server process")?;
-        let mut address = String::new();
-        BufReader::new(child.stdout.take().context("the server's output")?).read_line(&mut address)?;
-        if address.is_empty() {
-            let status = child.wait()?;
-            bail!("{} over {} did not start ({status})", words.join(" "), site.port().name());
-        }
-        Ok(Server { child, address: address.trim().to_owned() })
+    pub fn start_as(words: &[&str], (testbed, link): (&Testbed, usize), plan: &Plan) -> Result<Server> {
+        let mut command = testbed.program()?;
+        command.args(words).args(["--child", "--spin"]).args(testbed.server(link));
+        command.args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()]);
+        command.args(["--core", &testbed.cores()[1].to_string()]);
+        let (process, lines) = Process::start_ready(&mut command, 1)
+            .with_context(|| format!("{} over {} did not start", words.join(" "), testbed.port().name()))?;
+        Ok(Server { process, address: lines[0].trim().to_owned() })
     }
 
     /// Lets it run.
     pub fn go_on(&self) -> Result<()> {
-        turns::go_on(&self.child)
+        self.process.go_on()
     }
 
     /// CPU time that all its threads have used, in nanoseconds.
     pub fn cpu_ns(&self) -> Result<u64> {
         let mut total = 0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
             let stat = std::fs::read_to_string(task?.path().join("schedstat"))?;
             total += stat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).context("schedstat")?;
         }
         Ok(total)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -186,7 +166,7 @@ impl<D: KvDesign> Runner<D> {
     /// nobody retries for ever.
     pub fn stop(&mut self, server: &Server) -> Result<()> {
         self.session.settle()?;
-        turns::stop(&server.child)
+        server.process.stop()
     }
 
     /// `count` operations one after the other; only the GETs of a scan are asked together. The percentile is
@@ -260,9 +240,26 @@ impl Book {
     fn note_wrong(&mut self, part: Part, finished: &Finished<'_>) {
         self.wrong += 1;
         if self.first_wrong.is_none() {
-            let mut what = format!("{:?}", finished.outcome);
-            what.truncate(100);
+            let what = explain(&finished.outcome, self.value.len());
             self.first_wrong = Some(format!("{:?} of record {}: {what}", part.verb, part.record));
+        }
+    }
+}
+
+/// What is wrong with an answer where values of `len` bytes are expected.
+fn explain(outcome: &Outcome<'_>, len: usize) -> String {
+    match outcome {
+        Outcome::Value(value) if value.len() != len => {
+            let found = value.len();
+            format!("the server's value has {found} bytes instead of {len}: give --value-len {found}")
+        }
+        Outcome::TooLong => format!(
+            "the server's value has more than {len} bytes: give --value-len with the length of its values"
+        ),
+        _ => {
+            let mut what = format!("{outcome:?}");
+            what.truncate(100);
+            what
         }
     }
 }

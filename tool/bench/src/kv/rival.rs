@@ -5,10 +5,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::testbed::process::Process;
 
 /// Which rival.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -136,7 +138,7 @@ fn resp(words: &[&[u8]], out: &mut Vec<u8>) {
 pub struct Running {
     /// Which.
     pub rival: Rival,
-    child: Child,
+    process: Process,
     stream: TcpStream,
     buffer: Vec<u8>,
     kept: usize,
@@ -147,8 +149,7 @@ impl Running {
     pub fn start(rival: Rival, core: usize, megabytes: u64) -> Result<Running> {
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = rival.command(free, megabytes);
-        let child = command
-            .spawn()
+        let process = Process::start(&mut command)
             .with_context(|| format!("{} is not installed: `make setup-bench` installs it", rival.name()))?;
         let address = SocketAddr::from(([127, 0, 0, 1], free));
         let (started, mut running) = (Instant::now(), None);
@@ -158,7 +159,7 @@ impl Running {
         let stream = running.with_context(|| format!("{} does not listen", rival.name()))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        let running = Running { rival, child, stream, buffer: vec![0; 1 << 20], kept: 0 };
+        let running = Running { rival, process, stream, buffer: vec![0; 1 << 20], kept: 0 };
         running.pin(core)?;
         Ok(running)
     }
@@ -167,7 +168,7 @@ impl Running {
     pub fn pin(&self, core: usize) -> Result<()> {
         let mut set = rustix::thread::CpuSet::new();
         set.set(core);
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
             let id: i32 = task?.file_name().to_string_lossy().parse()?;
             rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(id), &set)?;
         }
@@ -203,13 +204,6 @@ impl Running {
         self.buffer.copy_within(at..self.kept, 0);
         self.kept -= at;
         Ok(answers)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -12,11 +12,11 @@ mod udp;
 mod world;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use remora_fabric::loss::Machine;
 use remora_verbs::irn::{Recovery, Settings};
 
-use super::{Args, PortName, Report, Row, median, plot};
+use super::{Args, Benchmark, PortName, Report, Row, median, plot, progress};
 use crate::command::output;
 
 /// Random loss of each frame, in percent.
@@ -54,29 +54,35 @@ type Goodputs = Vec<[Vec<f64>; LOSSES.len()]>;
 /// What one run measures with.
 struct Bench<'a> {
     args: &'a Args,
-    report: Report,
+    report: &'a mut Report,
     bar: ProgressBar,
 }
 
 /// `remora bench loss`.
-pub fn run(args: &Args) -> Result<()> {
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} runs {elapsed}")?;
-    let bar = ProgressBar::new(0).with_style(style);
-    let mut bench = Bench { args, report: Report::new(args.json), bar };
-    output::folder(&args.report)?;
-    if args.port.is_none() {
-        world::exchange(&mut bench)?;
-        world::incast(&mut bench)?;
+pub struct Loss<'a>(pub &'a Args);
+
+impl Benchmark for Loss<'_> {
+    fn json(&self) -> bool {
+        self.0.json
     }
-    if args.wants(PortName::Udp) {
-        udp::exchange(&mut bench)?;
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let args = self.0;
+        let mut bench = Bench { args, report, bar: progress::bar(0, "runs")? };
+        output::folder(&args.report)?;
+        if args.port.is_none() {
+            world::exchange(&mut bench)?;
+            world::incast(&mut bench)?;
+        }
+        if args.wants(PortName::Udp) {
+            udp::exchange(&mut bench)?;
+        }
+        if args.wants(PortName::Shm) {
+            speed::run(&mut bench)?;
+        }
+        bench.bar.finish_and_clear();
+        Ok(())
     }
-    if args.wants(PortName::Shm) {
-        speed::run(&mut bench)?;
-    }
-    bench.bar.finish_and_clear();
-    bench.report.finish();
-    Ok(())
 }
 
 impl Bench<'_> {

@@ -5,14 +5,12 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use remora_fabric::loss::MTU;
-use remora_verbs::{
-    Access, CompletionQueue, Context, Device, EMPTY, Flags, MemoryRegion, QpOptions, QueuePair, Ready,
-    Status, WorkRequest, work,
-};
+use remora_verbs::{Device, EMPTY, Flags, QpOptions, QueuePair, Ready, Status, WorkRequest, work};
 
 use super::Bench;
+use crate::Row;
 use crate::cores::{pin, two_cores};
-use crate::{Row, touch};
+use crate::testbed::local::LocalNic;
 
 /// Packets of a round.
 const PACKETS: usize = 400_000;
@@ -28,15 +26,6 @@ const WRITES: [(usize, usize); 2] = [(64, 1), (8 * MTU as usize, 8)];
 struct Ends {
     near: QueuePair<Ready>,
     _far: QueuePair<Ready>,
-}
-
-/// The two NICs of this process.
-struct Nics {
-    near: CompletionQueue,
-    far: CompletionQueue,
-    local: MemoryRegion,
-    target: MemoryRegion,
-    _contexts: [Context; 2],
 }
 
 /// Rates of go-back-N and IRN, in turns.
@@ -72,14 +61,9 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Two NICs, and between them a connection that goes back N and one over IRN.
-fn connected() -> Result<(Nics, [Ends; 2])> {
-    let contexts = [Device::shm().open()?, Device::shm().open()?];
-    let [near, far] = [contexts[0].create_cq(256)?, contexts[1].create_cq(256)?];
-    let [here, there] = [contexts[0].alloc_pd()?, contexts[1].alloc_pd()?];
-    let local = here.allocate(WRITES[1].0, Access::LOCAL_WRITE)?;
-    let target = there.allocate(WRITES[1].0, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-    touch(&local)?;
-    touch(&target)?;
+fn connected() -> Result<([LocalNic; 2], [Ends; 2])> {
+    let open = || LocalNic::open(Device::shm(), 256, WRITES[1].0);
+    let [near, far] = [open()?, open()?];
     let pair = |irn| -> Result<Ends> {
         let options = QpOptions {
             irn,
@@ -87,18 +71,17 @@ fn connected() -> Result<(Nics, [Ends; 2])> {
             max_send_wr: (2 * BATCH * WINDOW) as u32,
             ..QpOptions::default()
         };
-        let near = here.create_qp(&near, &near, &options)?;
-        let far = there.create_qp(&far, &far, &options)?;
-        let (near, far) = QueuePair::connect_pair(near, far)?;
+        let [near, far] = LocalNic::connect([&near, &far], &options)?;
         Ok(Ends { near, _far: far })
     };
     let ends = [pair(false)?, pair(true)?];
-    Ok((Nics { near, far, local, target, _contexts: contexts }, ends))
+    Ok(([near, far], ends))
 }
 
 /// Requests per second.
-fn write(nics: &mut Nics, ends: &mut Ends, len: usize, requests: usize) -> Result<f64> {
-    let (list, remote) = ([nics.local.sge(0, len)], nics.target.remote(0));
+fn write(nics: &mut [LocalNic; 2], ends: &mut Ends, len: usize, requests: usize) -> Result<f64> {
+    let [near, far] = nics;
+    let (list, remote) = ([near.local.sge(0, len)], far.target.remote(0));
     let (batches, mut posted, mut done) = (requests.div_ceil(BATCH), 0, 0);
     let mut completions = [EMPTY; 16];
     let started = Instant::now();
@@ -112,8 +95,8 @@ fn write(nics: &mut Nics, ends: &mut Ends, len: usize, requests: usize) -> Resul
             batch.ring();
             posted += 1;
         }
-        nics.far.poll(&mut [])?;
-        let got = nics.near.poll(&mut completions)?;
+        far.cq.poll(&mut [])?;
+        let got = near.cq.poll(&mut completions)?;
         for completion in &completions[..got] {
             ensure!(completion.status == Status::Success, "a WRITE ended: {}", completion.status.explain());
         }

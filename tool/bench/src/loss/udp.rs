@@ -8,13 +8,10 @@ use anyhow::{Result, ensure};
 use remora_fabric::loss::{BDP, MESSAGE, MTU, Machine};
 use remora_fault::{Action, Directions, Rule};
 use remora_verbs::irn::Settings;
-use remora_verbs::{
-    Access, CompletionQueue, Context, Device, EMPTY, MemoryRegion, Modify, QpOptions, QueuePair, Ready,
-    Remote, Rules, Status, work,
-};
+use remora_verbs::{Device, EMPTY, Modify, QpOptions, QueuePair, Ready, Remote, Rules, Status, work};
 
 use super::{Bench, Contestant};
-use crate::touch;
+use crate::testbed::local::LocalNic;
 
 /// Packets that each side writes: so many that one timeout at the end is not half of a run.
 const PACKETS: u64 = 8_000;
@@ -52,10 +49,7 @@ fn over_this_path(settings: Settings) -> Settings {
 /// One side.
 struct Side {
     pair: QueuePair<Ready>,
-    cq: CompletionQueue,
-    local: MemoryRegion,
-    target: MemoryRegion,
-    _context: Context,
+    nic: LocalNic,
 }
 
 /// Payload bits per second of both directions together.
@@ -65,7 +59,7 @@ fn goodput(contestant: &Contestant, loss: f64, messages: usize, seed: u64) -> Re
     let started = Instant::now();
     while done.iter().any(|done| *done < messages) {
         for side in 0..2 {
-            let remote = sides[1 - side].target.remote(0);
+            let remote = sides[1 - side].nic.target.remote(0);
             let own = &mut sides[side];
             while posted[side] < messages && posted[side] - done[side] < POSTED {
                 post(own, posted[side] as u64, remote)?;
@@ -80,13 +74,13 @@ fn goodput(contestant: &Contestant, loss: f64, messages: usize, seed: u64) -> Re
 }
 
 fn post(own: &mut Side, id: u64, remote: Remote) -> Result<()> {
-    let list = [own.local.sge(0, (MESSAGE * MTU) as usize)];
+    let list = [own.nic.local.sge(0, (MESSAGE * MTU) as usize)];
     Ok(own.pair.post_send(&work::write(id, &list, remote))?)
 }
 
 fn poll(own: &mut Side) -> Result<usize> {
     let mut done = [EMPTY; POSTED];
-    let got = own.cq.poll(&mut done)?;
+    let got = own.nic.cq.poll(&mut done)?;
     for completion in &done[..got] {
         ensure!(completion.status == Status::Success, "a WRITE ended: {}", completion.status.explain());
     }
@@ -106,8 +100,7 @@ fn connected(contestant: &Contestant, loss: f64, seed: u64) -> Result<[Side; 2]>
         timeout: TIMEOUTS[usize::from(irn.is_some())],
         ..QpOptions::default()
     };
-    let mut halves = Vec::new();
-    for number in 0..2 {
+    let open = |number| {
         let delay = Action::Delay { min_ns: DELAY_NS, max_ns: DELAY_NS };
         let mut rules = vec![Rule::new(delay).towards(Directions::Send)];
         if loss > 0.0 {
@@ -115,28 +108,17 @@ fn connected(contestant: &Contestant, loss: f64, seed: u64) -> Result<[Side; 2]>
         }
         let rules = Rules { seed: 2 * seed + number, rules, ..Rules::default() };
         let device = Device::udp("127.0.0.1:0")?.fault(rules).irn(irn.unwrap_or_default());
-        let context = device.open()?;
-        let domain = context.alloc_pd()?;
-        let cq = context.create_cq(4 * POSTED as u32)?;
-        let len = (MESSAGE * MTU) as usize;
-        let local = domain.allocate(len, Access::LOCAL_WRITE)?;
-        let target = domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        touch(&local)?;
-        touch(&target)?;
-        halves.push((domain.create_qp(&cq, &cq, &options)?, cq, local, target, context));
+        LocalNic::open(device, 4 * POSTED as u32, (MESSAGE * MTU) as usize)
+    };
+    let [one, other] = [open(0)?, open(1)?];
+    let mut pairs = LocalNic::connect([&one, &other], &options)?;
+    // Bits of packets from the BTH to the ICRC, each with a RETH as IRN has it: as the pacer counts them.
+    let rate = RATE * u64::from(MTU + 32) * 8;
+    for pair in &mut pairs {
+        pair.modify(&Modify { rate_limit: Some(rate), ..Modify::default() })?;
     }
-    let [one, two]: [_; 2] = halves.try_into().map_err(|_| anyhow::anyhow!("two sides were made"))?;
-    let (first, second) = QueuePair::connect_pair(one.0, two.0)?;
-    let side =
-        |(mut pair, half): (QueuePair<Ready>, (CompletionQueue, MemoryRegion, MemoryRegion, Context))| {
-            // Bits of packets from the BTH to the ICRC, each with a RETH as IRN has it: as the pacer counts
-            // them.
-            let rate = RATE * u64::from(MTU + 32) * 8;
-            pair.modify(&Modify { rate_limit: Some(rate), ..Modify::default() })?;
-            let (cq, local, target, context) = half;
-            anyhow::Ok(Side { pair, cq, local, target, _context: context })
-        };
-    Ok([side((first, (one.1, one.2, one.3, one.4)))?, side((second, (two.1, two.2, two.3, two.4)))?])
+    let [first, second] = pairs;
+    Ok([Side { pair: first, nic: one }, Side { pair: second, nic: other }])
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use remora_verbs::{EMPTY, Flags, Payload, Remote, Sge, work};
 use super::case::Case;
 use super::place::{BLOCK, BUFFERS, COUNT, FREED, SLOT, TAGGED, VALUE, VALUE_LEN};
 use crate::echo::Echo;
-use crate::pair::{End, Peer};
-use crate::peer::Role;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::{Command, NicCommand};
 
 /// Of our memory: where results come to, and where the list of freed buffers is written from.
 const RESULT: usize = 8 << 20;
@@ -72,7 +72,7 @@ impl Client {
     }
 
     fn lay_out(&mut self, peer: &Peer) -> Result<()> {
-        peer.play(self.end.serving(), 0, 0)?;
+        peer.run(self.end.command(NicCommand::Serve))?;
         let value: Vec<u8> = (0..VALUE_LEN).map(|at| (at * 7 + 1) as u8).collect();
         self.end.local.write(0, &value)?;
         self.trip(Case::Write)?;
@@ -91,12 +91,13 @@ impl Client {
                 "{case:?} returned another value than was stored"
             );
         }
-        peer.play(Role::Sleep, 0, 0)
+        peer.run(Command::Sleep)
     }
 
-    /// The role in which the peer answers.
-    pub fn answering(&self, case: Case) -> (Role, u64) {
-        if case.is_call() { (self.end.answering(), case.message().1 as u64) } else { (self.end.serving(), 0) }
+    /// The command by which the peer answers.
+    pub fn answering(&self, case: Case) -> Command {
+        let (_, answer) = case.message();
+        self.end.command(if case.is_call() { NicCommand::Echo { answer } } else { NicCommand::Serve })
     }
 
     /// Before calls: the first answer must have a buffer.
@@ -236,8 +237,8 @@ impl Client {
         self.end.local.write(TOLD, &addresses)?;
         let list = [self.end.local.sge(TOLD, addresses.len())];
         self.end.one(&work::write(0, &list, self.at(FREED)))?;
-        peer.play(self.end.refilling(), self.freed.len() as u64, 0)?;
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(self.end.command(NicCommand::Refill { buffers: self.freed.len() }))?;
+        peer.run(Command::Sleep)?;
         self.freed.clear();
         Ok(())
     }

@@ -22,13 +22,12 @@ pub mod transactions;
 mod wire;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
-use super::pair::{End, Extensions, Peer};
-use super::peer::{Place, Role};
-use super::veth::{Side, Veth};
-use super::{Args, PortName, Report, Row, typical};
+use super::{Args, Benchmark, PortName, Report, Row, progress, typical};
+use crate::testbed::Testbed;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::{Command, Extensions};
 use case::Case;
 use client::Client;
 
@@ -57,49 +56,37 @@ impl Measured {
 }
 
 /// `remora bench prism`.
-pub fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new(args.json);
-    let mut add = |rows: Vec<Row>| {
-        let wanted = rows.into_iter().filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
-        wanted.for_each(|row| report.add(row));
-    };
-    add(model::rows());
-    let cores = two_cores(&args.cores)?;
-    let mut measured = Vec::new();
-    for port in [PortName::Shm, PortName::Udp].into_iter().filter(|port| args.wants(*port)) {
-        measured.push(measure(args, port, cores, Place::Loopback, &[])?);
-        add(measured.last().map_or(Vec::new(), rows));
+pub struct Prism<'a>(pub &'a Args);
+
+impl Benchmark for Prism<'_> {
+    fn json(&self) -> bool {
+        self.0.json
     }
-    if let Some(veth) = Veth::wanted(args)? {
-        veth.enter()?;
-        let place = Place::Veth(Side::Near);
-        measured.push(measure(args, PortName::Xdp, cores, place, &veth.far())?);
-        add(measured.last().map_or(Vec::new(), rows));
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let args = self.0;
+        args.add_wanted(report, model::rows());
+        let cores = two_cores(&args.cores)?;
+        let mut measured = Vec::new();
+        for port in Testbed::ports(args.port) {
+            let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())? else { continue };
+            let over_port = measure(args, &testbed)?;
+            args.add_wanted(report, rows(&over_port));
+            measured.push(over_port);
+        }
+        args.check_found(report)?;
+        figures::draw(&args.report, &measured)
     }
-    anyhow::ensure!(
-        !report.is_empty(),
-        "no case or metric contains {}: without --only all are run and named",
-        args.only.as_deref().unwrap_or_default()
-    );
-    figures::draw(&args.report, &measured)?;
-    report.finish();
-    Ok(())
 }
 
 /// All cases over a port, round by round one after the other.
-fn measure(
-    args: &Args,
-    port: PortName,
-    cores: [usize; 2],
-    place: Place,
-    within: &[&str],
-) -> Result<Measured> {
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} turns {elapsed}")?;
-    let bar = ProgressBar::new(u64::from(args.rounds) * Case::ALL.len() as u64).with_style(style);
+fn measure(args: &Args, testbed: &Testbed) -> Result<Measured> {
+    let port = testbed.port();
+    let bar = progress::bar(u64::from(args.rounds) * Case::ALL.len() as u64, "turns")?;
     bar.set_message(format!("{}: round trips on the wire", port.name()));
-    let trips = wire::count(port, cores, place, within)?;
-    let peer = Peer::start_at(cores, place, within)?;
-    let mut client = Client::new(End::speaking(&peer, port, PRISM, None)?, &peer)?;
+    let trips = wire::count(testbed)?;
+    let peer = Peer::start(testbed)?;
+    let mut client = Client::new(End::with_extensions(&peer, port, PRISM, None)?, &peer)?;
     let mut rounds = vec![Vec::new(); Case::ALL.len()];
     for _ in 0..args.rounds {
         for (case, rounds) in Case::ALL.into_iter().zip(&mut rounds) {
@@ -117,12 +104,11 @@ fn turn(client: &mut Client, peer: &Peer, case: Case) -> Result<f64> {
     if case.is_call() {
         client.prepare()?;
     }
-    let (role, back) = client.answering(case);
-    peer.play(role, back, 0)?;
+    peer.run(client.answering(case))?;
     (0..WARM_UP).try_for_each(|_| client.trip(case))?;
     let took = typical(TRIPS, || client.trip(case))?;
     client.give_back(peer)?;
-    peer.play(Role::Sleep, 0, 0)?;
+    peer.run(Command::Sleep)?;
     Ok(took)
 }
 

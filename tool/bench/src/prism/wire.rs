@@ -8,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 use super::PRISM;
 use super::case::Case;
 use super::client::Client;
-use crate::pair::{End, Peer};
-use crate::peer::{Place, Role};
-use crate::{PortName, median};
+use crate::median;
+use crate::testbed::Testbed;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::Command;
 
 /// Each operation so often.
 const TRIPS: usize = 32;
@@ -27,22 +28,22 @@ enum Seen {
 }
 
 /// Round trips of each case: the median.
-pub fn count(port: PortName, cores: [usize; 2], place: Place, within: &[&str]) -> Result<Vec<(Case, f64)>> {
+pub fn count(testbed: &Testbed) -> Result<Vec<(Case, f64)>> {
     let file = Capture::new();
     {
-        let peer = Peer::start_at(cores, place, within)?;
-        let mut client = Client::new(End::speaking(&peer, port, PRISM, Some(&file.0))?, &peer)?;
+        let peer = Peer::start(testbed)?;
+        let end = End::with_extensions(&peer, testbed.port(), PRISM, Some(&file.0))?;
+        let mut client = Client::new(end, &peer)?;
         for case in Case::ALL {
-            let (role, back) = client.answering(case);
             if case.is_call() {
                 client.prepare()?;
             }
-            peer.play(role, back, 0)?;
+            peer.run(client.answering(case))?;
             for _ in 0..TRIPS {
                 client.mark(MARK)?;
                 client.trip(case)?;
             }
-            peer.play(Role::Sleep, 0, 0)?;
+            peer.run(Command::Sleep)?;
         }
     }
     let frames = frames(&std::fs::read(&file.0).context("the benchmark's own capture")?)?;

@@ -12,7 +12,7 @@ use remora_nic::cost::connectx5::CONNECTX5;
 use remora_nic::cost::number::Number;
 
 use super::numbers::{self, Drawn};
-use super::{Args, Report, Row};
+use super::{Args, Benchmark, Report, Row};
 
 /// Figures and tables that are drawn: their words below, and whether values grow by factors.
 const DRAWN: [Drawn; 9] = [
@@ -28,23 +28,21 @@ const DRAWN: [Drawn; 9] = [
 ];
 
 /// `remora bench redn`.
-pub fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new(args.json);
-    let mut add = |rows: Vec<Row>| {
-        let wanted = rows.into_iter().filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
-        wanted.for_each(|row| report.add(row));
-    };
-    let modelled = remora_chain::model::numbers(&CONNECTX5);
-    add(residuals(&modelled));
-    add(real::run(args)?);
-    anyhow::ensure!(
-        !report.is_empty(),
-        "no case or metric contains {}: without --only all are run and named",
-        args.only.as_deref().unwrap_or_default()
-    );
-    numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)?;
-    report.finish();
-    Ok(())
+pub struct Redn<'a>(pub &'a Args);
+
+impl Benchmark for Redn<'_> {
+    fn json(&self) -> bool {
+        self.0.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let args = self.0;
+        let modelled = remora_chain::model::numbers(&CONNECTX5);
+        args.add_wanted(report, residuals(&modelled));
+        args.add_wanted(report, real::run(args)?);
+        args.check_found(report)?;
+        numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)
+    }
 }
 
 /// Each number of the model beside the authors', how far it is off, and why where it is missed.

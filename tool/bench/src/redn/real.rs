@@ -11,19 +11,22 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::super::cores::two_cores;
-use super::super::site::Site;
 use super::super::{Args, PortName, Row};
+use crate::testbed::Testbed;
 
 /// All arms that are asked for, interleaved round by round.
 pub fn run(args: &Args) -> Result<Vec<Row>> {
     let cores = two_cores(&args.cores)?;
     let mut rows = rates::run(args, cores[0])?;
-    for port in Site::ports(args.port) {
+    for port in Testbed::ports(args.port) {
         let lookups = lookups::wanted(args, port);
-        let site =
-            if lookups.is_empty() { None } else { Site::open(port, lookups::LINKS, args.port.is_some())? };
-        if let Some(site) = site {
-            rows.extend(lookups::run(args, &Arc::new(site), cores, &lookups)?);
+        let testbed = if lookups.is_empty() {
+            None
+        } else {
+            Testbed::open(port, cores, lookups::LINKS, args.port.is_some())?
+        };
+        if let Some(testbed) = testbed {
+            rows.extend(lookups::run(args, &Arc::new(testbed), &lookups)?);
         }
         if port != PortName::Xdp {
             rows.extend(isolation::run(args, port, cores)?);

@@ -9,7 +9,7 @@ use remora_verbs::MemoryRegion;
 use remora_verbs::kernel::{Lookup, Slot, Walk};
 
 use super::place::LONGEST;
-use crate::page::{Page, Ticket};
+use crate::testbed::page::{Page, Ticket};
 
 /// What is asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,13 @@ pub enum Call {
     Walk = 0,
     /// A GET from a hash table.
     Get = 1,
+}
+
+impl Call {
+    /// The one of this byte.
+    fn from_byte(byte: u8) -> Option<Call> {
+        [Call::Walk, Call::Get].into_iter().find(|call| *call as u8 == byte)
+    }
 }
 
 /// Bytes before a question or an answer: its length.
@@ -83,7 +90,7 @@ impl Calls {
         Ok(self.listener.local_addr()?)
     }
 
-    /// Answers from this memory, as long as the role lasts.
+    /// Answers from this memory until the next command.
     pub fn serve(&mut self, target: &MemoryRegion, page: &Page, ticket: Ticket) -> Result<()> {
         // Who connected last is the client: benchmarks do so one after the other.
         while page.is_wanted(ticket) && self.stream.is_none() {
@@ -121,8 +128,8 @@ impl Calls {
 fn find(target: &MemoryRegion, question: &[u8]) -> Option<(usize, usize)> {
     let base = target.remote(0).addr;
     let place = |address: u64| address.checked_sub(base).map(|offset| offset as usize);
-    let (kind, params) = question.split_first()?;
-    if *kind == Call::Get as u8 {
+    let (call, params) = question.split_first()?;
+    if Call::from_byte(*call)? == Call::Get {
         let Lookup { slot, key } = Lookup::parse(params)?;
         let mut bytes = [0; Slot::LEN];
         target.read(place(slot)?, &mut bytes).ok()?;

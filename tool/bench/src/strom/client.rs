@@ -12,7 +12,7 @@ use super::place::{
     COUNT_OF_OBJECTS, GET, HASHED, KEYS, LIST, LIST_VALUE, LIST_VALUES, LONGEST, NODE, NODES, OBJECTS, SLOTS,
     STRIDE, WALK, WASM, whole,
 };
-use crate::pair::{End, Peer};
+use crate::testbed::pair::{End, Peer};
 
 /// Of our memory: where what is read comes to. Before it is what is written from.
 const RESULT: usize = 48 << 20;

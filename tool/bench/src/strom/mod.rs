@@ -27,14 +27,13 @@ mod wasm;
 use std::time::Instant;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
 use super::curves::Saved;
-use super::pair::{End, Extensions, Peer};
-use super::peer::{Place, Role};
-use super::veth::{Side, Veth};
-use super::{Args, PortName, Report, Row, histogram, typical, typical_of};
+use super::{Args, Benchmark, PortName, Report, Row, histogram, progress, typical, typical_of};
+use crate::testbed::Testbed;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::{Command, Extensions, NicCommand};
 use case::{Bound, Task, Way};
 use client::Client;
 use wasm::Built;
@@ -56,32 +55,33 @@ struct Series {
 }
 
 /// `remora bench strom`.
-pub fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new(args.json);
-    let modelled = args.wants_model().then(model::both);
-    let rows = modelled.iter().flat_map(model::rows);
-    let named = rows.filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
-    named.for_each(|row| report.add(row));
-    let cores = two_cores(&args.cores)?;
-    for port in [PortName::Shm, PortName::Udp].into_iter().filter(|port| args.wants(*port)) {
-        measure(args, &mut report, port, (cores, Place::Loopback, &[]))?;
+pub struct Strom<'a>(pub &'a Args);
+
+impl Benchmark for Strom<'_> {
+    fn json(&self) -> bool {
+        self.0.json
     }
-    let over_xdp = !wanted(args, PortName::Xdp).is_empty();
-    if over_xdp && let Some(veth) = Veth::wanted(args)? {
-        veth.enter()?;
-        measure(args, &mut report, PortName::Xdp, (cores, Place::Veth(Side::Near), &veth.far()))?;
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let args = self.0;
+        let modelled = args.wants_model().then(model::both);
+        args.add_wanted(report, modelled.iter().flat_map(model::rows));
+        let cores = two_cores(&args.cores)?;
+        for port in Testbed::ports(args.port) {
+            let tasks = wanted(args, port);
+            if !tasks.is_empty()
+                && let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())?
+            {
+                measure(args, report, &testbed, tasks)?;
+            }
+        }
+        args.check_found(report)?;
+        if let Some(modelled) = &modelled {
+            let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
+            figures::draw(&args.report, modelled, &rows)?;
+        }
+        Ok(())
     }
-    anyhow::ensure!(
-        !report.is_empty(),
-        "no case or metric contains {}: without --only all are run and named",
-        args.only.as_deref().unwrap_or_default()
-    );
-    if let Some(modelled) = &modelled {
-        let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
-        figures::draw(&args.report, modelled, &rows)?;
-    }
-    report.finish();
-    Ok(())
 }
 
 /// As `--only` chooses it.
@@ -94,23 +94,14 @@ fn wanted(args: &Args, port: PortName) -> Vec<Task> {
     Task::all().into_iter().filter(|task| args.wants_case(&path(port, *task))).collect()
 }
 
-fn measure(
-    args: &Args,
-    report: &mut Report,
-    port: PortName,
-    (cores, place, within): ([usize; 2], Place, &[&str]),
-) -> Result<()> {
-    let tasks = wanted(args, port);
-    if tasks.is_empty() {
-        return Ok(());
-    }
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} turns {elapsed}")?;
-    let bar = ProgressBar::new(u64::from(args.rounds) * tasks.len() as u64).with_style(style);
+fn measure(args: &Args, report: &mut Report, testbed: &Testbed, tasks: Vec<Task>) -> Result<()> {
+    let port = testbed.port();
+    let bar = progress::bar(u64::from(args.rounds) * tasks.len() as u64, "turns")?;
     let built = built(&tasks);
     let module = built.as_ref().map(Built::module);
-    let peer = Peer::start_with(cores, place, within, module.as_deref())?;
-    let speaks = Extensions { strom: true, ..Extensions::default() };
-    let mut end = End::speaking(&peer, port, speaks, None)?;
+    let peer = Peer::start_with(testbed, module.as_deref())?;
+    let extensions = Extensions { strom: true, ..Extensions::default() };
+    let mut end = End::with_extensions(&peer, port, extensions, None)?;
     // The second one is for READs that a kernel judges.
     end.connect(&peer, 1, 256, 128)?;
     let mut client = Client::new(end, &peer)?;
@@ -125,10 +116,10 @@ fn measure(
         });
         let mut all: Vec<Series> = ways.map(empty).collect();
         bar.set_message(path(port, task));
-        peer.play(client.end.serving(), 0, 0)?;
+        peer.run(client.end.command(NicCommand::Serve))?;
         client.lay_out(task)?;
         if let Task::Check(_, failing) = task {
-            peer.play(client.end.attaching(), 0, u64::from(failing) + 1)?;
+            peer.run(client.end.command(NicCommand::Attach { counts: false, checks: Some(failing) }))?;
         }
         for _ in 0..args.rounds {
             for series in &mut all {
@@ -152,8 +143,8 @@ fn built(tasks: &[Task]) -> Option<Built> {
 /// One round of one way.
 fn turn(client: &mut Client, peer: &Peer, task: Task, series: &mut Series) -> Result<()> {
     let way = series.way;
-    let role = if way == Way::Tcp { client.end.calling() } else { client.end.serving() };
-    peer.play(role, 0, 0)?;
+    let command = if way == Way::Tcp { NicCommand::Tcp } else { NicCommand::Serve };
+    peer.run(client.end.command(command))?;
     let figure = match task {
         Task::Shuffle => {
             let took = client.shuffle(way)?;
@@ -175,7 +166,7 @@ fn turn(client: &mut Client, peer: &Peer, task: Task, series: &mut Series) -> Re
         }
     };
     series.rounds.push(figure);
-    peer.play(Role::Sleep, 0, 0)
+    peer.run(Command::Sleep)
 }
 
 fn percentile(client: &mut Client, task: Task, way: Way) -> Result<f64> {

@@ -9,7 +9,8 @@ use remora_verbs::{Flags, WorkRequest, work};
 use super::case::Way;
 use super::client::Client;
 use super::place::{BULK, COUNT, COUNTED, MESSAGE, PARTITION, PARTITIONS, SHUFFLE, SHUFFLED};
-use crate::pair::{End, Peer};
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::NicCommand;
 
 /// Messages on their way.
 const WINDOW: usize = 2;
@@ -83,8 +84,8 @@ impl Client {
     /// Bytes a second of a stream that is counted on the way, or not.
     pub fn count(&mut self, way: Way, peer: &Peer) -> Result<f64> {
         if way == Way::Strom {
-            peer.play(self.end.attaching(), 1, 0)?;
-            peer.play(self.end.serving(), 0, 0)?;
+            peer.run(self.end.command(NicCommand::Attach { counts: true, checks: None }))?;
+            peer.run(self.end.command(NicCommand::Serve))?;
             self.ask(COUNT, &[Ask::Clear as u8])?;
         }
         let took = write_stream(&mut self.end, COUNTED)?;
@@ -94,8 +95,8 @@ impl Client {
             self.answers.read(&answer, &mut bytes)?;
             let (found, wanted) = (f64::from_le_bytes(bytes), (COUNTED / 8) as f64);
             ensure!((found / wanted - 1.0).abs() < 0.04, "{found} different values, of {wanted}");
-            peer.play(self.end.attaching(), 0, 0)?;
-            peer.play(self.end.serving(), 0, 0)?;
+            peer.run(self.end.command(NicCommand::Attach { counts: false, checks: None }))?;
+            peer.run(self.end.command(NicCommand::Serve))?;
         }
         Ok(COUNTED as f64 / took * 1e9)
     }

@@ -12,10 +12,11 @@ use clap::{Parser, ValueEnum};
 use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
-use crate::site::Site;
-use crate::{Bare, PortName, Report, cores};
+use crate::command::number::{natural, whole};
+use crate::testbed::Testbed;
+use crate::{Bare, Benchmark, PortName, Report, cores};
 use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
-use system::{MOST, Round, SystemUnderTest, Testbed};
+use system::{MOST, Round, SystemUnderTest};
 use work::Work;
 
 /// Workloads.
@@ -41,31 +42,31 @@ pub struct Args {
     #[arg(long)]
     port: Option<PortName>,
     /// Records of YCSB-T.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    #[arg(long, default_value_t = 100_000, value_parser = whole::<u64>(100..=1_000_000))]
     records: u64,
     /// Bytes of the value of each record.
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    #[arg(long, default_value_t = 512, value_parser = whole::<u32>(16..=65536))]
     value_len: u32,
     /// Records that a transaction of YCSB-T changes.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u8>(1..=4))]
     keys: u8,
     /// Customers of SmallBank.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(50..=500_000))]
+    #[arg(long, default_value_t = 20_000, value_parser = whole::<u64>(50..=500_000))]
     customers: u64,
     /// Subscribers of TATP.
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(10..=40_000))]
+    #[arg(long, default_value_t = 5_000, value_parser = whole::<u32>(10..=40_000))]
     subscribers: u32,
     /// Milliseconds of each measurement.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, default_value_t = 100, value_parser = whole::<u64>(1..=10_000))]
     millis: u64,
     /// Rounds, in which the designs take turns.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
     /// Cores of client and shards [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
 
@@ -76,52 +77,57 @@ const CROWDS: [u32; 3] = [4, 16, MOST];
 /// Exponents of the sweep: Figure 10's.
 const SKEWS: [f64; 9] = [0.2, 0.4, 0.6, 0.8, 0.99, 1.0, 1.2, 1.4, 1.6];
 
-/// `remora bench txn`.
-///
-/// # Errors
-/// A process does not start or ends too early, a transaction does not end, or the rows do not add up.
-pub fn run(args: &Args) -> Result<Report> {
-    let cores = cores::two_cores(&args.cores)?;
-    cores::pin(cores[0])?;
-    let mut report = Report::new(args.json);
-    let time = Duration::from_millis(args.millis);
-    for port in Site::ports(args.port) {
-        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
-        let testbed = Testbed { site: &site, cores, time };
-        let mut measuring = Measuring { args, testbed, report: &mut report };
-        let wants = |name: Name| args.workloads.is_empty() || args.workloads.contains(&name);
-        if wants(Name::YcsbT) {
-            measuring.ycsb_t()?;
-        }
-        if wants(Name::Smallbank) {
-            measuring.beside("smallbank", &SmallBank::new(args.customers, 0, 1), |seed| {
-                SmallBank::new(args.customers, seed as u16, seed)
-            })?;
-        }
-        if wants(Name::Tatp) {
-            let tatp = |seed| Tatp::new(args.subscribers, seed);
-            measuring.beside("tatp", &tatp(0), tatp)?;
-        }
+/// `remora bench txn`. At the end the rows of each design must add up.
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
     }
-    Ok(report)
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let cores = cores::two_cores(&self.cores)?;
+        cores::pin(cores[0])?;
+        let time = Duration::from_millis(self.millis);
+        for port in Testbed::ports(self.port) {
+            let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), self.port.is_some())? else {
+                continue;
+            };
+            let mut measuring = Measuring { args: self, testbed: &testbed, time, report };
+            let wants = |name: Name| self.workloads.is_empty() || self.workloads.contains(&name);
+            if wants(Name::YcsbT) {
+                measuring.ycsb_t()?;
+            }
+            if wants(Name::Smallbank) {
+                measuring.beside("smallbank", &SmallBank::new(self.customers, 0, 1), |seed| {
+                    SmallBank::new(self.customers, seed as u16, seed)
+                })?;
+            }
+            if wants(Name::Tatp) {
+                let tatp = |seed| Tatp::new(self.subscribers, seed);
+                measuring.beside("tatp", &tatp(0), tatp)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Both designs over a port.
 struct Measuring<'a> {
     args: &'a Args,
-    testbed: Testbed<'a>,
+    testbed: &'a Testbed,
+    /// Of each measurement.
+    time: Duration,
     report: &'a mut Report,
 }
 
 impl Measuring<'_> {
     fn systems<W: Workload>(&self, workload: &W, slots: u64) -> Result<Vec<SystemUnderTest>> {
-        let system = |design| SystemUnderTest::take(self.testbed, design, slots, workload);
+        let system = |design| SystemUnderTest::take(self.testbed, self.time, design, slots, workload);
         Design::ALL.into_iter().map(system).collect()
     }
 
     /// How a design's rows are called.
     fn path(&self, len: u32, rest: &str) -> impl Fn(Design) -> String + use<> {
-        let (port, rest) = (self.testbed.site.port().name(), rest.to_owned());
+        let (port, rest) = (self.testbed.port().name(), rest.to_owned());
         move |design| format!("{port}/{}/{len}/{rest}", design.name())
     }
 
@@ -152,7 +158,7 @@ impl Measuring<'_> {
         let slots = 2 * records;
         let workload =
             YcsbT::new(records, value_len, keys, 0.0, 1).apart(slots).context("memory for records")?;
-        let mut bare = self.testbed.site.bare(self.testbed.cores)?;
+        let mut bare = Bare::open(self.testbed)?;
         let mut systems = self.systems(&workload, slots)?;
         let mut curve = Vec::new();
         for window in CURVE {

@@ -1,8 +1,7 @@
 //! A design's shard in a process of its own, a client of it, and what is measured of them.
 
 use std::cell::OnceCell;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,8 +9,9 @@ use remora_store::Random;
 use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
 use remora_store::txn::{Design, Granted, Outcome};
 
-use crate::site::Site;
-use crate::{histogram, median, turns};
+use crate::testbed::Testbed;
+use crate::testbed::process::Process;
+use crate::{histogram, median};
 use remora_service::txn::{Session, Size};
 
 /// Transactions of a client at a time, at most.
@@ -22,27 +22,6 @@ const TRIPS: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Empty turns between two looks at the clock, while nobody waits for a time.
 const LOOK_EVERY: u32 = 64;
-
-/// Where seats are.
-#[derive(Copy, Clone)]
-pub struct Testbed<'a> {
-    /// The port, and where it is.
-    pub site: &'a Site,
-    /// Of client and shard.
-    pub cores: [usize; 2],
-    /// How long each measurement takes.
-    pub time: Duration,
-}
-
-/// The shard's process.
-struct Shard(Child);
-
-impl Drop for Shard {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// What a round was like.
 #[derive(Copy, Clone, Debug, Default)]
@@ -71,7 +50,7 @@ pub struct SystemUnderTest {
     pub design: Design,
     // The client leaves before its shard ends.
     session: Session,
-    shard: Shard,
+    shard: Process,
     time: Duration,
     began: Instant,
     /// The store's time then, microseconds.
@@ -82,14 +61,14 @@ pub struct SystemUnderTest {
 
 /// How a shard is started.
 fn start(
-    testbed: Testbed<'_>,
+    testbed: &Testbed,
     design: Design,
     slots: u64,
     extent: remora_store::txn::workload::Extent,
-) -> Result<(Shard, String)> {
+) -> Result<(Process, SocketAddr)> {
     let words = [
         ("--design", design.name().to_owned()),
-        ("--core", testbed.cores[1].to_string()),
+        ("--core", testbed.cores()[1].to_string()),
         ("--keys", extent.keys.to_string()),
         ("--slots", slots.to_string()),
         ("--key-len", extent.max_key.to_string()),
@@ -98,19 +77,17 @@ fn start(
         ("--window", MOST.to_string()),
         ("--clients", "4".to_owned()),
     ];
-    let mut command = testbed.site.program()?;
-    command.args(["serve", "txn", "--child", "--spin"]).args(testbed.site.server(link(design)));
+    let mut command = testbed.program()?;
+    command.args(["serve", "txn", "--child", "--spin"]).args(testbed.server(link(design)));
     words.iter().for_each(|(option, value)| {
         command.args([option, value.as_str()]);
     });
-    let mut child = command.stdout(Stdio::piped()).spawn().context("starting a shard")?;
-    let mut address = String::new();
-    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut address)?;
-    ensure!(!address.is_empty(), "a shard of {} did not start", design.name());
-    Ok((Shard(child), address.trim().to_owned()))
+    let started = Process::start_ready(&mut command, 1);
+    let (shard, lines) = started.with_context(|| format!("a shard of {} did not start", design.name()))?;
+    Ok((shard, lines[0].trim().parse().context("where a shard listens")?))
 }
 
-/// Which link of the site a design has.
+/// Which link of the testbed a design has.
 fn link(design: Design) -> usize {
     Design::ALL.iter().position(|other| *other == design).unwrap_or(0)
 }
@@ -118,18 +95,18 @@ fn link(design: Design) -> usize {
 impl SystemUnderTest {
     /// Starts the shard, puts the workload's rows there, and stops it until its turn comes.
     pub fn take<W: Workload>(
-        testbed: Testbed<'_>,
+        testbed: &Testbed,
+        time: Duration,
         design: Design,
         slots: u64,
         workload: &W,
     ) -> Result<SystemUnderTest> {
         let (shard, address) = start(testbed, design, slots, workload.extent())?;
         let size = Size { window: MOST, max_keys: workload.extent().max_keys };
-        let address = address.parse().context("where a shard listens")?;
-        let context = testbed.site.client(link(design)).open()?;
+        let context = testbed.client(link(design)).open()?;
         let session = Session::open(&context, &[address], size)?;
         let (began, clock) = (Instant::now(), session.clock());
-        let mut system = SystemUnderTest { design, session, shard, time: testbed.time, began, clock, sum: 0 };
+        let mut system = SystemUnderTest { design, session, shard, time, began, clock, sum: 0 };
         let load = Load::of(workload);
         let jobs = load.jobs();
         system.sum = system.carry_out(load, jobs)?.gain;
@@ -139,7 +116,7 @@ impl SystemUnderTest {
 
     fn stop(&mut self) -> Result<()> {
         self.session.settle()?;
-        turns::stop(&self.shard.0)
+        self.shard.stop()
     }
 
     fn runner<W: Workload>(&self, workload: W, window: u32, seed: u64) -> Runner<W> {
@@ -205,7 +182,7 @@ impl SystemUnderTest {
     /// One round of the second workload, with so many transactions at a time; the first warms up. The shard
     /// runs only meanwhile.
     pub fn round<W: Workload>(&mut self, [first, workload]: [W; 2], window: u32, seed: u64) -> Result<Round> {
-        turns::go_on(&self.shard.0)?;
+        self.shard.go_on()?;
         let draws = (self.time.as_micros() as u64).max(1000);
         // Who was measured before has left nothing of this one in the caches, and many at a time are quicker
         // there.
@@ -244,7 +221,7 @@ impl SystemUnderTest {
     /// places as random as keys are: nanoseconds. None: the shard is of another design.
     pub fn bare(&mut self, [near, object]: [usize; 2]) -> Result<Option<f64>> {
         let &Granted::Farm(grant) = self.session.granted() else { return Ok(None) };
-        turns::go_on(&self.shard.0)?;
+        self.shard.go_on()?;
         let mut random = Random::new(TRIPS as u64);
         let mut both = || {
             let (word, number) = (random.below(grant.homes), random.below(grant.keys));
@@ -258,7 +235,7 @@ impl SystemUnderTest {
 
     /// Adds all rows up: what is there is what was loaded and what was committed since, each once and whole.
     pub fn audit<W: Workload>(&mut self, workload: &W) -> Result<()> {
-        turns::go_on(&self.shard.0)?;
+        self.shard.go_on()?;
         let audit = Audit::of(workload);
         let jobs = audit.jobs();
         let counts = self.carry_out(audit, jobs)?;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::{Bench, Verb};
-use crate::pair::End;
-use crate::peer::{Role, TARGET};
+use crate::testbed::pair::End;
+use crate::testbed::protocol::{Command, NicCommand, TARGET};
 use crate::{PortName, Row, floor, stream};
 
 const LEN: usize = 1 << 20;
@@ -29,14 +29,14 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
             let floor = match end.port {
                 PortName::Shm => floor::memcpy(&from, &mut to, LEN),
                 PortName::Udp => {
-                    peer.play(Role::Stream, 0, u64::from(raw.socket.local().port()))?;
+                    peer.run(Command::Stream { to: raw.socket.local().port() })?;
                     stream::send(&mut raw.socket, &raw.to, &from, BYTES)?
                 }
                 PortName::Xdp => f64::NAN,
             };
-            peer.play(end.serving(), 0, 0)?;
+            peer.run(end.command(NicCommand::Serve))?;
             let bandwidth = transfer(end, verb)?;
-            peer.play(Role::Sleep, 0, 0)?;
+            peer.run(Command::Sleep)?;
             Ok([bandwidth, floor])
         })?;
         if let Some([bandwidth, floor]) = rounds {

@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use super::{Bench, Verb};
 use crate::floor::{self, Lengths};
-use crate::pair::End;
-use crate::peer::Role;
 use crate::sockperf::Sockperf;
+use crate::testbed::pair::End;
+use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row};
 
 /// Bytes of a request.
@@ -33,10 +33,9 @@ pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
         // Both spin on the same core, so each waits while the other is measured.
         sockperf.go_on(false)?;
-        let port = u64::from(raw.socket.local().port());
-        peer.play(Role::Udp, len as u64, port)?;
+        peer.run(Command::Udp { answer: len, to: raw.socket.local().port() })?;
         let floor = floor::udp(&raw.socket, &raw.to, Lengths { there: len, back: len }, TRIPS)?;
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         sockperf.go_on(true)?;
         Ok([floor, sockperf.round_trip(len)?])
     })?;
@@ -73,12 +72,11 @@ fn over_udp(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
     let case = format!("udp/{}/{LEN}", verb.name());
     let lengths = lengths(verb);
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
-        let port = u64::from(raw.socket.local().port());
-        peer.play(Role::Udp, lengths.back as u64, port)?;
+        peer.run(Command::Udp { answer: lengths.back, to: raw.socket.local().port() })?;
         let floor = floor::udp(&raw.socket, &raw.to, lengths, TRIPS)?;
-        peer.play(end.serving(), 0, 0)?;
+        peer.run(end.command(NicCommand::Serve))?;
         let (typical, p99) = trips(end, verb, TRIPS)?;
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         Ok([typical, floor, p99])
     })?;
     if let Some([p50, floor, p99]) = rounds {
@@ -96,13 +94,13 @@ fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
     let Lengths { there, back } = lengths(verb);
     let lengths = Lengths { there: there + 28, back: back + 28 };
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
-        peer.play(Role::Line, 0, 0)?;
+        peer.run(Command::Line)?;
         let line = floor::line(peer.page(), 10 * TRIPS)?;
-        peer.play(Role::Ring, lengths.back as u64, 0)?;
+        peer.run(Command::Ring { answer: lengths.back })?;
         let ring = floor::ring(raw.link.rings(), lengths, TRIPS)?;
-        peer.play(end.serving(), 0, 0)?;
+        peer.run(end.command(NicCommand::Serve))?;
         let (typical, p99) = trips(end, verb, TRIPS)?;
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         Ok([typical, line, ring, p99, typical - ring])
     })?;
     if let Some([p50, line, ring, p99, over]) = rounds {
@@ -142,7 +140,7 @@ pub fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
 pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let case = format!("{}/read/{LEN}/sleeping-target", end.port.name());
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         let list = [end.local.sge(0, LEN)];
         let mut total = Duration::ZERO;
         const TIMES: u32 = 20;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Bench, Verb};
-use crate::pair::End;
-use crate::peer::Role;
+use crate::testbed::pair::End;
+use crate::testbed::protocol::{Command, NicCommand};
 use crate::{Row, cpu_ns, resident_bytes};
 
 /// Queue pairs.
@@ -25,11 +25,11 @@ pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
         return Ok(());
     }
     bench.bar.set_message(case.clone());
-    bench.peer.play(Role::Sleep, 0, 0)?;
-    let (ours, theirs) = (cpu_ns(), bench.peer.ask(Role::Cpu)?);
-    bench.peer.play(Role::Sleep, 0, 0)?;
+    bench.peer.run(Command::Sleep)?;
+    let (ours, theirs) = (cpu_ns(), bench.peer.ask(Command::CpuTime)?);
+    bench.peer.run(Command::Sleep)?;
     std::thread::sleep(IDLE);
-    let (ours, theirs) = (cpu_ns() - ours, bench.peer.ask(Role::Cpu)? - theirs);
+    let (ours, theirs) = (cpu_ns() - ours, bench.peer.ask(Command::CpuTime)? - theirs);
     let share = |ns: u64| ns as f64 / IDLE.as_nanos() as f64 * 100.0;
     bench.report.add(Row::new("verbs", format!("{case}/this-side"), "cpu", "% of a core", &[share(ours)]));
     bench.report.add(Row::new("verbs", format!("{case}/peer"), "cpu", "% of a core", &[share(theirs)]));
@@ -48,9 +48,9 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         alone.push(round(bench, end, 1)?);
     }
     bench.bar.set_message(format!("connecting {QPS} queue pairs"));
-    let (ours, theirs) = (resident_bytes()?, bench.peer.ask(Role::Resident)?);
+    let (ours, theirs) = (resident_bytes()?, bench.peer.ask(Command::Resident)?);
     end.connect(&bench.peer, QPS - end.qps.len(), 16, 1)?;
-    let (ours, theirs) = (resident_bytes()? - ours, bench.peer.ask(Role::Resident)? - theirs);
+    let (ours, theirs) = (resident_bytes()? - ours, bench.peer.ask(Command::Resident)? - theirs);
     let per_qp = |bytes: u64| bytes as f64 / QPS as f64;
     // A process that has given queue pairs up before makes new ones from the same memory.
     if !std::mem::replace(&mut bench.had_many, true) {
@@ -66,7 +66,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     }
     // Alone before and after: the machine may have become another one meanwhile.
     end.qps.truncate(1);
-    bench.peer.play(end.forgetting(), 0, 0)?;
+    bench.peer.run(end.command(NicCommand::Forget))?;
     for _ in 0..rounds {
         alone.push(round(bench, end, 1)?);
     }
@@ -81,7 +81,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
 
 /// Requests per second, spread over the first `qps` queue pairs in turn, each posted on its own.
 fn round(bench: &Bench<'_>, end: &mut End, qps: usize) -> Result<f64> {
-    bench.peer.play(end.serving(), 0, 0)?;
+    bench.peer.run(end.command(NicCommand::Serve))?;
     let list = [end.local.sge(0, 64)];
     let (mut posted, mut done) = (0, 0);
     let started = Instant::now();
@@ -96,6 +96,6 @@ fn round(bench: &Bench<'_>, end: &mut End, qps: usize) -> Result<f64> {
         }
     }
     let rate = REQUESTS as f64 / started.elapsed().as_secs_f64();
-    bench.peer.play(Role::Sleep, 0, 0)?;
+    bench.peer.run(Command::Sleep)?;
     Ok(rate)
 }

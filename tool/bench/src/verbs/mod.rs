@@ -7,12 +7,13 @@ mod rate;
 mod xdp;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use remora_verbs::{Remote, Sge, WorkRequest, work};
 
 use super::cores::two_cores;
-use super::pair::{End, Peer, Raw};
-use super::{Args, PortName, Report};
+use super::{Args, Benchmark, PortName, Report, progress};
+use crate::testbed::Testbed;
+use crate::testbed::pair::{End, Peer, Raw};
 
 /// The two one-sided operations that everything is measured with.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Verb {
 /// What one run measures with.
 struct Bench<'a> {
     args: &'a Args,
-    report: Report,
+    report: &'a mut Report,
     bar: ProgressBar,
     peer: Peer,
     raw: Raw,
@@ -53,42 +54,40 @@ struct Bench<'a> {
 }
 
 /// `remora bench verbs`.
-pub fn run(args: &Args) -> Result<()> {
-    let cores = two_cores(&args.cores)?;
-    let peer = Peer::start(cores)?;
-    let raw = Raw::open(&peer)?;
-    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} rounds {elapsed}")?;
-    let mut bench = Bench {
-        args,
-        report: Report::new(args.json),
-        bar: ProgressBar::new(0).with_style(style),
-        peer,
-        raw,
-        cores,
-        had_many: false,
-    };
-    latency::floors(&mut bench)?;
-    for port in [PortName::Shm, PortName::Udp] {
-        if !args.wants(port) {
-            continue;
+pub struct Verbs<'a>(pub &'a Args);
+
+impl Benchmark for Verbs<'_> {
+    fn json(&self) -> bool {
+        self.0.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let args = self.0;
+        let cores = two_cores(&args.cores)?;
+        // Its peer has a NIC of either port.
+        let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;
+        let raw = Raw::open(&peer)?;
+        let mut bench =
+            Bench { args, report, bar: progress::bar(0, "rounds")?, peer, raw, cores, had_many: false };
+        latency::floors(&mut bench)?;
+        for port in [PortName::Shm, PortName::Udp] {
+            if !args.wants(port) {
+                continue;
+            }
+            let mut end = End::open(&bench.peer, port)?;
+            latency::run(&mut bench, &mut end)?;
+            rate::run(&mut bench, &mut end)?;
+            bandwidth::run(&mut bench, &mut end)?;
+            latency::sleeping(&mut bench, &mut end)?;
+            many::idle(&mut bench, &end)?;
+            many::run(&mut bench, &mut end)?;
         }
-        let mut end = End::open(&bench.peer, port)?;
-        latency::run(&mut bench, &mut end)?;
-        rate::run(&mut bench, &mut end)?;
-        bandwidth::run(&mut bench, &mut end)?;
-        latency::sleeping(&mut bench, &mut end)?;
-        many::idle(&mut bench, &end)?;
-        many::run(&mut bench, &mut end)?;
+        if args.wants(PortName::Xdp) {
+            xdp::run(&mut bench)?;
+        }
+        bench.bar.finish_and_clear();
+        if args.only.is_some() { args.check_found(bench.report) } else { Ok(()) }
     }
-    if args.wants(PortName::Xdp) {
-        xdp::run(&mut bench)?;
-    }
-    bench.bar.finish_and_clear();
-    if let Some(only) = args.only.as_ref().filter(|_| bench.report.is_empty()) {
-        anyhow::bail!("no case or metric contains {only}: without --only all are run and named");
-    }
-    bench.report.finish();
-    Ok(())
 }
 
 impl Bench<'_> {

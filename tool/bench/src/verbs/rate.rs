@@ -6,8 +6,8 @@ use anyhow::Result;
 use remora_verbs::{Flags, WorkRequest};
 
 use super::{Bench, Verb};
-use crate::pair::{End, Peer, Raw};
-use crate::peer::Role;
+use crate::testbed::pair::{End, Peer, Raw};
+use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row, packets};
 
 const LEN: usize = 64;
@@ -26,9 +26,9 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         let udp = end.port == PortName::Udp;
         let rounds = bench.rounds(&format!("{case}/rate"), |peer, raw| {
             let packets = if udp { raw_packets(peer, raw)? } else { 0.0 };
-            peer.play(end.serving(), 0, 0)?;
+            peer.run(end.command(NicCommand::Serve))?;
             let rate = batches(end, verb, requests)?;
-            peer.play(Role::Sleep, 0, 0)?;
+            peer.run(Command::Sleep)?;
             Ok([rate, packets])
         })?;
         if let Some([rate, packets]) = rounds {
@@ -42,9 +42,9 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
 /// Packets per second of the raw port, one way: as long as those that carry 64 bytes there.
 fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
     const PACKET: usize = 12 + 16 + LEN + 4;
-    peer.play(Role::Packets, PACKET as u64, u64::from(raw.socket.local().port()))?;
+    peer.run(Command::Packets { len: PACKET, to: raw.socket.local().port() })?;
     let rate = packets::send(&mut raw.socket, &raw.to, PACKET, REQUESTS / 2)?;
-    peer.play(Role::Sleep, 0, 0)?;
+    peer.run(Command::Sleep)?;
     Ok(rate)
 }
 

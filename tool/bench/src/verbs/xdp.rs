@@ -5,10 +5,11 @@ use anyhow::Result;
 
 use super::{Bench, Verb, latency, rate};
 use crate::floor_xdp::Raw;
-use crate::pair::{End, Peer};
-use crate::peer::{Place, Role};
 use crate::stack::Stack;
-use crate::veth::{RAW, Side, Veth};
+use crate::testbed::Testbed;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::{Command, NicCommand};
+use crate::testbed::veth::{RAW, Side};
 use crate::{PortName, Row};
 
 /// Bytes of a request.
@@ -30,16 +31,9 @@ const FIRST_PORT: u16 = 20_000;
 
 /// Whatever is measured over port xdp. Where no namespaces can be made, nothing is, unless it was asked for.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
-    let veth = match Veth::create() {
-        Ok(veth) => veth,
-        Err(error) if bench.args.port == Some(PortName::Xdp) => return Err(error),
-        Err(error) => {
-            tracing::warn!("port xdp is left out: {error:#}");
-            return Ok(());
-        }
-    };
-    veth.enter()?;
-    bench.peer = Peer::start_at(bench.cores, Place::Veth(Side::Near), &veth.far())?;
+    let opened = Testbed::open(PortName::Xdp, bench.cores, 0, bench.args.port.is_some())?;
+    let Some(testbed) = opened else { return Ok(()) };
+    bench.peer = Peer::start(&testbed)?;
     let mut raw = Raw::open(RAW, Side::Far.raw())?;
     let mut xdp = End::open(&bench.peer, PortName::Xdp)?;
     for verb in Verb::BOTH {
@@ -47,24 +41,24 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     }
     working(bench, &mut raw)?;
     rates(bench, &mut raw, &mut xdp)?;
-    beside_tcp(bench, &veth, &mut raw, &mut xdp)?;
+    beside_tcp(bench, &testbed, &mut raw, &mut xdp)?;
     latency::sleeping(bench, &mut xdp)
 }
 
 /// Typical round trip of the raw frames of `verb`.
 fn floor(peer: &Peer, raw: &mut Raw, verb: Verb) -> Result<f64> {
     let lengths = latency::lengths(verb);
-    peer.play(Role::RawXdp, lengths.back as u64, 0)?;
+    peer.run(Command::RawXdp { answer: lengths.back, works: false })?;
     let floor = raw.ping_pong(lengths, TRIPS, || ())?;
-    peer.play(Role::Sleep, 0, 0)?;
+    peer.run(Command::Sleep)?;
     Ok(floor)
 }
 
 /// Typical round trip and 99th percentile of `verb`.
 fn trips(peer: &Peer, end: &mut End, verb: Verb) -> Result<(f64, f64)> {
-    peer.play(end.serving(), 0, 0)?;
+    peer.run(end.command(NicCommand::Serve))?;
     let took = latency::trips(end, verb, TRIPS)?;
-    peer.play(Role::Sleep, 0, 0)?;
+    peer.run(Command::Sleep)?;
     Ok(took)
 }
 
@@ -92,9 +86,9 @@ fn working(bench: &mut Bench<'_>, raw: &mut Raw) -> Result<()> {
     let lengths = latency::lengths(Verb::Read);
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
         let floor = floor(peer, raw, Verb::Read)?;
-        peer.play(Role::RawXdpWorking, lengths.back as u64, 0)?;
+        peer.run(Command::RawXdp { answer: lengths.back, works: true })?;
         let (took, own) = raw.ping_pong_working(lengths, TRIPS)?;
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         // The peer's core does the same work.
         Ok([took, floor, 2.0 * own, took - floor - 2.0 * own])
     })?;
@@ -113,11 +107,11 @@ fn rates(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End) -> Result<()> {
     let case = |verb: Verb| format!("xdp/{}/{LEN}/window-{}", verb.name(), rate::WINDOW);
     let lengths = latency::lengths(Verb::Read);
     let rounds = bench.rounds(&format!("{}/rate", case(Verb::Read)), |peer, _| {
-        peer.play(Role::RawXdp, lengths.back as u64, 0)?;
+        peer.run(Command::RawXdp { answer: lengths.back, works: false })?;
         let echo = raw.echo(lengths, REQUESTS)?;
-        peer.play(end.serving(), 0, 0)?;
+        peer.run(end.command(NicCommand::Serve))?;
         let rates = [rate::batches(end, Verb::Read, REQUESTS)?, rate::batches(end, Verb::Write, REQUESTS)?];
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         Ok([rates[0], rates[1], echo])
     })?;
     if let Some([read, write, echo]) = rounds {
@@ -130,13 +124,12 @@ fn rates(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End) -> Result<()> {
 
 /// READs over AF_XDP and over UDP sockets, and the others' ping-pongs by TCP, all between the same namespaces
 /// in turn.
-fn beside_tcp(bench: &mut Bench<'_>, veth: &Veth, raw: &mut Raw, xdp: &mut End) -> Result<()> {
+fn beside_tcp(bench: &mut Bench<'_>, testbed: &Testbed, raw: &mut Raw, xdp: &mut End) -> Result<()> {
     let case = |port: &str| format!("{port}/read/{LEN}/veth");
     if !bench.args.wants_case(&format!("{}/latency", case("udp"))) {
         return Ok(());
     }
     let stacks = Stack::installed();
-    let far_core = bench.cores[1];
     let mut udp = End::open(&bench.peer, PortName::Udp)?;
     let mut ports = FIRST_PORT..;
     let mut others: Vec<Vec<f64>> = vec![Vec::new(); stacks.len()];
@@ -146,7 +139,7 @@ fn beside_tcp(bench: &mut Bench<'_>, veth: &Veth, raw: &mut Raw, xdp: &mut End) 
         let (by_udp, _) = trips(peer, &mut udp, Verb::Read)?;
         for ((stack, took), port) in stacks.iter().zip(&mut others).zip(&mut ports) {
             // A rival that fails costs its own figure, not everybody's.
-            match stack.round_trip(veth, far_core, port, LEN) {
+            match stack.round_trip(testbed, port, LEN) {
                 Ok(round_trip) => took.push(round_trip),
                 Err(error) => tracing::warn!("{} is left out of a round: {error:#}", stack.name()),
             }

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use super::shell;
 use super::target::Target;
 use super::value::{padded, shown};
+use remora_bench::command::number::natural;
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
 use remora_service::block::Session;
@@ -23,6 +24,7 @@ pub enum BlockCommand {
         #[command(flatten)]
         target: Target,
         /// The block, from 0.
+        #[arg(value_parser = natural::<u64>)]
         block: u64,
         /// Print the whole block, with the zeros at its end.
         #[arg(long)]
@@ -43,6 +45,7 @@ pub enum BlockCommand {
         #[command(flatten)]
         target: Target,
         /// The block, from 0.
+        #[arg(value_parser = natural::<u64>)]
         block: u64,
         /// The value; - takes it from standard input.
         value: String,

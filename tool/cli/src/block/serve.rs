@@ -12,6 +12,7 @@ use super::servers::ServersArgs;
 use remora_bench::command::conduct::Conduct;
 use remora_bench::command::designs;
 use remora_bench::command::device::PortArgs;
+use remora_bench::command::number::whole;
 
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct ServeArgs {
     #[arg(long, default_value = "prism-rs", value_parser = designs::block())]
     pub design: Design,
     /// Which of the replicas this one is: its place among them, from 0.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(..MAX_REPLICAS as i64))]
+    #[arg(long, value_parser = whole::<u32>(0..=MAX_REPLICAS as u32 - 1))]
     pub replica: u32,
     #[command(flatten)]
     pub servers: ServersArgs,
@@ -37,13 +38,13 @@ pub struct ServeArgs {
     #[arg(long)]
     pub listen: Option<SocketAddr>,
     /// Blocks that the store has.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    #[arg(long, default_value_t = 1024, value_parser = whole::<u64>(1..=1 << 24))]
     pub blocks: u64,
     /// Bytes of a block, a multiple of 8.
     #[arg(long, default_value_t = 4096, value_parser = designs::block_len)]
     pub block_len: u32,
     /// Clients that may be connected at a time.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=1024))]
     pub clients: u32,
     #[command(flatten)]
     pub conduct: Conduct,

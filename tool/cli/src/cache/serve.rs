@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use remora_bench::command::conduct::size;
 use remora_bench::command::device::PortArgs;
 use remora_bench::command::ending;
+use remora_bench::command::number::{natural, size, whole};
 use remora_service::cache::{Chains, Server, ServerConfig, chains};
 use remora_store::cache::{Config, MIN_MEMORY};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -34,7 +34,7 @@ pub struct CacheArgs {
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, requires = "unix_socket")]
     pub unix_socket_mode: u32,
     /// Close a connection on which nothing was said for so many seconds; 0: never.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = natural::<u32>)]
     pub idle_timeout: u32,
     /// Let clients end the server with `shutdown`.
     #[arg(long)]
@@ -47,7 +47,7 @@ pub struct CacheArgs {
     #[arg(long, value_parser = size)]
     pub items: Option<usize>,
     /// Clients that may be connected at a time.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 1024, value_parser = whole::<u32>(1..=1_000_000))]
     pub clients: u32,
     /// TCP address at which Remora clients connect (`remora cache`): the NIC answers their GETs, by chains.
     #[arg(long, value_name = "ADDRESS")]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use remora_bench::command::number::natural;
 use remora_chain::{Machine, Program};
 
 /// `remora chain`.
@@ -88,7 +89,7 @@ pub struct Start {
     /// The program's text; - takes it from standard input.
     pub file: PathBuf,
     /// Work requests that it may execute.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = natural::<u64>)]
     pub budget: u64,
     /// Change a word before the start: NAME=NUMBER; may be given several times.
     #[arg(long)]

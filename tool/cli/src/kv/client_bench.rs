@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::target::Target;
 use crate::advice::start_kv;
+use remora_bench::command::number::{natural, whole};
 use remora_bench::kv::measure::{Plan, Runner};
 use remora_bench::kv::parts::Parts;
 use remora_bench::kv::workload::{choose, option};
@@ -20,25 +21,25 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LETTER|FILE", default_value = "B", value_parser = option)]
     workload: String,
     /// Records of the table [default: what the file says, else 1000].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_parser = whole::<u64>(1..=100_000_000))]
     records: Option<u64>,
     /// Bytes of a value [default: what the file says, else 512].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_parser = whole::<u32>(1..=1 << 20))]
     value_len: Option<u32>,
     /// Store all records before the workload begins.
     #[arg(long)]
     load: bool,
     /// Operations in flight.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 16, value_parser = whole::<u32>(1..=64))]
     window: u32,
     /// Seconds to run [default: until the file's operationcount is done, else 10].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_parser = whole::<u64>(1..=86_400))]
     seconds: Option<u64>,
     /// End after so many operations.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = whole::<u64>(1..=u64::MAX))]
     operations: Option<u64>,
     /// Seed of the workload.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
     seed: u64,
     /// One JSON object a line, without the seconds' own lines.
     #[arg(long)]
@@ -65,7 +66,7 @@ pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
     let records = args.records.or(workload.records).unwrap_or(1000);
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
     ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes: values end at 1 MiB");
-    let plan = Plan { records, value_len, window: args.window, cores: [0; 2], seed: args.seed, inserts: 0 };
+    let plan = Plan { records, value_len, window: args.window, seed: args.seed, inserts: 0 };
     let mut runner = Runner::<D>::connect(&target.connect, &target.port, &plan).map_err(advise)?;
     if args.load {
         load(&mut runner, records, args.json)?;

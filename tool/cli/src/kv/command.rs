@@ -15,6 +15,7 @@ use super::load::load as load_lines;
 use super::shell;
 use super::target::{LONGEST, Target, listing_session, session};
 use crate::escape::{KeyWords, shown};
+use remora_bench::command::number::{natural, whole};
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
 use remora_service::kv::KvDesign;
@@ -119,7 +120,7 @@ pub enum KvCommand {
         #[command(flatten)]
         exercise: ExerciseArgs,
         /// Bytes of a value at most.
-        #[arg(long, default_value_t = 6000, value_parser = clap::value_parser!(u32).range(8..=1048576))]
+        #[arg(long, default_value_t = 6000, value_parser = whole::<u32>(8..=1048576))]
         value_len: u32,
     },
 }
@@ -133,7 +134,7 @@ pub struct WantedArgs {
     #[command(flatten)]
     words: KeyWords,
     /// So many of them at most.
-    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true, value_parser = natural::<u64>)]
     limit: u64,
     /// One JSON object a line; bytes that are no text as base64.
     #[arg(long)]

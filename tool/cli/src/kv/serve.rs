@@ -18,9 +18,10 @@ use remora_store::ycsb::record::{self, Values};
 use file::Lines;
 
 use super::load::{Stored, store_all};
-use remora_bench::command::conduct::{Conduct, size};
+use remora_bench::command::conduct::Conduct;
 use remora_bench::command::designs;
 use remora_bench::command::device::PortArgs;
+use remora_bench::command::number::{natural, size, whole};
 
 /// Arguments of `remora serve kv`.
 #[derive(Args, Clone, Debug)]
@@ -37,17 +38,17 @@ pub struct ServeArgs {
     #[arg(long, default_value = "127.0.0.1:7471")]
     pub listen: SocketAddr,
     /// YCSB records to begin with.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = natural::<u64>)]
     pub records: u64,
     /// Bytes of the value of each record.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=1048576), requires = "records")]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(16..=1048576), requires = "records")]
     pub value_len: u32,
     /// File of `key value` lines to begin with; - takes standard input.
     #[arg(long)]
     pub file: Option<PathBuf>,
     /// Keys that the table is made for; that of prism grows as memory allows [default: twice what it begins
     /// with, at least 100000].
-    #[arg(long)]
+    #[arg(long, value_parser = natural::<u32>)]
     pub capacity: Option<u32>,
     /// Bytes for keys and values, with k, m or g for 2^10, 2^20 and 2^30 [default: what records and file
     /// take, and 256 bytes for each further key; with prism 1024, of which each size of buffers has its
@@ -55,13 +56,13 @@ pub struct ServeArgs {
     #[arg(long, value_parser = size)]
     pub memory: Option<usize>,
     /// Clients that may be connected at a time.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=4096))]
     pub clients: u32,
     /// Longest key, in bytes.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1048576))]
+    #[arg(long, default_value_t = 1024, value_parser = whole::<u32>(1..=1048576))]
     pub max_key: u32,
     /// Longest value that may be stored, in bytes.
-    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1048576))]
+    #[arg(long, default_value_t = 1 << 20, value_parser = whole::<u32>(1..=1048576))]
     pub max_value: u32,
     /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is
     /// then.

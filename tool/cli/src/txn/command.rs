@@ -10,6 +10,7 @@ use super::shell;
 use super::target::Target;
 use crate::advice::start_shard;
 use crate::escape::{KeyWords, escape, shown};
+use remora_bench::command::number::natural;
 use remora_bench::command::print;
 use remora_bench::exercise::ExerciseArgs;
 use remora_service::Error;
@@ -68,7 +69,7 @@ pub enum TxnCommand {
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "NUMBER"], allow_negative_numbers = true)]
         pairs: Vec<OsString>,
         /// So often, a transaction each time.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
         times: u64,
     },
     /// Take BEGIN, GET key, PUT key value, DELETE key, COMMIT and ABORT from standard input, and answer each

@@ -9,6 +9,7 @@ use remora_store::txn::{Design, Limits};
 use remora_bench::command::conduct::Conduct;
 use remora_bench::command::designs;
 use remora_bench::command::device::PortArgs;
+use remora_bench::command::number::whole;
 use remora_service::server::{Program, Service};
 use remora_service::txn::{self, MOST_SHARDS, ShardConfig, ShardId};
 
@@ -22,10 +23,10 @@ pub struct ServeArgs {
     #[arg(long, default_value = "prism-tx", value_parser = designs::txn())]
     pub design: Design,
     /// Number of this shard in its store, from 0.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..MOST_SHARDS as i64))]
+    #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0..=MOST_SHARDS as u32 - 1))]
     pub shard: u32,
     /// How many shards there are.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST_SHARDS as i64))]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u32>(1..=MOST_SHARDS as u32))]
     pub shards: u32,
     #[command(flatten)]
     pub port: PortArgs,
@@ -33,25 +34,25 @@ pub struct ServeArgs {
     #[arg(long, default_value = "127.0.0.1:7491")]
     pub listen: SocketAddr,
     /// Keys that this shard may have, those included that were deleted.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    #[arg(long, default_value_t = 10_000, value_parser = whole::<u64>(1..=1 << 24))]
     pub keys: u64,
     /// Slots of its table [default: twice as many].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+    #[arg(long, value_parser = whole::<u64>(1..=1 << 26))]
     pub slots: Option<u64>,
     /// Longest key, in bytes.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=4096))]
     pub key_len: u32,
     /// Longest value, in bytes.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, default_value_t = 1024, value_parser = whole::<u32>(1..=1 << 20))]
     pub value_len: u32,
     /// Keys of a transaction, over all shards.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 16, value_parser = whole::<u32>(1..=64))]
     pub max_keys: u32,
     /// Transactions of a client at a time.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 16, value_parser = whole::<u32>(1..=64))]
     pub window: u32,
     /// Clients that may be connected at a time.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=1024))]
     pub clients: u32,
     #[command(flatten)]
     pub conduct: Conduct,

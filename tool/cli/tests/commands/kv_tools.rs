@@ -134,6 +134,20 @@ fn a_workload_that_cannot_be_run_is_told_by_file_and_line() {
 }
 
 #[test]
+fn values_of_another_length_are_told_with_the_option_that_gives_it() {
+    for design in ["pilaf", "farm", "two-sided", "prism", "strom"] {
+        let server = Server::start(design, "shm", &["--records", "100", "--value-len", "64"]);
+        let run = |more: &[&str]| {
+            let words = ["--records", "100", "--workload", "C", "--operations", "1000"];
+            server.kv("bench", &[&words, more].concat())
+        };
+        run(&[]).one_line("the server's value has 64 bytes instead of 512: give --value-len 64");
+        run(&["--value-len", "16"]).one_line("give --value-len");
+        run(&["--value-len", "64"]).good();
+    }
+}
+
+#[test]
 fn completions_and_manual_pages_know_each_command() {
     let bash = remora(&["completions", "bash"]).good();
     assert!(bash.contains("_remora()") && bash.contains("--workload"), "{} bytes", bash.len());

@@ -191,6 +191,16 @@ fn memory_is_counted_in_the_same_words_by_every_server() {
 }
 
 #[test]
+fn what_is_no_number_is_told_with_the_numbers_that_there_are() {
+    remora(&["kv", "bench", "--records", "minusone"])
+        .bad_arguments("'--records <RECORDS>': give a whole number from 1 to 100000000");
+    remora(&["bench", "verbs", "--rounds", "0"]).bad_arguments("give a whole number from 1 to 1000");
+    remora(&["kv", "bench", "--seed", "-"]).bad_arguments("give a whole number, 0 or more");
+    remora(&["serve", "kv", "--capacity", "4294967296"]).bad_arguments("the number is too large");
+    remora(&["bench", "failure", "--seconds", "soon"]).bad_arguments("give seconds from 0 to 86400");
+}
+
+#[test]
 fn records_longer_than_values_may_be_are_refused() {
     let words = ["serve", "kv", "--records", "1", "--value-len", "200", "--max-value", "100"];
     remora(&words).one_line("records of 200 bytes are longer than --max-value allows: 100");

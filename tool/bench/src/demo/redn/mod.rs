@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::Measured;
 use crate::kv::measure::{Plan, Server};
-use crate::site::Site;
+use crate::testbed::Testbed;
 use client::Client;
 
 /// What the command line calls the server.
@@ -18,9 +18,9 @@ pub const SERVER: &str = "__chains";
 const PROGRAM: &str = "get-two-parallel";
 
 /// The same GETs as of all other systems.
-pub(super) fn measure((site, link): (&Site, usize), plan: &Plan, gets: u64) -> Result<Measured> {
-    let server = Server::start_as(&[SERVER], (site, link), plan)?;
-    let mut client = Client::connect(&server.address, &site.client(link), plan)?;
+pub(super) fn measure((testbed, link): (&Testbed, usize), plan: &Plan, gets: u64) -> Result<Measured> {
+    let server = Server::start_as(&[SERVER], (testbed, link), plan)?;
+    let mut client = Client::connect(&server.address, &testbed.client(link), plan)?;
     client.alone(gets / 10)?;
     let alone = client.alone(gets)?;
     let before = server.cpu_ns()?;

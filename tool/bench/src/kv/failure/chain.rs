@@ -15,7 +15,6 @@ use remora_verbs::{
 };
 
 use super::{Args, Reads, Server, Store};
-use crate::Report;
 use crate::command::device::{LOOPBACK, PortName};
 use crate::command::print;
 use crate::redn::loading::Loading;
@@ -30,8 +29,8 @@ fn table(args: &Args) -> Table {
 
 /// The server: it takes over what the one before it had, or makes a table, and then loads a chain for each
 /// client. It ends with its parent.
-pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<Report> {
-    crate::turns::end_with_parent()?;
+pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
+    crate::command::ending::end_with_parent()?;
     let context = Device::nicd(socket).keep("chains").open()?;
     let mut kept = context.kept()?;
     let domain = match kept.domains.pop() {

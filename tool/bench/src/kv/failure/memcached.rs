@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result};
 use remora_store::ycsb::record::{self, Values};
 
 use super::super::rival::Rival;
-use super::{Args, PATIENCE, Process, Reads, Store, free_address};
+use super::{Args, PATIENCE, Reads, Store, free_address};
+use crate::testbed::process::Process;
 
 /// A real memcached, which somebody fills again.
 pub struct Memcached {
@@ -29,9 +30,8 @@ impl Memcached {
 impl Store for Memcached {
     fn start(&mut self) -> Result<()> {
         let megabytes = self.records * (u64::from(self.len) + 200) / 1_000_000 + 64;
-        let child = Rival::Memcached.command(self.address.port(), megabytes).spawn();
-        self.running =
-            Some(Process(child.context("memcached is not installed: `make setup-bench` installs it")?));
+        let started = Process::start(&mut Rival::Memcached.command(self.address.port(), megabytes));
+        self.running = Some(started.context("memcached is not installed: `make setup-bench` installs it")?);
         let began = Instant::now();
         let mut stream = loop {
             match TcpStream::connect(self.address) {

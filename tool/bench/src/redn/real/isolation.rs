@@ -14,7 +14,7 @@ use self::shop::Shop;
 use super::server::Server;
 use crate::cores::pin;
 use crate::numbers;
-use crate::site::Site;
+use crate::testbed::Testbed;
 use crate::{Args, PortName, Row};
 
 /// Writers beside the reader.
@@ -83,7 +83,8 @@ pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
 
 /// By writers and way, interleaved round by round.
 fn measure(args: &Args, port: PortName, cores: [usize; 2], crowds: &[usize]) -> Result<Vec<[Rounds; 2]>> {
-    let server = Server::start(&Arc::new(Site::loopback(port)), cores[1], move |_| Shop::open(port))?;
+    let testbed = Arc::new(Testbed::loopback(port, cores));
+    let server = Server::start(&testbed, move |_| Shop::open(port))?;
     pin(cores[0])?;
     let mut generator = Generator::connect(port, &server)?;
     let mut measured: Vec<[Rounds; 2]> = crowds.iter().map(|_| Default::default()).collect();

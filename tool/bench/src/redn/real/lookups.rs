@@ -13,7 +13,7 @@ use self::client::Client;
 use self::tables::{CALLS, KEYS, READS, Tables};
 use super::server::Server;
 use crate::cores::pin;
-use crate::site::Site;
+use crate::testbed::Testbed;
 use crate::{Args, PortName, Row};
 
 /// Lookups of a round, one at a time; twice as many with all connections in use.
@@ -86,14 +86,14 @@ pub fn wanted(args: &Args, port: PortName) -> Vec<Lookup> {
 }
 
 /// The rows of one port.
-pub fn run(args: &Args, site: &Arc<Site>, cores: [usize; 2], lookups: &[Lookup]) -> Result<Vec<Row>> {
+pub fn run(args: &Args, testbed: &Arc<Testbed>, lookups: &[Lookup]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for lookup in lookups {
-        let measured = measure(args, site, cores, *lookup)?;
+        let measured = measure(args, testbed, *lookup)?;
         for (number, (metric, unit)) in METRICS.into_iter().enumerate() {
             let chain = &measured[0][number];
             for ((way, _), rounds) in lookup.ways().iter().zip(&measured) {
-                let row = Row::new("redn", case(site.port(), *lookup, way), metric, unit, &rounds[number]);
+                let row = Row::new("redn", case(testbed.port(), *lookup, way), metric, unit, &rounds[number]);
                 rows.push(if *way == "chain" { row } else { row.against("the chain", chain) });
             }
         }
@@ -102,15 +102,15 @@ pub fn run(args: &Args, site: &Arc<Site>, cores: [usize; 2], lookups: &[Lookup])
 }
 
 /// Medians of each way's rounds one at a time, and lookups a second of all its connections.
-fn measure(args: &Args, site: &Arc<Site>, cores: [usize; 2], lookup: Lookup) -> Result<Vec<Rounds>> {
-    let server = Server::start(site, cores[1], move |site| Tables::open(site, lookup.value_len()))?;
-    pin(cores[0])?;
+fn measure(args: &Args, testbed: &Arc<Testbed>, lookup: Lookup) -> Result<Vec<Rounds>> {
+    let server = Server::start(testbed, move |testbed| Tables::open(testbed, lookup.value_len()))?;
+    pin(testbed.cores()[0])?;
     let ways = lookup.ways();
-    let nics = [site.client(0).open()?, site.client(1).open()?];
+    let nics = [testbed.client(0).open()?, testbed.client(1).open()?];
     let connect = |(_, way): &Way| Client::connect(&nics[usize::from(*way == CALLS)], &server, (lookup, way));
     let mut clients: Vec<Client> = ways.iter().map(connect).collect::<Result<_>>()?;
     let mut measured = vec![Rounds::default(); ways.len()];
-    let asked = METRICS.map(|(metric, _)| wants(args, site.port(), lookup, metric));
+    let asked = METRICS.map(|(metric, _)| wants(args, testbed.port(), lookup, metric));
     for _ in 0..args.rounds {
         for ((client, (_, way)), rounds) in clients.iter_mut().zip(ways).zip(&mut measured) {
             server.poll(*way == CALLS);

@@ -14,7 +14,7 @@ use remora_verbs::{
 };
 
 use crate::cores::pin;
-use crate::site::Site;
+use crate::testbed::Testbed;
 
 /// Connections of callers.
 const CALLERS: usize = 64;
@@ -38,20 +38,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it at a site, on a core; what `open` opens runs there, too.
+    /// Starts it on the servers' core of a test bed; what `open` opens runs there, too.
     pub fn start<E: Ends>(
-        site: &Arc<Site>,
-        core: usize,
-        open: impl FnOnce(&Site) -> Result<E> + Send + 'static,
+        testbed: &Arc<Testbed>,
+        open: impl FnOnce(&Testbed) -> Result<E> + Send + 'static,
     ) -> Result<Server> {
         let (over, polls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (ready, opened) = std::sync::mpsc::channel();
         let (ends, serving) = (Arc::clone(&over), Arc::clone(&polls));
-        let site = Arc::clone(site);
+        let testbed = Arc::clone(testbed);
         let start = move || -> Result<(Listener, E)> {
-            let at = site.go_there()?;
-            pin(core)?;
-            Ok((Listener::bind(at)?, open(&site)?))
+            let at = testbed.go_there()?;
+            pin(testbed.cores()[1])?;
+            Ok((Listener::bind(at)?, open(&testbed)?))
         };
         let thread = std::thread::spawn(move || match start() {
             Ok((listener, server)) => {

@@ -11,7 +11,7 @@ use remora_verbs::{
 
 use super::super::server::{Callers, Ends};
 use crate::redn::table::{load, telling};
-use crate::site::Site;
+use crate::testbed::Testbed;
 
 /// Buckets of the table; a list; values behind them.
 pub const BUCKETS: u64 = 1 << 12;
@@ -39,11 +39,11 @@ pub struct Tables {
 
 impl Tables {
     /// Values of `len` bytes.
-    pub fn open(site: &Site, len: u64) -> Result<Tables> {
+    pub fn open(testbed: &Testbed, len: u64) -> Result<Tables> {
         let bytes = remora_verbs::Bytes::heap(MEMORY as usize)?;
         // Two for each queue of each chain.
         let limits = remora_nic::Config { max_cqs: 1 << 12, ..remora_nic::Config::default() };
-        let own = site
+        let own = testbed
             .host(0)
             .device()?
             .nic_limits(limits)
@@ -53,7 +53,7 @@ impl Tables {
         let domain = own.alloc_pd()?;
         let table = domain.register(&bytes, Access::REMOTE_READ)?;
         fill(&table, len)?;
-        let driven = site.host(1).open()?;
+        let driven = testbed.host(1).open()?;
         let calls = driven.alloc_pd()?;
         let calls = Calls {
             table: calls.register(&bytes, Access::NONE)?,

@@ -1,9 +1,9 @@
 //! The two processes of a benchmark, as the bench sees them: the peer, and the bench's own ends of
 //! everything.
 
-use std::io::{BufRead, BufReader};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -16,82 +16,69 @@ use remora_verbs::{
 };
 use rustix::net::SocketAddrAny;
 
-use super::PortName;
-use super::cores::pin;
+use super::Testbed;
 use super::page::Page;
-use super::peer::{PeerAddresses, Place, Role, TARGET};
+use super::process::Process;
+use super::protocol::{Command, Extensions, Message, Network, NicCommand, PeerAddresses, TARGET};
 use super::veth::NIC;
+use crate::PortName;
+use crate::cores::pin;
 use remora_service::flush::Flush;
 
 /// The peer process and the page shared with it.
 pub struct Peer {
-    child: Child,
+    process: Process,
+    commands: ChildStdin,
     page: Page,
     /// Where its ends are.
     pub addresses: PeerAddresses,
     /// Where the bench's own ends are.
-    place: Place,
+    network: Network,
 }
 
 impl Peer {
-    /// Starts it on the core `other` and pins this process to `own`.
-    pub fn start(cores: [usize; 2]) -> Result<Peer> {
-        Peer::start_at(cores, Place::Loopback, &[])
-    }
-
-    /// The same where `place` is the bench's; `within` are the words that a program there is started with.
-    pub fn start_at(cores: [usize; 2], place: Place, within: &[&str]) -> Result<Peer> {
-        Peer::start_with(cores, place, within, None)
+    /// Starts it at the other side of a test bed, with a NIC of each port there, and pins this process.
+    pub fn start(testbed: &Testbed) -> Result<Peer> {
+        Peer::start_with(testbed, None)
     }
 
     /// The same, with a kernel as WebAssembly.
-    pub fn start_with(
-        [own, other]: [usize; 2],
-        place: Place,
-        within: &[&str],
-        kernel: Option<&Path>,
-    ) -> Result<Peer> {
-        let page = Page::create()?;
-        let program = std::env::current_exe()?;
-        let mut command = match within {
-            [] => Command::new(program),
-            [first, rest @ ..] => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(program);
-                command
-            }
-        };
+    pub fn start_with(testbed: &Testbed, kernel: Option<&Path>) -> Result<Peer> {
+        let [own, other] = testbed.cores();
+        let (page, network) = (Page::create()?, testbed.network());
+        let mut command = testbed.program()?;
         command.args(["__peer", "--page", &page.path(), "--core", &other.to_string()]);
-        if place != Place::Loopback {
+        if network != Network::Loopback {
             command.arg("--veth");
         }
         if let Some(kernel) = kernel {
             command.arg("--kernel").arg(kernel);
         }
-        let mut child =
-            command.stdout(Stdio::piped()).spawn().context("starting the peer process of the benchmark")?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().context("the peer's output")?).read_line(&mut line)?;
-        let addresses =
-            serde_json::from_str(&line).context("the peer process of the benchmark did not start")?;
+        let (mut process, lines) = Process::start_ready(command.stdin(Stdio::piped()), 1)
+            .context("the peer process of the benchmark did not start")?;
+        let addresses = serde_json::from_str(&lines[0]).context("the peer's addresses")?;
+        let commands = process.input().context("the peer's standard input")?;
         pin(own)?;
-        Ok(Peer { child, page, addresses, place })
+        Ok(Peer { process, commands, page, addresses, network })
     }
 
     /// Its process.
-    pub fn child(&self) -> &Child {
-        &self.child
+    pub fn process(&self) -> &Process {
+        &self.process
     }
 
-    /// It plays `role` from now on.
-    pub fn play(&self, role: Role, first: u64, second: u64) -> Result<()> {
-        self.page.play(role as u64, first, second)
+    /// It carries this command out from now on.
+    pub fn run(&self, command: Command) -> Result<()> {
+        let message = Message { ticket: self.page.wanted().following(), command };
+        let line = serde_json::to_string(&message)? + "\n";
+        let told = (&self.commands).write_all(line.as_bytes());
+        told.context("the peer process of the benchmark is gone")?;
+        self.page.want(message.ticket)
     }
 
     /// Its answer to a question.
-    pub fn ask(&self, role: Role) -> Result<u64> {
-        self.play(role, 0, 0)?;
-        std::thread::sleep(Duration::from_millis(5));
+    pub fn ask(&self, question: Command) -> Result<u64> {
+        self.run(question)?;
         Ok(self.page.answered())
     }
 
@@ -104,10 +91,9 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         // It ends by itself when told to, or when it sees that we are gone.
-        if self.page.play(Role::Exit as u64, 0, 0).is_err() {
-            let _ = self.child.kill();
+        if self.run(Command::Exit).is_ok() {
+            self.process.wait();
         }
-        let _ = self.child.wait();
     }
 }
 
@@ -126,35 +112,14 @@ impl Raw {
     pub fn open(peer: &Peer) -> Result<Raw> {
         let socket = Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?;
         let to = socket.destination(peer.addresses.raw);
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         let name = peer.addresses.ring.clone();
         let connecting =
             std::thread::spawn(move || shm::connect(&name, shm::Admit::SameUser, Duration::from_secs(5)));
-        peer.play(Role::Ring, 0, 0)?;
+        peer.run(Command::Ring { answer: 0 })?;
         let link = connecting.join().map_err(|_| anyhow::anyhow!("the ring's set-up panicked"))??;
-        peer.play(Role::Sleep, 0, 0)?;
+        peer.run(Command::Sleep)?;
         Ok(Raw { socket, to, link })
-    }
-}
-
-/// What connections ask for beside the plain verbs.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extensions {
-    /// PRISM, and buffers for ALLOCATE.
-    pub prism: bool,
-    /// StRoM, and the kernels of its benchmark.
-    pub strom: bool,
-}
-
-impl Extensions {
-    /// As an argument of a role.
-    pub fn number(self) -> u64 {
-        u64::from(self.prism) | u64::from(self.strom) << 1
-    }
-
-    /// From an argument of a role.
-    pub fn from_number(number: u64) -> Extensions {
-        Extensions { prism: number & 1 != 0, strom: number & 2 != 0 }
     }
 }
 
@@ -172,7 +137,7 @@ pub struct End {
     pub remote: RemoteMemory,
     /// Which port.
     pub port: PortName,
-    speaks: Extensions,
+    extensions: Extensions,
 }
 
 impl End {
@@ -185,52 +150,57 @@ impl End {
 
     /// The same with more than the plain verbs; what passes its port is recorded in `capture`, if that is
     /// wanted.
-    pub fn speaking(peer: &Peer, port: PortName, speaks: Extensions, capture: Option<&Path>) -> Result<End> {
+    pub fn with_extensions(
+        peer: &Peer,
+        port: PortName,
+        extensions: Extensions,
+        capture: Option<&Path>,
+    ) -> Result<End> {
         let mut end = End::unconnected(peer, port, capture)?;
-        end.speaks = speaks;
+        end.extensions = extensions;
         end.connect(peer, 1, 256, 128)?;
         Ok(end)
     }
 
     fn unconnected(peer: &Peer, port: PortName, capture: Option<&Path>) -> Result<End> {
-        let mut device = port.device_on(peer.place.address(port), NIC)?;
+        let mut device = port.device_on(peer.network.address(port), NIC)?;
         if let Some(file) = capture {
             device = device.capture(file);
         }
         let context = device.open()?;
         let domain = context.alloc_pd()?;
         let local = domain.allocate(TARGET, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        super::touch(&local)?;
+        crate::touch(&local)?;
         let cq = context.create_cq(1 << 15)?;
         let remote = RemoteMemory { addr: 0, len: 0, rkey: remora_verbs::Key::new(0) };
-        Ok(End { domain, cq, qps: Vec::new(), local, remote, port, speaks: Extensions::default() })
+        Ok(End { domain, cq, qps: Vec::new(), local, remote, port, extensions: Extensions::default() })
     }
 
     /// Connects `count` more queue pairs of `depth` slots, with `reads` READs outstanding at most.
     pub fn connect(&mut self, peer: &Peer, count: usize, depth: u32, reads: u8) -> Result<()> {
-        let (role, door) = match self.port {
-            PortName::Shm => (Role::AcceptShm, peer.addresses.shm),
-            PortName::Udp => (Role::AcceptUdp, peer.addresses.udp),
-            PortName::Xdp => (Role::AcceptXdp, peer.addresses.xdp.context("the peer has no xdp NIC")?),
+        let address = match self.port {
+            PortName::Shm => peer.addresses.shm,
+            PortName::Udp => peer.addresses.udp,
+            PortName::Xdp => peer.addresses.xdp.context("the peer has no NIC over AF_XDP")?,
         };
-        peer.play(role, u64::from(reads), self.speaks.number())?;
+        peer.run(self.command(NicCommand::Accept { reads, extensions: self.extensions }))?;
         for _ in 0..count {
             let options = QpOptions {
                 max_send_wr: depth,
                 max_recv_wr: 16,
                 max_rd_atomic: reads,
                 private_data: self.local.remote_memory().to_bytes().to_vec(),
-                prism: self.speaks.prism,
-                strom: self.speaks.strom,
+                prism: self.extensions.prism,
+                strom: self.extensions.strom,
                 // Ten thousand of them would be as many descriptors.
                 lasting: false,
                 ..QpOptions::default()
             };
-            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(door)?;
+            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(address)?;
             self.remote = RemoteMemory::from_bytes(qp.peer_private_data()).context("the peer's memory")?;
             self.qps.push(qp);
         }
-        peer.play(Role::Sleep, 0, 0)
+        peer.run(Command::Sleep)
     }
 
     /// Bytes of payload that a packet carries at most; both sides' ports are alike.
@@ -238,60 +208,9 @@ impl End {
         1 << self.domain.context().port().path_mtu.min(4096).ilog2()
     }
 
-    /// The role in which the peer serves this port.
-    pub fn serving(&self) -> Role {
-        match self.port {
-            PortName::Shm => Role::ServeShm,
-            PortName::Udp => Role::ServeUdp,
-            PortName::Xdp => Role::ServeXdp,
-        }
-    }
-
-    /// The role in which the peer gives up all connections but the first.
-    pub fn forgetting(&self) -> Role {
-        match self.port {
-            PortName::Shm => Role::ForgetShm,
-            PortName::Udp => Role::ForgetUdp,
-            // Nobody makes many there.
-            PortName::Xdp => Role::Sleep,
-        }
-    }
-
-    /// The role in which the peer answers messages on this port.
-    pub fn answering(&self) -> Role {
-        match self.port {
-            PortName::Shm => Role::EchoShm,
-            PortName::Udp => Role::EchoUdp,
-            PortName::Xdp => Role::EchoXdp,
-        }
-    }
-
-    /// The role in which the peer posts buffers for ALLOCATE again.
-    pub fn refilling(&self) -> Role {
-        match self.port {
-            PortName::Shm => Role::RefillShm,
-            PortName::Udp => Role::RefillUdp,
-            PortName::Xdp => Role::RefillXdp,
-        }
-    }
-
-    /// The role in which the peer answers over TCP from the memory of this port's NIC.
-    pub fn calling(&self) -> Role {
-        match self.port {
-            PortName::Shm => Role::TcpShm,
-            PortName::Udp => Role::TcpUdp,
-            PortName::Xdp => Role::TcpXdp,
-        }
-    }
-
-    /// The role in which the peer attaches its counting kernel, or takes it away, and a kernel that checks
-    /// READs.
-    pub fn attaching(&self) -> Role {
-        match self.port {
-            PortName::Shm => Role::AttachShm,
-            PortName::Udp => Role::AttachUdp,
-            PortName::Xdp => Role::AttachXdp,
-        }
+    /// A command to the peer's NIC with this port.
+    pub fn command(&self, command: NicCommand) -> Command {
+        Command::Nic { port: self.port, command }
     }
 
     /// Waits until `count` completions have come.

@@ -2,12 +2,12 @@
 //! floor, and one for whatever goes through the kernel's own network, which a program on an interface would
 //! slow down. Root may make them, and they go away with their value.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use remora_netns::Namespace;
-
-use super::{Args, PortName};
 
 /// One end of the pairs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -54,34 +54,25 @@ pub const KERNEL: &str = "kernel0";
 pub struct Veth {
     near: Namespace,
     far: Namespace,
-    /// Others beside the two sides.
+    /// One for each replica.
+    replicas: Vec<Namespace>,
+    /// The one of the bridges between them and the bench.
     more: Vec<Namespace>,
 }
 
 impl Veth {
-    /// For a benchmark that runs over AF_XDP as well. Where none can be made, nothing is measured, unless it
-    /// was asked for.
-    pub fn wanted(args: &Args) -> Result<Option<Veth>> {
-        if !args.wants(PortName::Xdp) {
-            return Ok(None);
-        }
-        match Veth::create() {
-            Ok(veth) => Ok(Some(veth)),
-            Err(error) if args.port == Some(PortName::Xdp) => Err(error),
-            Err(error) => {
-                tracing::warn!("port xdp is left out: {error:#}");
-                Ok(None)
-            }
-        }
-    }
-
     /// Makes them.
     pub fn create() -> Result<Veth> {
         Veth::make().context("port xdp is measured between network namespaces, which needs root")
     }
 
     fn make() -> Result<Veth> {
-        let made = Veth { near: Namespace::new("near")?, far: Namespace::new("far")?, more: Vec::new() };
+        let made = Veth {
+            near: Namespace::new("near")?,
+            far: Namespace::new("far")?,
+            replicas: Vec::new(),
+            more: Vec::new(),
+        };
         for interface in [NIC, RAW, KERNEL] {
             remora_netns::veth((&made.near, interface), (&made.far, interface), "")?;
         }
@@ -105,8 +96,8 @@ impl Veth {
     }
 
     /// Adds a namespace for each replica, and a bridge for each of so many stores by which one NIC of ours
-    /// reaches one NIC of every replica. The namespaces, by replica.
-    pub fn add_bridges(&mut self, stores: usize, replicas: usize) -> Result<Vec<String>> {
+    /// reaches one NIC of every replica.
+    pub fn add_bridges(&mut self, stores: usize, replicas: usize) -> Result<()> {
         let new = |replica| Namespace::new(&format!("replica{replica}"));
         let spaces = (0..replicas).map(new).collect::<Result<Vec<Namespace>, _>>()?;
         let hub = Namespace::new("bridges")?;
@@ -118,10 +109,9 @@ impl Veth {
                 set_up(space, &interface, Veth::store_address(store, host))?;
             }
         }
-        let names = spaces.iter().map(|space| space.name().to_owned()).collect();
-        self.more.extend(spaces);
+        self.replicas = spaces;
         self.more.push(hub);
-        Ok(names)
+        Ok(())
     }
 
     /// The name of a store's interfaces.
@@ -151,18 +141,24 @@ impl Veth {
 
     /// The same, into one of both.
     pub fn enter_side(&self, side: Side) -> Result<()> {
-        let space = if side == Side::Near { &self.near } else { &self.far };
-        Ok(space.enter()?)
+        Ok(self.side(side).enter()?)
     }
 
-    /// What a program of the bench's side is started with.
-    pub fn near(&self) -> [&str; 4] {
-        self.near.exec()
+    /// The namespaces of the replicas.
+    pub fn replicas(&self) -> impl Iterator<Item = &str> {
+        self.replicas.iter().map(Namespace::name)
     }
 
-    /// What a program of the peer's side is started with.
-    pub fn far(&self) -> [&str; 4] {
-        self.far.exec()
+    /// A program, to be started at a side.
+    pub fn command(&self, side: Side, program: impl AsRef<OsStr>) -> Command {
+        self.side(side).command(program)
+    }
+
+    fn side(&self, side: Side) -> &Namespace {
+        match side {
+            Side::Near => &self.near,
+            Side::Far => &self.far,
+        }
     }
 }
 

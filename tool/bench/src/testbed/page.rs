@@ -1,5 +1,5 @@
-//! A page that the two processes of a benchmark share: which role the peer plays now, and the lines of the
-//! line floor.
+//! A page that the two processes of a benchmark share: which command the peer carries out, and the lines of
+//! the line floor.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,26 +7,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use remora_memory::Bytes;
+use serde::{Deserialize, Serialize};
 
 const LEN: usize = 4096;
 
 /// Words of the page, each on a line pair of its own (neighbouring lines are fetched together).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Word {
-    /// Role that the peer shall play, with a sequence number above it.
+    /// The ticket of the last command.
     Wanted = 0,
-    /// The `Wanted` that it plays.
-    Playing = 128,
-    /// Argument of the role.
-    First = 256,
-    /// Second argument.
-    Second = 384,
-    /// Result of the role.
-    Answer = 512,
+    /// The ticket of the command that the peer carries out.
+    Begun = 128,
+    /// What a command is answered with.
+    Answer = 256,
     /// The line that the bench writes.
-    There = 640,
+    There = 384,
     /// The line that the peer writes.
-    Back = 768,
+    Back = 512,
 }
 
 /// The shared page.
@@ -65,14 +62,16 @@ impl Page {
         (self.word(Word::There), self.word(Word::Back))
     }
 
-    /// Bench side: the peer shall play `role`; returns when it does.
-    pub fn play(&self, role: u64, first: u64, second: u64) -> Result<()> {
-        let wanted = ((self.word(Word::Wanted).load(Ordering::Relaxed) >> 8) + 1) << 8 | role;
-        self.word(Word::First).store(first, Ordering::Relaxed);
-        self.word(Word::Second).store(second, Ordering::Relaxed);
-        self.word(Word::Wanted).store(wanted, Ordering::Release);
+    /// The last command.
+    pub fn wanted(&self) -> Ticket {
+        Ticket(self.word(Word::Wanted).load(Ordering::Acquire))
+    }
+
+    /// Bench side: the peer shall carry out the command with this ticket. Returns when it does.
+    pub fn want(&self, ticket: Ticket) -> Result<()> {
+        self.word(Word::Wanted).store(ticket.0, Ordering::Release);
         let started = Instant::now();
-        while self.word(Word::Playing).load(Ordering::Acquire) != wanted {
+        while self.word(Word::Begun).load(Ordering::Acquire) != ticket.0 {
             if started.elapsed() > Duration::from_secs(20) {
                 bail!("the peer process of the benchmark does not answer");
             }
@@ -81,20 +80,12 @@ impl Page {
         Ok(())
     }
 
-    /// Peer side: the role to play, with its arguments, and the ticket that says it is still wanted.
-    pub fn role(&self) -> (Ticket, u64, u64, u64) {
-        let wanted = self.word(Word::Wanted).load(Ordering::Acquire);
-        let first = self.word(Word::First).load(Ordering::Relaxed);
-        let second = self.word(Word::Second).load(Ordering::Relaxed);
-        (Ticket(wanted), wanted & 0xff, first, second)
+    /// Peer side: it carries out the command with this ticket.
+    pub fn begin(&self, ticket: Ticket) {
+        self.word(Word::Begun).store(ticket.0, Ordering::Release);
     }
 
-    /// Peer side: it plays what the ticket says.
-    pub fn playing(&self, ticket: Ticket) {
-        self.word(Word::Playing).store(ticket.0, Ordering::Release);
-    }
-
-    /// Peer side: is this role still wanted?
+    /// Peer side: is this command still the last one?
     #[inline]
     pub fn is_wanted(&self, ticket: Ticket) -> bool {
         self.word(Word::Wanted).load(Ordering::Relaxed) == ticket.0
@@ -111,6 +102,13 @@ impl Page {
     }
 }
 
-/// Which call for a role is meant.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+/// The number of a command, from 1 on.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket(u64);
+
+impl Ticket {
+    /// The next command's.
+    pub fn following(self) -> Ticket {
+        Ticket(self.0 + 1)
+    }
+}

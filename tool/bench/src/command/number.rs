@@ -1,0 +1,85 @@
+//! Numbers on the command line. What is wrong with one, Rust says in words such as "invalid digit found in
+//! string"; these parsers say what to give instead.
+
+use std::fmt::Display;
+use std::num::{IntErrorKind, ParseIntError};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// A parser of whole numbers from `range`.
+pub fn whole<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: Copy + Display + FromStr + PartialOrd + Send + Sync + 'static,
+{
+    move |text: &str| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("give a whole number from {} to {}", range.start(), range.end()))
+    }
+}
+
+/// A whole number of any size that its type has.
+///
+/// # Errors
+/// It is none, or too large.
+pub fn natural<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => "the number is too large".to_owned(),
+        _ => "give a whole number, 0 or more".to_owned(),
+    })
+}
+
+/// A parser of seconds from `range`, with a fraction or without.
+pub fn seconds(
+    range: RangeInclusive<f64>,
+) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    move |text: &str| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("give seconds from {} to {}", range.start(), range.end()))
+    }
+}
+
+/// A number of bytes or items: `4096`, `64k`, `64m`, `1g`.
+///
+/// # Errors
+/// It is none.
+pub fn size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+        Some(b'k') => (&text[..text.len() - 1], 10),
+        Some(b'm') => (&text[..text.len() - 1], 20),
+        Some(b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.filter(|number| *number > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_of_the_range_is_refused_with_the_range() {
+        let parse = whole(1..=64_u32);
+        assert_eq!((parse("1"), parse("64")), (Ok(1), Ok(64)));
+        let refused = Err("give a whole number from 1 to 64".to_owned());
+        for text in ["minusone", "", "0", "65", "-1", "1.5", "99999999999999999999"] {
+            assert_eq!(parse(text), refused, "{text:?}");
+        }
+        assert_eq!(natural::<u8>("255"), Ok(255));
+        assert_eq!(natural::<u8>("256"), Err("the number is too large".to_owned()));
+        for text in ["many", "", "-1", "1.5"] {
+            assert_eq!(natural::<u8>(text), Err("give a whole number, 0 or more".to_owned()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn seconds_have_a_fraction_and_an_end() {
+        let parse = seconds(0.1..=3600.0);
+        assert_eq!((parse("0.1"), parse("2")), (Ok(0.1), Ok(2.0)));
+        for text in ["0", "-1", "NaN", "inf", "3601", "soon"] {
+            assert_eq!(parse(text), Err("give seconds from 0.1 to 3600".to_owned()), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A NIC of the peer, with the memory that the bench reads and writes.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use remora_verbs::{
+    Access, CompletionQueue, EMPTY, FreeList, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair,
+    Ready, RemoteMemory,
+};
+
+use crate::PortName;
+use crate::echo::Echo;
+use crate::prism::place::{BUFFERS, FREED};
+use crate::strom::server::Kernels;
+use crate::testbed::page::{Page, Ticket};
+use crate::testbed::protocol::{Extensions, Network, TARGET};
+use crate::testbed::veth::NIC;
+
+/// One NIC of the peer.
+pub struct Served {
+    /// Where connections are set up.
+    pub listener: Listener,
+    domain: ProtectionDomain,
+    /// The memory that the bench reads and writes.
+    pub target: MemoryRegion,
+    cq: CompletionQueue,
+    qps: Vec<QueuePair<Ready>>,
+    echo: Option<Echo>,
+    /// Buffers for ALLOCATE, once somebody asks for PRISM.
+    buffers: Option<FreeList>,
+    /// Once somebody asks for StRoM.
+    kernels: Option<Kernels>,
+    /// A kernel as WebAssembly.
+    module: Option<PathBuf>,
+}
+
+impl Served {
+    /// Opens it, with its memory.
+    pub fn open(port: PortName, network: Network, module: Option<&Path>) -> Result<Served> {
+        let address = network.address(port);
+        let context = port.device_on(address, NIC)?.open()?;
+        let domain = context.alloc_pd()?;
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let target = domain.allocate(TARGET, rights)?;
+        crate::touch(&target)?;
+        let cq = context.create_cq(256)?;
+        let listener = Listener::bind((address, 0))?;
+        let (qps, module) = (Vec::new(), module.map(Path::to_owned));
+        Ok(Served { listener, domain, target, cq, qps, echo: None, buffers: None, kernels: None, module })
+    }
+
+    /// Takes connections, and agrees on these extensions.
+    pub fn accept(&mut self, reads: u8, extensions: Extensions, page: &Page, ticket: Ticket) -> Result<()> {
+        let mut about = self.target.remote_memory().to_bytes().to_vec();
+        let Extensions { prism, strom } = extensions;
+        if prism {
+            about.extend_from_slice(&self.free_list()?.to_le_bytes());
+        }
+        if strom && self.kernels.is_none() {
+            self.kernels = Some(Kernels::deploy(&self.domain, &self.target, self.module.as_deref())?);
+        }
+        while page.is_wanted(ticket) {
+            let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
+            let theirs = RemoteMemory::from_bytes(request.private_data());
+            let options = QpOptions {
+                // Answers of kernels stand here until they are acknowledged; there is nothing else.
+                max_send_wr: if strom { 128 } else { 16 },
+                max_recv_wr: 16,
+                max_dest_rd_atomic: reads,
+                private_data: about.clone(),
+                prism,
+                strom,
+                ..QpOptions::default()
+            };
+            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?;
+            self.qps.push(request.accept(qp)?);
+            if self.qps.len() == 1 {
+                self.echo = theirs.map(|theirs| Echo::new(&self.target, theirs));
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of the free list, which is made and filled if it is not there.
+    fn free_list(&mut self) -> Result<u64> {
+        if let Some(list) = &self.buffers {
+            return Ok(list.number());
+        }
+        let mut list = self.domain.create_free_list(&self.target, &BUFFERS)?;
+        (0..BUFFERS.count).try_for_each(|index| list.post(index))?;
+        Ok(self.buffers.insert(list).number())
+    }
+
+    /// Posts the buffers again whose addresses a client has written.
+    pub fn refill(&mut self, buffers: usize) -> Result<()> {
+        let list = self.buffers.as_mut().context("nobody has asked for buffers")?;
+        for at in 0..buffers {
+            let address: u64 = self.target.get(FREED as usize + at * 8)?;
+            list.post(list.index(address).context("a client gives back what is no buffer")?)?;
+        }
+        Ok(())
+    }
+
+    /// What [`NicCommand::Attach`] says.
+    pub fn attach(&self, counts: bool, checks: Option<u32>) -> Result<()> {
+        let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
+        let qp = self.qps.first().context("nobody is connected")?;
+        qp.attach(counts.then(|| kernels.counting()))?;
+        if let Some(failing) = checks {
+            let qp = self.qps.get(1).context("nobody has a second connection")?;
+            let kernel = kernels.consistency(failing).context("no kernel fails as often")?;
+            qp.check_reads(Some(kernel))?;
+        }
+        Ok(())
+    }
+
+    /// Before messages are answered: the first of them must have a buffer.
+    pub fn start_echo(&mut self) -> Result<()> {
+        match (&mut self.echo, self.qps.first_mut()) {
+            (Some(echo), Some(qp)) => echo.start(qp),
+            _ => Ok(()),
+        }
+    }
+
+    /// Answers messages of the first connection.
+    pub fn answer(&mut self, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
+        let (Some(echo), Some(qp)) = (&mut self.echo, self.qps.first_mut()) else {
+            bail!("nobody is connected whose messages could be answered")
+        };
+        let mut done = [EMPTY; 16];
+        while page.is_wanted(ticket) {
+            for _ in 0..64 {
+                let got = self.cq.poll(&mut done)?;
+                for completion in &done[..got] {
+                    if Echo::is_message(completion)? {
+                        echo.post_receive(qp)?;
+                        echo.send(qp, back)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls.
+    pub fn serve(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
+        let mut done = [EMPTY; 16];
+        while page.is_wanted(ticket) {
+            for _ in 0..64 {
+                self.cq.poll(&mut done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up all connections but the first.
+    pub fn forget(&mut self) {
+        self.qps.truncate(1);
+    }
+}

@@ -1,0 +1,75 @@
+//! The peer's raw ends of the floors.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use remora_port::shm;
+use remora_port::udp::{self, Socket};
+
+use crate::testbed::page::{Page, Ticket};
+use crate::{floor, packets, stream};
+
+/// The raw ends of the floors.
+pub struct Raw {
+    /// A socket with the port's own settings.
+    pub socket: Socket,
+    bench: Option<rustix::net::SocketAddrAny>,
+    link: Option<shm::Link>,
+    /// Where the bench's link is set up.
+    pub listener: shm::Listener,
+    cold: Vec<u8>,
+}
+
+impl Raw {
+    /// Opens them.
+    pub fn open() -> Result<Raw> {
+        let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
+        Ok(Raw {
+            socket: Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?,
+            bench: None,
+            link: None,
+            listener: shm::Listener::new(geometry, shm::Admit::SameUser)?,
+            cold: vec![1; stream::COLD],
+        })
+    }
+
+    /// The bench's socket; it has but one.
+    pub fn resolve(&mut self, port: u16) {
+        let bench = SocketAddr::from(([127, 0, 0, 1], port));
+        self.bench.get_or_insert_with(|| self.socket.destination(bench));
+    }
+
+    /// Takes the bench's link, if that has not been done.
+    pub fn accept(&mut self) -> Result<()> {
+        let started = std::time::Instant::now();
+        while self.link.is_none() && started.elapsed() < Duration::from_secs(5) {
+            self.link = self.listener.accept()?;
+        }
+        Ok(())
+    }
+
+    /// Answers frames.
+    pub fn udp(&self, answer: usize, page: &Page, ticket: Ticket) -> Result<()> {
+        let to = self.bench.as_ref().context("the bench's socket")?;
+        floor::udp_peer(&self.socket, to, answer, page, ticket)
+    }
+
+    /// Takes a stream.
+    pub fn stream(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
+        let to = self.bench.as_ref().context("the bench's socket")?;
+        stream::sink(&mut self.socket, to, &mut self.cold, page, ticket)
+    }
+
+    /// Takes packets.
+    pub fn packets(&mut self, len: usize, page: &Page, ticket: Ticket) -> Result<()> {
+        let to = self.bench.as_ref().context("the bench's socket")?;
+        packets::sink(&mut self.socket, to, len, page, ticket)
+    }
+
+    /// Answers frames of the ring.
+    pub fn ring(&mut self, answer: usize, page: &Page, ticket: Ticket) -> Result<()> {
+        let link = self.link.as_mut().context("the bench's ring")?;
+        floor::ring_peer(link.rings(), answer, page, ticket)
+    }
+}

@@ -1,0 +1,44 @@
+//! Two NICs of this process, with a connection between them.
+
+use anyhow::Result;
+use remora_verbs::{
+    Access, CompletionQueue, Context, Device, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+};
+
+/// One of the NICs.
+pub struct LocalNic {
+    domain: ProtectionDomain,
+    /// Where completions come.
+    pub cq: CompletionQueue,
+    /// What it writes.
+    pub local: MemoryRegion,
+    /// What the other one writes.
+    pub target: MemoryRegion,
+    _context: Context,
+}
+
+impl LocalNic {
+    /// Opens it, with so many completions and `len` bytes of either memory.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn open(device: Device, completions: u32, len: usize) -> Result<LocalNic> {
+        let context = device.open()?;
+        let (domain, cq) = (context.alloc_pd()?, context.create_cq(completions)?);
+        let local = domain.allocate(len, Access::LOCAL_WRITE)?;
+        let target = domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        crate::touch(&local)?;
+        crate::touch(&target)?;
+        Ok(LocalNic { domain, cq, local, target, _context: context })
+    }
+
+    /// Connects two of them; the ends of each.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn connect(nics: [&LocalNic; 2], options: &QpOptions) -> Result<[QueuePair<Ready>; 2]> {
+        let [one, other] = nics.map(|nic| nic.domain.create_qp(&nic.cq, &nic.cq, options));
+        let (one, other) = QueuePair::connect_pair(one?, other?)?;
+        Ok([one, other])
+    }
+}

@@ -1,0 +1,210 @@
+//! Where the two sides of a benchmark are: on the loopback, or by AF_XDP between network namespaces.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`veth`] | the namespaces and the interfaces between them |
+//! | [`process`] | a process that a benchmark starts, stops and ends |
+//! | [`pair`], [`protocol`], [`page`] | a peer process with NICs, and what the bench tells it |
+//! | [`local`] | two NICs of this process |
+
+pub mod local;
+pub mod page;
+pub mod pair;
+pub mod process;
+pub mod protocol;
+pub mod veth;
+
+use std::ffi::OsStr;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+
+use anyhow::Result;
+
+use self::protocol::Network;
+use self::veth::{Side, Veth};
+use crate::command::device::{LOOPBACK, PortArgs, PortName};
+
+/// A port, the cores of the two sides, and the network between them.
+pub struct Testbed {
+    port: PortName,
+    cores: [usize; 2],
+    veth: Option<Veth>,
+}
+
+impl Testbed {
+    /// On the loopback.
+    pub fn loopback(port: PortName, cores: [usize; 2]) -> Testbed {
+        Testbed { port, cores, veth: None }
+    }
+
+    /// The ports that are asked for. The last one is xdp, since who enters its namespaces stays there.
+    pub fn ports(only: Option<PortName>) -> impl Iterator<Item = PortName> {
+        let all = [PortName::Shm, PortName::Udp, PortName::Xdp];
+        all.into_iter().filter(move |port| only.is_none_or(|only| only == *port))
+    }
+
+    /// Makes it and enters the clients' side. Port xdp gets `links` for servers, one for each, since an
+    /// interface has one NIC. None: no namespaces can be made, and nobody `asked` for just that port.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn open(port: PortName, cores: [usize; 2], links: usize, asked: bool) -> Result<Option<Testbed>> {
+        let link = |veth: &mut Veth| (0..links).try_for_each(|link| veth.add_link(link));
+        Testbed::entered(port, cores, asked, link)
+    }
+
+    /// The same for stores of so many replicas. On port xdp each replica has a namespace of its own, and each
+    /// store a bridge.
+    ///
+    /// # Errors
+    /// The namespaces cannot be made.
+    pub fn open_replicated(
+        port: PortName,
+        cores: [usize; 2],
+        stores: usize,
+        replicas: usize,
+        asked: bool,
+    ) -> Result<Option<Testbed>> {
+        Testbed::entered(port, cores, asked, |veth| veth.add_bridges(stores, replicas))
+    }
+
+    fn entered(
+        port: PortName,
+        cores: [usize; 2],
+        asked: bool,
+        add: impl FnOnce(&mut Veth) -> Result<()>,
+    ) -> Result<Option<Testbed>> {
+        if port != PortName::Xdp {
+            return Ok(Some(Testbed::loopback(port, cores)));
+        }
+        let made = Veth::create().and_then(|mut veth| {
+            add(&mut veth)?;
+            veth.enter()?;
+            Ok(veth)
+        });
+        match made {
+            Ok(veth) => Ok(Some(Testbed { port, cores, veth: Some(veth) })),
+            Err(error) if asked => Err(error),
+            Err(error) => {
+                tracing::warn!("port xdp is left out: {error:#}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Which port.
+    pub fn port(&self) -> PortName {
+        self.port
+    }
+
+    /// Cores of clients and servers.
+    pub fn cores(&self) -> [usize; 2] {
+        self.cores
+    }
+
+    /// The network that clients are in.
+    pub fn network(&self) -> Network {
+        if self.veth.is_some() { Network::Veth(Side::Near) } else { Network::Loopback }
+    }
+
+    /// A program, to be started at a side.
+    pub fn command(&self, side: Side, program: impl AsRef<OsStr>) -> Command {
+        match &self.veth {
+            None => Command::new(program),
+            Some(veth) => veth.command(side, program),
+        }
+    }
+
+    /// This program, to be started where servers are, with nothing after its name.
+    ///
+    /// # Errors
+    /// Nobody knows which program this is.
+    pub fn program(&self) -> Result<Command> {
+        Ok(self.command(Side::Far, std::env::current_exe()?))
+    }
+
+    /// What a server on a link is told of its port and of where to listen.
+    pub fn server(&self, link: usize) -> Vec<String> {
+        let mut words = vec!["--port".to_owned(), self.port.name().to_owned(), "--listen".to_owned()];
+        if self.veth.is_none() {
+            words.push("127.0.0.1:0".to_owned());
+            return words;
+        }
+        let [_, far] = Veth::link_addresses(link);
+        words.push(format!("{far}:0"));
+        words.extend(
+            ["--interface", &Veth::link_name(link), "--address", &far.to_string()].map(str::to_owned),
+        );
+        words
+    }
+
+    /// The port of a client on a link.
+    pub fn client(&self, link: usize) -> PortArgs {
+        self.port_of(Side::Near, link)
+    }
+
+    /// The port of a server on a link, which is a thread that has [gone there](Testbed::go_there).
+    pub fn host(&self, link: usize) -> PortArgs {
+        self.port_of(Side::Far, link)
+    }
+
+    fn port_of(&self, side: Side, link: usize) -> PortArgs {
+        let plain = PortArgs::plain(self.port);
+        if self.veth.is_none() {
+            return plain;
+        }
+        let [near, far] = Veth::link_addresses(link);
+        let address = if side == Side::Near { near } else { far };
+        PortArgs { interface: Some(Veth::link_name(link)), address: Some(address.into()), ..plain }
+    }
+
+    /// The port of a client of a replicated store.
+    pub fn replicas_client(&self, store: usize) -> PortArgs {
+        let plain = PortArgs::plain(self.port);
+        match &self.veth {
+            None => plain,
+            Some(_) => PortArgs { interface: Some(Veth::store_name(store)), ..plain },
+        }
+    }
+
+    /// What the process of a store's replicas is told of its port and of where each replica is.
+    pub fn replicas_server(&self, store: usize) -> Vec<String> {
+        let mut words = vec!["--port".to_owned(), self.port.name().to_owned()];
+        if let Some(veth) = &self.veth {
+            words.extend(["--interface".to_owned(), Veth::store_name(store)]);
+            words.extend(veth.replicas().flat_map(|space| ["--within".to_owned(), space.to_owned()]));
+        }
+        words
+    }
+
+    /// Where a replica of a store is found, from 0 on.
+    pub fn replica_address(&self, store: usize, replica: usize) -> IpAddr {
+        if self.veth.is_some() { Veth::store_address(store, replica + 1) } else { LOOPBACK }
+    }
+
+    /// Moves this thread, and those that it will start, to where servers are, for good. Where such a server
+    /// listens.
+    ///
+    /// # Errors
+    /// It may not go there.
+    pub fn go_there(&self) -> Result<SocketAddr> {
+        let Some(veth) = &self.veth else { return Ok((LOOPBACK, 0).into()) };
+        veth.enter_side(Side::Far)?;
+        let [_, far] = Veth::link_addresses(0);
+        Ok((far, 0).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_the_loopback_a_server_takes_any_address_and_xdp_comes_last() {
+        let testbed = Testbed::loopback(PortName::Udp, [0, 0]);
+        assert_eq!(testbed.server(3), ["--port", "udp", "--listen", "127.0.0.1:0"]);
+        assert_eq!(testbed.replicas_server(1), ["--port", "udp"]);
+        assert_eq!(Testbed::ports(None).last(), Some(PortName::Xdp));
+        assert!(Testbed::ports(Some(PortName::Udp)).eq([PortName::Udp]));
+    }
+}

@@ -1,0 +1,139 @@
+//! A process that a benchmark starts. It is killed when its value is dropped.
+//!
+//! Processes that spin on one core take turns: all but one are stopped, so that the one that is measured has
+//! the core alone.
+
+use std::io::{self, BufRead as _, BufReader};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::cores::pin;
+
+/// A running process.
+pub struct Process(Child);
+
+impl Process {
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// There is no such program, or the system refuses.
+    pub fn start(command: &mut Command) -> io::Result<Process> {
+        command.spawn().map(Process)
+    }
+
+    /// Starts a program on a core. A process begins on the cores of the thread that starts it.
+    ///
+    /// # Errors
+    /// There is no such core. The inner one is that of [`start`](Process::start).
+    pub fn start_on(core: usize, mut command: Command) -> Result<io::Result<Process>> {
+        let starting = std::thread::spawn(move || pin(core).map(|()| Process::start(&mut command)));
+        starting.join().map_err(|_| anyhow::anyhow!("starting a process of the benchmark panicked"))?
+    }
+
+    /// Starts a program of ours, and waits for the `count` lines that it prints when it is ready.
+    ///
+    /// # Errors
+    /// The program does not start, or it ends before it has printed them.
+    pub fn start_ready(command: &mut Command, count: usize) -> Result<(Process, Vec<String>)> {
+        let mut process = Process::start(command.stdout(Stdio::piped()))?;
+        let output = BufReader::new(process.0.stdout.take().context("its output")?);
+        let lines = output.lines().take(count).collect::<io::Result<Vec<String>>>()?;
+        if lines.len() < count {
+            bail!("it ended too early: {}", process.0.wait()?);
+        }
+        Ok((process, lines))
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Its standard input, if that is a pipe, and the first time.
+    pub fn input(&mut self) -> Option<ChildStdin> {
+        self.0.stdin.take()
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) {
+        let _ = self.0.wait();
+    }
+
+    /// Stops it; returns when it stands still.
+    ///
+    /// # Errors
+    /// It has died.
+    pub fn stop(&self) -> Result<()> {
+        let id = Pid::from_child(&self.0);
+        kill_process(id, Signal::STOP).context("stopping a process of the benchmark")?;
+        // Left to be waited for again: if it has died, its owner wants to know how.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(id), options).context("waiting for a process of the benchmark")?;
+        ensure!(status.is_some_and(|status| status.stopped()), "a process of the benchmark has died");
+        Ok(())
+    }
+
+    /// Lets it run.
+    ///
+    /// # Errors
+    /// It has died, and somebody has waited for it.
+    pub fn go_on(&self) -> Result<()> {
+        let id = Pid::from_child(&self.0);
+        kill_process(id, Signal::CONT).context("continuing a process of the benchmark")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_stopped_process_does_nothing_until_it_may_go_on() {
+        let mut process =
+            Process::start(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
+        let mut input = process.input().unwrap();
+        for round in 0..3u8 {
+            process.stop().unwrap();
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+            assert!(stat.contains(") T "), "{stat}");
+            input.write_all(&[round]).unwrap();
+            process.go_on().unwrap();
+            let mut back = [0xff];
+            process.0.stdout.as_mut().unwrap().read_exact(&mut back).unwrap();
+            assert_eq!(back, [round]);
+        }
+        process.0.kill().unwrap();
+        // Whoever stops a process that is dead learns it, and its status is still there for its owner.
+        while process.stop().is_ok() {}
+        assert!(!process.ended().unwrap().unwrap().success());
+    }
+
+    #[test]
+    fn a_program_is_ready_when_it_has_printed_its_lines_and_else_its_status_is_told() {
+        let mut echo = Command::new("sh");
+        let (_, lines) = Process::start_ready(echo.args(["-c", "echo 1; echo 2; cat"]), 2).unwrap();
+        assert_eq!(lines, ["1", "2"]);
+        let mut fails = Command::new("sh");
+        let error = Process::start_ready(fails.args(["-c", "echo 1; exit 3"]), 2).err().unwrap();
+        assert_eq!(error.to_string(), "it ended too early: exit status: 3");
+    }
+}

@@ -1,0 +1,178 @@
+//! What the bench and its peer say to each other: the commands, and where everything is.
+//!
+//! The peer prints its [`PeerAddresses`] when it is ready. Then each command comes as a line of JSON on its
+//! standard input; the shared [`Page`](super::page::Page) says that there is one, and when it is over.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use super::page::Ticket;
+use super::veth::Side;
+use crate::command::device::{LOOPBACK, PortName};
+
+/// Memory of the peer that the bench reads and writes: more than any cache.
+pub const TARGET: usize = 64 << 20;
+
+/// A command as it is sent.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Which one it is.
+    pub ticket: Ticket,
+    /// What the peer does until the next one.
+    pub command: Command,
+}
+
+/// What the peer does until it is told something else.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Nothing, asleep: its NICs are on their own.
+    Sleep,
+    /// Answer on the line floor.
+    Line,
+    /// Answer each frame on the bare ring.
+    Ring {
+        /// Bytes of the answer.
+        answer: usize,
+    },
+    /// Answer each raw UDP frame.
+    Udp {
+        /// Bytes of the answer.
+        answer: usize,
+        /// UDP port of the bench's socket.
+        to: u16,
+    },
+    /// Take a raw UDP stream.
+    Stream {
+        /// UDP port of the bench's socket.
+        to: u16,
+    },
+    /// Take raw UDP packets.
+    Packets {
+        /// Bytes of a packet.
+        len: usize,
+        /// UDP port of the bench's socket.
+        to: u16,
+    },
+    /// Answer each raw AF_XDP frame.
+    RawXdp {
+        /// Bytes of the answer behind its headers.
+        answer: usize,
+        /// Other code runs before each answer.
+        works: bool,
+    },
+    /// Answer with the CPU time used so far, in nanoseconds.
+    CpuTime,
+    /// Answer with the resident bytes.
+    Resident,
+    /// Something with one of its NICs.
+    Nic {
+        /// The one with this port.
+        port: PortName,
+        /// What.
+        command: NicCommand,
+    },
+    /// End.
+    Exit,
+}
+
+/// What the peer does with a NIC.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NicCommand {
+    /// Take connections.
+    Accept {
+        /// READs of each at a time.
+        reads: u8,
+        /// What each is agreed to have.
+        extensions: Extensions,
+    },
+    /// Poll it.
+    Serve,
+    /// Give up all connections but the first.
+    Forget,
+    /// Answer messages of the first connection.
+    Echo {
+        /// Bytes of the answer.
+        answer: usize,
+    },
+    /// Post buffers for ALLOCATE again, whose addresses stand in the memory.
+    Refill {
+        /// How many.
+        buffers: usize,
+    },
+    /// Answer calls over TCP from the memory of the NIC.
+    Tcp,
+    /// Attach kernels to connections.
+    Attach {
+        /// The counting kernel sees what comes by the first connection; else none does.
+        counts: bool,
+        /// A consistency kernel checks what is READ by the second connection: the one to which so many of a
+        /// thousand first reads fail.
+        checks: Option<u32>,
+    },
+}
+
+/// What connections ask for beside the plain verbs.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extensions {
+    /// PRISM, and buffers for ALLOCATE.
+    pub prism: bool,
+    /// StRoM, and the kernels of its benchmark.
+    pub strom: bool,
+}
+
+/// Where the bench finds the peer's ends.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PeerAddresses {
+    /// Connections of the NIC over shared memory.
+    pub shm: SocketAddr,
+    /// Connections of the NIC over UDP.
+    pub udp: SocketAddr,
+    /// The raw socket.
+    pub raw: SocketAddr,
+    /// Name of the bare ring's link.
+    pub ring: String,
+    /// Connections of the NIC over AF_XDP, at the far end of veth pairs.
+    pub xdp: Option<SocketAddr>,
+    /// Calls over TCP.
+    pub tcp: SocketAddr,
+}
+
+/// The network that a process is in.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// The one that this program was started in, for both processes.
+    Loopback,
+    /// A side of the veth pairs.
+    Veth(Side),
+}
+
+impl Network {
+    /// The address that NICs with this port, and their listeners, have there.
+    pub fn address(self, port: PortName) -> IpAddr {
+        match (self, port) {
+            (Network::Loopback, _) => LOOPBACK,
+            (Network::Veth(side), PortName::Xdp) => side.nic(),
+            (Network::Veth(side), _) => side.kernel(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_a_line_of_text_and_comes_back_as_it_went() {
+        let attach = NicCommand::Attach { counts: false, checks: Some(100) };
+        let accept = NicCommand::Accept { reads: 16, extensions: Extensions { prism: true, strom: false } };
+        let nic = |command| Command::Nic { port: PortName::Xdp, command };
+        for command in [Command::Sleep, Command::Udp { answer: 64, to: 4791 }, nic(attach), nic(accept)] {
+            let message = Message { ticket: Ticket::default().following(), command };
+            let line = serde_json::to_string(&message).unwrap();
+            assert!(!line.contains('\n'), "{line}");
+            assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);
+        }
+        assert!(serde_json::from_str::<Message>(r#"{"ticket":1,"command":"Dance"}"#).is_err());
+    }
+}
