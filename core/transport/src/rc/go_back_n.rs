@@ -4,7 +4,7 @@
 //! Other recovery machines can take its place: the sender says which packet is next, the receiver what to do
 //! with a packet.
 
-use super::Seq;
+use super::{HALF, Seq};
 
 /// Sender side: where we are in the sequence.
 #[derive(Copy, Clone, Debug)]
@@ -79,6 +79,17 @@ impl Sender {
     pub fn restart(&mut self) {
         self.returned_at = None;
         self.snd_nxt = self.snd_una;
+    }
+
+    /// Asserts the order of its numbers.
+    pub fn check(&self) {
+        let Sender { snd_una, snd_nxt, snd_max, .. } = *self;
+        assert!(snd_una <= snd_nxt && snd_nxt <= snd_max, "snd_una <= snd_nxt <= snd_max: {self:?}");
+        // Beyond half of the circle a PSN no longer says on which side of `snd_una` it lies.
+        assert!(
+            snd_max - snd_una <= u64::from(HALF),
+            "less than half of the PSN circle is in flight: {self:?}"
+        );
     }
 }
 
