@@ -328,6 +328,7 @@ impl Testbed {
     pub fn rest(&mut self) {
         assert!(self.world.settle(RESTLESS), "it never comes to rest");
         self.check();
+        self.check_rights();
         for node in [0, 1] {
             self.drain(node);
             let side = &self.sides[node];
@@ -342,6 +343,24 @@ impl Testbed {
                 assert!(flushed || left.is_none(), "receive {left:?} of node {node} was not flushed");
             }
             self.world.with_nic(node, |nic, _| while nic.event().is_some() {});
+        }
+    }
+
+    /// Checks that no request was executed for which the connection lacks the right.
+    fn check_rights(&self) {
+        let access = self.settings.access;
+        for node in [0, 1] {
+            let counters = self.world.counters(node);
+            for (right, executed) in [
+                (Access::REMOTE_WRITE, counters.rx_write_requests),
+                (Access::REMOTE_READ, counters.rx_read_requests),
+                (Access::REMOTE_ATOMIC, counters.rx_atomic_requests),
+            ] {
+                assert!(
+                    access.contains(right) || executed == 0,
+                    "node {node} did {executed} without {right:?}"
+                );
+            }
         }
     }
 

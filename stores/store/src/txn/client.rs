@@ -182,7 +182,7 @@ impl Client {
         change: Option<Change>,
         connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         let transaction = &self.window.transactions[tx.index()];
         if transaction.phase != Phase::Open {
             return Err(Refused::NotOpen);
@@ -330,7 +330,7 @@ impl Machine for Client {
     }
 
     fn begin(&mut self) -> Result<Tx, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         // Each transaction gives back two buffers a key at most, and some for others.
         let reserve = self.config.most_returns() / 2;
         if self.returns.iter().any(|returns| returns.space() < reserve) {
@@ -390,7 +390,7 @@ impl Machine for Client {
         clock: u64,
         connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         if self.window.transactions[tx.index()].phase != Phase::Open {
             return Err(Refused::NotOpen);
         }
@@ -427,6 +427,7 @@ impl Machine for Client {
         let news = self
             .take(shard, completion, connections)
             .inspect_err(|broken| self.window.broken = Some(*broken))?;
+        self.window.checked(|transaction| transaction.phase == Phase::Idle);
         Ok(match news {
             News::Nothing => None,
             News::Read(of) => Some(self.tell_value(of)),
