@@ -111,6 +111,15 @@ mod tests {
     use super::*;
 
     #[test]
+    #[should_panic(expected = "a timer expires no later than the deadline")]
+    fn the_check_sees_a_timer_that_is_late() {
+        let mut timers = Timers::new(2);
+        timers.schedule(1, Instant(20));
+        timers.check(1, Instant(20));
+        timers.check(1, Instant(19));
+    }
+
+    #[test]
     fn deadlines_come_in_order_and_each_queue_pair_once() {
         let mut timers = Timers::new(64);
         let mut model = [Instant::NEVER; 64];

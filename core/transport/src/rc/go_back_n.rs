@@ -168,6 +168,16 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "snd_una <= snd_nxt <= snd_max")]
+    fn the_check_sees_numbers_out_of_order() {
+        let mut sender = Sender::new(10);
+        sender.sent(4);
+        sender.check();
+        sender.snd_una = 15;
+        sender.check();
+    }
+
+    #[test]
     fn an_acknowledgement_overtakes_the_second_walk() {
         let mut sender = Sender::new(0);
         sender.sent(8);

@@ -186,6 +186,25 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "flags are of numbers within the window 100..110")]
+    fn the_check_sees_a_flag_outside_the_window() {
+        let mut map = Bitmap::new(128);
+        map.set(105);
+        map.check(100, 110);
+        map.set(111);
+        map.check(100, 110);
+    }
+
+    #[test]
+    #[should_panic(expected = "the count of a bitmap is the number of its flags")]
+    fn the_check_sees_a_wrong_count() {
+        let mut map = Bitmap::new(128);
+        map.set(105);
+        map.ones += 1;
+        map.check(100, 110);
+    }
+
+    #[test]
     fn clearing_more_than_a_window_clears_all_of_it() {
         let mut map = Bitmap::new(64);
         (0..64).for_each(|seq| assert!(map.set(1000 + seq)));
