@@ -219,8 +219,8 @@ impl Flagged {
             };
             let at = bytes.len();
             bytes.resize(at + chain::len_of(bth.opcode, payload.len()), 0);
-            let head = (bth.opcode, Flags::from_bits(bth.resv7));
-            if let Some((body, _)) = chain::emit(head, &target, payload.len(), &mut bytes[at..]) {
+            let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
+            if let Some((body, _)) = chain::emit(opcode, flags, &target, payload.len(), &mut bytes[at..]) {
                 body.copy_from_slice(&payload);
             }
         }

@@ -8,7 +8,7 @@ use super::client_config::ClientConfig;
 use super::grant::Grant;
 use super::machine::Machine;
 use super::timestamp::{CLIENTS, LAST_TICK, Timestamp};
-use super::transaction::{Change, Entry, EntryId, Hold, Outcome, Phase, Step, Transaction, Tx};
+use super::transaction::{Change, Entry, EntryId, Hold, Known, Outcome, Phase, Step, Transaction, Tx};
 use super::window::Window;
 use crate::heap::Returns;
 use crate::kv::hash_key;
@@ -369,7 +369,7 @@ impl Machine for Client {
         Ok(entry)
     }
 
-    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>> {
         if !self.window.has(tx, entry) {
             return None;
         }
@@ -381,7 +381,7 @@ impl Machine for Client {
             None if !reads || asked => return None,
             None => (self.config.landing_at(of), value_len),
         };
-        Some(len.map(|len| self.copied(at + super::HEADER + key_len as usize, len)))
+        Some(Known::new(len.map(|len| self.copied(at + super::HEADER + key_len as usize, len))))
     }
 
     fn commit(

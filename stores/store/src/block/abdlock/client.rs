@@ -256,7 +256,7 @@ impl Client {
             Step::Write => {
                 let older = 1 - flight.newer[replica];
                 let from = buffer(0, verbs::copy_in_sealed(older), copy_len(layout));
-                verbs::write(grant, (flight.block, older), id, from, nic)
+                verbs::write(grant, flight.block, older, id, from, nic)
             }
         };
         if let Err(error) = posted {

@@ -332,7 +332,7 @@ impl Client {
             let answers = Answers { old: arena.sge(at, ENTRY), mine: arena.sge(at + MINE, WORD) };
             let source = flight.source.map_or_else(own, |holder| landing(holder, len));
             let checks = config.canary != Canary::NoTagCheck;
-            chain::write(grant, (flight.block, flight.tag), checks, id, source, &answers, nic)
+            chain::write(grant, flight.block, flight.tag, checks, id, source, &answers, nic)
         };
         if let Err(error) = posted {
             self.replica_set.lose(replica, error.into());

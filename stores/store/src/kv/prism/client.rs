@@ -485,13 +485,12 @@ impl Client {
     }
 
     /// A swap has come to its end, and with it a DELETE or the chain of a PUT.
-    fn swapped(&mut self, place: u16, outcome: u32, nic: &mut impl PostPrism) -> Result<Next, Broken> {
+    fn swapped(&mut self, place: u16, outcome: Ended, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let old = chain::old(&self.arena, place);
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
         if flight.state != State::Swapping {
             return Err(Broken::Protocol);
         }
-        let outcome = Ended::from_number(outcome).ok_or(Broken::Protocol)?;
         self.swaps -= 1;
         if flight.operation != Operation::Delete {
             let flight = *flight;

@@ -12,7 +12,7 @@ use crate::backoff;
 use crate::random::Random;
 use crate::txn::client::{hash_of, reduce, shard_of};
 use crate::txn::machine::Machine;
-use crate::txn::transaction::Change;
+use crate::txn::transaction::{Change, Known};
 use crate::txn::window::{self, Window};
 use crate::txn::{EntryId, Event, Outcome, Refused, Tx};
 use crate::words::u64_at;
@@ -445,7 +445,7 @@ impl Machine for Client {
         Ok(entry)
     }
 
-    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>> {
         if !self.window.has(tx, entry) {
             return None;
         }
@@ -457,7 +457,7 @@ impl Machine for Client {
             None if !reads || asked => return None,
             None => (self.config.landing_at(of, self.max_pair) + WORD, value_len),
         };
-        Some(len.map(|len| self.copied(of, at, len)))
+        Some(Known::new(len.map(|len| self.copied(of, at, len))))
     }
 
     fn commit(
