@@ -8,6 +8,7 @@ use remora_nic::{
     CompletionKind, Destination, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Remote,
     Service, Sge, Status, Target, Word, WorkRequest, XrcSrq, prism,
 };
+use remora_transport::Counters;
 use remora_transport::congestion::Algorithm;
 use remora_transport::state::State;
 use remora_wire::{Qpn, Start};
@@ -177,6 +178,8 @@ pub struct Testbed {
     /// Settings of both queue pairs.
     pub settings: Settings,
     congestion: Algorithm,
+    /// What either NIC had counted before the attack.
+    before: [Counters; 2],
 }
 
 impl Testbed {
@@ -193,8 +196,17 @@ impl Testbed {
         let type1 = setup.shape & 0x80 != 0;
         let windows = [0, 1].map(|node| window(&mut world, &memories[node], &sides[node], type1));
         memories.iter_mut().for_each(|memory| memory.allow_peers(setup.rights()));
-        let mut testbed =
-            Testbed { world, memories, sides, windows, kind, settings, congestion: setup.congestion() };
+        let congestion = setup.congestion();
+        let mut testbed = Testbed {
+            world,
+            memories,
+            sides,
+            windows,
+            kind,
+            settings,
+            congestion,
+            before: Default::default(),
+        };
         testbed.connect();
         testbed.world.tap();
         testbed
@@ -346,15 +358,20 @@ impl Testbed {
         }
     }
 
+    /// From now on requests need the rights of the connection: those of others have been executed.
+    pub fn begin_attack(&mut self) {
+        self.before = [0, 1].map(|node| self.world.counters(node));
+    }
+
     /// Checks that no request was executed for which the connection lacks the right.
     fn check_rights(&self) {
         let access = self.settings.access;
         for node in [0, 1] {
-            let counters = self.world.counters(node);
+            let (now, before) = (self.world.counters(node), &self.before[node]);
             for (right, executed) in [
-                (Access::REMOTE_WRITE, counters.rx_write_requests),
-                (Access::REMOTE_READ, counters.rx_read_requests),
-                (Access::REMOTE_ATOMIC, counters.rx_atomic_requests),
+                (Access::REMOTE_WRITE, now.rx_write_requests - before.rx_write_requests),
+                (Access::REMOTE_READ, now.rx_read_requests - before.rx_read_requests),
+                (Access::REMOTE_ATOMIC, now.rx_atomic_requests - before.rx_atomic_requests),
             ] {
                 assert!(
                     access.contains(right) || executed == 0,
