@@ -227,8 +227,8 @@ impl Crafted {
         fitting.next().unwrap_or_default()
     }
 
-    /// A request in order, at or beyond the bound of a region, by the region's own key. Only bounds and rights
-    /// refuse it.
+    /// A request in order, at or beyond the bound of a region, by the region's own key. Only bounds and
+    /// rights refuse it.
     fn probe(&self, context: &mut Context<'_>) -> Vec<u8> {
         let among = if context.service == UC { 1 } else { PROBES.len() };
         let plain = PROBES[usize::from(self.opcode) % among];

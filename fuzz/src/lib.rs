@@ -30,8 +30,8 @@ const LEAST: usize = 512;
 const SEED: usize = 4;
 
 /// Runs the input that these bytes are, or begin: a short one is continued by random bytes, whose seed its
-/// last bytes are. The saved inputs are short, since only what they reach counts; alone they would make two or
-/// three actions.
+/// last bytes are. The saved inputs are short, since only what they reach counts; alone they would make two
+/// or three actions.
 pub fn run<T: for<'a> Arbitrary<'a>>(data: &[u8], run: impl FnOnce(T)) {
     let mut bytes = data.to_vec();
     let seed = data.iter().rev().take(SEED).fold(1, |seed, byte| seed << 8 | u64::from(*byte));

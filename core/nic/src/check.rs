@@ -1,8 +1,8 @@
 //! The invariants of a NIC between two events: a packet, a doorbell, a timer, a turn to send.
 //!
-//! Each machine and queue has a `check` of its own, which asserts what holds of its numbers. Debug builds call
-//! them here after every event, for the queue pair of the event and for what it shares with others. Release
-//! builds call none.
+//! Each machine and queue has a `check` of its own, which asserts what holds of its numbers. Debug builds
+//! call them here after every event, for the queue pair of the event and for what it shares with others.
+//! Release builds call none.
 
 use remora_transport::Instant;
 use remora_transport::state::State;

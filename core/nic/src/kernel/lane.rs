@@ -115,8 +115,8 @@ impl Lane {
         self.block.take()
     }
 
-    /// Asserts that it holds nothing while it serves nobody, and that its inbox agrees with its counts. Returns
-    /// how many blocks it holds.
+    /// Asserts that it holds nothing while it serves nobody, and that its inbox agrees with its counts.
+    /// Returns how many blocks it holds.
     pub fn check(&self, blocks: u32) -> u32 {
         self.inbox.check();
         assert!(self.block.is_none_or(|block| block < blocks), "a lane's block is one of its kernel's");

@@ -345,8 +345,8 @@ impl FreeLists {
         }
     }
 
-    /// Asserts the invariants of all lists. All buffers of a list are looked at in one of as many events as it
-    /// has buffers; `event` is the number of this one.
+    /// Asserts the invariants of all lists. All buffers of a list are looked at in one of as many events as
+    /// it has buffers; `event` is the number of this one.
     pub fn check(&self, event: u64) {
         assert!(self.deferred.len() <= DEFERRED_MAX, "pins that are not counted <= DEFERRED_MAX");
         for list in self.places.iter().flatten() {

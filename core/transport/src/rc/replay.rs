@@ -108,8 +108,8 @@ impl Replay {
         size_of_val(&*self.ring) + size_of_val(&*self.kept)
     }
 
-    /// Asserts what holds of its counts and of the entry that is answered next. Every request before `rcv_nxt`
-    /// was executed.
+    /// Asserts what holds of its counts and of the entry that is answered next. Every request before
+    /// `rcv_nxt` was executed.
     pub fn check(&self, rcv_nxt: Seq) {
         let Replay { capacity, tail, pending, answered, floor, valued, .. } = *self;
         assert!(tail - answered <= capacity, "requests without an answer <= max_dest_rd_atomic");

@@ -48,8 +48,8 @@ impl Slots {
         self.free.push(slot as u16);
     }
 
-    /// Asserts, in debug builds only, that slots are free, in flight or left at slow replicas; `is_idle` tells
-    /// whether nothing uses a slot. All slots are looked at when nothing is in flight.
+    /// Asserts, in debug builds only, that slots are free, in flight or left at slow replicas; `is_idle`
+    /// tells whether nothing uses a slot. All slots are looked at when nothing is in flight.
     #[inline(always)]
     pub fn checked(&self, is_idle: impl Fn(usize) -> bool) {
         if cfg!(debug_assertions) {

@@ -105,8 +105,8 @@ impl Bitmap {
         None
     }
 
-    /// Asserts that the count of flags is right, and that only numbers of `from..to` have flags. A long bitmap
-    /// is counted at one value of `from` in as many as it has words.
+    /// Asserts that the count of flags is right, and that only numbers of `from..to` have flags. A long
+    /// bitmap is counted at one value of `from` in as many as it has words.
     pub fn check(&self, from: Seq, to: Seq) {
         let words = self.words.len() as u64;
         if words > WORDS_CHECKED && !from.is_multiple_of(words) {
