@@ -15,7 +15,7 @@ CHECKS = fmt tidy clippy unit abuse doc models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak models demo bench soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -29,9 +29,10 @@ setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd
 test: ## everything that must hold before a change lands, and what each check took
 	@scripts/checks setup $(CHECKS)
 
-nightly: ## the same with all seeds and every fuzzer for a minute; notes date and commit in docs/STATUS.md
+nightly: ## the same with all seeds, every fuzzer for a minute and planted faults; notes date and commit in docs/STATUS.md
 	@git diff --quiet HEAD || { echo "nightly: commit your changes first, so that the commit it notes is what ran" >&2; exit 1; }
 	@REMORA_WHOLE=1 FUZZ_SECONDS=60 scripts/checks setup $(CHECKS)
+	@scripts/planted
 	@sed -i "s/^Last .make nightly.: .*/Last \`make nightly\`: $$(date -u +%F) at $$(git rev-parse --short=12 HEAD)./" docs/STATUS.md
 	@echo "nightly: passed; commit docs/STATUS.md"
 
@@ -68,6 +69,9 @@ fuzz: ## each fuzzer for FUZZ_SECONDS (10) from its saved corpus, and the canary
 
 fuzz-soak: setup ## ten million executions of each fuzzer: hours
 	@scripts/fuzz soak
+
+planted: ## faults planted in the NIC, each of which its fuzzer must find within 50,000 executions
+	@scripts/planted
 
 demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build

@@ -5,4 +5,4 @@
 use libfuzzer_sys::fuzz_target;
 use remora_fuzz::injections::Input;
 
-fuzz_target!(|input: Input| input.run());
+fuzz_target!(|data: &[u8]| remora_fuzz::run(data, |input: Input| input.run()));

@@ -6,4 +6,4 @@ use libfuzzer_sys::fuzz_target;
 use remora_fuzz::peer::Input;
 use remora_fuzz::testbed::Kind;
 
-fuzz_target!(|input: Input| input.run(Kind::Rc));
+fuzz_target!(|data: &[u8]| remora_fuzz::run(data, |input: Input| input.run(Kind::Rc)));

@@ -6,4 +6,4 @@ use libfuzzer_sys::fuzz_target;
 use remora_fuzz::peer::Input;
 use remora_fuzz::testbed::Kind;
 
-fuzz_target!(|input: (Kind, Input)| input.1.run(input.0));
+fuzz_target!(|data: &[u8]| remora_fuzz::run(data, |(kind, input): (Kind, Input)| input.run(kind)));

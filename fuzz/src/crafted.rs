@@ -9,9 +9,12 @@ use remora_wire::{
     immdt, reth, xrceth,
 };
 
-use crate::hostile_address::HostileAddress;
+use crate::hostile_address::{Edge, HostileAddress};
 use crate::node_memory::{NodeMemory, harmless};
 
+/// The upper three bits of the op-codes of unreliable services.
+const UC: u8 = 0x20;
+const UD: u8 = 0x60;
 /// Bytes of payload at most.
 const LONGEST: u16 = 1200;
 
@@ -29,6 +32,13 @@ const STARTS: [Opcode; 7] = [
 ];
 /// Of 256 packets so many keep lengths that do not fit their op-code.
 const ODD: u8 = 0x40;
+/// So many, and more, probe a bound and a right: they are sound but for these.
+const PROBE: u8 = 0xd0;
+/// Requests that probe, of a reliable connection, and their lengths. The first is an unreliable connection's,
+/// too.
+const PROBES: [Opcode; 4] =
+    [Opcode::RC_RDMA_WRITE_ONLY, Opcode::RC_RDMA_READ_REQUEST, Opcode::RC_FETCH_ADD, Opcode::RC_COMPARE_SWAP];
+const PROBE_LENGTHS: [u32; 4] = [16, 1, 64, 200];
 /// No READ that fits its op-code asks for more.
 const WHOLE: u32 = 2048;
 
@@ -68,7 +78,7 @@ pub struct Crafted {
     flags: u8,
     /// From the PSN that would be next; most are that one.
     psn: i8,
-    /// Below [`ODD`]: any lengths.
+    /// Below [`ODD`]: any lengths. From [`PROBE`] on: what most other fields say does not count.
     fit: u8,
     place: HostileAddress,
     payload: Length,
@@ -96,6 +106,8 @@ pub struct Context<'a> {
     pub cursor: &'a mut [u32; 2],
     /// Bytes of the message under way that are still to be sent.
     pub left: &'a mut u32,
+    /// READs and atomics that have probed so far.
+    pub fetches: &'a mut u32,
     /// The Q_Key of datagrams.
     pub qkey: u32,
     /// The shared receive queue of XRC.
@@ -171,8 +183,13 @@ impl Crafted {
         }
     }
 
-    fn extensions(&self, opcode: Opcode, dma_len: u32, context: &Context<'_>) -> Extensions {
-        let (key, va) = self.place.of(context.memory, context.window, u64::from(dma_len));
+    fn extensions(
+        &self,
+        opcode: Opcode,
+        (key, va): (Key, u64),
+        dma_len: u32,
+        context: &Context<'_>,
+    ) -> Extensions {
         let rkey = key.get();
         // The upper bits are zeros, so that no operand is a secret's bytes.
         let (swap_add, compare) = (u64::from(self.operand), u64::from(self.number) * 0x11);
@@ -210,8 +227,36 @@ impl Crafted {
         fitting.next().unwrap_or_default()
     }
 
+    /// A request in order, at or beyond the bound of a region, by the region's own key. Only bounds and
+    /// rights refuse it.
+    fn probe(&self, context: &mut Context<'_>) -> Vec<u8> {
+        let among = if context.service == UC { 1 } else { PROBES.len() };
+        let plain = PROBES[usize::from(self.opcode) % among];
+        let opcode = Opcode(context.service | plain.0);
+        let total = if opcode.has_atomic_eth() { 8 } else { PROBE_LENGTHS[usize::from(self.number) % 4] };
+        let edge = Edge { region: self.flags, over: self.operand as u8 };
+        let at = edge.of(context.memory, context.window, total.into());
+        let cursor = &mut context.cursor[0];
+        let bth = context.forge.bth(opcode, *cursor);
+        *cursor = (*cursor + 1) & 0x00ff_ffff;
+        let ext = self.extensions(opcode, at, total, context);
+        let mut payload = Vec::new();
+        if plain == Opcode::RC_RDMA_WRITE_ONLY {
+            payload.resize(total as usize, 0xee);
+        } else if context.irn {
+            payload.resize(fetch::LEN, 0);
+            fetch::Repr { number: *context.fetches & 0x00ff_ffff }.emit(&mut payload);
+            *context.fetches += 1;
+        }
+        let pad = remora_wire::packet::pad_for(payload.len());
+        context.forge.frame(bth::Repr { ack_req: true, pad, ..bth }, ext, &payload)
+    }
+
     /// Builds the whole frame.
     pub fn frame(&self, context: &mut Context<'_>) -> Vec<u8> {
+        if self.fit >= PROBE && context.service != UD {
+            return self.probe(context);
+        }
         let bth = self.bth(context);
         let (payload, total) = self.lengths(bth.opcode, context.mtu, context.left);
         let len = payload.min(u32::from(LONGEST)) as usize;
@@ -221,7 +266,8 @@ impl Crafted {
             bth.emit(&mut transport);
             return context.forge.wrap(transport);
         }
-        let ext = self.extensions(bth.opcode, total, context);
+        let at = self.place.of(context.memory, context.window, u64::from(total));
+        let ext = self.extensions(bth.opcode, at, total, context);
         let mut payload = [0; remora_wire::irn::MAX_LEN].to_vec();
         let added =
             if context.irn { self.additions(&bth, &ext, total, context).emit(&mut payload) } else { 0 };

@@ -10,11 +10,21 @@ use remora_wire::prism::{Flags, SCRATCH, addresses};
 use remora_wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
 
 use crate::crafted::{Context, Length};
-use crate::hostile_address::HostileAddress;
+use crate::hostile_address::{Edge, HostileAddress};
 use crate::node_memory::harmless;
 
 /// Of 256 packets so many keep flags and lengths that do not fit their op-code.
 const ODD: u8 = 0x30;
+/// So many, and more, probe a bound and a right: they are sound but for these.
+const PROBE: u8 = 0xc0;
+/// What probes, its flags and its lengths.
+const PROBES: [(Opcode, Flags); 4] = [
+    (Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL),
+    (Opcode::RC_RDMA_WRITE_ONLY, Flags::CONDITIONAL),
+    (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED),
+    (Opcode::RC_FETCH_ADD, Flags::CONDITIONAL),
+];
+const PROBE_LENGTHS: [u32; 4] = [16, 8, 32, 64];
 /// No packet that fits asks for more.
 const WHOLE: u32 = 3000;
 
@@ -55,7 +65,7 @@ impl PacketAddress {
 pub struct Flagged {
     verb: u8,
     flags: u8,
-    /// Below [`ODD`]: any flags and lengths.
+    /// Below [`ODD`]: any flags and lengths. From [`PROBE`] on: what most other fields say does not count.
     fit: u8,
     psn: i8,
     target: PacketAddress,
@@ -209,8 +219,8 @@ impl Flagged {
             };
             let at = bytes.len();
             bytes.resize(at + chain::len_of(bth.opcode, payload.len()), 0);
-            let head = (bth.opcode, Flags::from_bits(bth.resv7));
-            if let Some((body, _)) = chain::emit(head, &target, payload.len(), &mut bytes[at..]) {
+            let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
+            if let Some((body, _)) = chain::emit(opcode, flags, &target, payload.len(), &mut bytes[at..]) {
                 body.copy_from_slice(&payload);
             }
         }
@@ -220,6 +230,46 @@ impl Flagged {
         context.forge.frame(bth, Extensions::NONE, &bytes)
     }
 
+    /// An operation in order, at or beyond the bound of a region or of scratch memory. Only bounds and rights
+    /// refuse it.
+    fn probe(&self, context: &mut Context<'_>, progress: &mut Progress) -> (bth::Repr, Extensions, Vec<u8>) {
+        let (opcode, flags) = PROBES[usize::from(self.verb) % PROBES.len()];
+        (progress.flags, progress.left) = (flags.bits(), 0);
+        let [region, over] = self.numbers.map(|number| number as u8);
+        let mut payload = Vec::new();
+        let mut ext = Extensions::NONE;
+        let atomic = opcode.has_atomic_eth();
+        let (mut compare, mut swap_add, mut len) = (1, 1, PROBE_LENGTHS[usize::from(self.shape) % 4]);
+        if flags.has(Flags::EXTENDED) {
+            (compare, swap_add) = self.operands(true, context, &mut payload);
+            len = self.size().into();
+        } else if atomic {
+            len = 8;
+        }
+        let (key, va) = match region {
+            0x80..0xc0 => {
+                // It is the end of the address space.
+                let beyond = if over & 1 == 0 { 0 } else { 8u64 };
+                (context.memory.open(0).rkey, beyond.wrapping_sub(len.into()))
+            }
+            _ => Edge { region, over }.of(context.memory, context.window, len.into()),
+        };
+        let rkey = key.get();
+        if atomic {
+            ext.atomic = Some(atomic_eth::Repr { va, rkey, swap_add, compare });
+        } else {
+            ext.reth = Some(reth::Repr { va, rkey, dma_len: len });
+        }
+        if opcode == Opcode::RC_RDMA_WRITE_ONLY {
+            payload.resize(len as usize, 0xee);
+        }
+        harmless(&mut payload);
+        let cursor = &mut context.cursor[0];
+        let bth = bth::Repr { resv7: flags.bits(), ..context.forge.bth(opcode, *cursor) };
+        *cursor = (*cursor + 1) & 0x00ff_ffff;
+        (bth, ext, payload)
+    }
+
     /// The packet, but for what IRN adds.
     fn packet(
         &self,
@@ -227,6 +277,9 @@ impl Flagged {
         lists: [u64; 2],
         progress: &mut Progress,
     ) -> (bth::Repr, Extensions, Vec<u8>) {
+        if self.fit >= PROBE {
+            return self.probe(context, progress);
+        }
         let (mtu, mut opcode) = (context.mtu, self.opcode(progress));
         if opcode == Opcode::RC_RDMA_WRITE_LAST && progress.left > mtu {
             opcode = Opcode::RC_RDMA_WRITE_MIDDLE;

@@ -52,6 +52,39 @@ pub enum HostileAddress {
     },
 }
 
+/// The bounds of a region or of the window, and a little beyond.
+#[derive(Copy, Clone, Debug)]
+pub struct Edge {
+    /// Number of the region; the highest are the window.
+    pub region: u8,
+    /// Which bound, and how far beyond.
+    pub over: u8,
+}
+
+impl Edge {
+    /// The key and the address of `len` bytes that end or begin at the bound, or beyond it.
+    pub fn of(self, memory: &NodeMemory, window: Key, len: u64) -> (Key, u64) {
+        let (key, start, end) = match self.region {
+            0xe0.. => {
+                let framed = memory.guarded(Name::Framed).address;
+                (window, framed + FRAME.start as u64, framed + FRAME.end as u64)
+            }
+            number => {
+                let region = memory.any(number);
+                (region.key, region.address, region.address + region.len())
+            }
+        };
+        let va = match self.over % 8 {
+            0..3 => end.wrapping_sub(len),
+            3 | 4 => end.wrapping_sub(len).wrapping_add(1),
+            5 => end.wrapping_sub(len).wrapping_add(8),
+            6 => start,
+            _ => start.wrapping_sub(1),
+        };
+        (key, va)
+    }
+}
+
 impl HostileAddress {
     /// The key and the address of `len` bytes, in a node's memory whose window has the key `window`.
     pub fn of(self, memory: &NodeMemory, window: Key, len: u64) -> (Key, u64) {

@@ -25,6 +25,30 @@ pub mod testbed;
 
 use arbitrary::{Arbitrary, Unstructured};
 
+/// Bytes of an input at least. A mutation that spares the last bytes spares what follows from them.
+const LEAST: usize = 512;
+/// The last bytes of an input, which are the seed of what it lacks.
+const SEED: usize = 4;
+
+/// Runs the input that these bytes are, or begin: a short one is continued by random bytes, whose seed its
+/// last bytes are. The saved inputs are short, since only what they reach counts; alone they would make two
+/// or three actions.
+pub fn run<T: for<'a> Arbitrary<'a>>(data: &[u8], run: impl FnOnce(T)) {
+    let mut bytes = data.to_vec();
+    let seed = data.iter().rev().take(SEED).fold(1, |seed, byte| seed << 8 | u64::from(*byte));
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    while bytes.len() < LEAST {
+        // Marsaglia's xorshift.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        bytes.extend_from_slice(&random.to_le_bytes());
+    }
+    if let Ok(input) = T::arbitrary_take_rest(Unstructured::new(&bytes)) {
+        run(input);
+    }
+}
+
 /// Actions of one input at most.
 const ACTIONS: usize = 32;
 

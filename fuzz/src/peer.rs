@@ -80,13 +80,15 @@ pub(crate) struct Attack {
     pub cursors: [[u32; 2]; 2],
     /// Bytes of its message to either side that are still to be sent.
     left: [u32; 2],
+    /// READs and atomics that have probed either side.
+    fetches: [u32; 2],
 }
 
 impl Attack {
     pub fn new(testbed: Testbed) -> Attack {
         let [left, right] = testbed.settings.psn;
         // Against the left come the right's requests, and answers to its own.
-        Attack { testbed, cursors: [[right, left], [left, right]], left: [0; 2] }
+        Attack { testbed, cursors: [[right, left], [left, right]], left: [0; 2], fetches: [0; 2] }
     }
 
     pub fn context<R>(&mut self, victim: usize, work: impl FnOnce(&mut Context<'_>) -> R) -> R {
@@ -101,6 +103,7 @@ impl Attack {
             irn: testbed.kind == Kind::Irn,
             cursor: &mut self.cursors[victim],
             left: &mut self.left[victim],
+            fetches: &mut self.fetches[victim],
             qkey: testbed.settings.qkey,
             srq: testbed.sides[victim].srq.map_or(Qpn::new(0), |srq| srq.number),
         })

@@ -245,8 +245,9 @@ impl Input {
         }
         assert!(server.attack.testbed.world.settle(200_000), "it never comes to rest");
         other_client.fill(&mut server.attack.testbed);
-        // Frames of the other connection are no leak.
+        // Frames of the other connection are no leak, and it has all rights.
         server.attack.testbed.world.sent();
+        server.attack.testbed.begin_attack();
         self.actions.iter().for_each(|one| server.make(one));
         server.attack.testbed.rest();
         server.attack.testbed.memories[1].check_readable();

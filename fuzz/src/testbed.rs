@@ -8,6 +8,7 @@ use remora_nic::{
     CompletionKind, Destination, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Remote,
     Service, Sge, Status, Target, Word, WorkRequest, XrcSrq, prism,
 };
+use remora_transport::Counters;
 use remora_transport::congestion::Algorithm;
 use remora_transport::state::State;
 use remora_wire::{Qpn, Start};
@@ -177,6 +178,8 @@ pub struct Testbed {
     /// Settings of both queue pairs.
     pub settings: Settings,
     congestion: Algorithm,
+    /// What either NIC had counted before the attack.
+    before: [Counters; 2],
 }
 
 impl Testbed {
@@ -193,8 +196,17 @@ impl Testbed {
         let type1 = setup.shape & 0x80 != 0;
         let windows = [0, 1].map(|node| window(&mut world, &memories[node], &sides[node], type1));
         memories.iter_mut().for_each(|memory| memory.allow_peers(setup.rights()));
-        let mut testbed =
-            Testbed { world, memories, sides, windows, kind, settings, congestion: setup.congestion() };
+        let congestion = setup.congestion();
+        let mut testbed = Testbed {
+            world,
+            memories,
+            sides,
+            windows,
+            kind,
+            settings,
+            congestion,
+            before: Default::default(),
+        };
         testbed.connect();
         testbed.world.tap();
         testbed
@@ -328,6 +340,7 @@ impl Testbed {
     pub fn rest(&mut self) {
         assert!(self.world.settle(RESTLESS), "it never comes to rest");
         self.check();
+        self.check_rights();
         for node in [0, 1] {
             self.drain(node);
             let side = &self.sides[node];
@@ -342,6 +355,29 @@ impl Testbed {
                 assert!(flushed || left.is_none(), "receive {left:?} of node {node} was not flushed");
             }
             self.world.with_nic(node, |nic, _| while nic.event().is_some() {});
+        }
+    }
+
+    /// From now on requests need the rights of the connection: those of others have been executed.
+    pub fn begin_attack(&mut self) {
+        self.before = [0, 1].map(|node| self.world.counters(node));
+    }
+
+    /// Checks that no request was executed for which the connection lacks the right.
+    fn check_rights(&self) {
+        let access = self.settings.access;
+        for node in [0, 1] {
+            let (now, before) = (self.world.counters(node), &self.before[node]);
+            for (right, executed) in [
+                (Access::REMOTE_WRITE, now.rx_write_requests - before.rx_write_requests),
+                (Access::REMOTE_READ, now.rx_read_requests - before.rx_read_requests),
+                (Access::REMOTE_ATOMIC, now.rx_atomic_requests - before.rx_atomic_requests),
+            ] {
+                assert!(
+                    access.contains(right) || executed == 0,
+                    "node {node} did {executed} without {right:?}"
+                );
+            }
         }
     }
 

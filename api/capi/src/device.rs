@@ -215,8 +215,8 @@ fn emit_wc(wc: &WorkCompletion) -> Wc {
         opcode: if wc.kind == CompletionKind::Nop { u32::MAX } else { wc.kind as u32 },
         byte_len: wc.byte_len,
         qp_num: wc.qp_num,
-        outcome: if good { wc.outcome } else { 0 },
-        vendor_err: if good { 0 } else { wc.outcome },
+        outcome: if good { wc.outcome as u32 } else { 0 },
+        vendor_err: 0,
     }
 }
 

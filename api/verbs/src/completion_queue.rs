@@ -22,7 +22,7 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
     qp_num: 0,
     src_qp: 0,
     grh: false,
-    outcome: 0,
+    outcome: remora_nic::prism::Outcome::Done,
 };
 
 /// Empty polls between two looks at the clock while waiting.
@@ -103,7 +103,7 @@ impl CompletionQueue {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
         if let Some(daemon) = context.daemon() {
-            return CompletionQueue::of_daemon(context, daemon, (depth, tag), options);
+            return CompletionQueue::of_daemon(context, daemon, depth, tag, options);
         }
         let adapter = context.adapter()?;
         let engines = adapter.engines();
@@ -135,7 +135,8 @@ impl CompletionQueue {
     fn of_daemon(
         context: &Context,
         daemon: &Arc<DaemonClient>,
-        (depth, tag): (u32, u64),
+        depth: u32,
+        tag: u64,
         options: &CqOptions<'_>,
     ) -> Result<CompletionQueue, CreateError> {
         let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;

@@ -68,7 +68,7 @@ pub struct FreeListOptions {
 /// while came < 2 {
 ///     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
 /// }
-/// assert!(done.iter().all(|wc| Outcome::from_number(wc.outcome) == Some(Outcome::Done)));
+/// assert!(done.iter().all(|wc| wc.outcome == Outcome::Done));
 /// assert_eq!(client.get::<[u8; 7]>(0)?, *b"a value");
 /// assert_eq!(list.facts()?.free, 15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -134,7 +134,8 @@ impl KernelHandle {
 
     pub(crate) fn shipped(
         domain: &ProtectionDomain,
-        (kernel, lanes): (Shipped, u32),
+        kernel: Shipped,
+        lanes: u32,
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         let Some(daemon) = domain.context().daemon() else {

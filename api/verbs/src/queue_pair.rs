@@ -84,8 +84,10 @@ impl Inner {
     fn own(
         local: LocalQp,
         domain: &ProtectionDomain,
-        (send_cq, receive_cq): (&Arc<Cq>, &Arc<Cq>),
-        (send_ring, receive): (Ring, Incoming),
+        send_cq: &Arc<Cq>,
+        receive_cq: &Arc<Cq>,
+        send_ring: Ring,
+        receive: Incoming,
         options: &QpOptions,
     ) -> Inner {
         Inner {
@@ -167,7 +169,7 @@ impl QueuePair<Init> {
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
         let local =
             LocalQp::new(domain.context(), send_cq.engine()?, service, options, |nic| nic.create_qp(init))?;
-        let inner = Inner::own(local, domain, (send_cq, receive_cq), (send_ring, receive), options);
+        let inner = Inner::own(local, domain, send_cq, receive_cq, send_ring, receive, options);
         Ok(QueuePair { inner, state: PhantomData })
     }
 

@@ -75,7 +75,7 @@ impl<'p> Mem<'p> {
             // ends; the checked range lies within.
             return Ok(unsafe { Span::new(start.wrapping_add(offset as usize), len) });
         }
-        check_slowly(entry, (pd, owner), key, va, len, access)
+        check_slowly(entry, pd, owner, key, va, len, access)
     }
 
     /// Checks without returning a span: for a whole message, at its first packet.
@@ -163,7 +163,8 @@ impl<'p> Mem<'p> {
 #[inline(never)]
 fn check_slowly<'p>(
     entry: &'p Entry,
-    (pd, owner): (Pd, Owner),
+    pd: Pd,
+    owner: Owner,
     key: Key,
     va: u64,
     len: usize,
@@ -177,7 +178,7 @@ fn check_slowly<'p>(
     }
     let count = entry.pieces.load(Ordering::Relaxed);
     if count == WINDOW {
-        return check_window(entry, (pd, owner), key, va, len, access);
+        return check_window(entry, pd, owner, key, va, len, access);
     }
     if entry.pd.load(Ordering::Relaxed) != pd.0 {
         return Err(AccessError::WrongPd);
@@ -201,7 +202,8 @@ fn check_slowly<'p>(
 /// Windows are for peers only: an access that needs no remote right is a local one.
 fn check_window<'p>(
     entry: &'p Entry,
-    (pd, owner): (Pd, Owner),
+    pd: Pd,
+    owner: Owner,
     key: Key,
     va: u64,
     len: usize,

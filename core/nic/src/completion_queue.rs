@@ -140,6 +140,17 @@ impl CompletionQueue {
         self.wakes(cqe)
     }
 
+    /// Asserts that its entries fit the ring, and that it has a count to wait for if a queue pair waits.
+    pub(crate) fn check(&self) {
+        let CompletionQueue { written, consumed, ignores_overrun, awaited, waiting, .. } = *self;
+        assert!(consumed <= written, "completions that were polled were written");
+        assert!(
+            ignores_overrun || written - consumed <= self.ring.slots(),
+            "completions that are not polled <= slots of the ring"
+        );
+        assert_eq!(waiting == NOBODY, awaited == u64::MAX, "a queue pair waits if a count is waited for");
+    }
+
     #[inline]
     fn wakes(&mut self, cqe: &Cqe) -> Written {
         let wanted = match self.notify {

@@ -12,6 +12,7 @@
 //! | 48 | sender | queue pair of a datagram 24; bit 32: a global route header precedes the payload |
 //! | 56 | sequence | 1 for the first completion of the queue, and so on: valid when it is the next expected |
 
+use crate::prism::Outcome;
 use crate::request::{CompletionKind, Status, WorkCompletion};
 use remora_memory::Key;
 
@@ -50,7 +51,7 @@ impl Cqe {
             imm,
             u64::from(wc.qp_num) | if self.solicited { SOLICITED } else { 0 },
             self.wqe_index,
-            u64::from(wc.outcome),
+            wc.outcome as u64,
             u64::from(wc.src_qp) | if wc.grh { HAS_GRH } else { 0 },
             sequence,
         ]
@@ -70,7 +71,8 @@ impl Cqe {
             qp_num: qp as u32,
             src_qp: sender as u32,
             grh: sender & HAS_GRH != 0,
-            outcome: outcome as u32,
+            // Only a NIC writes it.
+            outcome: Outcome::from_number(outcome as u32).unwrap_or(Outcome::Skipped),
         };
         Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index }
     }

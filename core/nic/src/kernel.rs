@@ -254,6 +254,15 @@ impl Strom {
         kernels.forget(qp);
     }
 
+    /// Asserts that its answers on their way are in the order of their messages.
+    pub(crate) fn check(&self) {
+        let ends = self.sent.front().zip(self.sent.back());
+        assert!(
+            ends.is_none_or(|(first, last)| first.number <= last.number),
+            "answers on their way are in the order of their messages: {ends:?}"
+        );
+    }
+
     /// When `expire` is due.
     #[inline(always)]
     pub(crate) fn deadline(&self) -> Instant {

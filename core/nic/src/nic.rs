@@ -136,6 +136,7 @@ impl Nic {
             return;
         }
         qp.take(now, mem, &arrived, &packet, shared);
+        qp.checked(shared);
         self.touch(index);
     }
 
@@ -183,6 +184,8 @@ impl Nic {
             let turn = qp.transmit(now, mem, out, &mut self.shared, &mut used);
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
+            qp.checked(&self.shared);
+            self.timers.checked(index, qp.deadline());
             match turn {
                 TurnEnd::Done => qp.queued = false,
                 TurnEnd::More => self.line.push_back(index),
@@ -232,6 +235,8 @@ impl Nic {
             let turn = qp.transmit(now, mem, &mut out, &mut self.shared, &mut used);
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
+            qp.checked(&self.shared);
+            self.timers.checked(index, qp.deadline());
             if turn != TurnEnd::Blocked {
                 qp.queued = turn == TurnEnd::More;
                 self.scheduler.served(index, qp.tenant, qp.queued, &used);
@@ -294,6 +299,7 @@ impl Nic {
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             if qp.deadline() <= now {
                 qp.expire(now, rx_drained_at, &mut self.shared);
+                qp.checked(&self.shared);
             }
             // What is due still waits for what may have arrived: it is looked at again, but not before others
             // have been.
@@ -311,6 +317,8 @@ impl Nic {
             self.line.push_back(index);
         }
         self.timers.schedule(index, qp.deadline());
+        qp.checked(&self.shared);
+        self.timers.checked(index, qp.deadline());
     }
 
     /// Puts a queue pair in line if it may have something to send.

@@ -122,6 +122,16 @@ impl Prism {
         self.state.unpin(u64::MAX, lists);
     }
 
+    /// Asserts that pins are of answers before number `upcoming`, in their order.
+    pub fn check(&self, upcoming: u64) {
+        let pins = &self.state.pins;
+        let ends = pins.front().zip(pins.back());
+        assert!(
+            ends.is_none_or(|((first, _), (last, _))| first <= last && *last <= upcoming),
+            "pins are of operations that were executed, in their order: {ends:?}, {upcoming}"
+        );
+    }
+
     /// When `expire` is due.
     #[inline(always)]
     pub fn deadline(&self) -> Instant {

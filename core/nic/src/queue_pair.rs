@@ -375,7 +375,7 @@ impl QueuePair {
             qp_num: self.number.get(),
             src_qp: 0,
             grh: false,
-            outcome: retired.verdict as u32,
+            outcome: retired.verdict,
         };
         let cqe = Cqe { completion, solicited: false, wqe_index: retired.context.end };
         self.write(self.send_cq, &cqe, shared)
@@ -501,7 +501,7 @@ impl QueuePair {
             qp_num: self.number.get(),
             src_qp: 0,
             grh: false,
-            outcome: 0,
+            outcome: Verdict::Done,
         }
     }
 

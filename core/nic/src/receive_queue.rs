@@ -113,6 +113,14 @@ impl ReceiveQueue {
         self.ring.set_word(Word::Error, 0);
     }
 
+    /// Asserts that no more work requests wait than the ring holds.
+    pub fn check(&self) {
+        assert!(
+            self.produced <= self.taken + self.ring.slots(),
+            "posted slots that are not taken <= slots of the ring"
+        );
+    }
+
     /// Posting must tell the NIC from now on.
     pub fn mark_error(&self) {
         self.ring.set_word(Word::Error, 1);

@@ -6,6 +6,8 @@
 use remora_memory::{Binding, Key};
 use remora_wire::Qpn;
 
+use crate::prism::Outcome;
+
 pub use crate::chain::Calculation;
 
 /// One piece of local memory: a scatter/gather element (IBTA vol. 1 §10.8.2; `ibv_sge`).
@@ -213,7 +215,6 @@ pub struct WorkCompletion {
     pub src_qp: u32,
     /// The first 40 bytes received are the datagram's global route header (`IBV_WC_GRH`).
     pub grh: bool,
-    /// How an operation of PRISM ended, as the number of its [`Outcome`](crate::prism::Outcome); 0 for all
-    /// other work.
-    pub outcome: u32,
+    /// How an operation of PRISM ended; [`Outcome::Done`] for all other work.
+    pub outcome: Outcome,
 }

@@ -210,6 +210,24 @@ impl SendQueue {
         self.ring.set_word(Word::Error, 0);
     }
 
+    /// Asserts the order of its indices, and that its limit follows from what was posted and enabled.
+    pub fn check(&self) {
+        let SendQueue { produced, fetched, taken, limit, enabled, fetching, flushing, .. } = *self;
+        let slots = self.ring.slots();
+        assert!(
+            taken <= fetched && fetched - taken <= BATCH as u64,
+            "0 <= fetched - executed slots <= a batch"
+        );
+        assert!(produced <= taken + slots, "posted slots that are not executed <= slots of the ring");
+        assert!(self.is_recycled() || fetched <= produced, "only slots that are posted are fetched");
+        let expected = match fetching {
+            Fetching::Recycled if !flushing => enabled,
+            Fetching::Enabled if !flushing => enabled.min(produced),
+            _ => produced,
+        };
+        assert_eq!(limit, expected, "the fetch limit follows from what is posted and enabled");
+    }
+
     /// Forgets everything posted (RESET): the program's indices go on from here.
     pub fn reset(&mut self) {
         self.produced = self.ring.word(Word::Produced).min(FARTHEST);

@@ -110,6 +110,18 @@ impl SharedReceiveQueue {
         reached
     }
 
+    /// Asserts that its indices lie within one ring, and its limit within its capacity.
+    pub fn check(&self) {
+        let waiting = self.produced.checked_sub(self.taken);
+        assert!(
+            waiting.is_some_and(|waiting| waiting <= self.ring.slots()),
+            "0 <= posted slots that are not taken <= slots of the ring: {}, {}",
+            self.produced,
+            self.taken
+        );
+        assert!(self.limit <= self.max_wr(), "the armed limit <= work requests of the queue");
+    }
+
     pub fn resize(&mut self, ring: Ring) -> bool {
         self.look();
         if self.produced - self.taken > ring.slots() {

@@ -69,6 +69,20 @@ impl Timers {
         }
     }
 
+    /// Asserts that the queue pair's place is right, and that it is called by `deadline`.
+    pub fn check(&self, index: u32, deadline: Instant) {
+        let place = self.place[index as usize];
+        if place == NOWHERE {
+            assert_eq!(deadline, Instant::NEVER, "a queue pair with a deadline has a timer");
+            return;
+        }
+        let (at, owner) = self.heap[place as usize];
+        assert_eq!(owner, index, "a queue pair's place in the heap is its own");
+        assert!(at <= deadline, "a timer expires no later than the deadline");
+        let parent = (place as usize).checked_sub(1).map(|before| self.heap[before / 2].0);
+        assert!(parent.is_none_or(|parent| parent <= at), "no timer is earlier than the one above it");
+    }
+
     fn rise(&mut self, mut at: usize) {
         while at > 0 && self.heap[at].0 < self.heap[(at - 1) / 2].0 {
             self.heap.swap(at, (at - 1) / 2);
@@ -95,6 +109,15 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "a timer expires no later than the deadline")]
+    fn the_check_sees_a_timer_that_is_late() {
+        let mut timers = Timers::new(2);
+        timers.schedule(1, Instant(20));
+        timers.check(1, Instant(20));
+        timers.check(1, Instant(19));
+    }
 
     #[test]
     fn deadlines_come_in_order_and_each_queue_pair_once() {

@@ -39,6 +39,17 @@ impl Unreliable {
         }
     }
 
+    /// Asserts the invariants of both machines; a datagram has `mtu` bytes at most.
+    pub fn check(&self, mtu: u32) {
+        match self {
+            Unreliable::Connected(connected) => {
+                connected.requester.check();
+                connected.responder.check();
+            }
+            Unreliable::Datagrams(datagrams) => datagrams.sender.check(mtu),
+        }
+    }
+
     /// Ends the message under way.
     pub fn end(&mut self, status: Status) -> Option<Retired<WqeContext>> {
         match self {

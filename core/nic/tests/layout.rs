@@ -6,7 +6,7 @@ use remora_nic::cqe::Cqe;
 use remora_nic::wqe::{Bounds, SLOT, Wqe, WqeOpcode, sges, write};
 use remora_nic::{
     CompletionKind, Flags, Operation, Payload, PostError, Remote, Sge, Status, WorkCompletion, WorkRequest,
-    write_receive,
+    prism, write_receive,
 };
 
 const PLAIN: Flags = Flags { signaled: false, fence: false, solicited: false };
@@ -220,7 +220,7 @@ fn every_kind_and_status_comes_back_from_its_number() {
                 qp_num: 0,
                 src_qp: 0,
                 grh: false,
-                outcome: 0,
+                outcome: prism::Outcome::Done,
             };
             let words = Cqe { completion, solicited: false, wqe_index: 0 }.words(1);
             assert_eq!(words[0], number | (status as u64) << 8);

@@ -93,6 +93,15 @@ impl<D: Copy> Requester<D> {
         None
     }
 
+    /// Asserts that the message under way has bytes left to send, from a packet's start on.
+    pub fn check(&self) {
+        if let Some((message, offset)) = &self.current {
+            assert!(*offset < message.len || *offset == 0, "a message ends with its last packet");
+            assert!(offset.is_multiple_of(self.mtu), "packets but the last have the path MTU");
+            assert!(carries(&message.kind), "an unreliable connection has SENDs and WRITEs only");
+        }
+    }
+
     /// Ends the message under way with this status.
     pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
         let (message, _) = self.current.take()?;
@@ -276,6 +285,23 @@ impl Responder {
                 self.drop_message(counters);
             }
             Outcome::Nak(_) => self.drop_message(counters),
+        }
+    }
+
+    /// Asserts that the message under way lacks bytes, and lies within the longest message.
+    pub fn check(&self) {
+        match self.in_progress {
+            MessageInProgress::Nothing => {}
+            MessageInProgress::Send { offset } => {
+                assert!(
+                    offset > 0 && offset.is_multiple_of(self.mtu),
+                    "packets but the last have the path MTU"
+                );
+            }
+            MessageInProgress::Write { left, total, .. } => {
+                assert!(self.writes || total == 0, "a WRITE needs the right to write");
+                assert!(left > 0 && left < total && total <= 1 << 31, "0 < bytes left < bytes of the WRITE");
+            }
         }
     }
 

@@ -117,6 +117,13 @@ impl<D: Copy> Sender<D> {
         self.end(Status::Success)
     }
 
+    /// Asserts that the datagram under way fits one packet of `mtu` bytes.
+    pub fn check(&self, mtu: u32) {
+        if let Some(datagram) = &self.current {
+            assert!(datagram.len <= mtu, "a datagram is one packet");
+        }
+    }
+
     /// Ends the datagram under way with this status.
     pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
         self.current.take().map(|datagram| datagram.retired(status))

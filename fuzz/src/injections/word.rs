@@ -108,7 +108,7 @@ pub struct KeyedAddress {
 }
 
 impl KeyedAddress {
-    fn of(self, layout: &Layout) -> (u64, u64) {
+    fn of(self, layout: &Layout, access: u64) -> (u64, u64) {
         let (address, len, key) = match self.region % 8 {
             0..3 => (layout.code(self.region / 8), 0, layout.key(4)),
             3..6 => (layout.table.address, layout.table.len as u64, layout.key(0)),
@@ -116,7 +116,8 @@ impl KeyedAddress {
         };
         let by = u64::from(self.by);
         match self.odd {
-            0..0x20 => (address + len - by, key),
+            // The access ends where the region ends, or a byte before or behind.
+            0..0x20 => ((address + len).wrapping_sub(access).wrapping_add(by % 3).wrapping_sub(1), key),
             0x20..0x40 => (address + by * 8, layout.key(self.odd)),
             0x40..0x50 => (address + by, key),
             _ => (address + by * 8, key),
@@ -138,7 +139,7 @@ impl Record {
     /// The record's bytes.
     pub fn bytes(&self, layout: &Layout) -> Vec<u8> {
         let header = Word::Header(self.opcode, self.flags, self.len).value(layout);
-        let words = [header, self.at.of(layout).0, self.len.into(), self.next.value(layout)];
+        let words = [header, self.at.of(layout, self.len.into()).0, self.len.into(), self.next.value(layout)];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         harmless(&mut bytes);
         bytes
@@ -164,7 +165,8 @@ impl Work {
     /// Its bytes, and those of its list.
     pub fn message(&self, layout: &Layout) -> Vec<u8> {
         let opcode = WqeOpcode(self.opcode % OPCODES);
-        let ((local, lkey), (remote, rkey)) = (self.local.of(layout), self.remote.of(layout));
+        let len = self.len.into();
+        let ((local, lkey), (remote, rkey)) = (self.local.of(layout, len), self.remote.of(layout, len));
         let mut wqe = Wqe {
             header: u64::from(opcode.0) | u64::from(self.flags % 16 | flag::SIGNALED) << 8,
             local,
@@ -184,7 +186,7 @@ impl Work {
         }
         let mut bytes = wqe.emit().to_vec();
         if let Some((spot, len)) = self.second {
-            let (at, key) = spot.of(layout);
+            let (at, key) = spot.of(layout, len.into());
             bytes.extend([at, len.into(), key].into_iter().flat_map(u64::to_le_bytes));
         }
         bytes.resize(2 * SLOT, 0);

@@ -131,7 +131,7 @@ impl Machine {
         let mut numbers = layout(&program);
         let mut queues = Vec::new();
         for (queue, numbers) in program.queues.iter().zip(&mut numbers.queues) {
-            let (loaded, actual) = create(&mut engine.enter(), (&table, pd), queue, numbers.code)?;
+            let (loaded, actual) = create(&mut engine.enter(), &table, pd, queue, numbers.code)?;
             *numbers = actual;
             queues.push(loaded);
         }
@@ -377,7 +377,8 @@ fn ring(slots: u32) -> Result<Ring, LoadError> {
 
 fn create(
     nic: &mut Nic,
-    (table, pd): (&Table, Pd),
+    table: &Table,
+    pd: Pd,
     queue: &Queue,
     code: u64,
 ) -> Result<(Loaded, QueueNumbers), LoadError> {
@@ -394,7 +395,7 @@ fn create(
     let pieces = queue.receive_pieces();
     let receives = ring((queue.receives.len().max(1) as u64 * stride(pieces)) as u32)?;
     let client = match queue.client {
-        true => Some(Client::create(nic, (table, pd), (receives.clone(), pieces), (receive_cq, received))?),
+        true => Some(Client::create(nic, table, pd, (receives.clone(), pieces), receive_cq, received)?),
         false => None,
     };
     let (inbox, inbox_cq) = match &client {

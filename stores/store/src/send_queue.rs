@@ -70,6 +70,13 @@ impl SendQueue {
         (self.posted, signaled)
     }
 
+    /// Asserts that the requests in the queue fit it, and that one of them will complete.
+    pub fn check(&self) {
+        let queued = self.posted.wrapping_sub(self.retired);
+        assert!(queued <= self.depth, "requests in the queue <= its depth: {self:?}");
+        assert!(self.unsignaled < self.depth, "a full queue has a signaled request: {self:?}");
+    }
+
     /// The request of this number (its low bits, as an id holds them) has completed, and with it all before.
     #[inline]
     pub fn retire(&mut self, number: u32) {

@@ -69,7 +69,7 @@ struct remora_wc {
     uint32_t byte_len;   /* of a READ: bytes that came */
     uint32_t qp_num;
     uint32_t outcome;    /* REMORA_OUTCOME_*, if status is 0 */
-    uint32_t vendor_err; /* if it is not */
+    uint32_t vendor_err; /* always 0 */
 };
 
 enum {

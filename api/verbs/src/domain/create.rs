@@ -286,7 +286,7 @@ impl ProtectionDomain {
         lanes: u32,
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
-        KernelHandle::shipped(self, (kernel, lanes), options)
+        KernelHandle::shipped(self, kernel, lanes, options)
     }
 
     /// `count` buffers of `size` bytes for the answers of kernels at peers, up to 4096.

@@ -36,7 +36,7 @@ impl QueuePair<Ready> {
         let local = LocalQp::made(domain.context(), send_cq.engine()?, Service::Rc, options, |nic| {
             Ok(nic.create_loopback(init)?)
         })?;
-        let inner = Inner::own(local, domain, (send_cq, receive_cq), (send_ring, receive), options);
+        let inner = Inner::own(local, domain, send_cq, receive_cq, send_ring, receive, options);
         Ok(QueuePair { inner, state: PhantomData })
     }
 }

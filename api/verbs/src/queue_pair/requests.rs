@@ -49,7 +49,8 @@ impl QueuePair<Ready> {
     pub fn post_rpc(
         &mut self,
         id: u64,
-        (opcode, tag): (u64, u32),
+        opcode: u64,
+        tag: u32,
         to: &Place,
         params: &[u8],
     ) -> Result<(), PostError> {
@@ -63,12 +64,7 @@ impl QueuePair<Ready> {
     ///
     /// # Errors
     /// As [`post_rpc`](QueuePair::post_rpc).
-    pub fn post_rpc_write(
-        &mut self,
-        id: u64,
-        (opcode, tag): (u64, u32),
-        local: &[Sge],
-    ) -> Result<(), PostError> {
+    pub fn post_rpc_write(&mut self, id: u64, opcode: u64, tag: u32, local: &[Sge]) -> Result<(), PostError> {
         self.post_send(&work::rpc_write(id, opcode, tag, local))
     }
 

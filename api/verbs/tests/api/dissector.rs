@@ -174,7 +174,7 @@ impl World {
         self.pair.post_prism(&request).unwrap();
         let mut done = [EMPTY; 1];
         self.cq.wait(&mut done, LONG).unwrap();
-        assert_eq!((done[0].status, Outcome::from_number(done[0].outcome)), (Status::Success, Some(outcome)));
+        assert_eq!((done[0].status, done[0].outcome), (Status::Success, outcome));
     }
 
     fn at(&self, offset: u64) -> Remote {

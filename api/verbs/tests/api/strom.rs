@@ -432,7 +432,7 @@ fn what_the_other_side_did_not_ask_for_fails_here() {
     let mut world = World::new([shm(), shm()].map(|device| device.open().unwrap()), [&ours, &theirs]);
     assert!(!world.pair.agreement().unwrap().strom);
     let place = world.answers.place(0);
-    world.pair.post_rpc(1, (GET, 0), &place, &[]).unwrap();
+    world.pair.post_rpc(1, GET, 0, &place, &[]).unwrap();
     let mut done = [EMPTY; 1];
     world.client.cq.wait(&mut done, LONG).unwrap();
     assert_eq!((done[0].status, done[0].kind), (remora_verbs::Status::LocalQpOperation, CompletionKind::Rpc));

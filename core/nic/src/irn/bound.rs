@@ -99,6 +99,18 @@ impl BoundReceives {
         Some((held.receive, notice))
     }
 
+    /// Asserts that `completed` of them were taken out, and that what is bound fits the ring.
+    pub fn check(&self, completed: u64) {
+        assert_eq!(self.head, completed, "receives taken out = receives of messages that are complete");
+        let bound = self.tail.checked_sub(self.head);
+        assert!(
+            bound.is_some_and(|bound| bound <= self.ring.len() as u64),
+            "0 <= bound receives <= receives of the queue"
+        );
+        let oldest = self.ring[self.slot(self.head)];
+        assert!(self.head == self.tail || oldest.is_some(), "a bound receive has a work request");
+    }
+
     /// Takes the oldest one out, whatever has arrived for it.
     pub fn pop(&mut self) -> Option<Receive> {
         let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;

@@ -77,6 +77,15 @@ impl Inbox {
         }
     }
 
+    /// Asserts that its counts are those of the packets that wait.
+    pub fn check(&self) {
+        assert!(self.count <= INBOX && self.longs <= LONG, "packets that wait <= slots of the inbox");
+        assert!(self.prefetched <= INBOX && self.first_long < LONG, "positions lie within the inbox");
+        let waiting = (0..self.count).map(|at| self.waiting[(self.head + at) % INBOX]);
+        let longs = waiting.flatten().filter(|waiting| is_long(waiting.len)).count();
+        assert_eq!(self.longs, longs, "long packets = long packets that wait");
+    }
+
     /// Appends a packet. The caller has checked `has_capacity`.
     pub fn push(&mut self, piece: &Piece, bytes: &[u8]) {
         let at = (self.head + self.count) % INBOX;

@@ -115,6 +115,19 @@ impl Lane {
         self.block.take()
     }
 
+    /// Asserts that it holds nothing while it serves nobody, and that its inbox agrees with its counts.
+    /// Returns how many blocks it holds.
+    pub fn check(&self, blocks: u32) -> u32 {
+        self.inbox.check();
+        assert!(self.block.is_none_or(|block| block < blocks), "a lane's block is one of its kernel's");
+        if self.qp.is_none() {
+            assert!(self.inbox.is_empty(), "packets wait for a lane that serves their queue pair");
+            assert!(self.block.is_none(), "a lane that serves nobody holds no block");
+            assert!(!self.task.unfinished, "a lane that serves nobody has no message in progress");
+        }
+        u32::from(self.block.is_some())
+    }
+
     /// The request in front ends with an error.
     pub fn fail(&mut self, status: Status) {
         self.kernel.reset();

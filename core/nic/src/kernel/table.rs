@@ -108,6 +108,19 @@ impl Deployed {
         }
     }
 
+    /// Asserts that each block is free, held by one lane or with an answer that is not acknowledged.
+    fn check(&self) {
+        let base = &self.base;
+        let held: u32 = self.lanes.iter().map(|lane| lane.check(base.blocks)).sum();
+        assert!(
+            base.free.len() + held as usize <= base.blocks as usize,
+            "free blocks + blocks of lanes <= all blocks: {}, {held}, {}",
+            base.free.len(),
+            base.blocks
+        );
+        assert!(base.free.iter().all(|block| *block < base.blocks), "a free block is one of the kernel's");
+    }
+
     /// Blocks may be free again: lanes that waited for one can go on.
     #[inline]
     pub fn feed(&mut self, ready: &mut VecDeque<LaneId>) {
@@ -205,6 +218,14 @@ impl Kernels {
     pub(super) fn is_there(&self, id: KernelId) -> bool {
         let kernel = self.deployed.get(id.place as usize).and_then(Option::as_ref);
         kernel.is_some_and(|kernel| kernel.base.id.number == id.number && !kernel.base.leaving)
+    }
+
+    /// Asserts the invariants of one kernel; `event` is the number of this event, and chooses it.
+    pub fn check(&self, event: u64) {
+        let places = self.deployed.len().max(1) as u64;
+        if let Some(Some(kernel)) = self.deployed.get((event % places) as usize) {
+            kernel.check();
+        }
     }
 
     /// Lanes that waited for something of this queue pair's to end may go on.

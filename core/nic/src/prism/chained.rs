@@ -38,7 +38,7 @@ pub(super) fn put_operation(
     local: LocalMemory<'_>,
 ) -> Option<usize> {
     let head = RequestPacket::of(message, local.ring)?;
-    let (bytes, len) = chain::emit((head.opcode, head.flags), &head.target, head.payload, out)?;
+    let (bytes, len) = chain::emit(head.opcode, head.flags, &head.target, head.payload, out)?;
     head.fill(bytes, &message.context, local).then_some(len)
 }
 

@@ -159,6 +159,28 @@ impl FreeList {
         }
     }
 
+    /// Asserts that its counts agree with the states of its buffers; `all` of them are looked at, or the one
+    /// that is taken next.
+    fn check(&self, all: bool) {
+        let count = self.init.count as usize;
+        assert!(self.free.len() + self.resting as usize <= count, "free + resting buffers <= all buffers");
+        if let Some(&index) = self.free.last() {
+            assert_eq!(self.states[index as usize], State::Free, "the next buffer of the list is free");
+        }
+        if !all {
+            return;
+        }
+        let of = |state: State| self.states.iter().filter(|one| **one == state).count();
+        assert_eq!(self.free.len(), of(State::Free), "free buffers = buffers in the list");
+        assert_eq!(
+            self.resting as usize,
+            of(State::Resting),
+            "resting buffers = those that were posted pinned"
+        );
+        let mut resting = self.states.iter().zip(&self.pins).filter(|(state, _)| **state == State::Resting);
+        assert!(resting.all(|(_, pins)| *pins > 0), "a buffer that rests is pinned");
+    }
+
     pub(super) fn facts(&mut self) -> FreeListFacts {
         self.look_at_all();
         FreeListFacts {
@@ -320,6 +342,15 @@ impl FreeLists {
         if let Some(list) = self.get(pin.list) {
             remora_memory::prefetch(&list.pins[pin.index as usize]);
             self.deferred.push((pin, came));
+        }
+    }
+
+    /// Asserts the invariants of all lists. All buffers of a list are looked at in one of as many events as
+    /// it has buffers; `event` is the number of this one.
+    pub fn check(&self, event: u64) {
+        assert!(self.deferred.len() <= DEFERRED_MAX, "pins that are not counted <= DEFERRED_MAX");
+        for list in self.places.iter().flatten() {
+            list.check(event.is_multiple_of(u64::from(list.init.count)));
         }
     }
 

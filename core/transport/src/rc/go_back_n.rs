@@ -4,7 +4,7 @@
 //! Other recovery machines can take its place: the sender says which packet is next, the receiver what to do
 //! with a packet.
 
-use super::Seq;
+use super::{HALF, Seq};
 
 /// Sender side: where we are in the sequence.
 #[derive(Copy, Clone, Debug)]
@@ -80,6 +80,17 @@ impl Sender {
         self.returned_at = None;
         self.snd_nxt = self.snd_una;
     }
+
+    /// Asserts the order of its numbers.
+    pub fn check(&self) {
+        let Sender { snd_una, snd_nxt, snd_max, .. } = *self;
+        assert!(snd_una <= snd_nxt && snd_nxt <= snd_max, "snd_una <= snd_nxt <= snd_max: {self:?}");
+        // Beyond half of the circle a PSN no longer says on which side of `snd_una` it lies.
+        assert!(
+            snd_max - snd_una <= u64::from(HALF),
+            "less than half of the PSN circle is in flight: {self:?}"
+        );
+    }
 }
 
 /// Receiver side: what to do with a request that has arrived.
@@ -154,6 +165,16 @@ mod tests {
         assert!(!sender.go_back(), "the same gap twice");
         sender.restart();
         assert_eq!((sender.snd_nxt, sender.snd_max), (11, 14));
+    }
+
+    #[test]
+    #[should_panic(expected = "snd_una <= snd_nxt <= snd_max")]
+    fn the_check_sees_numbers_out_of_order() {
+        let mut sender = Sender::new(10);
+        sender.sent(4);
+        sender.check();
+        sender.snd_una = 15;
+        sender.check();
     }
 
     #[test]

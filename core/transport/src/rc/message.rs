@@ -217,6 +217,19 @@ impl<D: Copy> Window<D> {
         size_of_val(&*self.ring)
     }
 
+    /// Asserts that its messages fit the ring, and that the sequence numbers of the oldest, of the newest and
+    /// of `some` message adjoin those of their neighbours, up to `write_seq`.
+    pub fn check(&self, some: u64, write_seq: Seq) {
+        assert!(self.head <= self.tail && self.len() <= self.capacity(), "messages <= slots of the window");
+        let newest = self.tail.wrapping_sub(1);
+        for number in [self.head, some, newest] {
+            let Some(placed) = self.get(number) else { continue };
+            assert!(placed.first <= placed.end, "a message ends behind its first packet");
+            let next = self.get(number + 1).map_or(write_seq, |next| next.first);
+            assert_eq!(placed.end, next, "a message begins where the one before it ends");
+        }
+    }
+
     /// Number of the message that holds `seq`, looking from `hint` backwards or forwards.
     pub fn find(&self, seq: Seq, hint: u64) -> Option<u64> {
         let mut number = hint.clamp(self.head, self.tail.saturating_sub(1).max(self.head));

@@ -108,6 +108,23 @@ impl Replay {
         size_of_val(&*self.ring) + size_of_val(&*self.kept)
     }
 
+    /// Asserts what holds of its counts and of the entry that is answered next. Every request before
+    /// `rcv_nxt` was executed.
+    pub fn check(&self, rcv_nxt: Seq) {
+        let Replay { capacity, tail, pending, answered, floor, valued, .. } = *self;
+        assert!(tail - answered <= capacity, "requests without an answer <= max_dest_rd_atomic");
+        assert!(pending <= tail && floor <= tail && valued <= tail, "no entry of the replay is yet to come");
+        assert!(self.oldest() <= pending, "an answer that leaves is kept");
+        if let Some(entry) = self.front() {
+            let Entry { first, end, from, next, until, .. } = *entry;
+            assert!(
+                first <= from && from <= next && next < until,
+                "an answer has a packet to send: {entry:?}"
+            );
+            assert!(until <= end && end <= rcv_nxt, "an answer is to an executed request: {entry:?}");
+        }
+    }
+
     fn oldest(&self) -> u64 {
         self.tail.saturating_sub(self.capacity).max(self.floor)
     }

@@ -5,6 +5,7 @@
 
 mod ack_timer;
 mod chained;
+mod check;
 mod delayed_ack;
 
 use super::ending::{Failing, may_wait, refused};
@@ -485,7 +486,9 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn advance(&mut self, now: Instant, upto: Seq) -> bool {
         let snd_nxt = self.tx_window.snd_nxt;
-        if !self.tx_window.acknowledge(upto) {
+        let advanced = self.tx_window.acknowledge(upto);
+        debug_assert!(self.tx_window.snd_una >= upto, "snd_una advances to what is acknowledged");
+        if !advanced {
             return false;
         }
         if self.tx_window.snd_nxt != snd_nxt {

@@ -5,6 +5,7 @@
 //! [`Reply`] (pure) and then `sent`.
 
 mod chained;
+mod check;
 
 use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
@@ -476,6 +477,7 @@ impl Responder {
     fn done(&mut self, pending: Pending, outcome: Outcome, counters: &mut Counters) {
         let first = self.rx_window.rcv_nxt;
         self.rx_window.advance(pending.count);
+        debug_assert_eq!(self.rx_window.rcv_nxt, first + u64::from(pending.count), "rcv_nxt advances");
         self.in_progress = pending.in_progress;
         if pending.ends {
             self.msn = (self.msn + 1) & 0x00ff_ffff;

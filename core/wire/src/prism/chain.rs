@@ -119,7 +119,8 @@ pub fn len_of(opcode: Opcode, bytes: usize) -> usize {
 /// the bytes of the whole operation. None: `out` is shorter.
 #[inline(always)]
 pub fn emit<'o>(
-    (opcode, flags): (Opcode, Flags),
+    opcode: Opcode,
+    flags: Flags,
     target: &Target,
     len: usize,
     out: &'o mut [u8],

@@ -41,9 +41,11 @@ pub(super) struct Client {
 impl Client {
     pub fn create(
         nic: &mut Nic,
-        (table, pd): (&Table, Pd),
+        table: &Table,
+        pd: Pd,
         receives: (Ring, u32),
-        (receive_cq, received): (u32, Ring),
+        receive_cq: u32,
+        received: Ring,
     ) -> Result<Client, LoadError> {
         let full = |_| LoadError::TooBig;
         let (send, inbox_receives, inbox_completions) =

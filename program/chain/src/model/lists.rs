@@ -90,7 +90,7 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     let mut scattered = Vec::new();
     for number in 0..NODES {
         let answer = Work::write(value, to, VALUE).dormant();
-        let [read, swap] = self::node(program, &queues, number, (node, answer), breaks);
+        let [read, swap] = self::node(program, &queues, number, node, answer, breaks);
         if number == 0 {
             scattered.push(Piece { at: read, len: 8 });
         }
@@ -106,7 +106,8 @@ fn node(
     program: &mut Program,
     queues: &Queues,
     number: u64,
-    (node, answer): (Location, Work),
+    node: Location,
+    answer: Work,
     breaks: bool,
 ) -> [Location; 2] {
     let Queues { main, work, answer: answers } = *queues;
@@ -129,7 +130,7 @@ fn node(
     let swap = program.push(work, Work::compare_swap(answer, expected, becomes, Program::scrap()).signaled());
     if breaks {
         program.push(work, Work::wait(work, done + 3));
-        break_if(program, queues, (answer, awake), [first + slots, done + 3]);
+        break_if(program, queues, answer, awake, [first + slots, done + 3]);
     }
     program.push(main, Work::wait(work, done + ends));
     program.push(main, Work::enable(answers, number + 1));
@@ -146,7 +147,8 @@ fn node(
 fn break_if(
     program: &mut Program,
     &Queues { main, work, .. }: &Queues,
-    (answer, awake): (Location, u64),
+    answer: Location,
+    awake: u64,
     [end, done]: [u64; 2],
 ) {
     let place = Location { segment: Segment::Queue(work), offset: (end - 1) * 64 };

@@ -246,7 +246,7 @@ fn operation(bench: &Bench) -> Vec<u8> {
     let target = Target::Atomic(swap_of(bench, 0));
     let flags = Flags::EXTENDED;
     let (body, len) =
-        chain::emit((Opcode::RC_COMPARE_SWAP, flags), &target, OPERANDS.len(), &mut bytes).unwrap();
+        chain::emit(Opcode::RC_COMPARE_SWAP, flags, &target, OPERANDS.len(), &mut bytes).unwrap();
     body.copy_from_slice(&OPERANDS);
     bytes.truncate(len);
     bytes
@@ -265,7 +265,7 @@ fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     let Remote { addr, rkey } = bench.at(0);
     let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len });
     let mut bytes = vec![0; 20];
-    chain::emit((Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL), &target, 0, &mut bytes).unwrap();
+    chain::emit(Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL, &target, 0, &mut bytes).unwrap();
     bytes
 }
 
@@ -368,7 +368,7 @@ fn a_chain_without_answers_is_acknowledged() {
     let Remote { addr, rkey } = bench.at(0);
     let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len: 8 });
     let mut bytes = vec![0; 28];
-    let (body, _) = chain::emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &target, 8, &mut bytes).unwrap();
+    let (body, _) = chain::emit(Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE, &target, 8, &mut bytes).unwrap();
     body.copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
     let forge = Forge::new(&bench.world, 0, bench.right);
     let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, 0) };

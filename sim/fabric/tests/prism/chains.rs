@@ -46,7 +46,7 @@ fn a_plain_verb_between_two_operations_succeeds_and_so_lets_the_second_go_on() {
         let then =
             WorkRequest { conditional: true, ..bench.ask(2, write(Address::direct(bench.at(128)), b"on")) };
         let ended: Vec<_> = bench.run_all(&[then]).iter().map(|wc| wc.outcome).collect();
-        assert_eq!(ended, [Outcome::NotSwapped as u32, 0, 0]);
+        assert_eq!(ended, [Outcome::NotSwapped, Outcome::Done, Outcome::Done]);
         assert_eq!(bench.there.load(128, 2), b"on");
     }
 }

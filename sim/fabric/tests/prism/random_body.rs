@@ -239,7 +239,7 @@ impl<'a, A: Arm> Run<'a, A> {
         assert_eq!(ended.len(), expected.len(), "each operation ends once");
         for (wc, (expected, verb)) in ended.iter().zip(expected) {
             assert_eq!(wc.status, Status::Success, "{wc:?}");
-            let outcome = Outcome::from_number(wc.outcome).expect("an outcome");
+            let outcome = wc.outcome;
             assert_eq!(outcome, expected.outcome, "operation {} of verb {verb}", wc.id);
             self.saw(format!("{verb} {outcome:?}"));
             let at = wc.id as usize * LONGEST as usize;

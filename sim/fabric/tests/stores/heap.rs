@@ -128,7 +128,7 @@ impl Client {
         match completion.id {
             SWAP => {
                 let (_, _, ended) = self.open.as_mut().ok_or(Broken::Protocol)?;
-                *ended = Outcome::from_number(completion.outcome);
+                *ended = Some(completion.outcome);
             }
             ALLOCATED => {
                 let (slot, phase, ended) = self.open.take().ok_or(Broken::Protocol)?;

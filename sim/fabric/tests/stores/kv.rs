@@ -145,7 +145,7 @@ impl Program {
             let now = world.now().0;
             // Nothing else that a client asks for is compared with anything.
             if completion.kind == CompletionKind::CompareSwap {
-                let lost = completion.outcome == prism::Outcome::NotSwapped as u32;
+                let lost = completion.outcome == prism::Outcome::NotSwapped;
                 book.swaps[usize::from(lost)] += 1;
             }
             let mut nic = Hand { end: Endpoint { world: &mut *world, qp: self.link.qp }, blind: self.blind };

@@ -62,7 +62,8 @@ fn take_finished(handshakes: &mut Handshakes) {
 
 /// Begins to answer one question, over a queue pair that ends with the answer.
 fn answer<B: Blocks>(
-    (request, handshakes): (ConnectRequest, &mut Handshakes),
+    request: ConnectRequest,
+    handshakes: &mut Handshakes,
     replica: &mut Replica<B>,
     context: &Context,
     domain: &ProtectionDomain,
@@ -88,14 +89,15 @@ pub fn bootstrap<B: Blocks>(
     peers: &mut Peers,
     membership: &Shared,
     replica: &mut Replica<B>,
-    (context, domain): (&Context, &ProtectionDomain),
+    context: &Context,
+    domain: &ProtectionDomain,
     listener: &Listener,
     mut waits_for: impl FnMut(&[SocketAddr]),
 ) -> Result<()> {
     let (started, mut told) = (Instant::now(), Vec::new());
     let mut handshakes = Handshakes::new()?;
     let mut reply = |request: ConnectRequest, handshakes: &mut Handshakes| {
-        answer((request, handshakes), replica, context, domain)
+        answer(request, handshakes, replica, context, domain)
     };
     loop {
         let own = membership.lock().state();

@@ -326,7 +326,9 @@ impl Session {
     /// One operation, alone, and what `look` sees of its end.
     fn one<R>(
         &mut self,
-        (operation, block, value): (Operation, u64, &[u8]),
+        operation: Operation,
+        block: u64,
+        value: &[u8],
         mut look: impl FnMut(&Finished<'_>) -> R,
     ) -> Result<R> {
         let (started, mut result, mut slot) = (Instant::now(), None, None);
@@ -347,7 +349,7 @@ impl Session {
     /// # Errors
     /// No majority answers, or there is no such block.
     pub fn read(&mut self, block: u64) -> Result<Vec<u8>> {
-        self.one((Operation::Read, block, &[]), |finished| match finished.outcome {
+        self.one(Operation::Read, block, &[], |finished| match finished.outcome {
             Outcome::Value(value) => Ok(value.to_vec()),
             other => Err(bad_end(other)),
         })?
@@ -358,7 +360,7 @@ impl Session {
     /// # Errors
     /// No majority answers, or there is no such block.
     pub fn write(&mut self, block: u64, value: &[u8]) -> Result<()> {
-        self.one((Operation::Write, block, value), |finished| match finished.outcome {
+        self.one(Operation::Write, block, value, |finished| match finished.outcome {
             Outcome::Done => Ok(()),
             other => Err(bad_end(other)),
         })?

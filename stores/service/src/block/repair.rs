@@ -27,7 +27,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub fn repair<B: Blocks>(
     blocks: &mut B,
     peers: &mut Peers,
-    (context, servers): (Context, Servers),
+    context: Context,
+    servers: Servers,
     own: usize,
     begins: impl FnOnce(u64, usize),
 ) -> Result<Membership> {

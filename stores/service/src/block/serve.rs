@@ -87,7 +87,7 @@ impl<B: Blocks> OpenReplica<B> {
             // Of an address that is taken one should hear first.
             TcpListener::bind(listen).with_context(listening)?;
             let begins = |blocks, replicas| tell(Progress::Repairs { blocks, replicas });
-            repair(&mut blocks, &mut peers, (context.clone(), others), own, begins)?
+            repair(&mut blocks, &mut peers, context.clone(), others, own, begins)?
         };
         blocks.begin()?;
         let membership = Shared::new(membership);
@@ -95,7 +95,7 @@ impl<B: Blocks> OpenReplica<B> {
         let listener = Listener::bind(listen).with_context(listening)?;
         if new {
             let waits = |missing: &[SocketAddr]| tell(Progress::WaitsFor(missing));
-            bootstrap(&mut peers, &membership, &mut replica, (context, &domain), &listener, waits)?;
+            bootstrap(&mut peers, &membership, &mut replica, context, &domain, &listener, waits)?;
         } else {
             peers.move_mark(&membership)?;
         }

@@ -20,6 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SPIN: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(200);
 
+/// What the chain has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChainAnswer {
+    /// The value of the key.
+    Value(Vec<u8>),
+    /// No value that fits; the server may have one.
+    Nothing,
+}
+
 /// A client with a chain of its own.
 pub struct Client {
     pair: QueuePair,
@@ -58,8 +67,10 @@ impl Client {
         self.begin(key)?;
         let started = Clock::now();
         loop {
-            if let Some(value) = self.look(key)? {
-                return Ok(value);
+            match self.look(key)? {
+                Some(ChainAnswer::Value(value)) => return Ok(Some(value)),
+                Some(ChainAnswer::Nothing) => return Ok(None),
+                None => {}
             }
             let spent = started.elapsed();
             ensure!(
@@ -84,7 +95,7 @@ impl Client {
     }
 
     /// What the chain has answered, if it has: [`ask`](Client::ask) says what that may be.
-    pub fn look(&mut self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+    pub fn look(&mut self, key: &[u8]) -> Result<Option<ChainAnswer>> {
         let mut done = [EMPTY; 2];
         let came = self.cq.poll(&mut done)?;
         let mut answered = None;
@@ -102,7 +113,8 @@ impl Client {
         let Some(len) = answered else { return Ok(None) };
         let mut answer = vec![0; len as usize];
         self.reply.read(0, &mut answer)?;
-        Ok(Some(Item::of(&answer, key, now()?).map(|item| item.value.to_vec())))
+        let item = Item::of(&answer, key, now()?);
+        Ok(Some(item.map_or(ChainAnswer::Nothing, |item| ChainAnswer::Value(item.value.to_vec()))))
     }
 
     /// The value of a key, by memcached's protocol.

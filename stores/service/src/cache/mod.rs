@@ -40,6 +40,6 @@ mod stream;
 mod timers;
 
 pub use chains::Chains;
-pub use client::Client;
+pub use client::{ChainAnswer, Client};
 pub use listen::Listeners;
 pub use server::{Server, ServerConfig};

@@ -35,7 +35,8 @@ const LIMITS: Limits = Limits { clients: 64, max_key: 1024, max_value: 1 << 20, 
 /// Serves 1000 keys in so many bytes while `work` runs at the server's address; then `look` at what is left.
 fn served(
     nic: Open,
-    (limits, bytes): (Limits, usize),
+    limits: Limits,
+    bytes: usize,
     work: impl FnOnce(SocketAddr),
     look: impl FnOnce(&PrismServer) + Send,
 ) {
@@ -131,7 +132,7 @@ fn takes_twenty_thousand(nic: Open) {
         }
         assert!(fresh.delete(&name(0)).unwrap() && writer.get(&name(0)).unwrap().is_none());
     };
-    served(nic, (LIMITS, 32 << 20), work, |server| {
+    served(nic, LIMITS, 32 << 20, work, |server| {
         let (tables, given_up) = server.table().tables();
         println!("{tables} tables, of which {given_up} are given up");
         // Of 4000 slots the first, of which half may be used.
@@ -194,7 +195,7 @@ fn runs_out_and_recovers(nic: Open) {
         }
         assert!(one.put(&name(most + 50), &value(0)).is_err(), "and no buffer more");
     };
-    served(nic, (Limits { max_value: 64, ..LIMITS }, 256 << 10), work, |_| {});
+    served(nic, Limits { max_value: 64, ..LIMITS }, 256 << 10, work, |_| {});
 }
 
 #[test]

@@ -58,8 +58,7 @@ impl Kept {
         let known = memory.kept.iter().position(|(name, _)| name == SIZE);
         memory.regions.extend(known.map(|at| memory.kept.swap_remove(at).1));
         memory.kept.clear();
-        let mut service =
-            Service::over(context, program, (memory, left.queue), limits.clients, D::EXTENSIONS)?;
+        let mut service = Service::over(context, program, memory, left.queue, limits.clients, D::EXTENSIONS)?;
         let clients = service.adopt(left.pairs)?;
         Ok((service, clients))
     }

@@ -126,7 +126,7 @@ impl<P: Program> Service<P> {
         clients: u32,
         extensions: Extensions,
     ) -> Result<Service<P>> {
-        Service::over(context, program, (memory, None), clients, extensions)
+        Service::over(context, program, memory, None, clients, extensions)
     }
 
     /// One that goes on with the completions of the server before it.
@@ -136,7 +136,8 @@ impl<P: Program> Service<P> {
     pub fn over(
         context: Context,
         program: P,
-        (memory, queue): (Memory, Option<CompletionQueue>),
+        memory: Memory,
+        queue: Option<CompletionQueue>,
         clients: u32,
         extensions: Extensions,
     ) -> Result<Service<P>> {

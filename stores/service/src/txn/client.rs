@@ -117,7 +117,7 @@ impl Session {
         let name = crate::seed::fresh().max(1);
         let (mut pairs, mut welcomes) = (Vec::new(), Vec::new());
         for shard in 0..addresses.len() {
-            let (pair, welcome) = connect(&domain, &cq, &options, name, (shard, addresses))?;
+            let (pair, welcome) = connect(&domain, &cq, &options, name, shard, addresses)?;
             pairs.push(pair);
             welcomes.push(welcome);
         }
@@ -279,7 +279,8 @@ fn connect(
     cq: &CompletionQueue,
     options: &QpOptions,
     name: u64,
-    (shard, addresses): (usize, &[SocketAddr]),
+    shard: usize,
+    addresses: &[SocketAddr],
 ) -> Result<(QueuePair<Ready>, Welcome)> {
     let address = addresses[shard];
     let hello = Hello { name, shard: shard as u32, shards: addresses.len() as u32 };

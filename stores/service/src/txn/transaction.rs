@@ -101,8 +101,8 @@ impl Client {
         let (machine, mut connections) = self.session.parts()?;
         let entry = machine.read(tx, key, &mut connections)?;
         // What it wrote itself, or has read before.
-        if let Some(value) = machine.value(tx, entry) {
-            return Ok(value.map(<[u8]>::to_vec));
+        if let Some(known) = machine.value(tx, entry) {
+            return Ok(known.value().map(<[u8]>::to_vec));
         }
         drop(connections);
         match self.wait()? {

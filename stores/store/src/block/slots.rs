@@ -48,6 +48,25 @@ impl Slots {
         self.free.push(slot as u16);
     }
 
+    /// Asserts, in debug builds only, that slots are free, in flight or left at slow replicas; `is_idle`
+    /// tells whether nothing uses a slot. All slots are looked at when nothing is in flight.
+    #[inline(always)]
+    pub fn checked(&self, is_idle: impl Fn(usize) -> bool) {
+        if cfg!(debug_assertions) {
+            self.check(is_idle);
+        }
+    }
+
+    fn check(&self, is_idle: impl Fn(usize) -> bool) {
+        assert!(self.in_flight <= self.window, "operations in flight <= window");
+        assert!(self.free.len() + self.in_flight <= self.all, "free slots + operations in flight <= slots");
+        assert!(self.free.last().is_none_or(|slot| is_idle((*slot).into())), "a free slot is idle");
+        if self.in_flight == 0 {
+            let idle = (0..self.all).filter(|slot| is_idle(*slot)).count();
+            assert_eq!(self.free.len(), idle, "free slots = idle slots");
+        }
+    }
+
     /// Operations in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight

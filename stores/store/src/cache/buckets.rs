@@ -189,7 +189,9 @@ impl Buckets {
         &mut self,
         node: u32,
         key: &[u8],
-        (values, offset, len): (&Registered, usize, usize),
+        values: &Registered,
+        offset: usize,
+        len: usize,
         attributes: Attributes,
     ) {
         self.remove(node);

@@ -40,7 +40,8 @@ impl Cache {
     pub(super) fn count(
         &mut self,
         key: &[u8],
-        (delta, up): (u64, bool),
+        delta: u64,
+        up: bool,
         unique: Option<u64>,
         now: Instant,
     ) -> Result<(Name, u64), Uncounted> {

@@ -77,10 +77,11 @@ impl Dump {
                 return false;
             }
             let left = !matches!(self.form, Form::Cache(0));
-            let Some(name) = cache.items.at(self.place, now).filter(|_| left) else {
+            if !left || self.place as usize >= cache.items.places() {
                 out.extend_from_slice(b"END\r\n");
                 return true;
-            };
+            }
+            let name = cache.items.at(self.place, now);
             self.place += 1;
             if let Some(name) = name.filter(|name| self.classes >> cache.items.class(*name) & 1 == 1) {
                 self.tell(cache, name, now, out);

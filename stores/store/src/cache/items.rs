@@ -303,10 +303,15 @@ impl Items {
         key_len.into()
     }
 
-    /// The live item in a place, of those that there may be; none beyond the last one.
-    pub fn at(&self, place: u32, now: Instant) -> Option<Option<Name>> {
+    /// Places of items.
+    pub fn places(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The live item in a place, if there is one.
+    pub fn at(&self, place: u32, now: Instant) -> Option<Name> {
         let node = self.nodes.get(place as usize)?;
-        Some(Some(Name(place)).filter(|name| node.used && !self.is_dead(*name, now)))
+        Some(Name(place)).filter(|name| node.used && !self.is_dead(*name, now))
     }
 
     /// Copies bytes of a stored value.
@@ -380,9 +385,9 @@ impl Items {
         let Node { stored, attributes, .. } = *self.node(name);
         if let Some(buckets) = &mut self.buckets {
             // In an object the key lies right before the value.
-            let lies = (self.table.values(), stored.offset - key.len(), key.len() + stored.len);
+            let (offset, len) = (stored.offset - key.len(), key.len() + stored.len);
             let expires = attributes.expires.min(self.ends);
-            buckets.put(name.0, key, lies, Attributes { expires, ..attributes });
+            buckets.put(name.0, key, self.table.values(), offset, len, Attributes { expires, ..attributes });
         }
     }
 

@@ -280,7 +280,7 @@ impl Session {
                 let deleted = cache.delete(key, now);
                 self.answer(if deleted { "DELETED" } else { "NOT_FOUND" }, out);
             }
-            Command::Count { key, delta, up } => match cache.count(key, (delta, up), None, now) {
+            Command::Count { key, delta, up } => match cache.count(key, delta, up, None, now) {
                 Ok(_) if self.quiet => {}
                 Ok((_, number)) => write!(out, "{number}\r\n").expect("a Vec takes bytes"),
                 Err(why) => self.answer(why.text(), out),

@@ -1,6 +1,7 @@
 //! The client machine: a window of operations on one queue pair.
 
 pub(super) mod asking;
+mod check;
 
 use super::client_config::ClientConfig;
 use super::hash::hash_key;
@@ -287,6 +288,7 @@ impl<L: Lookup> Client<L> {
             // `post` notes a failure, and the next call returns it: this operation has ended.
             let _ = self.resume(nic);
         }
+        self.checked();
         Ok(ended.map(|(slot, end)| {
             let outcome = match end {
                 OwnedOutcome::Value(start, len) => Outcome::Value(&self.scratch[start..start + len]),
@@ -337,10 +339,12 @@ impl<L: Lookup> Client<L> {
     /// failed.
     #[inline]
     fn started(&mut self, slot: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
-        posted.map(|()| Slot(slot)).map_err(|broken| {
+        if let Err(broken) = posted {
             self.release(slot);
-            Refused::Broken(broken)
-        })
+            return Err(Refused::Broken(broken));
+        }
+        self.checked();
+        Ok(Slot(slot))
     }
 
     /// Frees a slot and its staging piece.

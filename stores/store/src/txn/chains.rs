@@ -172,7 +172,8 @@ impl Client {
     /// and read by no later transaction. With a commit in one step the version is committed at once.
     pub(super) fn post_prepare(
         &mut self,
-        (of, one_step): (u32, bool),
+        of: u32,
+        one_step: bool,
         at: Timestamp,
         cell: Cell,
         connections: &mut impl Connections,
@@ -239,8 +240,11 @@ impl Client {
     /// The first word for a cell counts: later ones of the same transaction find it there.
     pub(super) fn post_cell(
         &mut self,
-        (work, of): (Work, u32),
-        (cell, at, tx_state): (Cell, Timestamp, TxState),
+        work: Work,
+        of: u32,
+        cell: Cell,
+        at: Timestamp,
+        tx_state: TxState,
         result: Sge,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
@@ -261,8 +265,10 @@ impl Client {
     /// The pending version of this time in the buffer at `addr` becomes committed, and knows its address.
     pub(super) fn post_flip(
         &mut self,
-        (work, of): (Work, u32),
-        (addr, at): (u64, Timestamp),
+        work: Work,
+        of: u32,
+        addr: u64,
+        at: Timestamp,
         conditional: bool,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
@@ -283,8 +289,10 @@ impl Client {
     /// The slot points to the previous version again, if it points to the one of this time.
     pub(super) fn post_undo(
         &mut self,
-        (work, of): (Work, u32),
-        (at, before): (Timestamp, VersionRef),
+        work: Work,
+        of: u32,
+        at: Timestamp,
+        before: VersionRef,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.window.entries[of as usize];
@@ -305,7 +313,8 @@ impl Client {
     /// Reads a key's slot, of one moment. A plain READ could mix two.
     pub(super) fn post_snapshot(
         &mut self,
-        (work, of): (Work, u32),
+        work: Work,
+        of: u32,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let entry = &self.window.entries[of as usize];

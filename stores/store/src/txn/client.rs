@@ -8,7 +8,7 @@ use super::client_config::ClientConfig;
 use super::grant::Grant;
 use super::machine::Machine;
 use super::timestamp::{CLIENTS, LAST_TICK, Timestamp};
-use super::transaction::{Change, Entry, EntryId, Hold, Outcome, Phase, Step, Transaction, Tx};
+use super::transaction::{Change, Entry, EntryId, Hold, Known, Outcome, Phase, Step, Transaction, Tx};
 use super::window::Window;
 use crate::heap::Returns;
 use crate::kv::hash_key;
@@ -182,7 +182,7 @@ impl Client {
         change: Option<Change>,
         connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         let transaction = &self.window.transactions[tx.index()];
         if transaction.phase != Phase::Open {
             return Err(Refused::NotOpen);
@@ -330,7 +330,7 @@ impl Machine for Client {
     }
 
     fn begin(&mut self) -> Result<Tx, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         // Each transaction gives back two buffers a key at most, and some for others.
         let reserve = self.config.most_returns() / 2;
         if self.returns.iter().any(|returns| returns.space() < reserve) {
@@ -369,7 +369,7 @@ impl Machine for Client {
         Ok(entry)
     }
 
-    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>> {
         if !self.window.has(tx, entry) {
             return None;
         }
@@ -381,7 +381,7 @@ impl Machine for Client {
             None if !reads || asked => return None,
             None => (self.config.landing_at(of), value_len),
         };
-        Some(len.map(|len| self.copied(at + super::HEADER + key_len as usize, len)))
+        Some(Known::new(len.map(|len| self.copied(at + super::HEADER + key_len as usize, len))))
     }
 
     fn commit(
@@ -390,7 +390,7 @@ impl Machine for Client {
         clock: u64,
         connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         if self.window.transactions[tx.index()].phase != Phase::Open {
             return Err(Refused::NotOpen);
         }
@@ -427,6 +427,7 @@ impl Machine for Client {
         let news = self
             .take(shard, completion, connections)
             .inspect_err(|broken| self.window.broken = Some(*broken))?;
+        self.window.checked(|transaction| transaction.phase == Phase::Idle);
         Ok(match news {
             News::Nothing => None,
             News::Read(of) => Some(self.tell_value(of)),

@@ -45,7 +45,7 @@ impl Client {
         if !one_step && self.locate(tx, connections)? {
             return Ok(News::Nothing);
         }
-        self.prepare((tx, one_step), connections)?;
+        self.prepare(tx, one_step, connections)?;
         match self.window.transactions[usize::from(tx)].under_way {
             // Rules that check nothing have nothing to wait for.
             0 => self.prepared(tx, connections),
@@ -60,7 +60,7 @@ impl Client {
             let entry = &self.window.entries[of as usize];
             if entry.change.is_some() && entry.found.addr == 0 {
                 self.set_out(tx, of, Step::Locating, 1);
-                self.post_snapshot((Work::Locate, of), connections)?;
+                self.post_snapshot(Work::Locate, of, connections)?;
             }
         }
         Ok(self.window.transactions[usize::from(tx)].under_way > 0)
@@ -104,11 +104,7 @@ impl Client {
         )
     }
 
-    fn prepare(
-        &mut self,
-        (tx, one_step): (u16, bool),
-        connections: &mut impl Connections,
-    ) -> Result<(), Broken> {
+    fn prepare(&mut self, tx: u16, one_step: bool, connections: &mut impl Connections) -> Result<(), Broken> {
         let (rules, at) = (self.config.rules, self.stamp(tx));
         let strict = rules == Rules::PrintedStrict;
         let written =
@@ -126,7 +122,7 @@ impl Client {
                     self.window.transactions[usize::from(tx)].under_way += 1;
                 }
                 self.set_out(tx, of, Step::Preparing, 1);
-                self.post_prepare((of, one_step), at, cell, connections)?;
+                self.post_prepare(of, one_step, at, cell, connections)?;
             } else if step == Step::Found && !self.is_covered(tx, of) && rules != Rules::ReadsUnchecked {
                 self.set_out(tx, of, Step::Preparing, 1);
                 self.post_validate(of, at, connections)?;
@@ -145,11 +141,12 @@ impl Client {
     pub(super) fn answered(
         &mut self,
         tx: u16,
-        (work, of): (Work, u32),
+        work: Work,
+        of: u32,
         completion: &WorkCompletion,
         connections: &mut impl Connections,
     ) -> Result<News, Broken> {
-        let verdict = PrismOutcome::from_number(completion.outcome).ok_or(Broken::Protocol)?;
+        let verdict = completion.outcome;
         match work {
             Work::Validate => self.validated(tx, of, verdict),
             Work::Prepare => self.linked(tx, of, verdict),
@@ -284,7 +281,7 @@ impl Client {
         transaction.phase = Phase::Deciding;
         transaction.under_way += 1;
         let result = self.arena.sge(self.config.tx_at(tx), 8);
-        self.post_cell((Work::Decide, tx.into()), (cell, at, TxState::Committed), result, connections)?;
+        self.post_cell(Work::Decide, tx.into(), cell, at, TxState::Committed, result, connections)?;
         self.flip_all(tx, Some(cell.shard), connections)?;
         Ok(News::Nothing)
     }
@@ -303,7 +300,7 @@ impl Client {
             let entry = &self.window.entries[of as usize];
             if let (Step::Linked(addr), true) = (entry.step, home.is_none_or(|home| home == entry.shard)) {
                 self.window.transactions[usize::from(tx)].under_way += 1;
-                self.post_flip((Work::Flip, of), (addr, at), home.is_some(), connections)?;
+                self.post_flip(Work::Flip, of, addr, at, home.is_some(), connections)?;
                 count += 1;
             }
         }
@@ -324,7 +321,7 @@ impl Client {
             let Entry { step, found, .. } = self.window.entries[of as usize];
             if let Step::Linked(_) = step {
                 self.window.transactions[usize::from(tx)].under_way += 1;
-                self.post_undo((Work::Undo, of), (at, found), connections)?;
+                self.post_undo(Work::Undo, of, at, found, connections)?;
                 count += 1;
             }
         }

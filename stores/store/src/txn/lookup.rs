@@ -28,7 +28,7 @@ impl Client {
             Work::Ask | Work::Snapshot => self.asked(tx, of, connections),
             Work::Locate => self.located(tx, of, connections),
             Work::Mend => self.mended(tx, of, completion, connections),
-            _ => self.answered(tx, (work, of), completion, connections),
+            _ => self.answered(tx, work, of, completion, connections),
         }
     }
 

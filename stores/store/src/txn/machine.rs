@@ -3,7 +3,9 @@
 use remora_nic::WorkCompletion;
 use remora_transport::Status;
 
-use super::{Client, ClientConfig, Design, EntryId, Event, Granted, Limits, Outcome, Refused, Tx, farm};
+use super::{
+    Client, ClientConfig, Design, EntryId, Event, Granted, Known, Limits, Outcome, Refused, Tx, farm,
+};
 use crate::{Broken, Connections, QueueNeeds, Registered};
 
 /// A client of PRISM-TX or of FaRM. It is pure: its caller owns the queue pairs and passes their completions.
@@ -45,9 +47,8 @@ pub trait Machine {
     /// As [`read`](Machine::read).
     fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused>;
 
-    /// What the transaction wrote to a key, or else what it read. The outer `None` means that nothing is
-    /// known yet, the inner one that the key is absent.
-    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>>;
+    /// What the transaction wrote to a key, or else what it read. `None`: nothing is known yet.
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>>;
 
     /// Commits a transaction. The result comes as [`Event::Ended`], or at once if nothing is to be done.
     ///
@@ -242,7 +243,7 @@ impl Machine for AnyClient {
     }
 
     #[inline]
-    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>> {
         either!(self, client => client.value(tx, entry))
     }
 

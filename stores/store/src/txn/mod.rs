@@ -43,4 +43,4 @@ pub use layout::HEADER;
 pub use machine::{AnyClient, GrantError, Machine};
 pub use shard::{Shard, ShardConfig};
 pub use timestamp::Timestamp;
-pub use transaction::{EntryId, Outcome, Tx};
+pub use transaction::{EntryId, Known, Outcome, Tx};

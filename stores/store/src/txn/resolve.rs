@@ -36,8 +36,8 @@ impl Client {
         self.set_out(tx, of, Step::Asking(2), 2);
         // Undecided means aborted from now on. If another client decided before, the cell has its decision.
         let result = self.arena.sge(self.config.entry_at(of) + CELL, 8);
-        self.post_cell((Work::Ask, of), (cell, at, TxState::Aborted), result, connections)?;
-        self.post_snapshot((Work::Snapshot, of), connections)?;
+        self.post_cell(Work::Ask, of, cell, at, TxState::Aborted, result, connections)?;
+        self.post_snapshot(Work::Snapshot, of, connections)?;
         Ok(News::Nothing)
     }
 
@@ -79,8 +79,8 @@ impl Client {
         let entry = &mut self.window.entries[of as usize];
         entry.found = slot.latest;
         match committed {
-            true => self.post_flip((Work::Mend, of), (slot.latest.addr, mark.version), false, connections)?,
-            false => self.post_undo((Work::Mend, of), (mark.version, mark.before), connections)?,
+            true => self.post_flip(Work::Mend, of, slot.latest.addr, mark.version, false, connections)?,
+            false => self.post_undo(Work::Mend, of, mark.version, mark.before, connections)?,
         }
         Ok(News::Nothing)
     }
@@ -98,7 +98,7 @@ impl Client {
         let (Step::Mending(committed), Some(mark)) = (entry.step, entry.mark) else {
             return Err(Broken::Protocol);
         };
-        if completion.outcome == PrismOutcome::Done as u32 {
+        if completion.outcome == PrismOutcome::Done {
             // A client that takes a buffer out of the table gives it back.
             let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
             self.give(shard, out);

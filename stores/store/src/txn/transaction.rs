@@ -89,6 +89,30 @@ pub struct Transaction {
     pub resolved: u32,
 }
 
+/// What a transaction knows of a key.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Known<'a> {
+    /// It has this value.
+    Value(&'a [u8]),
+    /// It is absent.
+    Absent,
+}
+
+impl<'a> Known<'a> {
+    /// A key with a value, or an absent one.
+    pub fn new(value: Option<&'a [u8]>) -> Known<'a> {
+        value.map_or(Known::Absent, Known::Value)
+    }
+
+    /// The value; `None` if the key is absent.
+    pub fn value(self) -> Option<&'a [u8]> {
+        match self {
+            Known::Value(value) => Some(value),
+            Known::Absent => None,
+        }
+    }
+}
+
 /// What a transaction does to a key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -54,8 +54,28 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
 
     /// # Errors
     /// `Broken`: a queue pair has failed, and the client with it.
-    pub fn check(&self) -> Result<(), Refused> {
+    pub fn usable(&self) -> Result<(), Refused> {
         self.broken.map_or(Ok(()), |broken| Err(Refused::Broken(broken)))
+    }
+
+    /// Asserts, in debug builds only, that free places have no keys and are idle; `is_idle` tells whether a
+    /// transaction is. All places are looked at when no transaction is under way.
+    #[inline(always)]
+    pub fn checked(&self, is_idle: impl Fn(&T) -> bool) {
+        if cfg!(debug_assertions) {
+            self.check(is_idle);
+        }
+    }
+
+    fn check(&self, is_idle: impl Fn(&T) -> bool) {
+        assert!(self.free.len() <= self.transactions.len(), "free places <= window");
+        let all = self.in_flight() == 0;
+        let looked_at = if all { self.free.len() } else { 1 };
+        for tx in self.free.iter().rev().take(looked_at).map(|tx| usize::from(*tx)) {
+            assert!(is_idle(&self.transactions[tx]), "no transaction is under way at a free place");
+            assert_eq!(self.named[tx], 0, "no transaction has keys at a free place");
+        }
+        assert!(self.named.iter().all(|named| u32::from(*named) <= self.max_keys), "keys <= max_keys");
     }
 
     /// Gives the client up.

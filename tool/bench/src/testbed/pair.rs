@@ -228,9 +228,9 @@ impl End {
                     "the benchmark's request ended: {}",
                     completion.status.explain()
                 );
-                let outcome = Outcome::from_number(completion.outcome);
+                let outcome = completion.outcome;
                 anyhow::ensure!(
-                    outcome == Some(Outcome::Done),
+                    outcome == Outcome::Done,
                     "the benchmark's request was not done: {outcome:?}"
                 );
             }

@@ -141,7 +141,7 @@ impl SystemUnderTest {
             let read = OnceCell::new();
             let now = || *read.get_or_init(clock);
             let got = self.session.turn(|shard, completion, machine, ends| {
-                runner.complete(now, (shard, completion), machine, ends, &mut told)?;
+                runner.complete(now, shard, completion, machine, ends, &mut told)?;
                 if runner.is_waiting() {
                     runner.begin(now(), machine, ends, &mut told)?;
                 }

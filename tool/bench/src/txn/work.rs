@@ -219,7 +219,7 @@ impl Work {
             let now = remora_transport::Instant(*now);
             runner.begin(now, client, wire, &mut |_| ())?;
             while let Some(completion) = wire.completions.pop_front() {
-                runner.complete(|| now, (0, &completion), client, wire, &mut |_| ())?;
+                runner.complete(|| now, 0, &completion, client, wire, &mut |_| ())?;
             }
         }
         Ok(())

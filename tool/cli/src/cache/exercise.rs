@@ -10,7 +10,7 @@ use remora_check::{Step, identify, stamp};
 use super::connect::connect;
 use remora_bench::command::device::PortArgs;
 use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
-use remora_service::cache::Client;
+use remora_service::cache::{ChainAnswer, Client};
 
 /// Arguments of `remora cache exercise`.
 #[derive(Args)]
@@ -96,8 +96,10 @@ impl Store for Remote<'_> {
             (None, Step::Read { key, .. }) => match client.look(name(key).as_bytes()) {
                 Ok(None) => return Ok(true),
                 // The chain had nothing that fits: the server has the last word.
-                Ok(Some(None)) => found(key, client.fall_back(&name(key)).map_err(Into::into)),
-                Ok(Some(value)) => found(key, Ok(value)),
+                Ok(Some(ChainAnswer::Nothing)) => {
+                    found(key, client.fall_back(&name(key)).map_err(Into::into))
+                }
+                Ok(Some(ChainAnswer::Value(value))) => found(key, Ok(Some(value))),
                 Err(error) => found(key, Err(error.into())),
             },
             (None, _) => Answer::Unknown,

@@ -13,6 +13,9 @@ pub struct Bitmap {
     ones: u32,
 }
 
+/// Words of a bitmap that are counted at each check.
+const WORDS_CHECKED: u64 = 8;
+
 impl Bitmap {
     /// Fewest flags, and most: of the 24-bit circle no more than a small part may be in doubt.
     pub const BOUNDS: (u32, u32) = (64, 1 << 16);
@@ -102,6 +105,31 @@ impl Bitmap {
         None
     }
 
+    /// Asserts that the count of flags is right, and that only numbers of `from..to` have flags. A long
+    /// bitmap is counted at one value of `from` in as many as it has words.
+    pub fn check(&self, from: Seq, to: Seq) {
+        let words = self.words.len() as u64;
+        if words > WORDS_CHECKED && !from.is_multiple_of(words) {
+            return;
+        }
+        let ones: u32 = self.words.iter().map(|word| word.count_ones()).sum();
+        assert_eq!(self.ones, ones, "the count of a bitmap is the number of its flags");
+        let within = self.count_range(from, to.min(from + self.size()));
+        assert_eq!(ones, within, "flags are of numbers within the window {from}..{to}");
+    }
+
+    /// Flags of `from..to` that are set.
+    fn count_range(&self, from: Seq, to: Seq) -> u32 {
+        let (mut ones, mut seq) = (0, from);
+        while seq < to {
+            let (word, _) = self.place(seq);
+            let end = (seq / 64 * 64 + 64).min(to);
+            ones += (self.words[word] & mask(seq % 64, end - seq)).count_ones();
+            seq = end;
+        }
+        ones
+    }
+
     /// Bytes that the flags take.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words)
@@ -155,6 +183,25 @@ mod tests {
         }
         assert_eq!(Bitmap::new(u32::MAX).size(), u64::from(Bitmap::BOUNDS.1));
         assert_eq!(Bitmap::new(128).bytes(), 16);
+    }
+
+    #[test]
+    #[should_panic(expected = "flags are of numbers within the window 100..110")]
+    fn the_check_sees_a_flag_outside_the_window() {
+        let mut map = Bitmap::new(128);
+        map.set(105);
+        map.check(100, 110);
+        map.set(111);
+        map.check(100, 110);
+    }
+
+    #[test]
+    #[should_panic(expected = "the count of a bitmap is the number of its flags")]
+    fn the_check_sees_a_wrong_count() {
+        let mut map = Bitmap::new(128);
+        map.set(105);
+        map.ones += 1;
+        map.check(100, 110);
     }
 
     #[test]

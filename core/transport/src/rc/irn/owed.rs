@@ -81,6 +81,16 @@ impl OwedAcks {
         }
     }
 
+    /// Asserts that it reports no packet as arrived that is not there.
+    pub fn check(&self, expected: Seq, there: impl Fn(Seq) -> bool) {
+        let end = expected + self.ahead.size();
+        self.ahead.check(expected, end);
+        if self.ahead.ones() > 0 {
+            let reported = self.ahead.find(true, expected, end);
+            assert!(reported.is_some_and(there), "a packet that is reported has arrived: {reported:?}");
+        }
+    }
+
     /// Bytes of its bitmap.
     pub fn bitmap_bytes(&self) -> usize {
         self.ahead.bytes()

@@ -213,6 +213,22 @@ impl Reads {
         found.filter(|read| read.first <= seq)
     }
 
+    /// Asserts its counts, and that the oldest one that is kept has responses that are not acknowledged.
+    pub fn check(&self, una: Seq) {
+        assert!(self.oldest <= self.next, "a READ is executed before it is forgotten: {self:?}");
+        assert!(
+            self.next - self.oldest <= self.capacity,
+            "READs that are kept <= max_dest_rd_atomic: {self:?}"
+        );
+        if self.oldest < self.next {
+            let kept = self.ring[self.slot(self.oldest)];
+            assert!(
+                kept.is_some_and(|read| read.end > una),
+                "a READ is kept for its responses: {kept:?}, {una}"
+            );
+        }
+    }
+
     /// Bytes that it takes besides itself.
     pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.ring) + size_of_val(&*self.wide)

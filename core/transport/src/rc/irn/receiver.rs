@@ -130,6 +130,11 @@ impl Receiver {
     /// Remembers a packet that is [`Place::Next`] or [`Place::Ahead`].
     #[inline]
     pub fn mark(&mut self, seq: Seq, ends: Ends) {
+        debug_assert!(
+            seq.wrapping_sub(self.expected) < self.one.size(),
+            "a packet that is remembered lies within the bitmaps: {seq}, {} expected",
+            self.expected
+        );
         if ends != Ends::Message {
             self.one.set(seq);
         }
@@ -182,6 +187,16 @@ impl Receiver {
         Answer { nack, expected: self.expected, sack: seq, msn: self.msn, completions }
     }
 
+    /// Asserts that its bitmaps hold packets of its window, and agree with their counts. Between two events
+    /// the packet expected next is missing, unless the order `waits`.
+    pub fn check(&self, waits: bool) {
+        let end = self.expected + self.one.size();
+        self.one.check(self.expected, end);
+        self.two.check(self.expected, end);
+        assert!(self.msn <= 0x00ff_ffff, "a message sequence number has 24 bits");
+        assert!(waits || self.front().is_none(), "the window advances over a packet that is there: {self:?}");
+    }
+
     /// Bytes of its bitmaps.
     pub fn bitmap_bytes(&self) -> usize {
         self.one.bytes() + self.two.bytes()
@@ -216,6 +231,11 @@ impl Tracker {
     /// Takes a packet that is [`Place::Next`] or [`Place::Ahead`], and whatever is in order then.
     #[inline]
     pub fn take(&mut self, seq: Seq) {
+        debug_assert!(
+            seq.wrapping_sub(self.expected) < self.there.size(),
+            "a response that is remembered lies within the bitmap: {seq}, {} expected",
+            self.expected
+        );
         if seq != self.expected {
             self.there.set(seq);
             return;
@@ -233,6 +253,16 @@ impl Tracker {
         while self.there.ones() > 0 && self.there.clear(self.expected) {
             self.expected += 1;
         }
+    }
+
+    /// Asserts that its bitmap holds packets ahead of the expected one only.
+    pub fn check(&self) {
+        assert!(
+            !self.there.get(self.expected),
+            "the window advances over a response that is there: {}",
+            self.expected
+        );
+        self.there.check(self.expected + 1, self.expected + self.there.size());
     }
 
     /// Bytes of its bitmap.

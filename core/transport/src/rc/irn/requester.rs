@@ -4,6 +4,7 @@
 //! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have
 //! their own.
 
+mod check;
 mod prism;
 
 use super::owed::{OwedAck, OwedAcks};
@@ -589,7 +590,9 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn arrived(&mut self, now: Instant, upto: Seq, sack: Option<Seq>) {
         let moves = sack.is_some() || !self.sender.is_undisturbed();
-        if self.sender.acknowledge(upto, sack) {
+        let advanced = self.sender.acknowledge(upto, sack);
+        self.sender.check_advance(upto, sack);
+        if advanced {
             let outstanding = self.sender.una() < self.sender.high();
             self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());
             self.rnr_retries = self.parameters.rnr_retry;

@@ -5,6 +5,7 @@
 //! `receive` returns a [`Step`]; the NIC executes it and calls `conclude` with the outcome. Then `due`
 //! returns further steps, until there is none left.
 
+mod check;
 mod prism;
 mod strom;
 
@@ -407,6 +408,7 @@ impl Responder {
     /// The order has gone on from packet `at` to the next.
     #[inline]
     fn stepped(&mut self, at: Seq) {
+        debug_assert_eq!(self.receiver.expected(), at + 1, "the window advances by one packet");
         // What it asked to be sent again is here.
         self.not_ready = false;
         self.owed.passed(at, at + 1);
@@ -468,7 +470,9 @@ impl Responder {
     /// Responses before `upto` have arrived, and `sack`.
     fn answered(&mut self, now: Instant, upto: Seq, sack: Option<Seq>) {
         self.resume();
-        if self.sender.acknowledge(upto, sack) {
+        let advanced = self.sender.acknowledge(upto, sack);
+        self.sender.check_advance(upto, sack);
+        if advanced {
             self.reads.acknowledged(self.sender.una());
             let outstanding = self.sender.una() < self.sender.high();
             self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());

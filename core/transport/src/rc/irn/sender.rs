@@ -344,6 +344,29 @@ impl Sender {
         self.rewind();
     }
 
+    /// Asserts that an acknowledgement has moved the window, unless it is of packets that were never sent.
+    #[inline(always)]
+    pub(super) fn check_advance(&self, cumulative: Seq, sack: Option<Seq>) {
+        debug_assert!(
+            self.una >= cumulative || cumulative > self.high || sack.is_some_and(|sack| sack >= self.high),
+            "una advances to what is acknowledged: {cumulative}, {self:?}"
+        );
+    }
+
+    /// Asserts the order of its numbers, its cap, and that its bitmap holds packets on the way only.
+    pub fn check(&self) {
+        let Sender { una, next, high, top, cap, retransmit, do_retransmit, ref sacked, .. } = *self;
+        assert!(una <= next && next <= high, "una <= next <= high: {una}, {next}, {high}");
+        assert!(
+            high - una <= sacked.size(),
+            "packets on the way <= those that the bitmap remembers: {self:?}"
+        );
+        assert!(self.in_flight() <= u64::from(cap), "packets in flight <= cap: {self:?}");
+        assert!(top <= high, "no packet is acknowledged before it is sent: {self:?}");
+        assert!(!do_retransmit || retransmit < high, "a packet that is sent again was sent before: {self:?}");
+        sacked.check(una, high);
+    }
+
     /// Bytes of its bitmap.
     pub fn bitmap_bytes(&self) -> usize {
         self.sacked.bytes()

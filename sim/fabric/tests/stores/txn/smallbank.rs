@@ -124,7 +124,7 @@ impl<P: Protocol> Bank<P> {
             while let Some(completion) = links[shard].poll(&mut self.world) {
                 let connections = &mut Endpoints { world: &mut self.world, links };
                 runner
-                    .complete(|| now, (shard, &completion), client, connections, &mut report)
+                    .complete(|| now, shard, &completion, client, connections, &mut report)
                     .expect("nothing breaks");
             }
         }

@@ -195,6 +195,7 @@ impl Machine for Client {
         if self.replica_set.caught_up(replica, true) {
             self.ask_for_all(replica, connections);
         }
+        self.slots.checked(|slot| self.flights[slot].state == State::Idle);
         over.then(|| self.finished(slot, exhausted))
     }
 }
@@ -211,6 +212,7 @@ impl Client {
         self.flights[slot].begin(operation, block, now);
         self.deadline = self.deadline.min(deadline(&self.flights[slot]));
         self.ask_all(slot, connections);
+        self.slots.checked(|slot| self.flights[slot].state == State::Idle);
         Slot(slot as u16)
     }
 
@@ -254,7 +256,7 @@ impl Client {
             Step::Write => {
                 let older = 1 - flight.newer[replica];
                 let from = buffer(0, verbs::copy_in_sealed(older), copy_len(layout));
-                verbs::write(grant, (flight.block, older), id, from, nic)
+                verbs::write(grant, flight.block, older, id, from, nic)
             }
         };
         if let Err(error) = posted {

@@ -124,7 +124,8 @@ pub fn read_tags(
 /// WRITE over one of the two copies.
 pub fn write(
     grant: &Grant,
-    (block, copy): (u64, usize),
+    block: u64,
+    copy: usize,
     id: u64,
     from: Sge,
     nic: &mut impl Post,

@@ -80,7 +80,8 @@ pub fn read_tag(
 /// Without `checks` the CAS always swaps.
 pub fn write(
     grant: &Grant,
-    (block, tag): (u64, Tag),
+    block: u64,
+    tag: Tag,
     checks: bool,
     id: u64,
     source: Sge,

@@ -208,6 +208,7 @@ impl Machine for Client {
         if self.slots.in_flight() == 0 && self.rested == Instant::NEVER {
             self.rested = now.after(REST_NS);
         }
+        self.checked(replica);
         over.map(|outcome| self.finished(slot, outcome))
     }
 
@@ -261,7 +262,21 @@ impl Client {
         self.flights[slot].begin(operation, block);
         self.aim(slot, now);
         self.ask_all(slot, connections);
+        self.checked(0);
         Slot(slot as u16)
+    }
+
+    /// Asserts the invariants, in debug builds only; of the replicas those of `replica`.
+    #[inline(always)]
+    fn checked(&self, replica: usize) {
+        self.slots.checked(|slot| self.flights[slot].state == State::Idle);
+        if cfg!(debug_assertions) {
+            let chains = self.flights.iter().filter(|flight| flight.writing.has(replica)).count();
+            assert_eq!(
+                self.chains[replica], chains,
+                "chains under way = operations that write at the replica"
+            );
+        }
     }
 
     fn ask_all(&mut self, slot: usize, connections: &mut impl Connections) {
@@ -317,7 +332,7 @@ impl Client {
             let answers = Answers { old: arena.sge(at, ENTRY), mine: arena.sge(at + MINE, WORD) };
             let source = flight.source.map_or_else(own, |holder| landing(holder, len));
             let checks = config.canary != Canary::NoTagCheck;
-            chain::write(grant, (flight.block, flight.tag), checks, id, source, &answers, nic)
+            chain::write(grant, flight.block, flight.tag, checks, id, source, &answers, nic)
         };
         if let Err(error) = posted {
             self.replica_set.lose(replica, error.into());

@@ -93,10 +93,10 @@ impl Cache {
             b'D' | b'-' => false,
             _ => return Err(Wrong::Mode),
         };
-        match self.count(request.key(), (request.delta, up), request.unique, now) {
+        match self.count(request.key(), request.delta, up, request.unique, now) {
             Ok((name, number)) => {
                 let before = out.len();
-                self.number(request, (name, number, false), now, out);
+                self.number(request, name, number, false, now, out);
                 if request.quiet {
                     out.truncate(before);
                 }
@@ -104,7 +104,7 @@ impl Cache {
             Err(Uncounted::NotFound) if request.make.is_some() => {
                 let made = (0, Marks::default());
                 match self.make(request.key(), Some(request.initial), made, now) {
-                    Ok(name) => self.number(request, (name, request.initial, true), now, out),
+                    Ok(name) => self.number(request, name, request.initial, true, now, out),
                     Err(_) => out.extend_from_slice(b"SERVER_ERROR Out of memory allocating new item\r\n"),
                 }
             }
@@ -122,7 +122,9 @@ impl Cache {
     fn number(
         &mut self,
         request: &Request<'_>,
-        (name, number, made): (Name, u64, bool),
+        name: Name,
+        number: u64,
+        made: bool,
         now: Instant,
         out: &mut Vec<u8>,
     ) {

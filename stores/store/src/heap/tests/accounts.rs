@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use remora_nic::CompletionKind;
+use remora_nic::{CompletionKind, prism};
 use remora_transport::Status;
 
 use super::super::message::LONGEST;
@@ -53,7 +53,7 @@ fn completion(id: u64, len: usize, kind: CompletionKind) -> WorkCompletion {
         qp_num: 0,
         src_qp: 0,
         grh: false,
-        outcome: 0,
+        outcome: prism::Outcome::Done,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What may come in a message, and what may not.
 
-use remora_nic::CompletionKind;
+use remora_nic::{CompletionKind, prism};
 use remora_transport::Status;
 
 use super::super::message::{GRACE, LONGEST, MOST, emit_grace, emit_returned, parse_grace, parse_returned};
@@ -17,7 +17,7 @@ fn completion(id: u64, len: usize) -> WorkCompletion {
         qp_num: 0,
         src_qp: 0,
         grh: false,
-        outcome: 0,
+        outcome: prism::Outcome::Done,
     }
 }
 

@@ -113,6 +113,16 @@ impl Client {
         self.flights.len() - self.idle.len()
     }
 
+    /// Has its queue pair not failed?
+    pub(super) fn is_whole(&self) -> bool {
+        self.broken.is_none()
+    }
+
+    /// Free places, places whose swap waits, and how many swaps are under way.
+    pub(super) fn counts(&self) -> (&[u16], &VecDeque<u16>, usize) {
+        (&self.idle, &self.waiting, self.swaps)
+    }
+
     /// Slots that it has found frozen and moved to the next table itself, since no other had.
     pub fn helped(&self) -> u64 {
         self.moves
@@ -190,6 +200,7 @@ impl Client {
         if let Err(broken) = self.proceed(nic) {
             self.broken = Some(broken);
         }
+        self.checked();
         Ok(ended.map(|(place, end)| {
             let outcome = match end {
                 OwnedOutcome::Value(start, len) => Outcome::Value(&self.landed[start..start + len]),
@@ -255,11 +266,13 @@ impl Client {
     /// The place of an operation that was started; frees it if the queue pair failed.
     #[inline]
     fn started(&mut self, place: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
-        posted.map(|()| Slot(place)).map_err(|broken| {
+        if let Err(broken) = posted {
             self.broken = Some(broken);
             self.release(place);
-            Refused::Broken(broken)
-        })
+            return Err(Refused::Broken(broken));
+        }
+        self.checked();
+        Ok(Slot(place))
     }
 
     #[inline]
@@ -472,13 +485,12 @@ impl Client {
     }
 
     /// A swap has come to its end, and with it a DELETE or the chain of a PUT.
-    fn swapped(&mut self, place: u16, outcome: u32, nic: &mut impl PostPrism) -> Result<Next, Broken> {
+    fn swapped(&mut self, place: u16, outcome: Ended, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let old = chain::old(&self.arena, place);
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
         if flight.state != State::Swapping {
             return Err(Broken::Protocol);
         }
-        let outcome = Ended::from_number(outcome).ok_or(Broken::Protocol)?;
         self.swaps -= 1;
         if flight.operation != Operation::Delete {
             let flight = *flight;

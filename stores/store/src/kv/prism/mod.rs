@@ -11,6 +11,7 @@
 //! lose a swap.
 
 mod chain;
+mod check;
 mod client;
 mod client_config;
 mod flight;

@@ -4,7 +4,7 @@ use super::wire::below;
 use super::world::{Arm, TwoSidedArm, World};
 use crate::kv::{Broken, ClientConfig, Lookup, ServerConfig};
 use crate::on_every_design;
-use remora_nic::{CompletionKind, WorkCompletion};
+use remora_nic::{CompletionKind, WorkCompletion, prism};
 use remora_transport::Status;
 
 fn world<A: Arm>() -> World<A> {
@@ -35,7 +35,7 @@ fn received(buffer: u64, byte_len: u32, imm: Option<u32>) -> WorkCompletion {
         qp_num: 7,
         src_qp: 0,
         grh: false,
-        outcome: 0,
+        outcome: prism::Outcome::Done,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::region::Registered;
 use crate::send_queue::QueueNeeds;
 use remora_memory::{Bytes, Key};
 use remora_nic::{
-    CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest,
+    CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest, prism,
 };
 use remora_transport::Status;
 use std::collections::VecDeque;
@@ -323,6 +323,6 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
         qp_num: 7,
         src_qp: 0,
         grh: false,
-        outcome: 0,
+        outcome: prism::Outcome::Done,
     }
 }

@@ -12,7 +12,7 @@ use crate::backoff;
 use crate::random::Random;
 use crate::txn::client::{hash_of, reduce, shard_of};
 use crate::txn::machine::Machine;
-use crate::txn::transaction::Change;
+use crate::txn::transaction::{Change, Known};
 use crate::txn::window::{self, Window};
 use crate::txn::{EntryId, Event, Outcome, Refused, Tx};
 use crate::words::u64_at;
@@ -181,7 +181,7 @@ impl Client {
         change: Option<Change>,
         connections: &mut impl Connections,
     ) -> Result<EntryId, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         if self.window.transactions[tx.index()].phase != Phase::Open {
             return Err(Refused::NotOpen);
         }
@@ -415,7 +415,7 @@ impl Machine for Client {
     }
 
     fn begin(&mut self) -> Result<Tx, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         self.window.begin(Transaction { phase: Phase::Open, ..Transaction::default() })
     }
 
@@ -445,7 +445,7 @@ impl Machine for Client {
         Ok(entry)
     }
 
-    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>> {
         if !self.window.has(tx, entry) {
             return None;
         }
@@ -457,7 +457,7 @@ impl Machine for Client {
             None if !reads || asked => return None,
             None => (self.config.landing_at(of, self.max_pair) + WORD, value_len),
         };
-        Some(len.map(|len| self.copied(of, at, len)))
+        Some(Known::new(len.map(|len| self.copied(of, at, len))))
     }
 
     fn commit(
@@ -466,7 +466,7 @@ impl Machine for Client {
         _clock: u64,
         connections: &mut impl Connections,
     ) -> Result<Option<Event<'static>>, Refused> {
-        self.window.check()?;
+        self.window.usable()?;
         if self.window.transactions[tx.index()].phase != Phase::Open {
             return Err(Refused::NotOpen);
         }
@@ -496,6 +496,7 @@ impl Machine for Client {
         let news = self
             .take(shard, completion, connections)
             .inspect_err(|broken| self.window.broken = Some(*broken))?;
+        self.window.checked(|transaction| transaction.phase == Phase::Idle);
         let News::Read(of) = news else { return Ok(self.end_of(news)) };
         let (tx, entry) = self.window.id_of(of);
         let at = self.config.landing_at(of, self.max_pair) + WORD;

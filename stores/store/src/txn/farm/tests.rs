@@ -211,7 +211,7 @@ impl Net {
     fn read(&mut self, peer: &mut Peer, tx: Tx, key: &[u8]) -> Option<Vec<u8>> {
         let entry = peer.client.read(tx, key, &mut peer.queues).unwrap();
         self.run(peer);
-        peer.client.value(tx, entry).expect("it is there").map(<[u8]>::to_vec)
+        peer.client.value(tx, entry).expect("it is there").value().map(<[u8]>::to_vec)
     }
 
     fn commit(&mut self, peer: &mut Peer, tx: Tx) -> (Outcome, u32) {
@@ -248,7 +248,7 @@ fn completion(id: u64, kind: CompletionKind, imm: Option<u32>) -> WorkCompletion
         qp_num: 0,
         src_qp: 0,
         grh: false,
-        outcome: 0,
+        outcome: prism::Outcome::Done,
     }
 }
 

@@ -41,7 +41,8 @@ impl Client {
 
     fn post(
         &self,
-        (work, of): (Work, u32),
+        work: Work,
+        of: u32,
         operation: Operation,
         sges: &[Sge],
         connections: &mut impl Connections,
@@ -66,7 +67,7 @@ impl Client {
     /// READs the next words of the index.
     pub(super) fn post_search(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
         let into = self.arena.sge(self.config.landing_at(of, self.max_pair), NEAR as usize * 8);
-        self.post((Work::Search, of), Operation::Read(self.index_word(of)), &[into], connections)
+        self.post(Work::Search, of, Operation::Read(self.index_word(of)), &[into], connections)
     }
 
     /// READs the object that the index led to.
@@ -80,7 +81,7 @@ impl Client {
         let into =
             self.arena.sge(self.config.landing_at(of, self.max_pair), WORD + record_len(grant.max_pair));
         let from = grant.object_at(object);
-        self.post((Work::Look, of), Operation::Read(from), &[into], connections)
+        self.post(Work::Look, of, Operation::Read(from), &[into], connections)
     }
 
     /// READs the word that says whether a key is as it was: that of its object, or the one of the index that
@@ -91,7 +92,7 @@ impl Client {
             None => self.index_word(of),
         };
         let into = self.arena.sge(self.config.entry_at(of, self.max_pair), WORD);
-        self.post((Work::Validate, of), Operation::Read(from), &[into], connections)
+        self.post(Work::Validate, of, Operation::Read(from), &[into], connections)
     }
 
     /// The log entry, and with it the request to lock its key.
@@ -103,7 +104,7 @@ impl Client {
     ) -> Result<(), Broken> {
         let log = self.grant(of).log_at(of);
         let bytes = self.arena.sge(self.config.outgoing_at(of, self.max_pair), LOG_FRONT + len);
-        self.post((Work::Call, of), Operation::WriteImm(log, Ask::Lock.pack(of)), &[bytes], connections)
+        self.post(Work::Call, of, Operation::WriteImm(log, Ask::Lock.pack(of)), &[bytes], connections)
     }
 
     /// What a key's transaction has locked at its shard is written, or not, and unlocked.
@@ -113,7 +114,7 @@ impl Client {
         ask: Ask,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        self.post((Work::Call, of), Operation::SendImm(ask.pack(of)), &[], connections)
+        self.post(Work::Call, of, Operation::SendImm(ask.pack(of)), &[], connections)
     }
 
     /// Each call is answered by a message without bytes.

@@ -214,7 +214,7 @@ impl<S: Reachable> Net<S> {
                 qp_num: 0,
                 src_qp: 0,
                 grh: false,
-                outcome: outcome as u32,
+                outcome,
             });
         }
     }

@@ -3,7 +3,9 @@
 use super::executor::Net;
 use crate::heap::MOST_RETURNED;
 use crate::txn::client::slot_of;
-use crate::txn::{Client, ClientConfig, Event, Machine as _, Outcome, Refused, Shard, ShardConfig, Tx};
+use crate::txn::{
+    Client, ClientConfig, Event, Known, Machine as _, Outcome, Refused, Shard, ShardConfig, Tx,
+};
 
 const SHARD: ShardConfig = ShardConfig { slots: 2, reach: 2, sessions: 3, window: 2 };
 
@@ -51,7 +53,7 @@ impl Bench {
     fn read(&mut self, tx: Tx, key: &[u8]) -> Option<Vec<u8>> {
         let entry = self.client.read(tx, key, &mut self.net.connections(0)).unwrap();
         self.run();
-        self.client.value(tx, entry).expect("it is there").map(<[u8]>::to_vec)
+        self.client.value(tx, entry).expect("it is there").value().map(<[u8]>::to_vec)
     }
 
     fn commit(&mut self, tx: Tx) -> (Outcome, u32) {
@@ -258,7 +260,7 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     assert!(matches!(run(&mut net, &mut clients, 1), Some((Outcome::Committed(_), _))));
     let entry = clients[0].read(tx, b, &mut net.connections(0)).unwrap();
     run(&mut net, &mut clients, 0);
-    assert_eq!(clients[0].value(tx, entry), Some(Some(&b"1"[..])));
+    assert_eq!(clients[0].value(tx, entry), Some(Known::Value(b"1")));
     clients[0].write(tx, b, b"2", &mut net.connections(0)).unwrap();
     let at_once = clients[0].commit(tx, 9, &mut net.connections(0)).unwrap();
     assert_eq!(at_once, None);
@@ -281,7 +283,7 @@ fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
     clients[0].write(tx, a, b"2", &mut net.connections(0)).unwrap();
     let entry = clients[0].read(tx, b, &mut net.connections(0)).unwrap();
     run(&mut net, &mut clients, 0);
-    assert_eq!(clients[0].value(tx, entry), Some(None));
+    assert_eq!(clients[0].value(tx, entry), Some(Known::Absent));
     let other = clients[1].begin().unwrap();
     for key in [a, b] {
         clients[1].write(other, key, b"1", &mut net.connections(1)).unwrap();

@@ -91,6 +91,12 @@ pub struct Ended<'a, D> {
     pub place: usize,
 }
 
+/// An attempt that may begin: at the paused job of this position, or at a new one.
+enum Attempt {
+    Retry(usize),
+    New,
+}
+
 /// A place in the window.
 #[derive(Debug)]
 struct Flight<D> {
@@ -214,31 +220,31 @@ impl<W: Workload> Runner<W> {
         connections: &mut impl Connections,
         report: &mut impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<(), RunnerError> {
-        while let Some(waits) = self.ready(now) {
+        while let Some(attempt) = self.ready(now) {
             let tx = match machine.begin() {
                 Ok(tx) => tx,
                 // What ended is still being cleared up.
                 Err(Refused::WindowFull) => return Ok(()),
                 Err(refused) => return Err(refused.into()),
             };
-            let place = self.enter(waits, tx, now);
+            let place = self.enter(attempt, tx, now);
             self.proceed(place, now, machine, connections, report)?;
         }
         Ok(())
     }
 
-    /// Whether something may begin: the number of a job that has waited long enough, or a new one.
-    fn ready(&self, now: Instant) -> Option<Option<usize>> {
+    /// The attempt that may begin.
+    fn ready(&self, now: Instant) -> Option<Attempt> {
         let over = self.paused.iter().position(|place| self.flights[*place].pause <= now);
         let new = !self.idle.is_empty() && self.next < self.drawn.len();
-        if over.is_some() { Some(over) } else { new.then_some(None) }
+        over.map(Attempt::Retry).or(new.then_some(Attempt::New))
     }
 
     /// An attempt begins.
-    fn enter(&mut self, waits: Option<usize>, tx: Tx, now: Instant) -> usize {
-        let place = match waits {
-            Some(at) => self.paused.swap_remove(at),
-            None => {
+    fn enter(&mut self, attempt: Attempt, tx: Tx, now: Instant) -> usize {
+        let place = match attempt {
+            Attempt::Retry(at) => self.paused.swap_remove(at),
+            Attempt::New => {
                 let place = self.idle.pop().expect("there is a free slot for a new job");
                 let flight = &mut self.flights[place];
                 (flight.job, flight.before, flight.began[0]) = (Some(self.drawn[self.next]), 0, now);
@@ -269,7 +275,8 @@ impl<W: Workload> Runner<W> {
     pub fn complete(
         &mut self,
         now: impl Fn() -> Instant,
-        (shard, completion): (usize, &WorkCompletion),
+        shard: usize,
+        completion: &WorkCompletion,
         machine: &mut impl Machine,
         connections: &mut impl Connections,
         report: &mut impl FnMut(&Ended<'_, W::Job>),
@@ -287,7 +294,7 @@ impl<W: Workload> Runner<W> {
                 Ok(())
             }
             Some(Event::Ended { tx, outcome, round_trips, resolved }) => {
-                self.ended(tx, (outcome, round_trips, resolved), now(), report)
+                self.ended(tx, outcome, round_trips, resolved, now(), report)
             }
         }
     }
@@ -321,7 +328,7 @@ impl<W: Workload> Runner<W> {
         if let Some(Event::Ended { tx, outcome, round_trips, resolved }) =
             machine.commit(tx, clock, connections)?
         {
-            self.ended(tx, (outcome, round_trips, resolved), now, report)?;
+            self.ended(tx, outcome, round_trips, resolved, now, report)?;
         }
         Ok(())
     }
@@ -329,7 +336,9 @@ impl<W: Workload> Runner<W> {
     fn ended(
         &mut self,
         tx: Tx,
-        (outcome, round_trips, resolved): (Outcome, u32, u32),
+        outcome: Outcome,
+        round_trips: u32,
+        resolved: u32,
         now: Instant,
         report: &mut impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<(), RunnerError> {

@@ -6,7 +6,7 @@ use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkCompletion, Work
 use remora_transport::{Instant, Status};
 
 use super::{Audit, Load, Runner, RunnerError, SmallBank, Tatp, Workload, YcsbT};
-use crate::txn::{EntryId, Event, Machine, Outcome, Refused, Timestamp, Tx};
+use crate::txn::{EntryId, Event, Known, Machine, Outcome, Refused, Timestamp, Tx};
 use crate::{Broken, Connections, Post, PostPrism};
 
 /// A transaction: its keys, the versions that it found, and its writes.
@@ -96,7 +96,7 @@ impl Machine for Plain {
         Ok(EntryId(u16::MAX))
     }
 
-    fn value(&mut self, _: Tx, _: EntryId) -> Option<Option<&[u8]>> {
+    fn value(&mut self, _: Tx, _: EntryId) -> Option<Known<'_>> {
         None
     }
 
@@ -191,7 +191,7 @@ const DONE: WorkCompletion = WorkCompletion {
     qp_num: 0,
     src_qp: 0,
     grh: false,
-    outcome: 0,
+    outcome: prism::Outcome::Done,
 };
 
 /// Executes so many jobs, and returns the counts and the order in which jobs ended.
@@ -207,7 +207,7 @@ fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, jobs: u64) -> Vec
             }
         };
         runner.begin(now, plain, &mut Discard, &mut report).expect("nothing breaks");
-        runner.complete(|| now, (0, &DONE), plain, &mut Discard, &mut report).expect("nothing breaks");
+        runner.complete(|| now, 0, &DONE, plain, &mut Discard, &mut report).expect("nothing breaks");
     }
     ends
 }

@@ -155,3 +155,14 @@ fn numbers_that_will_never_be_used_are_stepped_over() {
     assert_eq!(tracker.expected(), 1000);
     assert_eq!([1000, 1063, 1064].map(|seq| tracker.place(seq)), [Place::Next, Place::Ahead, Place::Beyond]);
 }
+
+#[test]
+#[should_panic(expected = "the window advances over a packet that is there")]
+fn the_check_sees_a_window_that_has_not_advanced() {
+    let mut receiver = Receiver::new(100, 64);
+    receiver.mark(101, Ends::Message);
+    receiver.check(false);
+    receiver.mark(100, Ends::Message);
+    receiver.check(true);
+    receiver.check(false);
+}

@@ -1,0 +1,56 @@
+//! The invariants of a requester over IRN, between two events.
+
+use super::Requester;
+use crate::rc::irn::Place;
+use crate::{Instant, rc::Seq};
+
+impl<D: Copy> Requester<D> {
+    /// Asserts them. Debug builds call it after every event.
+    pub fn check(&self) {
+        let sender = &self.sender;
+        sender.check();
+        assert!(sender.high() <= self.write_seq, "packets that left were submitted: {sender:?}");
+        self.window.check(self.next_message, self.write_seq);
+        let (head, tail) = self.window.bounds();
+        let next = self.next_message;
+        assert!(head <= next && next <= tail, "the next message is submitted and not retired");
+        self.check_responses();
+        if self.window.len() > 0 && !self.failing.any() {
+            self.check_running();
+        }
+    }
+
+    /// Responses are of READs and atomics that are on the way, and are reported once they are there.
+    fn check_responses(&self) {
+        let expected = self.tracker.expected();
+        self.tracker.check();
+        assert!(expected <= self.next_response, "responses that arrived were asked for");
+        let there = |seq: Seq| self.tracker.place(seq) == Place::Again;
+        self.owed.check(expected, |seq| !self.keeps || there(seq));
+        let most = usize::from(self.parameters.max_rd_atomic);
+        assert!(self.fetches.len() <= most, "READs and atomics on the way <= max_rd_atomic");
+        if let Some(last) = self.fetches.back() {
+            assert!(
+                last.first < last.end && last.until <= last.end,
+                "a READ or atomic has a response: {last:?}"
+            );
+            assert!(last.end <= self.next_response, "responses on the way were asked for: {last:?}");
+        }
+    }
+
+    /// While nothing has failed: what is on the way is waited for, but not without end.
+    fn check_running(&self) {
+        let expected = self.tracker.expected();
+        assert!(self.fetches.len() <= self.fetch_messages as usize, "READs on the way are messages");
+        if let Some(first) = self.fetches.front() {
+            assert!(first.until > expected, "the oldest READ lacks a response: {first:?}, {expected}");
+        }
+        let on_the_way = self.sender.una() < self.sender.high();
+        let timer = self.rto.deadline() < Instant::NEVER || self.rto.is_resting();
+        assert!(
+            !on_the_way || timer || self.rnr_until > Instant(0),
+            "a timer runs or rests while packets are on the way: {:?}",
+            self.sender
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! The invariants of a requester over go-back-N, between two events.
+
+use super::Requester;
+use crate::Instant;
+
+impl<D: Copy> Requester<D> {
+    /// Asserts them. Debug builds call it after every event.
+    pub fn check(&self) {
+        let sender = &self.tx_window;
+        sender.check();
+        assert!(sender.snd_max <= self.write_seq, "snd_max <= the last packet submitted: {sender:?}");
+        self.window.check(self.next_message, self.write_seq);
+        let (head, tail) = self.window.bounds();
+        let next = self.next_message;
+        assert!(head <= next && next <= tail, "the next message is submitted and not retired");
+        if !self.failing.any() {
+            self.check_next();
+        }
+        self.check_fetches();
+        self.check_timer();
+    }
+
+    /// The next packet belongs to the next message.
+    fn check_next(&self) {
+        let (snd_nxt, next) = (self.tx_window.snd_nxt, self.window.get(self.next_message));
+        match next {
+            None => assert_eq!(snd_nxt, self.write_seq, "every message has left if there is no next one"),
+            Some(next) => assert!(
+                next.first <= snd_nxt && snd_nxt < next.end,
+                "snd_nxt lies in the next message: {snd_nxt}, {}..{}",
+                next.first,
+                next.end
+            ),
+        }
+    }
+
+    fn check_fetches(&self) {
+        let most = usize::from(self.parameters.max_rd_atomic);
+        assert!(self.fetches.len() <= most, "READs and atomics on the way <= max_rd_atomic");
+        assert!(self.fetch_messages as usize <= self.window.len(), "READs and atomics are messages");
+        assert!(self.verdicts.len() <= self.window.len(), "operations that ended are messages");
+        let ends = self.fetches.front().zip(self.fetches.back());
+        if let Some((first, last)) = ends {
+            let sender = &self.tx_window;
+            assert!(
+                sender.snd_una < *first && first <= last && *last <= sender.snd_nxt,
+                "READs and atomics on the way lie between snd_una and snd_nxt: {first}, {last}, {sender:?}"
+            );
+        }
+    }
+
+    /// A peer that owes an answer is not waited for without end.
+    fn check_timer(&self) {
+        assert!(self.ack_req_end <= self.tx_window.snd_nxt, "packets that ask for an ACK have left");
+        let endless = self.parameters.timeout_ns == u64::MAX;
+        let over = self.window.len() == 0 || self.failing.any();
+        assert!(
+            endless || over || !self.ack_is_owed() || self.ack_deadline < Instant::NEVER,
+            "the ACK timer runs while an ACK is owed"
+        );
+        assert!(self.retries <= self.parameters.retry_cnt.max(7), "retries that are left <= 7");
+    }
+}

@@ -1,0 +1,36 @@
+//! The invariants of a responder over go-back-N, between two events.
+
+use super::{MessageInProgress, Responder};
+
+/// Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
+const LONGEST: u32 = 1 << 31;
+
+impl Responder {
+    /// Asserts them. Debug builds call it after every event.
+    pub fn check(&self) {
+        assert!(self.pending.is_none(), "each action has its outcome");
+        assert!(self.msn <= 0x00ff_ffff, "a message sequence number has 24 bits");
+        self.replay.check(self.rx_window.rcv_nxt);
+        match self.in_progress {
+            MessageInProgress::Nothing => {}
+            MessageInProgress::Send { offset } => {
+                assert!(
+                    offset > 0 && offset.is_multiple_of(self.mtu),
+                    "packets but the last have the path MTU"
+                );
+                assert!(offset <= LONGEST, "a SEND has 2^31 bytes at most");
+            }
+            MessageInProgress::Write { left, total, .. } => {
+                assert!(0 < left && left < total && total <= LONGEST, "0 < bytes left < bytes of the WRITE");
+            }
+            MessageInProgress::Prism(in_progress) => {
+                assert!(self.prism, "PRISM is agreed with the peer");
+                assert!(
+                    in_progress.offset > 0 && in_progress.offset < in_progress.total,
+                    "0 < bytes that arrived < bytes of the operation: {in_progress:?}"
+                );
+            }
+            MessageInProgress::Rpc(_) => assert!(self.strom, "StRoM is agreed with the peer"),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The invariants of a client between two calls of its owner.
+
+use super::super::lookup::Lookup;
+use super::{Client, State};
+
+impl<L: Lookup> Client<L> {
+    /// Asserts them, in debug builds only. After a failure what waited is only handed back.
+    #[inline(always)]
+    pub(super) fn checked(&self) {
+        if cfg!(debug_assertions) && self.broken.is_none() {
+            self.check();
+        }
+    }
+
+    /// Asserts the invariants. All slots are looked at each time that none or all of them are in flight.
+    fn check(&self) {
+        self.queue.check();
+        let pieces = self.grant.staging_count as usize;
+        assert!(self.staging.len() <= pieces, "free pieces <= pieces of the grant");
+        assert!(self.waiting.len() <= self.in_flight(), "operations that wait are in flight");
+        let state = |slot: &u16| self.flights[usize::from(*slot)].state;
+        assert!(self.idle.last().is_none_or(|slot| state(slot) == State::Idle), "a free slot is idle");
+        assert!(
+            self.waiting.front().is_none_or(|slot| state(slot) == State::Waiting),
+            "the next to be posted waits"
+        );
+        if !self.idle.is_empty() && self.in_flight() > 0 {
+            return;
+        }
+        let of = |is: fn(&State) -> bool| self.flights.iter().filter(|flight| is(&flight.state)).count();
+        assert_eq!(self.idle.len(), of(|state| *state == State::Idle), "free slots = idle slots");
+        assert_eq!(
+            self.waiting.len(),
+            of(|state| *state == State::Waiting),
+            "slots in line = slots that wait"
+        );
+        let used = of(|state| matches!(state, State::Calling(Some(_))));
+        assert_eq!(self.staging.len() + used, pieces, "free pieces + pieces in use = pieces of the grant");
+    }
+}
