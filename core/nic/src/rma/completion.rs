@@ -1,12 +1,13 @@
 //! The completion of a command, in an ordinary completion queue entry.
 //!
-//! The entry's kind says read, write or rekey (120 to 122), its id the slot, its outcome the status. The word
-//! of the work queue's index has the issue delay, the sender's word the total delay.
+//! The entry's kind says read, write or rekey (120 to 122), its id the slot, its immediate data the status.
+//! The word of the work queue's index has the issue delay, the sender's word the total delay.
 
 use remora_transport::rma::{Ended, Status};
 use remora_wire::rma::Kind;
 
 use crate::cqe::Cqe;
+use crate::prism;
 use crate::request::{self, CompletionKind, WorkCompletion};
 
 /// How a command ended.
@@ -43,7 +44,7 @@ impl Completion {
         Some(Completion {
             slot: entry.completion.id as u16,
             kind,
-            status: Status::from_number(entry.completion.outcome as u8),
+            status: Status::from_number(entry.completion.imm? as u8),
             size: entry.completion.byte_len,
             issue_delay: entry.wqe_index,
             total_delay: u64::from(entry.completion.src_qp),
@@ -62,12 +63,12 @@ impl Completion {
                 _ => CompletionKind::RmaRead,
             },
             byte_len: if fine { size } else { 0 },
-            imm: None,
+            imm: Some(ended.status as u32),
             invalidated: None,
             qp_num: 0,
             src_qp: ended.total_delay.min(u64::from(u32::MAX)) as u32,
             grh: false,
-            outcome: ended.status as u32,
+            outcome: prism::Outcome::Done,
         };
         Cqe { completion, solicited: false, wqe_index: ended.issue_delay }
     }
