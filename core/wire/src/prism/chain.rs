@@ -242,11 +242,11 @@ mod tests {
         let mut bytes = vec![0x5a; 64];
         let flags = Flags::CONDITIONAL;
         let (payload, first) =
-            emit((Opcode::RC_RDMA_WRITE_ONLY, flags), &Target::Range(RETH), 5, &mut bytes).unwrap();
+            emit(Opcode::RC_RDMA_WRITE_ONLY, flags, &Target::Range(RETH), 5, &mut bytes).unwrap();
         payload.copy_from_slice(b"hello");
         let eth = atomic_eth::Repr { va: 8, rkey: 7, swap_add: 6, compare: 5 };
-        let swap = (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED);
-        let (_, second) = emit(swap, &Target::Atomic(eth), 0, &mut bytes[first..]).unwrap();
+        let (swap, flags) = (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED);
+        let (_, second) = emit(swap, flags, &Target::Atomic(eth), 0, &mut bytes[first..]).unwrap();
         assert_eq!(
             [first, second],
             [len_of(Opcode::RC_RDMA_WRITE_ONLY, 5), len_of(Opcode::RC_COMPARE_SWAP, 0)]
@@ -296,7 +296,7 @@ mod tests {
             assert!(parsed.next().is_none() && !parsed.is_empty());
         }
         assert!(
-            emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &Target::Range(RETH), 5, &mut [0; 27]).is_none()
+            emit(Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE, &Target::Range(RETH), 5, &mut [0; 27]).is_none()
         );
         assert!(emit_answer(Verdict::Done, &[0; 9], &mut [0; 15]).is_none());
     }
