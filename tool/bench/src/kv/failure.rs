@@ -102,8 +102,8 @@ impl Benchmark for Args {
             return chain::serve(self, socket, listen);
         }
         ensure!(self.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
-        // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would wait
-        // for the other's time to end.
+        // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would
+        // wait for the other's time to end.
         let [clients, servers] = two_cores(&[])?;
         pin(servers)?;
         let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
