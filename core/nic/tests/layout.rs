@@ -182,10 +182,10 @@ fn a_completion_and_its_fields() {
         qp_num: 0x00ab_cdef,
         src_qp: 0,
         grh: false,
-        outcome: Outcome::Skipped,
+        outcome: prism::Outcome::TooLong,
     };
     let entry = Cqe { completion, solicited: true, wqe_index: 0x11 };
-    let words = [0x6655_4433_2211_0080, 0x0102_0304, 0x1_feed_beef, 0x1_00ab_cdef, 0x11, 7, 0, 9];
+    let words = [0x6655_4433_2211_0080, 0x0102_0304, 0x1_feed_beef, 0x1_00ab_cdef, 0x11, 4, 0, 9];
     assert_eq!(entry.words(9), words);
     assert_eq!(Cqe::parse(&words), entry);
     let key = WorkCompletion { imm: None, invalidated: Some(Key::new(5)), ..completion };
