@@ -599,7 +599,7 @@ local function show_rma(tvb, pinfo, tree)
         return true
     end
     local slot, region, length = tvb(at + 2, 2):uint(), tvb(at + 4, 4):uint(), tvb(at + 16, 4):uint()
-    pinfo.cols.info:append(string.format(" slot=%#x region=%d length=%d", slot, region, length))
+    pinfo.cols.info:append(string.format(" slot=0x%x region=%d length=%d", slot, region, length))
     if sealed ~= (name == "Data" and length or 0) then mine:add_proto_expert_info(odd) end
     return true
 end
