@@ -11,6 +11,8 @@
 --   strom_auto   packets of StRoM are known by their op-codes, which another profile gives to FLUSH and the like. On unless it
 --                is turned off.
 --   irn_qps      queue pairs that speak IRN. Nothing in a packet says so: its additions stand where payload would.
+--   rma_auto     messages of 1RMA are known by their first byte, E0 to E7, which no op-code has. On unless it is turned off.
+--                They have no BTH: what Wireshark itself shows of one there is none of theirs.
 --
 -- Queue pairs are numbers and ranges, as packets name them: 17, 0x11-0x20. Name both ends of a connection.
 
@@ -22,6 +24,8 @@ remora.prefs.prism_qps = Pref.range("Queue pairs with PRISM", "",
     "Destination queue pairs all of whose packets count as PRISM's", 0xffffff)
 remora.prefs.strom_auto = Pref.bool("StRoM where its op-codes are", true,
     "Packets with the op-codes 0x18 to 0x1c")
+remora.prefs.rma_auto = Pref.bool("1RMA where its kinds are", true,
+    "Messages whose first byte is 0xe0 to 0xe7")
 remora.prefs.irn_qps = Pref.range("Queue pairs with IRN", "",
     "Destination queue pairs whose packets have IRN's additions", 0xffffff)
 
@@ -45,7 +49,13 @@ local NAMES = {
     [0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd", [0xc1] = "Chain", [0xc2] = "Chain Answer",
 }
 
-local prism, bundle, chain, strom, irn = {}, {}, {}, {}, {}
+-- Messages of 1RMA.
+local KINDS = {
+    [0xe0] = "Read", [0xe1] = "Write", [0xe2] = "Rekey", [0xe3] = "Solicit", [0xe4] = "Data", [0xe5] = "Completion",
+    [0xe6] = "NACK", [0xe7] = "Authentication Failure",
+}
+
+local prism, bundle, chain, strom, irn, rma = {}, {}, {}, {}, {}, {}
 local fields = {}
 
 local function field(into, group, name, kind, title, ...)
@@ -104,6 +114,25 @@ field(irn, "irn", "rkey", "uint32", "R_Key", base.HEX)
 field(irn, "irn", "len", "uint32", "Bytes from here to the end of the message")
 field(irn, "irn", "fetch", "uint24", "READ or atomic number")
 field(irn, "irn", "sack", "uint24", "PSN that arrived out of order")
+
+field(rma, "rma", "kind", "uint8", "Kind", base.HEX, KINDS)
+field(rma, "rma", "version", "uint8", "Version", base.DEC, nil, 0xf0)
+field(rma, "rma", "class", "uint8", "Class", base.DEC, { [0] = "latency", "bulk" }, 0x0f)
+field(rma, "rma", "slot", "uint16", "Slot", base.HEX)
+field(rma, "rma", "region", "uint32", "RegionId")
+field(rma, "rma", "offset", "uint64", "Offset")
+field(rma, "rma", "length", "uint32", "Length")
+field(rma, "rma", "sender", "uint32", "Nonce: sender's word", base.HEX)
+field(rma, "rma", "counter", "uint64", "Nonce: counter")
+field(rma, "rma", "pid", "uint32", "PID of the initiator")
+field(rma, "rma", "incarnation", "uint32", "Incarnation", base.HEX)
+field(rma, "rma", "max_payload", "uint16", "Payload per message at most")
+field(rma, "rma", "server_slot", "uint16", "Server's slot", base.HEX)
+field(rma, "rma", "timeout", "uint32", "Server's timeout, ns")
+field(rma, "rma", "status", "uint8", "Status", base.DEC, { [0] = "OK", "access error" })
+field(rma, "rma", "reserved", "bytes", "Reserved, 0")
+field(rma, "rma", "sealed", "bytes", "Ciphertext")
+field(rma, "rma", "tag", "bytes", "Tag")
 
 remora.fields = fields
 
@@ -528,7 +557,55 @@ local function show_bundle(packet, here)
     end
 end
 
+local TAG = 16
+-- The parts of a message's header: bytes, and the fields that they hold.
+local RMA_HEADER = {
+    { 1, "kind" }, { 1, "version", "class" }, { 2, "slot" }, { 4, "region" }, { 8, "offset" }, { 4, "length" },
+    { 4, "sender" }, { 8, "counter" },
+}
+-- Those that its kind adds.
+local REQUEST = { { 4, "pid" }, { 4, "incarnation" }, { 2, "max_payload" }, { 2, "reserved" } }
+local ADDS = {
+    [0xe0] = REQUEST, [0xe1] = REQUEST, [0xe2] = REQUEST,
+    [0xe3] = { { 2, "server_slot" }, { 2, "max_payload" }, { 4, "timeout" } },
+    [0xe5] = { { 1, "status" }, { 3, "reserved" } },
+}
+
+local function show_parts(tree, reader, parts)
+    for _, part in ipairs(parts) do
+        local range = reader:take(part[1])
+        for index = 2, #part do put(tree, rma[part[index]], range) end
+    end
+end
+
+-- Shows a message of 1RMA. False: the frame has none.
+local function show_rma(tvb, pinfo, tree)
+    local kind, udp = bth_opcode(), udp_length()
+    local name = kind and udp and remora.prefs.rma_auto and KINDS[kind.value]
+    if not name then return false end
+    local at, ends = kind.offset, udp.offset - 4 + udp.value
+    if ends > tvb:len() or tvb(at, 1):uint() ~= kind.value then return false end
+    local mine = tree:add(remora, tvb(at, ends - at), "1RMA: " .. name)
+    local reader = setmetatable({ tvb = tvb, at = at, last = ends }, Reader)
+    show_parts(mine, reader, RMA_HEADER)
+    show_parts(mine, reader, ADDS[kind.value] or {})
+    local sealed = ends - TAG - reader.at
+    if sealed > 0 then put(mine, rma.sealed, reader:take(sealed)) end
+    put(mine, rma.tag, reader:take(TAG))
+    pinfo.cols.protocol:set("1RMA")
+    pinfo.cols.info:set(name)
+    if reader.short then
+        mine:add_proto_expert_info(short)
+        return true
+    end
+    local slot, region, length = tvb(at + 2, 2):uint(), tvb(at + 4, 4):uint(), tvb(at + 16, 4):uint()
+    pinfo.cols.info:append(string.format(" slot=0x%x region=%d length=%d", slot, region, length))
+    if sealed ~= (name == "Data" and length or 0) then mine:add_proto_expert_info(odd) end
+    return true
+end
+
 function remora.dissector(tvb, pinfo, tree)
+    if show_rma(tvb, pinfo, tree) then return end
     local packet = packet_of(tvb, pinfo)
     if not packet then return end
     -- The line of ours below the packet is there only if there is something to show.

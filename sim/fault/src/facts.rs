@@ -7,11 +7,12 @@ use remora_wire::{ethernet, udp};
 /// What a rule may ask about a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// First byte of the BTH; `None`: there is none.
+    /// First byte behind UDP: the op-code of a BTH, or the kind of a message of 1RMA (E0 to E7). `None`:
+    /// there is none.
     pub opcode: Option<u8>,
     /// The receiver or the sender, if it is known.
     pub peer: Option<Endpoint>,
-    /// Bytes from the BTH to the end of the ICRC.
+    /// Bytes from the BTH to the end of the ICRC, or of a whole message of 1RMA.
     pub len: usize,
 }
 
@@ -68,6 +69,27 @@ mod tests {
                 if start != Start::Bth {
                     assert_eq!(Facts::of(start, &bytes, Direction::Receive, None).0.peer, Some(near));
                 }
+            }
+        }
+    }
+
+    /// A rule names a message by the byte that `docs/WIRE.md` gives it, whatever its port.
+    #[test]
+    fn messages_of_1rma_are_known_by_their_first_byte() {
+        let near = Endpoint { address: IpAddr::from([10, 0, 0, 1]).into(), udp_port: 1 };
+        for kind in remora_wire::rma::Kind::ALL {
+            for start in [Start::Ethernet, Start::Ip, Start::Bth] {
+                let mut bytes = vec![0; 200];
+                let offset = Route::new(near, near).emit(start, 0, 48, &mut bytes);
+                bytes.truncate(offset + 48);
+                bytes[offset] = kind as u8;
+                let facts = Facts::of(start, &bytes, Direction::Send, Some(near)).0;
+                assert_eq!(facts, Facts { opcode: Some(kind as u8), peer: Some(near), len: 48 });
+                let rules = format!("[[rule]]\nfault = 'drop'\nopcodes = [{:#04x}]", kind as u8);
+                let mut policy = crate::Policy::new(&crate::Rules::parse(&rules).unwrap());
+                assert_eq!(policy.judge(Direction::Send, &facts), crate::Verdict::Drop);
+                let other = Facts { opcode: Some(kind as u8 ^ 1), ..facts };
+                assert_eq!(policy.judge(Direction::Send, &other), crate::Verdict::Pass);
             }
         }
     }

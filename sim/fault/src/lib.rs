@@ -25,6 +25,9 @@
 //! assert_eq!(policy.judge(Direction::Send, &write), Verdict::Drop);
 //! assert_eq!(policy.judge(Direction::Receive, &write), Verdict::Pass);
 //! ```
+//!
+//! `opcodes` are numbers, or names of op-codes such as "RC SEND Only". Messages of 1RMA are `0xe0` to `0xe7`,
+//! as `docs/WIRE.md` numbers them.
 
 mod facts;
 mod policy;

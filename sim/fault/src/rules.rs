@@ -86,7 +86,7 @@ pub enum Action {
         /// Longest delay, in nanoseconds.
         max_ns: u64,
     },
-    /// One byte between BTH and the end of the ICRC is changed.
+    /// One byte between BTH and the end of the ICRC is changed, or one of a message of 1RMA.
     Corrupt,
 }
 
@@ -129,7 +129,8 @@ pub struct Rule {
     pub action: Action,
     /// Directions that it applies to.
     pub directions: Directions,
-    /// Only frames with one of these op-codes (the first byte of the BTH); empty: all.
+    /// Only frames with one of these op-codes (the first byte of the BTH); empty: all. E0 to E7 are the
+    /// messages of 1RMA, which have no BTH.
     pub opcodes: Vec<u8>,
     /// Only frames to or from this peer.
     pub peer: Option<PeerMatch>,

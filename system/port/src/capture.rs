@@ -10,7 +10,7 @@
 //! A frame is recorded as it would look on a wire. On a UDP port the IP and UDP headers are made up from the
 //! true addresses. Their checksums are left out, and the identification is the one that the ICRC was sealed
 //! with. On a shared memory port the Ethernet header is added and the ICRC is sealed. The MAC addresses are
-//! made up from the IP addresses.
+//! made up from the IP addresses. A message of 1RMA has no ICRC: its tag is recorded as it is.
 
 mod ethernet;
 mod pcapng;

@@ -1,7 +1,8 @@
 //! Deliberate faults: drop, duplicate, reorder, delay and corrupt frames by rule.
 //!
 //! `remora_fault::Policy` decides which fault befalls which frame, so one rule file drives a simulated link
-//! and a real port. This module carries the fault out on the frames of a real port.
+//! and a real port. This module carries the fault out on the frames of a real port. A rule names frames by
+//! their first byte behind UDP: the op-code of a BTH, or E0 to E7, the messages of 1RMA.
 //!
 //! | file | holds |
 //! |---|---|

@@ -2,10 +2,15 @@
 //! port.
 
 use remora_wire::frame::{Egress, Lease, Peer, Start};
-use remora_wire::icrc;
+use remora_wire::{icrc, rma};
 
 /// The IPv4 identification that frames are sealed with before the port assigns theirs.
 const STAGED_ID: u16 = 0;
+
+/// Does an ICRC end this packet, which begins behind UDP? A message of 1RMA ends with its tag.
+pub(crate) fn has_icrc(transport: &[u8]) -> bool {
+    !transport.first().is_some_and(|byte| rma::begins(*byte))
+}
 
 /// Copies a frame that is sealed for identification 0 into the port and commits it there. Returns the
 /// identification it leaves with; `None`: the port has no space now.
@@ -22,8 +27,11 @@ pub(crate) fn forward<P: Egress>(port: &mut P, peer: Peer, bytes: &[u8]) -> Opti
 }
 
 /// Changes the ICRC at the end of `bytes` (BTH to ICRC) from identification 0 to `ip_id`. The CRC is linear,
-/// so only the length of the frame is needed.
+/// so only the length of the frame is needed. Without an ICRC nothing changes.
 pub(crate) fn reseal(bytes: &mut [u8], ip_id: u16) {
+    if !has_icrc(bytes) {
+        return;
+    }
     let Some(covered) = bytes.len().checked_sub(icrc::LEN) else { return };
     if ip_id != STAGED_ID
         && let Some(sealed) = icrc::read(bytes)

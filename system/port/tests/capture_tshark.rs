@@ -288,6 +288,63 @@ fn a_port_without_ethernet_and_icrc_is_captured_with_both() {
     assert_eq!(rows, [&v4, &v4, &v6, &v6].map(|row| row.to_vec()));
 }
 
+/// As long as a request of 1RMA: its last bytes are a tag, and no ICRC.
+fn message(number: u8) -> [u8; 60] {
+    let mut bytes = [number; 60];
+    bytes[0] = 0xe0 | number & 7;
+    bytes
+}
+
+#[test]
+fn a_tag_of_1rma_is_captured_as_it_is_where_an_icrc_would_be_added() {
+    let file = Temporary::new("tags");
+    let inner = Loop { frames: Vec::new(), lent: Vec::new(), space: usize::MAX };
+    let mut port = Capture::create(inner, &file.0).unwrap();
+    let ends = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<std::net::IpAddr>().unwrap());
+    let [near, far] = ends.map(|ip| Endpoint { address: ip.into(), udp_port: 4791 });
+    for number in 0..8 {
+        let headers = Start::Ip.overhead(true);
+        let bytes = port.lend(Peer(0), headers + 60).unwrap().bytes;
+        Route::new(near, far).emit(Start::Ip, 0, 60, bytes);
+        bytes[headers..].copy_from_slice(&message(number));
+        port.commit();
+    }
+    assert_eq!(port.receive(9, &mut |_| ()), 8);
+    assert_eq!(port.finish().unwrap().1, Recorded { seen: 16, dropped: 0 });
+    let frames = frames(&file.0);
+    for (number, frame) in (0..8).chain(0..8).zip(&frames) {
+        assert_eq!(frame[42..], message(number), "message {number}");
+    }
+    assert_eq!(frames.len(), 16);
+}
+
+/// Frames of a train are sealed anew for their identifications: messages of 1RMA are not.
+#[test]
+fn tags_of_1rma_in_a_train_leave_a_captured_port_unchanged() {
+    let file = Temporary::new("train-of-tags");
+    let open = || UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let (one, mut two) = (open(), open());
+    let ends = [one.endpoint(), two.endpoint()];
+    let mut one = Capture::create(one, &file.0).unwrap();
+    let to_two = one.port_mut().peer(ends[1]).unwrap();
+    for number in 0..12 {
+        one.lend(to_two, 60).unwrap().bytes.copy_from_slice(&message(number));
+        one.commit();
+    }
+    one.flush();
+    let mut came = Vec::new();
+    while came.len() < 12 {
+        two.receive(12, &mut |frame| came.push(frame.bytes.to_vec()));
+    }
+    one.finish().unwrap();
+    let captured = frames(&file.0);
+    for (number, (came, captured)) in (0..12).zip(came.iter().zip(&captured)) {
+        assert_eq!((&came[..], &captured[42..]), (&message(number)[..], &message(number)[..]));
+    }
+    let ids: Vec<u8> = captured.iter().map(|frame| frame[19]).collect();
+    assert_eq!(ids, (0..12).collect::<Vec<u8>>(), "it was a train");
+}
+
 #[test]
 fn a_frame_that_finds_no_room_waits_and_is_captured_once() {
     let file = Temporary::new("space");

@@ -19,10 +19,10 @@ const SIZE: u32 = 4096;
 const VALUE: usize = 2500;
 
 /// A file that is gone when the test is over.
-struct Temporary(PathBuf);
+pub struct Temporary(pub PathBuf);
 
 impl Temporary {
-    fn new(name: &str) -> Temporary {
+    pub fn new(name: &str) -> Temporary {
         Temporary(std::env::temp_dir().join(format!("remora-{}-{name}.pcapng", std::process::id())))
     }
 }
@@ -34,7 +34,7 @@ impl Drop for Temporary {
 }
 
 /// tshark's output with these arguments, with the dissector or without.
-fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
+pub fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma"]);
     // It knows RoCE v2 by port 4791; ports of tests are others.

@@ -19,6 +19,7 @@ mod processes;
 mod queue_sizes;
 mod refused_trains;
 mod regions;
+mod rma_captures;
 mod services;
 mod services_conformance;
 mod services_tshark;

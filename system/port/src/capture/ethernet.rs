@@ -1,5 +1,6 @@
 //! The parts of an Ethernet frame that a port's frame lacks: headers and ICRC.
 
+use crate::staging::has_icrc;
 use remora_wire::frame::{Address, Endpoint, Network, Route, Start};
 use remora_wire::icrc::{self, Flow, IdSpans};
 use remora_wire::{ethernet, udp};
@@ -22,15 +23,18 @@ pub(super) fn headers(from: Endpoint, to: Endpoint, ip_id: u16, len: usize, out:
 }
 
 /// The IPv4 identification that a received frame (BTH to ICRC) was sealed with, found from its ICRC; 0 if
-/// none fits.
+/// none fits, or if it has no ICRC.
 pub(super) fn sealed_id(from: Endpoint, to: Endpoint, bytes: &[u8], spans: &mut IdSpans) -> u16 {
+    if !has_icrc(bytes) {
+        return 0;
+    }
     let covered = bytes.len().saturating_sub(icrc::LEN);
     let Some(received) = icrc::read(bytes) else { return 0 };
     Flow::new(from, to).accepts_unknown_id(spans, &bytes[..covered], received).unwrap_or(0)
 }
 
 /// For a frame that begins at its IP header: writes its Ethernet header to `out` and returns its sealed ICRC.
-/// `None`: the frame is no UDP packet over IP.
+/// `None`: the frame is no UDP packet over IP, or a message that has no ICRC.
 pub(super) fn complete(packet: &[u8], out: &mut [u8]) -> Option<u32> {
     let (network, payload) = Network::parse(packet).ok()?;
     let below = udp::Repr::parse(&udp::View::new(payload).ok()?);
@@ -39,6 +43,9 @@ pub(super) fn complete(packet: &[u8], out: &mut [u8]) -> Option<u32> {
         ethernet::Repr { destination: mac(destination), source: mac(source), ethertype: network.ethertype() };
     header.emit(out);
     let transport = payload.get(udp::LEN..)?;
+    if !has_icrc(transport) {
+        return None;
+    }
     let covered = transport.get(..transport.len().checked_sub(icrc::LEN)?)?;
     Some(Flow::of(&network, &below).seal(network.ip_id(), covered))
 }
