@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 use crate::certificate::{Certificate, Fingerprint, NAME, Token};
-use crate::message::{self, LONGEST_REPLY, RegionGrant, Reply, Request};
+use crate::message::{self, GrantReply, GrantRequest, LONGEST_REPLY, RegionGrant};
 use crate::{Error, Result, tls};
 
 /// A server, by its address and the fingerprint of its certificate.
@@ -115,23 +115,23 @@ impl Channel {
             Credential::Token(token) => token.bytes().to_vec(),
             Credential::Certificate(_) => Vec::new(),
         };
-        let request = Request { client: *client, follow: true, token: Zeroizing::new(token) };
+        let request = GrantRequest { client: *client, follow: true, token: Zeroizing::new(token) };
         let sent = self.stream.write_all(&request.encode()).and_then(|()| self.stream.flush());
         sent.map_err(|error| self.failed(error))?;
         match self.receive()? {
-            Reply::Grants { follows, grants } => {
+            GrantReply::Grants { follows, grants } => {
                 self.follows = follows;
                 Ok(grants)
             }
-            Reply::NotAdmitted => {
+            GrantReply::NotAdmitted => {
                 let certificate = match credential {
                     Credential::Certificate(own) => Some(own.fingerprint().to_string()),
                     Credential::Token(_) => None,
                 };
                 Err(Error::NotAdmitted { server: self.server, certificate })
             }
-            Reply::Translated(seen) => Err(Error::Translated { nic: client.address, seen }),
-            Reply::Announcement(..) => Err(Error::Protocol(self.server)),
+            GrantReply::Translated(seen) => Err(Error::Translated { nic: client.address, seen }),
+            GrantReply::Announcement(..) => Err(Error::Protocol(self.server)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Channel {
         }
         self.stream.sock.until = Instant::now() + timeout;
         match self.receive() {
-            Ok(Reply::Announcement(ahead, granted)) => Ok(Some(Announcement { ahead, granted })),
+            Ok(GrantReply::Announcement(ahead, granted)) => Ok(Some(Announcement { ahead, granted })),
             Ok(_) => Err(Error::Protocol(self.server)),
             Err(Error::Silent(_)) => Ok(None),
             Err(error) => {
@@ -160,10 +160,10 @@ impl Channel {
         self.follows && self.announcement(Duration::ZERO).is_err()
     }
 
-    fn receive(&mut self) -> Result<Reply> {
+    fn receive(&mut self) -> Result<GrantReply> {
         let mut piece = Zeroizing::new([0; 4096]);
         loop {
-            match message::next(&mut self.came, LONGEST_REPLY, Reply::decode) {
+            match message::next(&mut self.came, LONGEST_REPLY, GrantReply::decode) {
                 Ok(Some(reply)) => return Ok(reply),
                 Ok(None) => {}
                 Err(message::Malformed) => return Err(Error::Protocol(self.server)),
@@ -191,7 +191,10 @@ impl Channel {
         let server = self.server;
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => return Error::Silent(server),
-            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe => {
                 return Error::HungUp(server);
             }
             _ => {}
@@ -220,9 +223,9 @@ impl fmt::Debug for Channel {
 
 /// A TCP connection that leaves from the NIC's address: the server compares the two.
 fn connect(server: SocketAddr, nic: IpAddr, timeout: Duration) -> Result<TcpStream> {
-    let server = SocketAddr::new(server.ip().to_canonical(), server.port()).with_scope(server);
+    let server = scoped(SocketAddr::new(server.ip().to_canonical(), server.port()), server);
     let nic = nic.to_canonical();
-    let from = SocketAddr::new(nic, 0).with_scope(server);
+    let from = scoped(SocketAddr::new(nic, 0), server);
     let no_way = |cause| Error::NoWay { nic, server, cause };
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, Some(Protocol::TCP))?;
     if server.is_ipv4() != nic.is_ipv4() {
@@ -238,18 +241,12 @@ fn connect(server: SocketAddr, nic: IpAddr, timeout: Duration) -> Result<TcpStre
     Ok(socket.into())
 }
 
-/// The interface of link-local addresses.
-trait Scope {
-    fn with_scope(self, of: SocketAddr) -> SocketAddr;
-}
-
-impl Scope for SocketAddr {
-    fn with_scope(self, of: SocketAddr) -> SocketAddr {
-        match (self, of) {
-            (SocketAddr::V6(own), SocketAddr::V6(of)) if own.ip().is_unicast_link_local() => {
-                SocketAddrV6::new(*own.ip(), own.port(), 0, of.scope_id()).into()
-            }
-            (own, _) => own,
+/// The address with the interface of another one, if it is link-local.
+fn scoped(own: SocketAddr, of: SocketAddr) -> SocketAddr {
+    match (own, of) {
+        (SocketAddr::V6(own), SocketAddr::V6(of)) if own.ip().is_unicast_link_local() => {
+            SocketAddrV6::new(*own.ip(), own.port(), 0, of.scope_id()).into()
         }
+        _ => own,
     }
 }

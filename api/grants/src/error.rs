@@ -13,7 +13,9 @@ pub enum Error {
     #[error("no server gives grants at {0}: start one with `remora rma serve --listen {0}`")]
     NoServer(SocketAddr),
     /// The NIC's address does not lead there.
-    #[error("the NIC's address {nic} does not reach {server}: choose another address of this machine (--address)")]
+    #[error(
+        "the NIC's address {nic} does not reach {server}: choose another address of this machine (--address)"
+    )]
     NoWay {
         /// The NIC's.
         nic: IpAddr,
@@ -96,7 +98,7 @@ pub enum Error {
     #[error("the key of region {0} changes faster than this client can follow: rotate more slowly")]
     KeyChanges(String),
     /// The server's NIC does not answer.
-    #[error("the server's NIC at {nic} does not answer: {}", why(*.ended))]
+    #[error("the server's NIC at {nic} does not answer: {}", why(.ended))]
     NoAnswer {
         /// Its address and UDP port.
         nic: SocketAddr,
@@ -136,6 +138,6 @@ fn mend(certificate: &Option<String>) -> String {
     }
 }
 
-fn why(ended: bool) -> &'static str {
-    if ended { "the server has ended" } else { "is it overloaded, or does a firewall stop its UDP port?" }
+fn why(ended: &bool) -> &'static str {
+    if *ended { "the server has ended" } else { "is it overloaded, or does a firewall stop its UDP port?" }
 }

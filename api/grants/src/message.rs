@@ -2,6 +2,7 @@
 
 use remora_verbs::Address;
 use remora_verbs::rma::{Client, Grant, Rights};
+use std::fmt;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -29,8 +30,8 @@ pub struct RegionGrant {
 }
 
 /// What a client says first.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Request {
+#[derive(PartialEq, Eq)]
+pub struct GrantRequest {
     /// Who it is; its NIC has this address.
     pub client: Client,
     /// It stays for announcements.
@@ -41,7 +42,7 @@ pub struct Request {
 
 /// What a server says.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum GrantReply {
     /// All regions. `follows`: announcements will come.
     Grants {
         /// The server has the capacity for the client to stay.
@@ -123,7 +124,13 @@ pub fn next<T>(
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-impl Request {
+impl fmt::Debug for GrantRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GrantRequest {{ client: {:?}, follow: {} }}", self.client, self.follow)
+    }
+}
+
+impl GrantRequest {
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         framed(|bytes| {
             bytes.push(REQUEST);
@@ -137,9 +144,9 @@ impl Request {
         })
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Request> {
+    pub fn decode(bytes: &[u8]) -> Option<GrantRequest> {
         let mut from = Reader(bytes);
-        let right = from.byte()? == REQUEST && from.take()? == MAGIC && from.byte()? == VERSION;
+        let right = from.byte()? == REQUEST && from.take::<4>()? == MAGIC && from.byte()? == VERSION;
         let follow = match from.byte()? {
             0 => false,
             1 => true,
@@ -149,7 +156,7 @@ impl Request {
         let [pid, incarnation] = [from.take()?, from.take()?].map(u32::from_le_bytes);
         let token = Zeroizing::new(from.counted()?.to_vec());
         let client = Client { address, pid, incarnation };
-        from.end(Request { client, follow, token }).filter(|_| right)
+        from.end(GrantRequest { client, follow, token }).filter(|_| right)
     }
 }
 
@@ -169,28 +176,28 @@ fn take_grant(from: &mut Reader<'_>) -> Option<RegionGrant> {
     plain.then(|| RegionGrant { name: name.to_owned(), rights, grant })
 }
 
-impl Reply {
+impl GrantReply {
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         framed(|bytes| match self {
-            Reply::Grants { follows, grants } => {
+            GrantReply::Grants { follows, grants } => {
                 bytes.extend([GRANTS, u8::from(*follows)]);
                 bytes.extend((grants.len() as u16).to_le_bytes());
                 grants.iter().for_each(|granted| put_grant(bytes, granted));
             }
-            Reply::Announcement(time, granted) => {
+            GrantReply::Announcement(time, granted) => {
                 bytes.push(ANNOUNCEMENT);
                 bytes.extend((time.as_millis() as u32).to_le_bytes());
                 put_grant(bytes, granted);
             }
-            Reply::NotAdmitted => bytes.push(NOT_ADMITTED),
-            Reply::Translated(seen) => {
+            GrantReply::NotAdmitted => bytes.push(NOT_ADMITTED),
+            GrantReply::Translated(seen) => {
                 bytes.push(TRANSLATED);
                 bytes.extend(seen.0);
             }
         })
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Reply> {
+    pub fn decode(bytes: &[u8]) -> Option<GrantReply> {
         let mut from = Reader(bytes);
         let reply = match from.byte()? {
             GRANTS => {
@@ -200,14 +207,14 @@ impl Reply {
                     return None;
                 }
                 let grants = (0..count).map(|_| take_grant(&mut from)).collect::<Option<_>>()?;
-                Reply::Grants { follows, grants }
+                GrantReply::Grants { follows, grants }
             }
             ANNOUNCEMENT => {
                 let time = Duration::from_millis(u32::from_le_bytes(from.take()?).into());
-                Reply::Announcement(time, take_grant(&mut from)?)
+                GrantReply::Announcement(time, take_grant(&mut from)?)
             }
-            NOT_ADMITTED => Reply::NotAdmitted,
-            TRANSLATED => Reply::Translated(Address(from.take()?)),
+            NOT_ADMITTED => GrantReply::NotAdmitted,
+            TRANSLATED => GrantReply::Translated(Address(from.take()?)),
             _ => return None,
         };
         from.end(reply)
@@ -228,54 +235,60 @@ mod tests {
         }
     }
 
-    fn request() -> Request {
+    fn request() -> GrantRequest {
         let client = Client { address: Ipv4Addr::new(10, 0, 0, 7).into(), pid: 77, incarnation: 0xdead_beef };
-        Request { client, follow: true, token: Zeroizing::new(vec![9; 32]) }
+        GrantRequest { client, follow: true, token: Zeroizing::new(vec![9; 32]) }
     }
 
     #[test]
     fn each_message_is_read_as_it_was_written_and_never_in_part() {
         let replies = [
-            Reply::Grants { follows: true, grants: vec![granted("memory"), granted("m2")] },
-            Reply::Grants { follows: false, grants: Vec::new() },
-            Reply::Announcement(Duration::from_millis(1500), granted("memory")),
-            Reply::NotAdmitted,
-            Reply::Translated(Ipv4Addr::new(10, 0, 0, 7).into()),
+            GrantReply::Grants { follows: true, grants: vec![granted("memory"), granted("m2")] },
+            GrantReply::Grants { follows: false, grants: Vec::new() },
+            GrantReply::Announcement(Duration::from_millis(1500), granted("memory")),
+            GrantReply::NotAdmitted,
+            GrantReply::Translated(Ipv4Addr::new(10, 0, 0, 7).into()),
         ];
         for reply in replies {
             let whole = reply.encode();
             for len in 0..whole.len() {
-                assert_eq!(next(&mut Zeroizing::new(whole[..len].to_vec()), 4096, Reply::decode), Ok(None));
-                assert_eq!(Reply::decode(&whole[4..].get(..len.wrapping_sub(4)).unwrap_or_default()), None);
+                assert_eq!(
+                    next(&mut Zeroizing::new(whole[..len].to_vec()), 4096, GrantReply::decode),
+                    Ok(None)
+                );
+                assert_eq!(
+                    GrantReply::decode(&whole[4..].get(..len.wrapping_sub(4)).unwrap_or_default()),
+                    None
+                );
             }
             let mut came = Zeroizing::new([&whole[..], &whole[..], b"x"].concat());
-            assert_eq!(next(&mut came, 4096, Reply::decode), Ok(Some(reply)));
+            assert_eq!(next(&mut came, 4096, GrantReply::decode), Ok(Some(reply)));
             assert_eq!(came.len(), whole.len() + 1);
         }
         let whole = request().encode();
         assert!(whole.len() <= 4 + LONGEST_REQUEST);
-        assert_eq!(Request::decode(&whole[4..]), Some(request()));
-        assert_eq!(Request::decode(&[&whole[4..], b"x"].concat()), None, "something behind it");
+        assert_eq!(GrantRequest::decode(&whole[4..]), Some(request()));
+        assert_eq!(GrantRequest::decode(&[&whole[4..], b"x"].concat()), None, "something behind it");
     }
 
     #[test]
     fn what_is_too_long_of_another_version_or_has_a_name_that_moves_the_cursor_is_malformed() {
         let mut long = Zeroizing::new((LONGEST_REQUEST as u32 + 1).to_le_bytes().to_vec());
-        assert_eq!(next(&mut long, LONGEST_REQUEST, Request::decode), Err(Malformed));
+        assert_eq!(next(&mut long, LONGEST_REQUEST, GrantRequest::decode), Err(Malformed));
         for at in 0..6 {
             let mut bytes = request().encode();
             bytes[4 + at] ^= 1;
-            assert_eq!(Request::decode(&bytes[4..]), None, "byte {at}");
+            assert_eq!(GrantRequest::decode(&bytes[4..]), None, "byte {at}");
         }
         for name in ["", "a\x1b[2J", &"n".repeat(LONGEST_NAME + 1)] {
-            let reply = Reply::Announcement(Duration::ZERO, granted(name));
-            assert_eq!(Reply::decode(&reply.encode()[4..]), None, "{name:?}");
+            let reply = GrantReply::Announcement(Duration::ZERO, granted(name));
+            assert_eq!(GrantReply::decode(&reply.encode()[4..]), None, "{name:?}");
         }
     }
 
     #[test]
     fn the_largest_reply_is_within_the_bound() {
         let grants = vec![granted(&"n".repeat(LONGEST_NAME)); REGIONS];
-        assert!(Reply::Grants { follows: true, grants }.encode().len() <= LONGEST_REPLY);
+        assert!(GrantReply::Grants { follows: true, grants }.encode().len() <= LONGEST_REPLY);
     }
 }

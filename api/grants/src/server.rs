@@ -24,7 +24,7 @@ pub use offer::Offer;
 
 /// Whom a server admits, and its bounds.
 #[derive(Clone, Debug)]
-pub struct ServerOptions {
+pub struct GrantOptions {
     /// The server's own certificate.
     pub certificate: Certificate,
     /// Who has it is admitted.
@@ -39,10 +39,10 @@ pub struct ServerOptions {
     pub followers: usize,
 }
 
-impl ServerOptions {
+impl GrantOptions {
     /// Nobody is admitted yet.
-    pub fn new(certificate: Certificate) -> ServerOptions {
-        ServerOptions {
+    pub fn new(certificate: Certificate) -> GrantOptions {
+        GrantOptions {
             certificate,
             token: None,
             clients: HashSet::new(),
@@ -55,7 +55,7 @@ impl ServerOptions {
 
 /// Events of a server.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct GrantCounters {
     /// Clients that got grants.
     pub granted: u64,
     /// Clients that were not admitted, or came from another address than their NIC's.
@@ -85,7 +85,7 @@ struct Shared {
 }
 
 /// Gives grants until it is dropped.
-pub struct Server {
+pub struct GrantServer {
     address: SocketAddr,
     fingerprint: Fingerprint,
     shared: Arc<Shared>,
@@ -93,12 +93,12 @@ pub struct Server {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Server {
+impl GrantServer {
     /// Gives grants for these regions at a TCP address; port 0 takes a free one.
     ///
     /// # Errors
     /// `Listen`; `Offers`: names that are no names, or come twice; more than 256 regions.
-    pub fn start(listen: SocketAddr, options: ServerOptions, offers: Vec<Offer>) -> Result<Server> {
+    pub fn start(listen: SocketAddr, options: GrantOptions, offers: Vec<Offer>) -> Result<GrantServer> {
         check(&offers)?;
         let config =
             tls::server(&options.certificate).map_err(|error| Error::Certificate(error.to_string()))?;
@@ -115,10 +115,9 @@ impl Server {
             stop: AtomicBool::new(false),
         });
         let mut acceptor = Acceptor::new(poll, listener, config, options, Arc::clone(&shared))?;
-        let thread = std::thread::Builder::new()
-            .name("remora-grants".to_owned())
-            .spawn(move || acceptor.run())?;
-        Ok(Server { address, fingerprint, shared, waker, thread: Some(thread) })
+        let thread =
+            std::thread::Builder::new().name("remora-grants".to_owned()).spawn(move || acceptor.run())?;
+        Ok(GrantServer { address, fingerprint, shared, waker, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -137,7 +136,7 @@ impl Server {
     }
 
     /// Tells all clients that stayed which key a region will have after `ahead`. The key changes by
-    /// [`change_key`](Server::change_key) alone.
+    /// [`change_key`](GrantServer::change_key) alone.
     ///
     /// # Errors
     /// `NoRegion`; `Io`: the thread cannot be woken.
@@ -168,15 +167,15 @@ impl Server {
     }
 
     /// What happened so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> GrantCounters {
         let Counted { granted, refused, failed, announced } = &self.shared.counted;
         let [granted, refused, failed, announced] =
             [granted, refused, failed, announced].map(|count| count.load(Ordering::Relaxed));
-        Counters { granted, refused, failed, announced }
+        GrantCounters { granted, refused, failed, announced }
     }
 }
 
-impl Drop for Server {
+impl Drop for GrantServer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         // A thread that cannot be woken ends at its next deadline.
@@ -187,9 +186,9 @@ impl Drop for Server {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for GrantServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Server({} {})", self.address, self.fingerprint)
+        write!(f, "GrantServer({} {})", self.address, self.fingerprint)
     }
 }
 

@@ -1,8 +1,6 @@
 //! A client whole: its NIC's portal, its grants, and the channel that renews them.
 
-use remora_verbs::rma::{
-    Grant, Portal, RegionKey, Rights, Rma, RmaError, RmaOptions, RmaRegion, Status,
-};
+use remora_verbs::rma::{Grant, Portal, RegionKey, Rights, Rma, RmaError, RmaOptions, RmaRegion, Status};
 use remora_verbs::{Access, Context, PortKind};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +20,7 @@ const RENEWALS: usize = 4;
 /// Reads and writes a server's regions. While the server announces keys it follows them; otherwise it asks again
 /// when one is outdated.
 #[derive(Debug)]
-pub struct Session {
+pub struct RmaSession {
     pin: Pin,
     credential: Credential,
     rma: Rma,
@@ -53,8 +51,8 @@ impl Verb {
     }
 }
 
-impl Session {
-    /// How long an operation or a hand-shake may take, unless [`set_timeout`](Session::set_timeout) says
+impl RmaSession {
+    /// How long an operation or a hand-shake may take, unless [`set_timeout`](RmaSession::set_timeout) says
     /// otherwise.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -62,20 +60,20 @@ impl Session {
     ///
     /// # Errors
     /// Those of a [`Channel`]; `Shm`; the NIC's.
-    pub fn open(context: &Context, pin: Pin, credential: Credential) -> Result<Session> {
-        Session::open_within(context, pin, credential, Session::TIMEOUT)
+    pub fn open(context: &Context, pin: Pin, credential: Credential) -> Result<RmaSession> {
+        RmaSession::open_within(context, pin, credential, RmaSession::TIMEOUT)
     }
 
     /// The same, with another bound for the hand-shake and each operation.
     ///
     /// # Errors
-    /// As [`open`](Session::open).
+    /// As [`open`](RmaSession::open).
     pub fn open_within(
         context: &Context,
         pin: Pin,
         credential: Credential,
         timeout: Duration,
-    ) -> Result<Session> {
+    ) -> Result<RmaSession> {
         if context.port().kind == PortKind::Shm {
             return Err(Error::Shm);
         }
@@ -88,7 +86,7 @@ impl Session {
             rma.reach(grant.server)?;
         }
         let announced = VecDeque::new();
-        Ok(Session { pin, credential, rma, portal, buffer, channel, grants, announced, timeout, asked: 1 })
+        Ok(RmaSession { pin, credential, rma, portal, buffer, channel, grants, announced, timeout, asked: 1 })
     }
 
     /// What the server grants.
@@ -124,7 +122,7 @@ impl Session {
     /// Writes a region, from `offset` on.
     ///
     /// # Errors
-    /// As [`read`](Session::read). One that has not ended well may have taken effect in part.
+    /// As [`read`](RmaSession::read). One that has not ended well may have taken effect in part.
     pub fn write(&mut self, region: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         let place = self.checked(region, Verb::Write, offset, bytes.len())?;
         let mut at = offset;
@@ -139,7 +137,7 @@ impl Session {
     /// Changes the key of a region, and gets the grants under the new one.
     ///
     /// # Errors
-    /// As [`read`](Session::read).
+    /// As [`read`](RmaSession::read).
     pub fn rekey(&mut self, region: &str, key: &RegionKey) -> Result<()> {
         let place = self.checked(region, Verb::Rekey, 0, 0)?;
         self.buffer.memory().write(0, key.bytes())?;
@@ -187,12 +185,19 @@ impl Session {
         Err(Error::KeyChanges(self.grants[place].name.clone()))
     }
 
-    /// Takes the newest key that was announced for this region, or asks for grants.
+    /// Takes a key that was announced for this region, or asks for grants. A server announces one key before it
+    /// changes to it: of several, the last is in force or the one before it.
     fn renew(&mut self, place: usize) -> Result<()> {
         while let Ok(Some(announcement)) = self.channel.announcement(Duration::ZERO) {
             self.announced.push_back(announcement);
         }
         let name = &self.grants[place].name;
+        let mut own = self.announced.iter().filter(|one| one.granted.name == *name).count();
+        self.announced.retain(|one| {
+            let outdated = one.granted.name == *name && own > 2;
+            own -= usize::from(outdated);
+            !outdated
+        });
         let next = self.announced.iter().position(|one| one.granted.name == *name);
         if let Some(next) = next.and_then(|next| self.announced.remove(next)) {
             self.grants[place].grant = next.granted.grant;

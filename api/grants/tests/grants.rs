@@ -1,7 +1,8 @@
 //! Grants between two NICs of this host, and everybody who shall get none.
 
 use remora_grants::{
-    Certificate, Channel, Credential, Error, Fingerprint, Offer, Pin, Server, ServerOptions, Session, Token,
+    Certificate, Channel, Credential, Error, Fingerprint, GrantOptions, GrantServer, Offer, Pin, RmaSession,
+    Token,
 };
 use remora_verbs::rma::{Client, Portal, RegionKey, Rights, RmaOptions};
 use remora_verbs::{Access, Context, Device, Mode};
@@ -18,7 +19,7 @@ fn loopback(host: &str) -> SocketAddr {
 
 /// A server of one region.
 struct Bed {
-    server: Server,
+    server: GrantServer,
     token: Token,
     host: &'static str,
     _context: Context,
@@ -29,16 +30,16 @@ impl Bed {
         Bed::with(host, rights, |_| {})
     }
 
-    fn with(host: &'static str, rights: Rights, change: impl FnOnce(&mut ServerOptions)) -> Bed {
+    fn with(host: &'static str, rights: Rights, change: impl FnOnce(&mut GrantOptions)) -> Bed {
         let context = Device::udp(loopback(host)).unwrap().mode(Mode::Dedicated).open().unwrap();
         let memory = context.alloc_pd().unwrap().allocate(LEN, Access::LOCAL_WRITE).unwrap();
         memory.write(0, &contents()).unwrap();
         let region = context.open_rma(&RmaOptions::default()).unwrap().expose(memory, rights, None).unwrap();
         let token = Token::random().unwrap();
         let mut options =
-            ServerOptions { token: Some(token.clone()), ..ServerOptions::new(Certificate::new().unwrap()) };
+            GrantOptions { token: Some(token.clone()), ..GrantOptions::new(Certificate::new().unwrap()) };
         change(&mut options);
-        let server = Server::start(loopback(host), options, vec![Offer::new("memory", rights, region)]);
+        let server = GrantServer::start(loopback(host), options, vec![Offer::new("memory", rights, region)]);
         Bed { server: server.unwrap(), token, host, _context: context }
     }
 
@@ -46,12 +47,12 @@ impl Bed {
         Pin { address: self.server.address(), fingerprint: self.server.fingerprint() }
     }
 
-    fn session(&self) -> Session {
+    fn session(&self) -> RmaSession {
         self.session_by(Credential::Token(self.token.clone())).unwrap()
     }
 
-    fn session_by(&self, credential: Credential) -> Result<Session, Error> {
-        Session::open_within(&nic(self.host), self.pin(), credential, Duration::from_secs(20))
+    fn session_by(&self, credential: Credential) -> Result<RmaSession, Error> {
+        RmaSession::open_within(&nic(self.host), self.pin(), credential, Duration::from_secs(20))
     }
 
     fn has(&self, offset: usize, bytes: &[u8]) -> bool {
@@ -132,7 +133,10 @@ fn a_listed_certificate_admits_and_no_other() {
     });
     bed.session_by(Credential::Certificate(own)).unwrap().read("memory", 0, &mut [0; 64]).unwrap();
     let other = Certificate::new().unwrap();
-    let words = format!("does not admit this client: start it with `remora rma serve --admit {}`", other.fingerprint());
+    let words = format!(
+        "does not admit this client: start it with `remora rma serve --admit {}`",
+        other.fingerprint()
+    );
     assert!(refused(bed.pin(), &Credential::Certificate(other), &somebody(HERE)).contains(&words));
     let token = Credential::Token(bed.token.clone());
     assert!(refused(bed.pin(), &token, &somebody(HERE)).contains("does not admit this client"));
@@ -169,7 +173,10 @@ fn a_nic_with_another_address_than_its_connection_is_told_of_the_translation() {
     let client = somebody(Ipv4Addr::new(127, 0, 0, 9).into());
     let pin = Pin { address, ..bed.pin() };
     let text = refused(pin, &Credential::Token(bed.token.clone()), &client);
-    assert!(text.contains("sees this client at 127.0.0.1, and its NIC has 127.0.0.9") && text.contains("NAT"), "{text}");
+    assert!(
+        text.contains("sees this client at 127.0.0.1, and its NIC has 127.0.0.9") && text.contains("NAT"),
+        "{text}"
+    );
     assert_eq!((bed.server.counters().granted, bed.server.counters().refused), (0, 1));
     drop(bed);
     relaying.join().unwrap();
@@ -184,7 +191,7 @@ fn what_listens_there_may_be_nobody_silent_or_without_tls() {
     assert!(refused(pin, &credential, &somebody(HERE)).contains("is silent"));
     let plain = std::thread::spawn(move || {
         let mut peers: Vec<TcpStream> = (0..2).map(|_| free.accept().unwrap().0).collect();
-        peers[1].write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").unwrap();
+        peers[1].write_all(b"HTTP/1.0 400 Bad GrantRequest\r\n\r\n").unwrap();
         let _ = peers[1].read(&mut [0; 4096]);
         peers.truncate(1);
         free
@@ -248,7 +255,8 @@ fn recorded(bed: &Bed) -> Vec<u8> {
     });
     let pin = Pin { address, ..bed.pin() };
     let (channel, grants) =
-        Channel::open(pin, &Credential::Token(bed.token.clone()), &somebody(HERE), Duration::from_secs(20)).unwrap();
+        Channel::open(pin, &Credential::Token(bed.token.clone()), &somebody(HERE), Duration::from_secs(20))
+            .unwrap();
     assert_eq!(grants.len(), 1);
     drop(channel);
     recording.join().unwrap()
@@ -276,8 +284,7 @@ fn the_grant_of_one_client_is_none_for_another() {
     let stolen = bed.session().regions()[0].grant;
     let thief = nic("127.0.0.1");
     let (rma, domain) = (thief.open_rma(&RmaOptions::default()).unwrap(), thief.alloc_pd().unwrap());
-    let buffer =
-        rma.expose(domain.allocate(64, Access::LOCAL_WRITE).unwrap(), Rights::NONE, None).unwrap();
+    let buffer = rma.expose(domain.allocate(64, Access::LOCAL_WRITE).unwrap(), Rights::NONE, None).unwrap();
     let mut portal: Portal = rma.create_portal(&domain, 4).unwrap();
     let refused = portal.read(&buffer, 0, &stolen, 0, 64, Duration::from_secs(20)).unwrap_err();
     assert!(refused.to_string().contains("authentication failure"), "{refused}");
@@ -337,7 +344,7 @@ fn what_is_not_granted_is_told_before_anything_is_sent() {
     assert_eq!(granted.to_bytes()[46..], [0; 32], "the keys of write and rekey are not given");
     let shm = Device::shm().open().unwrap();
     let credential = Credential::Token(bed.token.clone());
-    assert!(told(Session::open(&shm, bed.pin(), credential).map(drop)).contains("use port udp or xdp"));
+    assert!(told(RmaSession::open(&shm, bed.pin(), credential).map(drop)).contains("use port udp or xdp"));
 }
 
 #[test]

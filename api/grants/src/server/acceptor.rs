@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::connection::{Answer, Connection, Drive};
-use super::{ServerOptions, Shared};
-use crate::message::{Reply, Request};
+use super::{GrantOptions, Shared};
 use crate::certificate::Fingerprint;
+use crate::message::{GrantReply, GrantRequest};
 use remora_verbs::Address;
 
 pub(super) const WAKE: Place = Place(0);
@@ -28,7 +28,7 @@ pub(super) struct Acceptor {
     poll: Poll,
     listener: TcpListener,
     config: Arc<ServerConfig>,
-    options: ServerOptions,
+    options: GrantOptions,
     shared: Arc<Shared>,
     connections: Slab<Connection>,
     /// Somebody waits in the listener, or may.
@@ -40,7 +40,7 @@ impl Acceptor {
         poll: Poll,
         mut listener: TcpListener,
         config: Arc<ServerConfig>,
-        options: ServerOptions,
+        options: GrantOptions,
         shared: Arc<Shared>,
     ) -> io::Result<Acceptor> {
         poll.registry().register(&mut listener, LISTEN, Interest::READABLE)?;
@@ -147,7 +147,7 @@ impl Acceptor {
         }
     }
 
-    fn answer(&mut self, place: usize, request: &Request) {
+    fn answer(&mut self, place: usize, request: &GrantRequest) {
         let followers = self.connections.iter().filter(|(_, one)| one.client().is_some()).count();
         let one = &mut self.connections[place];
         let seen = Address::from(one.peer().ip().to_canonical());
@@ -155,7 +155,7 @@ impl Acceptor {
         let admitted = admits(&self.options, one.certificate(), request);
         if !admitted || seen != request.client.address {
             counted.refused.fetch_add(1, Ordering::Relaxed);
-            let reply = if admitted { Reply::Translated(seen) } else { Reply::NotAdmitted };
+            let reply = if admitted { GrantReply::Translated(seen) } else { GrantReply::NotAdmitted };
             one.answer(&reply, Answer::Leaves);
         } else {
             counted.granted.fetch_add(1, Ordering::Relaxed);
@@ -163,11 +163,11 @@ impl Acceptor {
             let grants = self.shared.offers.iter().map(|offer| offer.grant(&client)).collect();
             let follows = request.follow && followers < self.options.followers;
             let answer = if follows { Answer::Follows(client) } else { Answer::Leaves };
-            one.answer(&Reply::Grants { follows, grants }, answer);
+            one.answer(&GrantReply::Grants { follows, grants }, answer);
             if follows {
                 // What was announced before it came.
                 for (time, granted) in self.shared.offers.iter().filter_map(|o| o.announcement(&client)) {
-                    one.send(&Reply::Announcement(time, granted));
+                    one.send(&GrantReply::Announcement(time, granted));
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Acceptor {
             for (place, one) in &mut self.connections {
                 let Some(client) = one.client() else { continue };
                 let Some((time, granted)) = self.shared.offers[number].announcement(&client) else { break };
-                one.send(&Reply::Announcement(time, granted));
+                one.send(&GrantReply::Announcement(time, granted));
                 self.shared.counted.announced.fetch_add(1, Ordering::Relaxed);
                 if !one.flush() {
                     ended.push(place);
@@ -197,7 +197,7 @@ impl Acceptor {
     }
 }
 
-fn admits(options: &ServerOptions, certificate: Option<Fingerprint>, request: &Request) -> bool {
+fn admits(options: &GrantOptions, certificate: Option<Fingerprint>, request: &GrantRequest) -> bool {
     let listed = certificate.is_some_and(|shown| options.clients.contains(&shown));
     listed || options.token.as_ref().is_some_and(|token| token.is(&request.token))
 }

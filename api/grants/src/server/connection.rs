@@ -10,7 +10,7 @@ use std::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::certificate::Fingerprint;
-use crate::message::{self, LONGEST_REPLY, LONGEST_REQUEST, Reply, Request};
+use crate::message::{self, GrantReply, GrantRequest, LONGEST_REPLY, LONGEST_REQUEST};
 
 /// Bytes that a client may send in all, hand-shake included.
 const MOST: usize = 32 << 10;
@@ -35,7 +35,7 @@ pub(super) enum Answer {
 pub(super) enum Drive {
     Waits,
     Ended,
-    Asks(Request),
+    Asks(GrantRequest),
 }
 
 pub(super) struct Connection {
@@ -99,7 +99,7 @@ impl Connection {
         loop {
             match self.tls.read_tls(&mut self.stream) {
                 Ok(0) => return Drive::Ended,
-                Ok(count) => self.received += count,
+                Ok(count) => self.received = self.received.saturating_add(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return Drive::Ended,
@@ -123,7 +123,7 @@ impl Connection {
             // Nothing more may come.
             return if self.came.is_empty() { Drive::Waits } else { Drive::Ended };
         }
-        match message::next(&mut self.came, LONGEST_REQUEST, Request::decode) {
+        match message::next(&mut self.came, LONGEST_REQUEST, GrantRequest::decode) {
             Ok(Some(request)) => Drive::Asks(request),
             Ok(None) => Drive::Waits,
             Err(message::Malformed) => Drive::Ended,
@@ -140,7 +140,7 @@ impl Connection {
         self.tls.reader().read_exact(&mut self.came[before..]).ok()
     }
 
-    pub(super) fn answer(&mut self, reply: &Reply, answer: Answer) {
+    pub(super) fn answer(&mut self, reply: &GrantReply, answer: Answer) {
         self.send(reply);
         self.state = match (answer, self.deadline()) {
             (Answer::Follows(client), _) => State::Follows(client),
@@ -152,7 +152,7 @@ impl Connection {
     }
 
     /// Seals a message. One that reads nothing is ended by the next [`flush`](Connection::flush).
-    pub(super) fn send(&mut self, reply: &Reply) {
+    pub(super) fn send(&mut self, reply: &GrantReply) {
         if self.tls.writer().write_all(&reply.encode()).is_err() {
             self.received = usize::MAX;
         }

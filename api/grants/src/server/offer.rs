@@ -55,6 +55,9 @@ impl Offer {
 
 impl fmt::Debug for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offer").field("name", &self.name).field("rights", &self.rights).finish_non_exhaustive()
+        f.debug_struct("Offer")
+            .field("name", &self.name)
+            .field("rights", &self.rights)
+            .finish_non_exhaustive()
     }
 }

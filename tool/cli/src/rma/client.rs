@@ -3,23 +3,22 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use remora_bench::command::output::{Output, input};
 use remora_bench::command::print;
 use remora_bench::print_table;
-use remora_grants::{RegionGrant, Session, key_of_file};
+use remora_grants::{RegionGrant, RmaSession, key_of_file};
 use remora_verbs::rma::RegionKey;
 use serde_json::json;
 
 use super::rights_in_words;
 use super::target::Target;
 
-/// Bytes that are read at a time, and that a command writes at most.
+/// Bytes that are read or written at a time.
 const PIECE: usize = 1 << 20;
-const LONGEST: u64 = 1 << 30;
 
 /// Arguments of `remora rma read`.
 #[derive(Args, Clone, Debug)]
@@ -59,7 +58,7 @@ pub struct WriteArgs {
     #[arg(long, default_value_t = 0)]
     offset: u64,
     /// Bytes at most [default: all].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(..=LONGEST))]
+    #[arg(long)]
     len: Option<u64>,
     /// File with the bytes; - is standard input.
     #[arg(long, default_value = "-")]
@@ -110,7 +109,7 @@ struct RegionArgs {
 }
 
 impl RegionArgs {
-    fn of(&self, session: &Session) -> Result<RegionGrant> {
+    fn of(&self, session: &RmaSession) -> Result<RegionGrant> {
         let all = session.regions();
         let named = |wanted: &str| all.iter().find(|one| one.name == wanted);
         let numbered = |wanted: &str| all.iter().find(|one| Ok(one.grant.region) == wanted.parse());
@@ -121,7 +120,9 @@ impl RegionArgs {
         };
         let names: Vec<_> = all.iter().map(|one| &*one.name).collect();
         found.cloned().with_context(|| match &self.region {
-            Some(wanted) => format!("the server grants no region {wanted}: choose one of {}", names.join(", ")),
+            Some(wanted) => {
+                format!("the server grants no region {wanted}: choose one of {}", names.join(", "))
+            }
             None => format!("the server grants {}: choose one by --region", names.join(", ")),
         })
     }
@@ -165,17 +166,25 @@ pub fn read(args: &ReadArgs) -> Result<()> {
 /// `remora rma write`.
 pub fn write(args: &WriteArgs) -> Result<()> {
     let mut session = args.target.session()?;
-    let RegionGrant { name, grant, .. } = args.region.of(&session)?;
+    let RegionGrant { name, .. } = args.region.of(&session)?;
     let (from, shown, _) = input(&args.file)?;
-    let most = args.len.unwrap_or(LONGEST).min(grant.len.saturating_sub(args.offset).saturating_add(1));
-    let mut bytes = Vec::new();
-    from.take(most).read_to_end(&mut bytes).with_context(|| format!("reading {shown}"))?;
-    if bytes.is_empty() {
-        bail!("{shown} is empty: nothing is written");
+    let mut from = from.take(args.len.unwrap_or(u64::MAX));
+    let (mut piece, mut done) = (Vec::with_capacity(PIECE), 0);
+    loop {
+        piece.clear();
+        from.by_ref()
+            .take(PIECE as u64)
+            .read_to_end(&mut piece)
+            .with_context(|| format!("reading {shown}"))?;
+        if piece.is_empty() {
+            break;
+        }
+        session.write(&name, args.offset.saturating_add(done), &piece)?;
+        done += piece.len() as u64;
     }
-    session.write(&name, args.offset, &bytes)?;
+    ensure!(done > 0, "{shown} is empty: nothing is written");
     if args.json {
-        print::line(json!({ "region": name, "offset": args.offset, "len": bytes.len() }));
+        print::line(json!({ "region": name, "offset": args.offset, "len": done }));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use remora_bench::command::conduct::size;
 use remora_bench::command::device::PortArgs;
 use remora_bench::command::{ending, print};
 use remora_bench::print_table;
-use remora_grants::{Certificate, Fingerprint, Offer, Server, ServerOptions, Token, key_of_file};
+use remora_grants::{Certificate, Fingerprint, GrantOptions, GrantServer, Offer, Token, key_of_file};
 use remora_host::{metrics, wait_readable};
 use remora_verbs::rma::{Rights, RmaOptions};
 use remora_verbs::{Access, Context, Mode};
@@ -92,13 +92,14 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let told = ending::readable()?;
     let device = args.port.device()?.mode(Mode::Dedicated);
-    let context = device.open().with_context(|| format!("opening a NIC with port {}", args.port.port.name()))?;
+    let context =
+        device.open().with_context(|| format!("opening a NIC with port {}", args.port.port.name()))?;
     let rights = args.rights.iter().fold(Rights::NONE, |all, one| all | *one);
     let offer = args.offer(&context, rights)?;
     let (certificate, token) = args.identity()?;
     let clients = args.admit.iter().copied().collect();
-    let options = ServerOptions { token: token.clone(), clients, ..ServerOptions::new(certificate) };
-    let server = Server::start(args.listen, options, vec![offer])?;
+    let options = GrantOptions { token: token.clone(), clients, ..GrantOptions::new(certificate) };
+    let server = GrantServer::start(args.listen, options, vec![offer])?;
     let counted = context.clone();
     let endpoint = args
         .metrics
@@ -124,7 +125,11 @@ impl Args {
         };
         let len = self.size.unwrap_or(if self.file.is_some() { contents.len() } else { 1 << 20 });
         ensure!(len > 0, "the file is empty, and a region is not: say --size");
-        ensure!(contents.len() <= len, "the file has {} bytes: give the region more by --size", contents.len());
+        ensure!(
+            contents.len() <= len,
+            "the file has {} bytes: give the region more by --size",
+            contents.len()
+        );
         let key = self.key_file.as_deref().map(key_of_file).transpose()?;
         let memory = context.alloc_pd()?.allocate(len, Access::LOCAL_WRITE)?;
         if !contents.is_empty() {
@@ -148,7 +153,7 @@ impl Args {
         Ok((certificate, token))
     }
 
-    fn tell(&self, server: &Server, context: &Context, rights: Rights, token: Option<&Token>) {
+    fn tell(&self, server: &GrantServer, context: &Context, rights: Rights, token: Option<&Token>) {
         let (id, len) = {
             let region = server.offers()[0].region();
             (region.id(), region.memory().len())
@@ -181,7 +186,12 @@ impl Args {
 }
 
 /// Changes the key again and again, each announced before, until it is told to end.
-fn rotate(server: &Server, name: &str, every: Duration, told: &std::os::unix::net::UnixStream) -> Result<()> {
+fn rotate(
+    server: &GrantServer,
+    name: &str,
+    every: Duration,
+    told: &std::os::unix::net::UnixStream,
+) -> Result<()> {
     let ahead = AHEAD.min(every / 2);
     let mut next = Instant::now() + every;
     let waits = |until: Instant| -> Result<bool> {

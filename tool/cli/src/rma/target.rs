@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use remora_bench::command::device::{PortArgs, PortName};
-use remora_grants::{Certificate, Credential, Fingerprint, Pin, Session, Token};
+use remora_grants::{Certificate, Credential, Fingerprint, Pin, RmaSession, Token};
 
 /// The server, and what admits this client.
 #[derive(Args, Clone, Debug)]
@@ -67,14 +67,14 @@ pub fn refuse_shm(port: &PortArgs) -> Result<()> {
 
 impl Target {
     /// Gets this client's grants.
-    pub fn session(&self) -> Result<Session> {
+    pub fn session(&self) -> Result<RmaSession> {
         refuse_shm(&self.port)?;
         let credential = self.credential.credential()?;
         let found: Option<SocketAddr> = self.connect.to_socket_addrs().ok().and_then(|mut all| all.next());
-        let address =
-            found.with_context(|| format!("{} is no host and TCP port, as 10.0.0.1:7501 is", self.connect))?;
+        let address = found
+            .with_context(|| format!("{} is no host and TCP port, as 10.0.0.1:7501 is", self.connect))?;
         let pin = Pin { address, fingerprint: self.fingerprint };
         let context = self.port.open()?;
-        Ok(Session::open_within(&context, pin, credential, Duration::from_secs(self.timeout))?)
+        Ok(RmaSession::open_within(&context, pin, credential, Duration::from_secs(self.timeout))?)
     }
 }

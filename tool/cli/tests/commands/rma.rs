@@ -67,10 +67,16 @@ fn reads_writes_and_rekeys(host: &'static str) {
     let server = RmaServer::start(host, &["--file", table.path(), "--rights", rights, "--name", "table"]);
     assert_eq!(server.rma("read", &[]).good(), "what the region begins with");
     server.rma("write", &["--offset", "9", "--file", data.path(), "--len", "6"]).good();
-    assert_eq!(server.rma("read", &["--offset", "5", "--len", "10", "--region", "table"]).good(), "the REGION");
+    assert_eq!(
+        server.rma("read", &["--offset", "5", "--len", "10", "--region", "table"]).good(),
+        "the REGION"
+    );
     let regions: Value = serde_json::from_str(&server.rma("regions", &["--json"]).good()).expect("JSON");
     let number = regions["region"].to_string();
-    assert_eq!((&regions["name"], &regions["len"], &regions["rights"]), (&"table".into(), &27.into(), &rights.into()));
+    assert_eq!(
+        (&regions["name"], &regions["len"], &regions["rights"]),
+        (&"table".into(), &27.into(), &rights.into())
+    );
     assert_eq!(regions["nic"], server.facts["nic"]);
     server.rma("rekey", &[]).good();
     let read = server.rma("read", &["--len", "4", "--region", &number, "--json"]).good();
@@ -98,7 +104,9 @@ fn a_wrong_fingerprint_and_a_client_that_is_not_admitted_are_told_in_a_line() {
     let words = ["rma", "read", "--connect", address, "--fingerprint", ZEROS, "--token", token];
     remora(&words).one_line("has another fingerprint: take the one that the server printed");
     server.rma_as("read", &["--token", ZEROS], &[]).one_line("take the token that it printed");
-    server.rma("write", &["--file", "/dev/zero", "--len", "4"]).one_line("does not grant write to region memory");
+    server
+        .rma("write", &["--file", "/dev/zero", "--len", "4"])
+        .one_line("does not grant write to region memory");
     server.rma("read", &["--offset", "1048577", "--len", "1"]).one_line("region memory has 1048576 bytes");
     server.rma("read", &["--region", "none"]).one_line("choose one of memory");
     let words = ["rma", "read", "--fingerprint", ZEROS, "--token", ZEROS, "--port", "shm"];
@@ -196,7 +204,8 @@ fn a_server_and_a_client_need_no_capability() {
         shell.arg(address).arg(folder.path()).arg(UNPRIVILEGED).stdin(Stdio::null());
         let ended = finish(&mut shell);
         if ended.status == 77 || ended.err.contains("unshare") {
-            let _ = writeln!(std::io::stderr(), "not run: this process gets no user namespace: {}", ended.err);
+            let _ =
+                writeln!(std::io::stderr(), "not run: this process gets no user namespace: {}", ended.err);
             return;
         }
         assert_eq!(ended.good(), "read without any right", "{address}");
