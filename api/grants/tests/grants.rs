@@ -1,8 +1,8 @@
 //! Grants between two NICs of this host, and everybody who shall get none.
 
 use remora_grants::{
-    Certificate, Channel, Credential, Error, Fingerprint, GrantOptions, GrantServer, Offer, Pin, RmaSession,
-    Token,
+    Certificate, Channel, Credential, Error, Fingerprint, GrantCounters, GrantOptions, GrantServer, Offer,
+    Pin, RmaSession, Token,
 };
 use remora_verbs::rma::{Client, Portal, RegionKey, Rights, RmaOptions};
 use remora_verbs::{Access, Context, Device, Mode};
@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const LEN: usize = 3 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(500);
 
 fn loopback(host: &str) -> SocketAddr {
@@ -52,7 +53,7 @@ impl Bed {
     }
 
     fn session_by(&self, credential: Credential) -> Result<RmaSession, Error> {
-        RmaSession::open_within(&nic(self.host), self.pin(), credential, Duration::from_secs(20))
+        RmaSession::open_within(&nic(self.host), self.pin(), credential, PATIENCE)
     }
 
     fn has(&self, offset: usize, bytes: &[u8]) -> bool {
@@ -61,13 +62,20 @@ impl Bed {
         found == bytes
     }
 
-    /// Waits until so many connections have failed.
-    fn failed(&self, count: u64) {
-        let until = Instant::now() + Duration::from_secs(20);
-        while self.server.counters().failed < count {
+    /// Waits until its counters are so.
+    fn counts(&self, enough: impl Fn(&GrantCounters) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !enough(&self.server.counters()) {
             assert!(Instant::now() < until, "{:?}", self.server.counters());
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Announces a key, which all who follow have when this returns.
+    fn announce(&self, key: u8, sent: u64) {
+        let key = RegionKey::new([key; 16]).unwrap();
+        self.server.announce("memory", key, Duration::from_millis(10)).unwrap();
+        self.counts(|counters| counters.announced == sent);
     }
 }
 
@@ -89,7 +97,12 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// What a client learns that gets no grant.
 #[track_caller]
 fn refused(pin: Pin, credential: &Credential, client: &Client) -> String {
-    let error = Channel::open(pin, credential, client, SHORT).map(drop).expect_err("no grant");
+    refused_within(PATIENCE, pin, credential, client)
+}
+
+#[track_caller]
+fn refused_within(timeout: Duration, pin: Pin, credential: &Credential, client: &Client) -> String {
+    let error = Channel::open(pin, credential, client, timeout).map(drop).expect_err("no grant");
     let text = error.to_string();
     assert!(!text.contains('\n'), "one line: {text}");
     text
@@ -149,7 +162,7 @@ fn who_has_another_fingerprint_token_or_address_gets_one_line_and_no_key() {
     let token = Credential::Token(bed.token.clone());
     let other = Pin { fingerprint: Fingerprint([7; 32]), ..bed.pin() };
     assert!(refused(other, &token, &somebody(HERE)).contains("has another fingerprint"));
-    bed.failed(1);
+    bed.counts(|counters| counters.failed == 1);
     let wrong = Credential::Token(Token::random().unwrap());
     assert!(refused(bed.pin(), &wrong, &somebody(HERE)).contains("take the token that it printed"));
     let counters = bed.server.counters();
@@ -188,7 +201,7 @@ fn what_listens_there_may_be_nobody_silent_or_without_tls() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let pin = Pin { address: free.local_addr().unwrap(), fingerprint: Fingerprint([7; 32]) };
     // Its backlog takes the connection.
-    assert!(refused(pin, &credential, &somebody(HERE)).contains("is silent"));
+    assert!(refused_within(SHORT, pin, &credential, &somebody(HERE)).contains("is silent"));
     let plain = std::thread::spawn(move || {
         let mut peers: Vec<TcpStream> = (0..2).map(|_| free.accept().unwrap().0).collect();
         peers[1].write_all(b"HTTP/1.0 400 Bad GrantRequest\r\n\r\n").unwrap();
@@ -218,10 +231,10 @@ fn a_server_ends_peers_that_are_silent_slow_plain_or_talk_too_much() {
     let mut slow = connect();
     slow.write_all(&[0x16, 3, 1, 2, 0]).unwrap();
     for peer in [&mut silent, &mut slow] {
-        peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(peer.read(&mut [0; 64]).unwrap_or(0), 0, "it is ended, and got nothing");
     }
-    bed.failed(3);
+    bed.counts(|counters| counters.failed == 3);
     bed.session().read("memory", 0, &mut [0; 64]).unwrap();
 }
 
@@ -255,8 +268,7 @@ fn recorded(bed: &Bed) -> Vec<u8> {
     });
     let pin = Pin { address, ..bed.pin() };
     let (channel, grants) =
-        Channel::open(pin, &Credential::Token(bed.token.clone()), &somebody(HERE), Duration::from_secs(20))
-            .unwrap();
+        Channel::open(pin, &Credential::Token(bed.token.clone()), &somebody(HERE), PATIENCE).unwrap();
     assert_eq!(grants.len(), 1);
     drop(channel);
     recording.join().unwrap()
@@ -272,9 +284,9 @@ fn a_recorded_question_played_again_gets_no_grant() {
     assert_eq!(bed.server.counters().granted, 1);
     let mut replay = TcpStream::connect(bed.server.address()).unwrap();
     replay.write_all(&all).unwrap();
-    replay.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    replay.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = replay.read_to_end(&mut Vec::new());
-    bed.failed(1);
+    bed.counts(|counters| counters.failed == 1);
     assert_eq!(bed.server.counters().granted, 1, "still");
 }
 
@@ -286,7 +298,7 @@ fn the_grant_of_one_client_is_none_for_another() {
     let (rma, domain) = (thief.open_rma(&RmaOptions::default()).unwrap(), thief.alloc_pd().unwrap());
     let buffer = rma.expose(domain.allocate(64, Access::LOCAL_WRITE).unwrap(), Rights::NONE, None).unwrap();
     let mut portal: Portal = rma.create_portal(&domain, 4).unwrap();
-    let refused = portal.read(&buffer, 0, &stolen, 0, 64, Duration::from_secs(20)).unwrap_err();
+    let refused = portal.read(&buffer, 0, &stolen, 0, 64, PATIENCE).unwrap_err();
     assert!(refused.to_string().contains("authentication failure"), "{refused}");
 }
 
@@ -295,17 +307,22 @@ fn an_announced_key_is_followed_without_asking_and_another_is_asked_for() {
     let bed = Bed::new("127.0.0.1", Rights::READ);
     let (mut follower, mut bytes) = (bed.session(), [0; 64]);
     for turn in 1..=3 {
-        let key = RegionKey::new([turn; 16]).unwrap();
-        bed.server.announce("memory", key, Duration::from_millis(10)).unwrap();
+        bed.announce(turn, turn.into());
         // The old key is good until it changes.
         follower.read("memory", 0, &mut bytes).unwrap();
         bed.server.change_key("memory").unwrap();
         follower.read("memory", 0, &mut bytes).unwrap();
     }
     assert!(bytes == contents()[..64]);
-    assert_eq!((follower.asked(), bed.server.counters().announced), (1, 3));
-    // Who comes between the two hears of it, too.
-    bed.server.announce("memory", RegionKey::new([9; 16]).unwrap(), Duration::ZERO).unwrap();
+    // It was away for as long as many keys were good.
+    for turn in 4..=12 {
+        bed.announce(turn, turn.into());
+        bed.server.change_key("memory").unwrap();
+    }
+    follower.read("memory", 0, &mut bytes).unwrap();
+    assert_eq!(follower.asked(), 1);
+    // Who comes between an announcement and its key hears of it, too.
+    bed.announce(13, 13);
     let mut late = bed.session();
     bed.server.change_key("memory").unwrap();
     late.read("memory", 0, &mut bytes).unwrap();
@@ -321,7 +338,7 @@ fn an_announced_key_is_followed_without_asking_and_another_is_asked_for() {
 fn who_cannot_stay_for_announcements_asks_again() {
     let bed = Bed::with("127.0.0.1", Rights::READ, |options| options.followers = 1);
     let (mut stays, mut asks) = (bed.session(), bed.session());
-    bed.server.announce("memory", RegionKey::new([9; 16]).unwrap(), Duration::ZERO).unwrap();
+    bed.announce(9, 1);
     bed.server.change_key("memory").unwrap();
     for session in [&mut stays, &mut asks] {
         session.read("memory", 0, &mut [0; 64]).unwrap();

@@ -185,8 +185,9 @@ impl Acceptor {
                 let Some(client) = one.client() else { continue };
                 let Some((time, granted)) = self.shared.offers[number].announcement(&client) else { break };
                 one.send(&GrantReply::Announcement(time, granted));
-                self.shared.counted.announced.fetch_add(1, Ordering::Relaxed);
-                if !one.flush() {
+                if one.flush() {
+                    self.shared.counted.announced.fetch_add(1, Ordering::Relaxed);
+                } else {
                     ended.push(place);
                 }
             }
