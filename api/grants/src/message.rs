@@ -257,7 +257,7 @@ mod tests {
                     Ok(None)
                 );
                 assert_eq!(
-                    GrantReply::decode(&whole[4..].get(..len.wrapping_sub(4)).unwrap_or_default()),
+                    GrantReply::decode(whole[4..].get(..len.wrapping_sub(4)).unwrap_or_default()),
                     None
                 );
             }

@@ -102,7 +102,9 @@ pub const LAYERS: [Layer; 23] = [
     impure("tool", "bench", false),
     // The command is thin: what it runs is in `service` and `bench`, and a NIC's parts are not its business.
     Layer {
-        names_only: Some(&["nic", "chain", "store", "members", "check", "host", "verbs", "grants", "service", "bench"]),
+        names_only: Some(&[
+            "nic", "chain", "store", "members", "check", "host", "verbs", "grants", "service", "bench",
+        ]),
         ..impure("tool", "cli", false)
     },
     // Style as a test: it reads the repository and names no crate of it.

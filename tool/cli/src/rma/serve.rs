@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use remora_bench::command::conduct::size;
 use remora_bench::command::device::PortArgs;
+use remora_bench::command::number::size;
 use remora_bench::command::{ending, print};
 use remora_bench::print_table;
 use remora_grants::{Certificate, Fingerprint, GrantOptions, GrantServer, Offer, Token, key_of_file};
@@ -88,7 +88,7 @@ const AHEAD: Duration = Duration::from_secs(1);
 pub fn run(args: &Args) -> Result<()> {
     refuse_shm(&args.port)?;
     if args.child {
-        remora_bench::turns::end_with_parent()?;
+        remora_bench::command::ending::end_with_parent()?;
     }
     let told = ending::readable()?;
     let device = args.port.device()?.mode(Mode::Dedicated);
