@@ -2,8 +2,8 @@
 //! and peers.
 //!
 //! An input is a [`peer::Input`], a [`prism::Input`], a [`strom::Input`], an [`injections::Input`], a
-//! [`rings::Input`] or a [`rma::Input`]. It has the parameters of a world, and actions. Every input gets its own world, so that
-//! it always does the same.
+//! [`rings::Input`] or a [`rma::Input`]. It has the parameters of a world, and actions. Every input gets its
+//! own world, so that it always does the same.
 //!
 //! - [`node_memory`] has the memory, and knows what may change in it.
 //! - [`testbed`] has the queue pairs, and checks their results.

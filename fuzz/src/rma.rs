@@ -1,9 +1,9 @@
-//! 1RMA against a rude peer: it has keys to some regions, knows every nonce on the wire, and keeps to no rule;
-//! and against programs that write any bytes into their portal.
+//! 1RMA against a rude peer: it has keys to some regions, knows every nonce on the wire, and keeps to no
+//! rule; and against programs that write any bytes into their portal.
 //!
 //! The peer seals what it sends with the ciphers that ship, so that most of it is authentic. The model knows
-//! which messages were true, and holds the NIC to it: memory changes only by them, no byte leaves that the peer
-//! may not have, each command ends once, and the window is whole in the end.
+//! which messages were true, and holds the NIC to it: memory changes only by them, no byte leaves that the
+//! peer may not have, each command ends once, and the window is whole in the end.
 
 mod forger;
 mod model;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::str::FromStr;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use crate::hexadecimal::{hex, unhex};
 use crate::secret_file::{make_secret, read_secret};
 use crate::{Error, Result};
 
@@ -20,21 +21,6 @@ pub struct Fingerprint(pub [u8; 32]);
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("64 hexadecimal digits")]
 pub struct ParseError;
-
-/// The bytes of a text of hexadecimal digits, which colons may part.
-pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    let mut digits = text.chars().filter(|c| *c != ':');
-    for byte in &mut bytes {
-        let [high, low] = [digits.next()?.to_digit(16)?, digits.next()?.to_digit(16)?];
-        *byte = (high << 4 | low) as u8;
-    }
-    digits.next().is_none().then_some(bytes)
-}
-
-fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-}
 
 impl Fingerprint {
     /// That of an encoded certificate.

@@ -1,10 +1,10 @@
 //! Grants of 1RMA over TLS 1.3: how a server's software gives a client the keys of its regions.
 //!
-//! A [`GrantServer`] has a certificate of its own, and admits clients by a [`Token`] or by the [`Fingerprint`] of
-//! their certificate. A client knows the fingerprint of the server's certificate ([`Pin`]). The server checks
-//! that the client's NIC has the address that its TCP connection comes from: the keys are derived from that
-//! address. It keeps no table of clients. It can [announce](GrantServer::announce) a region's next key to
-//! those whose connection is open.
+//! A [`GrantServer`] has a certificate of its own, and admits clients by a [`Token`] or by the
+//! [`Fingerprint`] of their certificate. A client knows the fingerprint of the server's certificate
+//! ([`Pin`]). The server checks that the client's NIC has the address that its TCP connection comes from: the
+//! keys are derived from that address. It keeps no table of clients. It can [announce](GrantServer::announce)
+//! a region's next key to those whose connection is open.
 //!
 //! A [`RmaSession`] has the client's side whole: it fetches grants, reads and writes, and follows new keys.
 //!
@@ -34,6 +34,7 @@
 mod certificate;
 mod channel;
 mod error;
+mod hexadecimal;
 mod message;
 mod secret_file;
 mod server;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-use crate::certificate::unhex;
+use crate::hexadecimal::unhex;
 use crate::{Error, Result};
 
 /// Bytes of such a file at most.

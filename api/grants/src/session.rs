@@ -17,8 +17,8 @@ const SLOTS: u16 = 64;
 /// Grants that may be outdated when they are used, one after the other.
 const RENEWALS: usize = 4;
 
-/// Reads and writes a server's regions. While the server announces keys it follows them; otherwise it asks again
-/// when one is outdated.
+/// Reads and writes a server's regions. While the server announces keys it follows them; otherwise it asks
+/// again when one is outdated.
 #[derive(Debug)]
 pub struct RmaSession {
     pin: Pin,
@@ -185,8 +185,8 @@ impl RmaSession {
         Err(Error::KeyChanges(self.grants[place].name.clone()))
     }
 
-    /// Takes a key that was announced for this region, or asks for grants. A server announces one key before it
-    /// changes to it: of several, the last is in force or the one before it.
+    /// Takes a key that was announced for this region, or asks for grants. A server announces one key before
+    /// it changes to it: of several, the last is in force or the one before it.
     fn renew(&mut self, place: usize) -> Result<()> {
         while let Ok(Some(announcement)) = self.channel.announcement(Duration::ZERO) {
             self.announced.push_back(announcement);

@@ -25,7 +25,6 @@ pub const EXCEPTIONS: &[Exception] = &[
     ("store::kv::table", "the table, its listing and its messages"),
     ("bench::block::bench", "a benchmark and its rows"),
     ("bench::kv::bench", "a benchmark and its rows"),
-    ("bench::pair", "both processes of a benchmark"),
     ("fuzz::injections::word", "a word of a program and where it lies"),
 ];
 

@@ -63,8 +63,8 @@ pub struct Args {
     /// File with the token, made if it is not there.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Fingerprint of a client's certificate that is admitted; more by repeating it. Without --token-file there
-    /// is no token then.
+    /// Fingerprint of a client's certificate that is admitted; more by repeating it. Without --token-file
+    /// there is no token then.
     #[arg(long, value_name = "FINGERPRINT")]
     admit: Vec<Fingerprint>,
     /// Change the key every so many seconds, and announce each new one to the clients that are connected.
