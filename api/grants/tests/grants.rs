@@ -219,7 +219,7 @@ fn what_listens_there_may_be_nobody_silent_or_without_tls() {
 
 #[test]
 fn a_server_ends_peers_that_are_silent_slow_plain_or_talk_too_much() {
-    let bed = Bed::with("127.0.0.1", Rights::READ, |options| options.deadline = SHORT);
+    let bed = Bed::with("127.0.0.1", Rights::READ, |options| options.deadline = 4 * SHORT);
     let connect = || TcpStream::connect(bed.server.address()).unwrap();
     let mut silent = connect();
     let mut plain = connect();
