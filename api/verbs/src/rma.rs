@@ -151,6 +151,17 @@ impl Grant {
         })
     }
 
+    /// The same without the keys of the operations that `rights` lack.
+    #[must_use]
+    pub fn restricted(mut self, rights: Rights) -> Grant {
+        for (key, right) in self.keys.iter_mut().zip([Rights::READ, Rights::WRITE, Rights::REKEY]) {
+            if !rights.contains(right) {
+                *key = [0; 16];
+            }
+        }
+        self
+    }
+
     /// The key for one kind of operation.
     pub(crate) fn key(&self, kind: Kind) -> [u8; 16] {
         match kind {
@@ -269,9 +280,14 @@ impl RmaRegion {
 
     /// What this client needs to use it, with the region's present key. Send it by a way that nobody can read.
     pub fn grant(&self, client: &Client) -> Grant {
-        let mut cipher = remora_host::key_deriver();
         let current = self.rma.inner.regions.get(self.id).map(|region| region.region_key);
-        let key = current.as_ref().unwrap_or(&self.key);
+        self.grant_under(client, current.as_ref().unwrap_or(&self.key))
+    }
+
+    /// What this client will need under another key: a grant that can be given before
+    /// [`rekey`](RmaRegion::rekey).
+    pub fn grant_under(&self, client: &Client, key: &RegionKey) -> Grant {
+        let mut cipher = remora_host::key_deriver();
         let mut derive = |kind| {
             let Client { address, pid, incarnation } = *client;
             let identity = Identity { address, pid, incarnation, kind };

@@ -49,7 +49,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 22] = [
+pub const LAYERS: [Layer; 23] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -94,6 +94,8 @@ pub const LAYERS: [Layer; 22] = [
     Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
     impure("system", "host", false),
     impure("api", "verbs", true),
+    // Keys of 1RMA over TLS: the library of TLS is part of programs that want it alone.
+    Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
     // What C programs link with: every argument is a foreign pointer.
     impure("api", "capi", true),
     // The stores over real NICs, for programs: no arguments, no printing.
@@ -102,7 +104,7 @@ pub const LAYERS: [Layer; 22] = [
     impure("tool", "bench", false),
     // The command is thin: what it runs is in `service` and `bench`, and a NIC's parts are not its business.
     Layer {
-        names_only: Some(&["nic", "chain", "store", "members", "check", "host", "verbs", "service", "bench"]),
+        names_only: Some(&["nic", "chain", "store", "members", "check", "host", "verbs", "grants", "service", "bench"]),
         ..impure("tool", "cli", false)
     },
     // Style as a test: it reads the repository and names no crate of it.
@@ -116,7 +118,7 @@ const FOLDERS: [(&str, &str); 7] = [
     ("stores", "key-value, block and transaction stores; shard maps"),
     ("sim", "faults, the simulated network, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
-    ("api", "for Rust programs and for C programs; the NIC daemon"),
+    ("api", "for Rust programs and for C programs; the NIC daemon; 1RMA's grants"),
     ("tool", "benchmarks; the remora command; style as a test"),
 ];
 

@@ -1,0 +1,237 @@
+//! Who somebody is: certificates that nobody signs, their fingerprints, and tokens.
+
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::secret_file::{make_secret, read_secret};
+use crate::{Error, Result};
+
+/// The SHA-256 of a certificate.
+#[derive(Copy, Clone, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+/// Why a text is no fingerprint or token.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("64 hexadecimal digits")]
+pub struct ParseError;
+
+/// The bytes of a text of hexadecimal digits, which colons may part.
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut digits = text.chars().filter(|c| *c != ':');
+    for byte in &mut bytes {
+        let [high, low] = [digits.next()?.to_digit(16)?, digits.next()?.to_digit(16)?];
+        *byte = (high << 4 | low) as u8;
+    }
+    digits.next().is_none().then_some(bytes)
+}
+
+fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+impl Fingerprint {
+    /// That of an encoded certificate.
+    pub fn of(certificate: &[u8]) -> Fingerprint {
+        Fingerprint(sha256(certificate))
+    }
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut sum = [0; 32];
+    sum.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    sum
+}
+
+impl FromStr for Fingerprint {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Fingerprint, ParseError> {
+        unhex(text).map(Fingerprint).ok_or(ParseError)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+/// A secret that admits whoever has it. [`Display`](fmt::Display) shows it, `Debug` does not.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; Token::LEN]);
+
+impl Token {
+    /// Bytes of a token.
+    pub const LEN: usize = 32;
+
+    /// One that nobody can guess.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn random() -> Result<Token> {
+        let mut bytes = [0; Token::LEN];
+        SystemRandom::new()
+            .fill(&mut bytes)
+            .map_err(|_| Error::Certificate("the system gives no randomness".to_owned()))?;
+        Ok(Token(bytes))
+    }
+
+    /// That of a file, which is made if it is not there.
+    ///
+    /// # Errors
+    /// `File`, `Certificate`.
+    pub fn at(path: &Path) -> Result<Token> {
+        if !path.exists() {
+            let token = Token::random()?;
+            make_secret(path, Zeroizing::new(format!("{token}\n")).as_bytes())?;
+            return Ok(token);
+        }
+        Token::of_file(path)
+    }
+
+    /// That of a file.
+    ///
+    /// # Errors
+    /// `File`.
+    pub fn of_file(path: &Path) -> Result<Token> {
+        let text = read_secret(path)?;
+        let token = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+        token.ok_or_else(|| Error::File(format!("{} holds no token: {ParseError}", path.display())))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; Token::LEN] {
+        &self.0
+    }
+
+    /// The hash of it is compared: how long that takes tells nothing of the token.
+    pub(crate) fn is(&self, claimed: &[u8]) -> bool {
+        sha256(&self.0) == sha256(claimed)
+    }
+}
+
+impl FromStr for Token {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Token, ParseError> {
+        unhex(text).map(Token).ok_or(ParseError)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// A certificate that nobody signs but its own key, with that key.
+pub struct Certificate {
+    pub(crate) chain: CertificateDer<'static>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Certificate {
+    /// A new one.
+    ///
+    /// # Errors
+    /// `Certificate`: the system has no randomness.
+    pub fn new() -> Result<Certificate> {
+        Certificate::of_pem(generate()?.as_bytes()).ok_or_else(|| not_made("it cannot be read back"))
+    }
+
+    /// That of a file in PEM, which is made if it is not there.
+    ///
+    /// # Errors
+    /// `File`, `Certificate`.
+    pub fn at(path: &Path) -> Result<Certificate> {
+        if !path.exists() {
+            make_secret(path, generate()?.as_bytes())?;
+        }
+        Certificate::of_pem(&read_secret(path)?).ok_or_else(|| {
+            Error::File(format!("{} does not hold a certificate and its private key in PEM", path.display()))
+        })
+    }
+
+    fn of_pem(pem: &[u8]) -> Option<Certificate> {
+        let chain = CertificateDer::from_pem_slice(pem).ok()?;
+        let key = PrivateKeyDer::from_pem_slice(pem).ok()?;
+        Some(Certificate { chain, key })
+    }
+
+    /// Its fingerprint.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.chain)
+    }
+}
+
+impl Clone for Certificate {
+    fn clone(&self) -> Certificate {
+        Certificate { chain: self.chain.clone(), key: self.key.clone_key() }
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", self.fingerprint())
+    }
+}
+
+/// A certificate and its key in PEM.
+fn generate() -> Result<Zeroizing<String>> {
+    let key = rcgen::KeyPair::generate().map_err(not_made)?;
+    let params = rcgen::CertificateParams::new(vec![NAME.to_owned()]).map_err(not_made)?;
+    let certificate = params.self_signed(&key).map_err(not_made)?;
+    let pem = Zeroizing::new(key.serialize_pem());
+    Ok(Zeroizing::new(format!("{}{}", certificate.pem(), *pem)))
+}
+
+/// The name in each certificate: the fingerprint is what counts.
+pub(crate) const NAME: &str = "remora";
+
+fn not_made(why: impl fmt::Display) -> Error {
+    Error::Certificate(format!("no certificate was made: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read_again_and_secrets_are_not_printed_by_debug() {
+        let token = Token::random().unwrap();
+        assert_eq!(token.to_string().parse(), Ok(token.clone()));
+        assert_eq!(format!("{token:?}"), "Token(..)");
+        assert!(token.is(token.bytes()) && !token.is(Token::random().unwrap().bytes()) && !token.is(&[]));
+        let fingerprint = Certificate::new().unwrap().fingerprint();
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+        let colons: Vec<_> = fingerprint.0.iter().map(|byte| format!("{byte:02X}")).collect();
+        assert_eq!(colons.join(":").parse(), Ok(fingerprint), "as openssl prints it");
+        for bad in ["", "ab", &"g".repeat(64), &"0".repeat(65), &"0".repeat(66)] {
+            assert_eq!(bad.parse::<Fingerprint>(), Err(ParseError), "{bad}");
+        }
+    }
+}

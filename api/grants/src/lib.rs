@@ -1,0 +1,52 @@
+//! Grants of 1RMA over TLS 1.3: how a server's software gives a client the keys of its regions.
+//!
+//! A [`GrantServer`] has a certificate of its own, and admits clients by a [`Token`] or by the
+//! [`Fingerprint`] of their certificate. A client knows the fingerprint of the server's certificate ([`Pin`]). The server checks
+//! that the client's NIC has the address that its TCP connection comes from: the keys are derived from that
+//! address. It keeps no table of clients. It can [announce](GrantServer::announce) a region's next key to
+//! those whose connection is open.
+//!
+//! A [`RmaSession`] has the client's side whole: it fetches grants, reads and writes, and follows new keys.
+//!
+//! ```
+//! use remora_grants::{Certificate, Credential, Offer, Pin, GrantServer, GrantOptions, RmaSession, Token};
+//! use remora_verbs::rma::{Rights, RmaOptions};
+//! use remora_verbs::{Access, Device};
+//!
+//! let here = "127.0.0.1:0".parse::<std::net::SocketAddr>()?;
+//! let context = Device::udp(here)?.open()?;
+//! let memory = context.alloc_pd()?.allocate(1 << 16, Access::LOCAL_WRITE)?;
+//! memory.write(100, b"over there")?;
+//! let region = context.open_rma(&RmaOptions::default())?.expose(memory, Rights::READ, None)?;
+//! let token = Token::random()?;
+//! let options = GrantOptions { token: Some(token.clone()), ..GrantOptions::new(Certificate::new()?) };
+//! let server = GrantServer::start(here, options, vec![Offer::new("memory", Rights::READ, region)])?;
+//!
+//! let pin = Pin { address: server.address(), fingerprint: server.fingerprint() };
+//! let nic = Device::udp(here)?.open()?;
+//! let mut session = RmaSession::open(&nic, pin, Credential::Token(token))?;
+//! let mut bytes = [0; 10];
+//! session.read("memory", 100, &mut bytes)?;
+//! assert_eq!(&bytes, b"over there");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod certificate;
+mod channel;
+mod error;
+mod message;
+mod secret_file;
+mod server;
+mod session;
+mod tls;
+
+pub use certificate::{Certificate, Fingerprint, ParseError, Token};
+pub use channel::{Announcement, Channel, Credential, Pin};
+pub use error::Error;
+pub use message::RegionGrant;
+pub use secret_file::{key_of_file, read_secret};
+pub use server::{GrantCounters, GrantOptions, GrantServer, Offer};
+pub use session::RmaSession;
+
+/// What this crate's functions return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

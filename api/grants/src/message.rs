@@ -1,0 +1,294 @@
+//! The messages over the channel: a length of 4 bytes, a kind, and what it has. Numbers are little-endian.
+
+use remora_verbs::Address;
+use remora_verbs::rma::{Client, Grant, Rights};
+use std::fmt;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// Bytes of a client's message at most.
+pub const LONGEST_REQUEST: usize = 128;
+/// Bytes of a server's message at most.
+pub const LONGEST_REPLY: usize = 64 << 10;
+/// Regions of a server at most.
+pub const REGIONS: usize = 256;
+/// Bytes of a region's name at most.
+pub const LONGEST_NAME: usize = 64;
+
+const MAGIC: [u8; 4] = *b"1RMG";
+const VERSION: u8 = 1;
+
+/// A region that a server grants to one client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionGrant {
+    /// The region's name.
+    pub name: String,
+    /// What the client may do with it.
+    pub rights: Rights,
+    /// Where it is, and its keys.
+    pub grant: Grant,
+}
+
+/// What a client says first.
+#[derive(PartialEq, Eq)]
+pub struct GrantRequest {
+    /// Who it is; its NIC has this address.
+    pub client: Client,
+    /// It stays for announcements.
+    pub follow: bool,
+    /// Its token, or nothing.
+    pub token: Zeroizing<Vec<u8>>,
+}
+
+/// What a server says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum GrantReply {
+    /// All regions. `follows`: announcements will come.
+    Grants {
+        /// The server has the capacity for the client to stay.
+        follows: bool,
+        /// The regions.
+        grants: Vec<RegionGrant>,
+    },
+    /// A region will have another key in so many milliseconds, with which this is the grant.
+    Announcement(Duration, RegionGrant),
+    /// The credential is not known.
+    NotAdmitted,
+    /// The client's connection comes from this address, which its NIC has not.
+    Translated(Address),
+}
+
+const REQUEST: u8 = 1;
+const GRANTS: u8 = 2;
+const ANNOUNCEMENT: u8 = 3;
+const NOT_ADMITTED: u8 = 4;
+const TRANSLATED: u8 = 5;
+
+/// Bytes in a message, taken from the front.
+struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn counted(&mut self) -> Option<&'b [u8]> {
+        let len = usize::from(self.byte()?);
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn end<T>(self, value: T) -> Option<T> {
+        self.0.is_empty().then_some(value)
+    }
+}
+
+/// Puts the length in front.
+fn framed(fill: impl FnOnce(&mut Vec<u8>)) -> Zeroizing<Vec<u8>> {
+    // As large as it can become: a vector that grows leaves keys behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST_REPLY));
+    bytes.extend([0; 4]);
+    fill(&mut bytes);
+    let len = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    bytes
+}
+
+/// Takes a message from the front of what came. `Ok(None)`: it is not whole yet. `Err`: it is longer than
+/// `most`.
+pub fn next<T>(
+    came: &mut Zeroizing<Vec<u8>>,
+    most: usize,
+    decode: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<Option<T>, Malformed> {
+    let Some(len) = came.first_chunk().map(|len| u32::from_le_bytes(*len) as usize) else { return Ok(None) };
+    if len > most {
+        return Err(Malformed);
+    }
+    if came.len() < 4 + len {
+        return Ok(None);
+    }
+    let message = decode(&came[4..4 + len]);
+    came.drain(..4 + len);
+    message.map(Some).ok_or(Malformed)
+}
+
+/// The other side breaks the protocol.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl fmt::Debug for GrantRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GrantRequest {{ client: {:?}, follow: {} }}", self.client, self.follow)
+    }
+}
+
+impl GrantRequest {
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        framed(|bytes| {
+            bytes.push(REQUEST);
+            bytes.extend(MAGIC);
+            bytes.extend([VERSION, u8::from(self.follow)]);
+            bytes.extend(self.client.address.0);
+            bytes.extend(self.client.pid.to_le_bytes());
+            bytes.extend(self.client.incarnation.to_le_bytes());
+            bytes.push(self.token.len() as u8);
+            bytes.extend(&*self.token);
+        })
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<GrantRequest> {
+        let mut from = Reader(bytes);
+        let right = from.byte()? == REQUEST && from.take::<4>()? == MAGIC && from.byte()? == VERSION;
+        let follow = match from.byte()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let address = Address(from.take()?);
+        let [pid, incarnation] = [from.take()?, from.take()?].map(u32::from_le_bytes);
+        let token = Zeroizing::new(from.counted()?.to_vec());
+        let client = Client { address, pid, incarnation };
+        from.end(GrantRequest { client, follow, token }).filter(|_| right)
+    }
+}
+
+fn put_grant(bytes: &mut Vec<u8>, granted: &RegionGrant) {
+    bytes.push(granted.name.len() as u8);
+    bytes.extend(granted.name.as_bytes());
+    bytes.push(granted.rights.0);
+    bytes.extend(*Zeroizing::new(granted.grant.to_bytes()));
+}
+
+fn take_grant(from: &mut Reader<'_>) -> Option<RegionGrant> {
+    let name = std::str::from_utf8(from.counted()?).ok()?;
+    // A name is printed: it must not move a terminal's cursor.
+    let plain = !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
+    let rights = Rights(from.byte()?);
+    let grant = Grant::from_bytes(&from.take::<{ Grant::LEN }>()?)?;
+    plain.then(|| RegionGrant { name: name.to_owned(), rights, grant })
+}
+
+impl GrantReply {
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        framed(|bytes| match self {
+            GrantReply::Grants { follows, grants } => {
+                bytes.extend([GRANTS, u8::from(*follows)]);
+                bytes.extend((grants.len() as u16).to_le_bytes());
+                grants.iter().for_each(|granted| put_grant(bytes, granted));
+            }
+            GrantReply::Announcement(time, granted) => {
+                bytes.push(ANNOUNCEMENT);
+                bytes.extend((time.as_millis() as u32).to_le_bytes());
+                put_grant(bytes, granted);
+            }
+            GrantReply::NotAdmitted => bytes.push(NOT_ADMITTED),
+            GrantReply::Translated(seen) => {
+                bytes.push(TRANSLATED);
+                bytes.extend(seen.0);
+            }
+        })
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<GrantReply> {
+        let mut from = Reader(bytes);
+        let reply = match from.byte()? {
+            GRANTS => {
+                let follows = from.byte()? == 1;
+                let count = usize::from(u16::from_le_bytes(from.take()?));
+                if count > REGIONS {
+                    return None;
+                }
+                let grants = (0..count).map(|_| take_grant(&mut from)).collect::<Option<_>>()?;
+                GrantReply::Grants { follows, grants }
+            }
+            ANNOUNCEMENT => {
+                let time = Duration::from_millis(u32::from_le_bytes(from.take()?).into());
+                GrantReply::Announcement(time, take_grant(&mut from)?)
+            }
+            NOT_ADMITTED => GrantReply::NotAdmitted,
+            TRANSLATED => GrantReply::Translated(Address(from.take()?)),
+            _ => return None,
+        };
+        from.end(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn granted(name: &str) -> RegionGrant {
+        let bytes: [u8; Grant::LEN] = std::array::from_fn(|at| at as u8);
+        RegionGrant {
+            name: name.to_owned(),
+            rights: Rights::READ | Rights::REKEY,
+            grant: Grant::from_bytes(&bytes).unwrap(),
+        }
+    }
+
+    fn request() -> GrantRequest {
+        let client = Client { address: Ipv4Addr::new(10, 0, 0, 7).into(), pid: 77, incarnation: 0xdead_beef };
+        GrantRequest { client, follow: true, token: Zeroizing::new(vec![9; 32]) }
+    }
+
+    #[test]
+    fn each_message_is_read_as_it_was_written_and_never_in_part() {
+        let replies = [
+            GrantReply::Grants { follows: true, grants: vec![granted("memory"), granted("m2")] },
+            GrantReply::Grants { follows: false, grants: Vec::new() },
+            GrantReply::Announcement(Duration::from_millis(1500), granted("memory")),
+            GrantReply::NotAdmitted,
+            GrantReply::Translated(Ipv4Addr::new(10, 0, 0, 7).into()),
+        ];
+        for reply in replies {
+            let whole = reply.encode();
+            for len in 0..whole.len() {
+                assert_eq!(
+                    next(&mut Zeroizing::new(whole[..len].to_vec()), 4096, GrantReply::decode),
+                    Ok(None)
+                );
+                assert_eq!(
+                    GrantReply::decode(&whole[4..].get(..len.wrapping_sub(4)).unwrap_or_default()),
+                    None
+                );
+            }
+            let mut came = Zeroizing::new([&whole[..], &whole[..], b"x"].concat());
+            assert_eq!(next(&mut came, 4096, GrantReply::decode), Ok(Some(reply)));
+            assert_eq!(came.len(), whole.len() + 1);
+        }
+        let whole = request().encode();
+        assert!(whole.len() <= 4 + LONGEST_REQUEST);
+        assert_eq!(GrantRequest::decode(&whole[4..]), Some(request()));
+        assert_eq!(GrantRequest::decode(&[&whole[4..], b"x"].concat()), None, "something behind it");
+    }
+
+    #[test]
+    fn what_is_too_long_of_another_version_or_has_a_name_that_moves_the_cursor_is_malformed() {
+        let mut long = Zeroizing::new((LONGEST_REQUEST as u32 + 1).to_le_bytes().to_vec());
+        assert_eq!(next(&mut long, LONGEST_REQUEST, GrantRequest::decode), Err(Malformed));
+        for at in 0..6 {
+            let mut bytes = request().encode();
+            bytes[4 + at] ^= 1;
+            assert_eq!(GrantRequest::decode(&bytes[4..]), None, "byte {at}");
+        }
+        for name in ["", "a\x1b[2J", &"n".repeat(LONGEST_NAME + 1)] {
+            let reply = GrantReply::Announcement(Duration::ZERO, granted(name));
+            assert_eq!(GrantReply::decode(&reply.encode()[4..]), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_reply_is_within_the_bound() {
+        let grants = vec![granted(&"n".repeat(LONGEST_NAME)); REGIONS];
+        assert!(GrantReply::Grants { follows: true, grants }.encode().len() <= LONGEST_REPLY);
+    }
+}

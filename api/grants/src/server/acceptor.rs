@@ -1,0 +1,204 @@
+//! The thread: it accepts connections, drives each, and ends those that take too long.
+
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token as Place};
+use rustls::ServerConfig;
+use slab::Slab;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::connection::{Answer, Connection, Drive};
+use super::{GrantOptions, Shared};
+use crate::certificate::Fingerprint;
+use crate::message::{GrantReply, GrantRequest};
+use remora_verbs::Address;
+
+pub(super) const WAKE: Place = Place(0);
+const LISTEN: Place = Place(1);
+/// Places of connections are counted from here.
+const FIRST: usize = 2;
+/// While all hand-shakes are taken, the oldest keeps its place for so long.
+const HASTE: Duration = Duration::from_millis(200);
+/// How often the listener is looked at again after the system gave no descriptor.
+const AGAIN: Duration = Duration::from_millis(20);
+
+pub(super) struct Acceptor {
+    poll: Poll,
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+    options: GrantOptions,
+    shared: Arc<Shared>,
+    connections: Slab<Connection>,
+    /// Somebody waits in the listener, or may.
+    waiting: bool,
+}
+
+impl Acceptor {
+    pub(super) fn new(
+        poll: Poll,
+        mut listener: TcpListener,
+        config: Arc<ServerConfig>,
+        options: GrantOptions,
+        shared: Arc<Shared>,
+    ) -> io::Result<Acceptor> {
+        poll.registry().register(&mut listener, LISTEN, Interest::READABLE)?;
+        Ok(Acceptor { poll, listener, config, options, shared, connections: Slab::new(), waiting: true })
+    }
+
+    pub(super) fn run(&mut self) {
+        let mut events = Events::with_capacity(64);
+        while !self.shared.stop.load(Ordering::Acquire) {
+            if self.waiting {
+                self.accept();
+            }
+            let timeout = self.timeout();
+            match self.poll.poll(&mut events, timeout) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A descriptor that is gone is a fault of the program.
+                Err(_) => return,
+            }
+            for event in &events {
+                match event.token() {
+                    WAKE => self.announce(),
+                    LISTEN => self.waiting = true,
+                    Place(place) => self.drive(place - FIRST),
+                }
+            }
+            self.end_late();
+        }
+    }
+
+    /// Until the next deadline.
+    fn timeout(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let deadlines = self.connections.iter().filter_map(|(_, one)| one.deadline());
+        let next = deadlines.min().map(|deadline| deadline.saturating_duration_since(now));
+        let again = self.waiting.then_some(AGAIN);
+        next.into_iter().chain(again).min()
+    }
+
+    fn accept(&mut self) {
+        loop {
+            if self.handshakes() >= self.options.handshakes && !self.end_oldest() {
+                return;
+            }
+            match self.listener.accept() {
+                Ok((stream, peer)) => {
+                    let place = self.connections.vacant_key();
+                    let deadline = Instant::now() + self.options.deadline;
+                    let made = Connection::new(stream, peer, &self.config, deadline);
+                    let Some(mut made) = made else { continue };
+                    let all = Interest::READABLE | Interest::WRITABLE;
+                    if self.poll.registry().register(made.stream(), Place(place + FIRST), all).is_ok() {
+                        self.connections.insert(made);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.waiting = false;
+                    return;
+                }
+                // It has hung up meanwhile, or there is no descriptor: the next pass looks again.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn handshakes(&self) -> usize {
+        self.connections.iter().filter(|(_, one)| one.deadline().is_some()).count()
+    }
+
+    /// Ends the hand-shake that began first, unless it is brand-new.
+    fn end_oldest(&mut self) -> bool {
+        let oldest = self.connections.iter().filter_map(|(place, one)| Some((one.deadline()?, place))).min();
+        let Some((deadline, place)) = oldest else { return true };
+        let began = deadline - self.options.deadline;
+        let old = began.elapsed() >= HASTE;
+        if old {
+            self.end(place);
+        }
+        old
+    }
+
+    fn end_late(&mut self) {
+        let now = Instant::now();
+        let late = |one: &Connection| one.deadline().is_some_and(|deadline| deadline <= now);
+        let late: Vec<_> =
+            self.connections.iter().filter(|(_, one)| late(one)).map(|(place, _)| place).collect();
+        late.into_iter().for_each(|place| self.end(place));
+    }
+
+    fn end(&mut self, place: usize) {
+        let mut one = self.connections.remove(place);
+        let _ = self.poll.registry().deregister(one.stream());
+        if !one.is_answered() {
+            self.shared.counted.failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn drive(&mut self, place: usize) {
+        let Some(one) = self.connections.get_mut(place) else { return };
+        match one.drive() {
+            Drive::Waits => {}
+            Drive::Ended => self.end(place),
+            Drive::Asks(request) => self.answer(place, &request),
+        }
+    }
+
+    fn answer(&mut self, place: usize, request: &GrantRequest) {
+        let followers = self.connections.iter().filter(|(_, one)| one.client().is_some()).count();
+        let one = &mut self.connections[place];
+        let seen = Address::from(one.peer().ip().to_canonical());
+        let counted = &self.shared.counted;
+        let admitted = admits(&self.options, one.certificate(), request);
+        if !admitted || seen != request.client.address {
+            counted.refused.fetch_add(1, Ordering::Relaxed);
+            let reply = if admitted { GrantReply::Translated(seen) } else { GrantReply::NotAdmitted };
+            one.answer(&reply, Answer::Leaves);
+        } else {
+            counted.granted.fetch_add(1, Ordering::Relaxed);
+            let client = request.client;
+            let grants = self.shared.offers.iter().map(|offer| offer.grant(&client)).collect();
+            let follows = request.follow && followers < self.options.followers;
+            let answer = if follows { Answer::Follows(client) } else { Answer::Leaves };
+            one.answer(&GrantReply::Grants { follows, grants }, answer);
+            if follows {
+                // What was announced before it came.
+                for (time, granted) in self.shared.offers.iter().filter_map(|o| o.announcement(&client)) {
+                    one.send(&GrantReply::Announcement(time, granted));
+                }
+            }
+        }
+        if !one.flush() {
+            self.end(place);
+        }
+    }
+
+    fn announce(&mut self) {
+        let numbers =
+            std::mem::take(&mut *self.shared.announce.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut ended = Vec::new();
+        for number in numbers {
+            for (place, one) in &mut self.connections {
+                let Some(client) = one.client() else { continue };
+                let Some((time, granted)) = self.shared.offers[number].announcement(&client) else { break };
+                one.send(&GrantReply::Announcement(time, granted));
+                if one.flush() {
+                    self.shared.counted.announced.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    ended.push(place);
+                }
+            }
+        }
+        ended.sort_unstable();
+        ended.dedup();
+        ended.into_iter().for_each(|place| self.end(place));
+    }
+}
+
+fn admits(options: &GrantOptions, certificate: Option<Fingerprint>, request: &GrantRequest) -> bool {
+    let listed = certificate.is_some_and(|shown| options.clients.contains(&shown));
+    listed || options.token.as_ref().is_some_and(|token| token.is(&request.token))
+}

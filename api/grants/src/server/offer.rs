@@ -1,0 +1,63 @@
+//! A region that a server grants.
+
+use remora_verbs::rma::{Client, RegionKey, Rights, RmaRegion};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::message::RegionGrant;
+
+/// A region that a server grants.
+pub struct Offer {
+    /// Its name for clients.
+    pub(super) name: String,
+    rights: Rights,
+    region: Mutex<RmaRegion>,
+    next: Mutex<Option<Next>>,
+}
+
+/// The key that was announced, and when it will be in force.
+pub(super) struct Next {
+    pub(super) key: RegionKey,
+    pub(super) at: Instant,
+}
+
+impl Offer {
+    /// Offers a region with these rights, which may be fewer than the region's own.
+    pub fn new(name: impl Into<String>, rights: Rights, region: RmaRegion) -> Offer {
+        Offer { name: name.into(), rights, region: Mutex::new(region), next: Mutex::default() }
+    }
+
+    /// The region.
+    pub fn region(&self) -> MutexGuard<'_, RmaRegion> {
+        self.region.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn next(&self) -> MutexGuard<'_, Option<Next>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For this client, under the present key.
+    pub(super) fn grant(&self, client: &Client) -> RegionGrant {
+        let grant = self.region().grant(client).restricted(self.rights);
+        RegionGrant { name: self.name.clone(), rights: self.rights, grant }
+    }
+
+    /// For this client, under the key that was announced, and in which time that is in force.
+    pub(super) fn announcement(&self, client: &Client) -> Option<(Duration, RegionGrant)> {
+        let next = self.next();
+        let next = next.as_ref()?;
+        let grant = self.region().grant_under(client, &next.key).restricted(self.rights);
+        let granted = RegionGrant { name: self.name.clone(), rights: self.rights, grant };
+        Some((next.at.saturating_duration_since(Instant::now()), granted))
+    }
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offer")
+            .field("name", &self.name)
+            .field("rights", &self.rights)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! TLS 1.3 without authorities: a certificate is what its fingerprint says.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible,
+    ServerConfig, SignatureScheme,
+};
+use std::sync::Arc;
+
+use crate::certificate::{Certificate, Fingerprint};
+
+/// Whose certificate is good.
+#[derive(Debug)]
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    /// The server's; a server looks at its clients' when they ask for grants.
+    expected: Option<Fingerprint>,
+}
+
+impl Verifier {
+    fn signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// TLS 1.2 is not offered.
+const OLD: Error = Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13);
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.expected == Some(Fingerprint::of(certificate)) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(OLD)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    /// Its signature proves that the client has the key. Whether it is admitted is decided when it asks: so it
+    /// learns why not.
+    fn verify_client_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(OLD)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+fn verifier(expected: Option<Fingerprint>) -> (Arc<CryptoProvider>, Arc<Verifier>) {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Verifier { provider: Arc::clone(&provider), expected };
+    (provider, Arc::new(verifier))
+}
+
+/// The server's side. It resumes no session: each client shows its credential.
+pub fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
+    let (provider, verifier) = verifier(None);
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate.chain.clone()], certificate.key.clone_key())?;
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// The client's side.
+pub fn client(expected: Fingerprint, own: Option<&Certificate>) -> Result<Arc<ClientConfig>, Error> {
+    let (provider, verifier) = verifier(Some(expected));
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => builder.with_client_auth_cert(vec![own.chain.clone()], own.key.clone_key())?,
+    };
+    config.enable_sni = false;
+    Ok(Arc::new(config))
+}
