@@ -18,6 +18,7 @@ mod lines;
 mod logs;
 mod man;
 mod nicd;
+mod rma;
 mod top;
 mod txn;
 
@@ -79,6 +80,12 @@ enum Command {
         after_help = "Examples:\n  remora chain run if.chain\n  remora chain trace if.chain --format html > if.html"
     )]
     Chain(chain::ChainCommand),
+    /// Memory that others read and write by 1RMA: encrypted, and without connections.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora rma serve --rights read,write &\n  remora rma regions --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token"
+    )]
+    Rma(rma::RmaCommand),
     /// Own a NIC and its memory, and lend both to programs, which it outlives.
     Nicd(nicd::Args),
     /// Tell what the device is.
@@ -167,6 +174,7 @@ fn run(command: Command) -> Result<()> {
         Command::Kv(command) => kv::command::run(command),
         Command::Cache(command) => cache::client::run(command),
         Command::Chain(command) => chain::run(command),
+        Command::Rma(command) => rma::run(command),
         Command::Nicd(args) => nicd::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),

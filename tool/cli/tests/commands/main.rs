@@ -24,6 +24,7 @@ mod prism;
 mod redn;
 mod repair;
 mod replay;
+mod rma;
 mod running;
 mod strom;
 mod terminal;

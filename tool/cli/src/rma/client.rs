@@ -1,0 +1,232 @@
+//! `remora rma read|write|rekey|regions`.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use remora_bench::command::output::{Output, input};
+use remora_bench::command::print;
+use remora_bench::print_table;
+use remora_grants::{RegionGrant, RmaSession, key_of_file};
+use remora_verbs::rma::RegionKey;
+use serde_json::json;
+
+use super::rights_in_words;
+use super::target::Target;
+
+/// Bytes that are read or written at a time.
+const PIECE: usize = 1 << 20;
+
+/// Arguments of `remora rma read`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  remora rma read --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --len 64\n  remora rma read --connect 10.0.0.1:7501 --address 10.0.0.2 --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --certificate own.pem --offset 4096 --file page"
+)]
+pub struct ReadArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    region: RegionArgs,
+    /// First byte.
+    #[arg(long, default_value_t = 0)]
+    offset: u64,
+    /// Bytes [default: to the end of the region].
+    #[arg(long)]
+    len: Option<u64>,
+    /// File to write them to; - is standard output.
+    #[arg(long, default_value = "-")]
+    file: PathBuf,
+    /// One JSON object; the bytes in base64.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `remora rma write`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  remora rma write --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --offset 4096 < page\n  remora rma write --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --file page\n\nA write that fails may have taken effect in part."
+)]
+pub struct WriteArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    region: RegionArgs,
+    /// First byte.
+    #[arg(long, default_value_t = 0)]
+    offset: u64,
+    /// Bytes at most [default: all].
+    #[arg(long)]
+    len: Option<u64>,
+    /// File with the bytes; - is standard input.
+    #[arg(long, default_value = "-")]
+    file: PathBuf,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `remora rma rekey`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  remora rma rekey --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token\n\nThe server must grant it: remora rma serve --rights read,write,rekey"
+)]
+pub struct RekeyArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    region: RegionArgs,
+    /// File with the new key: 16 bytes, or 32 hexadecimal digits; nobody else may read it [default: a random
+    /// key].
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `remora rma regions`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  remora rma regions --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --json"
+)]
+pub struct RegionsArgs {
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object a region.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which region.
+#[derive(Args, Clone, Debug)]
+struct RegionArgs {
+    /// Name or RegionId of the region [default: the only one].
+    #[arg(long)]
+    region: Option<String>,
+}
+
+impl RegionArgs {
+    fn of(&self, session: &RmaSession) -> Result<RegionGrant> {
+        let all = session.regions();
+        let named = |wanted: &str| all.iter().find(|one| one.name == wanted);
+        let numbered = |wanted: &str| all.iter().find(|one| Ok(one.grant.region) == wanted.parse());
+        let found = match (&self.region, all) {
+            (Some(wanted), _) => named(wanted).or_else(|| numbered(wanted)),
+            (None, [one]) => Some(one),
+            (None, _) => None,
+        };
+        let names: Vec<_> = all.iter().map(|one| &*one.name).collect();
+        found.cloned().with_context(|| match &self.region {
+            Some(wanted) => {
+                format!("the server grants no region {wanted}: choose one of {}", names.join(", "))
+            }
+            None => format!("the server grants {}: choose one by --region", names.join(", ")),
+        })
+    }
+}
+
+/// `remora rma read`.
+pub fn read(args: &ReadArgs) -> Result<()> {
+    let ReadArgs { offset, ref file, .. } = *args;
+    let to_file = (file.as_os_str() != "-").then(|| Output::find(file)).transpose()?;
+    let mut session = args.target.session()?;
+    let RegionGrant { name, grant, .. } = args.region.of(&session)?;
+    let len = args.len.unwrap_or_else(|| grant.len.saturating_sub(offset));
+    let end = offset.checked_add(len).filter(|end| *end <= grant.len);
+    if end.is_none() {
+        bail!("region {name} has {} bytes: {len} from {offset} on end beyond it", grant.len);
+    }
+    let streams = to_file.is_none() && !args.json;
+    let mut kept = Vec::new();
+    let mut piece = vec![0; PIECE];
+    let mut done = 0;
+    while done < len {
+        let piece = &mut piece[..PIECE.min((len - done) as usize)];
+        session.read(&name, offset + done, piece)?;
+        if streams {
+            print::bytes(piece);
+        } else {
+            kept.extend_from_slice(piece);
+        }
+        done += piece.len() as u64;
+    }
+    if let Some(file) = &to_file {
+        file.write(&kept)?;
+    }
+    if args.json {
+        let data = to_file.is_none().then(|| STANDARD.encode(&kept));
+        print::line(json!({ "region": name, "offset": offset, "len": len, "data": data }));
+    }
+    Ok(())
+}
+
+/// `remora rma write`.
+pub fn write(args: &WriteArgs) -> Result<()> {
+    let mut session = args.target.session()?;
+    let RegionGrant { name, .. } = args.region.of(&session)?;
+    let (from, shown, _) = input(&args.file)?;
+    let mut from = from.take(args.len.unwrap_or(u64::MAX));
+    let (mut piece, mut done) = (Vec::with_capacity(PIECE), 0);
+    loop {
+        piece.clear();
+        from.by_ref()
+            .take(PIECE as u64)
+            .read_to_end(&mut piece)
+            .with_context(|| format!("reading {shown}"))?;
+        if piece.is_empty() {
+            break;
+        }
+        session.write(&name, args.offset.saturating_add(done), &piece)?;
+        done += piece.len() as u64;
+    }
+    ensure!(done > 0, "{shown} is empty: nothing is written");
+    if args.json {
+        print::line(json!({ "region": name, "offset": args.offset, "len": done }));
+    }
+    Ok(())
+}
+
+/// `remora rma rekey`.
+pub fn rekey(args: &RekeyArgs) -> Result<()> {
+    let key = match &args.key_file {
+        Some(path) => key_of_file(path)?,
+        None => random_key()?,
+    };
+    let mut session = args.target.session()?;
+    let RegionGrant { name, .. } = args.region.of(&session)?;
+    session.rekey(&name, &key)?;
+    if args.json {
+        print::line(json!({ "region": name, "changed": true }));
+    } else {
+        eprintln!("region {name} has another key");
+    }
+    Ok(())
+}
+
+fn random_key() -> Result<RegionKey> {
+    Ok(remora_host::random_key()?)
+}
+
+/// `remora rma regions`.
+pub fn regions(args: &RegionsArgs) -> Result<()> {
+    let session = args.target.session()?;
+    if args.json {
+        for RegionGrant { name, rights, grant } in session.regions() {
+            print::line(json!({
+                "name": name, "region": grant.region, "len": grant.len,
+                "rights": rights_in_words(*rights), "nic": grant.server.to_string(),
+            }));
+        }
+        return Ok(());
+    }
+    let rows = session.regions().iter().map(|RegionGrant { name, rights, grant }| {
+        let numbers = [grant.region.to_string(), grant.len.to_string()];
+        let [region, len] = numbers;
+        [name.clone(), region, len, rights_in_words(*rights), grant.server.to_string()]
+    });
+    print_table(["name", "RegionId", "bytes", "rights", "NIC"], rows);
+    Ok(())
+}

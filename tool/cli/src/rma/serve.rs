@@ -1,0 +1,212 @@
+//! `remora rma serve`.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use remora_bench::command::conduct::size;
+use remora_bench::command::device::PortArgs;
+use remora_bench::command::{ending, print};
+use remora_bench::print_table;
+use remora_grants::{Certificate, Fingerprint, GrantOptions, GrantServer, Offer, Token, key_of_file};
+use remora_host::{metrics, wait_readable};
+use remora_verbs::rma::{Rights, RmaOptions};
+use remora_verbs::{Access, Context, Mode};
+use serde_json::json;
+
+use super::rights_in_words;
+use super::target::refuse_shm;
+
+/// The rights by name.
+pub const RIGHTS: [(&str, Rights); 3] =
+    [("read", Rights::READ), ("write", Rights::WRITE), ("rekey", Rights::REKEY)];
+
+fn right() -> impl clap::builder::TypedValueParser<Value = Rights> {
+    let find = |text: String| RIGHTS.iter().find(|(name, _)| *name == text).map(|(_, right)| *right);
+    PossibleValuesParser::new(RIGHTS.map(|(name, _)| name)).try_map(move |text| find(text).ok_or("no right"))
+}
+
+/// Arguments of `remora rma serve`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    mut_arg("port", |port| port.default_value("udp")),
+    after_help = "Examples:\n  remora rma serve\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nIt prints the fingerprint of its certificate and its token: clients need both. Whoever has the token can do what the rights say.\nWithout --certificate and --token-file both are new at each start."
+)]
+pub struct Args {
+    #[command(flatten)]
+    port: PortArgs,
+    /// TCP address for grants.
+    #[arg(long, default_value = "127.0.0.1:7501")]
+    listen: SocketAddr,
+    /// Name of the region.
+    #[arg(long, default_value = "memory")]
+    name: String,
+    /// Bytes of the region, with k, m or g for 2^10, 2^20 and 2^30 [default: those of the file, else 1m].
+    #[arg(long, value_parser = size)]
+    size: Option<usize>,
+    /// File whose bytes the region begins with. It is read once, and never written.
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// What clients may do: read, write, rekey, with commas.
+    #[arg(long, value_delimiter = ',', default_value = "read", value_parser = right())]
+    rights: Vec<Rights>,
+    /// File with the region's key: 16 bytes, or 32 hexadecimal digits; nobody else may read it [default: a
+    /// random key].
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// PEM file with the server's certificate and private key, made if it is not there.
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// File with the token, made if it is not there.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Fingerprint of a client's certificate that is admitted; more by repeating it. Without --token-file
+    /// there is no token then.
+    #[arg(long, value_name = "FINGERPRINT")]
+    admit: Vec<Fingerprint>,
+    /// Change the key every so many seconds, and announce each new one to the clients that are connected.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400 * 365))]
+    rotate: Option<u32>,
+    /// Address of an endpoint with counters for Prometheus and `remora top`.
+    #[arg(long)]
+    metrics: Option<SocketAddr>,
+    /// End when the parent process does.
+    #[arg(long, hide = true)]
+    child: bool,
+    /// Say where it listens, its fingerprint, token and region as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long before a new key it is announced, at most.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// `remora rma serve`.
+pub fn run(args: &Args) -> Result<()> {
+    refuse_shm(&args.port)?;
+    if args.child {
+        remora_bench::turns::end_with_parent()?;
+    }
+    let told = ending::readable()?;
+    let device = args.port.device()?.mode(Mode::Dedicated);
+    let context =
+        device.open().with_context(|| format!("opening a NIC with port {}", args.port.port.name()))?;
+    let rights = args.rights.iter().fold(Rights::NONE, |all, one| all | *one);
+    let offer = args.offer(&context, rights)?;
+    let (certificate, token) = args.identity()?;
+    let clients = args.admit.iter().copied().collect();
+    let options = GrantOptions { token: token.clone(), clients, ..GrantOptions::new(certificate) };
+    let server = GrantServer::start(args.listen, options, vec![offer])?;
+    let counted = context.clone();
+    let endpoint = args
+        .metrics
+        .map(|address| metrics::Endpoint::start(address, move || counted.metrics()))
+        .transpose()?;
+    args.tell(&server, &context, rights, token.as_ref());
+    if let Some(endpoint) = &endpoint {
+        eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
+    }
+    match args.rotate {
+        None => wait_readable(told.as_fd(), None).map(drop)?,
+        Some(seconds) => rotate(&server, &args.name, Duration::from_secs(seconds.into()), &told)?,
+    }
+    Ok(())
+}
+
+impl Args {
+    /// The region, with what it begins with.
+    fn offer(&self, context: &Context, rights: Rights) -> Result<Offer> {
+        let contents = match &self.file {
+            Some(path) => std::fs::read(path).with_context(|| format!("opening {}", path.display()))?,
+            None => Vec::new(),
+        };
+        let len = self.size.unwrap_or(if self.file.is_some() { contents.len() } else { 1 << 20 });
+        ensure!(len > 0, "the file is empty, and a region is not: say --size");
+        ensure!(
+            contents.len() <= len,
+            "the file has {} bytes: give the region more by --size",
+            contents.len()
+        );
+        let key = self.key_file.as_deref().map(key_of_file).transpose()?;
+        let memory = context.alloc_pd()?.allocate(len, Access::LOCAL_WRITE)?;
+        if !contents.is_empty() {
+            memory.write(0, &contents)?;
+        }
+        let region = context.open_rma(&RmaOptions::default())?.expose(memory, rights, key)?;
+        Ok(Offer::new(&*self.name, rights, region))
+    }
+
+    /// The certificate, and the token if one admits.
+    fn identity(&self) -> Result<(Certificate, Option<Token>)> {
+        let certificate = match &self.certificate {
+            Some(path) => Certificate::at(path)?,
+            None => Certificate::new()?,
+        };
+        let token = match &self.token_file {
+            Some(path) => Some(Token::at(path)?),
+            None if self.admit.is_empty() => Some(Token::random()?),
+            None => None,
+        };
+        Ok((certificate, token))
+    }
+
+    fn tell(&self, server: &GrantServer, context: &Context, rights: Rights, token: Option<&Token>) {
+        let (id, len) = {
+            let region = server.offers()[0].region();
+            (region.id(), region.memory().len())
+        };
+        let (address, fingerprint) = (server.address().to_string(), server.fingerprint().to_string());
+        let token = token.map(ToString::to_string);
+        let nic = context.port().endpoint.to_string();
+        let rights = rights_in_words(rights);
+        if self.json {
+            print::line(json!({
+                "address": address, "fingerprint": fingerprint, "token": token, "nic": nic,
+                "name": self.name, "region": id, "len": len, "rights": rights,
+            }));
+            return;
+        }
+        let facts = [
+            ("address", address.clone()),
+            ("fingerprint", fingerprint),
+            ("token", token.unwrap_or_else(|| "none: certificates admit".to_owned())),
+            ("NIC", nic),
+            ("region", self.name.clone()),
+            ("RegionId", id.to_string()),
+            ("bytes", len.to_string()),
+            ("rights", rights),
+        ];
+        print_table(["attribute", "value"], facts.into_iter().map(|(name, value)| [name.to_owned(), value]));
+        let port = context.port().kind;
+        eprintln!("serving {len} bytes over {port} at {address}; end with Ctrl-C");
+    }
+}
+
+/// Changes the key again and again, each announced before, until it is told to end.
+fn rotate(
+    server: &GrantServer,
+    name: &str,
+    every: Duration,
+    told: &std::os::unix::net::UnixStream,
+) -> Result<()> {
+    let ahead = AHEAD.min(every / 2);
+    let mut next = Instant::now() + every;
+    let waits = |until: Instant| -> Result<bool> {
+        let left = until.saturating_duration_since(Instant::now());
+        Ok(wait_readable(told.as_fd(), Some(left))?)
+    };
+    loop {
+        if waits(next - ahead)? {
+            return Ok(());
+        }
+        server.announce(name, remora_host::random_key()?, ahead)?;
+        if waits(next)? {
+            return Ok(());
+        }
+        server.change_key(name)?;
+        next += every;
+    }
+}

@@ -1,0 +1,80 @@
+//! Which server a client of `remora rma` means, and who the client is.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use remora_bench::command::device::{PortArgs, PortName};
+use remora_grants::{Certificate, Credential, Fingerprint, Pin, RmaSession, Token};
+
+/// The server, and what admits this client.
+#[derive(Args, Clone, Debug)]
+#[command(mut_arg("port", |port| port.default_value("udp")))]
+pub struct Target {
+    /// Host and TCP port of the server.
+    #[arg(long, default_value = "127.0.0.1:7501")]
+    connect: String,
+    /// SHA-256 of the server's certificate, as the server printed it.
+    #[arg(long)]
+    fingerprint: Fingerprint,
+    #[command(flatten)]
+    credential: CredentialArgs,
+    /// Seconds for the hand-shake, and for each operation.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    #[command(flatten)]
+    port: PortArgs,
+}
+
+/// What admits this client: one of these.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+struct CredentialArgs {
+    /// The server's token. Other users of this host see it in the list of processes: --token-file keeps it.
+    #[arg(long)]
+    token: Option<Token>,
+    /// File with the server's token; nobody else may read it.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// PEM file with this client's certificate and private key, made if it is not there. The server must
+    /// admit its fingerprint.
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+}
+
+impl CredentialArgs {
+    fn credential(&self) -> Result<Credential> {
+        let CredentialArgs { token, token_file, certificate } = self;
+        Ok(match (token, token_file, certificate) {
+            (Some(token), _, _) => Credential::Token(token.clone()),
+            (_, Some(path), _) => Credential::Token(Token::of_file(path)?),
+            (_, _, Some(path)) => Credential::Certificate(Certificate::at(path)?),
+            _ => anyhow::bail!("--token, --token-file or --certificate is needed"),
+        })
+    }
+}
+
+/// 1RMA's port is no shared memory here.
+pub fn refuse_shm(port: &PortArgs) -> Result<()> {
+    ensure!(
+        port.port != PortName::Shm,
+        "1RMA over shm needs a connected queue pair beside it, which this command does not make: use --port udp"
+    );
+    Ok(())
+}
+
+impl Target {
+    /// Gets this client's grants.
+    pub fn session(&self) -> Result<RmaSession> {
+        refuse_shm(&self.port)?;
+        let credential = self.credential.credential()?;
+        let found: Option<SocketAddr> = self.connect.to_socket_addrs().ok().and_then(|mut all| all.next());
+        let address = found
+            .with_context(|| format!("{} is no host and TCP port, as 10.0.0.1:7501 is", self.connect))?;
+        let pin = Pin { address, fingerprint: self.fingerprint };
+        let context = self.port.open()?;
+        Ok(RmaSession::open_within(&context, pin, credential, Duration::from_secs(self.timeout))?)
+    }
+}

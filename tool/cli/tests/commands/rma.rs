@@ -1,0 +1,213 @@
+//! `remora rma`: a server and its clients, each a process of its own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::running::{Ended, Scratch, command, finish, free_addresses, remora};
+
+const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// A server that is killed at the end of its test.
+struct RmaServer {
+    child: Child,
+    facts: Value,
+    host: &'static str,
+}
+
+impl RmaServer {
+    #[track_caller]
+    fn start(host: &'static str, more: &[&str]) -> RmaServer {
+        let listen = if host.contains(':') { format!("[{host}]:0") } else { format!("{host}:0") };
+        let words = ["rma", "serve", "--json", "--address", host, "--listen", &listen];
+        let mut serve = command(&words);
+        serve.args(more).stdout(Stdio::piped());
+        let mut child = serve.spawn().expect("the binary");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("piped");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let facts = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        RmaServer { child, facts, host }
+    }
+
+    fn fact(&self, name: &str) -> &str {
+        self.facts[name].as_str().unwrap_or_else(|| panic!("{name}: {}", self.facts))
+    }
+
+    /// `remora rma VERB` at this server, with its token.
+    #[track_caller]
+    fn rma(&self, verb: &str, more: &[&str]) -> Ended {
+        self.rma_as(verb, &["--token", self.fact("token")], more)
+    }
+
+    #[track_caller]
+    fn rma_as(&self, verb: &str, credential: &[&str], more: &[&str]) -> Ended {
+        let server = ["--connect", self.fact("address"), "--fingerprint", self.fact("fingerprint")];
+        let own = ["--address", self.host];
+        remora(&[&["rma", verb][..], &server, &own, credential, more].concat())
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("a child");
+        self.child.wait().expect("its end");
+    }
+}
+
+impl Drop for RmaServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn reads_writes_and_rekeys(host: &'static str) {
+    let (table, data) = (Scratch::new(b"what the region begins with"), Scratch::new(b"REGION"));
+    let rights = "read,write,rekey";
+    let server = RmaServer::start(host, &["--file", table.path(), "--rights", rights, "--name", "table"]);
+    assert_eq!(server.rma("read", &[]).good(), "what the region begins with");
+    server.rma("write", &["--offset", "9", "--file", data.path(), "--len", "6"]).good();
+    assert_eq!(
+        server.rma("read", &["--offset", "5", "--len", "10", "--region", "table"]).good(),
+        "the REGION"
+    );
+    let regions: Value = serde_json::from_str(&server.rma("regions", &["--json"]).good()).expect("JSON");
+    let number = regions["region"].to_string();
+    assert_eq!(
+        (&regions["name"], &regions["len"], &regions["rights"]),
+        (&"table".into(), &27.into(), &rights.into())
+    );
+    assert_eq!(regions["nic"], server.facts["nic"]);
+    server.rma("rekey", &[]).good();
+    let read = server.rma("read", &["--len", "4", "--region", &number, "--json"]).good();
+    let read: Value = serde_json::from_str(&read).expect("JSON");
+    assert_eq!(read["data"], "d2hhdA==", "grants are under the new key");
+    let out = Scratch::new(b"");
+    server.rma("read", &["--file", out.path()]).good();
+    assert_eq!(std::fs::read(out.path()).expect("the file"), b"what the REGION begins with");
+}
+
+#[test]
+fn a_region_is_read_written_and_rekeyed_over_udp() {
+    reads_writes_and_rekeys("127.0.0.1");
+}
+
+#[test]
+fn a_region_is_read_written_and_rekeyed_over_udp_with_ipv6() {
+    reads_writes_and_rekeys("::1");
+}
+
+#[test]
+fn a_wrong_fingerprint_and_a_client_that_is_not_admitted_are_told_in_a_line() {
+    let server = RmaServer::start("127.0.0.1", &[]);
+    let (address, token) = (server.fact("address"), server.fact("token"));
+    let words = ["rma", "read", "--connect", address, "--fingerprint", ZEROS, "--token", token];
+    remora(&words).one_line("has another fingerprint: take the one that the server printed");
+    server.rma_as("read", &["--token", ZEROS], &[]).one_line("take the token that it printed");
+    server
+        .rma("write", &["--file", "/dev/zero", "--len", "4"])
+        .one_line("does not grant write to region memory");
+    server.rma("read", &["--offset", "1048577", "--len", "1"]).one_line("region memory has 1048576 bytes");
+    server.rma("read", &["--region", "none"]).one_line("choose one of memory");
+    let words = ["rma", "read", "--fingerprint", ZEROS, "--token", ZEROS, "--port", "shm"];
+    remora(&words).one_line("use --port udp");
+}
+
+#[test]
+fn a_client_is_admitted_by_the_certificate_that_the_server_lists() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let (own, other, certificate) = (path("own.pem"), path("other.pem"), path("server.pem"));
+    let first = RmaServer::start("127.0.0.1", &["--certificate", &certificate]);
+    // The client's certificate is made by its first attempt, whose refusal says the fingerprint.
+    let refused = first.rma_as("read", &["--certificate", &own], &[]).err;
+    let (_, fingerprint) = refused.split_once("--admit ").expect("how to mend it");
+    let fingerprint = fingerprint.split('`').next().expect("the fingerprint");
+    let server = RmaServer::start("127.0.0.1", &["--certificate", &certificate, "--admit", fingerprint]);
+    assert_eq!(first.fact("fingerprint"), server.fact("fingerprint"), "it is kept");
+    assert_eq!(server.facts["token"], Value::Null);
+    assert_eq!(server.rma_as("read", &["--certificate", &own], &["--len", "4"]).good(), "\0\0\0\0");
+    server.rma_as("read", &["--certificate", &other], &[]).one_line("remora rma serve --admit");
+}
+
+#[test]
+fn nobody_listening_and_a_server_that_was_killed_are_told() {
+    let free = free_addresses(1);
+    let words = ["rma", "read", "--connect", &free[0], "--fingerprint", ZEROS, "--token", ZEROS];
+    remora(&words).one_line("start one with `remora rma serve --listen");
+    let mut server = RmaServer::start("127.0.0.1", &["--size", "1g"]);
+    // A read of a gibibyte, in whose midst the server goes.
+    let mut read = command(&["rma", "read", "--connect", server.fact("address"), "--timeout", "2"]);
+    read.args(["--fingerprint", server.fact("fingerprint"), "--token", server.fact("token")]);
+    let mut read = read.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
+    let mut out = BufReader::new(read.stdout.take().expect("piped"));
+    assert!(!out.fill_buf().expect("a first byte").is_empty());
+    server.kill();
+    let count = std::io::copy(&mut out, &mut std::io::sink()).expect("a pipe");
+    assert!(count < 1 << 30, "the rest cannot have come");
+    let ended = read.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("does not answer: the server has ended"), "{said}");
+}
+
+#[test]
+fn a_rotating_key_is_followed_while_a_long_read_goes_on() {
+    let server = RmaServer::start("127.0.0.1", &["--size", "1m", "--rotate", "1"]);
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_secs(4) {
+        assert_eq!(server.rma("read", &[]).good().len(), 1 << 20);
+    }
+}
+
+#[test]
+fn secrets_that_others_can_read_and_keys_that_are_none_are_refused() {
+    let open = Scratch::new(b"00112233445566778899aabbccddeeff");
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(open.path(), permissions).expect("its owner may");
+    let serve = ["rma", "serve", "--listen", "127.0.0.1:0", "--key-file", open.path()];
+    remora(&serve).one_line("run `chmod 600");
+    let zeros = Scratch::new(&[0; 16]);
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(zeros.path(), permissions).expect("its owner may");
+    let serve = ["rma", "serve", "--listen", "127.0.0.1:0", "--key-file", zeros.path()];
+    remora(&serve).one_line("holds no key");
+    remora(&["rma", "serve", "--port", "shm"]).one_line("use --port udp");
+    remora(&["rma", "serve", "--rights", "all"]).bad_arguments("--rights");
+    remora(&["rma", "read", "--fingerprint", "ab", "--token", ZEROS]).bad_arguments("64 hexadecimal digits");
+    remora(&["rma", "read", "--fingerprint", ZEROS]).bad_arguments("required");
+}
+
+/// A server and a client, run by a process without any capability; `$0` the command, `$1` an address, `$2` a
+/// folder.
+const UNPRIVILEGED: &str = r#"
+grep -q '^CapEff:.0*$' /proc/self/status || exit 78
+case $1 in *:*) listen="[$1]:0";; *) listen="$1:0";; esac
+"$0" rma serve --json --address $1 --listen $listen --file $2/table --token-file $2/token > $2/facts &
+server=$!
+until [ -s $2/facts ]; do kill -0 $server || exit 79; sleep 0.05; done
+fact() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/" $2/facts; }
+"$0" rma read --address $1 --connect $(fact address $2) --fingerprint $(fact fingerprint $2) --token-file $2/token
+status=$?
+kill $server
+exit $status
+"#;
+
+#[test]
+fn a_server_and_a_client_need_no_capability() {
+    for address in ["127.0.0.1", "::1"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("table"), b"read without any right").expect("a file");
+        let inside = "ip link set lo up || exit 77; exec setpriv --bounding-set=-all --inh-caps=-all sh -c \"$3\" \"$0\" \"$1\" \"$2\"";
+        let mut shell = Command::new("unshare");
+        shell.args(["--user", "--map-root-user", "--net", "sh", "-c", inside, env!("CARGO_BIN_EXE_remora")]);
+        shell.arg(address).arg(folder.path()).arg(UNPRIVILEGED).stdin(Stdio::null());
+        let ended = finish(&mut shell);
+        if ended.status == 77 || ended.err.contains("unshare") {
+            let _ =
+                writeln!(std::io::stderr(), "not run: this process gets no user namespace: {}", ended.err);
+            return;
+        }
+        assert_eq!(ended.good(), "read without any right", "{address}");
+    }
+}
