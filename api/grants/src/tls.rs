@@ -86,8 +86,8 @@ impl ClientCertVerifier for Verifier {
         false
     }
 
-    /// That the client has the key is proved by its signature; whether it is admitted, and how it learns
-    /// that, is decided when it asks.
+    /// Its signature proves that the client has the key. Whether it is admitted is decided when it asks: so
+    /// it learns why not.
     fn verify_client_cert(
         &self,
         _certificate: &CertificateDer<'_>,
