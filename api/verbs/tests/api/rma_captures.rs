@@ -17,6 +17,13 @@ use crate::dissector::{Temporary, tshark};
 
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 18;
+/// No timer ends an operation here: a busy machine lets a thread wait for longer than the usual ones.
+const PATIENT: Settings = Settings {
+    dispatch_timeout: 1_500_000_000,
+    timeout: 4_000_000_000,
+    max_server_timeout: 4_000_000_000,
+    ..Settings::software()
+};
 /// The keys of the region, one after the other.
 const KEYS: [[u8; 16]; 3] = [[1; 16], [2; 16], [3; 16]];
 
@@ -46,7 +53,7 @@ fn serve(context: &Context, settings: Settings, key: [u8; 16]) -> RmaRegion {
 
 /// All kinds of messages, between a server and the client whose port is captured.
 fn converse(portal: &mut Portal, local: &RmaRegion, server: &Context) -> Grant {
-    let served = serve(server, Settings::software(), KEYS[0]);
+    let served = serve(server, PATIENT, KEYS[0]);
     let grant = served.grant(&portal.identity());
     portal.read(local, 0, &grant, 64, 64, LONG).unwrap();
     // Requests of one length leave as trains, where the port has them.
@@ -60,7 +67,7 @@ fn converse(portal: &mut Portal, local: &RmaRegion, server: &Context) -> Grant {
     portal.rekey(local, 0, &grant).unwrap();
     let refused = portal.read(local, 0, &grant, 0, 64, LONG);
     assert_eq!(refused, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));
-    let busy = serve(server, Settings { served: 0, ..Settings::software() }, KEYS[2]);
+    let busy = serve(server, Settings { served: 0, ..PATIENT }, KEYS[2]);
     let grant = busy.grant(&portal.identity());
     let refused = portal.read(local, 0, &grant, 0, 64, Duration::ZERO);
     assert_eq!(refused, Err(RmaError::Failed(Status::Nack)));
@@ -72,7 +79,7 @@ fn captured(port: &str, file: &Path) -> String {
     let server = device(port).open().unwrap();
     let client = device(port).capture(file).open().unwrap();
     let _link = (port == "shm").then(|| link([&server, &client]));
-    let rma = client.open_rma(&RmaOptions::default()).unwrap();
+    let rma = client.open_rma(&RmaOptions { settings: PATIENT, ..RmaOptions::default() }).unwrap();
     let domain = client.alloc_pd().unwrap();
     let local = rma.expose(domain.allocate(LEN, Access::LOCAL_WRITE).unwrap(), Rights::NONE, None).unwrap();
     let grant = converse(&mut rma.create_portal(&domain, 32).unwrap(), &local, &server);
