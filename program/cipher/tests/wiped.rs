@@ -21,7 +21,7 @@ fn with_key(number: u8, user: impl FnOnce(&[u8; 16])) {
         *byte = !(pattern ^ number);
     }
     user(&key);
-    key.zeroize();
+    key[..].zeroize();
 }
 
 fn is_key(bytes: &[u8], numbers: &Range<u8>) -> bool {
@@ -42,7 +42,7 @@ fn found(numbers: Range<u8>) -> bool {
         // Chunks overlap by a key: none is cut.
         (start..end).step_by(CHUNK - 16).any(|at| {
             // The buffer is in memory, too, and what it held would be found again.
-            buffer.zeroize();
+            buffer[..].zeroize();
             let wanted = CHUNK.min((end - at) as usize);
             let read = memory.read_at(&mut buffer[..wanted], at).unwrap_or(0);
             buffer[..read].windows(16).any(|bytes| is_key(bytes, &numbers))
