@@ -83,7 +83,7 @@ fn what_is_wrong_with_a_daemon_is_told_in_a_line() {
     remora(&["nicd", "--socket", "/nowhere/nic.sock"]).one_line("no such folder");
     remora(&["devinfo", "--nicd", "/nowhere/nic.sock"]).one_line("start it by `remora nicd");
     remora(&["devinfo", "--nicd", lender.at(), "--port", "udp"]).bad_arguments("cannot be used with");
-    remora(&["nicd", "--pairs", "0"]).bad_arguments("1..=16384");
+    remora(&["nicd", "--pairs", "0"]).bad_arguments("from 1 to 16384");
 }
 
 /// A server whose NIC and table are the daemon's.
