@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use remora_bench::command::number::natural;
 use remora_bench::command::output::{Output, input};
 use remora_bench::command::print;
 use remora_bench::print_table;
@@ -31,10 +32,10 @@ pub struct ReadArgs {
     #[command(flatten)]
     region: RegionArgs,
     /// First byte.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = natural::<u64>)]
     offset: u64,
     /// Bytes [default: to the end of the region].
-    #[arg(long)]
+    #[arg(long, value_parser = natural::<u64>)]
     len: Option<u64>,
     /// File to write them to; - is standard output.
     #[arg(long, default_value = "-")]
@@ -55,10 +56,10 @@ pub struct WriteArgs {
     #[command(flatten)]
     region: RegionArgs,
     /// First byte.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = natural::<u64>)]
     offset: u64,
     /// Bytes at most [default: all].
-    #[arg(long)]
+    #[arg(long, value_parser = natural::<u64>)]
     len: Option<u64>,
     /// File with the bytes; - is standard input.
     #[arg(long, default_value = "-")]

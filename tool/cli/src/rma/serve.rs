@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use remora_bench::command::device::PortArgs;
-use remora_bench::command::number::size;
+use remora_bench::command::number::{size, whole};
 use remora_bench::command::{ending, print};
 use remora_bench::print_table;
 use remora_grants::{Certificate, Fingerprint, GrantOptions, GrantServer, Offer, Token, key_of_file};
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "FINGERPRINT")]
     admit: Vec<Fingerprint>,
     /// Change the key every so many seconds, and announce each new one to the clients that are connected.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400 * 365))]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u32>(1..=86400 * 365))]
     rotate: Option<u32>,
     /// Address of an endpoint with counters for Prometheus and `remora top`.
     #[arg(long)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use remora_bench::command::device::{PortArgs, PortName};
+use remora_bench::command::number::whole;
 use remora_grants::{Certificate, Credential, Fingerprint, Pin, RmaSession, Token};
 
 /// The server, and what admits this client.
@@ -22,7 +23,7 @@ pub struct Target {
     #[command(flatten)]
     credential: CredentialArgs,
     /// Seconds for the hand-shake, and for each operation.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, default_value_t = 5, value_parser = whole::<u64>(1..=3600))]
     timeout: u64,
     #[command(flatten)]
     port: PortArgs,
