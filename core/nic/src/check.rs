@@ -82,9 +82,9 @@ impl Shared {
 impl Timers {
     /// Asserts that the queue pair at `index` is called by `deadline`, in debug builds only.
     #[inline(always)]
-    pub fn checked(&self, index: u32, deadline: Instant) {
+    pub fn checked(&self, index: u32, deadline: impl FnOnce() -> Instant) {
         if cfg!(debug_assertions) {
-            self.check(index, deadline);
+            self.check(index, deadline());
         }
     }
 }

@@ -185,7 +185,7 @@ impl Nic {
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
             qp.checked(&self.shared);
-            self.timers.checked(index, qp.deadline());
+            self.timers.checked(index, || qp.deadline());
             match turn {
                 TurnEnd::Done => qp.queued = false,
                 TurnEnd::More => self.line.push_back(index),
@@ -236,7 +236,7 @@ impl Nic {
             packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
             qp.checked(&self.shared);
-            self.timers.checked(index, qp.deadline());
+            self.timers.checked(index, || qp.deadline());
             if turn != TurnEnd::Blocked {
                 qp.queued = turn == TurnEnd::More;
                 self.scheduler.served(index, qp.tenant, qp.queued, &used);
@@ -318,7 +318,7 @@ impl Nic {
         }
         self.timers.schedule(index, qp.deadline());
         qp.checked(&self.shared);
-        self.timers.checked(index, qp.deadline());
+        self.timers.checked(index, || qp.deadline());
     }
 
     /// Puts a queue pair in line if it may have something to send.

@@ -25,7 +25,11 @@ fn program(name: &str) -> PathBuf {
 /// Runs an example; what it prints.
 fn run(name: &str) -> String {
     let program = program(name);
-    assert!(program.is_file(), "{} is not built: run scripts/unit, or cargo build --examples", program.display());
+    assert!(
+        program.is_file(),
+        "{} is not built: run scripts/unit, or cargo build --examples",
+        program.display()
+    );
     let mut child = Command::new(&program).stdout(Stdio::piped()).spawn().expect("the example starts");
     let started = Instant::now();
     let status = loop {
