@@ -24,9 +24,8 @@
 //!
 //! # Wiping
 //! Ring does not wipe its keys. [`Aes`] overwrites a place with the schedule of a key of zeros, behind a
-//! barrier of `zeroize`. Values that move leave copies on the stack: those of the last key stay until other
-//! calls overwrite them. A wipe does, because it expands the key of zeros by the same calls
-//! (`tests/wiped.rs` reads all memory of the process).
+//! barrier of `zeroize`. Values that move leave copies on the stack, so the stack below is overwritten behind
+//! each key set-up and each derivation (`tests/wiped.rs` reads all memory of the process).
 
 pub mod recording;
 

@@ -41,12 +41,13 @@ impl Cipher for Aes {
     }
 
     fn load(&mut self, place: usize, key: &[u8; KEY_LEN]) {
-        self.places[place] = Place { schedule: expand(key), loaded: true };
+        self.places[place].put(key, true);
+        scrub_stack();
     }
 
     fn wipe(&mut self, place: usize) {
-        self.places[place] = Place { schedule: expand(&BLANK), loaded: false };
-        optimization_barrier(&self.places[place]);
+        self.places[place].put(&BLANK, false);
+        scrub_stack();
     }
 
     fn seal(&mut self, place: usize, nonce: &[u8; NONCE_LEN], aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
@@ -72,7 +73,9 @@ impl Cipher for Aes {
     }
 
     fn derive(&mut self, key: &[u8; KEY_LEN], identity: &[u8; IDENTITY_LEN]) -> [u8; KEY_LEN] {
-        cmac(key, identity)
+        let derived = cmac(key, identity);
+        scrub_stack();
+        derived
     }
 }
 
@@ -89,10 +92,27 @@ impl fmt::Debug for Aes {
     }
 }
 
-/// Never inlined: loading and wiping leave what they leave on the stack at the same depth.
-#[inline(never)]
+impl Place {
+    /// Never inlined: all copies of the schedule that it makes lie below its caller's frame.
+    #[inline(never)]
+    fn put(&mut self, key: &[u8; KEY_LEN], loaded: bool) {
+        *self = Place { schedule: expand(key), loaded };
+        optimization_barrier(self);
+    }
+}
+
 fn expand(key: &[u8; KEY_LEN]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key).expect("16 bytes are a key of AES-128"))
+}
+
+/// Bytes of the stack that a key set-up or a derivation may leave parts of a key in.
+const SCRUBBED: usize = 8192;
+
+/// Overwrites the stack below its caller's frame, where values that moved have left copies.
+#[inline(never)]
+fn scrub_stack() {
+    let mut below = [0_u8; SCRUBBED];
+    optimization_barrier(&mut below);
 }
 
 fn tag(schedule: &LessSafeKey, nonce: &[u8; NONCE_LEN], aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
@@ -103,7 +123,8 @@ fn tag(schedule: &LessSafeKey, nonce: &[u8; NONCE_LEN], aad: &[u8], text: &mut [
     tag
 }
 
-/// RFC 4493.
+/// RFC 4493. Never inlined, as [`Place::put`].
+#[inline(never)]
 fn cmac(key: &[u8; KEY_LEN], message: &[u8]) -> [u8; TAG_LEN] {
     let mut mac = Cmac::<Aes128>::new(key.into());
     mac.update(message);
