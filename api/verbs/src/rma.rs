@@ -8,7 +8,7 @@
 //! use remora_verbs::{Access, Device};
 //! use std::time::Duration;
 //!
-//! let here = "127.0.0.1:0".parse()?;
+//! let here = "127.0.0.1:0".parse::<std::net::SocketAddr>()?;
 //! let [server, client] = [Device::udp(here)?.open()?, Device::udp(here)?.open()?];
 //!
 //! let serving = server.open_rma(&RmaOptions::default())?;

@@ -111,8 +111,7 @@ const SCRUBBED: usize = 8192;
 /// Overwrites the stack below its caller's frame, where values that moved have left copies.
 #[inline(never)]
 fn scrub_stack() {
-    let mut below = [0_u8; SCRUBBED];
-    optimization_barrier(&mut below);
+    optimization_barrier(&[0_u8; SCRUBBED]);
 }
 
 fn tag(schedule: &LessSafeKey, nonce: &[u8; NONCE_LEN], aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
