@@ -180,7 +180,7 @@ impl Commands {
     }
 }
 
-/// Runs until the bench says [`Command::Exit`] or is gone.
+/// Runs until the bench says `Command::Exit` or is gone.
 pub fn run(args: Args) -> Result<()> {
     pin(args.core)?;
     ending::end_with_parent()?;
