@@ -26,7 +26,7 @@ impl ProtectionDomain {
     }
 
     /// As [`allocate`](ProtectionDomain::allocate), under a name. By the name the program finds the region
-    /// again when a daemon has kept it ([`Context::kept`]).
+    /// again when a daemon has kept it ([`Context::kept`](crate::Context::kept)).
     ///
     /// # Errors
     /// As [`allocate`](ProtectionDomain::allocate); `Daemon`: also if there is a region of this name.

@@ -2,7 +2,7 @@
 //! which key. All engines of an adapter share it.
 //!
 //! An entry is read without a lock: its epoch is odd while it changes, and other afterwards. The NIC looks at
-//! a region [in use](Regions::enter): a rekey's completion leaves only when nobody uses an older key.
+//! a region in use: a rekey's completion leaves only when nobody uses an older key.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
