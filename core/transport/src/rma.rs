@@ -18,7 +18,7 @@ mod settings;
 mod solicitation;
 
 pub use arrivals::Arrivals;
-pub use requester::{Answer, Command, Ended, IssueError, Requester, Status};
+pub use requester::{Command, DataPiece, IssueError, OperationEnd, Requester, Status};
 pub use responder::{Accepted, Request, Responder, Response, Served};
 pub use settings::{Settings, WriteDebit};
 pub use solicitation::{Party, Solicitation, Waiting};

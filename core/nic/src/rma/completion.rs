@@ -3,7 +3,7 @@
 //! The entry's kind says read, write or rekey (120 to 122), its id the slot, its immediate data the status.
 //! The word of the work queue's index has the issue delay, the sender's word the total delay.
 
-use remora_transport::rma::{Ended, Status};
+use remora_transport::rma::{OperationEnd, Status};
 use remora_wire::rma::Kind;
 
 use crate::cqe::Cqe;
@@ -52,7 +52,7 @@ impl Completion {
     }
 
     /// The entry of a command that ended.
-    pub(crate) fn entry(ended: &Ended, kind: Kind, size: u32) -> Cqe {
+    pub(crate) fn entry(ended: &OperationEnd, kind: Kind, size: u32) -> Cqe {
         let fine = ended.status == Status::Ok;
         let completion = WorkCompletion {
             id: u64::from(ended.slot),
@@ -93,7 +93,7 @@ mod tests {
     fn an_entry_brings_back_what_it_was_made_of() {
         for status in Status::ALL {
             for kind in [Kind::Read, Kind::Write, Kind::Rekey] {
-                let ended = Ended { slot: 0x1234, status, issue_delay: 1 << 40, total_delay: 99 };
+                let ended = OperationEnd { slot: 0x1234, status, issue_delay: 1 << 40, total_delay: 99 };
                 let words = Completion::entry(&ended, kind, 4096).words(1);
                 let completion = Completion::of(&Cqe::parse(&words)).unwrap();
                 let size = if status == Status::Ok { 4096 } else { 0 };

@@ -3,7 +3,7 @@
 
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
-use remora_transport::rma::{Answer, Party, Response, Status};
+use remora_transport::rma::{DataPiece, Party, Response, Status};
 use remora_wire::frame::{Egress, Route};
 use remora_wire::rma::{
     Body, Chain, DSCP, Kind, MAX_AAD, Message, Nonce, TAG_LEN, completion, header, request, solicit,
@@ -16,8 +16,12 @@ use crate::shared::Shared;
 /// Messages and bytes of a turn, before queue pairs have theirs.
 const TURN_MESSAGES: usize = 16;
 
-/// Sources of messages that take turns: what is served, answers to solicits, new requests and solicits.
-const SOURCES: u8 = 3;
+/// Sources of messages that take turns: refusals, what is served, answers to solicits, new requests and
+/// solicits.
+const SOURCES: u8 = 4;
+
+/// Messages to full peers that are passed over in a turn.
+const PASSED: usize = 64;
 
 /// The result of one attempt to send a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -37,7 +41,8 @@ struct Outgoing<'a> {
 }
 
 impl Rma {
-    /// Sends a turn of messages, or fewer if the port is full; returns how many.
+    /// Sends a turn of messages, or fewer if the port is full; returns how many. Where each peer has buffers of
+    /// its own, one that is full keeps nobody else waiting.
     pub fn transmit(
         &mut self,
         now: Instant,
@@ -46,38 +51,32 @@ impl Rma {
         shared: &mut Shared,
     ) -> usize {
         self.fetch(now, mem, shared);
-        let (mut sent, mut idle) = (0, 0);
-        while sent < TURN_MESSAGES && idle < SOURCES {
-            match self.send_refusal(out, shared) {
-                Some(true) => {
-                    sent += 1;
-                    continue;
-                }
-                Some(false) => return sent,
-                None => {}
-            }
+        let (mut sent, mut idle, mut passed) = (0, 0, 0);
+        while sent < TURN_MESSAGES && idle < SOURCES && passed < PASSED {
             self.turn = (self.turn + 1) % SOURCES;
             let left = match self.turn {
-                0 => self.send_response(now, mem, out, shared),
-                1 => self.send_answer(now, mem, out, shared),
+                0 => self.send_refusal(out, shared),
+                1 => self.send_response(now, mem, out, shared),
+                2 => self.send_answer(now, mem, out, shared),
                 _ => self.send_solicited(now, out, shared),
             };
             match left {
                 Some(true) => (sent, idle) = (sent + 1, 0),
-                Some(false) => return sent,
+                Some(false) if !out.has_space_per_peer() => return sent,
+                Some(false) => (passed, idle) = (passed + 1, 0),
                 None => idle += 1,
             }
         }
         sent
     }
 
-    /// Sends a refusal. None: there is none; false: the port is full.
+    /// Sends a refusal. None: there is none; false: its peer is full, and others have their turns first.
     fn send_refusal(&mut self, out: &mut dyn Egress, shared: &mut Shared) -> Option<bool> {
         let Refusal { to, header, body, chain, key } = self.refusals.pop_front()?;
         let outgoing = Outgoing { to: &to, header, body, chain: &chain, key: &key };
         let left = self.send(&outgoing, out, shared);
         if left == Left::Blocked {
-            self.refusals.push_front(Refusal { to, header, body, chain, key });
+            self.refusals.push_back(Refusal { to, header, body, chain, key });
         }
         Some(left != Left::Blocked)
     }
@@ -114,6 +113,7 @@ impl Rma {
             Response::Completion => {
                 if request.kind == Kind::Rekey && self.regions.is_in_use(context.region) {
                     // Another engine is in the middle of a copy under the old key.
+                    self.responder.defer(slot);
                     return Some(false);
                 }
                 let status = completion::Status::Ok;
@@ -126,7 +126,10 @@ impl Rma {
         let outgoing = Outgoing { to: &context.to, header, body, chain: &chain, key: &context.key };
         match self.send(&outgoing, out, shared) {
             Left::Yes(_) => self.responder.sent(slot, response),
-            Left::Blocked => return Some(false),
+            Left::Blocked => {
+                self.responder.defer(slot);
+                return Some(false);
+            }
         }
         Some(true)
     }
@@ -156,7 +159,7 @@ impl Rma {
         shared: &mut Shared,
     ) -> Option<bool> {
         let answer = self.requester.plan(shared.mtu)?;
-        let Answer { slot, server_slot, offset, len, chain } = answer;
+        let DataPiece { slot, server_slot, offset, len, chain } = answer;
         let command = self.commands[usize::from(slot)].clone()?;
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
         let span = pd.and_then(|pd| self.local(mem, pd, &command, offset, len));
@@ -179,7 +182,10 @@ impl Rma {
         let outgoing = Outgoing { to: &to, header, body: Body::None, chain: &chain, key: &command.key };
         match self.send(&outgoing, out, shared) {
             Left::Yes(nonce) => self.requester.answered(&answer, nonce),
-            Left::Blocked => return Some(false),
+            Left::Blocked => {
+                self.requester.defer();
+                return Some(false);
+            }
         }
         Some(true)
     }
@@ -260,11 +266,11 @@ impl Rma {
         route.emit(start, lease.ip_id, len as u16, lease.bytes);
         let frame = &mut lease.bytes[below..];
         let header = header::Repr { nonce: self.next_nonce(), ..*header };
-        let clear = Message::emit_clear(&header, body, frame);
-        let mut aad = [0; MAX_AAD];
-        // The frame may be shared memory: what the tag covers is written once more, privately.
+        // The frame may be shared memory: what the tag covers is written privately, and then copied.
         let mut private = [0; header::LEN + request::LEN];
-        Message::emit_clear(&header, body, &mut private);
+        let clear = Message::emit_clear(&header, body, &mut private);
+        frame[..clear].copy_from_slice(&private[..clear]);
+        let mut aad = [0; MAX_AAD];
         let aad = chain.aad(&private[..clear], &mut aad);
         let text = &mut self.buffer[..len - clear - TAG_LEN];
         let place = self.keys.place(key);

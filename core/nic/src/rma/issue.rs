@@ -2,7 +2,7 @@
 
 use remora_memory::{Access, Mem, Pd, Span};
 use remora_transport::Instant;
-use remora_transport::rma::{self, Ended, Party, Status};
+use remora_transport::rma::{self, OperationEnd, Party, Status};
 use remora_wire::rma::Kind;
 
 use super::command::Malformed;
@@ -17,6 +17,9 @@ const FETCHED: u64 = 64;
 impl Rma {
     /// Fetches the commands of all portals that have some, a turn of each.
     pub fn fetch(&mut self, now: Instant, mem: Mem<'_>, shared: &mut Shared) {
+        if !self.portals.are_due() {
+            return;
+        }
         for number in 0..self.portals.places.len() {
             if self.portals.places[number].as_ref().is_some_and(|portal| portal.due) {
                 self.fetch_of(now, mem, number, shared);
@@ -43,7 +46,8 @@ impl Rma {
             let issued = parsed.is_ok_and(|command| own && self.issue(now, mem, number, command));
             if !issued {
                 shared.counters.rma_malformed_commands += 1;
-                let refused = Ended { slot, status: Status::LocalError, issue_delay: 0, total_delay: 0 };
+                let refused =
+                    OperationEnd { slot, status: Status::LocalError, issue_delay: 0, total_delay: 0 };
                 self.write_completion(number, &Completion::entry(&refused, Kind::Read, 0), shared);
             }
         }
@@ -91,7 +95,7 @@ impl Rma {
     }
 
     /// An operation has ended: its program gets a completion.
-    pub fn complete(&mut self, ended: &Ended, shared: &mut Shared) {
+    pub fn complete(&mut self, ended: &OperationEnd, shared: &mut Shared) {
         let slot = usize::from(ended.slot);
         let Some(command) = self.commands.get_mut(slot).and_then(Option::take) else { return };
         match ended.status {

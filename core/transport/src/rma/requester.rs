@@ -91,7 +91,7 @@ pub enum IssueError {
 
 /// An operation that ended. Its slot is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct OperationEnd {
     /// Its slot.
     pub slot: u16,
     /// How it ended.
@@ -104,7 +104,7 @@ pub struct Ended {
 
 /// The next piece of a write's or rekey's bytes: hop 3.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct DataPiece {
     /// The command's slot.
     pub slot: u16,
     /// The server's slot: the piece goes there.
@@ -259,7 +259,7 @@ impl Requester {
         offset: u64,
         len: u32,
         solicitation: &mut Solicitation,
-    ) -> Option<Ended> {
+    ) -> Option<OperationEnd> {
         let place = self.slots.get_mut(usize::from(slot))?;
         let complete = place.arrivals.placed(place.command.size, offset, len);
         complete.then(|| self.end(now, slot, Status::Ok, solicitation))
@@ -273,7 +273,7 @@ impl Requester {
         slot: u16,
         status: Status,
         solicitation: &mut Solicitation,
-    ) -> Option<Ended> {
+    ) -> Option<OperationEnd> {
         let phase = self.slots.get(usize::from(slot))?.phase;
         let fits = match status {
             Status::Ok => phase == Phase::Answered,
@@ -307,17 +307,17 @@ impl Requester {
     }
 
     /// The next piece that a server has asked for; it leaves in at most `max_payload` bytes.
-    pub fn plan(&self, max_payload: u32) -> Option<Answer> {
+    pub fn plan(&self, max_payload: u32) -> Option<DataPiece> {
         let slot = *self.answering.front()?;
         let place = self.slots.get(usize::from(slot))?;
         let Phase::Answering(offset) = place.phase else { return None };
         let most = place.max_payload.min(max_payload) / remora_wire::rma::UNIT * remora_wire::rma::UNIT;
         let len = (place.command.size - offset).min(most.max(remora_wire::rma::UNIT));
-        Some(Answer { slot, server_slot: place.server_slot, offset, len, chain: place.chain })
+        Some(DataPiece { slot, server_slot: place.server_slot, offset, len, chain: place.chain })
     }
 
     /// The planned piece has left, with this nonce.
-    pub fn answered(&mut self, answer: &Answer, nonce: Nonce) {
+    pub fn answered(&mut self, answer: &DataPiece, nonce: Nonce) {
         let Some(place) = self.slots.get_mut(usize::from(answer.slot)) else { return };
         place.answered.sender ^= nonce.sender;
         place.answered.counter ^= nonce.counter;
@@ -330,8 +330,19 @@ impl Requester {
         }
     }
 
+    /// The planned piece found its peer full: those of other slots have their turns first.
+    pub fn defer(&mut self) {
+        self.answering.rotate_left(usize::from(self.has_answers()));
+    }
+
     /// Ends the operation of a slot: the server said how, or the program's local memory is gone.
-    pub fn end(&mut self, now: Instant, slot: u16, status: Status, solicitation: &mut Solicitation) -> Ended {
+    pub fn end(
+        &mut self,
+        now: Instant,
+        slot: u16,
+        status: Status,
+        solicitation: &mut Solicitation,
+    ) -> OperationEnd {
         let place = &mut self.slots[usize::from(slot)];
         match place.phase {
             Phase::Free => {}
@@ -344,7 +355,7 @@ impl Requester {
         if matches!(place.phase, Phase::Answering(_)) {
             self.answering.retain(|answering| *answering != slot);
         }
-        let ended = Ended {
+        let ended = OperationEnd {
             slot,
             status,
             issue_delay: place.entered.since(place.issued),
@@ -356,12 +367,12 @@ impl Requester {
     }
 
     /// The command of a slot left its line: it waited for too long.
-    pub fn not_dispatched(&mut self, now: Instant, slot: u16) -> Ended {
+    pub fn not_dispatched(&mut self, now: Instant, slot: u16) -> OperationEnd {
         let place = &mut self.slots[usize::from(slot)];
         debug_assert_eq!(place.phase, Phase::Waiting, "only who waits leaves the line");
         let waited = now.since(place.issued);
         *place = FREE;
-        Ended { slot, status: Status::DispatchTimeout, issue_delay: waited, total_delay: waited }
+        OperationEnd { slot, status: Status::DispatchTimeout, issue_delay: waited, total_delay: waited }
     }
 
     /// When the first operation in service has taken too long.
@@ -371,7 +382,7 @@ impl Requester {
     }
 
     /// Ends an operation that has taken too long at `now`.
-    pub fn expire(&mut self, now: Instant, solicitation: &mut Solicitation) -> Option<Ended> {
+    pub fn expire(&mut self, now: Instant, solicitation: &mut Solicitation) -> Option<OperationEnd> {
         let slot = self.deadlines.pop(now)?;
         Some(self.end(now, slot, Status::Timeout, solicitation))
     }

@@ -227,6 +227,12 @@ impl<C: Copy + Default> Responder<C> {
         self.release(slot);
     }
 
+    /// The planned response found its peer full: others of its class have their turns first.
+    pub fn defer(&mut self, slot: u16) {
+        let class = self.slots[usize::from(slot)].request.class;
+        self.due[class as usize].rotate_left(1);
+    }
+
     /// The solicit of an operation has left, with this nonce: its bytes may come until its timeout.
     pub fn solicited(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let served = &mut self.slots[usize::from(slot)];

@@ -83,7 +83,7 @@ fn a_read_ends_when_all_its_pieces_have_come_in_any_order_each_counted_once() {
         assert!(!requester.awaits(0, offset, len), "{offset} {len} is no piece of it");
     }
     let ended = requester.placed(Instant(7), 0, 1024, 1024, &mut solicitation).unwrap();
-    assert_eq!(ended, Ended { slot: 0, status: Status::Ok, issue_delay: 0, total_delay: 7 });
+    assert_eq!(ended, OperationEnd { slot: 0, status: Status::Ok, issue_delay: 0, total_delay: 7 });
     assert!(requester.is_free(0) && !requester.awaits(0, 0, 64));
 }
 

@@ -1,5 +1,6 @@
 //! Every table is bounded, and here is what happens at its bound.
 
+use remora_fabric::Config;
 use remora_nic::NicError;
 use remora_nic::rma::{Command, Operand, RegionError, Rights};
 use remora_transport::rma::{Settings, Status};
@@ -145,4 +146,31 @@ fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
     }
     assert_eq!(bytes(&mut bed), before);
     assert!(bed.world.with_nic(SERVER, |nic, _| nic.rma_facts().unwrap().derivations) >= 10_000);
+}
+
+/// A peer that takes nothing any more fills its own buffers, and no one else's.
+#[test]
+fn a_peer_that_is_full_keeps_nobody_elses_reads_waiting() {
+    const FULL: usize = 2;
+    let settings = Settings { served: 256, bandwidth: u64::MAX, ..Settings::paper() };
+    let mut config = Config { nodes: 3, ..Config::default() };
+    config.nic.mtu = 64;
+    let mut bed = Bed::with(&config, &settings);
+    let cq = bed.world.create_cq(FULL, 256);
+    let mut portal = bed.world.create_portal(cq, 16, (9, 9)).unwrap();
+    let memory = region(&mut bed.world, FULL, LEN);
+    let local = bed.world.expose(&memory, Rights::NONE, key(2)).unwrap();
+    let derived = bed.world.derive(&mut bed.issuer, &portal, &bed.served.key, Kind::Read);
+    bed.world.set_rate(SERVER, FULL, 1_000);
+    for slot in 0..16 {
+        let like = bed.command(0, Kind::Read, 4096, [0, 0]);
+        let local = Operand { region: local.id, offset: 0 };
+        let command =
+            Command { slot: portal.first + slot, cq: cq.number as u16, local, key: derived, ..like };
+        bed.world.issue(&mut portal, &command);
+    }
+    bed.world.run_for(3_000);
+    for kind in [Kind::Read, Kind::Write, Kind::Read] {
+        assert_eq!(bed.status(kind, 4096, [0, 0]), Status::Ok, "{kind:?} beside a full peer");
+    }
 }
