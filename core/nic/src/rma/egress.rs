@@ -41,8 +41,8 @@ struct Outgoing<'a> {
 }
 
 impl Rma {
-    /// Sends a turn of messages, or fewer if the port is full; returns how many. Where each peer has buffers of
-    /// its own, one that is full keeps nobody else waiting.
+    /// Sends a turn of messages, or fewer if the port is full; returns how many. Where each peer has buffers
+    /// of its own, one that is full keeps nobody else waiting.
     pub fn transmit(
         &mut self,
         now: Instant,
