@@ -20,33 +20,43 @@ impl<N> Message<N> {
 
 /// The earliest message that is known to fail: it ends once everything before it has ended, and nothing of it
 /// or behind it leaves.
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Failing(Option<(u64, Status)>);
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Failing {
+    /// Beyond all messages while none fails, so that one comparison bars.
+    number: u64,
+    status: Option<Status>,
+}
+
+impl Default for Failing {
+    fn default() -> Failing {
+        Failing { number: u64::MAX, status: None }
+    }
+}
 
 impl Failing {
     /// Message `number` fails with `status`, unless an earlier one fails.
     pub fn add(&mut self, number: u64, status: Status) {
-        if self.0.is_none_or(|(earlier, _)| number < earlier) {
-            self.0 = Some((number, status));
+        if number < self.number {
+            *self = Failing { number, status: Some(status) };
         }
     }
 
     /// Does any message fail?
     #[inline]
     pub fn any(&self) -> bool {
-        self.0.is_some()
+        self.status.is_some()
     }
 
     /// Does message `number`, or one before it?
     #[inline]
     pub fn bars(&self, number: u64) -> bool {
-        self.0.is_some_and(|(failing, _)| number >= failing)
+        number >= self.number
     }
 
     /// How message `number` ends, if it is the one.
     #[inline]
     pub fn status(&self, number: u64) -> Option<Status> {
-        self.0.filter(|(failing, _)| *failing == number).map(|(_, status)| status)
+        if number == self.number { self.status } else { None }
     }
 }
 
