@@ -8,7 +8,7 @@ use remora_store::ycsb::Skewed;
 
 use super::etcd;
 use super::rows::{beside, crowded, point};
-use super::system::{REPLICAS, Round, StoreSize, SystemUnderTest};
+use super::system::{REPLICAS, Round, RoundSize, StoreSize, SystemUnderTest};
 use crate::command::number::{natural, whole};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
@@ -33,6 +33,9 @@ pub struct Args {
     /// Clients that work at one time for the highest rate.
     #[arg(long, default_value_t = CROWD, value_parser = whole::<u32>(1..=200))]
     clients: u32,
+    /// Operations of a client with its window full, in a round; the other parts of a round grow with them.
+    #[arg(long, default_value_t = 20_000, value_parser = whole::<u64>(1000..=10_000_000))]
+    operations: u64,
     /// Rounds, in which the systems take turns.
     #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
@@ -114,7 +117,7 @@ fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> 
     // The replicas end before the networks that they are in.
     let mut systems = Vec::new();
     for (store, design) in Design::ALL.into_iter().enumerate() {
-        systems.push(SystemUnderTest::open(&testbed, size, store, design)?);
+        systems.push(SystemUnderTest::open(&testbed, size, RoundSize(args.operations), store, design)?);
     }
     let mut measuring = Measuring { args, port, systems: &mut systems, report };
     if args.curves {

@@ -17,13 +17,6 @@ use remora_service::block::WINDOW;
 
 /// Replicas of a store.
 pub const REPLICAS: usize = 3;
-/// Operations of a round: alone, with the window full, and of a crowd; bare READs.
-const ALONE: u64 = 2000;
-const TOGETHER: u64 = 20_000;
-const CROWDED: u64 = 2000;
-/// And for each client of it.
-const EACH: u64 = 150;
-const TRIPS: usize = 1000;
 /// Turns in which those alone and bare READs take each other's place: what the machine is like changes within
 /// a second.
 const SLICES: usize = 10;
@@ -37,6 +30,32 @@ pub struct StoreSize {
     pub block_len: usize,
     /// Clients of a crowd.
     pub clients: usize,
+}
+
+/// Operations of a round. Its parts keep their proportions, however long it is.
+#[derive(Copy, Clone, Debug)]
+pub struct RoundSize(pub u64);
+
+impl RoundSize {
+    /// Of one client with its window full.
+    fn together(self) -> u64 {
+        self.0
+    }
+
+    /// Of one client, one after the other.
+    fn alone(self) -> u64 {
+        self.0 / 10
+    }
+
+    /// Of a crowd of so many clients.
+    fn crowded(self, clients: usize) -> u64 {
+        self.0 / 10 + self.0 * 3 / 400 * clients as u64
+    }
+
+    /// Bare READs.
+    fn trips(self) -> usize {
+        (self.0 / 20) as usize
+    }
 }
 
 /// What operations took, nanoseconds each.
@@ -67,6 +86,7 @@ pub struct SystemUnderTest {
     generator: LoadGenerator,
     block_len: usize,
     blocks: u64,
+    round: RoundSize,
 }
 
 /// Starts the replicas of a store; where they listen.
@@ -97,7 +117,13 @@ impl SystemUnderTest {
     ///
     /// # Errors
     /// They do not start.
-    pub fn open(testbed: &Testbed, size: StoreSize, store: usize, design: Design) -> Result<SystemUnderTest> {
+    pub fn open(
+        testbed: &Testbed,
+        size: StoreSize,
+        round: RoundSize,
+        store: usize,
+        design: Design,
+    ) -> Result<SystemUnderTest> {
         let (replicas, addresses) = start(testbed, size, store, design)?;
         let port = testbed.replicas_client(store);
         let load = |clients, window| Size { clients, window };
@@ -105,7 +131,7 @@ impl SystemUnderTest {
         let one = LoadGenerator::open(&port, &addresses, load(1, WINDOW))?;
         let generator = one.beside(&addresses, load(size.clients, 1))?;
         let StoreSize { blocks, block_len, .. } = size;
-        let mut system = SystemUnderTest { design, replicas, one, generator, block_len, blocks };
+        let mut system = SystemUnderTest { design, replicas, one, generator, block_len, blocks, round };
         let mut next = 0..blocks;
         let write = || (Operation::Write, next.next().unwrap_or(0));
         system.one.run((blocks, WINDOW.into()), write, |_, _| ())?;
@@ -132,16 +158,18 @@ impl SystemUnderTest {
         let mut random = Random::new(seed);
         let mut draw = || half_writes(&mut random, &keys);
         // Who was measured before has left nothing of this one in the caches.
-        let warm = (2 * self.blocks).clamp(ALONE / 4, 2 * TOGETHER);
+        let round = self.round;
+        let warm = (2 * self.blocks).clamp(round.alone() / 4, 2 * round.together());
         self.one.run((warm, WINDOW.into()), &mut draw, |_, _| ())?;
-        let (mut times, mut bare) = (Times::new()?, Vec::with_capacity(TRIPS));
+        let (mut times, mut bare) = (Times::new()?, Vec::with_capacity(round.trips()));
         for _ in 0..SLICES {
-            self.bare(TRIPS / SLICES, &mut bare)?;
-            self.one.run((ALONE / SLICES as u64, 1), &mut draw, |took, trips| times.add(took, trips))?;
+            self.bare(round.trips() / SLICES, &mut bare)?;
+            self.one
+                .run((round.alone() / SLICES as u64, 1), &mut draw, |took, trips| times.add(took, trips))?;
         }
         let started = Instant::now();
-        self.one.run((TOGETHER, WINDOW.into()), &mut draw, |_, _| ())?;
-        let rate = TOGETHER as f64 / started.elapsed().as_secs_f64();
+        self.one.run((round.together(), WINDOW.into()), &mut draw, |_, _| ())?;
+        let rate = round.together() as f64 / started.elapsed().as_secs_f64();
         self.stop()?;
         Ok(Round { bare: median(&bare), ..times.round(rate) })
     }
@@ -151,7 +179,7 @@ impl SystemUnderTest {
         // Their completions are the only ones.
         self.one.settle()?;
         let len = read_len(self.design, self.block_len);
-        let mut random = Random::new((TRIPS + all.len()) as u64);
+        let mut random = Random::new((self.round.trips() + all.len()) as u64);
         let places = (0..count).map(|_| random.below(self.blocks) * self.block_len as u64);
         self.one.bare_quorums(len, places, all)
     }
@@ -171,7 +199,7 @@ impl SystemUnderTest {
         let mut random = Random::new(seed);
         let mut draw = || half_writes(&mut random, &keys);
         self.generator.only(clients);
-        let count = CROWDED + EACH * clients as u64;
+        let count = self.round.crowded(clients);
         self.generator.run((count / 5, 1), &mut draw, |_, _| ())?;
         let (mut times, started) = (Times::new()?, Instant::now());
         self.generator.run((count, 1), &mut draw, |took, trips| times.add(took, trips))?;

@@ -50,7 +50,8 @@ fn curves_are_measured_window_by_window_and_figures_3_and_4_show_them_beside_the
 #[test]
 fn figures_6_and_7_show_replicated_blocks_by_clients_and_by_skew() {
     let words = ["bench", "block", "--curves", "--port", "shm", "--blocks", "64", "--clients", "8"];
-    let out = remora(&[words.as_slice(), &["--rounds", "1", "--json"]].concat()).good();
+    let out =
+        remora(&[words.as_slice(), &["--rounds", "1", "--operations", "2000", "--json"]].concat()).good();
     let rows = lines(&out);
     for design in ["abdlock", "prism-rs"] {
         points(&rows, &format!("shm/{design}/512/uniform"), &[1, 2, 4, 8], false);
