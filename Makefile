@@ -64,7 +64,7 @@ models: ## the concurrent parts under loom
 miri: ## the bytes of the crates with unsafe code, under Miri
 	@MIRI_LIMIT=$(MIRI_LIMIT) scripts/miri
 
-fuzz: ## each fuzzer for FUZZ_SECONDS (10) from its saved corpus, and the canary that must fail
+fuzz: ## each fuzzer for FUZZ_SECONDS (5) from its saved corpus, and the canary that must fail
 	@scripts/fuzz
 
 fuzz-soak: setup ## ten million executions of each fuzzer: hours
