@@ -39,6 +39,9 @@ pub struct StoreSize {
     pub clients: usize,
 }
 
+/// A design's rounds.
+pub type Rounds = (Design, Vec<Round>);
+
 /// What operations took, nanoseconds each.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Round {
@@ -108,7 +111,7 @@ impl SystemUnderTest {
         let mut system = SystemUnderTest { design, replicas, one, generator, block_len, blocks };
         let mut next = 0..blocks;
         let write = || (Operation::Write, next.next().unwrap_or(0));
-        system.one.run((blocks, WINDOW.into()), write, |_, _| ())?;
+        system.one.run(blocks, WINDOW.into(), write, |_, _| ())?;
         system.stop()?;
         Ok(system)
     }
@@ -133,14 +136,14 @@ impl SystemUnderTest {
         let mut draw = || half_writes(&mut random, &keys);
         // Who was measured before has left nothing of this one in the caches.
         let warm = (2 * self.blocks).clamp(ALONE / 4, 2 * TOGETHER);
-        self.one.run((warm, WINDOW.into()), &mut draw, |_, _| ())?;
+        self.one.run(warm, WINDOW.into(), &mut draw, |_, _| ())?;
         let (mut times, mut bare) = (Times::new()?, Vec::with_capacity(TRIPS));
         for _ in 0..SLICES {
             self.bare(TRIPS / SLICES, &mut bare)?;
-            self.one.run((ALONE / SLICES as u64, 1), &mut draw, |took, trips| times.add(took, trips))?;
+            self.one.run(ALONE / SLICES as u64, 1, &mut draw, |took, trips| times.add(took, trips))?;
         }
         let started = Instant::now();
-        self.one.run((TOGETHER, WINDOW.into()), &mut draw, |_, _| ())?;
+        self.one.run(TOGETHER, WINDOW.into(), &mut draw, |_, _| ())?;
         let rate = TOGETHER as f64 / started.elapsed().as_secs_f64();
         self.stop()?;
         Ok(Round { bare: median(&bare), ..times.round(rate) })
@@ -172,9 +175,9 @@ impl SystemUnderTest {
         let mut draw = || half_writes(&mut random, &keys);
         self.generator.only(clients);
         let count = CROWDED + EACH * clients as u64;
-        self.generator.run((count / 5, 1), &mut draw, |_, _| ())?;
+        self.generator.run(count / 5, 1, &mut draw, |_, _| ())?;
         let (mut times, started) = (Times::new()?, Instant::now());
-        self.generator.run((count, 1), &mut draw, |took, trips| times.add(took, trips))?;
+        self.generator.run(count, 1, &mut draw, |took, trips| times.add(took, trips))?;
         let rate = count as f64 / started.elapsed().as_secs_f64();
         self.stop()?;
         Ok(times.round(rate))
