@@ -19,7 +19,8 @@ pub enum Refused {
     NotOpen,
     /// The clock has come to its end.
     ClockOut,
-    /// A connection has failed; what is under way comes back by [`Machine::abandon`](super::Machine::abandon).
+    /// A connection has failed; what is under way comes back by
+    /// [`Machine::abandon`](super::Machine::abandon).
     Broken(Broken),
 }
 
