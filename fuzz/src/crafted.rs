@@ -186,7 +186,8 @@ impl Crafted {
     fn extensions(
         &self,
         opcode: Opcode,
-        (key, va): (Key, u64),
+        key: Key,
+        va: u64,
         dma_len: u32,
         context: &Context<'_>,
     ) -> Extensions {
@@ -235,11 +236,11 @@ impl Crafted {
         let opcode = Opcode(context.service | plain.0);
         let total = if opcode.has_atomic_eth() { 8 } else { PROBE_LENGTHS[usize::from(self.number) % 4] };
         let edge = Edge { region: self.flags, over: self.operand as u8 };
-        let at = edge.of(context.memory, context.window, total.into());
+        let (key, va) = edge.of(context.memory, context.window, total.into());
         let cursor = &mut context.cursor[0];
         let bth = context.forge.bth(opcode, *cursor);
         *cursor = (*cursor + 1) & 0x00ff_ffff;
-        let ext = self.extensions(opcode, at, total, context);
+        let ext = self.extensions(opcode, key, va, total, context);
         let mut payload = Vec::new();
         if plain == Opcode::RC_RDMA_WRITE_ONLY {
             payload.resize(total as usize, 0xee);
@@ -266,8 +267,8 @@ impl Crafted {
             bth.emit(&mut transport);
             return context.forge.wrap(transport);
         }
-        let at = self.place.of(context.memory, context.window, u64::from(total));
-        let ext = self.extensions(bth.opcode, at, total, context);
+        let (key, va) = self.place.of(context.memory, context.window, u64::from(total));
+        let ext = self.extensions(bth.opcode, key, va, total, context);
         let mut payload = [0; remora_wire::irn::MAX_LEN].to_vec();
         let added =
             if context.irn { self.additions(&bth, &ext, total, context).emit(&mut payload) } else { 0 };

@@ -122,7 +122,9 @@ impl Run {
         let honest = (!wide).then(|| install(&mut world, &layout, &PROGRAMS[0].1));
         layout.numbers = Some(client.offload.numbers.clone());
         // `list-break.chain` never ends on a circular list: the server must keep that list straight.
-        layout.fill(if *name == "list-break" { &[] } else { &input.planted });
+        let planted: &[Record] = if *name == "list-break" { &[] } else { &input.planted };
+        let planted: Vec<u8> = planted.iter().flat_map(|record| record.bytes(&layout)).collect();
+        layout.fill(&planted);
         for _ in 0..RECEIVES {
             let list = [layout.answers.sge(0, MESSAGE)];
             world.post_receive(client.qp, &ReceiveRequest { id: 0, sges: &list }).expect("space to post");
@@ -185,7 +187,7 @@ impl Run {
             let works = self.world.counters(0).wqes_executed;
             assert!(works <= most, "{works} work requests for {} messages", self.sent);
             assert_eq!(
-                limit(&mut self.world, self.layout.stranger.0),
+                limit(&mut self.world, self.layout.stranger.qp),
                 Some(0),
                 "a stranger's queue was enabled"
             );

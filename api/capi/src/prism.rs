@@ -118,8 +118,15 @@ fn check(wr: &Wr) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Copies the list's elements, or the bytes of an inline list, to `buffers`; returns their numbers.
-fn fill(wr: &Wr, most: u32, buffers: &mut Buffers) -> Result<(usize, usize), Fault> {
+/// What a request put into the buffers.
+struct Filled {
+    elements: usize,
+    /// Bytes of inline data.
+    inline: usize,
+}
+
+/// Copies the list's elements, or the bytes of an inline list, to `buffers`.
+fn fill(wr: &Wr, most: u32, buffers: &mut Buffers) -> Result<Filled, Fault> {
     if wr.num_sge as usize > MAX_SGE {
         return Err(Fault::invalid("more elements than any queue pair takes"));
     }
@@ -142,7 +149,7 @@ fn fill(wr: &Wr, most: u32, buffers: &mut Buffers) -> Result<(usize, usize), Fau
             len = end;
         }
     }
-    Ok((elements.len(), len))
+    Ok(Filled { elements: elements.len(), inline: len })
 }
 
 fn operands(wr: &Wr) -> Result<Operands, Fault> {
@@ -168,19 +175,15 @@ fn operands(wr: &Wr) -> Result<Operands, Fault> {
 }
 
 /// The operation, over the elements or bytes that `fill` put into `buffers`.
-fn operation<'a>(
-    wr: &Wr,
-    (count, inline): (usize, usize),
-    buffers: &'a Buffers,
-) -> Result<Operation<'a>, Fault> {
+fn operation<'a>(wr: &Wr, filled: &Filled, buffers: &'a Buffers) -> Result<Operation<'a>, Fault> {
     let has = |flag: u32| wr.prism_flags & flag != 0;
-    let sges = &buffers.sges[..count];
+    let sges = &buffers.sges[..filled.elements];
     let remote = Remote { addr: wr.remote_addr, rkey: Key::new(wr.rkey) };
     let at = Address { remote, indirect: has(ADDR_INDIRECT), bounded: has(ADDR_BOUNDED) };
     let data = if has(DATA_INDIRECT) {
         Data::There { addr: wr.source_addr, len: wr.length }
     } else if wr.send_flags & INLINE != 0 {
-        Data::Local(Payload::Inline(&buffers.inline[..inline]))
+        Data::Local(Payload::Inline(&buffers.inline[..filled.inline]))
     } else {
         Data::Local(Payload::Sges(sges))
     };
@@ -211,7 +214,7 @@ fn post_one(
     let flags = Flags { signaled: flag(SIGNALED), fence: flag(FENCE), ..Flags::default() };
     let request = WorkRequest {
         id: wr.wr_id,
-        operation: operation(wr, filled, buffers)?,
+        operation: operation(wr, &filled, buffers)?,
         conditional: wr.prism_flags & CONDITIONAL != 0,
         redirect: (wr.prism_flags & REDIRECT != 0).then_some(wr.redirect_addr),
         result: (wr.result.length != 0).then(|| sge(&wr.result)),

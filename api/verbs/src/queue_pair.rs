@@ -160,7 +160,7 @@ impl QueuePair<Init> {
         if let Some(daemon) = domain.context().daemon() {
             let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none();
             let lent = if lent { Ok(daemon) } else { Err(CreateError::NotByDaemon) };
-            return QueuePair::of_daemon(lent?, domain, (send_cq, receive_cq), service, options);
+            return QueuePair::of_daemon(lent?, domain, send_cq, receive_cq, service, options);
         }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, service, srq, options)?;
         if options.prism {

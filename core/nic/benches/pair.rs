@@ -136,9 +136,9 @@ struct Agreed {
     strom: bool,
 }
 
-fn connect(a: &Side, b: &Side, names: (u16, u16), agreed: Agreed) {
+fn connect(a: &Side, b: &Side, udp_port: u16, peer_udp_port: u16, agreed: Agreed) {
     let endpoint = |port| Endpoint { address: Address::from(std::net::Ipv4Addr::LOCALHOST), udp_port: port };
-    let route = Route::new(endpoint(names.0), endpoint(names.1));
+    let route = Route::new(endpoint(udp_port), endpoint(peer_udp_port));
     let mut guard = a.engine.enter();
     let (nic, _) = guard.parts();
     let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
@@ -272,8 +272,8 @@ fn on_cpu() -> u64 {
 fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operation) {
     let (mut a, mut b) = (side(1, len), side(2, len));
     let agreed = Agreed { irn, ..Agreed::default() };
-    connect(&a, &b, (1, 2), agreed);
-    connect(&b, &a, (2, 1), agreed);
+    connect(&a, &b, 1, 2, agreed);
+    connect(&b, &a, 2, 1, agreed);
     let operation = operation(b.remote);
     measure(name, BATCH, &mut a, &mut b, |a, _| a.post(operation, BATCH, BATCH));
 }
@@ -310,8 +310,8 @@ fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl 
 fn prism_sides() -> (Side, Side) {
     let (a, b) = (side(1, BUFFER), side(2, BUFFER));
     let agreed = Agreed { prism: true, ..Agreed::default() };
-    connect(&a, &b, (1, 2), agreed);
-    connect(&b, &a, (2, 1), agreed);
+    connect(&a, &b, 1, 2, agreed);
+    connect(&b, &a, 2, 1, agreed);
     let pointer = [(b.remote.addr + 1024).to_le_bytes(), 64u64.to_le_bytes()].concat();
     b.memory.write(16384, &pointer).unwrap();
     (a, b)
@@ -393,8 +393,8 @@ fn run_put(name: &str, count: usize) {
 fn strom_sides(len: usize, kernel: Box<dyn kernel::Kernel>, more: Option<&Bytes>) -> (Side, Side, u32) {
     let (a, b) = (side(1, len), side(2, len));
     let agreed = Agreed { strom: true, ..Agreed::default() };
-    connect(&a, &b, (1, 2), agreed);
-    connect(&b, &a, (2, 1), agreed);
+    connect(&a, &b, 1, 2, agreed);
+    connect(&b, &a, 2, 1, agreed);
     let more = more.map(|bytes| b.table.register(b.pd, &[Range::whole(bytes)], Access::LOCAL_WRITE).unwrap());
     let init = kernel::KernelInit {
         pd: b.pd,
@@ -425,8 +425,8 @@ fn run_checks(name: &str, count: usize) {
 /// The same by READs, each checked when the next ones are asked for.
 fn run_verified(name: &str, count: usize) {
     let (mut a, mut b) = (side(1, 72), side(2, 72));
-    connect(&a, &b, (1, 2), Agreed::default());
-    connect(&b, &a, (2, 1), Agreed::default());
+    connect(&a, &b, 1, 2, Agreed::default());
+    connect(&b, &a, 2, 1, Agreed::default());
     let mut object = [7; 72];
     object[64..].copy_from_slice(&kernel::crc64(&[7; 64]).to_le_bytes());
     b.memory.write(16384, &object).unwrap();
@@ -574,8 +574,8 @@ const APART: usize = 256;
 fn run_gets(name: &str, count: usize) {
     let (mut a, mut b) = (side(1, 64), side(2, 64));
     let agreed = Agreed { strom: true, ..Agreed::default() };
-    connect(&a, &b, (1, 2), agreed);
-    connect(&b, &a, (2, 1), agreed);
+    connect(&a, &b, 1, 2, agreed);
+    connect(&b, &a, 2, 1, agreed);
     let slots = Bytes::heap(KEYS as usize * (kernel::Slot::LEN + APART)).unwrap();
     let key = b.table.register(b.pd, &[Range::whole(&slots)], Access::LOCAL_WRITE).unwrap();
     let values = slots.address() + KEYS * kernel::Slot::LEN as u64;
@@ -637,8 +637,8 @@ fn clock_ns() -> f64 {
 /// stage.
 fn stages(batch: usize) -> [f64; STAGES.len()] {
     let (mut a, mut b) = (side(1, 64), side(2, 64));
-    connect(&a, &b, (1, 2), Agreed::default());
-    connect(&b, &a, (2, 1), Agreed::default());
+    connect(&a, &b, 1, 2, Agreed::default());
+    connect(&b, &a, 2, 1, Agreed::default());
     let operation = Operation::Read(b.remote);
     let (clock, mut times) = (clock_ns(), STAGES.map(|_| Vec::new()));
     for _ in 0..verbs() / 16 {

@@ -35,8 +35,10 @@ pub struct LoopbackInit {
     pub pd: Pd,
     /// Memory of the send queue.
     pub send_ring: Ring,
-    /// Memory of the receive queue, and the elements of its work requests.
-    pub receives: (Ring, u32),
+    /// Memory of the receive queue.
+    pub receive_ring: Ring,
+    /// Elements of a receive work request.
+    pub receive_max_sge: u32,
     /// Completion queue of the send queue.
     pub send_cq: u32,
     /// Completion queue of the receive queue.

@@ -51,6 +51,7 @@ mod timers;
 mod turn;
 mod unreliable;
 pub mod wqe;
+mod wqe_opcode;
 mod xrc_domain;
 
 pub use attributes::{AddressVector, Modify, ModifyFault, PathMigration};

@@ -24,6 +24,8 @@
 //! A list of more than one element, and inline data, follow in further slots of 64 bytes: two elements a
 //! slot, each in the shape of bytes 8 to 39 (address, length, key, reserved).
 
+pub use crate::wqe_opcode::WqeOpcode;
+
 use crate::request::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
 use remora_memory::{Access, Binding, Key};
 use remora_transport::ud::Destination;
@@ -41,102 +43,6 @@ pub const MAX_SLOTS: usize = 16;
 pub(crate) const PRISM_HEAD: usize = 2;
 /// Ids are this wide: the operand of a chain's compare-and-swap.
 pub const ID_BITS: u32 = 48;
-
-/// Op-codes below 64, a bit each.
-const fn set(opcodes: &[WqeOpcode]) -> u64 {
-    let (mut set, mut at) = (0, 0);
-    while at < opcodes.len() {
-        set |= 1 << opcodes[at].0;
-        at += 1;
-    }
-    set
-}
-
-/// What a WQE does: the first byte of its header. Unknown values are a local QP operation error when
-/// executed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct WqeOpcode(pub u8);
-
-#[allow(missing_docs, reason = "the names are those of the work requests in `request.rs`")]
-impl WqeOpcode {
-    pub const NOP: WqeOpcode = WqeOpcode(0);
-    pub const SEND: WqeOpcode = WqeOpcode(1);
-    pub const SEND_IMM: WqeOpcode = WqeOpcode(2);
-    pub const SEND_INV: WqeOpcode = WqeOpcode(3);
-    pub const WRITE: WqeOpcode = WqeOpcode(4);
-    pub const WRITE_IMM: WqeOpcode = WqeOpcode(5);
-    pub const READ: WqeOpcode = WqeOpcode(6);
-    pub const COMPARE_SWAP: WqeOpcode = WqeOpcode(7);
-    pub const FETCH_ADD: WqeOpcode = WqeOpcode(8);
-    pub const LOCAL_INV: WqeOpcode = WqeOpcode(9);
-    pub const BIND_MW: WqeOpcode = WqeOpcode(10);
-    pub const PRISM_READ: WqeOpcode = WqeOpcode(11);
-    pub const PRISM_WRITE: WqeOpcode = WqeOpcode(12);
-    pub const PRISM_COMPARE_SWAP: WqeOpcode = WqeOpcode(13);
-    pub const PRISM_FETCH_ADD: WqeOpcode = WqeOpcode(14);
-    pub const WAIT: WqeOpcode = WqeOpcode(15);
-    pub const ENABLE: WqeOpcode = WqeOpcode(16);
-    pub const MAX: WqeOpcode = WqeOpcode(17);
-    pub const MIN: WqeOpcode = WqeOpcode(18);
-    pub const BIT_AND: WqeOpcode = WqeOpcode(19);
-    pub const BIT_OR: WqeOpcode = WqeOpcode(20);
-    pub const BIT_XOR: WqeOpcode = WqeOpcode(21);
-    pub const LOGICAL_AND: WqeOpcode = WqeOpcode(22);
-    pub const LOGICAL_OR: WqeOpcode = WqeOpcode(23);
-    pub const LOGICAL_XOR: WqeOpcode = WqeOpcode(24);
-    pub const RPC: WqeOpcode = WqeOpcode(32);
-    pub const RPC_WRITE: WqeOpcode = WqeOpcode(33);
-    /// What a kernel of ours sends: never in a queue.
-    pub(crate) const ANSWER: WqeOpcode = WqeOpcode(63);
-
-    /// Is it one of a set, a bit each? Op-codes from 64 on are none.
-    #[inline(always)]
-    const fn is_in(self, set: u64) -> bool {
-        self.0 < 64 && set >> self.0 & 1 != 0
-    }
-
-    /// Does it carry or fetch a list of bytes of any length?
-    #[inline]
-    pub fn has_list(self) -> bool {
-        const LISTS: u64 = set(&[
-            WqeOpcode::SEND,
-            WqeOpcode::SEND_IMM,
-            WqeOpcode::SEND_INV,
-            WqeOpcode::WRITE,
-            WqeOpcode::WRITE_IMM,
-            WqeOpcode::READ,
-            WqeOpcode::RPC,
-            WqeOpcode::RPC_WRITE,
-        ]);
-        self.is_in(LISTS)
-    }
-
-    /// A request to a kernel of the peer's NIC.
-    #[inline]
-    pub fn is_strom(self) -> bool {
-        self == WqeOpcode::RPC || self == WqeOpcode::RPC_WRITE
-    }
-
-    /// One of the calculations: an atomic that only a loopback queue pair executes.
-    #[inline]
-    pub fn is_calculation(self) -> bool {
-        (WqeOpcode::MAX.0..=WqeOpcode::LOGICAL_XOR.0).contains(&self.0)
-    }
-
-    /// Must more be known than the work request itself before it may start?
-    #[inline]
-    pub(crate) fn may_have_to_wait(self) -> bool {
-        const WAITING: u64 =
-            set(&[WqeOpcode::LOCAL_INV, WqeOpcode::BIND_MW, WqeOpcode::WAIT, WqeOpcode::ENABLE]);
-        self.is_in(WAITING)
-    }
-
-    /// An operation of PRISM: a second slot holds what does not fit the first.
-    #[inline]
-    pub fn is_prism(self) -> bool {
-        (WqeOpcode::PRISM_READ.0..=WqeOpcode::PRISM_FETCH_ADD.0).contains(&self.0)
-    }
-}
 
 /// Flag bits of the header.
 pub mod flag {

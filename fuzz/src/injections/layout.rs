@@ -7,7 +7,6 @@ use remora_memory::{Access, Bytes, Key, Pd, Range};
 use remora_nic::chain::LoopbackInit;
 use remora_nic::{Fetching, Ring};
 
-use super::word::Record;
 use crate::node_memory::SECRET;
 
 /// Bytes of each region.
@@ -31,13 +30,7 @@ pub struct GuardedRegion {
 
 impl GuardedRegion {
     /// So much memory of a node at an address, with `around` before and behind it.
-    fn new(
-        world: &World,
-        node: usize,
-        (pd, access): (Pd, Access),
-        address: u64,
-        around: u8,
-    ) -> GuardedRegion {
+    fn new(world: &World, node: usize, pd: Pd, access: Access, address: u64, around: u8) -> GuardedRegion {
         let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
         bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
         bytes.write(GUARD, &[0; LEN]).expect("its own bytes");
@@ -77,6 +70,12 @@ impl GuardedRegion {
     }
 }
 
+/// A managed queue pair and its completion queue.
+pub struct Stranger {
+    pub qp: remora_wire::Qpn,
+    pub cq: u32,
+}
+
 /// All memory of an input.
 pub struct Layout {
     /// The server's: chains may read it.
@@ -92,7 +91,7 @@ pub struct Layout {
     pub messages: GuardedRegion,
     pub answers: GuardedRegion,
     /// A managed queue of another domain, and its completion queue.
-    pub stranger: (remora_wire::Qpn, u32),
+    pub stranger: Stranger,
     /// The offload's addresses, keys and numbers.
     pub numbers: Option<Numbers>,
 }
@@ -103,15 +102,14 @@ impl Layout {
         let (here, there) = (world.pd(0), world.pd(1));
         let elsewhere = world.table(0).alloc_pd().expect("a second domain");
         let at = |number: u64| number << 36;
-        let secret = (if abroad { elsewhere } else { here }, ALL);
-        let client = (there, ALL);
+        let secret = if abroad { elsewhere } else { here };
         Layout {
-            secret: GuardedRegion::new(world, 0, secret, at(1), SECRET),
-            table: GuardedRegion::new(world, 0, (here, Access::REMOTE_READ), at(2), SECRET),
-            reply: GuardedRegion::new(world, 1, client, at(3), 0),
-            own: GuardedRegion::new(world, 1, client, at(4), 0),
-            messages: GuardedRegion::new(world, 1, client, at(5), 0),
-            answers: GuardedRegion::new(world, 1, client, at(6), 0),
+            secret: GuardedRegion::new(world, 0, secret, ALL, at(1), SECRET),
+            table: GuardedRegion::new(world, 0, here, Access::REMOTE_READ, at(2), SECRET),
+            reply: GuardedRegion::new(world, 1, there, ALL, at(3), 0),
+            own: GuardedRegion::new(world, 1, there, ALL, at(4), 0),
+            messages: GuardedRegion::new(world, 1, there, ALL, at(5), 0),
+            answers: GuardedRegion::new(world, 1, there, ALL, at(6), 0),
             stranger: stranger(world, elsewhere),
             numbers: None,
         }
@@ -119,7 +117,7 @@ impl Layout {
 
     /// Fills it: buckets of eight keys, which are also nodes of a list, the empty node behind them, records
     /// of others, values.
-    pub fn fill(&self, planted: &[Record]) {
+    pub fn fill(&self, planted: &[u8]) {
         let (table, address) = (&self.table, self.table.address);
         for at in 0..LIST as u64 {
             let value = address + VALUES + at * VALUE;
@@ -129,8 +127,7 @@ impl Layout {
         }
         let end = LIST as u64 * BUCKET;
         table.store(end as usize, &node(0, 0, 0, address + end));
-        let planted: Vec<u8> = planted.iter().flat_map(|record| record.bytes(self)).collect();
-        table.store(PLANTED, &planted);
+        table.store(PLANTED, planted);
         self.secret.store(0, &[SECRET; LEN]);
     }
 
@@ -154,7 +151,7 @@ impl Layout {
     /// The number of a queue: the offload's, or the stranger's.
     pub fn queue(&self, number: u8) -> u64 {
         if number % 4 == 0 {
-            self.stranger.0.get().into()
+            self.stranger.qp.get().into()
         } else {
             self.of_queue(number, |queue| queue.qp.into())
         }
@@ -163,7 +160,7 @@ impl Layout {
     /// The number of a completion queue: the offload's, or the stranger's.
     pub fn completion_queue(&self, number: u8) -> u64 {
         if number % 4 == 0 {
-            self.stranger.1.into()
+            self.stranger.cq.into()
         } else {
             self.of_queue(number, |queue| queue.send_cq.into())
         }
@@ -176,14 +173,21 @@ impl Layout {
 }
 
 /// A queue of another domain that no work request has enabled.
-fn stranger(world: &mut World, pd: Pd) -> (remora_wire::Qpn, u32) {
+fn stranger(world: &mut World, pd: Pd) -> Stranger {
     let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
     world.with_nic(0, |nic, _| {
         let cq = nic.create_cq(ring()).expect("space for a queue");
-        let (send_ring, receives) = (ring(), (ring(), 1));
         let fetching = Fetching::Recycled;
-        let init = LoopbackInit { pd, send_ring, receives, send_cq: cq, receive_cq: cq, fetching };
-        (nic.create_loopback(init).expect("space for a queue pair"), cq)
+        let init = LoopbackInit {
+            pd,
+            send_ring: ring(),
+            receive_ring: ring(),
+            receive_max_sge: 1,
+            send_cq: cq,
+            receive_cq: cq,
+            fetching,
+        };
+        Stranger { qp: nic.create_loopback(init).expect("space for a queue pair"), cq }
     })
 }
 

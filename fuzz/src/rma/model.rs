@@ -122,7 +122,7 @@ impl Model {
         let local_key = RegionKey::new([99; 16]).expect("a key");
         let local = world.regions(NIC).register(&memory, &local_key).expect("space");
         let cq = world.create_cq(NIC, 256);
-        let portal = world.create_portal(cq, SLOTS, (5, 6)).expect("slots");
+        let portal = world.create_portal(cq, SLOTS, 5, 6).expect("slots");
         world.tap();
         Model {
             world,

@@ -395,17 +395,18 @@ fn create(
     let pieces = queue.receive_pieces();
     let receives = ring((queue.receives.len().max(1) as u64 * stride(pieces)) as u32)?;
     let client = match queue.client {
-        true => Some(Client::create(nic, table, pd, (receives.clone(), pieces), receive_cq, received)?),
+        true => Some(Client::create(nic, table, pd, receives.clone(), pieces, receive_cq, received)?),
         false => None,
     };
-    let (inbox, inbox_cq) = match &client {
-        Some(client) => (client.inbox(), client.inbox_cq),
-        None => ((receives.clone(), pieces), receive_cq),
+    let (receive_ring, receive_max_sge, inbox_cq) = match &client {
+        Some(client) => (client.inbox(), client::INBOX_SGE, client.inbox_cq),
+        None => (receives.clone(), pieces, receive_cq),
     };
     let qp = nic.create_loopback(LoopbackInit {
         pd,
         send_ring: send.clone(),
-        receives: inbox,
+        receive_ring,
+        receive_max_sge,
         send_cq,
         receive_cq: inbox_cq,
         fetching: queue.fetching,

@@ -102,7 +102,7 @@ const ROUNDS: u64 = 12;
 type Vars = [u64; 3];
 
 /// `while x TEST y { rounds += 1; x += step }`, in plain numbers, up to so many rounds.
-fn plain((test, y): (Test, u64), [mut x, step, mut rounds]: Vars, most: u64) -> Vars {
+fn plain(test: Test, y: u64, [mut x, step, mut rounds]: Vars, most: u64) -> Vars {
     while rounds < most && test.holds(x, y) {
         (rounds, x) = (rounds + 1, x.wrapping_add(step));
     }
@@ -119,7 +119,7 @@ fn body(code: &mut Code<'_>, [x, _, rounds]: [Location; 3], step: u64) {
 }
 
 /// The same written out, with breaks.
-fn written_out((test, y): (Test, u64), start: Vars, by_var: bool) -> Vars {
+fn written_out(test: Test, y: u64, start: Vars, by_var: bool) -> Vars {
     let mut program = Program::new();
     let places = vars(&mut program, start);
     let mut code = Code::once(&mut program, "main");
@@ -131,7 +131,7 @@ fn written_out((test, y): (Test, u64), start: Vars, by_var: bool) -> Vars {
 }
 
 /// The same as two rings; how it ended, too, after so many work requests at most.
-fn recycled((test, y): (Test, u64), start: Vars, budget: u64) -> (Vars, RunEnd) {
+fn recycled(test: Test, y: u64, start: Vars, budget: u64) -> (Vars, RunEnd) {
     let mut program = Program::new();
     let places = vars(&mut program, start);
     Rings::new(&mut program, "loop", (places[0], test, y), |code| body(code, places, start[1]));
@@ -151,12 +151,12 @@ fn loops_end_where_those_of_plain_numbers_do() {
         let start = [x, [1, 2, 3, 0][(numbers.any() % 4) as usize], 0];
         for test in Test::ALL {
             for by_var in [false, true] {
-                let expected = plain((test, y), start, ROUNDS);
-                assert_eq!(written_out((test, y), start, by_var), expected, "{x} {test:?} {y}, seed {seed}");
+                let expected = plain(test, y, start, ROUNDS);
+                assert_eq!(written_out(test, y, start, by_var), expected, "{x} {test:?} {y}, seed {seed}");
             }
             // 40 rounds later what has not ended never does.
-            let expected = plain((test, y), start, 50);
-            let (now, end) = recycled((test, y), start, 16 * 100);
+            let expected = plain(test, y, start, 50);
+            let (now, end) = recycled(test, y, start, 16 * 100);
             if expected[2] < 50 {
                 assert_eq!((now, end), (expected, RunEnd::Rest), "{x} {test:?} {y}, seed {seed}");
                 ended += 1;

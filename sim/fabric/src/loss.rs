@@ -130,11 +130,11 @@ impl Flow {
     }
 }
 
-fn flow(world: &mut World, own: (QueuePair, CompletionQueue), to: usize, packets: u32) -> Flow {
+fn flow(world: &mut World, pair: QueuePair, cq: CompletionQueue, to: usize, packets: u32) -> Flow {
     let len = (MESSAGE * MTU) as usize;
-    let (from, to) = (world.register(own.0.node, len, ALL), world.register(to, len, ALL));
+    let (from, to) = (world.register(pair.node, len, ALL), world.register(to, len, ALL));
     let messages = packets.div_ceil(MESSAGE);
-    Flow { pair: own.0, cq: own.1, from, to, unposted: messages, unfinished: messages }
+    Flow { pair, cq, from, to, unposted: messages, unfinished: messages }
 }
 
 /// Runs until every flow has ended.
@@ -172,8 +172,9 @@ pub fn exchange(machine: &Machine, loss: f64, packets: u32, seed: u64) -> Outcom
         nic: machine.nic(Config::default().nic.window),
         ..Config::default()
     });
-    let [left, right] = world.pair(0, 1, &machine.settings());
-    let flows = vec![flow(&mut world, left, 1, packets), flow(&mut world, right, 0, packets)];
+    let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &machine.settings());
+    let flows =
+        vec![flow(&mut world, left, left_cq, 1, packets), flow(&mut world, right, right_cq, 0, packets)];
     run(world, flows).0
 }
 
@@ -199,8 +200,8 @@ pub fn incast(machine: &Machine, senders: usize, packets: u32, seed: u64) -> Out
     let ends: Vec<_> = (1..=senders).map(|node| world.pair(node, 0, &machine.settings())[0]).collect();
     let mut random = remora_fault::Random::new(seed);
     let mut flows = Vec::new();
-    for end in ends {
-        let mut flow = flow(&mut world, end, 0, packets);
+    for (pair, cq) in ends {
+        let mut flow = flow(&mut world, pair, cq, 0, packets);
         world.run_for(random.below(path / senders as u64 + 1));
         flow.post(&mut world);
         flows.push(flow);

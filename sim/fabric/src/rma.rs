@@ -28,8 +28,10 @@ pub struct Portal {
     pub slots: u16,
     /// Its completion queue.
     pub cq: CompletionQueue,
-    /// The process and incarnation that its NIC puts into requests.
-    pub process: (u32, u32),
+    /// The process that its NIC names in requests.
+    pub pid: u32,
+    /// The incarnation of that process.
+    pub incarnation: u32,
     ring: remora_nic::Ring,
     produced: u64,
 }
@@ -106,10 +108,11 @@ impl World {
         &mut self,
         cq: CompletionQueue,
         slots: u16,
-        process: (u32, u32),
+        pid: u32,
+        incarnation: u32,
     ) -> Result<Portal, NicError> {
         let pd = self.pd(cq.node);
-        self.create_portal_of(cq, slots, process, pd)
+        self.create_portal_of(cq, slots, pid, incarnation, pd)
     }
 
     /// The same in another protection domain.
@@ -120,20 +123,14 @@ impl World {
         &mut self,
         cq: CompletionQueue,
         slots: u16,
-        process: (u32, u32),
+        pid: u32,
+        incarnation: u32,
         pd: Pd,
     ) -> Result<Portal, NicError> {
         let ring = ring(u64::from(slots));
-        let init = PortalInit {
-            ring: ring.clone(),
-            slots,
-            pd,
-            cq: cq.number,
-            pid: process.0,
-            incarnation: process.1,
-        };
+        let init = PortalInit { ring: ring.clone(), slots, pd, cq: cq.number, pid, incarnation };
         let (number, first) = self.with_nic(cq.node, |nic, _| nic.create_portal(init))?;
-        Ok(Portal { node: cq.node, number, first, slots, cq, process, ring, produced: 0 })
+        Ok(Portal { node: cq.node, number, first, slots, cq, pid, incarnation, ring, produced: 0 })
     }
 
     /// Removes a portal.
@@ -172,8 +169,8 @@ impl World {
     pub fn derive(&self, cipher: &mut dyn Cipher, portal: &Portal, key: &RegionKey, kind: Kind) -> [u8; 16] {
         let identity = Identity {
             address: self.endpoint(portal.node).address,
-            pid: portal.process.0,
-            incarnation: portal.process.1,
+            pid: portal.pid,
+            incarnation: portal.incarnation,
             kind,
         };
         cipher.derive(key.bytes(), &identity.bytes())

@@ -74,7 +74,8 @@ impl World {
         let init = LoopbackInit {
             pd: self.nodes[node].pd,
             send_ring: send.clone(),
-            receives: (receive.ring.clone(), receive.max_sge),
+            receive_ring: receive.ring.clone(),
+            receive_max_sge: receive.max_sge,
             send_cq: send_cq.number,
             receive_cq: receive_cq.number,
             fetching: settings.fetching,

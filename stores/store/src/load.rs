@@ -112,8 +112,7 @@ impl<R: BufRead> Pairs<R> {
             }
         }
         let line = self.number;
-        let limits = (self.max_key, self.max_value);
-        Ok(Some(match split(&self.line, limits) {
+        Ok(Some(match split(&self.line, self.max_key, self.max_value) {
             Ok((key, value)) => Ok(Pair { line, key, value }),
             Err(fault) => Err(BadLine { line, fault }),
         }))
@@ -169,7 +168,7 @@ impl<R: BufRead> Pairs<R> {
 }
 
 /// A line's key and value.
-fn split(line: &[u8], (max_key, max_value): (usize, usize)) -> Result<(&[u8], &[u8]), Fault> {
+fn split(line: &[u8], max_key: usize, max_value: usize) -> Result<(&[u8], &[u8]), Fault> {
     let separator = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let (key, value) = match separator {
         Some(0) => return Err(Fault::EmptyKey),

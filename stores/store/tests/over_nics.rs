@@ -120,10 +120,10 @@ impl Side {
         self.modify(&[Modify { state: Some(State::Init), access, pkey_index, port, ..Modify::default() }]);
     }
 
-    fn connect(&self, peer: Qpn, ports: (u16, u16), with_strom: bool) {
+    fn connect(&self, peer: Qpn, udp_port: u16, peer_udp_port: u16, with_strom: bool) {
         let address = Address::from(std::net::Ipv4Addr::LOCALHOST);
         let endpoint = |udp_port| Endpoint { address, udp_port };
-        let route = Route::new(endpoint(ports.0), endpoint(ports.1));
+        let route = Route::new(endpoint(udp_port), endpoint(peer_udp_port));
         let rtr = Modify {
             state: Some(State::Rtr),
             address: Some(AddressVector { peer: Peer(0), route }),
@@ -227,8 +227,8 @@ impl<L: Lookup, T: Table> World<L, T> {
         let (connection, grant) = server.accept(&config.hello::<L>(&arena), &mut sides[1]).unwrap();
         let mut client = Client::new(config, &grant, arena).unwrap();
         client.start(&mut sides[0]).unwrap();
-        sides[0].connect(sides[1].qp, (1, 2), L::ASKS);
-        sides[1].connect(sides[0].qp, (2, 1), L::ASKS);
+        sides[0].connect(sides[1].qp, 1, 2, L::ASKS);
+        sides[1].connect(sides[0].qp, 2, 1, L::ASKS);
         World { sides, client, server, connection, now: 1 }
     }
 

@@ -384,18 +384,18 @@ pub fn connect_pair(
     mut bring_up: impl FnMut(usize, &Agreement) -> Result<(), ConnectError>,
 ) -> Result<(Agreement, Agreement), ConnectError> {
     let deadline = Deadline::after(timeout);
-    let hellos = (first.hello(LinkOffer::None)?, second.hello(LinkOffer::None)?);
-    meet(&hellos.0, &hellos.1)?;
-    let peers = match hellos.0.kind {
+    let (from_first, from_second) = (first.hello(LinkOffer::None)?, second.hello(LinkOffer::None)?);
+    meet(&from_first, &from_second)?;
+    let peers = match from_first.kind {
         PortKind::Udp | PortKind::Xdp => (
-            add_endpoint(first.engine, &hellos.1, deadline)?,
-            add_endpoint(second.engine, &hellos.0, deadline)?,
+            add_endpoint(first.engine, &from_second, deadline)?,
+            add_endpoint(second.engine, &from_first, deadline)?,
         ),
-        PortKind::Shm => link_pair(first, second, &hellos, deadline)?,
+        PortKind::Shm => link_pair(first, &from_first, second, &from_second, deadline)?,
     };
     let agreements = (
-        Agreement::new(peers.0, &hellos.0, hellos.1.clone()),
-        Agreement::new(peers.1, &hellos.1, hellos.0.clone()),
+        Agreement::new(peers.0, &from_first, from_second.clone()),
+        Agreement::new(peers.1, &from_second, from_first.clone()),
     );
     if let Err(error) = bring_up(0, &agreements.0).and_then(|()| bring_up(1, &agreements.1)) {
         release(first.engine, peers.0);
@@ -407,16 +407,17 @@ pub fn connect_pair(
 
 fn link_pair(
     first: &Side<'_>,
+    from_first: &Hello,
     second: &Side<'_>,
-    hellos: &(Hello, Hello),
+    from_second: &Hello,
     deadline: Deadline,
 ) -> Result<(Peer, Peer), ConnectError> {
-    if hellos.0.engine == hellos.1.engine {
+    if from_first.engine == from_second.engine {
         return Ok((add_loopback(first.engine)?, add_loopback(second.engine)?));
     }
-    let known = first.engine.control(|control| control.peers.reuse(hellos.1.engine));
+    let known = first.engine.control(|control| control.peers.reuse(from_second.engine));
     if let Some(known) = known {
-        if let Some(back) = second.engine.control(|control| control.peers.reuse(hellos.0.engine)) {
+        if let Some(back) = second.engine.control(|control| control.peers.reuse(from_first.engine)) {
             return Ok((known, back));
         }
         release(first.engine, known);
@@ -433,8 +434,8 @@ fn link_pair(
             .and_then(|link| link.map_err(ConnectError::Link));
         (given, taken)
     });
-    let to_second = add_link(first.engine, &hellos.1, given?)?;
-    match taken.and_then(|link| add_link(second.engine, &hellos.0, link)) {
+    let to_second = add_link(first.engine, from_second, given?)?;
+    match taken.and_then(|link| add_link(second.engine, from_first, link)) {
         Ok(to_first) => Ok((to_second, to_first)),
         Err(error) => {
             release(first.engine, to_second);

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! let [near, far] = [remora_netns::Namespace::new("near")?, remora_netns::Namespace::new("far")?];
-//! remora_netns::veth((&near, "eth0"), (&far, "eth0"), "")?;
+//! near.add_veth("eth0", &far, "eth0", "")?;
 //! for (host, address) in [(&near, "10.0.0.1/24"), (&far, "10.0.0.2/24")] {
 //!     host.ip(&format!("address add {address} dev eth0"))?;
 //!     host.ip("link set eth0 up")?;
@@ -184,9 +184,25 @@ impl Namespace {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn plug(&self, bridge: &str, port: &str, host: (&Namespace, &str)) -> Result<(), Error> {
-        veth((self, port), host, "")?;
+    pub fn plug(&self, bridge: &str, port: &str, host: &Namespace, interface: &str) -> Result<(), Error> {
+        self.add_veth(port, host, interface, "")?;
         self.ip(&format!("link set {port} master {bridge} up")).map(drop)
+    }
+
+    /// Makes a veth pair: `interface` in this namespace and `peer_interface` in `peer`, both down. `options`
+    /// are those of `ip link add` for each end, such as `mtu 9000`.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn add_veth(
+        &self,
+        interface: &str,
+        peer: &Namespace,
+        peer_interface: &str,
+        options: &str,
+    ) -> Result<(), Error> {
+        let end = format!("peer name {peer_interface} {options} netns {}", peer.name);
+        self.ip(&format!("link add {interface} {options} type veth {end}")).map(drop)
     }
 }
 
@@ -194,15 +210,4 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = ip(&format!("netns delete {}", self.name));
     }
-}
-
-/// Makes a veth pair: an interface in each of two namespaces, both down. `options` are those of `ip link add`
-/// for each end, such as `mtu 9000`.
-///
-/// # Errors
-/// The system refuses.
-pub fn veth(near: (&Namespace, &str), far: (&Namespace, &str), options: &str) -> Result<(), Error> {
-    let ((here, name), (there, peer)) = (near, far);
-    let far_end = format!("peer name {peer} {options} netns {}", there.name);
-    here.ip(&format!("link add {name} {options} type veth {far_end}")).map(drop)
 }

@@ -1,6 +1,6 @@
 //! Namespaces, veth pairs and bridges of the kernel.
 
-use remora_netns::{Error, Namespace, ip, or_skip, veth};
+use remora_netns::{Error, Namespace, ip, or_skip};
 use std::net::UdpSocket;
 
 fn spaces() -> Option<[Namespace; 2]> {
@@ -25,7 +25,7 @@ fn set_up(space: &Namespace, interface: &str, address: &str) {
 #[test]
 fn a_veth_pair_carries_datagrams_and_goes_with_its_namespaces() {
     let Some([near, far]) = spaces() else { return };
-    veth((&near, "eth0"), (&far, "eth1"), "mtu 3000").expect("a pair");
+    near.add_veth("eth0", &far, "eth1", "mtu 3000").expect("a pair");
     set_up(&near, "eth0", "10.1.0.1");
     set_up(&far, "eth1", "10.1.0.2");
     near.wait_until_up("eth0").expect("an interface");
@@ -43,7 +43,7 @@ fn hosts_on_a_bridge_reach_each_other() {
     let hub = Namespace::new("hub").expect("as the others");
     hub.add_bridge("bridge0").expect("a bridge");
     for (port, host, address) in [("port0", &near, "10.1.0.1"), ("port1", &far, "10.1.0.2")] {
-        hub.plug("bridge0", port, (host, "eth0")).expect("a port");
+        hub.plug("bridge0", port, host, "eth0").expect("a port");
         set_up(host, "eth0", address);
     }
     near.wait_until_up("eth0").expect("an interface");

@@ -62,7 +62,7 @@ impl Curves<'_> {
     }
 
     /// Lines of a mark: across the axis that it is of, or a cross.
-    fn mark(&self, stated: Stated, low: f64, (width, height): (f64, f64)) -> Vec<Mark> {
+    fn mark(&self, stated: Stated, low: f64, width: f64, height: f64) -> Vec<Mark> {
         let style = Palette99::pick(stated.curve).stroke_width(3);
         let flat = |x: f64, y| PathElement::new([((x - width).max(0.0), y), (x + width, y)], style);
         let tall = |x, y: f64| PathElement::new([(x, y / height), (x, y * height)], style);
@@ -101,7 +101,7 @@ impl Curves<'_> {
             legend(&names, number, style, &curve.name)?;
         }
         for stated in &self.stated {
-            chart.draw_series(self.mark(*stated, low, (most / 50.0, 1.06)))?;
+            chart.draw_series(self.mark(*stated, low, most / 50.0, 1.06))?;
         }
         if !self.stated.is_empty() {
             legend(&names, self.curves.len(), BLACK.stroke_width(3), "bars: as the paper states")?;
@@ -172,9 +172,18 @@ pub fn saved(path: &Path) -> Result<Vec<Saved>> {
     Ok(rows)
 }
 
+/// What the axes of curves count in.
+#[derive(Copy, Clone)]
+pub struct Units {
+    /// Operations a second.
+    pub rate: f64,
+    /// Nanoseconds.
+    pub latency: f64,
+}
+
 /// The curves of a benchmark among rows: cases of one prefix with `/window-N`, their rates and what stands
 /// under `latency`, in units; the prefix is the name. Points come by their windows.
-pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, (x, y): (f64, f64)) -> Vec<Curve> {
+pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, units: Units) -> Vec<Curve> {
     let mut found: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.bench == bench) {
         let Some((name, window)) = row.case.rsplit_once("/window-") else { continue };
@@ -186,7 +195,9 @@ pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, (x, y): (f64, f64))
         found.entry(name.to_owned()).or_default().entry(window).or_default()[which] = Some(row.value);
     }
     let points = |of: BTreeMap<u32, [Option<f64>; 2]>| {
-        of.into_values().filter_map(|[rate, latency]| Some((rate? / x, latency? / y))).collect()
+        of.into_values()
+            .filter_map(|[rate, latency]| Some((rate? / units.rate, latency? / units.latency)))
+            .collect()
     };
     found.into_iter().map(|(name, of)| Curve { name, points: points(of) }).collect()
 }
@@ -236,7 +247,7 @@ mod tests {
             row("shm/farm/window-1", "latency_mean", 1500.0),
             Saved { bench: "txn".to_owned(), ..row("shm/prism/window-8", "rate", 5.0) },
         ];
-        let curves = curves_of(&rows, "kv", "latency_mean", (1e6, 1e3));
+        let curves = curves_of(&rows, "kv", "latency_mean", Units { rate: 1e6, latency: 1e3 });
         let seen: Vec<(&str, &[(f64, f64)])> =
             curves.iter().map(|curve| (curve.name.as_str(), curve.points.as_slice())).collect();
         assert_eq!(seen, [("shm/farm", &[(1.0, 1.5)][..]), ("shm/prism", &[(2.0, 1.0), (4.0, 8.0)][..])]);
@@ -250,7 +261,7 @@ mod tests {
         assert_eq!(curves.extent(), ((5.0, 9.0), 2.0));
         curves.stated = vec![stated(Some(4.0), None), stated(None, Some(2.0))];
         assert_eq!(curves.extent(), ((2.0, 9.0), 4.0));
-        let lines = |stated| curves.mark(stated, 1.0, (0.1, 1.1)).len();
+        let lines = |stated| curves.mark(stated, 1.0, 0.1, 1.1).len();
         assert_eq!([lines(stated(Some(1.0), Some(1.0))), lines(stated(None, Some(1.0)))], [2, 1]);
         assert_eq!([lines(stated(Some(1.0), None)), lines(stated(None, None))], [1, 0]);
     }

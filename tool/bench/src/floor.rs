@@ -99,8 +99,7 @@ pub fn udp_peer(socket: &Socket, to: &SocketAddrAny, back: usize, page: &Page, t
 }
 
 /// A raw ping-pong of frames over the rings of a link.
-pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, trips: u64) -> Result<f64> {
-    let (sender, receiver) = rings;
+pub fn ring(sender: &mut Sender, receiver: &mut Receiver, lengths: Lengths, trips: u64) -> Result<f64> {
     typical(trips, || {
         send(sender, lengths.there)?;
         while receiver
@@ -118,12 +117,12 @@ pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, trips: u64) -
 
 /// The peer's end of [`ring`].
 pub fn ring_peer(
-    rings: (&mut Sender, &mut Receiver),
+    sender: &mut Sender,
+    receiver: &mut Receiver,
     back: usize,
     page: &Page,
     ticket: Ticket,
 ) -> Result<()> {
-    let (sender, receiver) = rings;
     while page.is_wanted(ticket) {
         for _ in 0..1000 {
             if receiver

@@ -48,14 +48,15 @@ fn row(bench: &'static str, model: &str, number: &Number) -> Row {
 pub type Drawn = (&'static str, &'static str, &'static str, bool);
 
 /// Writes each of which there are numbers into the folder: a benchmark's, in model time or in real time.
-pub fn draw(folder: &Path, of: (&str, &str), drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
-    draw_beside(folder, of, drawn, numbers, &[])
+pub fn draw(folder: &Path, bench: &str, time: &str, drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
+    draw_beside(folder, bench, time, drawn, numbers, &[])
 }
 
 /// The same; `beside` has more drawings of a figure.
 pub fn draw_beside(
     folder: &Path,
-    (bench, time): (&str, &str),
+    bench: &str,
+    time: &str,
     drawn: &[Drawn],
     numbers: &[Number],
     beside: &[(&str, Plot<'_>)],

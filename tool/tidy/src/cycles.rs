@@ -11,31 +11,13 @@ use crate::Fault;
 use crate::modules::{Arrow, Id, Modules};
 use crate::tree::File;
 
-/// A knot that stays for now: one of its modules, and the reason.
-pub type Exception = (&'static str, &'static str);
-
-/// The knots that stay for now.
-pub const EXCEPTIONS: &[Exception] = &[
-    ("nic::wqe", "a calculation is a WQE's bytes and a request's kind"),
-    ("store::block::machine", "the enum of designs and its trait stand in one file"),
-    ("store::txn::machine", "the enum of designs and its trait stand in one file"),
-    ("store::cache::items", "a bucket shows an item's attributes to chains"),
-    ("store::cache::session", "a session and the commands that it takes"),
-    ("store::kv::client", "the configuration knows the length of a request's slot"),
-    ("store::kv::table", "the table, its listing and its messages"),
-    ("bench::block::bench", "a benchmark and its rows"),
-    ("bench::kv::bench", "a benchmark and its rows"),
-    ("fuzz::injections::word", "a word of a program and where it lies"),
-];
-
 /// The arrows of each module, and where each is drawn.
 type Arrows = BTreeMap<Id, BTreeMap<Id, String>>;
 
-/// The shortest cycle of each knot that no exception names, and exceptions that name no knot.
-pub fn check(files: &[File], exceptions: &[Exception]) -> Vec<Fault> {
+/// The shortest cycle of each knot.
+pub fn check(files: &[File]) -> Vec<Fault> {
     let modules = Modules::read(files);
     let arrows = arrows(&modules);
-    let mut stale: BTreeSet<&str> = exceptions.iter().map(|(name, _)| *name).collect();
     let mut faults = Vec::new();
     let mut seen = BTreeSet::new();
     for &start in arrows.keys() {
@@ -43,18 +25,9 @@ pub fn check(files: &[File], exceptions: &[Exception]) -> Vec<Fault> {
             continue;
         }
         let Some(cycle) = shortest(&arrows, start) else { continue };
-        let knot = reached(&arrows, start).into_iter().filter(|id| reached(&arrows, *id).contains(&start));
-        let knot: Vec<Id> = knot.collect();
-        let names: BTreeSet<String> = knot.iter().map(|id| modules.name(*id)).collect();
-        seen.extend(knot);
-        let known: Vec<&str> = stale.iter().copied().filter(|name| names.contains(*name)).collect();
-        if known.is_empty() {
-            faults.push(fault(&modules, &arrows, &cycle));
-        }
-        known.into_iter().for_each(|name| _ = stale.remove(name));
+        seen.extend(reached(&arrows, start).into_iter().filter(|id| reached(&arrows, *id).contains(&start)));
+        faults.push(fault(&modules, &arrows, &cycle));
     }
-    let says = |name| format!("{name} is in no cycle: take it off the exceptions");
-    faults.extend(stale.into_iter().map(|name| Fault::new("tool/tidy/src/cycles.rs", 0, says(name))));
     faults
 }
 
@@ -116,7 +89,7 @@ mod tests {
     /// Cycles of a crate of these files.
     fn cycles(files: &[(&str, &str)]) -> Vec<Fault> {
         let files: Vec<File> = files.iter().map(|(path, text)| File::sample(path, text)).collect();
-        check(&files, &[])
+        check(&files)
     }
 
     const LIB: (&str, &str) =
@@ -170,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_is_for_one_knot_and_for_one_that_is_there() {
+    fn each_knot_is_one_fault() {
         let files = [
             File::sample("core/nic/src/lib.rs", "mod a; mod b; mod c; mod d;"),
             File::sample("core/nic/src/a.rs", "use crate::b::B;"),
@@ -178,10 +151,7 @@ mod tests {
             File::sample("core/nic/src/c.rs", "use crate::d::D;"),
             File::sample("core/nic/src/d.rs", "use crate::c::C;"),
         ];
-        assert_eq!(check(&files, &[]).len(), 2);
-        let faults = check(&files, &[("nic::a", "a reason")]);
-        assert!(faults.len() == 1 && faults[0].says.contains("nic::d"), "{faults:?}");
-        let faults = check(&files[..3], &[("nic::a", "a reason"), ("nic::c", "a reason")]);
-        assert!(faults.len() == 1 && faults[0].says.contains("nic::c is in no cycle"), "{faults:?}");
+        let faults = check(&files);
+        assert!(faults.len() == 2 && faults[1].says.contains("nic::d"), "{faults:?}");
     }
 }

@@ -7,6 +7,7 @@
 //! Rules that rustc or clippy already know (documented public items, SAFETY comments, unused code) stay with
 //! them.
 
+pub mod arguments;
 pub mod attributes;
 pub mod cycles;
 pub mod docs;

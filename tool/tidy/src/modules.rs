@@ -51,6 +51,21 @@ pub struct Arrow {
     pub site: String,
 }
 
+/// What a name in a module means.
+#[derive(Debug, Copy, Clone)]
+enum Found {
+    /// An item of this module.
+    Here(Id),
+    /// A module itself, or something of another crate.
+    Elsewhere,
+}
+
+impl Found {
+    fn new(definer: Option<Id>) -> Self {
+        definer.map_or(Self::Elsewhere, Self::Here)
+    }
+}
+
 /// All modules of all crates.
 #[derive(Debug, Default)]
 pub struct Modules {
@@ -166,7 +181,10 @@ impl Modules {
             "crate" => self.walk(self.root(from), rest, depth),
             "self" => self.walk(from, rest, depth),
             "super" => self.walk(self.all[from].parent?, rest, depth),
-            _ => self.find(from, first, rest, depth).flatten(),
+            _ => match self.find(from, first, rest, depth)? {
+                Found::Here(module) => Some(module),
+                Found::Elsewhere => None,
+            },
         }
     }
 
@@ -176,26 +194,30 @@ impl Modules {
         match first.as_str() {
             "super" => self.walk(self.all[module].parent?, rest, depth),
             "self" => self.walk(module, rest, depth),
-            _ => self.find(module, first, rest, depth).unwrap_or(Some(module)),
+            _ => match self.find(module, first, rest, depth) {
+                Some(Found::Elsewhere) => None,
+                Some(Found::Here(found)) => Some(found),
+                None => Some(module),
+            },
         }
     }
 
-    /// `None`: the module has no such name. `Some(None)`: it is a module, or another crate's.
-    fn find(&self, id: Id, name: &str, rest: &[String], depth: usize) -> Option<Option<Id>> {
+    /// `None`: the module has no such name.
+    fn find(&self, id: Id, name: &str, rest: &[String], depth: usize) -> Option<Found> {
         let module = &self.all[id];
         let depth = depth.checked_sub(1)?;
         if let Some(child) = module.children.get(name) {
-            return Some(self.walk(*child, rest, depth));
+            return Some(Found::new(self.walk(*child, rest, depth)));
         }
         if module.items.contains(name) {
-            return Some(Some(id));
+            return Some(Found::Here(id));
         }
         if let Some(path) = module.imports.get(name) {
             // `use name;` names another crate: it does not lead back here.
             if path.first().is_some_and(|first| first == name) && !module.children.contains_key(name) {
-                return Some(None);
+                return Some(Found::Elsewhere);
             }
-            return Some(self.definer(id, &[path, rest].concat(), depth));
+            return Some(Found::new(self.definer(id, &[path, rest].concat(), depth)));
         }
         module.globs.iter().find_map(|glob| {
             let target = self.module(id, glob, depth).filter(|target| *target != id)?;

@@ -68,7 +68,7 @@ impl Context {
                     let poller = Poller::resume(ring(one(memory)?)?);
                     kept.queues.push(CompletionQueue::lent(self, daemon, &facts, poller));
                 }
-                (Reply::Kernel(number, domain), _) => {
+                (Reply::Kernel { number, domain }, _) => {
                     let Some(domain) = domains.get(&domain) else { continue };
                     kept.kernels.push(KernelHandle::lent(domain, daemon, number));
                 }
@@ -107,6 +107,6 @@ fn reattach(
     loan: Loan,
 ) -> Option<QueuePair<Ready>> {
     let queue = |number| queues.iter().find(|queue| queue.shared().number == number);
-    let cqs = (queue(facts.send_cq)?, queue(facts.receive_cq)?);
-    Some(QueuePair::reattach(daemon, domains.get(&facts.domain)?, cqs, facts, loan))
+    let (send_cq, receive_cq) = (queue(facts.send_cq)?, queue(facts.receive_cq)?);
+    Some(QueuePair::reattach(daemon, domains.get(&facts.domain)?, send_cq, receive_cq, facts, loan))
 }

@@ -205,8 +205,11 @@ pub(crate) enum Reply {
     Agreed(Box<Agreement>),
     State(State),
     Domain(u32),
-    /// A kernel that was kept, and its domain.
-    Kernel(u32, u32),
+    /// A kernel that was kept.
+    Kernel {
+        number: u32,
+        domain: u32,
+    },
     /// There is no kept object with this index.
     Nothing,
     /// The other side of a connection is full.
@@ -610,7 +613,7 @@ impl Reply {
             Reply::State(state) => out.u8(9).u8(*state as u8),
             Reply::Domain(number) => out.u8(10).u32(*number),
             Reply::Nothing => out.u8(11),
-            Reply::Kernel(number, domain) => out.u8(12).u32(*number).u32(*domain),
+            Reply::Kernel { number, domain } => out.u8(12).u32(*number).u32(*domain),
             Reply::Full(full) => out.u8(13).bytes(&Message::Full(*full).emit()),
         };
         out.0
@@ -636,7 +639,7 @@ impl Reply {
             9 => Reply::State(from.state()?),
             10 => Reply::Domain(from.u32()?),
             11 => Reply::Nothing,
-            12 => Reply::Kernel(from.u32()?, from.u32()?),
+            12 => Reply::Kernel { number: from.u32()?, domain: from.u32()? },
             13 => match Message::parse(from.bytes(MAX_PACKET)?) {
                 Ok(Message::Full(full)) => Reply::Full(full),
                 _ => return None,

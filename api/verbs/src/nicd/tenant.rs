@@ -328,7 +328,10 @@ impl Tenant {
         }
         place -= self.pairs.len();
         let kernel = self.kernels.iter().nth(place);
-        let reply = kernel.map_or(Reply::Nothing, |(number, kernel)| Reply::Kernel(*number, kernel.domain));
+        let reply = kernel.map_or(Reply::Nothing, |(number, kernel)| Reply::Kernel {
+            number: *number,
+            domain: kernel.domain,
+        });
         Ok((reply, Vec::new()))
     }
 

@@ -238,7 +238,7 @@ fn replies() -> Vec<Reply> {
         Reply::State(State::Err),
         Reply::Domain(1),
         Reply::Nothing,
-        Reply::Kernel(3, 1),
+        Reply::Kernel { number: 3, domain: 1 },
         Reply::Full(Full::clients(64)),
     ]
 }

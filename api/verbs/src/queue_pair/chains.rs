@@ -18,7 +18,7 @@ impl QueuePair<Ready> {
         options: &QpOptions,
     ) -> Result<QueuePair<Ready>, CreateError> {
         if let Some(daemon) = domain.context().daemon() {
-            return QueuePair::loopback_of_daemon(daemon, domain, (send_cq, receive_cq), options);
+            return QueuePair::loopback_of_daemon(daemon, domain, send_cq, receive_cq, options);
         }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Rc, None, options)?;
         let Receives::Own { ring, max_sge } = init.receives else {
@@ -27,7 +27,8 @@ impl QueuePair<Ready> {
         let init = LoopbackInit {
             pd: init.pd,
             send_ring: init.send_ring,
-            receives: (ring, max_sge),
+            receive_ring: ring,
+            receive_max_sge: max_sge,
             send_cq: init.send_cq,
             receive_cq: init.receive_cq,
             fetching: init.fetching,
@@ -42,9 +43,14 @@ impl QueuePair<Ready> {
 }
 
 impl QueuePair<Ready> {
-    /// The completion queues of its sends and of its receives.
-    pub(crate) fn completion_queues(&self) -> (u32, u32) {
-        (self.inner.send_cq.number, self.inner.receive_cq.number)
+    /// The number of the completion queue of its sends.
+    pub(crate) fn send_cq_number(&self) -> u32 {
+        self.inner.send_cq.number
+    }
+
+    /// The number of the completion queue of its receives.
+    pub(crate) fn receive_cq_number(&self) -> u32 {
+        self.inner.receive_cq.number
     }
 
     /// Slots of its send queue, receives, and list elements of each.

@@ -15,7 +15,8 @@ impl Inner {
     fn lent(
         daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
-        (send_cq, receive_cq): (&CompletionQueue, &CompletionQueue),
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
         facts: PairFacts,
         Loan { rings: [send, receive], connection }: Loan,
     ) -> Inner {
@@ -35,13 +36,14 @@ impl Inner {
 /// The request for a queue pair to a daemon.
 fn asked(
     domain: &ProtectionDomain,
-    cqs: (&CompletionQueue, &CompletionQueue),
+    send_cq: &CompletionQueue,
+    receive_cq: &CompletionQueue,
     service: Service,
     options: &QpOptions,
 ) -> Result<CreateQp, CreateError> {
     options.check(Own::Both)?;
     domain.context().refuse_child()?;
-    let (send_cq, receive_cq) = (cqs.0.shared(), cqs.1.shared());
+    let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
     if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
         return Err(CreateError::OtherContext);
     }
@@ -54,12 +56,16 @@ impl QueuePair<Init> {
     pub(super) fn of_daemon(
         daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
-        cqs: (&CompletionQueue, &CompletionQueue),
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
         service: Service,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
-        let (facts, loan) = daemon.create_qp(asked(domain, cqs, service, options)?)?;
-        Ok(QueuePair { inner: Inner::lent(daemon, domain, cqs, facts, loan), state: PhantomData })
+        let (facts, loan) = daemon.create_qp(asked(domain, send_cq, receive_cq, service, options)?)?;
+        Ok(QueuePair {
+            inner: Inner::lent(daemon, domain, send_cq, receive_cq, facts, loan),
+            state: PhantomData,
+        })
     }
 }
 
@@ -67,22 +73,25 @@ impl QueuePair<Ready> {
     pub(super) fn loopback_of_daemon(
         daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
-        cqs: (&CompletionQueue, &CompletionQueue),
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<QueuePair<Ready>, CreateError> {
-        let (facts, loan) = daemon.create_loopback(asked(domain, cqs, Service::Rc, options)?)?;
-        Ok(QueuePair::reattach(daemon, domain, cqs, facts, loan))
+        let (facts, loan) =
+            daemon.create_loopback(asked(domain, send_cq, receive_cq, Service::Rc, options)?)?;
+        Ok(QueuePair::reattach(daemon, domain, send_cq, receive_cq, facts, loan))
     }
 
     /// A queue pair that the daemon has kept.
     pub(crate) fn reattach(
         daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
-        cqs: (&CompletionQueue, &CompletionQueue),
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
         facts: PairFacts,
         loan: Loan,
     ) -> QueuePair<Ready> {
-        QueuePair { inner: Inner::lent(daemon, domain, cqs, facts, loan), state: PhantomData }
+        QueuePair { inner: Inner::lent(daemon, domain, send_cq, receive_cq, facts, loan), state: PhantomData }
     }
 }
 

@@ -358,7 +358,8 @@ fn lifetimes(world: &mut World) {
     assert_eq!(world.ask(NUMBER, &[]), (Status::DONE, vec![1]));
     one.replace(boxed(2)).unwrap();
     assert_eq!(world.ask(NUMBER, &[]), (Status::DONE, vec![2]));
-    assert_eq!((one.facts().unwrap().requests, one.facts().unwrap().lanes), (2, (1, 0)));
+    let facts = one.facts().unwrap();
+    assert_eq!((facts.requests, facts.lanes, facts.busy_lanes), (2, 1, 0));
     let again = KernelOptions { opcode: Some(NUMBER), ..KernelOptions::default() };
     let taken = world.server.domain.deploy_kernel(boxed(3), &again).map(drop);
     assert_eq!(taken, Err(CreateError::Nic(NicError::Busy)));

@@ -342,7 +342,8 @@ fn read_on(
     client: &mut Client,
     pair: &mut QueuePair,
     table: RemoteMemory,
-    (reads, over): (&Reads, &AtomicBool),
+    reads: &Reads,
+    over: &AtomicBool,
 ) -> u64 {
     let mut count = 0;
     while !over.load(Ordering::Acquire) {
@@ -385,7 +386,7 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
     sender.message(&mut letters, 1);
     let (made, over) = (Reads::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let reads = scope.spawn(|| read_on(&mut reader, &mut pair, table, (&made, &over)));
+        let reads = scope.spawn(|| read_on(&mut reader, &mut pair, table, &made, &over));
         made.some_more();
         server.signal("-STOP");
         made.some_more();

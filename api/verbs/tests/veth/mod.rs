@@ -32,7 +32,7 @@ impl Veth {
         // them.
         near.check_addresses("default", false)?;
         far.check_addresses("default", false)?;
-        remora_netns::veth((near, INTERFACES[0]), (far, INTERFACES[1]), "")?;
+        near.add_veth(INTERFACES[0], far, INTERFACES[1], "")?;
         for (which, space) in spaces.iter().enumerate() {
             let interface = INTERFACES[which];
             space.ip(&format!("address add {}/24 dev {interface}", V4[which]))?;

@@ -2,7 +2,7 @@
 
 use remora_memory::{AccessError, Span};
 
-use crate::wqe::WqeOpcode;
+use crate::wqe_opcode::WqeOpcode;
 
 /// How the target and the operand make the new value. Both are unsigned; the old value is returned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

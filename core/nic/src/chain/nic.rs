@@ -16,12 +16,13 @@ impl Nic {
     /// # Errors
     /// `Full`, `Unknown`: as those of [`create_qp`](Nic::create_qp).
     pub fn create_loopback(&mut self, init: LoopbackInit) -> Result<Qpn, NicError> {
-        let LoopbackInit { pd, send_ring, receives: (ring, max_sge), send_cq, receive_cq, fetching } = init;
+        let LoopbackInit { pd, send_ring, receive_ring, receive_max_sge, send_cq, receive_cq, fetching } =
+            init;
         let number = self.create_qp(QueuePairInit {
             service: Service::Rc,
             pd,
             send_ring,
-            receives: Receives::Own { ring, max_sge },
+            receives: Receives::Own { ring: receive_ring, max_sge: receive_max_sge },
             send_cq,
             receive_cq,
             signal_all: false,

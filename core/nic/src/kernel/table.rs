@@ -40,10 +40,14 @@ pub struct KernelFacts {
     pub pd: Pd,
     /// Its op-code; none: the fallback.
     pub opcode: Option<u64>,
-    /// Queue pairs that it may serve at a time, and how many it serves now.
-    pub lanes: (u32, u32),
-    /// Blocks for answers, and how many of them are free.
-    pub answers: (u32, u32),
+    /// Queue pairs that it may serve at a time.
+    pub lanes: u32,
+    /// Queue pairs that it serves now.
+    pub busy_lanes: u32,
+    /// Blocks for answers.
+    pub answers: u32,
+    /// Blocks for answers that are free.
+    pub free_answers: u32,
     /// Requests that it has taken.
     pub requests: u64,
     /// Requests that it ended with an error.
@@ -100,8 +104,10 @@ impl Deployed {
             number: base.id.number,
             pd: base.pd,
             opcode: base.opcode,
-            lanes: (self.lanes.len() as u32, busy as u32),
-            answers: (base.blocks, base.free.len() as u32),
+            lanes: self.lanes.len() as u32,
+            busy_lanes: busy as u32,
+            answers: base.blocks,
+            free_answers: base.free.len() as u32,
             requests: base.requests,
             failures: base.failures,
             steps: base.steps,

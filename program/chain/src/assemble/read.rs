@@ -352,15 +352,15 @@ impl Line<'_> {
         let at = self.draft.program.queues[queue].works.len();
         let mut work = match opcode {
             WqeOpcode::NOP => Work::nop(),
-            WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::READ => self.copy(opcode, (queue, at))?,
+            WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::READ => self.copy(opcode, queue, at)?,
             WqeOpcode::SEND => {
                 self.name(Use::Local(queue, at))?;
                 let mut work = Work::send(Program::scrap(), AS_ITS_ENDS);
-                self.local_list(&mut work, (queue, at))?;
+                self.local_list(&mut work, queue, at)?;
                 work
             }
-            WqeOpcode::WAIT | WqeOpcode::ENABLE => self.control(opcode, (queue, at))?,
-            _ => self.atomic(opcode, (queue, at))?,
+            WqeOpcode::WAIT | WqeOpcode::ENABLE => self.control(opcode, queue, at)?,
+            _ => self.atomic(opcode, queue, at)?,
         };
         if dormant && work.slots() > 1 {
             return self.fault(
@@ -373,7 +373,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    fn copy(&mut self, opcode: WqeOpcode, (queue, at): (usize, usize)) -> Result<Work, Mistake> {
+    fn copy(&mut self, opcode: WqeOpcode, queue: usize, at: usize) -> Result<Work, Mistake> {
         let scrap = Program::scrap();
         let brought = match self.peek().cloned() {
             Some(Token::Number(number)) => Some(number.to_le_bytes().to_vec()),
@@ -398,7 +398,7 @@ impl Line<'_> {
             }
         };
         if work.inline.is_empty() && opcode != WqeOpcode::READ {
-            self.local_list(&mut work, (queue, at))?;
+            self.local_list(&mut work, queue, at)?;
         }
         self.expect("->")?;
         self.name(target)?;
@@ -415,19 +415,19 @@ impl Line<'_> {
             }
         }
         if opcode == WqeOpcode::READ {
-            self.pieces(&mut work, (queue, at))?;
+            self.pieces(&mut work, queue, at)?;
         }
         Ok(work)
     }
 
     /// The length of the part that was just named, and further parts: `8, B 16`.
-    fn local_list(&mut self, work: &mut Work, at: (usize, usize)) -> Result<(), Mistake> {
+    fn local_list(&mut self, work: &mut Work, queue: usize, at: usize) -> Result<(), Mistake> {
         work.len = self.number().unwrap_or(work.len);
-        self.pieces(work, at)
+        self.pieces(work, queue, at)
     }
 
     /// `, B 8, C 16`.
-    fn pieces(&mut self, work: &mut Work, (queue, at): (usize, usize)) -> Result<(), Mistake> {
+    fn pieces(&mut self, work: &mut Work, queue: usize, at: usize) -> Result<(), Mistake> {
         while self.is(",") {
             if work.len == AS_ITS_ENDS {
                 return self
@@ -445,7 +445,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    fn atomic(&mut self, opcode: WqeOpcode, (queue, at): (usize, usize)) -> Result<Work, Mistake> {
+    fn atomic(&mut self, opcode: WqeOpcode, queue: usize, at: usize) -> Result<Work, Mistake> {
         self.name(Use::Remote(queue, at))?;
         self.expect(",")?;
         let scrap = Program::scrap();
@@ -479,7 +479,7 @@ impl Line<'_> {
         }
     }
 
-    fn control(&mut self, opcode: WqeOpcode, (queue, at): (usize, usize)) -> Result<Work, Mistake> {
+    fn control(&mut self, opcode: WqeOpcode, queue: usize, at: usize) -> Result<Work, Mistake> {
         self.name(Use::Queue(queue, at))?;
         let count = self.number();
         if count.is_none() {

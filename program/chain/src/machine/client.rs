@@ -25,6 +25,9 @@ pub struct Reply {
     pub message: Option<Vec<u8>>,
 }
 
+/// Elements of a receive of the inbox.
+pub(super) const INBOX_SGE: u32 = 1;
+
 /// A loopback queue pair whose receives are those of the queue that it serves as client.
 pub(super) struct Client {
     pub qp: Qpn,
@@ -43,7 +46,8 @@ impl Client {
         nic: &mut Nic,
         table: &Table,
         pd: Pd,
-        receives: (Ring, u32),
+        receive_ring: Ring,
+        receive_max_sge: u32,
         receive_cq: u32,
         received: Ring,
     ) -> Result<Client, LoadError> {
@@ -55,7 +59,8 @@ impl Client {
         let qp = nic.create_loopback(LoopbackInit {
             pd,
             send_ring: send.clone(),
-            receives,
+            receive_ring,
+            receive_max_sge,
             send_cq: own_cq,
             receive_cq,
             fetching: Fetching::Posted,
@@ -82,9 +87,9 @@ impl Client {
         })
     }
 
-    /// Where the queue's messages go, and their elements.
-    pub fn inbox(&self) -> (Ring, u32) {
-        (self.inbox_receives.clone(), 1)
+    /// Where the queue's messages go.
+    pub fn inbox(&self) -> Ring {
+        self.inbox_receives.clone()
     }
 
     /// Puts a message into its send queue. Returns false if the queue is full.

@@ -115,7 +115,7 @@ pub fn serve(
             world.modify(from, &change).expect("a change that the table allows");
         }
     }
-    let installed = install(world, program, (server, [sent, received]), regions);
+    let installed = install(world, program, server, [sent, received], regions);
     world.post_receive(server, &ReceiveRequest { id: 0, sges: installed.receive() }).unwrap();
     world.receive_ring(server).expect("its own").recycle();
     assert!(world.settle(1_000_000));
@@ -127,11 +127,12 @@ pub fn serve(
 pub fn install(
     world: &mut World,
     program: &Program,
-    port: (QueuePair, [CompletionQueue; 2]),
+    port: QueuePair,
+    cqs: [CompletionQueue; 2],
     regions: &[(&str, &Region)],
 ) -> Installed {
     let mut numbers = layout(program);
-    let mut made = vec![port];
+    let mut made = vec![(port, cqs)];
     for queue in &program.queues[1..] {
         let settings =
             Settings { fetching: queue.fetching, send_slots: queue.ring_slots(), ..Settings::default() };

@@ -48,7 +48,7 @@ fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     world.connect(server, client, &settings);
 
     let (program, [x_at, y_at, answer]) = program(test);
-    let installed = install(&mut world, &program, (server, server_cqs), &[]);
+    let installed = install(&mut world, &program, server, server_cqs, &[]);
     let pieces = [installed.sge(x_at, 8), installed.sge(y_at, 8)];
     world.post_receive(server, &ReceiveRequest { id: 0, sges: &pieces }).unwrap();
     let payload = [installed.sge(answer, 8)];

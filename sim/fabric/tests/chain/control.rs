@@ -198,22 +198,34 @@ fn what_cannot_be_waited_for_or_enabled_ends_the_queue() {
     assert_eq!(gone, as_said(Status::LocalQpOperation));
     let free = refused(|bench| bench.chain(Fetching::Posted).enable(1));
     assert_eq!(free, as_said(Status::LocalQpOperation), "it needs nobody's leave");
-    let foreign = refused(|bench| Operation::Enable { qp: stranger(bench).0, count: 1 });
+    let foreign = refused(|bench| Operation::Enable { qp: stranger(bench).qp, count: 1 });
     assert_eq!(foreign, as_said(Status::LocalProtection), "another domain's");
-    let foreign = refused(|bench| Operation::Wait { cq: stranger(bench).1, count: 0 });
+    let foreign = refused(|bench| Operation::Wait { cq: stranger(bench).cq, count: 0 });
     assert_eq!(foreign, as_said(Status::LocalProtection), "nobody of its domain completes there");
 }
 
 /// A managed loopback queue pair of another domain, and its completion queue.
-fn stranger(bench: &mut Bench) -> (remora_wire::Qpn, u32) {
+struct Stranger {
+    qp: remora_wire::Qpn,
+    cq: u32,
+}
+
+fn stranger(bench: &mut Bench) -> Stranger {
     let pd = bench.world.table(0).alloc_pd().unwrap();
     let ring = || Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
     bench.world.with_nic(0, |nic, _| {
         let cq = nic.create_cq(ring()).unwrap();
-        let (send_ring, receives) = (ring(), (ring(), 1));
         let fetching = Fetching::Enabled;
-        let init = LoopbackInit { pd, send_ring, receives, send_cq: cq, receive_cq: cq, fetching };
-        (nic.create_loopback(init).unwrap(), cq)
+        let init = LoopbackInit {
+            pd,
+            send_ring: ring(),
+            receive_ring: ring(),
+            receive_max_sge: 1,
+            send_cq: cq,
+            receive_cq: cq,
+            fetching,
+        };
+        Stranger { qp: nic.create_loopback(init).unwrap(), cq }
     })
 }
 

@@ -427,7 +427,8 @@ fn answer(verdict: Verdict, bytes: &[u8]) -> Vec<u8> {
 fn answered(
     bench: &mut Bench,
     steps: &[WorkRequest<'_>],
-    (count, psn): (u8, u32),
+    count: u8,
+    psn: u32,
     payload: &[u8],
 ) -> Vec<Status> {
     let requests = [Opcode::CHAIN, Opcode::RC_RDMA_READ_REQUEST, Opcode::RC_COMPARE_SWAP];
@@ -466,7 +467,7 @@ fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
         let cell = Address::direct(bench.at(0));
         let steps =
             [bench.ask(0, swap(Mode::Equal, cell, 0, 1)), then(bench.ask(1, swap(Mode::Equal, cell, 1, 2)))];
-        assert_eq!(answered(&mut bench, &steps, (count, psn), &payload), wanted, "{number}");
+        assert_eq!(answered(&mut bench, &steps, count, psn, &payload), wanted, "{number}");
     }
 }
 
@@ -477,23 +478,23 @@ fn an_answer_to_a_chain_brings_no_more_than_was_asked_for_and_answers_no_other_r
     let mut bench = bench();
     let into = [bench.here.sge(0, 8)];
     let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 8, &into));
-    assert_eq!(answered(&mut bench, &[asked], (1, 0), &long), bad);
+    assert_eq!(answered(&mut bench, &[asked], 1, 0, &long), bad);
     assert_eq!(bench.here.load(0, 16), [0; 16]);
     // A READ that takes two sequence numbers is in no chain.
     let mut bench = self::bench();
     let into = [bench.here.sge(0, 1500)];
     let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 1500, &into));
-    assert_eq!(answered(&mut bench, &[asked], (2, 1), &long), bad);
+    assert_eq!(answered(&mut bench, &[asked], 2, 1, &long), bad);
     // Nor is a plain one.
     let mut bench = self::bench();
     let plain = bench.ask(0, read(Address::direct(bench.at(0)), 8, &[]));
     let into = [bench.here.sge(0, 8)];
     let plain = WorkRequest { operation: read(Address::direct(bench.at(0)), 8, &into), ..plain };
-    assert_eq!(answered(&mut bench, &[plain], (1, 0), &answer(Verdict::Done, &[1; 8])), bad);
+    assert_eq!(answered(&mut bench, &[plain], 1, 0, &answer(Verdict::Done, &[1; 8])), bad);
     // What has not left yet is not answered.
     let mut bench = bench_with(|settings| settings.max_rd_atomic = 1);
     let cell = Address::direct(bench.at(0));
     let steps = [0, 1].map(|id| bench.ask(id, swap(Mode::Equal, cell, id, id + 1)));
     let both = answer(Verdict::Done, &[0; 8]).repeat(2);
-    assert_eq!(answered(&mut bench, &steps, (2, 1), &both), []);
+    assert_eq!(answered(&mut bench, &steps, 2, 1, &both), []);
 }

@@ -65,7 +65,7 @@ impl Bed {
         let local = world.expose(&memory, Rights::NONE, key(2)).expect("space for a region");
         let cq = world.create_cq(CLIENT, 1024);
         let slots = settings.slots.min(64);
-        let portal = world.create_portal(cq, slots, (17, 0x1234_5678)).expect("space for a portal");
+        let portal = world.create_portal(cq, slots, 17, 0x1234_5678).expect("space for a portal");
         Bed { world, record, served, local, cq, portal, issuer: Aes::new(2) }
     }
 

@@ -13,15 +13,14 @@ fn slots_portals_and_regions_are_as_many_as_were_asked_for() {
     let settings = Settings { slots: 70, ..Settings::paper() };
     let mut bed = Bed::new(&settings);
     assert_eq!(bed.portal.slots, 64);
-    let process = (1, 1);
-    assert_eq!(bed.world.create_portal(bed.cq, 7, process).unwrap_err(), NicError::Full);
-    let more = bed.world.create_portal(bed.cq, 6, process).unwrap();
+    assert_eq!(bed.world.create_portal(bed.cq, 7, 1, 1).unwrap_err(), NicError::Full);
+    let more = bed.world.create_portal(bed.cq, 6, 1, 1).unwrap();
     assert_eq!(more.first, 64);
-    assert_eq!(bed.world.create_portal(bed.cq, 1, process).unwrap_err(), NicError::Full);
-    assert_eq!(bed.world.create_portal(bed.cq, 0, process).unwrap_err(), NicError::TooSmall);
+    assert_eq!(bed.world.create_portal(bed.cq, 1, 1, 1).unwrap_err(), NicError::Full);
+    assert_eq!(bed.world.create_portal(bed.cq, 0, 1, 1).unwrap_err(), NicError::TooSmall);
     bed.world.destroy_portal(&more).unwrap();
     assert_eq!(bed.world.destroy_portal(&more), Err(NicError::Unknown));
-    bed.world.create_portal(bed.cq, 6, process).unwrap();
+    bed.world.create_portal(bed.cq, 6, 1, 1).unwrap();
     let memory = region(&mut bed.world, SERVER, 64);
     let taken = (0..100).take_while(|_| bed.world.expose(&memory, Rights::READ, key(4)).is_ok()).count();
     assert_eq!(taken, 63, "one is the bed's");
@@ -70,7 +69,7 @@ fn commands_that_are_wrong_complete_in_error_at_once() {
 fn local_operands_are_of_the_portals_own_domain() {
     let mut bed = Bed::new(&Settings::paper());
     let foreign = bed.world.table(CLIENT).alloc_pd().unwrap();
-    let portal = bed.world.create_portal_of(bed.cq, 1, (17, 0x1234_5678), foreign).unwrap();
+    let portal = bed.world.create_portal_of(bed.cq, 1, 17, 0x1234_5678, foreign).unwrap();
     let own = std::mem::replace(&mut bed.portal, portal);
     for kind in [Kind::Read, Kind::Write] {
         assert_eq!(bed.status(kind, 64, [0, 0]), Status::LocalError, "{kind:?}");
@@ -100,7 +99,7 @@ fn a_portal_that_goes_gives_its_part_of_the_window_back() {
         bed.world.issue(&mut bed.portal, &command);
     }
     bed.world.run_for(1_200);
-    let portal = std::mem::replace(&mut bed.portal, bed.world.create_portal(bed.cq, 8, (3, 3)).unwrap());
+    let portal = std::mem::replace(&mut bed.portal, bed.world.create_portal(bed.cq, 8, 3, 3).unwrap());
     bed.world.destroy_portal(&portal).unwrap();
     bed.assert_idle(&Settings::paper());
     assert_eq!(bed.world.poll_rma(bed.cq), None, "its operations end without completions");
@@ -141,7 +140,7 @@ fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
     let before = bytes(&mut bed);
     for pid in 0..10_000 {
         bed.world.destroy_portal(&bed.portal).unwrap();
-        bed.portal = bed.world.create_portal(bed.cq, 1, (pid, 1)).unwrap();
+        bed.portal = bed.world.create_portal(bed.cq, 1, pid, 1).unwrap();
         assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
     }
     assert_eq!(bytes(&mut bed), before);
@@ -157,7 +156,7 @@ fn a_peer_that_is_full_keeps_nobody_elses_reads_waiting() {
     config.nic.mtu = 64;
     let mut bed = Bed::with(&config, &settings);
     let cq = bed.world.create_cq(FULL, 256);
-    let mut portal = bed.world.create_portal(cq, 16, (9, 9)).unwrap();
+    let mut portal = bed.world.create_portal(cq, 16, 9, 9).unwrap();
     let memory = region(&mut bed.world, FULL, LEN);
     let local = bed.world.expose(&memory, Rights::NONE, key(2)).unwrap();
     let derived = bed.world.derive(&mut bed.issuer, &portal, &bed.served.key, Kind::Read);

@@ -105,7 +105,7 @@ fn another_key_process_address_or_operation_is_refused_alike() {
         let status = bed.run(&command).status;
         assert_eq!(status, Status::RemoteAuthenticationFailure, "{command:?}");
     }
-    let other = bed.world.create_portal(bed.cq, 1, (18, 0x1234_5678)).unwrap();
+    let other = bed.world.create_portal(bed.cq, 1, 18, 0x1234_5678).unwrap();
     let own = std::mem::replace(&mut bed.portal, other);
     let of_another = remora_nic::rma::Command { slot: bed.portal.first, ..right.clone() };
     assert_eq!(bed.run(&of_another).status, Status::RemoteAuthenticationFailure, "another process");

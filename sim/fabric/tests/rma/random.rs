@@ -89,7 +89,7 @@ impl Run {
         let memory = region(&mut world, CLIENT, STRIPE * SLOTS);
         let local = world.expose(&memory, remora_nic::rma::Rights::NONE, served[0].key.clone()).unwrap();
         let cq = world.create_cq(CLIENT, 256);
-        let portal = world.create_portal(cq, SLOTS as u16, (7, 0)).unwrap();
+        let portal = world.create_portal(cq, SLOTS as u16, 7, 0).unwrap();
         let stripe = |slot: usize| {
             let (region, at) = Run::stripe(slot);
             served[region].memory.load(at, STRIPE)
@@ -243,8 +243,7 @@ impl Run {
             .expose(&self.local.memory, remora_nic::rma::Rights::NONE, self.local.key.clone())
             .unwrap();
         self.cq = self.world.create_cq(CLIENT, 256);
-        let process = (7, self.starts[node]);
-        self.portal = self.world.create_portal(self.cq, SLOTS as u16, process).unwrap();
+        self.portal = self.world.create_portal(self.cq, SLOTS as u16, 7, self.starts[node]).unwrap();
         // What was under way has no end. Its bytes may still take effect for as long as the server waits.
         let had: Vec<usize> = (0..SLOTS).filter(|slot| self.running[*slot].take().is_some()).collect();
         self.world.run_for(8_000_000);

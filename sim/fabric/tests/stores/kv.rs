@@ -163,7 +163,8 @@ impl Program {
         &mut self,
         world: &mut World,
         random: &mut Random,
-        (shaped, keys): (&Shaped, u64),
+        shaped: &Shaped,
+        keys: u64,
         book: &mut Book,
     ) -> bool {
         if self.client.in_flight() == WINDOW as usize {
@@ -284,7 +285,7 @@ impl Run {
             let program = &mut self.programs[at];
             let mut well = program.hear(&mut self.world, &mut self.book);
             if self.asking && well {
-                well = program.ask(&mut self.world, &mut self.random, (&self.shaped, keys), &mut self.book);
+                well = program.ask(&mut self.world, &mut self.random, &self.shaped, keys, &mut self.book);
             }
             if !well {
                 self.leave(at, true);

@@ -171,7 +171,7 @@ impl Bench {
 
     /// Is all memory for answers free again, with so many lanes in use?
     pub fn is_at_rest(&mut self, busy: u32) -> bool {
-        self.facts().iter().all(|facts| facts.answers.0 == facts.answers.1 && facts.lanes.1 == busy)
+        self.facts().iter().all(|facts| facts.answers == facts.free_answers && facts.busy_lanes == busy)
     }
 }
 
@@ -188,7 +188,7 @@ pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
             bench.world.set_rules(&bad_links(seed), seed);
             let counts = ask(&mut bench, &mut Random::new(seed));
             let facts = bench.facts();
-            assert_eq!(facts[0].answers.0, facts[0].answers.1, "seed {seed}: memory that did not come back");
+            assert_eq!(facts[0].answers, facts[0].free_answers, "seed {seed}: memory that did not come back");
             counts
         };
         seeds::each(0..100, one, |_, counts: [u64; N]| {

@@ -58,9 +58,10 @@ fn kernels_are_deployed_listed_replaced_and_removed_while_the_nic_runs() {
         assert_eq!(bench.try_deploy(again), Err(NicError::Busy));
         let other = bench.init(Some(OPCODE + 1), vec![Box::new(Says(66))]);
         let other = bench.try_deploy(other).unwrap();
-        let listed: Vec<_> =
-            bench.facts().iter().map(|facts| (facts.number, facts.opcode, facts.lanes)).collect();
-        assert_eq!(listed, [(number, Some(OPCODE), (2, 0)), (other, Some(OPCODE + 1), (1, 0))]);
+        let facts = bench.facts();
+        let listed: Vec<_> = facts.iter().map(|facts| (facts.number, facts.opcode, facts.lanes)).collect();
+        assert_eq!(listed, [(number, Some(OPCODE), 2), (other, Some(OPCODE + 1), 1)]);
+        assert!(facts.iter().all(|facts| facts.busy_lanes == 0), "{facts:?}");
 
         bench.rpc(OPCODE, 1, b"");
         assert_eq!(bench.run()[&1].status, Status(64));
@@ -263,7 +264,8 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
         bench.world.cut(1, 0, true);
         (0..8).for_each(|tag| bench.rpc(OPCODE, tag, b""));
         bench.world.run_for(200_000);
-        assert_eq!(bench.facts()[0].answers, (2, 0));
+        let facts = bench.facts()[0];
+        assert_eq!((facts.answers, facts.free_answers), (2, 0));
         assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Err(NicError::Busy));
         bench.world.cut(1, 0, false);
         let answers = bench.run();

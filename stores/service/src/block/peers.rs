@@ -27,7 +27,8 @@ pub struct Peers {
     servers: Servers,
     own: usize,
     /// What they must be like.
-    kind: (Design, Layout),
+    design: Design,
+    layout: Layout,
     /// Questions that are not answered yet.
     open: usize,
     answers: Vec<State>,
@@ -41,10 +42,11 @@ impl Peers {
         domain: ProtectionDomain,
         servers: Servers,
         own: usize,
-        kind: (Design, Layout),
+        design: Design,
+        layout: Layout,
     ) -> Peers {
         let connector = Connector::new(context, domain, NOTHING);
-        Peers { connector, servers, own, kind, open: 0, answers: Vec::new(), faults: Vec::new() }
+        Peers { connector, servers, own, design, layout, open: 0, answers: Vec::new(), faults: Vec::new() }
     }
 
     /// How many replicas there are, with this one.
@@ -86,7 +88,7 @@ impl Peers {
                         welcome.state.replica,
                         attempt.at
                     );
-                    let same = (welcome.grant.design, welcome.grant.layout) == self.kind;
+                    let same = welcome.grant.design == self.design && welcome.grant.layout == self.layout;
                     ensure!(same, Peer, "the replica at {address} has another design or other blocks");
                     self.answers.push(welcome.state);
                 }

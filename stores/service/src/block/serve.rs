@@ -79,8 +79,7 @@ impl<B: Blocks> OpenReplica<B> {
         let mut blocks = B::open(&size, &mut memory)?;
         let domain = memory.domain.clone();
         let others = servers.reopen()?;
-        let kind = (B::DESIGN, size.layout);
-        let mut peers = Peers::new(context.clone(), domain.clone(), servers, own, kind);
+        let mut peers = Peers::new(context.clone(), domain.clone(), servers, own, B::DESIGN, size.layout);
         let membership = if new {
             need!(Membership::new(own, count, 1 | seed::fresh() >> 2), Config, "an odd number of replicas")
         } else {

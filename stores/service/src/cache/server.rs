@@ -87,8 +87,7 @@ pub struct Server {
     serial: u64,
     /// Nanoseconds that one may stay silent.
     idle: Option<u64>,
-    /// When it started, by the steady clock and since 1970.
-    clock: (Clock, Duration),
+    clock: SteadyClock,
 }
 
 impl Server {
@@ -98,7 +97,8 @@ impl Server {
     /// `Config`: an address is taken, or there is not so much memory. `Io`: the system's.
     pub fn open(config: &ServerConfig, stop: StdUnixStream, chains: Option<&Chains>) -> Result<Server> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        let clock = (Clock::now(), need!(started, Config, "the clock stands before 1970"));
+        let since_1970 = need!(started, Config, "the clock stands before 1970");
+        let clock = SteadyClock { start: Clock::now(), since_1970 };
         let own = Config {
             items: config.items,
             hash_seed: crate::seed::fresh(),
@@ -118,13 +118,13 @@ impl Server {
         let mut listeners = Listeners::bind(config.listen, unix)?;
         listeners.register(poll.registry(), LISTENER)?;
         let cache = match chains.map(Chains::memory) {
-            Some([values, buckets]) => Cache::new(own, values, since(clock)).shown_in(buckets),
+            Some([values, buckets]) => Cache::new(own, values, clock.now()).shown_in(buckets),
             None => {
                 let memory = config.memory;
                 let bytes = Bytes::heap(memory).ok();
                 let bytes =
                     need!(bytes, Config, "{} MiB for values: ask for less with --memory", memory >> 20);
-                Cache::new(own, Registered { bytes, addr: 0, key: Key::new(0) }, since(clock))
+                Cache::new(own, Registered { bytes, addr: 0, key: Key::new(0) }, clock.now())
             }
         };
         Ok(Server {
@@ -160,7 +160,7 @@ impl Server {
     pub fn work(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.cache.is_ending() {
-            let timer = self.timers.wait(since(self.clock));
+            let timer = self.timers.wait(self.clock.now());
             let wait = match (self.ready.is_empty(), self.knocking) {
                 (false, _) => Some(Duration::ZERO),
                 (true, true) => Some(timer.map_or(RETRY, |timer| timer.min(RETRY))),
@@ -184,7 +184,7 @@ impl Server {
                     }
                 }
             }
-            let now = since(self.clock);
+            let now = self.clock.now();
             while let Some(timer) = self.timers.due(now) {
                 self.time(timer, now);
             }
@@ -276,7 +276,7 @@ impl Server {
             let _ = stream.write(b"ERROR Too many open connections\r\n");
             return self.cache.reject();
         }
-        let now = since(self.clock);
+        let now = self.clock.now();
         self.serial += 1;
         let entry = self.connections.vacant_entry();
         let number = entry.key();
@@ -292,8 +292,18 @@ impl Server {
     }
 }
 
-/// Now, since 1970; it never runs backwards, whatever happens to the clock on the wall.
-fn since((start, started): (Clock, Duration)) -> Instant {
-    let now = started + start.elapsed();
-    Instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX - 1))
+/// Time since 1970 that never runs backwards, whatever happens to the clock on the wall.
+#[derive(Copy, Clone)]
+struct SteadyClock {
+    /// When the server started, by the monotonic clock.
+    start: Clock,
+    /// The same, since 1970.
+    since_1970: Duration,
+}
+
+impl SteadyClock {
+    fn now(self) -> Instant {
+        let now = self.since_1970 + self.start.elapsed();
+        Instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX - 1))
+    }
 }

@@ -84,7 +84,7 @@ pub type PrismServer = HeapServer<PrismTableProgram>;
 /// half of the slots.
 pub fn open(limits: &Limits, size: Size, memory: &mut Memory) -> Result<PrismServer> {
     let Size { capacity, bytes, seed, .. } = size;
-    let buffers = buffers::sizes(limits, &size.contents, (capacity, bytes as u64))?;
+    let buffers = buffers::sizes(limits, &size.contents, capacity, bytes as u64)?;
     let count = buffers.iter().map(|(_, count)| u64::from(*count)).sum();
     let Limits { max_key, max_value, .. } = *limits;
     let config = Config { max_value, max_key, ..Config::for_keys(capacity, seed) };

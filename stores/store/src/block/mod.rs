@@ -9,6 +9,7 @@
 //!
 //! `docs/BLOCK.md` draws the layouts and says why no acknowledged write is lost.
 
+mod any_client;
 mod grant;
 mod hello;
 mod machine;
@@ -22,9 +23,10 @@ mod tag;
 pub mod abdlock;
 pub mod prism_rs;
 
+pub use any_client::AnyClient;
 pub use grant::{Design, Grant, Layout};
 pub use hello::{Hello, Purpose, Welcome};
-pub use machine::{AnyClient, Machine};
+pub use machine::Machine;
 pub use membership::{Membership, MembershipError, State, View};
 pub use tag::{ClientId, Tag};
 

@@ -8,7 +8,7 @@
 //! checks stands behind them. The header is written last and removed first. The digest detects any other torn
 //! read.
 
-use super::items::Attributes;
+use super::attributes::Attributes;
 use super::lru::NONE;
 use crate::kv::hash_key;
 use crate::region::{Region, Registered};

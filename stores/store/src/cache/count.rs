@@ -1,7 +1,8 @@
 //! Values that are numbers: they are counted up and down.
 
+use super::attributes::{Attributes, Marks};
 use super::command::{expiry, unsigned};
-use super::items::{Attributes, Marks, Name, OutOfMemory};
+use super::items::{Name, OutOfMemory};
 use super::{Cache, MAX_VALUE};
 use remora_transport::Instant;
 
@@ -99,16 +100,15 @@ impl Cache {
         &mut self,
         key: &[u8],
         number: Option<u64>,
-        attributes: (i64, Marks),
+        marks: Marks,
         now: Instant,
     ) -> Result<Name, OutOfMemory> {
         let mut text = [b' '; DIGITS];
         let len = number.map_or(0, |number| write(number, &mut text));
         let draft = self.items.draft(key, len, now)?;
         self.items.fill(&draft, 0, &text[..len]);
-        let (seconds, marks) = attributes;
-        let attributes =
-            Attributes { flags: 0, expires: expiry(seconds, now), unique: self.next_unique(), marks };
+        // Its expiry comes with its flag: before that it has none.
+        let attributes = Attributes { flags: 0, expires: expiry(0, now), unique: self.next_unique(), marks };
         Ok(self.publish(key, draft, attributes, now))
     }
 }

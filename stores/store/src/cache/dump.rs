@@ -1,7 +1,8 @@
 //! Lists of all items, some items with each turn: `lru_crawler metadump` and `stats cachedump`.
 
+use super::attributes::Attributes;
 use super::classes::CLASSES;
-use super::items::{Attributes, Name};
+use super::items::Name;
 use super::{Cache, MAX_KEY, OUTPUT};
 use remora_transport::Instant;
 use std::io::Write as _;

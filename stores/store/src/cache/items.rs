@@ -3,6 +3,7 @@
 mod eviction;
 mod figures;
 
+use super::attributes::{Attributes, Marks};
 use super::buckets::{Buckets, Directory};
 use super::classes::{self, CLASSES, Class};
 use super::lru::{Lru, NONE};
@@ -10,32 +11,6 @@ use super::{Config, MAX_KEY};
 use crate::kv::two_sided::{self, Draft, TwoSidedTable};
 use crate::kv::{Registered, Stored, Table};
 use remora_transport::Instant;
-
-/// What memcached keeps beside a value.
-#[derive(Copy, Clone, Debug)]
-pub struct Attributes {
-    /// The client's own.
-    pub flags: u32,
-    /// Dead from then on.
-    pub expires: Instant,
-    /// The number for `cas`: another one after each change.
-    pub unique: u64,
-    /// Marks that meta commands report.
-    pub marks: Marks,
-}
-
-/// Marks of an item that meta commands report.
-#[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
-pub struct Marks {
-    /// Its key was stored in base64.
-    pub binary: bool,
-    /// It was marked as out of date.
-    pub stale: bool,
-    /// A client was asked to store it again.
-    pub won: bool,
-    /// It was asked for.
-    pub fetched: bool,
-}
 
 /// Names an item until it is removed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

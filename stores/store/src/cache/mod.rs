@@ -13,6 +13,7 @@
 
 mod admin;
 mod arrivals;
+mod attributes;
 mod buckets;
 mod classes;
 mod command;

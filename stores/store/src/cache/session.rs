@@ -1,6 +1,8 @@
 //! One client's connection: bytes in, bytes out.
 
+mod meta;
 mod retrieve;
+mod stats;
 mod value;
 
 use super::arrivals::Arrival;

@@ -1,9 +1,7 @@
 //! What `stats` answers.
 
 use super::classes::{CLASSES, largest};
-use super::dump::Dump;
-use super::session::Session;
-use super::{Cache, Counters, MAX_VALUE};
+use super::{Cache, MAX_VALUE};
 use remora_transport::Instant;
 use std::io::Write as _;
 
@@ -14,43 +12,12 @@ pub struct Listing {
     class: usize,
 }
 
-impl Session {
-    /// `stats`, of what, and two words more.
-    pub(super) fn stats(
-        &mut self,
-        which: &[u8],
-        rest: [&[u8]; 2],
-        cache: &mut Cache,
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) {
-        match which {
-            b"" => cache.general(now, out),
-            b"settings" => cache.settings(out),
-            b"items" => return self.list(Listing { slabs: false, class: 0 }),
-            b"slabs" => return self.list(Listing { slabs: true, class: 0 }),
-            b"sizes" => stat(out, "sizes_status", "disabled"),
-            b"sizes_enable" => {
-                stat(out, "sizes_status", "error");
-                return stat(out, "sizes_error", "stats items counts sizes by class");
-            }
-            b"sizes_disable" => return stat(out, "sizes_status", "disabled"),
-            b"cachedump" => match Dump::cache(rest) {
-                Ok(dump) => return self.dump(dump),
-                Err(said) => return self.answer(said, out),
-            },
-            b"reset" => {
-                cache.counters = Counters::default();
-                cache.items.reset();
-                return self.answer("RESET", out);
-            }
-            _ => return self.answer("ERROR", out),
-        }
-        out.extend_from_slice(b"END\r\n");
-    }
-}
-
 impl Listing {
+    /// What `stats items` lists.
+    pub const ITEMS: Listing = Listing { slabs: false, class: 0 };
+    /// What `stats slabs` lists.
+    pub const SLABS: Listing = Listing { slabs: true, class: 0 };
+
     /// Reports one class. Returns true after the last one.
     pub(super) fn step(&mut self, cache: &Cache, now: Instant, out: &mut Vec<u8>) -> bool {
         self.class += 1;
@@ -123,7 +90,7 @@ impl Cache {
         }
     }
 
-    fn general(&mut self, now: Instant, out: &mut Vec<u8>) {
+    pub(super) fn general(&mut self, now: Instant, out: &mut Vec<u8>) {
         const SECOND: u64 = 1_000_000_000;
         let (gone, counters) = (self.items.gone(), self.counters);
         stat(out, "pid", self.config.pid);
@@ -184,7 +151,7 @@ impl Cache {
         stat(out, "lrutail_reflocked", 0);
     }
 
-    fn settings(&self, out: &mut Vec<u8>) {
+    pub(super) fn settings(&self, out: &mut Vec<u8>) {
         stat(out, "maxbytes", self.items.memory());
         stat(out, "maxconns", self.config.connections);
         stat(out, "maxitems", self.config.items);
@@ -205,6 +172,6 @@ fn yes(whether: bool) -> &'static str {
     if whether { "yes" } else { "no" }
 }
 
-fn stat(out: &mut Vec<u8>, name: &str, value: impl core::fmt::Display) {
+pub fn stat(out: &mut Vec<u8>, name: &str, value: impl core::fmt::Display) {
     write!(out, "STAT {name} {value}\r\n").expect("a Vec takes bytes");
 }

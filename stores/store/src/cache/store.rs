@@ -1,10 +1,11 @@
 //! The cache: what each command does to the items.
 
 use super::arrivals::{Arrival, Arrivals};
+use super::attributes::{Attributes, Marks};
 use super::buckets::Directory;
 use super::classes;
 use super::command::{Verb, expiry};
-use super::items::{Attributes, Items, Marks, Missing, Name};
+use super::items::{Items, Missing, Name};
 use super::{Config, Counters, MAX_KEY, MAX_VALUE, MIN_MEMORY};
 use crate::kv::two_sided::Draft;
 use crate::kv::{Registered, Stored};

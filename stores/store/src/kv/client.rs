@@ -4,8 +4,8 @@ pub(super) mod asking;
 mod check;
 
 use super::client_config::ClientConfig;
+use super::cursor::Cursor;
 use super::hash::hash_key;
-use super::listing::Cursor;
 use super::lookup::{Ask, Lookup, Reads, Step};
 use super::rpc::{HEADER, Refusal, Request, Response};
 use super::session::{Grant, SessionError};

@@ -1,11 +1,13 @@
 //! How large a client is, and where things lie in its memory.
 
-use super::client::asking;
 use super::lookup::Lookup;
 use super::rpc::HEADER;
 use super::session::Hello;
 use crate::region::Registered;
 use crate::send_queue::{QueueNeeds, SendQueue};
+
+/// Bytes from one slot's request to a kernel to the next one's.
+pub(crate) const ASK_STRIDE: usize = 64;
 
 /// How large a client is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ impl ClientConfig {
     /// Bytes of registered memory that it needs. The region must allow local and remote writes: long
     /// responses come as WRITEs.
     pub fn arena_len<L: Lookup>(&self) -> usize {
-        let requests = if L::ASKS { self.window as usize * asking::STRIDE } else { 0 };
+        let requests = if L::ASKS { self.window as usize * ASK_STRIDE } else { 0 };
         self.asks_at::<L>() + requests
     }
 

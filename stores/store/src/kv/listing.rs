@@ -1,10 +1,10 @@
 //! Listings: all keys of a table, page by page, while others change it.
 //!
 //! A listing goes through the positions of the table's index. The client holds its cursor; the server stores
-//! nothing for it. A key that moves to a position behind the cursor is noted in the table's [`Moves`], whose
-//! number the cursor holds. After the last position the listing visits the positions that keys moved to since
-//! it began. So a key that is in the table throughout is listed at least once. When more keys moved than are
-//! noted, the listing starts over.
+//! nothing for it. A key that moves to a position behind the cursor is noted in the table's
+//! [`Moves`](super::Moves), whose number the cursor holds. After the last position the listing visits the
+//! positions that keys moved to since it began. So a key that is in the table throughout is listed at least
+//! once. When more keys moved than are noted, the listing starts over.
 //!
 //! ```text
 //! cursor: the key of a request              page: the value of its response
@@ -13,88 +13,9 @@
 //! ```
 //! The end is a position of all ones.
 
+use super::cursor::{Cursor, UNKNOWN};
 use super::table::Table;
-use crate::words::{set_u64, u32_at, u64_at};
-use std::collections::VecDeque;
-
-/// Where a listing is.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    /// The next index position; at or behind the last one: moves are listed.
-    position: u64,
-    /// The first move that the listing has not seen.
-    unseen: u64,
-}
-
-const UNKNOWN: u64 = u64::MAX;
-
-impl Cursor {
-    /// Bytes of one.
-    pub const LEN: usize = 16;
-    /// Where a listing begins.
-    pub const START: Cursor = Cursor { position: 0, unseen: UNKNOWN };
-    /// Where it ends.
-    const END: Cursor = Cursor { position: UNKNOWN, unseen: UNKNOWN };
-
-    /// The bytes that a request has as its key.
-    pub fn encode(self) -> [u8; Cursor::LEN] {
-        let mut out = [0; Cursor::LEN];
-        set_u64(&mut out, 0, self.position);
-        set_u64(&mut out, 8, self.unseen);
-        out
-    }
-
-    pub(super) fn decode(bytes: &[u8; Cursor::LEN]) -> Cursor {
-        Cursor { position: u64_at(bytes, 0), unseen: u64_at(bytes, 8) }
-    }
-}
-
-/// The positions that keys were moved to, the latest of them.
-#[derive(Debug)]
-pub struct Moves {
-    to: VecDeque<u64>,
-    /// Moves in all.
-    count: u64,
-}
-
-impl Default for Moves {
-    fn default() -> Moves {
-        // Nothing is allocated once clients are served.
-        Moves { to: VecDeque::with_capacity(Moves::KEPT), count: 0 }
-    }
-}
-
-impl Moves {
-    /// Positions that are kept.
-    const KEPT: usize = 4096;
-
-    /// A key is at `position` now, and was at another one before.
-    pub fn note(&mut self, position: u64) {
-        if self.to.len() == Moves::KEPT {
-            self.to.pop_front();
-        }
-        self.to.push_back(position);
-        self.count += 1;
-    }
-
-    /// Any key may have moved: listings start over.
-    pub fn note_all(&mut self) {
-        self.to.clear();
-        self.count += 1;
-    }
-
-    #[cfg(test)]
-    pub(super) fn oldest_kept(&self) -> u64 {
-        self.count - self.to.len() as u64
-    }
-
-    /// The position of a move; None if it is not kept.
-    fn get(&self, number: u64) -> Option<u64> {
-        let first = self.count - self.to.len() as u64;
-        let at = number.checked_sub(first)?;
-        self.to.get(usize::try_from(at).ok()?).copied()
-    }
-}
+use crate::words::u32_at;
 
 /// Positions that one page looks at, at most: an empty table must not hold up other clients.
 const POSITIONS: u64 = 4096;

@@ -19,7 +19,7 @@
 //! 16  key, value                                16  value
 //! ```
 
-use super::listing::Cursor;
+use super::cursor::Cursor;
 use super::{MAX_KEY, MAX_VALUE, Operation};
 use crate::words::{set_u16, set_u32, u16_at, u32_at};
 

@@ -1,7 +1,8 @@
 //! The server machine: owns a table and answers the calls of its connections.
 
+use super::cursor::Cursor;
 use super::extents::LINE;
-use super::listing::{Cursor, list};
+use super::listing::list;
 use super::rpc::{HEADER, Refusal, Request, Response};
 use super::session::{Grant, Hello, SessionError};
 use super::table::{Hold, Stored, Table};

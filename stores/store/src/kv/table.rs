@@ -1,7 +1,7 @@
 //! What a server needs of a table: the part in which the designs differ at the server.
 
 use super::extents::Extent;
-use super::listing::Moves;
+use super::moves::Moves;
 use super::rpc::Refusal;
 use super::session::Design;
 use crate::region::Registered;

@@ -15,8 +15,9 @@
 pub(crate) use super::extents::LINE;
 use super::extents::{Extent, Extents, bytes_for};
 use super::hash::hash_key;
-use super::listing::{Moves, push};
+use super::listing::push;
 use super::lookup::{Lookup, Step};
+use super::moves::Moves;
 use super::rpc::Refusal;
 use super::session::{Design, Grant};
 use super::table::{Hold, Stored, Table, TableGrant};

@@ -3,82 +3,22 @@
 use remora_nic::WorkCompletion;
 use remora_transport::Status;
 
-use super::chains::{Work, id, parse_id};
 use super::client_config::ClientConfig;
+use super::event::{Event, Refused};
 use super::grant::Grant;
 use super::machine::Machine;
 use super::timestamp::{CLIENTS, LAST_TICK, Timestamp};
 use super::transaction::{Change, Entry, EntryId, Hold, Known, Outcome, Phase, Step, Transaction, Tx};
-use super::window::Window;
+use super::window::{self, Window};
+use super::work::{Work, id, parse_id};
 use crate::heap::Returns;
 use crate::kv::hash_key;
 use crate::{Broken, Connections, Registered};
 
-/// Something was not started.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// As many transactions as the window allows are under way, or the buffers of earlier ones have not gone
-    /// back yet.
-    WindowFull,
-    /// The transaction has as many keys as it may.
-    TooManyKeys,
-    /// The key is longer than this client takes.
-    KeyTooLong,
-    /// The value is longer than this client or the shard takes.
-    ValueTooLong,
-    /// The transaction is not open.
-    NotOpen,
-    /// The clock has come to its end.
-    ClockOut,
-    /// A connection has failed; what is under way comes back by [`Machine::abandon`].
-    Broken(Broken),
-}
-
-impl core::fmt::Display for Refused {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Refused::WindowFull => "as many transactions as the window allows are under way",
-            Refused::TooManyKeys => "the transaction has as many keys as it may",
-            Refused::KeyTooLong => "the key is longer than this client takes",
-            Refused::ValueTooLong => "the value is longer than client or shard take",
-            Refused::NotOpen => "the transaction is not open",
-            Refused::ClockOut => "the clock has come to its end",
-            Refused::Broken(broken) => return broken.fmt(f),
-        })
+impl window::Entry for Entry {
+    fn key_len(&self) -> u32 {
+        self.key_len
     }
-}
-
-impl core::error::Error for Refused {}
-
-impl From<Broken> for Refused {
-    fn from(broken: Broken) -> Refused {
-        Refused::Broken(broken)
-    }
-}
-
-/// What a client tells its owner.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// What a transaction reads of a key; None: it is absent.
-    Read {
-        /// The transaction.
-        tx: Tx,
-        /// The key.
-        entry: EntryId,
-        /// The value.
-        value: Option<&'a [u8]>,
-    },
-    /// A transaction has ended.
-    Ended {
-        /// The transaction; its place in the window may be taken again.
-        tx: Tx,
-        /// How.
-        outcome: Outcome,
-        /// Round trips that it took, one behind the other.
-        round_trips: u32,
-        /// Pending versions of others that it put in order.
-        resolved: u32,
-    },
 }
 
 /// What a completion has led to, before anything is borrowed.

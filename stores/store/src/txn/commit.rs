@@ -3,12 +3,13 @@
 use remora_nic::WorkCompletion;
 use remora_nic::prism::Outcome as PrismOutcome;
 
-use super::chains::{OLD, TAKEN, Work};
+use super::chains::{OLD, TAKEN};
 use super::client::{Client, News};
 use super::client_config::Rules;
 use super::layout::{Cell, Slot};
 use super::timestamp::{Timestamp, TxState};
 use super::transaction::{Entry, Outcome, Phase, Step};
+use super::work::Work;
 use crate::{Broken, Connections};
 
 impl Client {

@@ -3,11 +3,11 @@
 
 use remora_nic::WorkCompletion;
 
-use super::chains::Work;
 use super::client::{Client, News};
 use super::layout::{HEADER, Header, VersionRef};
 use super::timestamp::TxState;
 use super::transaction::{Outcome, Phase, Step};
+use super::work::Work;
 use crate::{Broken, Connections};
 
 impl Client {

@@ -13,10 +13,12 @@
 //! [`farm`] is the protocol that the paper compares with; [`Machine`] is what the two have in common.
 //! [`workload`] has the transactions that both are measured with.
 
+mod any_client;
 mod chains;
 mod client;
 mod client_config;
 mod commit;
+mod event;
 pub mod farm;
 mod grant;
 mod hello;
@@ -29,18 +31,21 @@ mod shard;
 mod timestamp;
 mod transaction;
 mod window;
+mod work;
 pub mod workload;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use client::{Client, Event, Refused, shard_of};
+pub use any_client::{AnyClient, GrantError};
+pub use client::{Client, shard_of};
 pub use client_config::{ClientConfig, Rules};
+pub use event::{Event, Refused};
 pub use grant::Grant;
 pub use hello::{Design, Granted, Hello, Limits, Welcome};
 pub use incarnations::{Incarnations, Member};
 pub use layout::HEADER;
-pub use machine::{AnyClient, GrantError, Machine};
+pub use machine::Machine;
 pub use shard::{Shard, ShardConfig};
 pub use timestamp::Timestamp;
 pub use transaction::{EntryId, Known, Outcome, Tx};

@@ -4,11 +4,12 @@
 use remora_nic::WorkCompletion;
 use remora_nic::prism::Outcome as PrismOutcome;
 
-use super::chains::{CELL, OLD, Work};
+use super::chains::{CELL, OLD};
 use super::client::{Client, News};
 use super::layout::{Header, Slot};
 use super::timestamp::{Timestamp, TxState};
 use super::transaction::{Phase, Step};
+use super::work::Work;
 use crate::{Broken, Connections};
 
 impl Client {

@@ -2,7 +2,6 @@
 
 use super::layout::{Header, VersionRef};
 use super::timestamp::Timestamp;
-use super::window;
 use crate::Broken;
 use crate::heap::Phase as Grace;
 
@@ -178,12 +177,6 @@ pub struct Entry {
     pub since: u32,
     /// The pending version in the way.
     pub mark: Option<Header>,
-}
-
-impl window::Entry for Entry {
-    fn key_len(&self) -> u32 {
-        self.key_len
-    }
 }
 
 /// What a transaction holds at a shard: what it may touch there does not come to others meanwhile.

@@ -106,10 +106,9 @@ pub(super) fn not_loaded(errno: Errno) -> OpenError {
 
 fn open_queues(interface: &Interface, options: &Options) -> Result<Vec<Queue>, OpenError> {
     let chunk = umem::chunk_for(interface.mtu + ethernet::LEN);
-    let place = (interface.index, interface.name.as_str());
     let mut queues = Vec::new();
     for number in 0..options.max_queues.max(1) {
-        match Queue::open(place, number, chunk, number == 0, options)? {
+        match Queue::open(interface.index, &interface.name, number, chunk, number == 0, options)? {
             Some(queue) => queues.push(queue),
             None => break,
         }

@@ -5,7 +5,7 @@ use super::bpf::Mode;
 use super::neighbours::Notices;
 use super::options::{OpenError, Options};
 use super::peers::{Path, PeerError, Peers};
-use super::queue::Flushed;
+use super::queue::{Flushed, LentFrame};
 use super::resolver::Resolver;
 use crate::{Counters, Port, prefetch};
 use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
@@ -28,7 +28,7 @@ pub struct XdpPort {
     notices: Notices,
     resolver: Arc<Resolver>,
     /// Frames to this port itself, which no wire carries.
-    own: VecDeque<(u64, u32)>,
+    own: VecDeque<LentFrame>,
     leased: Leased,
     /// A buffer for a frame that can never leave (unknown peer, impossible length). Empty until the first
     /// one.
@@ -226,7 +226,7 @@ impl XdpPort {
     fn turn_back(&mut self) {
         let Some(frame) = self.attachment.sender().keep() else { return };
         self.counters.frames_sent += 1;
-        self.counters.bytes_sent += u64::from(frame.1);
+        self.counters.bytes_sent += u64::from(frame.len);
         self.own.push_back(frame);
     }
 

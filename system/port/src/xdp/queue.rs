@@ -11,6 +11,15 @@ use remora_wire::ethernet;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 
+/// The frame that a queue has lent.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct LentFrame {
+    /// Address of its chunk.
+    chunk: u64,
+    /// Bytes with the Ethernet header.
+    pub(super) len: u32,
+}
+
 /// A bound queue. It is public so that a benchmark can measure the floor under [`super::XdpPort`] with the
 /// very same rings.
 #[derive(Debug)]
@@ -25,7 +34,7 @@ pub struct Queue {
     /// Chunks that nothing is sent from at this moment and that came back long ago.
     free: Vec<u64>,
     /// The frame that was lent and not committed yet.
-    lent: Option<(u64, u32)>,
+    lent: Option<LentFrame>,
     /// The kernel has not taken all that was published.
     unsent: bool,
     refused: u64,
@@ -52,7 +61,8 @@ impl Queue {
     ///
     /// `Ok(None)`: the interface has no such queue.
     pub(super) fn open(
-        interface: (u32, &str),
+        index: u32,
+        interface: &str,
         number: u32,
         chunk: usize,
         sends: bool,
@@ -67,10 +77,10 @@ impl Queue {
             rings.fill.put(umem.address(chunk));
         }
         rings.fill.publish();
-        match bind(&socket, interface.0, number, options.zero_copy) {
+        match bind(&socket, index, number, options.zero_copy) {
             Ok(()) => {}
             Err(Errno::INVAL) if number > 0 => return Ok(None),
-            Err(errno) => return Err(refusal(errno, interface.1, number)),
+            Err(errno) => return Err(refusal(errno, interface, number)),
         }
         // From the last to the first, so that the lowest addresses are used first.
         let free = (sizes.receive as usize..count).rev().map(|chunk| umem.address(chunk)).collect();
@@ -163,10 +173,10 @@ impl Queue {
             return None;
         }
         let chunk = match self.lent.take() {
-            Some((chunk, _)) => chunk,
+            Some(lease) => lease.chunk,
             None => self.free_chunk()?,
         };
-        self.lent = Some((chunk, len as u32));
+        self.lent = Some(LentFrame { chunk, len: len as u32 });
         self.umem.frame_mut(chunk, len)
     }
 
@@ -183,35 +193,35 @@ impl Queue {
     /// The bytes of the last lease, before it is committed.
     #[inline(always)]
     pub fn lent(&mut self) -> Option<&mut [u8]> {
-        let (chunk, len) = self.lent?;
+        let LentFrame { chunk, len } = self.lent?;
         self.umem.frame_mut(chunk, len as usize)
     }
 
     /// The frame of the last lease leaves with the next flush; `false`: nothing was lent.
     #[inline(always)]
     pub fn commit(&mut self) -> bool {
-        let (Some((addr, len)), Some(send)) = (self.lent.take(), &mut self.rings.send) else { return false };
+        let (Some(lease), Some(send)) = (self.lent.take(), &mut self.rings.send) else { return false };
         // There are as many entries as chunks, so the ring is never full.
-        send.put(libc::xdp_desc { addr, len, options: 0 })
+        send.put(libc::xdp_desc { addr: lease.chunk, len: lease.len, options: 0 })
     }
 
     /// Takes the frame of the last lease out instead of committing it. The caller reads it and gives it back
     /// with [`Queue::put_back`].
     #[inline(always)]
-    pub(super) fn keep(&mut self) -> Option<(u64, u32)> {
+    pub(super) fn keep(&mut self) -> Option<LentFrame> {
         self.lent.take()
     }
 
     /// A frame that was kept.
     #[inline(always)]
-    pub(super) fn kept(&self, (chunk, len): (u64, u32)) -> &[u8] {
-        self.umem.frame(chunk, len as usize).unwrap_or(&[])
+    pub(super) fn kept(&self, lease: LentFrame) -> &[u8] {
+        self.umem.frame(lease.chunk, lease.len as usize).unwrap_or(&[])
     }
 
     /// The chunk of a frame that was kept is free again.
     #[inline(always)]
-    pub(super) fn put_back(&mut self, (chunk, _): (u64, u32)) {
-        self.free.push(chunk);
+    pub(super) fn put_back(&mut self, lease: LentFrame) {
+        self.free.push(lease.chunk);
     }
 
     /// Sends the committed frames, up to the number that the kernel takes.

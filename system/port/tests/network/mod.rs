@@ -120,7 +120,7 @@ fn make_pair(mtu: usize, options: &str) -> Result<[Namespace; 2], remora_netns::
     let [near, far] = &spaces;
     near.check_addresses("default", false)?;
     far.check_addresses("default", false)?;
-    remora_netns::veth((near, "near0"), (far, "far0"), &format!("mtu {mtu} {options}"))?;
+    near.add_veth("near0", far, "far0", &format!("mtu {mtu} {options}"))?;
     for (space, name, number) in [(far, "far0", 2), (near, "near0", 1)] {
         space.ip(&format!("address add 10.90.0.{number}/24 dev {name}"))?;
         space.ip(&format!("address add fd90::{number}/64 dev {name} nodad"))?;

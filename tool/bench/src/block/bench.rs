@@ -8,7 +8,7 @@ use remora_store::ycsb::Skewed;
 
 use super::etcd;
 use super::rows::{beside, crowded, point};
-use super::system::{REPLICAS, Round, RoundSize, StoreSize, SystemUnderTest};
+use super::system::{REPLICAS, Round, RoundSize, Rounds, StoreSize, SystemUnderTest};
 use crate::command::number::{natural, whole};
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
@@ -95,8 +95,8 @@ impl Benchmark for Args {
         cores::pin(cores[0])?;
         if !self.no_rivals && !self.curves {
             let clients = [1, self.clients];
-            let store = (self.block_len, self.blocks);
-            if let Err(error) = etcd::run(cores[1], store, clients, self.rounds, report) {
+            if let Err(error) = etcd::run(cores[1], self.block_len, self.blocks, clients, self.rounds, report)
+            {
                 tracing::warn!("left out: {error:#}");
             }
         }
@@ -135,9 +135,6 @@ struct Measuring<'a> {
     systems: &'a mut [SystemUnderTest],
     report: &'a mut Report,
 }
-
-/// A design's rounds.
-pub type Rounds = (Design, Vec<Round>);
 
 impl Measuring<'_> {
     fn case(&self, design: Design, keys: &Keys) -> String {

@@ -160,7 +160,8 @@ impl Register {
     /// `count` requests over the first `clients` connections; the latency of each goes to `took`.
     fn run(
         &mut self,
-        (clients, count): (usize, u64),
+        clients: usize,
+        count: u64,
         mut next: impl FnMut(&mut Random, u64) -> (u64, bool),
         mut took: impl FnMut(Duration),
     ) -> Result<()> {
@@ -190,7 +191,8 @@ impl Register {
 /// It is not installed, or does not answer.
 pub fn run(
     core: usize,
-    (len, blocks): (u32, u64),
+    len: u32,
+    blocks: u64,
     clients: [u32; 2],
     rounds: u32,
     report: &mut Report,
@@ -204,14 +206,15 @@ pub fn run(
         let mut register = Register { connections, value, random: Random::new(1) };
         let keys = blocks.min(KEYS);
         elected(&mut register)?;
-        register.run((most, keys), |_, at| (at, true), |_| ())?;
+        register.run(most, keys, |_, at| (at, true), |_| ())?;
         for clients in clients {
             let (mut p50, mut rates) = (Vec::new(), Vec::new());
             let count = (u64::from(clients) * EACH).max(LEAST);
             for _ in 0..rounds {
                 let (mut latencies, started) = (histogram()?, Instant::now());
                 register.run(
-                    (clients as usize, count),
+                    clients as usize,
+                    count,
                     |random, _| (random.below(keys), random.below(2) == 0),
                     |took| latencies.saturating_record(took.as_nanos() as u64),
                 )?;
@@ -229,7 +232,7 @@ pub fn run(
 /// Waits until there is a leader: until then requests fail.
 fn elected(register: &mut Register) -> Result<()> {
     let started = Instant::now();
-    while let Err(error) = register.run((1, 1), |_, _| (0, true), |_| ()) {
+    while let Err(error) = register.run(1, 1, |_, _| (0, true), |_| ()) {
         if started.elapsed() > PATIENCE {
             return Err(error);
         }

@@ -58,16 +58,23 @@ struct Client {
 /// By the numbers of queue pairs, in order: whose each is, and to which replica it leads. It is looked into
 /// for every completion of what is measured.
 #[derive(Default)]
-struct Owners(Vec<(u32, (usize, usize))>);
+struct Owners(Vec<(u32, Owner)>);
+
+/// Whose a queue pair is.
+#[derive(Copy, Clone)]
+struct Owner {
+    client: usize,
+    replica: usize,
+}
 
 impl Owners {
-    fn add(&mut self, number: u32, of: (usize, usize)) {
+    fn add(&mut self, number: u32, of: Owner) {
         let at = self.0.partition_point(|(other, _)| *other < number);
         self.0.insert(at, (number, of));
     }
 
     #[inline]
-    fn of(&self, number: u32) -> Option<(usize, usize)> {
+    fn of(&self, number: u32) -> Option<Owner> {
         let at = self.0.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         Some(self.0[at].1)
     }
@@ -104,7 +111,8 @@ fn connect(
     cq: &CompletionQueue,
     replicas: usize,
     window: u16,
-    (address, wants_number): (SocketAddr, bool),
+    address: SocketAddr,
+    wants_number: bool,
 ) -> Result<(QueuePair<Ready>, Welcome)> {
     let needs = AnyClient::needs(&config(ClientId::new(0).context("a number")?, replicas, window));
     let options = QpOptions {
@@ -184,10 +192,10 @@ impl LoadGenerator {
         let (mut pairs, mut grants, mut number) = (Vec::new(), Vec::new(), None);
         for address in replicas {
             // One number is enough, and they are given out slowly.
-            let asked = (*address, number.is_none());
-            let (pair, welcome) = connect(domain, &self.cq, replicas.len(), window, asked)
+            let wants_number = number.is_none();
+            let (pair, welcome) = connect(domain, &self.cq, replicas.len(), window, *address, wants_number)
                 .with_context(|| format!("the replica at {address}"))?;
-            self.owners.add(pair.number(), (self.clients.len(), pairs.len()));
+            self.owners.add(pair.number(), Owner { client: self.clients.len(), replica: pairs.len() });
             number = number.or(welcome.number);
             grants.push(welcome.grant);
             pairs.push(pair);
@@ -219,7 +227,8 @@ impl LoadGenerator {
     /// A replica is gone, or has no buffer.
     pub fn run(
         &mut self,
-        (count, each): (u64, usize),
+        count: u64,
+        each: usize,
         mut draw: impl FnMut() -> (Operation, u64),
         mut took: impl FnMut(u64, u32),
     ) -> Result<()> {
@@ -278,7 +287,7 @@ impl LoadGenerator {
         let now = self.clock.now();
         let got = self.cq.poll(&mut self.done)?;
         for completion in &self.done[..got] {
-            let Some((who, replica)) = self.owners.of(completion.qp_num) else { continue };
+            let Some(Owner { client: who, replica }) = self.owners.of(completion.qp_num) else { continue };
             let Client { machine, pairs, begun, .. } = &mut self.clients[who];
             if let Some(finished) = machine.complete(now, replica, completion, &mut Ends(pairs)) {
                 let well = matches!(finished.outcome, Outcome::Value(_) | Outcome::Done);
@@ -315,7 +324,9 @@ impl LoadGenerator {
             let now = self.clock.now();
             let got = self.cq.poll(&mut self.done)?;
             for completion in &self.done[..got] {
-                let Some((who, replica)) = self.owners.of(completion.qp_num) else { continue };
+                let Some(Owner { client: who, replica }) = self.owners.of(completion.qp_num) else {
+                    continue;
+                };
                 if flush.takes(completion)? {
                     continue;
                 }

@@ -2,8 +2,7 @@
 
 use remora_store::block::Design;
 
-use super::bench::Rounds;
-use super::system::Round;
+use super::system::{Round, Rounds};
 use crate::Row;
 
 /// What the paper leads one to expect of PRISM-RS, beside ABDLOCK.

@@ -58,6 +58,9 @@ impl RoundSize {
     }
 }
 
+/// A design's rounds.
+pub type Rounds = (Design, Vec<Round>);
+
 /// What operations took, nanoseconds each.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Round {
@@ -134,7 +137,7 @@ impl SystemUnderTest {
         let mut system = SystemUnderTest { design, replicas, one, generator, block_len, blocks, round };
         let mut next = 0..blocks;
         let write = || (Operation::Write, next.next().unwrap_or(0));
-        system.one.run((blocks, WINDOW.into()), write, |_, _| ())?;
+        system.one.run(blocks, WINDOW.into(), write, |_, _| ())?;
         system.stop()?;
         Ok(system)
     }
@@ -160,15 +163,15 @@ impl SystemUnderTest {
         // Who was measured before has left nothing of this one in the caches.
         let round = self.round;
         let warm = (2 * self.blocks).clamp(round.alone() / 4, 2 * round.together());
-        self.one.run((warm, WINDOW.into()), &mut draw, |_, _| ())?;
+        self.one.run(warm, WINDOW.into(), &mut draw, |_, _| ())?;
         let (mut times, mut bare) = (Times::new()?, Vec::with_capacity(round.trips()));
         for _ in 0..SLICES {
             self.bare(round.trips() / SLICES, &mut bare)?;
             self.one
-                .run((round.alone() / SLICES as u64, 1), &mut draw, |took, trips| times.add(took, trips))?;
+                .run(round.alone() / SLICES as u64, 1, &mut draw, |took, trips| times.add(took, trips))?;
         }
         let started = Instant::now();
-        self.one.run((round.together(), WINDOW.into()), &mut draw, |_, _| ())?;
+        self.one.run(round.together(), WINDOW.into(), &mut draw, |_, _| ())?;
         let rate = round.together() as f64 / started.elapsed().as_secs_f64();
         self.stop()?;
         Ok(Round { bare: median(&bare), ..times.round(rate) })
@@ -200,9 +203,9 @@ impl SystemUnderTest {
         let mut draw = || half_writes(&mut random, &keys);
         self.generator.only(clients);
         let count = self.round.crowded(clients);
-        self.generator.run((count / 5, 1), &mut draw, |_, _| ())?;
+        self.generator.run(count / 5, 1, &mut draw, |_, _| ())?;
         let (mut times, started) = (Times::new()?, Instant::now());
-        self.generator.run((count, 1), &mut draw, |took, trips| times.add(took, trips))?;
+        self.generator.run(count, 1, &mut draw, |took, trips| times.add(took, trips))?;
         let rate = count as f64 / started.elapsed().as_secs_f64();
         self.stop()?;
         Ok(times.round(rate))

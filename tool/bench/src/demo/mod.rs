@@ -162,7 +162,7 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
             let plan = Plan { records, value_len, window: WINDOW, seed: 42, inserts: 0 };
             bar.set_message(format!("{} over {}: {records} records", system.name(), port.name()));
             bar.tick();
-            let measured = measure(system, (&testbed, link), &plan, args.gets)?;
+            let measured = measure(system, &testbed, link, &plan, args.gets)?;
             let line = line(system, port, value_len, &measured);
             if args.json {
                 print::line(serde_json::to_string(&line)?);
@@ -175,20 +175,21 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn measure(system: System, at: (&Testbed, usize), plan: &Plan, gets: u64) -> Result<Measured> {
+fn measure(system: System, testbed: &Testbed, link: usize, plan: &Plan, gets: u64) -> Result<Measured> {
     match system {
-        System::Store(design) => with_design!(design, measure_store(at, plan, design, gets)),
-        System::Redn => redn::measure(at, plan, gets),
+        System::Store(design) => with_design!(design, measure_store(testbed, link, plan, design, gets)),
+        System::Redn => redn::measure(testbed, link, plan, gets),
     }
 }
 
 fn measure_store<D: KvDesign>(
-    (testbed, link): (&Testbed, usize),
+    testbed: &Testbed,
+    link: usize,
     plan: &Plan,
     design: Design,
     gets: u64,
 ) -> Result<Measured> {
-    let server = Server::start(design, (testbed, link), plan)?;
+    let server = Server::start(design, testbed, link, plan)?;
     let mut runner = Runner::<D>::connect(&server.address, &testbed.client(link), plan)?;
     let mut parts = Parts::new(Mix::C, plan.records, plan.seed);
     runner.alone(&mut parts, gets / 10)?;

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use remora_store::ycsb::{Distribution, Mix};
 
+use super::case::{Case, PUTS};
 use super::contest::{Contestant, Counts, RivalUnderTest, Round, system};
 use super::flight::RIVAL_WINDOW;
 use super::measure::Plan;
@@ -71,34 +72,6 @@ enum Keys {
     Uniform,
     /// A few mostly, with YCSB's constant of 0.99.
     Zipf,
-}
-
-/// PUTs of zipfian keys.
-const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
-
-/// A workload, and how its figures are called.
-pub struct Case {
-    /// It.
-    pub mix: Mix,
-    /// As paths name it.
-    pub name: String,
-}
-
-impl Case {
-    fn new(Chosen { mix, name, .. }: Chosen) -> Case {
-        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
-        let keys = match mix.distribution {
-            Distribution::Uniform => "uniform".to_owned(),
-            Distribution::Zipfian(theta) => format!("zipf-{}", f64::from(theta) / 1000.0),
-            Distribution::Latest(_) => "latest".to_owned(),
-        };
-        Case { mix, name: format!("{what}/{keys}") }
-    }
-
-    /// Reads only?
-    pub fn reads(&self) -> bool {
-        self.mix.read == 100
-    }
 }
 
 impl Args {
@@ -180,7 +153,7 @@ impl Benchmark for Args {
             let Some(testbed) = Testbed::open(port, cores, Design::ALL.len(), self.port.is_some())? else {
                 continue;
             };
-            over(self, &cases, (&plan, &testbed), &mut rivals, report)?;
+            over(self, &cases, &plan, &testbed, &mut rivals, report)?;
         }
         for rival in &rivals {
             for (at, case) in cases.iter().enumerate() {
@@ -199,7 +172,8 @@ impl Benchmark for Args {
 fn over(
     args: &Args,
     cases: &[Case],
-    (plan, testbed): (&Plan, &Testbed),
+    plan: &Plan,
+    testbed: &Testbed,
     rivals: &mut [RivalUnderTest],
     report: &mut Report,
 ) -> Result<()> {
@@ -207,7 +181,7 @@ fn over(
     let mut bare = Bare::open(testbed)?;
     let mut systems: Vec<Box<dyn Contestant>> = Vec::new();
     for (link, design) in args.designs().into_iter().enumerate() {
-        systems.push(with_design!(design, system(design, (testbed, link), plan, &mixes, true))?);
+        systems.push(with_design!(design, system(design, testbed, link, plan, &mixes, true))?);
     }
     // By workload, design, round; the rivals' rounds beside them, without those over another port.
     let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; cases.len()];

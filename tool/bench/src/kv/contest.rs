@@ -96,20 +96,33 @@ pub trait Contestant {
 /// `judged`, its CPU work is measured too.
 pub fn system<D: KvDesign>(
     design: Design,
-    at: (&Testbed, usize),
+    testbed: &Testbed,
+    link: usize,
     plan: &Plan,
     mixes: &[Mix],
     judged: bool,
 ) -> Result<Box<dyn Contestant>> {
-    let server = Server::start(design, at, plan)?;
-    let mut runner = Runner::connect(&server.address, &at.0.client(at.1), plan)?;
+    let server = Server::start(design, testbed, link, plan)?;
+    let mut runner = Runner::connect(&server.address, &testbed.client(link), plan)?;
     runner.stop(&server)?;
     let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
     let most = plan.records + plan.inserts;
-    let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
+    let index_len = D::index_len(2 * most as u32, plan.seed);
+    let values_len = memory_for(most, plan.value_len);
     let records = drawn(plan, PLACES).collect();
     let work = if judged { work::of(design, plan)? } else { None };
-    Ok(Box::new(SystemUnderTest::<D> { design, runner, server, work, streams, plan: *plan, records, spans }))
+    let plan = *plan;
+    Ok(Box::new(SystemUnderTest::<D> {
+        design,
+        runner,
+        server,
+        work,
+        streams,
+        plan,
+        records,
+        index_len,
+        values_len,
+    }))
 }
 
 struct SystemUnderTest<D: KvDesign> {
@@ -119,9 +132,12 @@ struct SystemUnderTest<D: KvDesign> {
     work: Option<Measured>,
     streams: Vec<(Mix, Parts)>,
     plan: Plan,
-    /// Records as they are asked for, and the bytes of the index and of the values.
+    /// Records as they are asked for.
     records: Vec<Record>,
-    spans: (usize, usize),
+    /// Bytes of the index.
+    index_len: usize,
+    /// Bytes of the values.
+    values_len: usize,
 }
 
 /// Records whose places bare READs go to: more than a measurement has trips.
@@ -140,7 +156,7 @@ impl<D: KvDesign> SystemUnderTest<D> {
         if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, value_len)) {
             // As spread as what is read: a table's lines are not all in a cache either.
             let places = |span| Bare::places(self.records.iter().copied(), span, first.max(last));
-            let (index, values) = (places(self.spans.0), places(self.spans.1));
+            let (index, values) = (places(self.index_len), places(self.values_len));
             return Ok(Verbs { first: bare.read(first, &index)?, last: bare.read(last, &values)? });
         }
         let asking = MESSAGE_HEADER + KEY_LEN;

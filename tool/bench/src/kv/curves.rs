@@ -44,7 +44,7 @@ pub fn run(
         let Some(testbed) = Testbed::open(port, cores, DESIGNS.len(), only.is_some())? else { continue };
         let mut systems: Vec<Box<dyn Contestant>> = Vec::new();
         for (link, design) in DESIGNS.into_iter().enumerate() {
-            systems.push(with_design!(design, system(design, (&testbed, link), plan, &mixes, false))?);
+            systems.push(with_design!(design, system(design, &testbed, link, plan, &mixes, false))?);
         }
         for (at, (_, mix)) in MIXES.iter().enumerate() {
             for window in windows(plan.window) {

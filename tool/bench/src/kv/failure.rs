@@ -160,7 +160,7 @@ fn one(args: &Args, store: &mut impl Store, core: usize) -> Result<Seen> {
         let (mut client, records, began) = (store.client(), args.records, Instant::now());
         let (killed, read) = std::thread::scope(|scope| {
             let reads =
-                scope.spawn(|| pin(core).map(|()| read_on(&mut client, records, (&gets, began), &over)));
+                scope.spawn(|| pin(core).map(|()| read_on(&mut client, records, &gets, began, &over)));
             // Servers end with the thread that starts them: so that is this one.
             let done = death(store, load, &gets);
             over.store(true, Ordering::Release);
@@ -205,7 +205,7 @@ struct Read {
 }
 
 /// GETs until it is over.
-fn read_on(reads: &mut Reads, records: u64, (gets, began): (&AtomicU64, Instant), over: &AtomicBool) -> Read {
+fn read_on(reads: &mut Reads, records: u64, gets: &AtomicU64, began: Instant, over: &AtomicBool) -> Read {
     let (mut record, mut read, mut last) = (0, Read::default(), None::<Instant>);
     while !over.load(Ordering::Acquire) {
         record = (record + 7919) % records;
@@ -241,14 +241,14 @@ struct Server {
 }
 
 impl Server {
-    /// One of as many records at an address of its own, with this NIC.
-    fn new(args: &Args, words: &[&str], nic: (&str, String)) -> Result<Server> {
+    /// One of as many records at an address of its own, with this option for its NIC.
+    fn new(args: &Args, words: &[&str], option: &str, value: String) -> Result<Server> {
         let address = free_address()?;
         let named = [
             ("--records", args.records.to_string()),
             ("--value-len", args.value_len.to_string()),
             ("--listen", address.to_string()),
-            nic,
+            (option, value),
         ];
         let named = named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
         let words = words.iter().copied().map(str::to_owned).chain(named).collect();

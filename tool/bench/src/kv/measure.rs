@@ -59,15 +59,15 @@ pub struct Server {
 
 impl Server {
     /// Starts one on a link, with its records loaded; it shows its own progress.
-    pub fn start(design: Design, at: (&Testbed, usize), plan: &Plan) -> Result<Server> {
+    pub fn start(design: Design, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
         let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
         let words = ["serve", "kv", "--design", design.name(), "--capacity", &keys, "--memory", &bytes];
-        Server::start_as(&words, at, plan)
+        Server::start_as(&words, testbed, link, plan)
     }
 
     /// The same with another command of this program, which understands the other words.
-    pub fn start_as(words: &[&str], (testbed, link): (&Testbed, usize), plan: &Plan) -> Result<Server> {
+    pub fn start_as(words: &[&str], testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
         let mut command = testbed.program()?;
         command.args(words).args(["--child", "--spin"]).args(testbed.server(link));
         command.args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()]);

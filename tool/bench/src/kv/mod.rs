@@ -1,6 +1,7 @@
 //! The key-value designs beside each other, beside memcached and redis, and while their server fails.
 
 pub mod bench;
+mod case;
 mod contest;
 pub(crate) mod curves;
 pub mod failure;

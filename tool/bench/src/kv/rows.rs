@@ -1,6 +1,6 @@
 //! The rows of a workload's rounds: each design beside its floor and the rivals, PRISM-KV beside Pilaf.
 
-use super::bench::Case;
+use super::case::Case;
 use super::contest::{Round, Should};
 use super::measure::Plan;
 use super::rival::Rival;

@@ -64,7 +64,7 @@ impl Wire {
     }
 
     /// Copies `payload` to an address, by way of a buffer as a NIC's frame is one; its length.
-    fn copy(&mut self, payload: &Payload<'_>, (key, addr): (Key, u64)) -> Result<u32, PostError> {
+    fn copy(&mut self, payload: &Payload<'_>, key: Key, addr: u64) -> Result<u32, PostError> {
         let mut through = std::mem::take(&mut self.through);
         let len = match payload {
             Payload::Inline(bytes) => {
@@ -120,8 +120,8 @@ impl Seen<'_> {
         written: Option<(Remote, u32)>,
     ) -> Result<(), PostError> {
         let (id, sge) = self.wire.ends[1 - self.end].receives.pop_front().ok_or(PostError::QueueFull)?;
-        let to = written.map_or((sge.lkey, sge.addr), |(remote, _)| (remote.rkey, remote.addr));
-        let len = self.wire.copy(payload, to)?;
+        let (key, addr) = written.map_or((sge.lkey, sge.addr), |(remote, _)| (remote.rkey, remote.addr));
+        let len = self.wire.copy(payload, key, addr)?;
         let arrived = completion(id, kind, len, written.map(|(_, imm)| imm));
         self.wire.ends[1 - self.end].completions.push_back(arrived);
         Ok(())
@@ -143,7 +143,7 @@ impl Post for Seen<'_> {
             Operation::Read(Remote { addr, rkey }) => {
                 let Payload::Sges([to]) = request.payload else { return Err(PostError::BadPayload) };
                 let from = [Sge { addr, len: to.len, lkey: rkey }];
-                self.wire.copy(&Payload::Sges(&from), (to.lkey, to.addr))?;
+                self.wire.copy(&Payload::Sges(&from), to.lkey, to.addr)?;
                 CompletionKind::Read
             }
             Operation::Send => {

@@ -70,6 +70,7 @@ impl Raw {
     /// Answers frames of the ring.
     pub fn ring(&mut self, answer: usize, page: &Page, ticket: Ticket) -> Result<()> {
         let link = self.link.as_mut().context("the bench's ring")?;
-        floor::ring_peer(link.rings(), answer, page, ticket)
+        let (sender, receiver) = link.rings();
+        floor::ring_peer(sender, receiver, answer, page, ticket)
     }
 }

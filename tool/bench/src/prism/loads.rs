@@ -8,13 +8,13 @@ use remora_nic::cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as res
 
 use super::model::residual;
 use crate::Row;
-use crate::curves::{Curve, Curves, Saved, Stated, by_name, curves_of, skew};
+use crate::curves::{Curve, Curves, Saved, Stated, Units, by_name, curves_of, skew};
 use crate::plot;
 
 /// Clients of the models: as far as the line is full for each of them.
 const CLIENTS: [u32; 13] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 112, 128];
 /// Operations that the model's axis is counted in, and nanoseconds.
-pub(super) const UNITS: (f64, f64) = (1e6, 1e3);
+pub(super) const UNITS: Units = Units { rate: 1e6, latency: 1e3 };
 
 /// Names of axes.
 const RATE: &str = "million operations a second";
@@ -29,7 +29,7 @@ fn model_curves(systems: &[System]) -> Vec<Curve> {
     let curve = |system: &System| {
         let load = system.load(0.0);
         let points = CLIENTS.map(|clients| load.with(clients));
-        let points = points.map(|point| (point.rate / UNITS.0, point.latency / UNITS.1)).to_vec();
+        let points = points.map(|point| (point.rate / UNITS.rate, point.latency / UNITS.latency)).to_vec();
         Curve { name: system.name.to_owned(), points }
     };
     systems.iter().map(curve).collect()
@@ -41,9 +41,12 @@ fn latencies(stated: &[(usize, f64)]) -> Vec<Stated> {
 }
 
 pub(super) fn write(
-    (folder, number): (&Path, u32),
-    (systems, stated): (&[System], Vec<Stated>),
-    (what, title): (&str, &str),
+    folder: &Path,
+    number: u32,
+    systems: &[System],
+    stated: Vec<Stated>,
+    what: &str,
+    title: &str,
     software: Vec<Curve>,
 ) -> Result<()> {
     let model_title = format!("Figure {number} in model time: {what}");
@@ -80,30 +83,29 @@ const HALF: [(usize, f64); 3] = [(0, (6.0 + 12.0) / 2.0), (2, (14.0 + 6.0) / 2.0
 pub fn figure_3(folder: &Path, rows: &[Saved]) -> Result<()> {
     let mut stated = latencies(&GETS);
     // 22 % more reads than Pilaf: beside what is predicted of Pilaf.
-    let most = FIGURE_3[3].load(0.0).most() / UNITS.0;
+    let most = FIGURE_3[3].load(0.0).most() / UNITS.rate;
     stated.push(Stated { curve: 0, x: Some(most * 1.22), y: None });
     let software = measured(rows, "kv", "/ycsb-c/uniform");
-    let titles = ("reads of 512 B", "reads of uniform keys");
-    write((folder, 3), (&FIGURE_3, stated), titles, software)
+    write(folder, 3, &FIGURE_3, stated, "reads of 512 B", "reads of uniform keys", software)
 }
 
 /// Figure 4: half reads.
 pub fn figure_4(folder: &Path, rows: &[Saved]) -> Result<()> {
     let software = measured(rows, "kv", "/ycsb-a/uniform");
-    let titles = ("half reads, half writes", "half reads, half writes");
-    write((folder, 4), (&FIGURE_4, latencies(&HALF)), titles, software)
+    let title = "half reads, half writes";
+    write(folder, 4, &FIGURE_4, latencies(&HALF), title, title, software)
 }
 
 /// Figure 6: three replicas. What is stated compares: 2 us less than ABDLOCK, four million more.
 pub fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
     let locks = FIGURE_6[3].load(0.0);
     let stated = [
-        Stated { curve: 0, x: None, y: Some(locks.latency / UNITS.1 - 2.0) },
-        Stated { curve: 0, x: Some(locks.most() / UNITS.0 + 4.0), y: None },
+        Stated { curve: 0, x: None, y: Some(locks.latency / UNITS.latency - 2.0) },
+        Stated { curve: 0, x: Some(locks.most() / UNITS.rate + 4.0), y: None },
     ];
     let software = measured(rows, "block", "/uniform");
-    let titles = ("three replicas, half writes", "three replicas, half writes");
-    write((folder, 6), (&FIGURE_6, stated.to_vec()), titles, software)
+    let title = "three replicas, half writes";
+    write(folder, 6, &FIGURE_6, stated.to_vec(), title, title, software)
 }
 
 /// Clients of Figure 7.
@@ -121,7 +123,7 @@ fn hottest(skew: f64) -> f64 {
 /// Figure 7: latency by the skew of the keys, 100 clients.
 pub fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
     let curve = |system: &System| {
-        let point = |skew: f64| (skew, system.load(hottest(skew)).with(CROWD).latency / UNITS.1);
+        let point = |skew: f64| (skew, system.load(hottest(skew)).with(CROWD).latency / UNITS.latency);
         Curve { name: system.name.to_owned(), points: SKEWS.map(point).to_vec() }
     };
     let (x, y) = ("Zipf exponent of the keys; 0: uniform", LATENCY);
@@ -145,7 +147,7 @@ fn by_skew(rows: &[Saved]) -> Vec<Curve> {
     by_name(means.filter_map(|row| {
         let (design, keys) = row.case.rsplit_once("/clients-")?.0.rsplit_once('/')?;
         let name = design.split('/').take(2).collect::<Vec<_>>().join(", ");
-        Some((name, (skew(keys)?, row.value / UNITS.1)))
+        Some((name, (skew(keys)?, row.value / UNITS.latency)))
     }))
 }
 

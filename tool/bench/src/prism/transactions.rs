@@ -22,17 +22,18 @@ const MANY: u32 = 1 << 20;
 pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
     let farm = FIGURE_9[2].load(0.0);
     let stated = [
-        Stated { curve: 0, x: None, y: Some(farm.latency / UNITS.1 - 5.5) },
-        Stated { curve: 0, x: Some(farm.most() / UNITS.0 + 1.0), y: None },
+        Stated { curve: 0, x: None, y: Some(farm.latency / UNITS.latency - 5.5) },
+        Stated { curve: 0, x: Some(farm.most() / UNITS.rate + 1.0), y: None },
     ];
-    let titles = ("read-modify-write transactions", "YCSB-T, uniform keys");
-    write((folder, 9), (&FIGURE_9, stated.to_vec()), titles, measured(rows, "txn", "/ycsb-t/uniform"))
+    let (what, title) = ("read-modify-write transactions", "YCSB-T, uniform keys");
+    let software = measured(rows, "txn", "/ycsb-t/uniform");
+    write(folder, 9, &FIGURE_9, stated.to_vec(), what, title, software)
 }
 
 /// Figure 10: the best rate by the skew of the keys.
 pub fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
     let curve = |system: &System| {
-        let peak = |skew: f64| system.load(1.0 / zeta(OBJECTS, skew)).with(MANY).rate / UNITS.0;
+        let peak = |skew: f64| system.load(1.0 / zeta(OBJECTS, skew)).with(MANY).rate / UNITS.rate;
         Curve { name: system.name.to_owned(), points: SKEWS.map(|skew| (skew, peak(skew))).to_vec() }
     };
     let (x, y) = ("Zipf exponent of the keys; 0: uniform", "peak, million transactions a second");
@@ -50,7 +51,7 @@ fn peaks(rows: &[Saved]) -> Vec<Curve> {
     by_name(rates.filter_map(|row| {
         let parts: Vec<&str> = row.case.split('/').collect();
         let [port, design, _, "ycsb-t", keys] = parts[..] else { return None };
-        Some((format!("{port}, {design}"), (skew(keys)?, row.value / UNITS.0)))
+        Some((format!("{port}, {design}"), (skew(keys)?, row.value / UNITS.rate)))
     }))
 }
 

@@ -50,7 +50,7 @@ impl<'a> Loading<'a> {
             let Some(at) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
             let (_, call) = self.joining.swap_remove(at);
             let port = outcome.and_then(Answered::go).map_err(anyhow::Error::from);
-            match port.and_then(|port| load_onto(self.domain, port, (&call, "table"), self.table)) {
+            match port.and_then(|port| load_onto(self.domain, port, &call, "table", self.table)) {
                 Ok(offload) => self.loaded.push(offload),
                 Err(error) => tracing::warn!("a client was not served: {error:#}"),
             }

@@ -41,7 +41,7 @@ impl Benchmark for Redn<'_> {
         args.add_wanted(report, residuals(&modelled));
         args.add_wanted(report, real::run(args)?);
         args.check_found(report)?;
-        numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)
+        numbers::draw(&args.report, "redn", "model time", &DRAWN, &modelled)
     }
 }
 

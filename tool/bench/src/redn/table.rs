@@ -77,19 +77,22 @@ pub fn telling(memory: &MemoryRegion) -> QpOptions {
 pub fn load(
     domain: &ProtectionDomain,
     request: ConnectRequest,
-    (call, region): (&Call, &str),
-    (table, options): (&MemoryRegion, &QpOptions),
+    call: &Call,
+    region: &str,
+    table: &MemoryRegion,
+    options: &QpOptions,
 ) -> Result<Offload> {
     let program = remora_chain::assemble(shipped(&call.program).context("no such program")?)?;
     let port = request.accept(domain.create_port(&program, PORT, options)?)?;
-    load_onto(domain, port, (call, region), table)
+    load_onto(domain, port, call, region, table)
 }
 
 /// Loads it onto a queue pair that is connected.
 pub fn load_onto(
     domain: &ProtectionDomain,
     port: QueuePair,
-    (call, region): (&Call, &str),
+    call: &Call,
+    region: &str,
     table: &MemoryRegion,
 ) -> Result<Offload> {
     let program = remora_chain::assemble(shipped(&call.program).context("no such program")?)?;

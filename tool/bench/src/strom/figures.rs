@@ -57,7 +57,7 @@ pub fn draw(folder: &Path, [ten, hundred]: &[Vec<Number>; 2], rows: &[Saved]) ->
     let beside: Vec<(&str, Plot<'_>)> = real.iter().map(|real| (real.figure, real.plot())).collect();
     let numbers: Vec<Number> =
         ten.iter().chain(hundred).filter(|number| is_of_curve(number)).cloned().collect();
-    numbers::draw_beside(folder, ("strom", "model time"), &DRAWN, &numbers, &beside)
+    numbers::draw_beside(folder, "strom", "model time", &DRAWN, &numbers, &beside)
 }
 
 /// The same, with what the models say now: their rows.

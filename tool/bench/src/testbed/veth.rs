@@ -74,7 +74,7 @@ impl Veth {
             more: Vec::new(),
         };
         for interface in [NIC, RAW, KERNEL] {
-            remora_netns::veth((&made.near, interface), (&made.far, interface), "")?;
+            made.near.add_veth(interface, &made.far, interface, "")?;
         }
         for (space, side) in [(&made.near, Side::Near), (&made.far, Side::Far)] {
             for (interface, address) in [(NIC, side.nic()), (RAW, side.raw()), (KERNEL, side.kernel())] {
@@ -88,7 +88,7 @@ impl Veth {
     /// on both.
     pub fn add_link(&self, link: usize) -> Result<()> {
         let name = Veth::link_name(link);
-        remora_netns::veth((&self.near, &name), (&self.far, &name), "")?;
+        self.near.add_veth(&name, &self.far, &name, "")?;
         for (space, address) in [&self.near, &self.far].into_iter().zip(Veth::link_addresses(link)) {
             set_up(space, &name, address)?;
         }
@@ -105,7 +105,7 @@ impl Veth {
             let [bridge, interface] = [format!("bridge{store}"), Veth::store_name(store)];
             hub.add_bridge(&bridge)?;
             for (host, space) in [&self.near].into_iter().chain(&spaces).enumerate() {
-                hub.plug(&bridge, &format!("plug{store}x{host}"), (space, &interface))?;
+                hub.plug(&bridge, &format!("plug{store}x{host}"), space, &interface)?;
                 set_up(space, &interface, Veth::store_address(store, host))?;
             }
         }

@@ -97,7 +97,8 @@ fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
         peer.run(Command::Line)?;
         let line = floor::line(peer.page(), 10 * TRIPS)?;
         peer.run(Command::Ring { answer: lengths.back })?;
-        let ring = floor::ring(raw.link.rings(), lengths, TRIPS)?;
+        let (sender, receiver) = raw.link.rings();
+        let ring = floor::ring(sender, receiver, lengths, TRIPS)?;
         peer.run(end.command(NicCommand::Serve))?;
         let (typical, p99) = trips(end, verb, TRIPS)?;
         peer.run(Command::Sleep)?;

@@ -101,7 +101,7 @@ fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
     let mut contents = Contents::default();
     contents.add(record::KEY_LEN + len as usize, args.records);
     if let Some(file) = &file {
-        file.count((args.max_key, most), &mut contents)?;
+        file.count(args.max_key, most, &mut contents)?;
     }
     let size = Size::fresh::<D>(&args.limits(), contents, args.capacity, args.memory)?;
     let mut service = open::<D>(args, size, file.as_ref())?;
@@ -169,7 +169,7 @@ fn load_records(args: &ServeArgs, program: &mut impl Loads) -> Result<()> {
 
 fn load_file(args: &ServeArgs, file: &Lines, program: &mut impl Loads) -> Result<()> {
     let bar = bar(file.len(), "loading the file")?;
-    let pairs = file.pairs((args.max_key, args.max_value), |file| bar.wrap_read(file))?;
+    let pairs = file.pairs(args.max_key, args.max_value, |file| bar.wrap_read(file))?;
     let (loaded, bad) =
         store_all(pairs, &file.name, &bar, |pair| match program.load(pair.key, pair.value) {
             Ok(()) => Ok(Stored::Yes),

@@ -14,7 +14,7 @@ struct Replicas {
 }
 
 /// What starts a replica of three.
-fn replica(design: &str, port: &str, (number, servers): (usize, &str), more: &[&str]) -> Command {
+fn replica(design: &str, port: &str, number: usize, servers: &str, more: &[&str]) -> Command {
     let number = number.to_string();
     let words = ["serve", "block", "--servers", servers, "--blocks", "16", "--replica", &number];
     let mut command = command(&words);
@@ -27,7 +27,7 @@ impl Replicas {
     fn start(design: &str, port: &str, more: &[&str]) -> Replicas {
         let servers = free_addresses(3).join(",");
         let more = [more, &["--new"]].concat();
-        let all = (0..3).map(|number| replica(design, port, (number, &servers), &more)).collect();
+        let all = (0..3).map(|number| replica(design, port, number, &servers, &more)).collect();
         let alive = Server::together(all, design, port);
         Replicas { alive, servers, port: port.to_owned() }
     }

@@ -21,7 +21,7 @@ impl Hosts {
         let new = |host| Namespace::new(&format!("host{host}"));
         let hosts = Hosts { spaces: (0..count).map(new).collect::<Result<_, _>>()?, switch };
         for (host, space) in hosts.spaces.iter().enumerate() {
-            hosts.switch.plug("bridge", &port_of(host), (space, "eth0"))?;
+            hosts.switch.plug("bridge", &port_of(host), space, "eth0")?;
             space.ip(&format!("address add {}/24 dev eth0", hosts.address(host)))?;
             space.ip("link set eth0 up")?;
         }

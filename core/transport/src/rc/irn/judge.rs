@@ -165,7 +165,9 @@ mod tests {
     /// when it arrives.
     fn with_packet<T>(
         opcode: Opcode,
-        (len, offset, left): (u32, u32, u32),
+        len: u32,
+        offset: u32,
+        left: u32,
         look: impl FnOnce(&packet::View<'_>, &Additions, &[u8]) -> T,
     ) -> T {
         let reth = reth::Repr { va: 0x1000, rkey: 5, dma_len: left };
@@ -203,7 +205,7 @@ mod tests {
         left: u32,
         allowed: Allowed,
     ) -> Result<Request, NakCode> {
-        with_packet(opcode, (len, offset, left), |packet, additions, payload| {
+        with_packet(opcode, len, offset, left, |packet, additions, payload| {
             judge(packet, additions, payload, MTU, allowed)
         })
     }

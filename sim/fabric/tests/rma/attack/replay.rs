@@ -117,7 +117,7 @@ fn no_nonce_comes_twice_over_restarts_equal_processes_and_a_clock_set_back() {
         let second = bed.world.expose(&bed.served.memory, crate::bed::ALL, key(1)).unwrap();
         bed.local = bed.world.expose(&bed.local.memory, remora_nic::rma::Rights::NONE, key(2)).unwrap();
         bed.cq = bed.world.create_cq(CLIENT, 64);
-        bed.portal = bed.world.create_portal(bed.cq, 4, (1, 1)).unwrap();
+        bed.portal = bed.world.create_portal(bed.cq, 4, 1, 1).unwrap();
         for kind in [Kind::Read, Kind::Write] {
             assert_eq!(bed.status(kind, 256, [0, 0]), Status::Ok);
         }
@@ -140,7 +140,7 @@ fn an_engine_that_begins_where_it_began_before_is_found() {
         bed.world.enable_rma(CLIENT, &settings, start(CLIENT, 1), cipher);
         bed.local = bed.world.expose(&bed.local.memory, remora_nic::rma::Rights::NONE, key(2)).unwrap();
         bed.cq = bed.world.create_cq(CLIENT, 64);
-        bed.portal = bed.world.create_portal(bed.cq, 4, (1, 1)).unwrap();
+        bed.portal = bed.world.create_portal(bed.cq, 4, 1, 1).unwrap();
         bed.status(Kind::Read, 256, [0, 0]);
     }
 }

@@ -205,7 +205,8 @@ impl<D: Design> Run<D> {
                 ended::<D>(
                     &mut self.hosts[lost.replica],
                     &mut self.world,
-                    (&link, client.grants[lost.replica]),
+                    &link,
+                    client.grants[lost.replica],
                 );
             }
             let mut ends = Endpoints { world: &mut self.world, links: &client.links };
@@ -295,7 +296,7 @@ impl<D: Design> Run<D> {
         dead.links.iter().flatten().for_each(|link| link.end(&mut self.world));
         for (replica, link) in dead.links.iter().enumerate() {
             if let Some(link) = link {
-                ended::<D>(&mut self.hosts[replica], &mut self.world, (link, dead.grants[replica]));
+                ended::<D>(&mut self.hosts[replica], &mut self.world, link, dead.grants[replica]);
             }
             (0..20).for_each(|_| self.step());
         }
@@ -309,7 +310,7 @@ impl<D: Design> Run<D> {
             for (other, host) in self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != replica) {
                 let client = &self.clients[at];
                 if let Some(link) = &client.links[other] {
-                    ended::<D>(host, &mut self.world, (link, client.grants[other]));
+                    ended::<D>(host, &mut self.world, link, client.grants[other]);
                 }
             }
         }
@@ -341,7 +342,7 @@ impl<D: Design> Run<D> {
         reader.links.iter().flatten().for_each(|link| link.end(&mut self.world));
         for (other, link) in reader.links.iter().enumerate() {
             if let Some(link) = link {
-                ended::<D>(&mut self.hosts[other], &mut self.world, (link, reader.grants[other]));
+                ended::<D>(&mut self.hosts[other], &mut self.world, link, reader.grants[other]);
             }
         }
         self.hosts[replica].restart_empty(&mut self.world, |memory| D::table(LAYOUT, memory, &copied));
@@ -393,7 +394,7 @@ impl<D: Design> Client<D> {
 
 /// A replica ends a connection and its lease. It does not if the replica has restarted since: then another
 /// client has the same lease.
-fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, (link, grant): (&Link, Option<Granted>)) {
+fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, link: &Link, grant: Option<Granted>) {
     host.lose(world, link);
     if let Some((grant, restarts)) = grant
         && restarts == host.restarts

@@ -30,7 +30,8 @@ pub trait Protocol: Copy {
         world: &mut World,
         hosts: &mut [Host<Self::Shard>],
         links: &[Link],
-        own: (Registered, u64),
+        arena: Registered,
+        number: u64,
     ) -> Self::Client;
     /// Until when a client pauses after so many transactions in a row have aborted.
     fn pause(client: &mut Self::Client, now: Instant, aborted: u32) -> Instant;
@@ -81,7 +82,8 @@ impl Protocol for PrismTx {
         _: &mut World,
         hosts: &mut [Host<Shard>],
         _: &[Link],
-        (arena, _): (Registered, u64),
+        arena: Registered,
+        _: u64,
     ) -> Client {
         let grants = hosts.iter_mut().map(|host| {
             let classes = host.keeper.classes().clone();
@@ -169,7 +171,8 @@ impl Protocol for Farm {
         world: &mut World,
         hosts: &mut [Host<Served>],
         links: &[Link],
-        (arena, number): (Registered, u64),
+        arena: Registered,
+        number: u64,
     ) -> farm::Client {
         let grants = hosts.iter_mut().zip(links).map(|(host, Link { far: qp, .. })| {
             let Served { shard, callers } = &mut host.table;

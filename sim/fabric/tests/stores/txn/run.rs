@@ -147,7 +147,7 @@ impl<P: Protocol> Run<P> {
         };
         let links: Vec<Link> = self.hosts.iter_mut().map(accept).collect();
         let mut client =
-            self.protocol.join(&mut self.world, &mut self.hosts, &links, (arena.clone(), self.names));
+            self.protocol.join(&mut self.world, &mut self.hosts, &links, arena.clone(), self.names);
         client.start(&mut Endpoints { world: &mut self.world, links: &links }).expect("a receive request");
         self.actors.push(Actor {
             node,

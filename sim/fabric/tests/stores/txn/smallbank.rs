@@ -106,7 +106,7 @@ impl<P: Protocol> Bank<P> {
             let arena = arena(&mut world, node, protocol.arena_len(SHARDS));
             let accept = |host: &mut Host<P::Shard>| host.accept(&mut world, node, &settings());
             let links: Vec<Link> = hosts.iter_mut().filter_map(accept).collect();
-            let mut client = protocol.join(&mut world, &mut hosts, &links, (arena, node as u64 + 1));
+            let mut client = protocol.join(&mut world, &mut hosts, &links, arena, node as u64 + 1);
             client.start(&mut Endpoints { world: &mut world, links: &links }).expect("a receive request");
             tellers.push(Teller { links, client });
         }

@@ -73,7 +73,7 @@ fn counted(limits: &Limits, contents: &Contents) -> (Vec<(u32, u64)>, u64) {
 ///
 /// # Errors
 /// No lists are that long.
-pub fn sizes(limits: &Limits, contents: &Contents, (keys, bytes): (u32, u64)) -> Result<Vec<(u32, u32)>> {
+pub fn sizes(limits: &Limits, contents: &Contents, keys: u32, bytes: u64) -> Result<Vec<(u32, u32)>> {
     let (mut all, carried) = counted(limits, contents);
     ensure!(
         carried == 0,
@@ -135,7 +135,7 @@ mod tests {
             for bytes in
                 [0, 1 << 20, bytes_for(&limits, &contents, 0), bytes_for(&limits, &contents, 400_000)]
             {
-                let sizes = sizes(&limits, &contents, (400_000, bytes)).unwrap();
+                let sizes = sizes(&limits, &contents, 400_000, bytes).unwrap();
                 assert!(sizes.len() <= 8 && sizes.is_sorted(), "{sizes:?}");
                 assert_eq!(refused(&sizes, &objects), 0, "{record_len:?} {bytes}: {sizes:?}");
             }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_table_for_so_many_further_keys_takes_them_short_or_mixed() {
         let (limits, none) = (limits(None), Contents::default());
-        let sizes = sizes(&limits, &none, (100_000, bytes_for(&limits, &none, 100_000))).unwrap();
+        let sizes = sizes(&limits, &none, 100_000, bytes_for(&limits, &none, 100_000)).unwrap();
         assert_eq!(refused(&sizes, &[(20, 100_000)]), 0, "{sizes:?}");
         assert_eq!(refused(&sizes, &[(232, 100_000)]), 0, "{sizes:?}");
         // 10 to 410 bytes, all alike; and lengths of which each is half as frequent as the one before.
@@ -159,7 +159,7 @@ mod tests {
     fn more_than_all_lists_hold_is_refused_in_words() {
         let mut contents = Contents::default();
         contents.add(1 << 20, MOST + 1);
-        let words = sizes(&limits(None), &contents, (100, 0)).unwrap_err().to_string();
+        let words = sizes(&limits(None), &contents, 100, 0).unwrap_err().to_string();
         assert!(words.contains("too many for prism"), "{words}");
     }
 }

@@ -1,6 +1,7 @@
 //! Eviction: which items are dropped to free memory, because they are dead, and by `lru_crawler`.
 
-use super::{Attributes, Items, Name, OutOfMemory};
+use super::{Items, Name, OutOfMemory};
+use crate::cache::attributes::Attributes;
 use crate::cache::lru::NONE;
 use crate::cache::{MAX_KEY, MAX_VALUE};
 use crate::kv::two_sided::{Draft, TwoSidedTable};

@@ -1,55 +1,17 @@
-//! `ms`, `md` and `ma`: items are stored, removed and counted.
+//! `md` and `ma`: items are removed and counted.
 
-use super::{Reply, Request, Wrong};
+use super::{Request, Wrong};
 use crate::cache::Cache;
-use crate::cache::command::{MAX_LEN, Verb, expiry, unsigned};
+use crate::cache::attributes::Marks;
+use crate::cache::command::expiry;
 use crate::cache::count::Uncounted;
-use crate::cache::items::{Marks, Name};
-use crate::cache::session::Session;
-use crate::cache::store::Store;
+use crate::cache::items::Name;
 use remora_transport::Instant;
 use std::io::Write as _;
 
-impl Session {
-    /// `ms`: the value follows.
-    pub(super) fn meta_set(
-        &mut self,
-        token: &[u8],
-        len: Option<&&[u8]>,
-        flags: &[&[u8]],
-        now: Instant,
-        cache: &mut Cache,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Wrong> {
-        let len = len.and_then(|len| unsigned(len)).filter(|len| *len <= MAX_LEN as u64);
-        let len = len.ok_or(Wrong::Format)?;
-        let request = Request::read(token, flags)?;
-        let verb = match (request.mode.unwrap_or(b'S'), request.unique) {
-            (b'S' | b'R', Some(unique)) => Verb::Cas(unique),
-            (b'S', None) => Verb::Set,
-            (b'R', None) => Verb::Replace,
-            (b'E', _) => Verb::Add,
-            (b'A', _) => Verb::Append,
-            (b'P', _) => Verb::Prepend,
-            _ => return Err(Wrong::Mode),
-        };
-        let store = Store {
-            verb,
-            flags: request.client_flags,
-            expires: request.expires,
-            unique: request.unique,
-            stale: request.invalidate,
-            binary: request.encoded,
-        };
-        self.reply = Some(Reply::of(&request));
-        self.begin(store, request.key(), len, cache, now, out);
-        Ok(())
-    }
-}
-
 impl Cache {
     /// `md`: removes an item, or marks it as stale.
-    pub(super) fn meta_delete(
+    pub(in crate::cache) fn meta_delete(
         &mut self,
         request: &Request<'_>,
         now: Instant,
@@ -82,7 +44,7 @@ impl Cache {
     }
 
     /// `ma`: counts an item up or down.
-    pub(super) fn meta_count(
+    pub(in crate::cache) fn meta_count(
         &mut self,
         request: &Request<'_>,
         now: Instant,
@@ -102,8 +64,7 @@ impl Cache {
                 }
             }
             Err(Uncounted::NotFound) if request.make.is_some() => {
-                let made = (0, Marks::default());
-                match self.make(request.key(), Some(request.initial), made, now) {
+                match self.make(request.key(), Some(request.initial), Marks::default(), now) {
                     Ok(name) => self.number(request, name, request.initial, true, now, out),
                     Err(_) => out.extend_from_slice(b"SERVER_ERROR Out of memory allocating new item\r\n"),
                 }

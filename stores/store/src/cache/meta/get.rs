@@ -3,9 +3,9 @@
 use super::answer::{key_flag, write_key};
 use super::flags::decode;
 use super::{Request, Wrong};
+use crate::cache::attributes::Attributes;
 use crate::cache::command::{expiry, key};
-use crate::cache::items::{Attributes, Marks, Name};
-use crate::cache::session::Session;
+use crate::cache::items::Name;
 use crate::cache::{Cache, MAX_KEY};
 use remora_transport::Instant;
 use std::io::Write as _;
@@ -15,46 +15,16 @@ pub fn left(expires: Instant, now: Instant) -> u64 {
     expires.since(now).div_ceil(1_000_000_000)
 }
 
-impl Session {
-    /// `mg`: the value of an item, its figures, or both.
-    pub(super) fn meta_get(
-        &mut self,
-        request: &Request<'_>,
-        cache: &mut Cache,
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Wrong> {
-        let touch = request.flags.iter().any(|flag| flag[0] == b'T');
-        let found = cache.retrieve(request.key(), touch, now);
-        let name = match found {
-            Some(name) => name,
-            None if request.make.is_some() => {
-                let marks = Marks { won: true, ..Marks::default() };
-                // Its expiry comes with its flag: before that it has none.
-                let Ok(name) = cache.make(request.key(), None, (0, marks), now) else {
-                    out.extend_from_slice(b"SERVER_ERROR out of memory\r\n");
-                    return Ok(());
-                };
-                name
-            }
-            None => {
-                if !request.quiet {
-                    request.answer("EN", out);
-                }
-                return Ok(());
-            }
-        };
-        cache.item(request, name, found.is_none(), now, out);
-        if request.value {
-            self.send_value(cache, name);
-        }
-        Ok(())
-    }
-}
-
 impl Cache {
     /// The answer line for an item; `made`: it was created by this command.
-    fn item(&mut self, request: &Request<'_>, name: Name, made: bool, now: Instant, out: &mut Vec<u8>) {
+    pub(in crate::cache) fn item(
+        &mut self,
+        request: &Request<'_>,
+        name: Name,
+        made: bool,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) {
         let len = self.items.stored(name).len;
         match request.value {
             true => write!(out, "VA {len}").expect("a Vec takes bytes"),
@@ -125,7 +95,7 @@ impl Cache {
     }
 
     /// `me`: the attributes of an item, for people.
-    pub(super) fn debug(
+    pub(in crate::cache) fn debug(
         &mut self,
         token: &[u8],
         encoded: bool,

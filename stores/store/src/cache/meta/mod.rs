@@ -8,10 +8,6 @@ mod get;
 pub use answer::Reply;
 pub use flags::Request;
 
-use super::session::Session;
-use super::{Cache, MAX_KEY};
-use remora_transport::Instant;
-
 /// Words of a line at most, command and key among them.
 pub const WORDS: usize = 19;
 
@@ -96,45 +92,5 @@ impl Verb {
             Wrong::Delta => "CLIENT_ERROR invalid numeric delta value",
             Wrong::Initial => "CLIENT_ERROR invalid numeric initial value",
         }
-    }
-}
-
-impl Session {
-    /// Answers a meta command; `words` are all of its line.
-    ///
-    /// # Errors
-    /// Why the line is refused.
-    pub(super) fn meta(
-        &mut self,
-        verb: Verb,
-        words: &[&[u8]],
-        cache: &mut Cache,
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Wrong> {
-        cache.counters.cmd_meta += 1;
-        if verb == Verb::Nothing {
-            out.extend_from_slice(b"MN\r\n");
-            return Ok(());
-        }
-        // A line without a key is refused before.
-        let token = words.get(1).filter(|key| key.len() <= MAX_KEY).ok_or(Wrong::Format)?;
-        if verb == Verb::Debug {
-            let encoded = words.get(2).is_some_and(|flag| flag[0] == b'b');
-            cache.debug(token, encoded, now, out)?;
-            return Ok(());
-        }
-        let from = if verb == Verb::Set { 3 } else { 2 };
-        let flags = words.get(from..).unwrap_or(&[]);
-        if words.len() > WORDS {
-            return Err(Wrong::Long);
-        }
-        match verb {
-            Verb::Set => self.meta_set(token, words.get(2), flags, now, cache, out)?,
-            Verb::Get => self.meta_get(&Request::read(token, flags)?, cache, now, out)?,
-            Verb::Delete => cache.meta_delete(&Request::read(token, flags)?, now, out)?,
-            _ => cache.meta_count(&Request::read(token, flags)?, now, out)?,
-        }
-        Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! Retrievals: any number of keys, and values that leave a piece at a time.
 
 use super::{Session, State};
+use crate::cache::attributes::Attributes;
 use crate::cache::command::{Wrong, key, signed};
-use crate::cache::items::{Attributes, Name};
+use crate::cache::items::Name;
 use crate::cache::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
 use remora_transport::Instant;
 use std::io::Write as _;

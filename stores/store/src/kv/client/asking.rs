@@ -1,5 +1,6 @@
 //! Requests to a kernel of the server's NIC, and its answers.
 
+use super::super::client_config::ASK_STRIDE;
 use super::super::lookup::{Ask, Lookup};
 use super::super::{Broken, Post};
 use super::{Client, OwnedOutcome, State};
@@ -9,9 +10,7 @@ use remora_nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
 
 /// Bytes of a request: where the answer goes, then the parameters.
 const REQUEST: usize = HEAD_LEN + Ask::LEN;
-/// Bytes from one slot's request to the next one's.
-pub(crate) const STRIDE: usize = 64;
-const _: () = assert!(REQUEST <= STRIDE);
+const _: () = assert!(REQUEST <= ASK_STRIDE);
 
 impl<L: Lookup> Client<L> {
     /// Asks the kernel. Returns false if the queue has no space for the request now.
@@ -79,6 +78,6 @@ impl<L: Lookup> Client<L> {
     }
 
     fn ask_at(&self, slot: u16) -> usize {
-        self.config.asks_at::<L>() + usize::from(slot) * STRIDE
+        self.config.asks_at::<L>() + usize::from(slot) * ASK_STRIDE
     }
 }

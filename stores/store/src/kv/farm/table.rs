@@ -6,7 +6,8 @@ use super::line::{
 };
 use crate::kv::extents::{Extent, Extents, bytes_for};
 use crate::kv::hash::hash_key;
-use crate::kv::listing::{Moves, push};
+use crate::kv::listing::push;
+use crate::kv::moves::Moves;
 use crate::kv::rpc::Refusal;
 use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};

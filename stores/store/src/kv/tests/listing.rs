@@ -2,7 +2,8 @@
 
 use super::wire::{Side, block};
 use super::world::{Arm, FarmArm, PilafArm, TwoSidedArm, World};
-use crate::kv::listing::{Cursor, Page, list};
+use crate::kv::Cursor;
+use crate::kv::listing::{Page, list};
 use crate::kv::strom::{Config as StromConfig, StromTable};
 use crate::kv::{ClientConfig, Outcome, Refusal, ServerConfig, Table};
 use std::collections::BTreeSet;

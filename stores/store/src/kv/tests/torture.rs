@@ -12,10 +12,17 @@ const KEYS: usize = 6;
 /// Every state that a key has been in: the length and fill of its value, or nothing.
 #[derive(Default)]
 struct States {
-    states: [Vec<Option<(usize, u8)>>; KEYS],
+    states: [Vec<Option<Content>>; KEYS],
     random: u64,
     /// One operation in so many words.
     pace: usize,
+}
+
+/// What a value consists of, beside its key and its state.
+#[derive(Copy, Clone)]
+struct Content {
+    len: usize,
+    fill: u8,
 }
 
 fn key(number: usize) -> Vec<u8> {
@@ -23,9 +30,9 @@ fn key(number: usize) -> Vec<u8> {
 }
 
 /// Value of a state: every word contains the key and the state, so a mixture is no value at all.
-fn value(number: usize, state: usize, (len, fill): (usize, u8)) -> Vec<u8> {
-    let stamp = (number as u64) << 56 | (state as u64) << 8 | u64::from(fill);
-    stamp.to_le_bytes().into_iter().cycle().take(len).collect()
+fn value(number: usize, state: usize, content: Content) -> Vec<u8> {
+    let stamp = (number as u64) << 56 | (state as u64) << 8 | u64::from(content.fill);
+    stamp.to_le_bytes().into_iter().cycle().take(content.len).collect()
 }
 
 impl States {
@@ -40,9 +47,9 @@ impl States {
             assert_eq!(table.delete(&key(number)).is_ok(), was_there);
             states.push(None);
         } else {
-            let state = (below(&mut self.random, 300), below(&mut self.random, 256) as u8);
-            table.put(&key(number), &value(number, states.len(), state)).unwrap();
-            states.push(Some(state));
+            let (len, fill) = (below(&mut self.random, 300), below(&mut self.random, 256) as u8);
+            table.put(&key(number), &value(number, states.len(), Content { len, fill })).unwrap();
+            states.push(Some(Content { len, fill }));
         }
     }
 }

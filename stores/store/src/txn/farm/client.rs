@@ -7,7 +7,7 @@ use super::calls::Reply;
 use super::config::ClientConfig;
 use super::grant::Grant;
 use super::layout::{FRONT, LOG_FRONT, NEAR, Record, WORD, Word, object_of, record_len};
-use super::verbs::{Work, parse_id};
+use super::work::{Work, parse_id};
 use crate::backoff;
 use crate::random::Random;
 use crate::txn::client::{hash_of, reduce, shard_of};

@@ -20,6 +20,7 @@ mod recovery;
 mod serving;
 mod shard;
 mod verbs;
+mod work;
 
 #[cfg(test)]
 mod tests;

@@ -91,8 +91,8 @@ fn key(account: Account, customer: u64) -> Key {
     Key::of(&bytes)
 }
 
-fn put(script: &mut Script, at: (Account, u64), balance: i64, number: u64) {
-    let out = script.write(key(at.0, at.1), VALUE);
+fn put(script: &mut Script, account: Account, customer: u64, balance: i64, number: u64) {
+    let out = script.write(key(account, customer), VALUE);
     set_u64(out, 0, balance as u64);
     set_u64(out, 8, number);
 }
@@ -175,27 +175,27 @@ impl Workload for SmallBank {
         match job.kind {
             Kind::Balance => {}
             Kind::Amalgamate => {
-                put(script, (Savings, one), 0, number);
-                put(script, (Checking, one), 0, number);
-                put(script, (Checking, other), third + first + second, number);
+                put(script, Savings, one, 0, number);
+                put(script, Checking, one, 0, number);
+                put(script, Checking, other, third + first + second, number);
             }
             Kind::DepositChecking => {
-                put(script, (Checking, one), first + amount, number);
+                put(script, Checking, one, first + amount, number);
                 script.gain = amount;
             }
             Kind::SendPayment if first < amount => return Step::Decline,
             Kind::SendPayment => {
-                put(script, (Checking, one), first - amount, number);
-                put(script, (Checking, other), second + amount, number);
+                put(script, Checking, one, first - amount, number);
+                put(script, Checking, other, second + amount, number);
             }
             Kind::TransactSavings if first + amount < 0 => return Step::Decline,
             Kind::TransactSavings => {
-                put(script, (Savings, one), first + amount, number);
+                put(script, Savings, one, first + amount, number);
                 script.gain = amount;
             }
             Kind::WriteCheck => {
                 let paid = if first + second < amount { amount + 1 } else { amount };
-                put(script, (Checking, one), second - paid, number);
+                put(script, Checking, one, second - paid, number);
                 script.gain = -paid;
             }
         }

@@ -31,7 +31,7 @@ impl Memory {
     }
 
     /// Writes the frame's slots, and words within it that look like frames: a reader must never meet them.
-    fn fill(&self, (slot, len): (u32, u32), value: u32) {
+    fn fill(&self, slot: u32, len: u32, value: u32) {
         for at in slot..slot + slots_of(len) {
             if at != slot {
                 self.words[at as usize].store(1, Ordering::Relaxed);
@@ -82,7 +82,8 @@ fn frames_arrive_whole(lens: &'static [u32]) {
                 while !producer.reserve(&*theirs, len).expect("a sound ring") {
                     thread::yield_now();
                 }
-                theirs.fill(producer.reserved(), value);
+                let (slot, len) = producer.reserved();
+                theirs.fill(slot, len, value);
                 producer.commit(&*theirs);
                 if value % 2 == 0 || lens.len() == value as usize {
                     producer.publish(&*theirs);

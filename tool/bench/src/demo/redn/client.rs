@@ -26,7 +26,7 @@ struct Lane {
 }
 
 impl Lane {
-    fn ask(&mut self, id: usize, part: Part, (buckets, first): (u64, u64)) -> Result<()> {
+    fn ask(&mut self, id: usize, part: Part, buckets: u64, first: u64) -> Result<()> {
         self.asked = part;
         let key = key(part.record);
         self.way.ask(id, &ask_two(places(key, buckets).map(|place| first + place * BUCKET), key))
@@ -117,7 +117,7 @@ impl Client {
     fn ask(&mut self) -> Result<bool> {
         let Some(part) = self.parts.next_part() else { return Ok(false) };
         let id = self.idle.pop().context("a connection that is idle")?;
-        self.lanes[id].ask(id, part, (self.table.buckets, self.first))?;
+        self.lanes[id].ask(id, part, self.table.buckets, self.first)?;
         self.sent += 1;
         Ok(true)
     }

@@ -68,7 +68,7 @@ pub struct Chain {
 
 impl Chain {
     pub fn new(args: &Args, socket: &Path) -> Result<Chain> {
-        let server = Server::new(args, &["bench", "failure"], ("--serve", socket.display().to_string()))?;
+        let server = Server::new(args, &["bench", "failure"], "--serve", socket.display().to_string())?;
         Ok(Chain { server, port: args.port, table: Arc::new(table(args)), len: args.value_len })
     }
 }

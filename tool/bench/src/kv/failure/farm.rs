@@ -21,14 +21,14 @@ pub struct Farm {
 impl Farm {
     pub fn new(args: &Args, keeper: Option<&Path>) -> Result<Farm> {
         let mut words = vec!["serve", "kv", "--child"];
-        let nic = match keeper {
+        let (option, value) = match keeper {
             Some(socket) => ("--nicd", socket.display().to_string()),
             None => ("--port", args.port.name().to_owned()),
         };
         if keeper.is_some() {
             words.extend(["--keep", "failure"]);
         }
-        Ok(Farm { server: Server::new(args, &words, nic)?, port: args.port, len: args.value_len })
+        Ok(Farm { server: Server::new(args, &words, option, value)?, port: args.port, len: args.value_len })
     }
 }
 

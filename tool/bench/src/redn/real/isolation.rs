@@ -150,5 +150,5 @@ fn draw(args: &Args, measured: &[[Rounds; 2]]) -> Result<()> {
     });
     let points: Vec<Number> = points.collect();
     let drawn = [("Figure 15", "writers beside the reader", "latency of a GET, us", true)];
-    numbers::draw(&args.report, ("redn", "real time"), &drawn, &points)
+    numbers::draw(&args.report, "redn", "real time", &drawn, &points)
 }

@@ -107,7 +107,7 @@ fn measure(args: &Args, testbed: &Arc<Testbed>, lookup: Lookup) -> Result<Vec<Ro
     pin(testbed.cores()[0])?;
     let ways = lookup.ways();
     let nics = [testbed.client(0).open()?, testbed.client(1).open()?];
-    let connect = |(_, way): &Way| Client::connect(&nics[usize::from(*way == CALLS)], &server, (lookup, way));
+    let connect = |(_, way): &Way| Client::connect(&nics[usize::from(*way == CALLS)], &server, lookup, way);
     let mut clients: Vec<Client> = ways.iter().map(connect).collect::<Result<_>>()?;
     let mut measured = vec![Rounds::default(); ways.len()];
     let asked = METRICS.map(|(metric, _)| wants(args, testbed.port(), lookup, metric));

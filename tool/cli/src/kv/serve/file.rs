@@ -42,7 +42,8 @@ impl Lines {
     /// The system's.
     pub fn pairs<R: Read>(
         &self,
-        (max_key, max_value): (u32, u32),
+        max_key: u32,
+        max_value: u32,
         read: impl FnOnce(File) -> R,
     ) -> Result<Pairs<BufReader<R>>> {
         let mut file = self.file.try_clone()?;
@@ -54,8 +55,8 @@ impl Lines {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn count(&self, limits: (u32, u32), contents: &mut Contents) -> Result<()> {
-        let mut pairs = self.pairs(limits, |file| file)?;
+    pub fn count(&self, max_key: u32, max_value: u32, contents: &mut Contents) -> Result<()> {
+        let mut pairs = self.pairs(max_key, max_value, |file| file)?;
         while let Some(pair) = pairs.next_pair().with_context(|| format!("reading {}", self.name))? {
             if let Ok(pair) = pair {
                 contents.add(pair.key.len() + pair.value.len(), 1);

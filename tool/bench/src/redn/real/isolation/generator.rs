@@ -56,7 +56,8 @@ fn connect(
     domain: &ProtectionDomain,
     cq: &CompletionQueue,
     server: &Server,
-    (program, reply): (&str, &MemoryRegion),
+    program: &str,
+    reply: &MemoryRegion,
 ) -> Result<Client> {
     let call = Call { program: program.to_owned(), reply: reply.remote_memory() };
     let options = QpOptions { private_data: call.to_bytes(), ..late() };
@@ -70,10 +71,10 @@ impl Generator {
         let domain = context.alloc_pd()?;
         let (reads, writes) = (context.create_cq(64)?, context.create_cq(256)?);
         let answers = domain.allocate(ANSWERS, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let chain = connect(&domain, &reads, server, ("get", &answers))?;
+        let chain = connect(&domain, &reads, server, "get", &answers)?;
         let there = RemoteMemory::from_bytes(chain.pair.peer_private_data()).context("the table")?;
-        let calls = connect(&domain, &reads, server, (CALLS, &answers))?;
-        let writer = |_| connect(&domain, &writes, server, (CALLS, &answers));
+        let calls = connect(&domain, &reads, server, CALLS, &answers)?;
+        let writer = |_| connect(&domain, &writes, server, CALLS, &answers);
         let writers = (1..CLIENTS).map(writer).collect::<Result<_>>()?;
         Ok(Generator { table: table(), answers, reads, writes, chain, calls, writers, there })
     }

@@ -81,8 +81,10 @@ impl Ends for Shop {
                 self.loaded.push(load(
                     &self.domain,
                     request,
-                    (&call, "table"),
-                    (&self.table, &telling(&self.table)),
+                    &call,
+                    "table",
+                    &self.table,
+                    &telling(&self.table),
                 )?);
                 Ok(())
             }

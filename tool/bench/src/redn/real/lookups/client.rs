@@ -43,11 +43,7 @@ pub struct Client {
 
 impl Client {
     /// Connects as many as there will be lookups in flight.
-    pub fn connect(
-        context: &Context,
-        server: &Server,
-        (lookup, way): (Lookup, &'static str),
-    ) -> Result<Client> {
+    pub fn connect(context: &Context, server: &Server, lookup: Lookup, way: &'static str) -> Result<Client> {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(4 * LANES as u32)?;
         let lane =

@@ -79,8 +79,10 @@ impl Ends for Tables {
                 self.loaded.push(load(
                     &self.domain,
                     request,
-                    (&call, region),
-                    (&self.table, &telling(&self.table)),
+                    &call,
+                    region,
+                    &self.table,
+                    &telling(&self.table),
                 )?);
             }
         }

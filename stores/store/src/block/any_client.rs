@@ -1,0 +1,119 @@
+//! One client for both designs.
+
+use remora_nic::WorkCompletion;
+use remora_transport::Instant;
+
+use super::{ClientConfig, Design, Finished, Grant, Lost, Machine, Refused, Slot, abdlock, prism_rs};
+use crate::{Broken, Connections, QueueNeeds, Registered};
+
+/// A client of the design that the replicas turn out to have.
+#[derive(Debug)]
+pub enum AnyClient {
+    /// PRISM's chains.
+    PrismRs(prism_rs::Client),
+    /// Locks and plain verbs.
+    AbdLock(abdlock::Client),
+}
+
+impl AnyClient {
+    /// Bytes of registered memory that a client of this design needs.
+    pub fn arena_len(design: Design, config: &ClientConfig) -> usize {
+        match design {
+            Design::PrismRs => prism_rs::Client::arena_len(config),
+            Design::AbdLock => abdlock::Client::arena_len(config),
+        }
+    }
+
+    /// What each queue pair must hold, whichever design the replica turns out to have.
+    pub fn needs(config: &ClientConfig) -> QueueNeeds {
+        prism_rs::Client::needs(config).max(abdlock::Client::needs(config))
+    }
+
+    /// A client without connections. `seed` decides how long it pauses for the locks of others.
+    ///
+    /// None: the configuration is not possible, or `arena` is shorter than [`AnyClient::arena_len`].
+    pub fn new(design: Design, config: ClientConfig, arena: Registered, seed: u64) -> Option<AnyClient> {
+        match design {
+            Design::PrismRs => prism_rs::Client::new(config, arena).map(AnyClient::PrismRs),
+            Design::AbdLock => abdlock::Client::new(config, arena, seed).map(AnyClient::AbdLock),
+        }
+    }
+}
+
+/// Calls the same method of either client.
+macro_rules! either {
+    ($self:expr, $client:ident => $call:expr) => {
+        match $self {
+            AnyClient::PrismRs($client) => $call,
+            AnyClient::AbdLock($client) => $call,
+        }
+    };
+}
+
+impl Machine for AnyClient {
+    fn connect(
+        &mut self,
+        replica: usize,
+        grant: Grant,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
+        either!(self, client => client.connect(replica, grant, connections))
+    }
+
+    fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections) {
+        either!(self, client => client.disconnect(now, replica, connections));
+    }
+
+    #[inline]
+    fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
+        either!(self, client => client.read(now, block, connections))
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        now: Instant,
+        block: u64,
+        value: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
+        either!(self, client => client.write(now, block, value, connections))
+    }
+
+    #[inline]
+    fn complete(
+        &mut self,
+        now: Instant,
+        replica: usize,
+        completion: &WorkCompletion,
+        connections: &mut impl Connections,
+    ) -> Option<Finished<'_>> {
+        either!(self, client => client.complete(now, replica, completion, connections))
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> Instant {
+        either!(self, client => client.next_deadline())
+    }
+
+    fn expire(&mut self, now: Instant, connections: &mut impl Connections) {
+        either!(self, client => client.expire(now, connections));
+    }
+
+    fn lost(&self) -> Option<Lost> {
+        either!(self, client => client.lost())
+    }
+
+    fn in_flight(&self) -> usize {
+        either!(self, client => client.in_flight())
+    }
+
+    fn is_quiet(&self) -> bool {
+        either!(self, client => client.is_quiet())
+    }
+}

@@ -1,0 +1,193 @@
+//! One client for both designs.
+
+use remora_nic::WorkCompletion;
+use remora_transport::Status;
+
+use super::{
+    Client, ClientConfig, Design, EntryId, Event, Granted, Known, Limits, Machine, Outcome, Refused, Tx, farm,
+};
+use crate::{Broken, Connections, QueueNeeds, Registered};
+
+/// A client of the design that the shards turn out to have.
+#[derive(Debug)]
+pub enum AnyClient {
+    /// PRISM-TX.
+    PrismTx(Client),
+    /// FaRM.
+    Farm(farm::Client),
+}
+
+fn prism_tx(limits: &Limits) -> ClientConfig {
+    let Limits { max_key, max_value, max_keys, window } = *limits;
+    ClientConfig { window, max_keys, max_key, max_value, ..ClientConfig::default() }
+}
+
+fn of_farm(limits: &Limits, seed: u64) -> farm::ClientConfig {
+    let Limits { max_key, max_value, max_keys, window } = *limits;
+    farm::ClientConfig { window, max_keys, max_key, max_value, seed, ..farm::ClientConfig::default() }
+}
+
+/// Why an [`AnyClient`] cannot be made.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum GrantError {
+    /// The shards are of different designs.
+    Designs,
+    /// The shards grant less than the limits ask for, or number their clients differently.
+    Grants,
+}
+
+impl core::fmt::Display for GrantError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            GrantError::Designs => "the shards are of different designs",
+            GrantError::Grants => "the shards do not grant so much, or number their clients differently",
+        })
+    }
+}
+
+impl core::error::Error for GrantError {}
+
+impl AnyClient {
+    /// What each queue pair must hold, whichever design the shards turn out to have.
+    pub fn needs(limits: &Limits) -> QueueNeeds {
+        prism_tx(limits).needs().max(of_farm(limits, 0).needs())
+    }
+
+    /// Bytes of registered memory that a client of these shards needs.
+    pub fn arena_len(limits: &Limits, grants: &[Granted]) -> usize {
+        let longest = |granted: &Granted| match granted {
+            Granted::PrismTx(_) => 0,
+            Granted::Farm(grant) => grant.max_pair,
+        };
+        match grants.first().map(Granted::design) {
+            Some(Design::Farm) => of_farm(limits, 0).arena_len(grants.iter().map(longest).max().unwrap_or(0)),
+            _ => prism_tx(limits).arena_len(grants.len()),
+        }
+    }
+
+    /// A client of the shards that gave these grants, in the order of the shard map. `seed` decides how long
+    /// FaRM's client pauses for the locks of others.
+    ///
+    /// # Errors
+    /// The grants do not fit each other or the limits.
+    pub fn new(
+        limits: &Limits,
+        grants: Vec<Granted>,
+        arena: Registered,
+        seed: u64,
+    ) -> Result<AnyClient, GrantError> {
+        let (mut prism, mut farm) = (Vec::new(), Vec::new());
+        for granted in grants {
+            match granted {
+                Granted::PrismTx(grant) => prism.push(grant),
+                Granted::Farm(grant) => farm.push(grant),
+            }
+        }
+        if !prism.is_empty() && !farm.is_empty() {
+            return Err(GrantError::Designs);
+        }
+        let client = match farm.is_empty() {
+            true => Client::new(prism_tx(limits), prism, arena).map(AnyClient::PrismTx),
+            false => farm::Client::new(of_farm(limits, seed), farm, arena).map(AnyClient::Farm),
+        };
+        client.ok_or(GrantError::Grants)
+    }
+
+    /// The design of its shards.
+    pub fn design(&self) -> Design {
+        match self {
+            AnyClient::PrismTx(_) => Design::PrismTx,
+            AnyClient::Farm(_) => Design::Farm,
+        }
+    }
+}
+
+/// Calls the same method of either client.
+macro_rules! either {
+    ($self:expr, $client:ident => $call:expr) => {
+        match $self {
+            AnyClient::PrismTx($client) => $call,
+            AnyClient::Farm($client) => $call,
+        }
+    };
+}
+
+impl Machine for AnyClient {
+    fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
+        either!(self, client => client.start(connections))
+    }
+
+    #[inline]
+    fn begin(&mut self) -> Result<Tx, Refused> {
+        either!(self, client => client.begin())
+    }
+
+    #[inline]
+    fn read(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        either!(self, client => client.read(tx, key, connections))
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        connections: &mut impl Connections,
+    ) -> Result<EntryId, Refused> {
+        either!(self, client => client.write(tx, key, value, connections))
+    }
+
+    fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
+        either!(self, client => client.delete(tx, key, connections))
+    }
+
+    #[inline]
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Known<'_>> {
+        either!(self, client => client.value(tx, entry))
+    }
+
+    #[inline]
+    fn commit(
+        &mut self,
+        tx: Tx,
+        clock: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Option<Event<'static>>, Refused> {
+        either!(self, client => client.commit(tx, clock, connections))
+    }
+
+    fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
+        either!(self, client => client.abort(tx))
+    }
+
+    #[inline]
+    fn complete(
+        &mut self,
+        shard: usize,
+        completion: &WorkCompletion,
+        connections: &mut impl Connections,
+    ) -> Result<Option<Event<'_>>, Broken> {
+        either!(self, client => client.complete(shard, completion, connections))
+    }
+
+    fn return_buffers(&mut self, shard: usize, connections: &mut impl Connections) -> Result<(), Broken> {
+        either!(self, client => client.return_buffers(shard, connections))
+    }
+
+    fn in_flight(&self) -> usize {
+        either!(self, client => client.in_flight())
+    }
+
+    fn is_awaited(&self) -> bool {
+        either!(self, client => client.is_awaited())
+    }
+
+    fn give_up(&mut self, status: Status) {
+        either!(self, client => client.give_up(status));
+    }
+
+    fn abandon(&mut self) -> Option<(Tx, Outcome)> {
+        either!(self, client => client.abandon())
+    }
+}

@@ -1,0 +1,34 @@
+//! What `remora bench kv` measures: a workload and its name.
+
+use remora_store::ycsb::{Distribution, Mix};
+
+use super::workload::Chosen;
+
+/// PUTs of zipfian keys.
+pub const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
+
+/// A workload, and how its figures are called.
+pub struct Case {
+    /// It.
+    pub mix: Mix,
+    /// As paths name it.
+    pub name: String,
+}
+
+impl Case {
+    /// Of a chosen workload.
+    pub fn new(Chosen { mix, name, .. }: Chosen) -> Case {
+        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
+        let keys = match mix.distribution {
+            Distribution::Uniform => "uniform".to_owned(),
+            Distribution::Zipfian(theta) => format!("zipf-{}", f64::from(theta) / 1000.0),
+            Distribution::Latest(_) => "latest".to_owned(),
+        };
+        Case { mix, name: format!("{what}/{keys}") }
+    }
+
+    /// Reads only?
+    pub fn reads(&self) -> bool {
+        self.mix.read == 100
+    }
+}
