@@ -98,6 +98,7 @@ impl Rma {
     pub fn complete(&mut self, ended: &OperationEnd, shared: &mut Shared) {
         let slot = usize::from(ended.slot);
         let Some(command) = self.commands.get_mut(slot).and_then(Option::take) else { return };
+        self.delays.ended(ended);
         match ended.status {
             Status::Timeout => shared.counters.rma_timeouts += 1,
             Status::DispatchTimeout => shared.counters.rma_dispatch_timeouts += 1,
