@@ -120,6 +120,8 @@ impl Rma {
     /// Runs the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
         while let Some(waiting) = self.solicitation.expire(now) {
+            // The line may be empty now, and then no turn follows that would see it.
+            self.delays.look(now, &self.solicitation);
             match waiting.party {
                 Party::Command(slot) => {
                     let ended = self.requester.not_dispatched(now, slot);
