@@ -248,7 +248,8 @@ unsafe fn completions(
     Ok(taken as c_int)
 }
 
-fn count_or_errno(taken: Result<c_int, Fault>) -> c_int {
+/// The number, or the negative errno of a failure, whose text is kept.
+pub(crate) fn count_or_errno(taken: Result<c_int, Fault>) -> c_int {
     taken.unwrap_or_else(|fault| -number(Err(fault)))
 }
 

@@ -1,4 +1,4 @@
-//! The header's structures are these: sizes and offsets, as C and C++ compilers see them.
+//! The headers' structures are these: sizes and offsets, as C and C++ compilers see them.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -8,6 +8,9 @@ use crate::device::{DeviceAttr, Wc};
 use crate::free_list::Facts;
 use crate::prism::{Atomic, CSge, Wr};
 use crate::queue_pair::QpAttr;
+use crate::rma::portal::{RmaWc, RmaWr};
+use crate::rma::{GrantBytes, Identity, RmaAttr};
+use crate::strom::CAnswer;
 
 /// Statements that print, and what they must print.
 #[derive(Default)]
@@ -53,6 +56,7 @@ fn layout() -> Layout {
         retry_cnt,
         max_recv_wr
     );
+    structure!(layout, "remora_answer", CAnswer, tag, status, length);
     structure!(layout, "remora_prism_atomic", Atomic, mode, size, compare_mask, swap_mask, compare, swap_add);
     structure!(
         layout,
@@ -73,14 +77,47 @@ fn layout() -> Layout {
         result,
         atomic
     );
+    rma(&mut layout);
     layout
 }
 
+fn rma(layout: &mut Layout) {
+    structure!(
+        layout,
+        "remora_rma_attr",
+        RmaAttr,
+        regions,
+        keys,
+        slots,
+        served,
+        window,
+        dispatch_timeout_us,
+        timeout_us
+    );
+    structure!(layout, "remora_rma_identity", Identity, address, pid, incarnation);
+    structure!(layout, "remora_rma_grant", GrantBytes, bytes);
+    structure!(
+        layout,
+        "remora_rma_wr",
+        RmaWr,
+        wr_id,
+        local,
+        local_offset,
+        grant,
+        remote_offset,
+        length,
+        opcode,
+        bulk,
+        timeout_ms
+    );
+    structure!(layout, "remora_rma_wc", RmaWc, wr_id, status, reserved);
+}
+
 #[test]
-fn the_header_is_c11_and_cpp17_and_its_structures_are_those_of_the_library() {
+fn the_headers_are_c11_and_cpp17_and_their_structures_are_those_of_the_library() {
     let layout = layout();
-    let text =
-        format!("#include <remora/prism.h>\n#include <stdio.h>\nint main(void) {{\n{}}}\n", layout.code);
+    let headers = "#include <remora/rma.h>\n#include <remora/strom.h>\n#include <stdio.h>\n";
+    let text = format!("{headers}int main(void) {{\n{}}}\n", layout.code);
     let folder = std::env::temp_dir().join(format!("remora-{}-layout", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     for (compiler, standard, ending) in [("cc", "-std=c11", "c"), ("c++", "-std=c++17", "cc")] {

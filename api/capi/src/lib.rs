@@ -1,5 +1,5 @@
-//! `libremora`: PRISM and StRoM for C programs. `api/capi/include/remora/prism.h` and `strom.h` declare and
-//! explain them; `docs/C.md` is the tour.
+//! `libremora`: PRISM, StRoM and 1RMA for C programs. `prism.h`, `strom.h` and `rma.h` in
+//! `api/capi/include/remora` declare and explain them; `docs/C.md` is the tour.
 //!
 //! Each function checks its arguments, calls the Rust API, and returns the result as an errno. A handle is a
 //! box that begins with a word for its kind (`handle.rs`); an error becomes a number in `errno.rs`.
@@ -11,6 +11,7 @@ mod free_list;
 mod handle;
 mod prism;
 mod queue_pair;
+mod rma;
 mod strom;
 
 #[cfg(test)]

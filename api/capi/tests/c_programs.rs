@@ -70,6 +70,46 @@ impl Drop for Server {
     }
 }
 
+/// The program under Valgrind, if there is one: it ends with status 9 if that finds a wrong access.
+fn valgrind(program: &Path) -> Option<Command> {
+    Command::new("valgrind").arg("--version").output().ok()?;
+    let mut valgrind = Command::new("valgrind");
+    // Engines have threads of their own, and none may keep the others out.
+    valgrind.args(["--error-exitcode=9", "--quiet", "--fair-sched=try"]).arg(program);
+    Some(valgrind)
+}
+
+/// The same for programs of 1RMA: wrong accesses alone. Valgrind takes ciphertext and tags of ring's assembler
+/// for bytes that nobody has written.
+fn valgrind_accesses(program: &Path) -> Option<Command> {
+    let mut valgrind = valgrind(program)?;
+    let words: Vec<_> = valgrind.get_args().map(ToOwned::to_owned).collect();
+    valgrind = Command::new("valgrind");
+    valgrind.arg("--undef-value-errors=no").args(words);
+    Some(valgrind)
+}
+
+/// The output of client and server of `rma_read`, which meet at a Unix socket.
+fn rma_conversation(
+    installed: &Installed,
+    mut server: Command,
+    mut client: Command,
+    port: &str,
+) -> [String; 2] {
+    let socket = installed.0.join("socket");
+    server.args(["serve", port]).arg(&socket).stdout(Stdio::piped());
+    let mut server = Server(server.spawn().unwrap());
+    let mut output = BufReader::new(server.0.stdout.take().unwrap());
+    let mut listens = String::new();
+    output.read_line(&mut listens).unwrap();
+    assert_eq!(listens, "listens\n");
+    let client = run(client.args(["client", port]).arg(&socket));
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(server.0.wait().unwrap().success());
+    [client, rest]
+}
+
 /// The output of client and server.
 fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, String) {
     server.args(["serve", port, "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -115,14 +155,50 @@ fn kernels_answer_a_c_program_between_processes() {
     }
 }
 
+/// What client and server of `rma_read` print.
+const RMA: [&str; 2] = [
+    "read 1048576 bytes by 4 transfers\nwrite 0\nrekey 0\nread under the old key 1\nread under the new key 0: HELLO\n",
+    "HELLO\n",
+];
+
+#[test]
+fn a_c_program_reads_writes_and_rekeys_another_by_1rma() {
+    let installed = Installed::new("rma");
+    let (shared, alone) = (installed.program("examples/rma_read.c"), installed.alone("examples/rma_read.c"));
+    for (port, client) in [("shm", &shared), ("udp", &shared), ("udp", &alone)] {
+        let done = rma_conversation(&installed, Command::new(&shared), Command::new(client), port);
+        assert_eq!(done, RMA, "{port}");
+    }
+}
+
+#[test]
+fn valgrind_finds_nothing_in_a_c_program_of_1rma() {
+    let installed = Installed::new("rma-valgrind");
+    let program = installed.program("examples/rma_read.c");
+    for port in ["shm", "udp"] {
+        let [Some(server), Some(client)] = [(); 2].map(|()| valgrind_accesses(&program)) else { return };
+        assert_eq!(rma_conversation(&installed, server, client, port), RMA, "{port}");
+    }
+}
+
+#[test]
+fn every_mistake_with_1rma_is_an_errno_or_a_status() {
+    let installed = Installed::new("rma-arguments");
+    let program = installed.program("tests/rma_arguments.c");
+    let checked = valgrind_accesses(&program).into_iter();
+    for mut command in checked.chain([Command::new(&program)]) {
+        assert_eq!(run(&mut command), "every mistake was an errno\n");
+    }
+}
+
 #[test]
 fn every_mistake_of_a_c_program_is_an_errno() {
     let installed = Installed::new("arguments");
     let program = installed.program("tests/arguments.c");
     assert_eq!(run(&mut Command::new(&program)), "every mistake was an errno\n");
     // Where there is Valgrind, it finds no wrong access, of good arguments or bad.
-    if Command::new("valgrind").arg("--version").output().is_ok() {
-        run(Command::new("valgrind").args(["--error-exitcode=9", "--quiet"]).arg(&program));
+    if let Some(mut checked) = valgrind(&program) {
+        run(&mut checked);
     }
 }
 

@@ -45,7 +45,7 @@ pub use certificate::{Certificate, Fingerprint, ParseError, Token};
 pub use channel::{Announcement, Channel, Credential, Pin};
 pub use error::Error;
 pub use message::RegionGrant;
-pub use secret_file::{key_of_file, read_secret};
+pub use secret_file::{key_of_file, make_secret, read_secret};
 pub use server::{GrantCounters, GrantOptions, GrantServer, Offer};
 pub use session::RmaSession;
 

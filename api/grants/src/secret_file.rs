@@ -34,7 +34,10 @@ pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
 }
 
 /// Makes such a file.
-pub(crate) fn make_secret(path: &Path, bytes: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// `File`: it is there already, or cannot be made.
+pub fn make_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     let refused = |error: std::io::Error| Error::File(format!("making {}: {error}", path.display()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     file.write_all(bytes).map_err(refused)

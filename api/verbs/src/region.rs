@@ -143,6 +143,10 @@ impl MemoryRegion {
         }
     }
 
+    pub(crate) fn domain(&self) -> &ProtectionDomain {
+        &self.domain
+    }
+
     /// Its local key (L_Key), for lists of local memory.
     pub fn lkey(&self) -> Key {
         self.key

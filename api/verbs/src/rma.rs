@@ -34,18 +34,19 @@
 mod portal;
 
 use remora_host::{Engine, RmaConfig, random_key};
+use remora_nic::NicError;
 use remora_nic::rma::{Identity, RegionMemory, Regions};
 use remora_wire::frame::{Address, Endpoint};
-use remora_wire::rma::Kind;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
-pub use portal::{Portal, RmaError};
+pub use portal::{Portal, RmaError, TRANSFERS};
 pub use remora_nic::rma::{RegionKey, Rights};
-pub use remora_transport::rma::executor::{CongestionSettings, ControlKind};
+pub use remora_transport::rma::executor::{CongestionSettings, ControlKind, SubmitError};
 pub use remora_transport::rma::{Settings, Status, WriteDebit};
+pub use remora_wire::rma::{Class, Kind};
 
 /// How a device speaks 1RMA.
 #[derive(Copy, Clone, Debug)]
@@ -183,7 +184,8 @@ impl Context {
     /// Speaks 1RMA by one of the device's engines, from now on.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number; `System`: no randomness.
+    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number; `Nic(Busy)`: the engine speaks it for another
+    /// `Rma`, which is in use; `System`: no randomness.
     pub fn open_rma(&self, options: &RmaOptions) -> Result<Rma, CreateError> {
         self.refuse_child()?;
         let engines = self.adapter()?.engines();
@@ -194,7 +196,10 @@ impl Context {
             .clone();
         let regions = Arc::new(Regions::new(options.regions));
         let config = RmaConfig { settings: options.settings, keys: options.keys };
-        engine.enable_rma(&config, regions.clone()).map_err(|_| CreateError::System(NO_RANDOMNESS))?;
+        let enabled = engine.enable_rma(&config, regions.clone());
+        if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
+            return Err(NicError::Busy.into());
+        }
         let incarnation = remora_host::random().map_err(|_| CreateError::System(NO_RANDOMNESS))? as u32;
         let inner = Inner { context: self.clone(), engine, regions, incarnation, options: *options };
         Ok(Rma { inner: Arc::new(inner) })
@@ -216,6 +221,7 @@ impl Rma {
         rights: Rights,
         key: Option<RegionKey>,
     ) -> Result<RmaRegion, CreateError> {
+        self.refuse_other(memory.domain())?;
         let key = match key {
             Some(key) => key,
             None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS))?,
@@ -234,9 +240,16 @@ impl Rma {
     /// Makes a portal with `slots` command slots for operands of this domain.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Full)`: no so many slots are free.
+    /// `Forked`; `OtherContext`; `Nic(Full)`: no so many slots are free.
     pub fn create_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
+        self.refuse_other(domain)?;
         Portal::new(self, domain, slots)
+    }
+
+    /// Keys and numbers of another device's objects would name other memory here.
+    fn refuse_other(&self, domain: &ProtectionDomain) -> Result<(), CreateError> {
+        let own = domain.context().is(&self.inner.context);
+        if own { Ok(()) } else { Err(CreateError::OtherContext) }
     }
 
     /// Where peers send their requests.

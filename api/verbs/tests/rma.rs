@@ -1,7 +1,9 @@
 //! 1RMA between two devices of one process, over real ports.
 
-use remora_verbs::rma::{Client, Grant, Portal, Rights, Rma, RmaError, RmaOptions, RmaRegion, Status};
-use remora_verbs::{Access, Context, Device, QpOptions, QueuePair};
+use remora_verbs::rma::{
+    Client, CongestionSettings, Grant, Portal, Rights, Rma, RmaError, RmaOptions, RmaRegion, Settings, Status,
+};
+use remora_verbs::{Access, Context, CreateError, Device, QpOptions, QueuePair};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ struct Bed {
     local: RmaRegion,
     portal: Portal,
     _link: Option<(QueuePair, QueuePair)>,
+    server: Rma,
     client: Rma,
     contexts: [Context; 2],
 }
@@ -31,6 +34,10 @@ fn devices(port: &str) -> [Context; 2] {
 
 impl Bed {
     fn new(port: &str) -> Bed {
+        Bed::with(port, &RmaOptions::default())
+    }
+
+    fn with(port: &str, options: &RmaOptions) -> Bed {
         let contexts = devices(port);
         let link = (port == "shm").then(|| {
             let [a, b] = [&contexts[0], &contexts[1]].map(|context| {
@@ -39,8 +46,7 @@ impl Bed {
             });
             QueuePair::connect_pair(a, b).expect("a link between the two")
         });
-        let [server, client] =
-            [0, 1].map(|side: usize| contexts[side].open_rma(&RmaOptions::default()).unwrap());
+        let [server, client] = [0, 1].map(|side: usize| contexts[side].open_rma(options).unwrap());
         let memory = |context: &Context| {
             let domain = context.alloc_pd().unwrap();
             let memory = domain.allocate(LEN, Access::LOCAL_WRITE).unwrap();
@@ -53,7 +59,7 @@ impl Bed {
         let (domain, buffer) = memory(&contexts[1]);
         let local = client.expose(buffer, Rights::NONE, None).unwrap();
         let portal = client.create_portal(&domain, 32).unwrap();
-        Bed { served, local, portal, _link: link, client, contexts }
+        Bed { served, local, portal, _link: link, server, client, contexts }
     }
 
     fn grant(&self) -> Grant {
@@ -110,6 +116,138 @@ fn over_shm() {
     reads_writes_and_rekeys("shm");
 }
 
+/// The value of a counter in what Prometheus reads.
+fn counter(context: &Context, name: &str) -> f64 {
+    let text = remora_host::metrics::write(&context.metrics());
+    let found = text.lines().find_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
+    found.unwrap_or_else(|| panic!("no {name} in {text}")).1.parse().expect("a number")
+}
+
+#[test]
+fn delays_and_a_full_window_are_told_to_prometheus() {
+    let options = RmaOptions {
+        settings: Settings { window: 8 << 10, ..Settings::software() },
+        ..RmaOptions::default()
+    };
+    let mut bed = Bed::with("127.0.0.1:0", &options);
+    let grant = bed.grant();
+    bed.portal.read(&bed.local, 0, &grant, 0, LEN as u64, PATIENCE).unwrap();
+    let client = &bed.contexts[1];
+    let commands = (LEN / 4096) as f64;
+    for delay in ["issue", "remote", "total"] {
+        let name = format!("remora_rma_{delay}_delay_seconds");
+        // Those that are tried again on a busy machine are counted again.
+        assert!(counter(client, &format!("{name}_count{{")) >= commands, "{delay}");
+        assert!(counter(client, &format!("{name}_sum{{")) > 0.0, "{delay}");
+    }
+    let full = counter(client, "remora_rma_window_full_seconds_total{");
+    assert!(full > 0.0 && full <= counter(client, "remora_rma_seconds_total{"), "{full}");
+    assert_eq!(
+        counter(&bed.contexts[0], "remora_rma_window_full_seconds_total{"),
+        0.0,
+        "the server's is free"
+    );
+    let without = devices("shm");
+    assert!(
+        !remora_host::metrics::write(&without[0].metrics()).contains("delay_seconds"),
+        "it speaks no 1RMA"
+    );
+}
+
+/// A quantity of the document, such as `64 KiB`, `2 GB/s` or `10 us (2 RTT)`: bytes, nanoseconds or a number.
+fn quantity(text: &str) -> f64 {
+    let mut words = text.split_whitespace();
+    let number: f64 = words.next().unwrap_or_default().replace(',', "").parse().expect("a number");
+    number
+        * match words.next() {
+            Some("us") => 1e3,
+            Some("ms") => 1e6,
+            Some("s") | Some("GB/s") => 1e9,
+            Some("KiB") => 1024.0,
+            Some(unit) => panic!("{unit} in {text}"),
+            None => 1.0,
+        }
+}
+
+/// The cells of the table rows that name this setting in docs/RMA.md, with its place in the row.
+fn documented(setting: &str) -> [Vec<f64>; 2] {
+    let row = |line: &&str| {
+        line.starts_with('|') && line.split('|').nth(1).is_some_and(|names| names.contains(setting))
+    };
+    let rows: Vec<&str> = include_str!("../../../docs/RMA.md").lines().filter(row).collect();
+    assert!(!rows.is_empty(), "{setting} has no row");
+    let mut found = [Vec::new(), Vec::new()];
+    for line in rows {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let place = cells[1].split(", ").position(|name| name == setting).expect(line);
+        for (column, into) in found.iter_mut().enumerate() {
+            let cell = if cells[column + 2] == "the same" { cells[2] } else { cells[column + 2] };
+            // One value has commas of thousands, several have a space behind theirs.
+            into.extend(cell.split(", ").nth(place).filter(|cell| !cell.is_empty()).map(quantity));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_document_has_the_values_of_all_settings() {
+    let [paper, usual] = [Settings::paper(), Settings::software()];
+    let both = |of: fn(&Settings) -> f64| [&paper, &usual].map(of);
+    for (name, values) in [
+        ("`slots`", both(|all| all.slots.into())),
+        ("`served`", both(|all| all.served.into())),
+        ("`window`", both(|all| all.window.into())),
+        ("`rtt`", both(|all| all.rtt as f64)),
+        ("`dispatch_timeout`", both(|all| all.dispatch_timeout as f64)),
+        ("`timeout`", both(|all| all.timeout as f64)),
+        ("`max_server_timeout`", both(|all| all.max_server_timeout as f64)),
+        ("`guard`", both(|all| all.guard as f64)),
+        ("`bandwidth`", both(|all| all.bandwidth as f64)),
+        ("`failures_per_second`", both(|all| all.failures_per_second.into())),
+    ] {
+        let found = documented(name).map(|values| values[0]);
+        assert_eq!(found, values, "{name}");
+    }
+    let RmaOptions { regions, keys, .. } = RmaOptions::default();
+    assert_eq!(documented("`RmaOptions::regions`")[1], [f64::from(regions)]);
+    assert_eq!(documented("`keys`")[1], [keys as f64]);
+    let [paper, usual] = [CongestionSettings::paper(), CongestionSettings::software()];
+    let both = |of: fn(&CongestionSettings) -> f64| [&paper, &usual].map(of);
+    for (name, values) in [
+        ("`increase`", both(|all| all.increase)),
+        ("`max_decrease`", both(|all| all.max_decrease)),
+        ("`beta`", both(|all| all.beta)),
+        ("`failure_decrease`", both(|all| all.failure_decrease)),
+        ("`local_target`", both(|all| all.local_target as f64)),
+        ("`remote_target`", both(|all| all.remote_target as f64)),
+        ("`initial`", both(|all| all.initial)),
+        ("`min`", both(|all| all.min)),
+        ("`max`", both(|all| all.max)),
+        ("`destinations`", both(|all| all.destinations as f64)),
+    ] {
+        assert_eq!(documented(name).map(|values| values[0]), values, "{name}");
+    }
+}
+
+#[test]
+fn objects_of_another_device_and_a_second_1rma_are_refused() {
+    let mut bed = Bed::new("127.0.0.1:0");
+    let grant = bed.grant();
+    let foreign = bed.contexts[0].alloc_pd().unwrap();
+    assert_eq!(bed.client.create_portal(&foreign, 1).unwrap_err(), CreateError::OtherContext);
+    let memory = foreign.allocate(64, Access::LOCAL_WRITE).unwrap();
+    assert_eq!(bed.client.expose(memory, Rights::NONE, None).unwrap_err(), CreateError::OtherContext);
+    let refused = bed.portal.read(&bed.served, 0, &grant, 0, 64, PATIENCE);
+    assert_eq!(refused, Err(RmaError::OtherContext), "its RegionId names another region here");
+    let busy = CreateError::Nic(remora_nic::NicError::Busy);
+    assert_eq!(bed.contexts[1].open_rma(&RmaOptions::default()).unwrap_err(), busy);
+    bed.portal.read(&bed.local, 0, &grant, 0, 64, PATIENCE).unwrap();
+    // When all that the first one made is gone, it opens again.
+    let Bed { served, local, portal, client, contexts, .. } = bed;
+    drop((served, local, portal, client));
+    contexts[1].open_rma(&RmaOptions::default()).unwrap();
+}
+
 #[test]
 fn a_grant_is_good_for_one_client_and_prints_no_key() {
     let mut bed = Bed::new("127.0.0.1:0");
@@ -156,9 +294,9 @@ fn a_region_that_goes_and_a_server_that_goes_end_transfers() {
     let mut bed = Bed::new("127.0.0.1:0");
     let grant = bed.grant();
     bed.portal.read(&bed.local, 0, &grant, 0, 64, PATIENCE).unwrap();
-    let Bed { served, contexts: [server, _client], .. } = &mut bed;
-    let memory = server.alloc_pd().unwrap().allocate(64, Access::LOCAL_WRITE).unwrap();
-    let other = server.open_rma(&RmaOptions::default()).unwrap().expose(memory, Rights::READ, None).unwrap();
+    let Bed { served, server, contexts, .. } = &mut bed;
+    let memory = contexts[0].alloc_pd().unwrap().allocate(64, Access::LOCAL_WRITE).unwrap();
+    let other = server.expose(memory, Rights::READ, None).unwrap();
     drop(std::mem::replace(served, other));
     let refused = bed.portal.read(&bed.local, 0, &grant, 0, 64, PATIENCE);
     assert_eq!(refused, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));

@@ -8,6 +8,7 @@
 pub mod cipher;
 pub mod command;
 mod completion;
+pub mod delays;
 mod egress;
 mod ingress;
 mod issue;
@@ -27,6 +28,7 @@ use remora_wire::rma::{Body, Chain, MAX_OPERATION, Nonce, header};
 pub use cipher::Cipher;
 pub use command::{Command, Operand};
 pub use completion::Completion;
+pub use delays::{Delays, Histogram};
 pub use keys::{Identity, RESERVED_KEY};
 pub use nic::Facts;
 pub use portal::{PortalInit, Portals};
@@ -124,6 +126,7 @@ pub(crate) struct Rma {
     pub regions: Arc<Regions>,
     pub keys: Keys,
     pub refusals: VecDeque<Refusal>,
+    pub delays: Delays,
     /// When the last failure would have left, had all of them been spaced evenly.
     failures_until: Instant,
     nonce: Nonce,
@@ -152,6 +155,7 @@ impl Rma {
             regions: init.regions,
             keys: Keys::new(init.cipher),
             refusals: VecDeque::with_capacity(MAX_REFUSALS),
+            delays: Delays::new(init.clock.as_ref().map_or(Instant(0), |clock| clock())),
             failures_until: Instant(0),
             nonce: Nonce { sender: init.sender, counter: init.first_nonce },
             decoy: init.decoy,

@@ -1,5 +1,7 @@
 //! An adapter's counters as families for Prometheus.
 
+use remora_nic::rma::{Delays, Histogram};
+
 use crate::adapter::Adapter;
 use crate::metrics::Family;
 
@@ -44,5 +46,54 @@ pub fn families(adapter: &Adapter) -> Vec<Family> {
         put("driver_timer_wakes", "Times that its timer woke it.", driver.timer_wakes);
         put("driver_passes", "Passes that it made.", driver.passes);
     }
+    families.extend(rma_families(adapter));
     families
+}
+
+/// A histogram of delays: its name, its meaning, and where it is.
+struct Delay {
+    name: &'static str,
+    help: &'static str,
+    of: fn(&Delays) -> &Histogram,
+}
+
+const DELAYS: [Delay; 3] = [
+    Delay {
+        name: "remora_rma_issue_delay_seconds",
+        help: "From the issue of a command until it entered service (1RMA).",
+        of: |delays| &delays.issue,
+    },
+    Delay {
+        name: "remora_rma_remote_delay_seconds",
+        help: "From a command's entry into service to its end: the network and the server (1RMA).",
+        of: |delays| &delays.remote,
+    },
+    Delay {
+        name: "remora_rma_total_delay_seconds",
+        help: "From the issue of a command to its end (1RMA).",
+        of: |delays| &delays.total,
+    },
+];
+
+/// The delays of 1RMA, of the engines that speak it.
+fn rma_families(adapter: &Adapter) -> Vec<Family> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut histograms = DELAYS.map(|delay| Family::histogram(delay.name, delay.help));
+    let help = "Time for which an operation waited because the window was full (1RMA).";
+    let mut full = Family::counter("remora_rma_window_full_seconds", help);
+    let mut observed = Family::counter("remora_rma_seconds", "Time since the engine speaks 1RMA.");
+    for engine in adapter.engines() {
+        let Some(delays) = engine.rma_delays() else { continue };
+        let (number, kind) = (engine.number().to_string(), engine.facts().kind.to_string());
+        let labels = [("engine", number.as_str()), ("port", kind.as_str())];
+        for (family, delay) in histograms.iter_mut().zip(DELAYS) {
+            let histogram = (delay.of)(&delays);
+            let bounds = histogram.cumulative().map(|(ns, below)| (seconds(ns), below));
+            let (sum, count) = (seconds(histogram.sum()), histogram.count());
+            *family = family.clone().buckets(&labels, bounds, sum, count);
+        }
+        full = full.sample(&labels, seconds(delays.window_full));
+        observed = observed.sample(&labels, seconds(delays.observed));
+    }
+    histograms.into_iter().chain([full, observed]).collect()
 }

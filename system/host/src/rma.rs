@@ -2,7 +2,7 @@
 
 use remora_cipher::Aes;
 use remora_nic::NicError;
-use remora_nic::rma::{Cipher, Init, RegionKey, Regions};
+use remora_nic::rma::{Cipher, Delays, Init, RegionKey, Regions};
 use remora_transport::rma::Settings;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,11 +53,12 @@ impl Control<'_> {
 }
 
 impl Engine {
-    /// The engine speaks 1RMA from now on, over these regions.
+    /// The engine speaks 1RMA from now on, over these regions. False: it does for somebody else, who still
+    /// holds the regions.
     ///
     /// # Errors
     /// The system has no randomness.
-    pub fn enable_rma(&self, config: &RmaConfig, regions: Arc<Regions>) -> Result<(), OpenError> {
+    pub fn enable_rma(&self, config: &RmaConfig, regions: Arc<Regions>) -> Result<bool, OpenError> {
         // Six bits of the engine, 26 of this start: no two senders seal under the same nonces.
         let sender = (self.number() as u32) << 26 | random()? as u32 >> 6;
         let decoy = random_key()?;
@@ -65,7 +66,10 @@ impl Engine {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let cipher = Box::new(Aes::new(config.keys.max(2)));
         let settings = config.settings;
-        self.control(move |control| {
+        let enabled = self.control(move |control| {
+            if control.nic.rma_is_in_use() {
+                return false;
+            }
             let clock = control.clock.clone();
             control.nic.enable_rma(Init {
                 settings,
@@ -76,8 +80,14 @@ impl Engine {
                 decoy,
                 clock: Some(Box::new(move || clock.now())),
             });
+            true
         });
-        Ok(())
+        Ok(enabled)
+    }
+
+    /// The delays of its commands. None: it does not speak 1RMA.
+    pub fn rma_delays(&self) -> Option<Delays> {
+        self.control(|control| control.nic.rma_delays(control.clock.now()))
     }
 
     /// A program has written commands into the ring of a portal.

@@ -1,4 +1,7 @@
-//! `remora doctor`: what this machine can run, what is wrong with it, and how to mend that.
+//! `remora doctor`: what this machine can run, what is wrong with it, and how to mend that; and what the
+//! counters of a running program say of 1RMA.
+
+mod program;
 
 use anyhow::{Result, bail};
 use clap::Parser;
@@ -11,7 +14,7 @@ use serde::Serialize;
 /// Arguments of `remora doctor`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  sudo remora doctor --interface eth0\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
+    after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  sudo remora doctor --interface eth0\n  remora doctor --metrics 127.0.0.1:9464\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
 )]
 pub struct Args {
     /// Address that the udp port shall use [default: the loopback interface's].
@@ -20,6 +23,10 @@ pub struct Args {
     /// Network interface that the xdp port shall use: it is tried there, for a moment.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// Address of a program's metrics endpoint. Its counters are read twice, a second apart: they say where
+    /// the operations of 1RMA wait.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
@@ -28,7 +35,10 @@ pub struct Args {
 /// `remora doctor`.
 pub fn run(args: &Args) -> Result<()> {
     let own = args.address.unwrap_or_else(OwnAddress::loopback);
-    let findings = examine(|port| own.at(port), args.interface.as_deref());
+    let mut findings = examine(|port| own.at(port), args.interface.as_deref());
+    if let Some(address) = &args.metrics {
+        findings.extend(program::examine(address)?);
+    }
     if args.json {
         for finding in &findings {
             print::line(json_line(finding)?);

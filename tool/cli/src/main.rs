@@ -17,6 +17,7 @@ mod kv;
 mod lines;
 mod logs;
 mod man;
+mod metrics;
 mod nicd;
 mod rma;
 mod top;
@@ -83,7 +84,7 @@ enum Command {
     /// Memory that others read and write by 1RMA: encrypted, and without connections.
     #[command(
         subcommand,
-        after_help = "Examples:\n  remora rma serve --rights read,write &\n  remora rma regions --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token"
+        after_help = "Examples:\n  remora rma serve --credentials server.json --rights read,write &\n  echo hello | remora rma write --credentials server.json\n  remora rma read --credentials server.json --len 5"
     )]
     Rma(rma::RmaCommand),
     /// Own a NIC and its memory, and lend both to programs, which it outlives.

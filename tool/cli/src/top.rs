@@ -1,8 +1,6 @@
 //! `remora top`: the counters of a running server, as rates, from its Prometheus endpoint.
 
-use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +15,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use remora_bench::command::number::seconds;
 use remora_bench::command::print;
+
+use crate::metrics::{Samples, bucket, duration, histograms, lately, look, quantile};
 
 /// Arguments of `remora top`.
 #[derive(Parser)]
@@ -34,9 +34,6 @@ pub struct Args {
     #[arg(long)]
     once: bool,
 }
-
-/// What the endpoint says, by sample name with its labels.
-type Samples = BTreeMap<String, f64>;
 
 /// `remora top`.
 pub fn run(args: &Args) -> Result<()> {
@@ -107,13 +104,14 @@ fn watch(
     Ok(())
 }
 
-fn table<'a>(args: &Args, before: &Samples, now: &'a Samples, span: f64, all: bool) -> Table<'a> {
-    let rows = now.iter().filter_map(|(name, value)| {
+fn table(args: &Args, before: &Samples, now: &Samples, span: f64, all: bool) -> Table<'static> {
+    let counters = now.iter().filter(|(name, _)| bucket(name).is_none()).filter_map(|(name, value)| {
         let rate = (value - before.get(name).unwrap_or(value)) / span;
         let style = if rate == 0.0 { Style::new().dim() } else { Style::new().bold() };
         (all || rate != 0.0)
-            .then(|| Row::new([name.clone(), format!("{value}"), format!("{rate:.0}/s")]).style(style))
+            .then(|| Row::new([name.clone(), format!("{value}"), per_second(rate)]).style(style))
     });
+    let rows = delays(before, now).into_iter().map(|words| Row::new(words).bold()).chain(counters);
     let title = format!(" remora top · {} · q ends, z hides what stands still ", args.address);
     let widths = [Constraint::Fill(3), Constraint::Fill(1), Constraint::Fill(1)];
     Table::new(rows, widths)
@@ -121,76 +119,26 @@ fn table<'a>(args: &Args, before: &Samples, now: &'a Samples, span: f64, all: bo
         .block(Block::bordered().title(title))
 }
 
-/// Asks the endpoint.
-fn look(address: &str) -> Result<Samples> {
-    let nowhere = || format!("{address} is no address of metrics (host:port)");
-    let target = address.to_socket_addrs().with_context(nowhere)?.next().with_context(nowhere)?;
-    let stream = TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
-        format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`")
-    })?;
-    let answer = match ask(stream, address) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => bail!(
-            "{address} takes connections and has not answered for {} seconds: continue its server if it is stopped",
-            PATIENCE.as_secs()
-        ),
-        // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the
-        // answer not be read.
-        asked => asked.unwrap_or_default(),
-    };
-    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| {
-        format!("what listens at {address} has no metrics: name the address that its `--metrics` has")
-    })?;
-    if !head.starts_with("HTTP/1.1 200") {
-        bail!("the metrics endpoint answers: {}", head.lines().next().unwrap_or_default());
-    }
-    Ok(samples(body))
+/// A rate: one that is below 10 with its fraction, such as the seconds of each second that a window was full.
+fn per_second(rate: f64) -> String {
+    if rate != 0.0 && rate.abs() < 10.0 { format!("{rate:.2}/s") } else { format!("{rate:.0}/s") }
 }
 
-/// How long connecting may take, and an answer, however slowly it drips.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of an answer at most.
-const LONGEST: usize = 4 << 20;
-
-fn ask(mut stream: TcpStream, address: &str) -> io::Result<String> {
-    let (started, mut answer, mut piece) = (Instant::now(), Vec::new(), [0; 4096]);
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let question = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(question.as_bytes())?;
-    while answer.len() < LONGEST {
-        let left = PATIENCE.saturating_sub(started.elapsed());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(got) => answer.extend_from_slice(&piece[..got]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
-}
-
-fn samples(body: &str) -> Samples {
-    let lines = body.lines().filter(|line| !line.starts_with('#'));
-    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
-    pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+/// A line for each histogram that has counted anything: what half and 99 % of its values did not exceed
+/// between the two readings, or since the program's start if nothing was counted then.
+fn delays(before: &Samples, now: &Samples) -> Vec<[String; 3]> {
+    let (before, now) = (histograms(before), histograms(now));
+    let lines = now.into_iter().filter_map(|(name, buckets)| {
+        let fresh = lately(before.get(&name), &buckets);
+        let [half, most] = [0.5, 0.99].map(|share| quantile(&fresh, share).map(duration));
+        Some([name, format!("p50 {}", half?), format!("p99 {}", most?)])
+    });
+    lines.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn samples_are_lines_that_end_in_a_number() {
-        let body = "# HELP a b\n# TYPE a counter\na{engine=\"0\"} 12\nb 1.5\nbroken\nworse x\n";
-        let found = samples(body);
-        assert_eq!(found.len(), 2);
-        assert_eq!((found["a{engine=\"0\"}"], found["b"]), (12.0, 1.5));
-    }
 
     #[test]
     fn control_c_and_q_end_it_and_other_keys_do_not() {
@@ -202,8 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there_is_one_line_that_says_what_to_do() {
-        let error = look("127.0.0.1:1").unwrap_err().to_string();
-        assert!(error.contains("remora serve kv --metrics"), "{error}");
+    fn a_histogram_is_one_line_of_two_quantiles() {
+        let reading = |counts: [f64; 3]| {
+            let bounds = ["0.000002048", "0.004", "+Inf"];
+            let name = |bound| format!("delay_seconds_bucket{{engine=\"0\",le=\"{bound}\"}}");
+            bounds.into_iter().map(name).zip(counts).collect::<Samples>()
+        };
+        let found = delays(&reading([5.0, 5.0, 5.0]), &reading([95.0, 105.0, 105.0]));
+        assert_eq!(found, [["delay_seconds{engine=\"0\"}", "p50 2.0 us", "p99 4.0 ms"]]);
+        assert!(delays(&Samples::new(), &reading([0.0; 3])).is_empty());
+    }
+
+    #[test]
+    fn small_rates_keep_their_fraction() {
+        assert_eq!([0.0, 0.41, 12.4, 1e6].map(per_second), ["0/s", "0.41/s", "12/s", "1000000/s"]);
     }
 }

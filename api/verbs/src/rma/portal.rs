@@ -7,6 +7,7 @@ use remora_transport::rma::Status;
 use remora_transport::rma::executor::{Executor, OnFailure, SubmitError, Transfer, TransferEnd};
 use remora_wire::rma::{Class, Kind};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, Grant, Rma, RmaRegion};
@@ -23,6 +24,8 @@ pub enum RmaError {
     Nic(PollError),
     /// It lies outside of the local region, or of the region that was granted.
     OutOfBounds,
+    /// The local region is of another device.
+    OtherContext,
 }
 
 impl fmt::Display for RmaError {
@@ -37,6 +40,7 @@ impl fmt::Display for RmaError {
             RmaError::OutOfBounds => {
                 f.write_str("the bytes lie outside of the local region, or of the region that was granted")
             }
+            RmaError::OtherContext => f.write_str("the local region is of another device"),
         }
     }
 }
@@ -59,8 +63,8 @@ struct Job {
     grant: Grant,
 }
 
-/// Transfers in progress at once.
-const TRANSFERS: u32 = 1024;
+/// Transfers of a portal in progress at once.
+pub const TRANSFERS: u32 = 1024;
 
 /// Command slots and their completion queue, of one thread.
 pub struct Portal {
@@ -175,7 +179,7 @@ impl Portal {
     /// NACKs and timeouts are tried again; `None`: they end it at once.
     ///
     /// # Errors
-    /// `OutOfBounds`, `Refused`.
+    /// `OutOfBounds`, `OtherContext`, `Refused`.
     pub fn submit(
         &mut self,
         kind: Kind,
@@ -187,6 +191,10 @@ impl Portal {
         len: u64,
         timeout: Option<Duration>,
     ) -> Result<u64, RmaError> {
+        if !Arc::ptr_eq(&local_region.rma.inner, &self.rma.inner) {
+            // Its RegionId would name another region here.
+            return Err(RmaError::OtherContext);
+        }
         let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
         let inside = within(local, local_region.memory().len() as u64);
         if !inside || kind != Kind::Rekey && !within(remote, grant.len) {

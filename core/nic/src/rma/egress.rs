@@ -51,6 +51,12 @@ impl Rma {
         shared: &mut Shared,
     ) -> usize {
         self.fetch(now, mem, shared);
+        let sent = self.take_turns(now, mem, out, shared);
+        self.delays.look(now, &self.solicitation);
+        sent
+    }
+
+    fn take_turns(&mut self, now: Instant, mem: Mem<'_>, out: &mut dyn Egress, shared: &mut Shared) -> usize {
         let (mut sent, mut idle, mut passed) = (0, 0, 0);
         while sent < TURN_MESSAGES && idle < SOURCES && passed < PASSED {
             self.turn = (self.turn + 1) % SOURCES;

@@ -98,6 +98,7 @@ impl Rma {
     pub fn complete(&mut self, ended: &OperationEnd, shared: &mut Shared) {
         let slot = usize::from(ended.slot);
         let Some(command) = self.commands.get_mut(slot).and_then(Option::take) else { return };
+        self.delays.ended(ended);
         match ended.status {
             Status::Timeout => shared.counters.rma_timeouts += 1,
             Status::DispatchTimeout => shared.counters.rma_dispatch_timeouts += 1,
@@ -119,6 +120,8 @@ impl Rma {
     /// Runs the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
         while let Some(waiting) = self.solicitation.expire(now) {
+            // The line may be empty now, and then no turn follows that would see it.
+            self.delays.look(now, &self.solicitation);
             match waiting.party {
                 Party::Command(slot) => {
                     let ended = self.requester.not_dispatched(now, slot);

@@ -1,12 +1,14 @@
 //! 1RMA as the NIC's driver and programs see it.
 
+use std::sync::Arc;
+
 use remora_memory::Mem;
 use remora_transport::Instant;
 use remora_transport::rma::Status;
 use remora_wire::frame::{Egress, Ingress, Origin, Start};
 use remora_wire::{ethernet, rma};
 
-use super::{Init, PortalInit, Rma};
+use super::{Delays, Init, PortalInit, Rma};
 use crate::arrived::Arrived;
 use crate::config::NicError;
 use crate::nic::Nic;
@@ -34,6 +36,11 @@ impl Nic {
     /// Speaks 1RMA from now on.
     pub fn enable_rma(&mut self, init: Init) {
         self.rma = Some(Box::new(Rma::new(init)));
+    }
+
+    /// Does anybody else hold the regions of its 1RMA?
+    pub fn rma_is_in_use(&self) -> bool {
+        self.rma.as_ref().is_some_and(|rma| Arc::strong_count(&rma.regions) > 1)
     }
 
     /// Makes a command portal: its number, and the first of its slots, which are consecutive.
@@ -88,6 +95,11 @@ impl Nic {
             derivations: rma.keys.derivations,
             expansions: rma.keys.expansions,
         })
+    }
+
+    /// The delays of the commands of 1RMA, until `now`. None: it does not speak it.
+    pub fn rma_delays(&self, now: Instant) -> Option<Delays> {
+        self.rma.as_ref().map(|rma| rma.delays.at(now))
     }
 
     /// Bytes that no packet of RoCE begins with: a message of 1RMA, or none at all.

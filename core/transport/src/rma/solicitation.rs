@@ -75,6 +75,13 @@ impl Solicitation {
         (head.debit == 0 || self.free >= MAX_OPERATION).then_some(head)
     }
 
+    /// Does the operation whose turn it is wait because the window is full?
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        let head = self.turn().and_then(|class| self.lines[class as usize].front());
+        head.is_some_and(|head| head.debit > 0 && self.free < MAX_OPERATION)
+    }
+
     /// The class whose head is next: latency, unless bulk waits and has less than an eighth of the window.
     #[inline]
     fn turn(&self) -> Option<Class> {

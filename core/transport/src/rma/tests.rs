@@ -45,10 +45,12 @@ fn an_operation_enters_service_while_4_kb_are_free_and_debits_its_size() {
     let (mut requester, mut solicitation) = initiator(&settings, &[small, READ, small]);
     // 64 and 4096 bytes are debited: 4032 are left, too few for any size.
     assert_eq!(solicitation.free(), (8 << 10) - 64 - 4096);
-    assert_eq!(solicitation.waiting(), 1);
+    assert_eq!((solicitation.waiting(), solicitation.is_full()), (1, true));
     assert!(requester.placed(Instant(9), 0, 0, 64, &mut solicitation).is_some());
     assert_eq!(solicitation.free(), 4096, "an end refunds");
+    assert!(!solicitation.is_full(), "who waits may enter");
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(9)), [2]);
+    assert!(!solicitation.is_full(), "nobody waits");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod attack;
 mod bed;
 mod bounds;
+mod delays;
 mod operations;
 mod random;
 #[path = "../seeds/mod.rs"]

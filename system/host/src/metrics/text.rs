@@ -12,6 +12,8 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// Counts by upper bounds, which only go up.
+    Histogram,
 }
 
 /// A sample's value. Whole numbers are printed whole, so that a large counter loses no digit.
@@ -37,6 +39,8 @@ impl From<f64> for Value {
 
 #[derive(Clone, Debug)]
 struct Sample {
+    /// What is added to the family's name.
+    suffix: &'static str,
     /// The label pairs as they are printed, braces included; empty without labels.
     labels: String,
     value: Value,
@@ -67,9 +71,36 @@ impl Family {
         Family { name: clean(name), help: help.to_owned(), kind: Kind::Gauge, samples: Vec::new() }
     }
 
+    /// A family of histograms.
+    pub fn histogram(name: &str, help: &str) -> Self {
+        Family { name: clean(name), help: help.to_owned(), kind: Kind::Histogram, samples: Vec::new() }
+    }
+
+    /// The family with one histogram more: each upper bound with the count of what is no greater, and of all
+    /// the sum and the count.
+    #[must_use]
+    pub fn buckets(
+        mut self,
+        labels: &[(&str, &str)],
+        cumulative: impl Iterator<Item = (f64, u64)>,
+        sum: f64,
+        count: u64,
+    ) -> Self {
+        for (bound, below) in cumulative.chain([(f64::INFINITY, count)]) {
+            let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+            let labels = [labels, &[("le", bound.as_str())]].concat();
+            self = self.suffixed("_bucket", &labels, below);
+        }
+        self.suffixed("_sum", labels, sum).suffixed("_count", labels, count)
+    }
+
     /// The family with one sample more.
     #[must_use]
-    pub fn sample(mut self, labels: &[(&str, &str)], value: impl Into<Value>) -> Self {
+    pub fn sample(self, labels: &[(&str, &str)], value: impl Into<Value>) -> Self {
+        self.suffixed("", labels, value)
+    }
+
+    fn suffixed(mut self, suffix: &'static str, labels: &[(&str, &str)], value: impl Into<Value>) -> Self {
         let mut text = String::new();
         for (at, (name, value)) in labels.iter().enumerate() {
             text.push(if at == 0 { '{' } else { ',' });
@@ -81,7 +112,7 @@ impl Family {
         if !labels.is_empty() {
             text.push('}');
         }
-        self.samples.push(Sample { labels: text, value: value.into() });
+        self.samples.push(Sample { suffix, labels: text, value: value.into() });
         self
     }
 }
@@ -98,15 +129,17 @@ pub fn write(families: &[Family]) -> String {
         let kind = match family.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         let _ = writeln!(text, "\n# TYPE {name} {kind}");
-        for Sample { labels, value } in &family.samples {
+        for Sample { suffix, labels, value } in &family.samples {
+            text.push_str(name);
             let _ = match value {
-                Value::Whole(value) => writeln!(text, "{name}{labels} {value}"),
+                Value::Whole(value) => writeln!(text, "{suffix}{labels} {value}"),
                 Value::Real(value) if value.is_infinite() => {
-                    writeln!(text, "{name}{labels} {}Inf", if *value > 0.0 { '+' } else { '-' })
+                    writeln!(text, "{suffix}{labels} {}Inf", if *value > 0.0 { '+' } else { '-' })
                 }
-                Value::Real(value) => writeln!(text, "{name}{labels} {value}"),
+                Value::Real(value) => writeln!(text, "{suffix}{labels} {value}"),
             };
         }
     }
@@ -152,6 +185,22 @@ mod tests {
              remora_sent_packets_total 0\n\
              # HELP remora_queue_pairs Queue pairs.\n# TYPE remora_queue_pairs gauge\nremora_queue_pairs 2.5\n";
         assert_eq!(write(&families), expected);
+    }
+
+    #[test]
+    fn a_histogram_has_a_line_for_each_bound_and_sum_and_count() {
+        let family = Family::histogram("remora_delay_seconds", "Delays.").buckets(
+            &[("engine", "0")],
+            [(0.000_001_024, 3), (0.002, 5)].into_iter(),
+            0.25,
+            6,
+        );
+        let expected = "# HELP remora_delay_seconds Delays.\n# TYPE remora_delay_seconds histogram\n\
+             remora_delay_seconds_bucket{engine=\"0\",le=\"0.000001024\"} 3\n\
+             remora_delay_seconds_bucket{engine=\"0\",le=\"0.002\"} 5\n\
+             remora_delay_seconds_bucket{engine=\"0\",le=\"+Inf\"} 6\n\
+             remora_delay_seconds_sum{engine=\"0\"} 0.25\nremora_delay_seconds_count{engine=\"0\"} 6\n";
+        assert_eq!(write(&[family]), expected);
     }
 
     #[test]

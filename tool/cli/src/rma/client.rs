@@ -24,7 +24,7 @@ const PIECE: usize = 1 << 20;
 /// Arguments of `remora rma read`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora rma read --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --len 64\n  remora rma read --connect 10.0.0.1:7501 --address 10.0.0.2 --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --certificate own.pem --offset 4096 --file page"
+    after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma read --connect 10.0.0.1:7501 --address 10.0.0.2 --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --certificate own.pem --offset 4096 --file page"
 )]
 pub struct ReadArgs {
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct ReadArgs {
 /// Arguments of `remora rma write`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora rma write --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --offset 4096 < page\n  remora rma write --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --file page\n\nA write that fails may have taken effect in part."
+    after_help = "Examples:\n  remora rma serve --credentials server.json --rights read,write &\n  echo hello | remora rma write --credentials server.json --offset 4096\n  remora rma write --credentials server.json --file page\n\nA write that fails may have taken effect in part."
 )]
 pub struct WriteArgs {
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub struct WriteArgs {
 /// Arguments of `remora rma rekey`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora rma rekey --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token\n\nThe server must grant it: remora rma serve --rights read,write,rekey"
+    after_help = "Examples:\n  remora rma serve --credentials server.json --rights read,rekey &\n  remora rma rekey --credentials server.json\n\nClients with grants under the old key ask for new ones by themselves."
 )]
 pub struct RekeyArgs {
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub struct RekeyArgs {
 /// Arguments of `remora rma regions`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora rma regions --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --token-file token --json"
+    after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma regions --credentials server.json --json"
 )]
 pub struct RegionsArgs {
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `remora rma`: memory that others read and write by 1RMA, encrypted and without connections.
 
 mod client;
+mod credentials;
 mod serve;
 mod target;
 

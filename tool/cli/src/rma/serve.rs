@@ -17,6 +17,7 @@ use remora_verbs::rma::{Rights, RmaOptions};
 use remora_verbs::{Access, Context, Mode};
 use serde_json::json;
 
+use super::credentials::Credentials;
 use super::rights_in_words;
 use super::target::refuse_shm;
 
@@ -33,7 +34,7 @@ fn right() -> impl clap::builder::TypedValueParser<Value = Rights> {
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     mut_arg("port", |port| port.default_value("udp")),
-    after_help = "Examples:\n  remora rma serve\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nIt prints the fingerprint of its certificate and its token: clients need both. Whoever has the token can do what the rights say.\nWithout --certificate and --token-file both are new at each start."
+    after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nIt prints the fingerprint of its certificate and its token: clients need both. Whoever has the token can do what the rights say.\nWithout --certificate and --token-file both are new at each start."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -63,6 +64,10 @@ pub struct Args {
     /// File with the token, made if it is not there.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// File to write the address, the fingerprint and the token to; nobody else can read it. Clients take it
+    /// by their --credentials.
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
     /// Fingerprint of a client's certificate that is admitted; more by repeating it. Without --token-file
     /// there is no token then.
     #[arg(long, value_name = "FINGERPRINT")]
@@ -105,10 +110,13 @@ pub fn run(args: &Args) -> Result<()> {
         .metrics
         .map(|address| metrics::Endpoint::start(address, move || counted.metrics()))
         .transpose()?;
-    args.tell(&server, &context, rights, token.as_ref());
-    if let Some(endpoint) = &endpoint {
-        eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
+    if let Some(path) = &args.credentials {
+        let token = token.as_ref().map(ToString::to_string);
+        let (address, fingerprint) = (server.address().to_string(), server.fingerprint().to_string());
+        Credentials { address, fingerprint, token }.write(path)?;
     }
+    let endpoint_address = endpoint.as_ref().map(metrics::Endpoint::address);
+    args.tell(&server, &context, rights, token.as_ref(), endpoint_address);
     match args.rotate {
         None => wait_readable(told.as_fd(), None).map(drop)?,
         Some(seconds) => rotate(&server, &args.name, Duration::from_secs(seconds.into()), &told)?,
@@ -153,7 +161,14 @@ impl Args {
         Ok((certificate, token))
     }
 
-    fn tell(&self, server: &GrantServer, context: &Context, rights: Rights, token: Option<&Token>) {
+    fn tell(
+        &self,
+        server: &GrantServer,
+        context: &Context,
+        rights: Rights,
+        token: Option<&Token>,
+        metrics: Option<SocketAddr>,
+    ) {
         let (id, len) = {
             let region = server.offers()[0].region();
             (region.id(), region.memory().len())
@@ -166,6 +181,7 @@ impl Args {
             print::line(json!({
                 "address": address, "fingerprint": fingerprint, "token": token, "nic": nic,
                 "name": self.name, "region": id, "len": len, "rights": rights,
+                "metrics": metrics.map(|address| address.to_string()),
             }));
             return;
         }
@@ -182,6 +198,9 @@ impl Args {
         print_table(["attribute", "value"], facts.into_iter().map(|(name, value)| [name.to_owned(), value]));
         let port = context.port().kind;
         eprintln!("serving {len} bytes over {port} at {address}; end with Ctrl-C");
+        if let Some(address) = metrics {
+            eprintln!("metrics for Prometheus and `remora top` at {address}");
+        }
     }
 }
 

@@ -10,16 +10,18 @@ use remora_bench::command::device::{PortArgs, PortName};
 use remora_bench::command::number::whole;
 use remora_grants::{Certificate, Credential, Fingerprint, Pin, RmaSession, Token};
 
+use super::credentials::Credentials;
+
 /// The server, and what admits this client.
 #[derive(Args, Clone, Debug)]
 #[command(mut_arg("port", |port| port.default_value("udp")))]
 pub struct Target {
-    /// Host and TCP port of the server.
-    #[arg(long, default_value = "127.0.0.1:7501")]
-    connect: String,
-    /// SHA-256 of the server's certificate, as the server printed it.
+    /// Host and TCP port of the server [default: those of --credentials, else 127.0.0.1:7501].
     #[arg(long)]
-    fingerprint: Fingerprint,
+    connect: Option<String>,
+    /// SHA-256 of the server's certificate, as the server printed it.
+    #[arg(long, required_unless_present = "credentials")]
+    fingerprint: Option<Fingerprint>,
     #[command(flatten)]
     credential: CredentialArgs,
     /// Seconds for the hand-shake, and for each operation.
@@ -31,13 +33,16 @@ pub struct Target {
 
 /// What admits this client: one of these.
 #[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = false)]
+#[group(required = true, multiple = true)]
 struct CredentialArgs {
+    /// File that `remora rma serve --credentials` wrote: the server's address, fingerprint and token.
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
     /// The server's token. Other users of this host see it in the list of processes: --token-file keeps it.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["token_file", "certificate"])]
     token: Option<Token>,
     /// File with the server's token; nobody else may read it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
     token_file: Option<PathBuf>,
     /// PEM file with this client's certificate and private key, made if it is not there. The server must
     /// admit its fingerprint.
@@ -46,13 +51,18 @@ struct CredentialArgs {
 }
 
 impl CredentialArgs {
-    fn credential(&self) -> Result<Credential> {
-        let CredentialArgs { token, token_file, certificate } = self;
+    fn credential(&self, given: Option<&Credentials>) -> Result<Credential> {
+        let CredentialArgs { token, token_file, certificate, .. } = self;
         Ok(match (token, token_file, certificate) {
             (Some(token), _, _) => Credential::Token(token.clone()),
             (_, Some(path), _) => Credential::Token(Token::of_file(path)?),
             (_, _, Some(path)) => Credential::Certificate(Certificate::at(path)?),
-            _ => anyhow::bail!("--token, --token-file or --certificate is needed"),
+            _ => {
+                let token = given.and_then(|given| given.token.as_deref());
+                let token =
+                    token.context("this server admits certificates alone: name yours by --certificate")?;
+                Credential::Token(token.parse()?)
+            }
         })
     }
 }
@@ -70,11 +80,19 @@ impl Target {
     /// Gets this client's grants.
     pub fn session(&self) -> Result<RmaSession> {
         refuse_shm(&self.port)?;
-        let credential = self.credential.credential()?;
-        let found: Option<SocketAddr> = self.connect.to_socket_addrs().ok().and_then(|mut all| all.next());
-        let address = found
-            .with_context(|| format!("{} is no host and TCP port, as 10.0.0.1:7501 is", self.connect))?;
-        let pin = Pin { address, fingerprint: self.fingerprint };
+        let given = self.credential.credentials.as_deref().map(Credentials::of_file).transpose()?;
+        let credential = self.credential.credential(given.as_ref())?;
+        let server = self.connect.as_deref().or(given.as_ref().map(|given| &*given.address));
+        let server = server.unwrap_or("127.0.0.1:7501");
+        let found: Option<SocketAddr> = server.to_socket_addrs().ok().and_then(|mut all| all.next());
+        let address =
+            found.with_context(|| format!("{server} is no host and TCP port, as 10.0.0.1:7501 is"))?;
+        let fingerprint = match (self.fingerprint, &given) {
+            (Some(fingerprint), _) => fingerprint,
+            (None, Some(given)) => given.fingerprint.parse()?,
+            (None, None) => anyhow::bail!("--fingerprint or --credentials is needed"),
+        };
+        let pin = Pin { address, fingerprint };
         let context = self.port.open()?;
         Ok(RmaSession::open_within(&context, pin, credential, Duration::from_secs(self.timeout))?)
     }

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::counters::counters;
 use crate::running::{Ended, Scratch, command, finish, free_addresses, remora};
 
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -176,6 +177,96 @@ fn secrets_that_others_can_read_and_keys_that_are_none_are_refused() {
     remora(&["rma", "serve", "--rights", "all"]).bad_arguments("--rights");
     remora(&["rma", "read", "--fingerprint", "ab", "--token", ZEROS]).bad_arguments("64 hexadecimal digits");
     remora(&["rma", "read", "--fingerprint", ZEROS]).bad_arguments("required");
+}
+
+#[test]
+fn a_file_of_credentials_is_all_that_a_client_needs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let (file, own, other) = (path("server.json"), path("own.pem"), path("other.json"));
+    let read = ["rma", "read", "--address", "127.0.0.1", "--len", "4", "--credentials", &file];
+    let first = RmaServer::start("127.0.0.1", &["--credentials", &file]);
+    assert_eq!(remora(&read).good(), "\0\0\0\0");
+    // The next server replaces the file, which its region begins with here; --connect goes before it.
+    let second = RmaServer::start("127.0.0.1", &["--credentials", &file, "--file", &file]);
+    assert_eq!(remora(&read).good(), "{\"ad");
+    remora(&[&read[..], &["--connect", first.fact("address")]].concat()).one_line("has another fingerprint");
+    drop(second);
+    let permissions: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&file, permissions).expect("its owner may");
+    remora(&read).one_line("run `chmod 600");
+    let mut certified = RmaServer::start("127.0.0.1", &["--credentials", &other, "--admit", ZEROS]);
+    let words = ["rma", "read", "--address", "127.0.0.1", "--credentials", &other];
+    remora(&words).one_line("name yours by --certificate");
+    remora(&[&words[..], &["--certificate", &own]].concat()).one_line("remora rma serve --admit");
+    certified.kill();
+    let serve = ["rma", "serve", "--listen", "127.0.0.1:0", "--credentials", &own];
+    remora(&serve).one_line("is there and holds no credentials");
+    assert!(std::fs::read_to_string(&own).expect("the file").contains("PRIVATE KEY"), "it is as it was");
+}
+
+#[test]
+fn the_counters_of_a_server_are_told_by_top_and_judged_by_the_doctor() {
+    let server = RmaServer::start("127.0.0.1", &["--metrics", "127.0.0.1:0"]);
+    let served = |found: &std::collections::BTreeMap<String, f64>| found["remora_rma_served_total{engine=\"0\",port=\"udp\"}"];
+    let before = counters(server.fact("metrics"));
+    server.rma("read", &["--len", "8192"]).good();
+    let after = counters(server.fact("metrics"));
+    assert_eq!(served(&after) - served(&before), 2.0, "commands of 4 KB");
+    assert!(after["remora_rma_seconds_total{engine=\"0\",port=\"udp\"}"] > 0.0);
+    let bound = "remora_rma_issue_delay_seconds_bucket{engine=\"0\",port=\"udp\",le=\"+Inf\"}";
+    assert_eq!(after[bound], 0.0, "it has no commands of its own");
+    let doctor = remora(&["doctor", "--metrics", server.fact("metrics"), "--json"]).out;
+    let findings: Vec<Value> = doctor.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let found = |what: &str| {
+        findings.iter().find(|finding| finding["what"] == what).map(|finding| finding["found"].to_string())
+    };
+    let window = found("1RMA window").expect("a finding");
+    assert!(window.contains("the window was full 0 % of the time since its start"), "{window}");
+    assert!(found("1RMA delays").expect("a finding").contains("no command of its own"));
+    remora(&["doctor", "--metrics", "127.0.0.1:1"]).one_line("no metrics at 127.0.0.1:1");
+}
+
+/// Examples of a command's help that name a file of credentials, one a line.
+fn examples(verb: &str) -> Vec<String> {
+    let help = remora(&["rma", verb, "--help"]).good();
+    let lines = help.lines().map(str::trim).filter(|line| line.contains("--credentials server.json"));
+    lines.map(str::to_owned).collect()
+}
+
+/// Types the lines `$2` in the folder `$1`, with a network of its own; `$0` is the command's folder. The
+/// first one starts a server, which writes the file that the others read.
+const TYPED: &str = r#"
+ip link set lo up || exit 77
+cd "$1" && PATH="$0:$PATH" && rm -f server.json
+eval "$(printf '%s' "$2" | head -n 1)" >/dev/null
+server=$!
+trap 'kill $server' EXIT
+until [ -s server.json ]; do kill -0 $server || exit 79; sleep 0.05; done
+set -e
+printf '%s' "$2" | tail -n +2 > typed
+. ./typed
+"#;
+
+#[test]
+fn the_examples_of_each_help_work_when_typed() {
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_remora")).parent().expect("a folder");
+    for verb in ["serve", "read", "write", "rekey", "regions"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("page"), b"a page").expect("a file");
+        let lines = examples(verb);
+        assert!(lines.len() >= 2 && lines[0].starts_with("remora rma serve"), "{verb}: {lines:?}");
+        let mut shell = Command::new("unshare");
+        shell.args(["--user", "--map-root-user", "--net", "sh", "-c", TYPED]).arg(binary);
+        shell.arg(folder.path()).arg(lines.join("\n")).stdin(Stdio::null());
+        let ended = finish(&mut shell);
+        if ended.status == 77 || ended.err.contains("unshare") {
+            let _ =
+                writeln!(std::io::stderr(), "not run: this process gets no user namespace: {}", ended.err);
+            return;
+        }
+        ended.good();
+    }
 }
 
 /// A server and a client, run by a process without any capability; `$0` the command, `$1` an address, `$2` a

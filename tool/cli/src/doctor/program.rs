@@ -1,0 +1,178 @@
+//! What the counters of a running program say: where 1RMA's operations wait.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use remora_verbs::doctor::{Finding, Verdict};
+
+use crate::metrics::{Buckets, Samples, duration, histograms, lately, look, quantile};
+
+/// Time between the two readings of a program's counters.
+const APART: Duration = Duration::from_secs(1);
+
+/// Share of the time above which a full window is worth a word.
+const OFTEN: f64 = 0.1;
+
+/// Reads the counters of the program at this address twice.
+pub fn examine(address: &str) -> Result<Vec<Finding>> {
+    let before = look(address)?;
+    std::thread::sleep(APART);
+    Ok(findings(&before, &look(address)?))
+}
+
+/// The sum of a counter over its labels.
+fn sum(samples: &Samples, name: &str) -> f64 {
+    let of =
+        |sample: &str| sample.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));
+    // An empty `sum` is the negative zero.
+    samples.iter().filter(|(sample, _)| of(sample)).fold(0.0, |sum, (_, value)| sum + value)
+}
+
+/// Two readings, and the span that the findings are about.
+struct Readings<'a> {
+    before: &'a Samples,
+    now: &'a Samples,
+    span: &'static str,
+}
+
+impl Readings<'_> {
+    /// How much a counter grew in the span.
+    fn grown(&self, name: &str) -> f64 {
+        let earlier = if self.span == LATELY { sum(self.before, name) } else { 0.0 };
+        sum(self.now, name) - earlier
+    }
+
+    /// What 99 % of the values of a histogram did not exceed, over all engines.
+    fn most(&self, name: &str) -> Option<f64> {
+        let (before, now) = (histograms(self.before), histograms(self.now));
+        let engines =
+            now.iter().filter(|(of, _)| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
+        let mut all = Buckets::new();
+        for (of, buckets) in engines {
+            for (at, (bound, below)) in lately(before.get(of), buckets).into_iter().enumerate() {
+                match all.get_mut(at) {
+                    Some((_, sum)) => *sum += below,
+                    None => all.push((bound, below)),
+                }
+            }
+        }
+        quantile(&all, 0.99)
+    }
+}
+
+const LATELY: &str = "the last second";
+const EVER: &str = "the time since its start";
+
+fn findings(before: &Samples, now: &Samples) -> Vec<Finding> {
+    let seconds = "remora_rma_seconds_total";
+    if sum(now, seconds) == 0.0 {
+        return vec![finding("1RMA of the program", Verdict::Good, "not in use".to_owned(), "")];
+    }
+    let moved = ["remora_rma_total_delay_seconds_count", "remora_rma_window_full_seconds_total"]
+        .iter()
+        .any(|name| sum(now, name) > sum(before, name));
+    let readings = Readings { before, now, span: if moved { LATELY } else { EVER } };
+    vec![window(&readings, seconds), delays(&readings), servers(&readings)]
+}
+
+fn finding(what: &'static str, verdict: Verdict, found: String, mend: &'static str) -> Finding {
+    Finding { what, verdict, found, mend }
+}
+
+fn window(readings: &Readings<'_>, seconds: &str) -> Finding {
+    let share = readings.grown("remora_rma_window_full_seconds_total") / readings.grown(seconds).max(1e-9);
+    let share = share.min(1.0);
+    let found = format!("the window was full {:.0} % of {}", share * 100.0, readings.span);
+    if share < OFTEN {
+        return finding("1RMA window", Verdict::Good, found, "");
+    }
+    let mend = "give the program a larger window (Settings::window) or more engines, or let it have fewer operations at once";
+    finding("1RMA window", Verdict::Limited, format!("{found}: the congestion is local"), mend)
+}
+
+fn delays(readings: &Readings<'_>) -> Finding {
+    let most = |name| readings.most(name).map(duration);
+    let issue = most("remora_rma_issue_delay_seconds");
+    let remote = most("remora_rma_remote_delay_seconds");
+    let found = match (issue, remote) {
+        (Some(issue), Some(remote)) => {
+            format!(
+                "99 % of commands waited here for {issue} at most, and 99 % took {remote} at most from there on"
+            )
+        }
+        (Some(issue), None) => format!("99 % of commands waited here for {issue} at most, and none was sent"),
+        _ => "no command of its own has ended".to_owned(),
+    };
+    finding("1RMA delays", Verdict::Good, found, "")
+}
+
+fn servers(readings: &Readings<'_>) -> Finding {
+    let nacks = readings.grown("remora_rma_nacks_received_total");
+    let timeouts = readings.grown("remora_rma_timeouts_total");
+    let found = format!("{nacks} NACKs and {timeouts} timeouts in {}", readings.span);
+    if nacks + timeouts == 0.0 {
+        return finding("1RMA servers", Verdict::Good, found, "");
+    }
+    let mend = "see that the servers run; give them more engines, or let fewer operations go on at once";
+    finding("1RMA servers", Verdict::Limited, format!("{found}: the congestion is remote"), mend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reading: seconds of which so many with a full window, NACKs, and commands that ended in 2 ms.
+    fn reading(seconds: f64, full: f64, nacks: f64, ended: f64) -> Samples {
+        let labels = "{engine=\"0\",port=\"udp\"}";
+        let bucket = |name: &str, bound: &str| {
+            format!("remora_rma_{name}_delay_seconds_bucket{{engine=\"0\",port=\"udp\",le=\"{bound}\"}}")
+        };
+        let mut samples: Samples = [
+            ("remora_rma_seconds_total", seconds),
+            ("remora_rma_window_full_seconds_total", full),
+            ("remora_rma_nacks_received_total", nacks),
+            ("remora_rma_total_delay_seconds_count", ended),
+        ]
+        .into_iter()
+        .map(|(name, value)| (format!("{name}{labels}"), value))
+        .collect();
+        for (name, bound) in [("issue", "0.000001024"), ("remote", "0.002")] {
+            samples.extend([(bucket(name, bound), ended), (bucket(name, "+Inf"), ended)]);
+        }
+        samples
+    }
+
+    fn found(before: &Samples, now: &Samples) -> Vec<String> {
+        findings(before, now).into_iter().map(|finding| finding.found).collect()
+    }
+
+    #[test]
+    fn a_full_window_is_local_congestion() {
+        let (before, now) = (reading(100.0, 3.0, 0.0, 10.0), reading(101.0, 3.41, 0.0, 20.0));
+        assert_eq!(
+            found(&before, &now),
+            [
+                "the window was full 41 % of the last second: the congestion is local",
+                "99 % of commands waited here for 1.0 us at most, and 99 % took 2.0 ms at most from there on",
+                "0 NACKs and 0 timeouts in the last second",
+            ]
+        );
+        let verdicts = findings(&before, &now).iter().map(|finding| finding.verdict).collect::<Vec<_>>();
+        assert_eq!(verdicts, [Verdict::Limited, Verdict::Good, Verdict::Good]);
+    }
+
+    #[test]
+    fn nacks_are_remote_congestion_and_a_program_at_rest_is_judged_since_its_start() {
+        let (before, now) = (reading(100.0, 1.0, 5.0, 10.0), reading(101.0, 1.0, 5.0, 10.0));
+        let words = found(&before, &now);
+        assert_eq!(words[0], "the window was full 1 % of the time since its start");
+        assert_eq!(words[2], "5 NACKs and 0 timeouts in the time since its start: the congestion is remote");
+    }
+
+    #[test]
+    fn programs_without_1rma_and_without_commands_are_told() {
+        assert_eq!(found(&Samples::new(), &Samples::new()), ["not in use"]);
+        let idle = reading(1.0, 0.0, 0.0, 0.0);
+        assert_eq!(found(&idle, &idle)[1], "no command of its own has ended");
+    }
+}

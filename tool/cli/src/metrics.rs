@@ -1,0 +1,165 @@
+//! What a metrics endpoint says: its samples, and the histograms among them.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Values by sample name with its labels.
+pub type Samples = BTreeMap<String, f64>;
+
+/// Asks the endpoint.
+pub fn look(address: &str) -> Result<Samples> {
+    let nowhere = || format!("{address} is no address of metrics (host:port)");
+    let target = address.to_socket_addrs().with_context(nowhere)?.next().with_context(nowhere)?;
+    let stream = TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
+        format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`")
+    })?;
+    let answer = match ask(stream, address) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => bail!(
+            "{address} takes connections and has not answered for {} seconds: continue its server if it is stopped",
+            PATIENCE.as_secs()
+        ),
+        // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the
+        // answer not be read.
+        asked => asked.unwrap_or_default(),
+    };
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| {
+        format!("what listens at {address} has no metrics: name the address that its `--metrics` has")
+    })?;
+    if !head.starts_with("HTTP/1.1 200") {
+        bail!("the metrics endpoint answers: {}", head.lines().next().unwrap_or_default());
+    }
+    Ok(samples(body))
+}
+
+/// How long connecting may take, and an answer, however slowly it drips.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of an answer at most.
+const LONGEST: usize = 4 << 20;
+
+fn ask(mut stream: TcpStream, address: &str) -> io::Result<String> {
+    let (started, mut answer, mut piece) = (Instant::now(), Vec::new(), [0; 4096]);
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let question = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(question.as_bytes())?;
+    while answer.len() < LONGEST {
+        let left = PATIENCE.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(got) => answer.extend_from_slice(&piece[..got]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+fn samples(body: &str) -> Samples {
+    let lines = body.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
+    pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+/// A histogram as cumulative counts by upper bound, in seconds, in the order of the bounds.
+pub type Buckets = Vec<(f64, f64)>;
+
+/// The histograms, by name with the other labels.
+pub fn histograms(samples: &Samples) -> BTreeMap<String, Buckets> {
+    let mut all = BTreeMap::<String, Buckets>::new();
+    for (sample, below) in samples {
+        let Some((name, bound)) = bucket(sample) else { continue };
+        all.entry(name).or_default().push((bound, *below));
+    }
+    for buckets in all.values_mut() {
+        buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    all
+}
+
+/// A bucket's histogram and upper bound, if the sample is a bucket.
+pub fn bucket(sample: &str) -> Option<(String, f64)> {
+    let (name, labels) = sample.split_once("_bucket{")?;
+    let (others, bound) = labels.strip_suffix("\"}")?.rsplit_once("le=\"")?;
+    let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
+    let others = others.trim_end_matches(',');
+    Some((if others.is_empty() { name.to_owned() } else { format!("{name}{{{others}}}") }, bound))
+}
+
+/// What was counted between two readings; all of it, if nothing was.
+pub fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
+    let earlier = |at: usize| before.and_then(|all| all.get(at)).map_or(0.0, |(_, below)| *below);
+    let fresh: Buckets =
+        now.iter().enumerate().map(|(at, (bound, below))| (*bound, below - earlier(at))).collect();
+    if fresh.last().is_some_and(|(_, count)| *count > 0.0) { fresh } else { now.clone() }
+}
+
+/// The upper bound of so many of the values, such as 0.99. None: there are no values.
+pub fn quantile(buckets: &Buckets, share: f64) -> Option<f64> {
+    let count = buckets.last()?.1;
+    let found = buckets.iter().find(|(_, below)| *below >= share * count)?;
+    (count > 0.0).then_some(found.0)
+}
+
+/// A duration as people read it.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s.is_infinite() => "longer than all buckets".to_owned(),
+        s if s < 1e-3 => format!("{:.1} us", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_lines_that_end_in_a_number() {
+        let body = "# HELP a b\n# TYPE a counter\na{engine=\"0\"} 12\nb 1.5\nbroken\nworse x\n";
+        let found = samples(body);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found["a{engine=\"0\"}"], found["b"]), (12.0, 1.5));
+    }
+
+    #[test]
+    fn nothing_there_is_one_line_that_says_what_to_do() {
+        let error = look("127.0.0.1:1").unwrap_err().to_string();
+        assert!(error.contains("remora serve kv --metrics"), "{error}");
+    }
+
+    #[test]
+    fn quantiles_are_upper_bounds_of_what_was_counted_lately() {
+        let text = |below: [u32; 4]| {
+            let bounds = ["0.001", "0.002", "0.016", "+Inf"];
+            let line = |(bound, below)| format!("d_bucket{{engine=\"0\",le=\"{bound}\"}} {below}\n");
+            bounds.into_iter().zip(below).map(line).collect::<String>()
+        };
+        let read = |below| histograms(&samples(&text(below)))["d{engine=\"0\"}"].clone();
+        let (before, now) = (read([10, 10, 10, 10]), read([10, 60, 109, 110]));
+        let fresh = lately(Some(&before), &now);
+        let quantiles = [0.5, 0.99, 1.0].map(|share| quantile(&fresh, share));
+        assert_eq!(quantiles, [Some(0.002), Some(0.016), Some(f64::INFINITY)]);
+        assert_eq!(lately(Some(&now), &now), now, "nothing was counted: all of it");
+        assert_eq!(quantile(&read([0; 4]), 0.5), None);
+        assert_eq!(
+            histograms(&samples("a_bucket{le=\"1\"} 3\n")).keys().next().map(|name| &**name),
+            Some("a")
+        );
+    }
+
+    #[test]
+    fn durations_have_a_unit_that_fits() {
+        let words = [0.000_001_024, 0.016, 8.6].map(duration);
+        assert_eq!(words, ["1.0 us", "16.0 ms", "8.6 s"]);
+    }
+}
