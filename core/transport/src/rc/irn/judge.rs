@@ -288,7 +288,7 @@ mod tests {
             let lengths = [0, 1, 255, 256, 257]
                 .map(|len: u32| [len.wrapping_sub(1), len, len + 1, (1 << 31) + 1].map(|left| (len, left)));
             for (len, left) in lengths.into_iter().flatten() {
-                with_packet(opcode, (len, 0, left), |packet, additions, payload| {
+                with_packet(opcode, len, 0, left, |packet, additions, payload| {
                     let usual = plain_write(packet, MTU).map(|write| {
                         let ends = opcode.is_last() || opcode.is_only();
                         assert_eq!((write.payload, write.ends), (payload, ends));
