@@ -3,6 +3,7 @@
 mod attack;
 mod bed;
 mod bounds;
+mod figures;
 mod operations;
 mod random;
 #[path = "../seeds/mod.rs"]
