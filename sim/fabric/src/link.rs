@@ -4,8 +4,10 @@
 //! latency later it delivers them, unless its fault rules say otherwise. Each link has a queue and a rate of
 //! its own, or all links of a node share one, as behind a single port.
 
+mod serializer;
+
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use remora_transport::Instant;
@@ -14,6 +16,7 @@ use remora_wire::frame::{Egress, Endpoint, Lease, Origin, Peer, Start};
 use crate::switch::{self, Departure, Port, SwitchConfig};
 use crate::trace::Trace;
 use remora_fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
+use serializer::Serializer;
 
 /// Latency, rate and queue of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -55,48 +58,6 @@ struct Link {
     past: Tally,
     direction: Direction,
     cut: bool,
-}
-
-/// What sends frames one after the other: for one link, or for all that lead away from a node.
-struct Serializer {
-    /// Bits per second; 0: a frame takes no time.
-    rate: u64,
-    queue: usize,
-    /// When the last frame taken has departed.
-    free_at: Instant,
-    /// Departures still to come: what the queue holds.
-    departures: VecDeque<Instant>,
-}
-
-impl Serializer {
-    fn new(config: LinkConfig) -> Serializer {
-        let departures = VecDeque::with_capacity(config.queue);
-        Serializer { rate: config.rate, queue: config.queue, free_at: Instant(0), departures }
-    }
-
-    fn transmission_ns(&self, len: usize) -> u64 {
-        (len as u64 * 8_000_000_000).checked_div(self.rate).unwrap_or(0)
-    }
-
-    fn has_space(&mut self, now: Instant) -> bool {
-        while self.departures.front().is_some_and(|departure| *departure <= now) {
-            self.departures.pop_front();
-        }
-        self.departures.len() < self.queue
-    }
-
-    /// When its full queue has space; None: it has space at `now`.
-    fn space_at(&self, now: Instant) -> Option<Instant> {
-        let waiting = || self.departures.iter().copied().filter(|at| *at > now);
-        if waiting().count() < self.queue { None } else { waiting().next() }
-    }
-
-    /// Takes a frame that departs after `transmission` nanoseconds of its own; when.
-    fn take(&mut self, now: Instant, transmission: u64) -> Instant {
-        self.free_at = self.free_at.max(now).after(transmission);
-        self.departures.push_back(self.free_at);
-        self.free_at
-    }
 }
 
 /// The rules of link `index`, with a random stream for each link.
