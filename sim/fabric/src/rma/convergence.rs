@@ -19,6 +19,8 @@ pub const RATE_OVER_NS: u64 = 20_000;
 const IN_PROGRESS: u64 = 2;
 const SLOTS: u16 = 128;
 const STEP_NS: u64 = 1_000;
+/// What holds until the end holds for so long at least.
+const HELD_NS: u64 = 2 * RATE_OVER_NS;
 
 /// Two flows.
 #[derive(Copy, Clone, Debug)]
@@ -129,11 +131,11 @@ impl Outcome {
         count as f64 * f64::from(MAX_OPERATION) * 8e9 / RATE_OVER_NS as f64 / line_goodput()
     }
 
-    /// The first moment of `from_ns..to_ns` from which on all of it `holds`.
+    /// The first moment of `from_ns..to_ns` from which on all of it `holds`, if that is no passing state.
     fn since(&self, from_ns: u64, to_ns: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
         let steps = to_ns.checked_sub(from_ns + RATE_OVER_NS)? / STEP_NS;
         let holding = (0..=steps).rev().take_while(|step| holds(from_ns + step * STEP_NS)).last();
-        holding.map(|step| step * STEP_NS)
+        holding.map(|step| step * STEP_NS).filter(|ns| steps * STEP_NS - ns >= HELD_NS)
     }
 
     /// Nanoseconds until the first flow has 95 % of the line and keeps it until the second one begins.

@@ -118,7 +118,7 @@ fn network() -> [String; 3] {
 impl Drawing for Notes {
     fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
         for (number, line) in self.0.iter().enumerate() {
-            area.draw(&Text::new(line.clone(), (16, 16 + 19 * number as i32), (FONT, 13)))?;
+            area.draw(&Text::new(line.clone(), (16, 16 + 16 * number as i32), (FONT, 13)))?;
         }
         Ok(())
     }

@@ -41,7 +41,8 @@ pub fn figure(length: Length) -> Figure {
         }
         let more = taken[5].mean() - taken[0].mean();
         let beside = row(&format!("figure-12/{case}/4MB"), "beside less alone", "ns", more);
-        rows.push(beside.against("paper: one chunk", &[PAPER_CHUNK_NS]));
+        let of_paper = name.starts_with("1RMA");
+        rows.push(if of_paper { beside.against("paper: one chunk", &[PAPER_CHUNK_NS]) } else { beside });
         numbers.push(format!(
             "{name}: {more:.0} ns more beside 4 MB, {:.1} chunks (paper: 1RMA one chunk, RDMA by size)",
             more / chunk_ns() as f64

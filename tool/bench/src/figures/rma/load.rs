@@ -16,7 +16,7 @@ const ON_DIAGONAL: f64 = 0.97;
 const KINDS: [(&str, Kind, WriteDebit, u64); 4] = [
     ("reads", Kind::Read, WriteDebit::Both, 5_000),
     ("writes, debit at both ends", Kind::Write, WriteDebit::Both, 5_000),
-    ("the same, 3.5 us", Kind::Write, WriteDebit::Both, 3_500),
+    ("writes, round trip of 3.5 us", Kind::Write, WriteDebit::Both, 3_500),
     ("writes, debit at the server", Kind::Write, WriteDebit::ServerOnly, 5_000),
 ];
 
