@@ -122,7 +122,7 @@ pub struct Executor<C = Chosen> {
 }
 
 impl Executor {
-    /// An executor over so many slots, for so many transfers at once, with the control that the settings name.
+    /// An executor over so many slots, for so many transfers at once. The settings name its control.
     pub fn new(slots: u16, transfers: u32, settings: &CongestionSettings) -> Executor {
         Executor::with_control(slots, transfers, settings)
     }

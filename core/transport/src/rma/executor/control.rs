@@ -62,7 +62,8 @@ impl CongestionSettings {
             remote_target: 8_000,
             initial: 13.0,
             min: 0.01,
-            max: 64.0,
+            // As many as the paper's solicitation window holds: more are never in service.
+            max: 16.0,
             destinations: 1024,
         }
     }
