@@ -79,8 +79,8 @@ fn valgrind(program: &Path) -> Option<Command> {
     Some(valgrind)
 }
 
-/// The same for programs of 1RMA: wrong accesses alone. Valgrind takes ciphertext and tags of ring's assembler
-/// for bytes that nobody has written.
+/// The same for programs of 1RMA: wrong accesses alone. Valgrind takes ciphertext and tags of ring's
+/// assembler for bytes that nobody has written.
 fn valgrind_accesses(program: &Path) -> Option<Command> {
     let mut valgrind = valgrind(program)?;
     let words: Vec<_> = valgrind.get_args().map(ToOwned::to_owned).collect();

@@ -4,7 +4,7 @@
 //! [`World`] holds the NICs and moves time. A test posts and polls through [`program`]. The rules of
 //! `remora_fault` decide which frames links lose or change. [`forge`] makes frames that no NIC would send.
 //! [`loss`] measures what loss costs, [`share`] how flows share a bottleneck. [`strom`] runs kernels in the
-//! time of an FPGA, [`rma`] has portals and regions of 1RMA.
+//! time of an FPGA, [`rma`] has portals and regions of 1RMA and the experiments of its paper.
 
 #![allow(
     clippy::too_many_arguments,

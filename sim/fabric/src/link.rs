@@ -1,10 +1,14 @@
 //! Links: frames between two NICs.
 //!
 //! A link goes one way. It takes a frame if its queue has space, and sends one after the other at its rate. A
-//! latency later it delivers them, unless its fault rules say otherwise.
+//! latency later it delivers them, unless its fault rules say otherwise. Each link has a queue and a rate of
+//! its own, or all links of a node share one, as behind a single port.
+
+mod serializer;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use remora_transport::Instant;
 use remora_wire::frame::{Egress, Endpoint, Lease, Origin, Peer, Start};
@@ -12,6 +16,7 @@ use remora_wire::frame::{Egress, Endpoint, Lease, Origin, Peer, Start};
 use crate::switch::{self, Departure, Port, SwitchConfig};
 use crate::trace::Trace;
 use remora_fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
+use serializer::Serializer;
 
 /// Latency, rate and queue of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -47,22 +52,12 @@ pub struct Sent {
 }
 
 struct Link {
-    config: LinkConfig,
+    latency_ns: u64,
     policy: Policy,
     /// Verdicts of earlier rules.
     past: Tally,
     direction: Direction,
     cut: bool,
-    /// When the last frame taken has departed.
-    free_at: Instant,
-    /// Departures still to come: what the queue holds.
-    departures: VecDeque<Instant>,
-}
-
-impl Link {
-    fn transmission_ns(&self, len: usize) -> u64 {
-        (len as u64 * 8_000_000_000).checked_div(self.config.rate).unwrap_or(0)
-    }
 }
 
 /// The rules of link `index`, with a random stream for each link.
@@ -89,6 +84,8 @@ pub(crate) struct Links {
     /// The nodes' endpoints, for frames to an address.
     endpoints: Vec<Endpoint>,
     links: Vec<Link>,
+    /// One for each link, or for each node.
+    serializers: Vec<Serializer>,
     /// The switch's ports, one for each node, if there is a switch.
     pub ports: Vec<Port>,
     start: Start,
@@ -112,19 +109,18 @@ impl Links {
         let link = |index: usize| {
             let (from, to) = (index / nodes, index % nodes);
             Link {
-                config,
+                latency_ns: config.latency_ns,
                 policy: policy(rules, seed, index),
                 past: Tally::default(),
                 direction: if from < to { Direction::Send } else { Direction::Receive },
                 cut: false,
-                free_at: Instant(0),
-                departures: VecDeque::with_capacity(config.queue),
             }
         };
         Links {
             nodes,
             endpoints,
             links: (0..nodes * nodes).map(link).collect(),
+            serializers: (0..nodes * nodes).map(|_| Serializer::new(config)).collect(),
             ports: Vec::new(),
             start,
             frames: Vec::new(),
@@ -140,6 +136,25 @@ impl Links {
     pub fn with_switch(self, config: SwitchConfig, seed: u64) -> Links {
         let port = |node| Port::new(config, seed ^ (node as u64) << 32);
         Links { ports: (0..self.nodes).map(port).collect(), ..self }
+    }
+
+    /// All links of a node share one queue and one rate.
+    pub fn with_shared_ports(self, config: LinkConfig) -> Links {
+        Links { serializers: (0..self.nodes).map(|_| Serializer::new(config)).collect(), ..self }
+    }
+
+    fn has_shared_ports(&self) -> bool {
+        self.serializers.len() < self.links.len()
+    }
+
+    /// Those of a node.
+    fn serializers_of(&self, from: usize) -> Range<usize> {
+        if self.has_shared_ports() { from..from + 1 } else { from * self.nodes..(from + 1) * self.nodes }
+    }
+
+    fn serializer(&mut self, from: usize, to: usize) -> &mut Serializer {
+        let own = self.serializers_of(from);
+        &mut self.serializers[if own.len() == 1 { own.start } else { own.start + to }]
     }
 
     pub fn start(&self) -> Start {
@@ -175,12 +190,8 @@ impl Links {
 
     /// When a full queue of `from` has space; `now` if none is full.
     pub fn space_at(&self, from: usize, now: Instant) -> Instant {
-        let space = |link: &Link| {
-            let waiting = || link.departures.iter().copied().filter(|at| *at > now);
-            if waiting().count() < link.config.queue { None } else { waiting().next() }
-        };
-        let first = self.links[from * self.nodes..(from + 1) * self.nodes].iter().filter_map(space).min();
-        first.unwrap_or(now)
+        let own = &self.serializers[self.serializers_of(from)];
+        own.iter().filter_map(|serializer| serializer.space_at(now)).min().unwrap_or(now)
     }
 
     /// Takes out a frame that has arrived at its node.
@@ -227,7 +238,7 @@ impl Links {
     }
 
     pub fn set_rate(&mut self, from: usize, to: usize, rate: u64) {
-        self.links[from * self.nodes + to].config.rate = rate;
+        self.serializer(from, to).rate = rate;
     }
 
     /// A frame that no NIC sent arrives at `at`.
@@ -237,16 +248,12 @@ impl Links {
         self.fly(at, slot, from, to);
     }
 
-    fn has_space(&mut self, now: Instant, from: usize, to: usize) -> bool {
-        let link = &mut self.links[from * self.nodes + to];
-        while link.departures.front().is_some_and(|departure| *departure <= now) {
-            link.departures.pop_front();
-        }
-        link.departures.len() < link.config.queue
-    }
-
     /// A NIC has sent the frame in `slot`.
     fn depart(&mut self, now: Instant, slot: u32, from: usize, to: usize) {
+        let len = self.frames[slot as usize].len();
+        let serializer = self.serializer(from, to);
+        let transmission = serializer.transmission_ns(len);
+        let departure = serializer.take(now, transmission);
         let frame = &mut self.frames[slot as usize];
         let link = &mut self.links[from * self.nodes + to];
         let (facts, _) = Facts::of(self.start, frame, link.direction, None);
@@ -259,10 +266,6 @@ impl Links {
         if let Some(tap) = &mut self.tap {
             tap.push(Sent { at: now, from, to, bytes: frame.clone(), verdict });
         }
-        let transmission = link.transmission_ns(frame.len());
-        let departure = link.free_at.max(now).after(transmission);
-        link.free_at = departure;
-        link.departures.push_back(departure);
         if verdict == Verdict::Drop || link.cut {
             self.free.push(slot);
             return;
@@ -277,7 +280,7 @@ impl Links {
             }
             Verdict::Pass | Verdict::Drop | Verdict::Duplicate => 0,
         };
-        let arrival = departure.after(link.config.latency_ns + late);
+        let arrival = departure.after(link.latency_ns + late);
         if verdict == Verdict::Duplicate {
             let second = self.copy(slot);
             self.fly(arrival.after(transmission), second, from, to);
@@ -327,7 +330,7 @@ impl Egress for Outlet<'_> {
         if let Some((slot, _)) = self.leased.take() {
             self.links.free.push(slot);
         }
-        if !self.links.has_space(self.now, self.from, to) {
+        if !self.links.serializer(self.from, to).has_space(self.now) {
             return None;
         }
         let slot = self.links.slot(len);
@@ -341,7 +344,7 @@ impl Egress for Outlet<'_> {
     }
 
     fn has_space_per_peer(&self) -> bool {
-        true
+        !self.links.has_shared_ports()
     }
 
     fn commit(&mut self) {

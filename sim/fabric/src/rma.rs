@@ -1,4 +1,23 @@
-//! 1RMA on a simulated node: regions with keys, command portals, and what a program does with them.
+//! 1RMA on a simulated node: regions with keys, command portals, and what a program does with them; and the
+//! experiments of its paper.
+//!
+//! | module | figure |
+//! |---|---|
+//! | [`load`] | 11: load offered and accepted, and rates by slots |
+//! | [`beside`] | 12: small reads beside a long transfer |
+//! | [`rotation`] | 14: a client's gap while a key changes |
+//! | [`convergence`] | 15: two flows under the executor's congestion control |
+//! | [`jitter`] | 16a, b: windows and timers in a network with jitter |
+//!
+//! All of them run the code of the NIC and of the executor, on the network of [`path`].
+
+pub mod beside;
+mod client;
+pub mod convergence;
+pub mod jitter;
+pub mod load;
+pub mod path;
+pub mod rotation;
 
 use std::sync::Arc;
 

@@ -22,6 +22,9 @@ pub struct Config {
     pub nodes: usize,
     /// Every link, in both directions.
     pub link: LinkConfig,
+    /// All links that lead away from a node share its queue and its rate, as behind one port; else each has
+    /// its own.
+    pub shared_ports: bool,
     /// A switch between the links and the nodes.
     pub switch: Option<SwitchConfig>,
     /// What happens to frames.
@@ -42,6 +45,7 @@ impl Default for Config {
             seed: 0,
             nodes: 2,
             link: LinkConfig::default(),
+            shared_ports: false,
             switch: None,
             rules: Rules::default(),
             start: Start::Ip,
@@ -128,6 +132,7 @@ impl World {
         let nodes: Vec<Node> = (0..config.nodes).map(node).collect();
         let endpoints = nodes.iter().map(|node| node.endpoint).collect();
         let links = Links::new(endpoints, config.start, config.link, &config.rules, config.seed);
+        let links = if config.shared_ports { links.with_shared_ports(config.link) } else { links };
         World {
             nodes,
             links: match config.switch {

@@ -1,5 +1,7 @@
 //! `remora figures`: what the papers draw, drawn from this software, into a folder.
 
+mod rma;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +30,9 @@ enum Figures {
     Loss,
     /// Two flows over one bottleneck.
     Congestion,
+    /// 1RMA, Figures 11, 12, 14, 15 and 16a, b: load, isolation, rotated keys, convergence and jitter,
+    /// simulated.
+    Rma,
     /// PRISM: rate and latency of reads, PRISM-KV and Pilaf.
     #[value(name = "3")]
     Three,
@@ -52,12 +57,13 @@ enum Figures {
 }
 
 impl Figures {
-    const ALL: [Figures; 12] = [
+    const ALL: [Figures; 13] = [
         Figures::Prism,
         Figures::Redn,
         Figures::Strom,
         Figures::Loss,
         Figures::Congestion,
+        Figures::Rma,
         Figures::Three,
         Figures::Four,
         Figures::Six,
@@ -165,6 +171,11 @@ pub fn run(args: &Args) -> Result<()> {
         words.push("--report".into());
         words.push(args.report.clone().into());
         bench::run(bench::Args::try_parse_from(words)?)?;
+    }
+    if measured.contains(&Figures::Rma) {
+        let mut report = Report::new(args.json);
+        rma::draw(&args.report, rma::Length::Whole)?.into_iter().for_each(|row| report.add(row));
+        report.finish();
     }
     if given.is_empty() { Ok(()) } else { from_rows(args, &given, rows) }
 }

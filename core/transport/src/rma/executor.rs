@@ -15,10 +15,11 @@ use remora_wire::rma::{Kind, MAX_OPERATION};
 
 use super::Status;
 use crate::Instant;
-use control::Window;
 use destinations::Destinations;
 
-pub use control::{CongestionSettings, ControlKind, Signal};
+pub use control::{
+    Chosen, CongestionSettings, Control, ControlKind, Delays, Fixed, Scope, Signal, TotalDelay, Unlimited,
+};
 
 /// What becomes of a transfer when a command fails.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -105,8 +106,8 @@ struct Issued {
     size: u32,
 }
 
-/// Transfers in progress and the slots that they use.
-pub struct Executor {
+/// Transfers in progress and the slots that they use, with windows of this control.
+pub struct Executor<C = Chosen> {
     transfers: Vec<Option<Progress>>,
     free_places: VecDeque<u32>,
     /// Places with chunks to issue, in turns.
@@ -115,14 +116,21 @@ pub struct Executor {
     retry_queue: VecDeque<Issued>,
     slots: Vec<Option<Issued>>,
     free_slots: VecDeque<u16>,
-    destinations: Destinations,
-    local: Window,
+    destinations: Destinations<C>,
+    local: C,
     submitted: u64,
 }
 
 impl Executor {
-    /// An executor over so many slots, for so many transfers at once.
+    /// An executor over so many slots, for so many transfers at once. The settings name its control.
     pub fn new(slots: u16, transfers: u32, settings: &CongestionSettings) -> Executor {
+        Executor::with_control(slots, transfers, settings)
+    }
+}
+
+impl<C: Control> Executor<C> {
+    /// The same, with the control that the type names.
+    pub fn with_control(slots: u16, transfers: u32, settings: &CongestionSettings) -> Executor<C> {
         Executor {
             transfers: vec![None; transfers as usize],
             free_places: (0..transfers).collect(),
@@ -131,7 +139,7 @@ impl Executor {
             slots: vec![None; usize::from(slots)],
             free_slots: (0..slots).collect(),
             destinations: Destinations::new(settings),
-            local: Window::new(settings, settings.local_target),
+            local: C::new(settings, Scope::Local),
             submitted: 0,
         }
     }
@@ -231,7 +239,7 @@ impl Executor {
         let progress = self.transfers[issued.place as usize].as_mut()?;
         progress.outstanding -= 1;
         self.destinations.completed(now, progress.destination, issued.size, &signal);
-        self.local.local(now, &signal);
+        self.local.completed(now, &signal);
         match status {
             Status::Ok => {}
             Status::Nack | Status::Timeout | Status::DispatchTimeout

@@ -4,6 +4,7 @@ mod attack;
 mod bed;
 mod bounds;
 mod delays;
+mod figures;
 mod operations;
 mod random;
 #[path = "../seeds/mod.rs"]

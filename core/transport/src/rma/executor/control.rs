@@ -1,6 +1,5 @@
-//! Congestion windows of commands (1RMA paper, Algorithm 1).
-
-use remora_wire::rma::MAX_OPERATION;
+//! Congestion windows of commands (1RMA paper, §6): the trait of whoever decides about one, and the four that
+//! ship.
 
 use crate::Instant;
 use crate::rma::Status;
@@ -10,7 +9,8 @@ use crate::rma::Status;
 pub enum ControlKind {
     /// Algorithm 1: the local window by the issue delay, the remote one by the rest.
     Delays,
-    /// The same, told the total delay only: both windows react to it (1RMA paper, Figure 15c).
+    /// The same, told the total delay only: the remote window reacts to it, and there is no local one (1RMA
+    /// paper, Figure 15c).
     TotalDelay,
     /// The initial window, for ever.
     Fixed,
@@ -62,7 +62,8 @@ impl CongestionSettings {
             remote_target: 8_000,
             initial: 13.0,
             min: 0.01,
-            max: 64.0,
+            // As many as the paper's solicitation window holds: more are never in service.
+            max: 16.0,
             destinations: 1024,
         }
     }
@@ -91,9 +92,39 @@ pub struct Signal {
     pub total_delay: u64,
 }
 
-/// One congestion window.
+impl Signal {
+    /// Nanoseconds in the network and at the server.
+    pub fn remote_delay(&self) -> u64 {
+        self.total_delay.saturating_sub(self.issue_delay)
+    }
+}
+
+/// Whose window it is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// This NIC's: one for all transfers.
+    Local,
+    /// A server's, in one direction.
+    Remote,
+}
+
+/// Who decides about one congestion window. [`Executor::with_control`](super::Executor::with_control) takes
+/// any; the paper wants policies to be replaced (§6).
+pub trait Control {
+    /// A window as it begins.
+    fn new(settings: &CongestionSettings, scope: Scope) -> Self;
+
+    /// Its size, in commands of 4 KB. It bounds what is outstanding and gives the pace.
+    fn size(&self) -> f64;
+
+    /// A command that it counted has ended.
+    fn completed(&mut self, now: Instant, signal: &Signal);
+}
+
+/// Additive increase below a target delay, multiplicative decrease above it: what both windows of Algorithm 1
+/// do.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Window {
+struct Aimd {
     settings: CongestionSettings,
     target: u64,
     cwnd: f64,
@@ -101,37 +132,9 @@ pub(super) struct Window {
     decreased: Option<Instant>,
 }
 
-impl Window {
-    pub fn new(settings: &CongestionSettings, target: u64) -> Window {
-        Window { settings: *settings, target, cwnd: settings.initial, decreased: None }
-    }
-
-    /// Its size, in commands of 4 KB.
-    pub fn size(&self) -> f64 {
-        if self.settings.kind == ControlKind::None { f64::INFINITY } else { self.cwnd }
-    }
-
-    /// Reacts to a completion as the local window does.
-    pub fn local(&mut self, now: Instant, signal: &Signal) {
-        match (self.settings.kind, signal.status) {
-            (ControlKind::Delays, Status::Ok) => self.delay(now, signal.issue_delay),
-            (ControlKind::TotalDelay, Status::Ok) => self.delay(now, signal.total_delay),
-            (ControlKind::Delays | ControlKind::TotalDelay, Status::DispatchTimeout) => self.failed(now),
-            _ => {}
-        }
-    }
-
-    /// Reacts to a completion as the window of a server does.
-    pub fn remote(&mut self, now: Instant, signal: &Signal) {
-        let remote = signal.total_delay.saturating_sub(signal.issue_delay);
-        match (self.settings.kind, signal.status) {
-            (ControlKind::Delays, Status::Ok) => self.delay(now, remote),
-            (ControlKind::TotalDelay, Status::Ok) => self.delay(now, signal.total_delay),
-            (ControlKind::Delays | ControlKind::TotalDelay, Status::Nack | Status::Timeout) => {
-                self.failed(now);
-            }
-            _ => {}
-        }
+impl Aimd {
+    fn new(settings: &CongestionSettings, target: u64) -> Aimd {
+        Aimd { settings: *settings, target, cwnd: settings.initial, decreased: None }
     }
 
     fn delay(&mut self, now: Instant, delay: u64) {
@@ -161,10 +164,134 @@ impl Window {
         self.cwnd = (self.cwnd * factor).max(self.settings.min);
         self.decreased = Some(now);
     }
+}
 
-    /// Nanoseconds between commands of `size` bytes at the pace of this window: `size x CWND / RTT`.
-    pub fn spacing(&self, size: u32) -> u64 {
-        let rtts = f64::from(size) / f64::from(MAX_OPERATION) / self.size();
-        (rtts * self.settings.rtt as f64) as u64
+/// Algorithm 1: the local window by the issue delay, a server's by the rest.
+#[derive(Copy, Clone, Debug)]
+pub struct Delays {
+    scope: Scope,
+    window: Aimd,
+}
+
+impl Control for Delays {
+    fn new(settings: &CongestionSettings, scope: Scope) -> Delays {
+        let target = match scope {
+            Scope::Local => settings.local_target,
+            Scope::Remote => settings.remote_target,
+        };
+        Delays { scope, window: Aimd::new(settings, target) }
+    }
+
+    fn size(&self) -> f64 {
+        self.window.cwnd
+    }
+
+    fn completed(&mut self, now: Instant, signal: &Signal) {
+        match (self.scope, signal.status) {
+            (Scope::Local, Status::Ok) => self.window.delay(now, signal.issue_delay),
+            (Scope::Remote, Status::Ok) => self.window.delay(now, signal.remote_delay()),
+            (Scope::Local, Status::DispatchTimeout) | (Scope::Remote, Status::Nack | Status::Timeout) => {
+                self.window.failed(now)
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The same control without the local signal: a server's window aims at the sum of both targets, and takes
+/// every failure for its own. The local window never binds.
+#[derive(Copy, Clone, Debug)]
+pub struct TotalDelay(Option<Aimd>);
+
+impl Control for TotalDelay {
+    fn new(settings: &CongestionSettings, scope: Scope) -> TotalDelay {
+        let window = || Aimd::new(settings, settings.local_target + settings.remote_target);
+        TotalDelay((scope == Scope::Remote).then(window))
+    }
+
+    fn size(&self) -> f64 {
+        self.0.map_or(f64::INFINITY, |window| window.cwnd)
+    }
+
+    fn completed(&mut self, now: Instant, signal: &Signal) {
+        let Some(window) = &mut self.0 else { return };
+        match signal.status {
+            Status::Ok => window.delay(now, signal.total_delay),
+            Status::DispatchTimeout | Status::Nack | Status::Timeout => window.failed(now),
+            _ => {}
+        }
+    }
+}
+
+/// The initial window, for ever.
+#[derive(Copy, Clone, Debug)]
+pub struct Fixed(f64);
+
+impl Control for Fixed {
+    fn new(settings: &CongestionSettings, _: Scope) -> Fixed {
+        Fixed(settings.initial)
+    }
+
+    fn size(&self) -> f64 {
+        self.0
+    }
+
+    fn completed(&mut self, _: Instant, _: &Signal) {}
+}
+
+/// No window and no pace.
+#[derive(Copy, Clone, Debug)]
+pub struct Unlimited;
+
+impl Control for Unlimited {
+    fn new(_: &CongestionSettings, _: Scope) -> Unlimited {
+        Unlimited
+    }
+
+    fn size(&self) -> f64 {
+        f64::INFINITY
+    }
+
+    fn completed(&mut self, _: Instant, _: &Signal) {}
+}
+
+/// The one of these that [`CongestionSettings::kind`] names.
+#[derive(Copy, Clone, Debug)]
+pub enum Chosen {
+    /// [`ControlKind::Delays`].
+    Delays(Delays),
+    /// [`ControlKind::TotalDelay`].
+    TotalDelay(TotalDelay),
+    /// [`ControlKind::Fixed`].
+    Fixed(Fixed),
+    /// [`ControlKind::None`].
+    None(Unlimited),
+}
+
+impl Control for Chosen {
+    fn new(settings: &CongestionSettings, scope: Scope) -> Chosen {
+        match settings.kind {
+            ControlKind::Delays => Chosen::Delays(Delays::new(settings, scope)),
+            ControlKind::TotalDelay => Chosen::TotalDelay(TotalDelay::new(settings, scope)),
+            ControlKind::Fixed => Chosen::Fixed(Fixed::new(settings, scope)),
+            ControlKind::None => Chosen::None(Unlimited),
+        }
+    }
+
+    fn size(&self) -> f64 {
+        match self {
+            Chosen::Delays(window) => window.size(),
+            Chosen::TotalDelay(window) => window.size(),
+            Chosen::Fixed(window) => window.size(),
+            Chosen::None(window) => window.size(),
+        }
+    }
+
+    fn completed(&mut self, now: Instant, signal: &Signal) {
+        match self {
+            Chosen::Delays(window) => window.completed(now, signal),
+            Chosen::TotalDelay(window) => window.completed(now, signal),
+            Chosen::Fixed(_) | Chosen::None(_) => {}
+        }
     }
 }

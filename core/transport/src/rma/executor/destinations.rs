@@ -3,14 +3,13 @@
 use remora_wire::frame::Address;
 use remora_wire::rma::MAX_OPERATION;
 
-use super::control::{CongestionSettings, Signal, Window};
+use super::control::{CongestionSettings, Control, Scope, Signal};
 use crate::Instant;
 
-#[derive(Clone, Debug)]
-struct Destination {
+struct Destination<C> {
     server: Address,
     inbound: bool,
-    window: Window,
+    window: C,
     /// Bytes of commands outstanding.
     outstanding: u64,
     /// Transfers in progress; with none, its place may go to another server.
@@ -21,13 +20,13 @@ struct Destination {
 }
 
 /// As many windows as the settings allow. A server that was not used for longest makes place for a new one.
-pub(super) struct Destinations {
-    all: Vec<Destination>,
+pub(super) struct Destinations<C> {
+    all: Vec<Destination<C>>,
     settings: CongestionSettings,
 }
 
-impl Destinations {
-    pub fn new(settings: &CongestionSettings) -> Destinations {
+impl<C: Control> Destinations<C> {
+    pub fn new(settings: &CongestionSettings) -> Destinations<C> {
         Destinations { all: Vec::with_capacity(settings.destinations), settings: *settings }
     }
 
@@ -48,7 +47,7 @@ impl Destinations {
         let fresh = Destination {
             server,
             inbound,
-            window: Window::new(&self.settings, self.settings.remote_target),
+            window: C::new(&self.settings, Scope::Remote),
             outstanding: 0,
             users: 0,
             next: Instant(0),
@@ -71,12 +70,12 @@ impl Destinations {
 
     /// May one more command be issued at `now`? What is outstanding stays within the smaller window; of a
     /// window below one command, one is.
-    pub fn allows(&self, now: Instant, place: usize, local: &Window) -> bool {
+    pub fn allows(&self, now: Instant, place: usize, local: &C) -> bool {
         let destination = &self.all[place];
         self.fits(destination, local) && destination.next <= now
     }
 
-    fn fits(&self, destination: &Destination, local: &Window) -> bool {
+    fn fits(&self, destination: &Destination<C>, local: &C) -> bool {
         let window = destination.window.size().min(local.size());
         destination.outstanding == 0
             || (destination.outstanding + u64::from(MAX_OPERATION)) as f64
@@ -84,23 +83,25 @@ impl Destinations {
     }
 
     /// A command of `size` bytes is issued.
-    pub fn issued(&mut self, now: Instant, place: usize, size: u32, local: &Window) {
+    pub fn issued(&mut self, now: Instant, place: usize, size: u32, local: &C) {
         let destination = &mut self.all[place];
         destination.outstanding += u64::from(size);
-        let slower = if destination.window.size() < local.size() { &destination.window } else { local };
+        // The pace of the smaller window: `size x CWND / RTT`.
+        let window = destination.window.size().min(local.size());
+        let trips = f64::from(size) / f64::from(MAX_OPERATION) / window;
         // A pause is not saved up: what follows it leaves at the pace, too.
-        destination.next = destination.next.max(now).after(slower.spacing(size));
+        destination.next = destination.next.max(now).after((trips * self.settings.rtt as f64) as u64);
     }
 
     /// A command has ended.
     pub fn completed(&mut self, now: Instant, place: usize, size: u32, signal: &Signal) {
         let destination = &mut self.all[place];
         destination.outstanding -= u64::from(size);
-        destination.window.remote(now, signal);
+        destination.window.completed(now, signal);
     }
 
     /// When the pace allows the next command; None: the window is full, and a completion must come first.
-    pub fn due(&self, place: usize, local: &Window) -> Option<Instant> {
+    pub fn due(&self, place: usize, local: &C) -> Option<Instant> {
         let destination = &self.all[place];
         self.fits(destination, local).then_some(destination.next)
     }

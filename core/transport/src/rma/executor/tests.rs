@@ -117,41 +117,106 @@ fn full_tables_and_transfers_without_bytes_are_refused() {
     executor.submit(Instant(2), elsewhere).unwrap();
 }
 
+/// A completion after these delays.
+fn signal(status: Status, issue_delay: u64, total_delay: u64) -> Signal {
+    Signal { status, issue_delay, total_delay }
+}
+
 /// Algorithm 1, by hand: AI 0.25, MD 0.5, beta 0.8, one decrease a round trip.
 #[test]
 fn windows_follow_algorithm_1() {
     let settings = CongestionSettings { initial: 4.0, ..settings() };
-    let mut window = Window::new(&settings, 1_000);
-    let signal = |status, issue_delay| Signal { status, issue_delay, total_delay: issue_delay };
-    window.local(Instant(0), &signal(Status::Ok, 999));
+    let mut window = Delays::new(&settings, Scope::Local);
+    let signal = |status, issue_delay| signal(status, issue_delay, issue_delay);
+    window.completed(Instant(0), &signal(Status::Ok, 999));
     assert_eq!(window.size(), 4.0 + 0.25 / 4.0);
     let before = window.size();
-    window.local(Instant(0), &signal(Status::Ok, 1_250));
+    window.completed(Instant(0), &signal(Status::Ok, 1_250));
     assert!((window.size() - before * (1.0 - 0.8 * 0.2)).abs() < 1e-9);
     let before = window.size();
-    window.local(Instant(4_999), &signal(Status::Ok, 100_000));
+    window.completed(Instant(4_999), &signal(Status::Ok, 100_000));
     assert_eq!(window.size(), before, "one decrease a round trip");
-    window.local(Instant(5_000), &signal(Status::Ok, 100_000));
+    window.completed(Instant(5_000), &signal(Status::Ok, 100_000));
     assert_eq!(window.size(), before * 0.5, "by half at most");
     let before = window.size();
-    window.local(Instant(10_000), &signal(Status::Nack, 0));
-    window.local(Instant(10_000), &signal(Status::Timeout, 0));
+    window.completed(Instant(10_000), &signal(Status::Nack, 0));
+    window.completed(Instant(10_000), &signal(Status::Timeout, 0));
     assert_eq!(window.size(), before, "these are the server's");
-    window.local(Instant(10_000), &signal(Status::DispatchTimeout, 0));
+    window.completed(Instant(10_000), &signal(Status::DispatchTimeout, 0));
     assert_eq!(window.size(), before * 0.1);
     for round in 3..20 {
-        window.local(Instant(round * 5_000), &signal(Status::DispatchTimeout, 0));
+        window.completed(Instant(round * 5_000), &signal(Status::DispatchTimeout, 0));
     }
     assert_eq!(window.size(), settings.min);
-    window.local(Instant(0), &signal(Status::Ok, 0));
+    window.completed(Instant(0), &signal(Status::Ok, 0));
     assert_eq!(window.size(), settings.min + 0.25, "below one command it grows by a quarter at once");
-    let mut remote = Window::new(&settings, 8_000);
-    remote.remote(Instant(0), &Signal { status: Status::Ok, issue_delay: 50_000, total_delay: 57_999 });
+    let mut remote = Delays::new(&settings, Scope::Remote);
+    remote.completed(Instant(0), &Signal { status: Status::Ok, issue_delay: 50_000, total_delay: 57_999 });
     assert!(remote.size() > 4.0, "the issue delay is not the server's");
-    remote.remote(Instant(0), &signal(Status::DispatchTimeout, 0));
+    remote.completed(Instant(0), &signal(Status::DispatchTimeout, 0));
     assert!(remote.size() > 4.0);
-    remote.remote(Instant(0), &signal(Status::Nack, 0));
+    remote.completed(Instant(0), &signal(Status::Nack, 0));
     assert!(remote.size() < 0.5);
+}
+
+/// Told the total delay only, a server's window pays for what waits in this NIC.
+#[test]
+fn without_the_local_signal_the_servers_window_reacts_to_all_delay() {
+    let settings = CongestionSettings { initial: 4.0, ..settings() };
+    let mut local = TotalDelay::new(&settings, Scope::Local);
+    local.completed(Instant(0), &signal(Status::DispatchTimeout, 10_000, 10_000));
+    assert_eq!(local.size(), f64::INFINITY);
+    let mut remote = TotalDelay::new(&settings, Scope::Remote);
+    remote.completed(Instant(0), &signal(Status::Ok, 0, 8_999));
+    assert_eq!(remote.size(), 4.0 + 0.25 / 4.0, "below the sum of both targets");
+    let before = remote.size();
+    remote.completed(Instant(0), &signal(Status::Ok, 5_000, 10_000));
+    assert!((remote.size() - before * (1.0 - 0.8 * 0.1)).abs() < 1e-9, "most of it is local");
+    let before = remote.size();
+    remote.completed(Instant(5_000), &signal(Status::DispatchTimeout, 10_000, 10_000));
+    assert_eq!(remote.size(), before * 0.1);
+}
+
+#[test]
+fn a_fixed_window_stays_and_without_one_nothing_binds() {
+    for scope in [Scope::Local, Scope::Remote] {
+        let mut fixed = Chosen::new(&CongestionSettings { kind: ControlKind::Fixed, ..settings() }, scope);
+        let mut unlimited = Chosen::new(&none(), scope);
+        for status in Status::ALL {
+            fixed.completed(Instant(0), &signal(status, 100_000, 200_000));
+            unlimited.completed(Instant(0), &signal(status, 100_000, 200_000));
+        }
+        assert_eq!((fixed.size(), unlimited.size()), (settings().initial, f64::INFINITY));
+    }
+}
+
+/// A control of a program's own: as many commands as have succeeded, and one more.
+#[test]
+fn a_program_brings_a_control_of_its_own() {
+    struct Slow(f64);
+    impl Control for Slow {
+        fn new(_: &CongestionSettings, _: Scope) -> Slow {
+            Slow(1.0)
+        }
+        fn size(&self) -> f64 {
+            self.0
+        }
+        fn completed(&mut self, _: Instant, signal: &Signal) {
+            self.0 += f64::from(u8::from(signal.status == Status::Ok));
+        }
+    }
+    let mut executor = Executor::<Slow>::with_control(64, 4, &CongestionSettings { rtt: 0, ..settings() });
+    executor.submit(Instant(0), read(1, 1 << 20)).unwrap();
+    let mut issued = Vec::new();
+    for _ in 0..3 {
+        let chunks: Vec<Chunk> = std::iter::from_fn(|| executor.next(Instant(0))).collect();
+        issued.push(chunks.len());
+        for chunk in chunks {
+            executor.completed(Instant(0), chunk.slot, Status::Ok, 0, 2_500);
+        }
+    }
+    assert_eq!(issued, [1, 2, 4]);
+    assert_eq!((executor.local_window(), executor.remote_window(NIL, true)), (8.0, Some(8.0)));
 }
 
 #[test]

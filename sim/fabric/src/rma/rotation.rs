@@ -1,0 +1,205 @@
+//! A client's gap while its server changes the key of a region (1RMA paper, Figure 14).
+//!
+//! The client reads 64 bytes again and again, one read begun before the other has ended. What software and
+//! drivers take is a constant here, with its source; what the NICs and the network take is simulated.
+
+use remora_memory::Access;
+use remora_nic::rma::{Command, Operand, RegionKey, Rights};
+use remora_nic::{Flags, Operation, Payload, WorkRequest};
+use remora_transport::Instant;
+use remora_transport::rma::Status;
+use remora_transport::state::State;
+use remora_wire::rma::{Class, Kind};
+
+use super::path::{CLIENT, MakeCipher, Nodes, Path, Wanted, key};
+use super::{Portal, command};
+use crate::program::{ALL, Settings};
+use crate::{QueuePair, World};
+
+/// From one read to the next.
+const PROBE_NS: u64 = 500;
+const PROBE: u32 = 64;
+const SLOTS: u16 = 64;
+/// When the key changes, and how long the client goes on behind it.
+const CHANGE_NS: u64 = 50_000;
+const LAST_NS: u64 = 200_000;
+/// Software that gives a client its new key: a thread blocks and wakes (§6.1 gives 10 us for that).
+pub const GRANT_NS: u64 = 10_000;
+/// A driver that changes the key by its local control path (§7.3 gives 27 us).
+pub const DRIVER_NS: u64 = 27_000;
+/// Software that connects a queue pair again (§7.3 gives more than 2 ms).
+pub const RECONNECT_NS: u64 = 2_000_000;
+
+/// How the key changes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Rotation {
+    /// By Rekey from a third host. The client knows the next key, and takes it when the old one fails.
+    Announced,
+    /// By Rekey. The client asks for the new key when the old one fails.
+    Unannounced,
+    /// By the server's driver, which takes [`DRIVER_NS`]. The client knows the next key.
+    Driver,
+}
+
+/// The server and the third host, by their places among the servers.
+const SERVER: usize = 0;
+const CONTROL: usize = 1;
+
+/// The longest time between two reads that succeeded, less what lies between any two, nanoseconds.
+pub fn gap_ns(rotation: Rotation, make: MakeCipher<'_>) -> u64 {
+    let path = Path { servers: 2, ..Path::simulation(0) };
+    let mut nodes = Nodes::new(&path, SLOTS, make);
+    let control = rekeyer(&mut nodes);
+    let next_key = key(0x77);
+    let mut client = Probes::new(next_key.clone(), nodes.served[SERVER].id);
+    let mut driver = Instant::NEVER;
+    let (mut rekey, end) = (Some(control), Instant(CHANGE_NS + LAST_NS));
+    while nodes.world.now() < end {
+        client.poll(&mut nodes, rotation);
+        let now = nodes.world.now();
+        if now.0 >= CHANGE_NS
+            && let Some((mut portal, command)) = rekey.take()
+        {
+            match rotation {
+                Rotation::Driver => {
+                    nodes.world.regions(SERVER + 1).deregister(nodes.served[SERVER].id).expect("its own");
+                    driver = now.after(DRIVER_NS);
+                }
+                _ => nodes.world.issue(&mut portal, &command),
+            }
+        }
+        if now >= driver {
+            driver = Instant::NEVER;
+            let memory = nodes.served[SERVER].memory.clone();
+            client.next_region = nodes.world.expose(&memory, Rights(7), next_key.clone()).expect("space").id;
+        }
+        client.issue(&mut nodes);
+        nodes.world.step_until(client.next.min(driver).min(end));
+    }
+    client.gap
+}
+
+/// A portal of the third host, and the command by which it changes the server's key.
+fn rekeyer(nodes: &mut Nodes) -> (Portal, Command) {
+    let world = &mut nodes.world;
+    let cq = world.create_cq(CONTROL + 1, 4);
+    let portal = world.create_portal(cq, 1, (2, 1)).expect("space for a portal");
+    nodes.served[CONTROL].memory.store(0, key(0x77).bytes());
+    let local = Operand { region: nodes.served[CONTROL].id, offset: 0 };
+    let remote = Operand { region: nodes.served[SERVER].id, offset: 0 };
+    let of_server = nodes.served[SERVER].key.clone();
+    let own = nodes.derive_for(&portal, &of_server, Kind::Rekey);
+    let server = nodes.world.endpoint(SERVER + 1);
+    let command = command(&portal, 0, Kind::Rekey, 16, local, remote, server, own);
+    (portal, command)
+}
+
+/// The client's reads.
+struct Probes {
+    /// When the next one begins.
+    next: Instant,
+    next_key: RegionKey,
+    /// The region's name under the next key.
+    next_region: u32,
+    /// When it has the next key; `NEVER` before it has asked for it.
+    granted: Instant,
+    changed: bool,
+    succeeded: Option<Instant>,
+    gap: u64,
+}
+
+impl Probes {
+    fn new(next_key: RegionKey, next_region: u32) -> Probes {
+        let (next, granted) = (Instant(0), Instant::NEVER);
+        Probes { next, next_key, next_region, granted, changed: false, succeeded: None, gap: 0 }
+    }
+
+    fn poll(&mut self, nodes: &mut Nodes, rotation: Rotation) {
+        while let Some(completion) = nodes.poll() {
+            nodes.free.push_back(completion.slot);
+            let now = nodes.world.now();
+            if completion.status == Status::Ok {
+                let apart = self.succeeded.map_or(0, |last| now.since(last));
+                self.gap = self.gap.max(apart.saturating_sub(PROBE_NS));
+                self.succeeded = Some(now);
+            } else if self.granted == Instant::NEVER {
+                let asked = if rotation == Rotation::Unannounced { GRANT_NS } else { 0 };
+                self.granted = now.after(asked);
+            }
+        }
+    }
+
+    fn issue(&mut self, nodes: &mut Nodes) {
+        let now = nodes.world.now();
+        if !self.changed && self.granted <= now {
+            self.changed = true;
+            nodes.replace_key(SERVER, &self.next_key);
+        }
+        if self.changed {
+            nodes.served[SERVER].id = self.next_region;
+        }
+        if self.next <= now {
+            let (kind, class) = (Kind::Read, Class::Latency);
+            nodes.issue_any(&Wanted { server: SERVER, kind, class, size: PROBE, offset: 0 });
+            self.next = now.after(PROBE_NS);
+        }
+    }
+}
+
+/// The same for READs over a reliable connection: the region is registered anew, which ends the connection,
+/// and software connects it again.
+///
+/// # Panics
+/// If a queue pair does not change as the specification says.
+pub fn reconnect_gap_ns() -> u64 {
+    let mut world = Path::simulation(0).world();
+    let settings = Settings { timeout: 16, ..Settings::default() };
+    let [(pair, cq), (served, _)] = world.pair(CLIENT, 1, &settings);
+    let here = world.register(CLIENT, PROBE as usize, Access::LOCAL_WRITE);
+    let mut there = world.register(1, PROBE as usize, ALL);
+    let (mut next, mut connects) = (Instant(0), Instant::NEVER);
+    let (mut registered, mut broken, mut succeeded, mut gap) = (false, false, Instant(0), 0);
+    let end = Instant(CHANGE_NS + RECONNECT_NS + LAST_NS);
+    while world.now() < end {
+        while let Some(completion) = world.poll(cq) {
+            let now = world.now();
+            if completion.status == remora_nic::Status::Success {
+                gap = gap.max(now.since(succeeded).saturating_sub(PROBE_NS));
+                succeeded = now;
+            } else if !std::mem::replace(&mut broken, true) {
+                connects = now.after(RECONNECT_NS);
+            }
+        }
+        let now = world.now();
+        if !registered && now.0 >= CHANGE_NS {
+            registered = true;
+            world.deregister(&there);
+            there = world.register(1, PROBE as usize, ALL);
+        }
+        if connects <= now {
+            connects = Instant::NEVER;
+            [pair, served].into_iter().for_each(|end| world.bring(end, State::Reset));
+            world.connect(pair, served, &settings);
+        }
+        if next <= now {
+            if world.state(pair) == Some(State::Rts) {
+                read(&mut world, pair, &here, &there);
+            }
+            next = now.after(PROBE_NS);
+        }
+        world.step_until(next.min(connects).min(end));
+    }
+    gap
+}
+
+fn read(world: &mut World, pair: QueuePair, here: &crate::Region, there: &crate::Region) {
+    let list = [here.sge(0, PROBE as usize)];
+    let request = WorkRequest {
+        id: 0,
+        operation: Operation::Read(there.remote(0)),
+        payload: Payload::Sges(&list),
+        flags: Flags { signaled: true, ..Flags::default() },
+    };
+    // A full queue is the client's to wait for.
+    let _ = world.post(pair, &request);
+}

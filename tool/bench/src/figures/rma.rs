@@ -1,0 +1,146 @@
+//! 1RMA's Figures 11, 12, 14, 15 and 16a, b (SIGCOMM '20), simulated: the NIC's and the executor's own code
+//! on the network of `remora_fabric::rma`. Beside each stand the paper's numbers, and what the paper does not
+//! give and is chosen here.
+
+mod convergence;
+mod isolation;
+mod jitter;
+mod load;
+mod rotation;
+
+use std::error::Error;
+use std::path::Path;
+
+use anyhow::Result;
+use plotters::prelude::*;
+use remora_cipher::Aes;
+use remora_nic::rma::Cipher;
+
+use crate::Row;
+use crate::command::output;
+use crate::curves::{Curve, Curves};
+use crate::plot::{Area, Drawing, FONT, write};
+
+/// How long the experiments run.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// As the figures are kept.
+    Whole,
+    /// Enough to draw something, for tests.
+    #[cfg(test)]
+    Short,
+}
+
+impl Length {
+    /// So many, or a part of them.
+    fn of(self, whole: u64) -> u64 {
+        match self {
+            Length::Whole => whole,
+            #[cfg(test)]
+            Length::Short => whole.div_ceil(20),
+        }
+    }
+}
+
+/// One figure: what is drawn side by side, what the paper says and what it does not, and rows.
+struct Figure {
+    number: &'static str,
+    drawings: Vec<Box<dyn Drawing>>,
+    notes: Notes,
+    rows: Vec<Row>,
+}
+
+/// Runs all experiments and draws them into a folder. Returns the numbers behind them.
+pub fn draw(folder: &Path, length: Length) -> Result<Vec<Row>> {
+    output::folder(folder)?;
+    let mut rows = Vec::new();
+    let experiments: [fn(Length) -> Figure; 5] =
+        [load::figure, isolation::figure, rotation::figure, convergence::figure, jitter::figure];
+    for experiment in experiments {
+        let figure = experiment(length);
+        let notes: &dyn Drawing = &figure.notes;
+        let drawings: Vec<&dyn Drawing> =
+            figure.drawings.iter().map(|drawing| &**drawing).chain([notes]).collect();
+        write(&folder.join(format!("1rma-figure-{}.svg", figure.number)), &drawings)?;
+        rows.extend(figure.rows);
+    }
+    Ok(rows)
+}
+
+/// The cipher of each engine.
+fn cipher() -> Box<dyn Cipher> {
+    Box::new(Aes::new(64))
+}
+
+/// A row of a figure.
+fn row(case: &str, metric: &'static str, unit: &'static str, value: f64) -> Row {
+    Row::new("rma", format!("simulated/{case}"), metric, unit, &[value])
+}
+
+/// Gb/s of a part of the line's goodput.
+fn gigabits(part: f64) -> f64 {
+    part * remora_fabric::rma::path::line_goodput() / 1e9
+}
+
+/// Curves over numbers.
+fn curves(title: &'static str, x: &'static str, y: &'static str, curves: Vec<Curve>) -> Box<dyn Drawing> {
+    Box::new(Curves { title, x, y, curves, ..Curves::default() })
+}
+
+/// Words in lines.
+struct Notes(Vec<String>);
+
+impl Notes {
+    /// The paper's numbers beside ours, then what the paper does not give.
+    fn new(numbers: &[String], not_given: &[String]) -> Notes {
+        let head = |words: &str| words.to_owned();
+        let mut lines = vec![head("Simulated: the NIC's own code in virtual time."), String::new()];
+        lines.push(head("The paper's numbers, and these:"));
+        lines.extend(numbers.iter().map(|line| format!("  {line}")));
+        lines.extend([String::new(), head("Not in the paper, chosen here:")]);
+        lines.extend(not_given.iter().chain(&network()).map(|line| format!("  {line}")));
+        Notes(lines)
+    }
+}
+
+/// What all of them share.
+fn network() -> [String; 3] {
+    [
+        "network: one switch, store and forward; ports of 100 Gb/s hold 2 frames, the switch's 8 MiB"
+            .to_owned(),
+        "frames: one for each 4 KB; IP, UDP, header and tag counted, Ethernet's preamble and gap not"
+            .to_owned(),
+        "host: programs, PCIe and the cipher take no time of their own; they are in the round trip"
+            .to_owned(),
+    ]
+}
+
+impl Drawing for Notes {
+    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
+        for (number, line) in self.0.iter().enumerate() {
+            area.draw(&Text::new(line.clone(), (16, 16 + 16 * number as i32), (FONT, 13)))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each figure says that it is simulated, and what the paper does not give.
+    #[test]
+    fn each_figure_is_drawn_and_says_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = draw(folder.path(), Length::Short).unwrap();
+        for number in [11, 12, 14, 15, 16] {
+            let svg =
+                std::fs::read_to_string(folder.path().join(format!("1rma-figure-{number}.svg"))).unwrap();
+            for words in ["Simulated", "Not in the paper", "</svg>"] {
+                assert!(svg.contains(words), "figure {number}: {words}");
+            }
+            let own = format!("simulated/figure-{number}");
+            assert!(rows.iter().any(|row| row.case.starts_with(&own)), "{own}");
+        }
+    }
+}
