@@ -137,8 +137,8 @@ impl Rma {
         Ok(Rma { inner: Arc::new(inner) })
     }
 
-    /// Speaks 1RMA by another engine of the device, too, over the same regions. A grant names an engine as its
-    /// server; any of them serves it.
+    /// Speaks 1RMA by another engine of the device, too, over the same regions. A grant names an engine as
+    /// its server; any of them serves it.
     ///
     /// # Errors
     /// Those of [`open_rma`](Context::open_rma).

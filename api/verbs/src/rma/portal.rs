@@ -178,8 +178,8 @@ impl Portal {
         self.wait(id)
     }
 
-    /// Returns when no operation of this portal with the grant's server that has ended can change memory there
-    /// any more, whatever its status and however long the server was stopped (`docs/RMA.md`).
+    /// Returns when no operation of this portal with the grant's server that has ended can change memory
+    /// there any more, whatever its status and however long the server was stopped (`docs/RMA.md`).
     ///
     /// It reads one byte to `local`, or learns that it may not: either way the same engine has answered, and
     /// an engine is one thread at a time. The grant names the engine, and must have a key for reads.
@@ -191,7 +191,8 @@ impl Portal {
     /// # let here = "127.0.0.1:0".parse::<std::net::SocketAddr>()?;
     /// # let [server, client] = [Device::udp(here)?.open()?, Device::udp(here)?.open()?];
     /// # let table = server.alloc_pd()?.allocate(4096, Access::LOCAL_WRITE)?;
-    /// # let table = server.open_rma(&RmaOptions::default())?.expose(table, Rights::READ | Rights::WRITE, None)?;
+    /// # let serving = server.open_rma(&RmaOptions::default())?;
+    /// # let table = serving.expose(table, Rights::READ | Rights::WRITE, None)?;
     /// # let rma = client.open_rma(&RmaOptions::default())?;
     /// # let domain = client.alloc_pd()?;
     /// # let buffer = rma.expose(domain.allocate(4096, Access::LOCAL_WRITE)?, Rights::NONE, None)?;

@@ -241,8 +241,8 @@ fn resident(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Each has an incarnation of its own, and so keys of its own; some have an address of their own. A run on each
-/// change has 500 of them.
+/// Each has an incarnation of its own, and so keys of its own; some have an address of their own. A run on
+/// each change has 500 of them.
 #[test]
 fn after_ten_thousand_initiators_the_server_is_no_larger_than_after_one() {
     let mut server = Process::start(process::command(module_path!(), "serve udp"));

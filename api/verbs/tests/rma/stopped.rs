@@ -1,8 +1,8 @@
 //! A server that is stopped (SIGSTOP) at random moments of writes. The test maps the served bytes, so that it
 //! sees them while the server does not run.
 //!
-//! `docs/RMA.md` promises two things: after a TIMEOUT nothing changes, if the server was stopped for no longer
-//! than the guard; and after a settle nothing changes at all.
+//! `docs/RMA.md` promises two things: after a TIMEOUT nothing changes, if the server was stopped for no
+//! longer than the guard; and after a settle nothing changes at all.
 
 use crate::bed::{MS, options, share};
 use crate::process::{self, Mapped, Process};
@@ -131,8 +131,8 @@ fn rma_attack_19_a_server_stopped_for_less_than_the_guard_changes_nothing_after_
     assert!(timeouts > 0);
 }
 
-/// Stops of 30 to 90 ms, a guard of 1 ms: what is late is dropped, and what stands there after a settle stays.
-/// Only a piece that was being copied when the server was stopped may come between a TIMEOUT and the settle.
+/// Stops of 30 to 90 ms, a guard of 1 ms: what is late is dropped, and what stands there after a settle
+/// stays. Only a piece that was being copied when the server was stopped may come between TIMEOUT and settle.
 #[test]
 fn rma_attack_19_a_server_stopped_for_longer_than_the_guard_changes_nothing_after_a_settle() {
     let mut setup = Setup::new("longer", MS);
