@@ -15,7 +15,7 @@ pub enum CreateError {
     Modify(remora_nic::ModifyFault),
     /// The completion queues are on different engines: make both on one (`CqOptions::engine`).
     DifferentEngines,
-    /// An object belongs to another context.
+    /// A completion queue, region or domain belongs to another context.
     OtherContext,
     /// The port cannot reach that address; the port's text.
     Unreachable(String),
@@ -44,7 +44,9 @@ impl fmt::Display for CreateError {
                 "the completion queues are on different engines: create both on one (CqOptions::engine)",
             ),
             CreateError::Unreachable(words) | CreateError::Group(words) => f.write_str(words),
-            CreateError::OtherContext => f.write_str("an object belongs to another context"),
+            CreateError::OtherContext => f.write_str(
+                "a completion queue, region or domain belongs to another context: make it by this one",
+            ),
             CreateError::TooMany(what, asked, most) => {
                 write!(
                     f,

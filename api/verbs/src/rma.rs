@@ -31,21 +31,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod grant;
 mod portal;
 
 use remora_host::{Engine, RmaConfig, random_key};
 use remora_nic::NicError;
 use remora_nic::rma::{Identity, RegionMemory, Regions};
-use remora_wire::frame::{Address, Endpoint};
-use std::fmt;
+use remora_wire::frame::Endpoint;
 use std::sync::Arc;
 
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
+pub use grant::{Client, Grant};
 pub use portal::{Portal, RmaError, TRANSFERS};
-pub use remora_nic::rma::{RegionKey, Rights};
+pub use remora_nic::rma::{Cipher, Facts, RegionKey, Rights};
 pub use remora_transport::rma::executor::{CongestionSettings, ControlKind, SubmitError};
-pub use remora_transport::rma::{Settings, Status, WriteDebit};
+pub use remora_transport::rma::{Settings, Status, Timers, WriteDebit};
 pub use remora_wire::rma::{Class, Kind};
 
 /// How a device speaks 1RMA.
@@ -90,96 +91,6 @@ struct Inner {
     options: RmaOptions,
 }
 
-/// Who a client is for a server: what its keys are derived from. Without a NIC daemon the process number is
-/// the client's own claim, and only the secrecy of its keys protects.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Client {
-    /// Its address, as the server sees it.
-    pub address: Address,
-    /// Its process.
-    pub pid: u32,
-    /// A random number of its start.
-    pub incarnation: u32,
-}
-
-/// What a client needs to use a region: secret, and good for that client alone.
-#[derive(Copy, Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// The server's NIC.
-    pub server: Endpoint,
-    /// The region, by its RegionId.
-    pub region: u32,
-    /// Bytes of the region.
-    pub len: u64,
-    keys: [[u8; 16]; 3],
-}
-
-impl Grant {
-    /// Bytes of its encoded form.
-    pub const LEN: usize = 78;
-
-    /// Encoded: address, port, RegionId, length, three keys; numbers little-endian. Whoever reads it can do
-    /// what the client can.
-    pub fn to_bytes(&self) -> [u8; Grant::LEN] {
-        let mut bytes = [0; Grant::LEN];
-        bytes[..16].copy_from_slice(&self.server.address.0);
-        bytes[16..18].copy_from_slice(&self.server.udp_port.to_le_bytes());
-        bytes[18..22].copy_from_slice(&self.region.to_le_bytes());
-        bytes[22..30].copy_from_slice(&self.len.to_le_bytes());
-        for (place, key) in bytes[30..].chunks_exact_mut(16).zip(&self.keys) {
-            place.copy_from_slice(key);
-        }
-        bytes
-    }
-
-    /// Decoded from the front of `bytes`. None: too few.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Grant> {
-        let bytes = bytes.first_chunk::<{ Grant::LEN }>()?;
-        let (mut address, mut keys) = ([0; 16], [[0; 16]; 3]);
-        address.copy_from_slice(&bytes[..16]);
-        for (key, place) in keys.iter_mut().zip(bytes[30..].chunks_exact(16)) {
-            key.copy_from_slice(place);
-        }
-        let word = |at: usize| bytes[at..].first_chunk().copied();
-        Some(Grant {
-            server: Endpoint {
-                address: Address(address),
-                udp_port: u16::from_le_bytes([bytes[16], bytes[17]]),
-            },
-            region: u32::from_le_bytes(word(18)?),
-            len: u64::from_le_bytes(*bytes[22..].first_chunk()?),
-            keys,
-        })
-    }
-
-    /// The same without the keys of the operations that `rights` lack.
-    #[must_use]
-    pub fn restricted(mut self, rights: Rights) -> Grant {
-        for (key, right) in self.keys.iter_mut().zip([Rights::READ, Rights::WRITE, Rights::REKEY]) {
-            if !rights.contains(right) {
-                *key = [0; 16];
-            }
-        }
-        self
-    }
-
-    /// The key for one kind of operation.
-    pub(crate) fn key(&self, kind: Kind) -> [u8; 16] {
-        match kind {
-            Kind::Write => self.keys[1],
-            Kind::Rekey => self.keys[2],
-            _ => self.keys[0],
-        }
-    }
-}
-
-impl fmt::Debug for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Grant { server, region, len, .. } = self;
-        write!(f, "Grant {{ server: {server}, region: {region}, len: {len}, keys: .. }}")
-    }
-}
-
 impl Context {
     /// Speaks 1RMA by one of the device's engines, from now on.
     ///
@@ -187,22 +98,19 @@ impl Context {
     /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number; `Nic(Busy)`: the engine speaks it for another
     /// `Rma`, which is in use; `System`: no randomness.
     pub fn open_rma(&self, options: &RmaOptions) -> Result<Rma, CreateError> {
-        self.refuse_child()?;
-        let engines = self.adapter()?.engines();
-        let most = engines.len() as u64 - 1;
-        let engine = engines
-            .get(options.engine)
-            .ok_or(CreateError::TooMany("engine", options.engine as u64, most))?
-            .clone();
-        let regions = Arc::new(Regions::new(options.regions));
         let config = RmaConfig { settings: options.settings, keys: options.keys };
-        let enabled = engine.enable_rma(&config, regions.clone());
-        if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
-            return Err(NicError::Busy.into());
-        }
+        self.open_rma_with(options, remora_host::rma_cipher(&config))
+    }
+
+    /// The same by a cipher of the program's own, which has the places for its keys.
+    ///
+    /// # Errors
+    /// Those of [`open_rma`](Context::open_rma).
+    pub fn open_rma_with(&self, options: &RmaOptions, cipher: Box<dyn Cipher>) -> Result<Rma, CreateError> {
+        self.refuse_child()?;
         let incarnation = remora_host::random().map_err(|_| CreateError::System(NO_RANDOMNESS))? as u32;
-        let inner = Inner { context: self.clone(), engine, regions, incarnation, options: *options };
-        Ok(Rma { inner: Arc::new(inner) })
+        let regions = Arc::new(Regions::new(options.regions));
+        Rma::on(self, options, incarnation, regions, cipher)
     }
 }
 
@@ -210,17 +118,61 @@ impl Context {
 const NO_RANDOMNESS: i32 = 38;
 
 impl Rma {
+    fn on(
+        context: &Context,
+        options: &RmaOptions,
+        incarnation: u32,
+        regions: Arc<Regions>,
+        cipher: Box<dyn Cipher>,
+    ) -> Result<Rma, CreateError> {
+        let engines = context.adapter()?.engines();
+        let most = engines.len() as u64 - 1;
+        let engine = engines
+            .get(options.engine)
+            .ok_or(CreateError::TooMany("engine", options.engine as u64, most))?
+            .clone();
+        let config = RmaConfig { settings: options.settings, keys: options.keys };
+        let enabled = engine.enable_rma(&config, regions.clone(), cipher);
+        if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
+            return Err(NicError::Busy.into());
+        }
+        let inner = Inner { context: context.clone(), engine, regions, incarnation, options: *options };
+        Ok(Rma { inner: Arc::new(inner) })
+    }
+
+    /// Speaks 1RMA by another engine of the device, too, over the same regions. A grant names an engine as
+    /// its server; any of them serves it.
+    ///
+    /// # Errors
+    /// Those of [`open_rma`](Context::open_rma).
+    pub fn on_engine(&self, engine: usize) -> Result<Rma, CreateError> {
+        let Inner { context, regions, incarnation, options, .. } = &*self.inner;
+        context.refuse_child()?;
+        let options = RmaOptions { engine, ..*options };
+        let config = RmaConfig { settings: options.settings, keys: options.keys };
+        Rma::on(context, &options, *incarnation, regions.clone(), remora_host::rma_cipher(&config))
+    }
+
+    /// What its engine holds now.
+    ///
+    /// # Panics
+    /// Never: the engine speaks 1RMA for as long as this value lives.
+    pub fn facts(&self) -> Facts {
+        self.inner.engine.rma_facts().expect("the engine speaks 1RMA")
+    }
+
     /// Gives a region a RegionId: peers use it with these rights and keys derived from `key` (`None`: a
     /// random one), and this device's portals use it as local operand.
     ///
     /// # Errors
-    /// `TooMany` regions; `OtherContext`; `System`: no randomness.
+    /// `Forked`; `TooMany` regions; `OtherContext`; `System`: no randomness.
     pub fn expose(
         &self,
         memory: MemoryRegion,
         rights: Rights,
         key: Option<RegionKey>,
     ) -> Result<RmaRegion, CreateError> {
+        self.inner.context.refuse_child()?;
         self.refuse_other(memory.domain())?;
         let key = match key {
             Some(key) => key,
@@ -240,7 +192,7 @@ impl Rma {
     /// Makes a portal with `slots` command slots for operands of this domain.
     ///
     /// # Errors
-    /// `Forked`; `OtherContext`; `Nic(Full)`: no so many slots are free.
+    /// `Forked`; `OtherContext`; `TooFew` slots; `Nic(Full)`: not so many slots are free.
     pub fn create_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
         self.refuse_other(domain)?;
         Portal::new(self, domain, slots)
@@ -261,8 +213,9 @@ impl Rma {
     /// is nothing to do; over `shm`, a connected queue pair gives both sides their link.
     ///
     /// # Errors
-    /// `Unreachable`.
+    /// `Forked`; `Unreachable`.
     pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
+        self.inner.context.refuse_child()?;
         if self.inner.engine.facts().kind == remora_host::PortKind::Shm {
             return Ok(());
         }
@@ -318,8 +271,9 @@ impl RmaRegion {
     /// Gives it another key (`None`: a random one). Clients with grants under the old one fail from now on.
     ///
     /// # Errors
-    /// `System`: no randomness.
+    /// `Forked`; `System`: no randomness.
     pub fn rekey(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
+        self.rma.inner.context.refuse_child()?;
         let key = match key {
             Some(key) => key,
             None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS))?,

@@ -4,6 +4,7 @@
 
 use remora_verbs::kernel::Shipped;
 use remora_verbs::nicd::{Daemon, Options};
+use remora_verbs::rma::{Rights, RmaError, RmaOptions};
 use remora_verbs::{
     Access, CompletionChannel, CompletionQueue, ConnectError, Context, CqOptions, CreateError,
     DatagramQueuePair, Device, EMPTY, FreeList, FreeListOptions, Init, KernelHandle, KernelOptions, Listener,
@@ -413,4 +414,50 @@ fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
     assert_eq!(cq.wait(&mut done, LONG), Ok(1));
     assert_eq!(done[0].status, Status::Success);
     context.create_cq(4).unwrap();
+}
+
+/// A child has the same nonces and the same socket: it sends nothing.
+#[test]
+fn objects_of_1rma_stay_the_parents() {
+    let _alone = alone();
+    for device in [&devices()[1], &devices()[3]] {
+        let (server, client) = (device.open().unwrap(), device.open().unwrap());
+        let serving = server.open_rma(&RmaOptions::default()).unwrap();
+        let rma = client.open_rma(&RmaOptions::default()).unwrap();
+        let domain = client.alloc_pd().unwrap();
+        let memory = |domain: &ProtectionDomain| domain.allocate(4096, Access::LOCAL_WRITE).unwrap();
+        let served = serving.expose(memory(&server.alloc_pd().unwrap()), Rights(7), None).unwrap();
+        let mut local = rma.expose(memory(&domain), Rights::NONE, None).unwrap();
+        let (other, mut portal) = (memory(&domain), rma.create_portal(&domain, 8).unwrap());
+        let grant = served.grant(&portal.identity());
+        portal.read(&local, 0, &grant, 0, 64, LONG).unwrap();
+        let received = server.counters().rcvd_pkts;
+        in_child(|| {
+            let forked = RmaError::Nic(PollError::Forked);
+            for ended in [
+                portal.read(&local, 0, &grant, 0, 64, LONG),
+                portal.write(&local, 0, &grant, 0, 64, LONG),
+                portal.rekey(&local, 0, &grant),
+                portal.settle(&local, 0, &grant, LONG),
+                portal.poll().map(drop),
+            ] {
+                if ended != Err(forked) {
+                    return Err(format!("{ended:?}\n"));
+                }
+            }
+            expect!(rma.expose(other, Rights::READ, None), Err(CreateError::Forked));
+            expect!(rma.create_portal(&domain, 1), Err(CreateError::Forked));
+            expect!(rma.on_engine(0), Err(CreateError::Forked));
+            expect!(rma.reach(grant.server), Err(CreateError::Forked));
+            expect!(client.open_rma(&RmaOptions::default()), Err(CreateError::Forked));
+            expect!(local.rekey(None), Err(CreateError::Forked));
+            Ok(())
+        });
+        assert_eq!(server.counters().rcvd_pkts, received, "the child has sent nothing");
+        portal.read(&local, 0, &grant, 0, 64, LONG).unwrap();
+        in_child(|| {
+            drop((portal, local, served, rma, serving));
+            Ok(())
+        });
+    }
 }

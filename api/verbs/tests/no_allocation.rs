@@ -4,10 +4,11 @@
 mod veth;
 
 use remora_verbs::kernel::{self, Get, HyperLogLog, Kernel, Lookup, Slot};
+use remora_verbs::rma::{RegionKey, Rights, RmaOptions, Settings, Timers};
 use remora_verbs::{
     Access, CompletionQueue, Context, DatagramQueuePair, Device, EMPTY, KernelOptions, MemoryRegion,
-    MemoryWindow, Mode, QpOptions, QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, Status,
-    WindowType, XrcInitiator, XrcTarget, work,
+    MemoryWindow, Mode, ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions,
+    Status, WindowType, XrcInitiator, XrcTarget, work,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -209,6 +210,46 @@ fn rounds_of_kernels(device: &Device) {
     allocates_nothing(&mut round, ROUNDS / 3);
 }
 
+/// Encrypted reads, writes and rekeys of several commands each, under two keys in turns.
+fn rounds_of_rma(device: &Device) {
+    let (near, far) = (device.open().unwrap(), device.open().unwrap());
+    let pair = |context: &Context| {
+        let cq = context.create_cq(4).unwrap();
+        context.alloc_pd().unwrap().create_qp(&cq, &cq, &QpOptions::default()).unwrap()
+    };
+    // Over `shm` both sides need a link.
+    let _link = QueuePair::connect_pair(pair(&near), pair(&far)).unwrap();
+    // No thread that waits for a core is taken for a dead peer.
+    let second = 1_000_000_000;
+    let settings = Settings {
+        timers: Timers::Fixed,
+        dispatch_timeout: 30 * second,
+        timeout: 60 * second,
+        max_server_timeout: 60 * second,
+        ..Settings::software()
+    };
+    let options = RmaOptions { settings, ..RmaOptions::default() };
+    let (serving, rma) = (far.open_rma(&options).unwrap(), near.open_rma(&options).unwrap());
+    let memory = |domain: &ProtectionDomain| domain.allocate(1 << 16, Access::LOCAL_WRITE).unwrap();
+    let keys = [1, 2].map(|byte| RegionKey::new([byte; 16]).unwrap());
+    let served = serving.expose(memory(&far.alloc_pd().unwrap()), Rights(7), Some(keys[0].clone())).unwrap();
+    let domain = near.alloc_pd().unwrap();
+    let local = rma.expose(memory(&domain), Rights::NONE, None).unwrap();
+    let mut portal = rma.create_portal(&domain, 16).unwrap();
+    let grants = keys.each_ref().map(|key| served.grant_under(&portal.identity(), key));
+    let (mut present, long) = (0, Duration::from_secs(60));
+    let mut round = || {
+        portal.write(&local, 0, &grants[present], 64, 9_000, long).unwrap();
+        portal.read(&local, 0, &grants[present], 1, 30_000, long).unwrap();
+        portal.settle(&local, 0, &grants[present], long).unwrap();
+        local.memory().write(0, keys[1 - present].bytes()).unwrap();
+        portal.rekey(&local, 0, &grants[present]).unwrap();
+        portal.read(&local, 0, &grants[present], 0, 1, long).unwrap_err();
+        present = 1 - present;
+    };
+    allocates_nothing(&mut round, ROUNDS / 3);
+}
+
 /// One test, so that nothing else runs in this process.
 #[test]
 fn a_verb_in_steady_state_allocates_nothing() {
@@ -222,6 +263,7 @@ fn a_verb_in_steady_state_allocates_nothing() {
     for device in [Device::shm(), udp] {
         rounds_of_services(&device);
         rounds_of_kernels(&device);
+        rounds_of_rma(&device);
     }
     let Some(veth) = Veth::new() else { return };
     rounds([0, 1].map(|end| veth.open(end, &Device::xdp(veth.interface(end), None))));

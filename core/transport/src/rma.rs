@@ -14,14 +14,17 @@ mod deadlines;
 pub mod executor;
 mod requester;
 mod responder;
+mod round_trips;
 mod settings;
 mod solicitation;
+mod status;
 
 pub use arrivals::Arrivals;
-pub use requester::{Command, DataPiece, IssueError, OperationEnd, Requester, Status};
+pub use requester::{Command, DataPiece, IssueError, OperationEnd, Requester};
 pub use responder::{Accepted, Request, Responder, Response, Served};
-pub use settings::{Settings, WriteDebit};
+pub use settings::{Settings, Timers, WriteDebit};
 pub use solicitation::{Party, Solicitation, Waiting};
+pub use status::Status;
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ mod epoch;
 mod flow;
 mod operation;
 mod report;
+pub mod rma;
 mod trouble;
 mod unreliable;
 mod world;

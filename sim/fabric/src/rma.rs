@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use remora_memory::Pd;
 use remora_nic::rma::{
-    Cipher, Command, Completion, Identity, Init, Operand, PortalInit, RegionError, RegionKey, RegionMemory,
-    Regions, Rights,
+    Cipher, Clock, Command, Completion, Identity, Init, Operand, PortalInit, RegionError, RegionKey,
+    RegionMemory, Regions, Rights,
 };
 use remora_nic::{NicError, Word, wqe::SLOT};
 use remora_transport::rma::Settings;
@@ -77,9 +77,28 @@ pub struct Start {
     pub regions: u32,
 }
 
+impl Portal {
+    /// The ring of its commands.
+    pub fn ring(&self) -> &remora_nic::Ring {
+        &self.ring
+    }
+}
+
 impl World {
     /// A node speaks 1RMA from now on. Its engine starts anew with no region and no portal.
     pub fn enable_rma(&mut self, node: usize, settings: &Settings, start: Start, cipher: Box<dyn Cipher>) {
+        self.enable_rma_by(node, settings, start, cipher, None);
+    }
+
+    /// The same with a clock of its own, which need not agree with the time of the world.
+    pub fn enable_rma_by(
+        &mut self,
+        node: usize,
+        settings: &Settings,
+        start: Start,
+        cipher: Box<dyn Cipher>,
+        clock: Option<Clock>,
+    ) {
         let regions = Arc::new(Regions::new(start.regions));
         self.nodes[node].regions = Some(regions.clone());
         let decoy = RegionKey::new([0xdc ^ node as u8 | 1; 16]).expect("a key that is not zero");
@@ -90,7 +109,7 @@ impl World {
             sender: start.sender,
             first_nonce: start.first_nonce,
             decoy,
-            clock: None,
+            clock,
         };
         self.with_nic(node, |nic, _| nic.enable_rma(init));
     }

@@ -297,6 +297,11 @@ impl Engine {
         each!(self, cell => *self.enter(cell).nic.counters())
     }
 
+    /// What its 1RMA holds. None: it does not speak it.
+    pub fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
+        each!(self, cell => self.enter(cell).nic.rma_facts())
+    }
+
     /// The port's counters.
     pub fn port_counters(&self) -> PortCounters {
         each!(self, cell => self.enter(cell).port.port_counters())

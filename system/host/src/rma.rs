@@ -37,6 +37,11 @@ pub fn random_key() -> Result<RegionKey, OpenError> {
     }
 }
 
+/// The cipher that an engine has if no other is given.
+pub fn rma_cipher(config: &RmaConfig) -> Box<dyn Cipher> {
+    Box::new(Aes::new(config.keys.max(2)))
+}
+
 /// A cipher that derives keys, for software that hands them out.
 pub fn key_deriver() -> impl Cipher {
     Aes::new(2)
@@ -53,18 +58,22 @@ impl Control<'_> {
 }
 
 impl Engine {
-    /// The engine speaks 1RMA from now on, over these regions. False: it does for somebody else, who still
-    /// holds the regions.
+    /// The engine speaks 1RMA from now on, over these regions and by this cipher. False: it does for somebody
+    /// else, who still holds the regions.
     ///
     /// # Errors
     /// The system has no randomness.
-    pub fn enable_rma(&self, config: &RmaConfig, regions: Arc<Regions>) -> Result<bool, OpenError> {
+    pub fn enable_rma(
+        &self,
+        config: &RmaConfig,
+        regions: Arc<Regions>,
+        cipher: Box<dyn Cipher>,
+    ) -> Result<bool, OpenError> {
         // Six bits of the engine, 26 of this start: no two senders seal under the same nonces.
         let sender = (self.number() as u32) << 26 | random()? as u32 >> 6;
         let decoy = random_key()?;
         let first_nonce =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let cipher = Box::new(Aes::new(config.keys.max(2)));
         let settings = config.settings;
         let enabled = self.control(move |control| {
             if control.nic.rma_is_in_use() {

@@ -88,6 +88,12 @@ impl Portal {
     pub(super) fn new(rma: &Rma, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
         let context = &rma.inner.context;
         context.refuse_child()?;
+        if !domain.context().is(context) {
+            return Err(CreateError::OtherContext);
+        }
+        if slots == 0 {
+            return Err(CreateError::TooFew("slots", 0, 1));
+        }
         let depth = 2 * u32::from(slots);
         let cq = context.create_cq_with(&CqOptions {
             depth,
@@ -175,11 +181,58 @@ impl Portal {
         self.wait(id)
     }
 
+    /// Returns when no operation of this portal with the grant's server that has ended can change memory
+    /// there any more, whatever its status and however long the server was stopped (`docs/RMA.md`).
+    ///
+    /// It reads one byte to `local`, or learns that it may not: either way the same engine has answered, and
+    /// an engine is one thread at a time. The grant names the engine, and must have a key for reads.
+    ///
+    /// ```
+    /// # use remora_verbs::rma::{Rights, RmaError, RmaOptions, Status};
+    /// # use remora_verbs::{Access, Device};
+    /// # use std::time::Duration;
+    /// # let here = "127.0.0.1:0".parse::<std::net::SocketAddr>()?;
+    /// # let [server, client] = [Device::udp(here)?.open()?, Device::udp(here)?.open()?];
+    /// # let table = server.alloc_pd()?.allocate(4096, Access::LOCAL_WRITE)?;
+    /// # let serving = server.open_rma(&RmaOptions::default())?;
+    /// # let table = serving.expose(table, Rights::READ | Rights::WRITE, None)?;
+    /// # let rma = client.open_rma(&RmaOptions::default())?;
+    /// # let domain = client.alloc_pd()?;
+    /// # let buffer = rma.expose(domain.allocate(4096, Access::LOCAL_WRITE)?, Rights::NONE, None)?;
+    /// # let mut portal = rma.create_portal(&domain, 4)?;
+    /// # let grant = table.grant(&portal.identity());
+    /// # let second = Duration::from_secs(1);
+    /// match portal.write(&buffer, 0, &grant, 0, 4096, second) {
+    ///     // Some of its bytes may be there, or none, and more may come.
+    ///     Err(RmaError::Failed(Status::Timeout)) => portal.settle(&buffer, 0, &grant, 10 * second)?,
+    ///     other => other?,
+    /// }
+    /// // From here on the 4096 bytes are whatever they are, and stay so.
+    /// portal.settle(&buffer, 0, &grant, 10 * second)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RmaError`]: nothing is known then. `Failed(RemoteAuthenticationFailure)`: the server has another key
+    /// by now, or is not who it was; the failure is no proof, because everybody can seal it.
+    pub fn settle(
+        &mut self,
+        to: &RmaRegion,
+        local: u64,
+        grant: &Grant,
+        timeout: Duration,
+    ) -> Result<(), RmaError> {
+        match self.read(to, local, grant, 0, 1, timeout) {
+            Err(RmaError::Failed(Status::RemoteAccessError | Status::Nack)) => Ok(()),
+            other => other,
+        }
+    }
+
     /// Begins a transfer; its number, which [`poll`](Portal::poll) returns at its end. `timeout` is how long
     /// NACKs and timeouts are tried again; `None`: they end it at once.
     ///
     /// # Errors
-    /// `OutOfBounds`, `OtherContext`, `Refused`.
+    /// `OutOfBounds`, `OtherContext`, `Refused`; `Nic`: a forked child's.
     pub fn submit(
         &mut self,
         kind: Kind,
@@ -191,12 +244,16 @@ impl Portal {
         len: u64,
         timeout: Option<Duration>,
     ) -> Result<u64, RmaError> {
-        if !Arc::ptr_eq(&local_region.rma.inner, &self.rma.inner) {
+        let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
+        let inside = within(local, local_region.memory().len() as u64);
+        if self.rma.inner.context.fork().is_child() {
+            // The child has the same nonces.
+            return Err(RmaError::Nic(PollError::Forked));
+        }
+        if !Arc::ptr_eq(&local_region.rma.inner.regions, &self.rma.inner.regions) {
             // Its RegionId would name another region here.
             return Err(RmaError::OtherContext);
         }
-        let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
-        let inside = within(local, local_region.memory().len() as u64);
         if !inside || kind != Kind::Rekey && !within(remote, grant.len) {
             return Err(RmaError::OutOfBounds);
         }
@@ -250,8 +307,13 @@ impl Portal {
             let Some(completion) = Completion::of(&entry) else { continue };
             let (now, slot) = (self.now(), completion.slot.wrapping_sub(self.first));
             let Completion { status, issue_delay, total_delay, .. } = completion;
+            debug_assert!(self.executor.is_issued(slot), "a command completes once");
             if let Some(end) = self.executor.completed(now, slot, status, issue_delay, total_delay) {
-                self.jobs[end.place as usize] = None;
+                let job = &mut self.jobs[end.place as usize];
+                if let Some(job) = job {
+                    job.grant.wipe();
+                }
+                *job = None;
                 self.ended.push(end);
             }
         }

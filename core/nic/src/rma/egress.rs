@@ -78,7 +78,8 @@ impl Rma {
 
     /// Sends a refusal. None: there is none; false: its peer is full, and others have their turns first.
     fn send_refusal(&mut self, out: &mut dyn Egress, shared: &mut Shared) -> Option<bool> {
-        let Refusal { to, header, body, chain, key } = self.refusals.pop_front()?;
+        let key = std::mem::take(&mut self.refusals.front_mut()?.key);
+        let Refusal { to, header, body, chain, .. } = self.refusals.pop_front()?;
         let outgoing = Outgoing { to: &to, header, body, chain: &chain, key: &key };
         let left = self.send(&outgoing, out, shared);
         if left == Left::Blocked {
@@ -249,7 +250,7 @@ impl Rma {
         let body = Body::Solicit(solicit::Repr {
             server_slot: slot | SERVED,
             max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
-            timeout: self.settings.timeout.min(u64::from(u32::MAX)) as u32,
+            timeout: self.responder.timeout(slot) as u32,
         });
         let outgoing = Outgoing { to: &context.to, header, body, chain: &chain, key: &context.key };
         Some(self.send(&outgoing, out, shared))

@@ -100,6 +100,7 @@ impl Rma {
             size: header.length,
             max_payload: u32::from(request.max_payload),
             nonce: header.nonce,
+            initiator: to.endpoint,
         };
         let context = ServedContext {
             to,
@@ -206,6 +207,8 @@ impl Rma {
             Body::Solicit(solicit) => {
                 let (nonce, most) = (message.header.nonce, u32::from(solicit.max_payload));
                 let timeout = u64::from(solicit.timeout);
+                // The time of the pass may lie before the solicit left, if this engine was stopped since.
+                let now = self.time_of_copy(now);
                 return self.requester.solicited(now, slot, nonce, solicit.server_slot, most, timeout);
             }
             Body::Completion(completion) if completion.status == completion::Status::Ok => Status::Ok,
@@ -238,7 +241,8 @@ impl Rma {
             self.revoke(now, slot, shared);
             return;
         };
-        if !self.responder.awaits(self.time_of_copy(now), slot, offset, len) {
+        let now = self.time_of_copy(now);
+        if !self.responder.awaits(now, slot, offset, len) {
             shared.counters.rma_late_pieces += 1;
             return;
         }
@@ -259,7 +263,7 @@ impl Rma {
             self.revoke(now, slot, shared);
             return;
         }
-        let complete = self.responder.placed(slot, header.nonce, offset, len, &mut self.solicitation);
+        let complete = self.responder.placed(now, slot, header.nonce, offset, len, &mut self.solicitation);
         if complete && request.kind == Kind::Rekey {
             self.install(now, slot, shared);
         }

@@ -6,6 +6,7 @@ use remora_transport::rma::{self, OperationEnd, Party, Status};
 use remora_wire::rma::Kind;
 
 use super::command::Malformed;
+use super::keys::wipe;
 use super::{Command, Completion, Operand, Rma};
 use crate::ring::Word;
 use crate::shared::Shared;
@@ -36,8 +37,11 @@ impl Rma {
             // Copied once: the program may change its bytes at any time.
             let mut bytes = [0; SLOT];
             ring.load(fetched, &mut bytes);
-            fetched += 1;
             let parsed = Command::parse(&bytes);
+            // The ring may live for long, and has keys no longer than it must.
+            ring.store(fetched, &[0; SLOT]);
+            wipe(&mut bytes);
+            fetched += 1;
             let slot = match &parsed {
                 Ok(command) => command.slot,
                 Err(Malformed { slot }) => *slot,
@@ -65,7 +69,8 @@ impl Rma {
         let fits = u32::from(command.cq) == portal.cq
             && command.server.address.is_host()
             && self.local(mem, portal.pd, &command, 0, command.size).is_some();
-        let wanted = rma::Command { kind: command.kind, class: command.class, size: command.size };
+        let Command { kind, class, size, server, .. } = command;
+        let wanted = rma::Command { kind, class, size, server };
         if !fits || self.requester.issue(now, command.slot, wanted, &mut self.solicitation).is_err() {
             return false;
         }
@@ -97,7 +102,7 @@ impl Rma {
     /// An operation has ended: its program gets a completion.
     pub fn complete(&mut self, ended: &OperationEnd, shared: &mut Shared) {
         let slot = usize::from(ended.slot);
-        let Some(command) = self.commands.get_mut(slot).and_then(Option::take) else { return };
+        let Some((kind, size)) = self.commands.get_mut(slot).and_then(forget) else { return };
         self.delays.ended(ended);
         match ended.status {
             Status::Timeout => shared.counters.rma_timeouts += 1,
@@ -105,7 +110,7 @@ impl Rma {
             Status::Nack => shared.counters.rma_nacks_received += 1,
             _ => {}
         }
-        let entry = Completion::entry(ended, command.kind, command.size);
+        let entry = Completion::entry(ended, kind, size);
         if let Some(number) = self.portals.owner_number(ended.slot) {
             self.write_completion(number, &entry, shared);
         }
@@ -140,4 +145,14 @@ impl Rma {
             shared.counters.rma_served_timeouts += 1;
         }
     }
+}
+
+/// Empties a place of the command table, its key first: what it held is not looked at again. None: it was
+/// empty.
+pub(super) fn forget(place: &mut Option<Command>) -> Option<(Kind, u32)> {
+    let command = place.as_mut()?;
+    wipe(&mut command.key);
+    let ended = (command.kind, command.size);
+    *place = None;
+    Some(ended)
 }

@@ -142,9 +142,20 @@ impl Keys {
     }
 }
 
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.loaded.iter_mut().for_each(|key| wipe(key));
+    }
+}
+
 impl Drop for Derived {
     fn drop(&mut self) {
-        self.key = [0; KEY_LEN];
-        std::hint::black_box(&mut self.key);
+        wipe(&mut self.key);
     }
+}
+
+/// Overwrites bytes that hold a key. The stores stay, although nobody reads them again.
+pub(super) fn wipe(bytes: &mut [u8]) {
+    bytes.fill(0);
+    std::hint::black_box(bytes);
 }

@@ -8,6 +8,7 @@ use remora_transport::rma::Status;
 use remora_wire::frame::{Egress, Ingress, Origin, Start};
 use remora_wire::{ethernet, rma};
 
+use super::issue::forget;
 use super::{Delays, Init, PortalInit, Rma};
 use crate::arrived::Arrived;
 use crate::config::NicError;
@@ -66,8 +67,9 @@ impl Nic {
     pub fn destroy_portal(&mut self, now: Instant, number: u32) -> Result<(), NicError> {
         let rma = self.rma.as_mut().ok_or(NicError::Unknown)?;
         let portal = rma.portals.remove(number).ok_or(NicError::Unknown)?;
+        portal.wipe();
         for slot in portal.first..portal.first + portal.slots {
-            if rma.commands[usize::from(slot)].take().is_some() {
+            if forget(&mut rma.commands[usize::from(slot)]).is_some() {
                 rma.requester.end(now, slot, Status::Timeout, &mut rma.solicitation);
             }
         }

@@ -5,6 +5,7 @@ use remora_memory::Pd;
 
 use crate::config::NicError;
 use crate::ring::Ring;
+use crate::wqe::SLOT;
 
 /// What a portal is made of.
 pub struct PortalInit {
@@ -35,6 +36,13 @@ pub(crate) struct Portal {
     pub incarnation: u32,
     /// It is known to have commands that are not fetched.
     pub due: bool,
+}
+
+impl Portal {
+    /// Overwrites the commands that the NIC has not fetched: they have keys.
+    pub fn wipe(&self) {
+        (self.fetched..self.fetched + self.ring.slots()).for_each(|index| self.ring.store(index, &[0; SLOT]));
+    }
 }
 
 /// Portals of one engine at most.

@@ -137,7 +137,8 @@ impl Entry {
         self.epoch.store(epoch + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         change(self);
-        self.epoch.store(epoch + 2, Ordering::Release);
+        // Whoever asks for users from now on sees those who saw the old epoch.
+        self.epoch.store(epoch + 2, Ordering::SeqCst);
     }
 
     fn set_key(&self, key: &[u8; KEY_LEN]) {

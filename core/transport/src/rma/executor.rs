@@ -291,6 +291,11 @@ impl<C: Control> Executor<C> {
         }
     }
 
+    /// Has a command of this slot not completed?
+    pub fn is_issued(&self, slot: u16) -> bool {
+        self.slots.get(usize::from(slot)).is_some_and(Option::is_some)
+    }
+
     /// When the pace lets the next command be issued; `NEVER` if nothing waits for the time alone.
     pub fn deadline(&self) -> Instant {
         if self.free_slots.is_empty() {

@@ -2,70 +2,13 @@
 
 use std::collections::VecDeque;
 
+use remora_wire::frame::{Address, Endpoint};
 use remora_wire::rma::{Chain, Class, Kind, MAX_OPERATION, Nonce};
 
 use super::deadlines::Deadlines;
-use super::{Arrivals, Party, Settings, Solicitation, Waiting, WriteDebit};
+use super::round_trips::RoundTrips;
+use super::{Arrivals, Party, Settings, Solicitation, Status, Waiting, WriteDebit};
 use crate::Instant;
-
-/// How an operation ended (1RMA paper, Table 3, and two that it does not name).
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Status {
-    /// It was done.
-    Ok = 0,
-    /// The server does not take the key for the region, or has no such region.
-    RemoteAuthenticationFailure = 1,
-    /// The server has too much to do.
-    Nack = 2,
-    /// No end came in time. A write may have taken effect, but takes none from now on.
-    Timeout = 3,
-    /// It waited too long for the window, and was never sent.
-    DispatchTimeout = 4,
-    /// The key is right, but the region lacks the right or the bytes lie outside of it.
-    RemoteAccessError = 5,
-    /// The command is wrong, or names local memory that its program may not use.
-    LocalError = 6,
-}
-
-impl Status {
-    /// Every status, in numeric order.
-    pub const ALL: [Status; 7] = [
-        Status::Ok,
-        Status::RemoteAuthenticationFailure,
-        Status::Nack,
-        Status::Timeout,
-        Status::DispatchTimeout,
-        Status::RemoteAccessError,
-        Status::LocalError,
-    ];
-
-    /// The status of a number, as found in a completion queue entry.
-    pub fn from_number(number: u8) -> Status {
-        Status::ALL.into_iter().find(|status| *status as u8 == number).unwrap_or(Status::LocalError)
-    }
-
-    /// What it means for a person, with the usual cause.
-    pub fn explain(self) -> &'static str {
-        match self {
-            Status::Ok => "success",
-            Status::RemoteAuthenticationFailure => {
-                "authentication failure: the server has another key for this region, or no such region"
-            }
-            Status::Nack => "NACK: the server has too many operations to serve",
-            Status::Timeout => "timeout: the server is unreachable, gone or overloaded",
-            Status::DispatchTimeout => {
-                "dispatch timeout: this NIC's window was full; the congestion is local"
-            }
-            Status::RemoteAccessError => {
-                "remote access error: the region does not grant the right, or the bytes lie outside of it"
-            }
-            Status::LocalError => {
-                "local error: the command's size, local region or completion queue is wrong"
-            }
-        }
-    }
-}
 
 /// What a slot is asked to do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -76,7 +19,12 @@ pub struct Command {
     pub class: Class,
     /// Bytes: 1 to 4096; 16 for a rekey.
     pub size: u32,
+    /// The server, whose round trip is measured.
+    pub server: Endpoint,
 }
+
+/// The server of a free slot.
+const NOWHERE: Endpoint = Endpoint { address: Address([0; 16]), udp_port: 0 };
 
 /// Why a slot does not take a command.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -147,7 +95,7 @@ struct Slot {
 
 const FREE: Slot = Slot {
     phase: Phase::Free,
-    command: Command { kind: Kind::Read, class: Class::Latency, size: 0 },
+    command: Command { kind: Kind::Read, class: Class::Latency, size: 0, server: NOWHERE },
     debit: 0,
     issued: Instant(0),
     entered: Instant(0),
@@ -165,6 +113,7 @@ pub struct Requester {
     deadlines: Deadlines,
     /// Slots with data to send, each once.
     answering: VecDeque<u16>,
+    trips: RoundTrips,
     settings: Settings,
 }
 
@@ -176,6 +125,7 @@ impl Requester {
             slots: vec![FREE; slots],
             deadlines: Deadlines::new(slots),
             answering: VecDeque::with_capacity(slots),
+            trips: RoundTrips::new(settings),
             settings: *settings,
         }
     }
@@ -210,7 +160,7 @@ impl Requester {
             party: Party::Command(slot),
             class: command.class,
             debit,
-            until: now.after(self.settings.dispatch_timeout),
+            until: now.after(self.trips.dispatch_timeout(command.server)),
         });
         Ok(())
     }
@@ -220,7 +170,7 @@ impl Requester {
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         debug_assert_eq!(place.phase, Phase::Waiting, "a request leaves once");
         (place.phase, place.entered, place.chain) = (Phase::Sent, now, Chain::new(nonce));
-        self.deadlines.set(slot, now.after(self.settings.timeout));
+        self.deadlines.set(slot, now.after(self.trips.timeout(place.command.server)));
     }
 
     /// The command of a slot in service, and the nonces with which an answer of this kind must be sealed.
@@ -261,6 +211,9 @@ impl Requester {
         solicitation: &mut Solicitation,
     ) -> Option<OperationEnd> {
         let place = self.slots.get_mut(usize::from(slot))?;
+        if place.arrivals == Arrivals::NONE {
+            self.trips.measured(place.command.server, now.since(place.entered));
+        }
         let complete = place.arrivals.placed(place.command.size, offset, len);
         complete.then(|| self.end(now, slot, Status::Ok, solicitation))
     }
@@ -298,6 +251,7 @@ impl Requester {
         if place.phase != Phase::Sent || place.command.kind == Kind::Read {
             return;
         }
+        self.trips.measured(place.command.server, now.since(place.entered));
         place.phase = Phase::Answering(0);
         place.chain = place.chain.then(nonce);
         (place.server_slot, place.max_payload) = (server_slot, max_payload.max(remora_wire::rma::UNIT));
@@ -384,6 +338,10 @@ impl Requester {
     /// Ends an operation that has taken too long at `now`.
     pub fn expire(&mut self, now: Instant, solicitation: &mut Solicitation) -> Option<OperationEnd> {
         let slot = self.deadlines.pop(now)?;
+        let place = &self.slots[usize::from(slot)];
+        if place.phase == Phase::Sent && place.arrivals == Arrivals::NONE {
+            self.trips.expired(place.command.server);
+        }
         Some(self.end(now, slot, Status::Timeout, solicitation))
     }
 
@@ -400,6 +358,7 @@ impl Requester {
 
     /// Bytes of its state: it does not depend on the number of peers.
     pub fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.answering.capacity() * size_of::<u16>()
+        let queue = self.answering.capacity() * size_of::<u16>();
+        self.slots.capacity() * size_of::<Slot>() + queue + self.trips.bytes()
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use remora_wire::frame::Endpoint;
 use remora_wire::rma::{Chain, Class, Kind, Nonce, UNIT};
 
 use super::deadlines::Deadlines;
+use super::round_trips::RoundTrips;
 use super::{Arrivals, Party, Settings, Solicitation, Waiting};
 use crate::Instant;
 
@@ -21,6 +23,8 @@ pub struct Request {
     pub max_payload: u32,
     /// The request's nonce.
     pub nonce: Nonce,
+    /// Who asks, whose round trip is measured.
+    pub initiator: Endpoint,
 }
 
 /// Was a request taken?
@@ -74,6 +78,8 @@ pub struct Served<C> {
     arrivals: Arrivals,
     /// Exclusive or of the nonces of hop 3.
     received: Nonce,
+    /// When its solicit left.
+    solicited: Instant,
     /// What the NIC keeps for it.
     pub context: C,
 }
@@ -109,8 +115,7 @@ pub struct Responder<C> {
     /// Bytes of reads that have not left.
     owed: u64,
     threshold: u64,
-    timeout: u64,
-    dispatch_timeout: u64,
+    trips: RoundTrips,
 }
 
 impl<C: Copy + Default> Responder<C> {
@@ -123,6 +128,7 @@ impl<C: Copy + Default> Responder<C> {
             size: 0,
             max_payload: 0,
             nonce: Nonce::default(),
+            initiator: Endpoint::default(),
         };
         let free = Served {
             phase: Phase::Free,
@@ -130,6 +136,7 @@ impl<C: Copy + Default> Responder<C> {
             chain: Chain::EMPTY,
             arrivals: Arrivals::NONE,
             received: Nonce::default(),
+            solicited: Instant(0),
             context: C::default(),
         };
         Responder {
@@ -139,8 +146,7 @@ impl<C: Copy + Default> Responder<C> {
             deadlines: Deadlines::new(slots),
             owed: 0,
             threshold: settings.nack_threshold(),
-            timeout: settings.timeout,
-            dispatch_timeout: settings.dispatch_timeout,
+            trips: RoundTrips::new(settings),
         }
     }
 
@@ -165,6 +171,7 @@ impl<C: Copy + Default> Responder<C> {
             chain: Chain::new(request.nonce),
             arrivals: Arrivals::NONE,
             received: Nonce::default(),
+            solicited: now,
             context,
         };
         if reads {
@@ -175,7 +182,7 @@ impl<C: Copy + Default> Responder<C> {
                 party: Party::Served(slot),
                 class: request.class,
                 debit: request.size,
-                until: now.after(self.dispatch_timeout),
+                until: now.after(self.trips.dispatch_timeout(request.initiator)),
             });
         }
         Accepted::Slot(slot)
@@ -237,8 +244,14 @@ impl<C: Copy + Default> Responder<C> {
     pub fn solicited(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let served = &mut self.slots[usize::from(slot)];
         debug_assert_eq!(served.phase, Phase::Waiting, "a solicit leaves once");
-        (served.phase, served.chain) = (Phase::Solicited, served.chain.then(nonce));
-        self.deadlines.set(slot, now.after(self.timeout));
+        (served.phase, served.chain, served.solicited) = (Phase::Solicited, served.chain.then(nonce), now);
+        self.deadlines.set(slot, now.after(self.timeout(slot)));
+    }
+
+    /// How long the bytes of an operation may take from its solicit on: hop 2 says it to the initiator, in 32
+    /// bits.
+    pub fn timeout(&self, slot: u16) -> u64 {
+        self.trips.timeout(self.slots[usize::from(slot)].request.initiator).min(u64::from(u32::MAX))
     }
 
     /// The operation to which data for this slot belongs, if it awaits data.
@@ -255,9 +268,10 @@ impl<C: Copy + Default> Responder<C> {
         })
     }
 
-    /// A piece has been placed. Returns whether it was the last one: its completion is due then.
+    /// A piece has been placed at `now`. Returns whether it was the last one: its completion is due then.
     pub fn placed(
         &mut self,
+        now: Instant,
         slot: u16,
         nonce: Nonce,
         offset: u64,
@@ -265,6 +279,9 @@ impl<C: Copy + Default> Responder<C> {
         solicitation: &mut Solicitation,
     ) -> bool {
         let served = &mut self.slots[usize::from(slot)];
+        if served.arrivals == Arrivals::NONE {
+            self.trips.measured(served.request.initiator, now.since(served.solicited));
+        }
         served.received.sender ^= nonce.sender;
         served.received.counter ^= nonce.counter;
         if !served.arrivals.placed(served.request.size, offset, len) {
@@ -319,6 +336,10 @@ impl<C: Copy + Default> Responder<C> {
     /// by itself.
     pub fn expire(&mut self, now: Instant, solicitation: &mut Solicitation) -> Option<u16> {
         let slot = self.deadlines.pop(now)?;
+        let Served { arrivals, request, .. } = &self.slots[usize::from(slot)];
+        if *arrivals == Arrivals::NONE {
+            self.trips.expired(request.initiator);
+        }
         self.abort(slot, solicitation);
         Some(slot)
     }
@@ -337,7 +358,7 @@ impl<C: Copy + Default> Responder<C> {
     /// Bytes of its state: it does not depend on the number of peers.
     pub fn bytes(&self) -> usize {
         let queues = self.free.capacity() + self.due[0].capacity() + self.due[1].capacity();
-        self.slots.capacity() * size_of::<Served<C>>() + queues * size_of::<u16>()
+        self.slots.capacity() * size_of::<Served<C>>() + queues * size_of::<u16>() + self.trips.bytes()
     }
 
     /// What is owed is what the reads in service have not sent, and each slot is free or served.

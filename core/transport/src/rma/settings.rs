@@ -11,6 +11,16 @@ pub enum WriteDebit {
     Both,
 }
 
+/// Where the times of an engine's timers come from.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Timers {
+    /// The settings, as in a fabric whose times are known.
+    #[default]
+    Fixed,
+    /// The round trips that are measured, of each peer. The settings count until there is one.
+    Measured,
+}
+
 /// Sizes and times of one engine. Times are nanoseconds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -24,10 +34,14 @@ pub struct Settings {
     pub write_debit: WriteDebit,
     /// Round trip of the idle fabric.
     pub rtt: u64,
+    /// Whether the next two times are what counts.
+    pub timers: Timers,
     /// How long an operation may wait for the window.
     pub dispatch_timeout: u64,
     /// How long an operation may take once it has entered service.
     pub timeout: u64,
+    /// The least of a measured `timeout`; that of `dispatch_timeout` is half of it.
+    pub least_timeout: u64,
     /// The timeout that a server may ask an initiator to wait, at most.
     pub max_server_timeout: u64,
     /// How much longer than its server an initiator waits: for as long, an engine may be stopped within one
@@ -49,8 +63,10 @@ impl Settings {
             window: 64 << 10,
             write_debit: WriteDebit::Both,
             rtt: 5_000,
+            timers: Timers::Fixed,
             dispatch_timeout: 10_000,
             timeout: 20_000,
+            least_timeout: 20_000,
             max_server_timeout: 20_000,
             guard: 0,
             bandwidth: 12_500_000_000,
@@ -65,14 +81,22 @@ impl Settings {
             served: 256,
             window: 128 << 10,
             rtt: 50_000,
+            timers: Timers::Measured,
             dispatch_timeout: 100_000_000,
             timeout: 250_000_000,
+            // An engine whose wake was missed answers after 50 ms at most.
+            least_timeout: 100_000_000,
             max_server_timeout: 1_000_000_000,
             guard: 5_000_000,
             bandwidth: 2_000_000_000,
             failures_per_second: 10_000,
             ..Settings::paper()
         }
+    }
+
+    /// The same between engines that poll all the time, each on a core of its own.
+    pub const fn busy_polling() -> Settings {
+        Settings { least_timeout: 200_000, ..Settings::software() }
     }
 
     /// Bytes of data owed above which a request is refused: what leaves too late to arrive in time is not

@@ -64,7 +64,9 @@ impl Solicitation {
     pub fn join(&mut self, waiting: Waiting) {
         let line = &mut self.lines[waiting.class as usize];
         debug_assert!(line.len() < self.capacity, "each slot waits once");
-        line.push_back(waiting);
+        // Only heads are looked at: nobody leaves before who is ahead.
+        let until = line.back().map_or(waiting.until, |last| waiting.until.max(last.until));
+        line.push_back(Waiting { until, ..waiting });
     }
 
     /// The operation that may enter service now. It stays in line until it [enters](Solicitation::enter).
@@ -128,7 +130,7 @@ impl Solicitation {
     }
 
     /// Takes an operation out of its line that has waited for too long at `now`. Those of one class wait for
-    /// equally long, so only the heads are looked at.
+    /// equally long, or for as long as who is ahead, so only the heads are looked at.
     pub fn expire(&mut self, now: Instant) -> Option<Waiting> {
         let line = self.lines.iter_mut().find(|line| line.front().is_some_and(|head| head.until <= now))?;
         line.pop_front()

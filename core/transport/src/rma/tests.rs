@@ -1,11 +1,13 @@
 use proptest::prelude::*;
+use remora_wire::frame::{Address, Endpoint};
 use remora_wire::rma::{Class, Kind, MAX_OPERATION, Nonce};
 
 use super::*;
 use crate::Instant;
 
-const READ: Command = Command { kind: Kind::Read, class: Class::Latency, size: 4096 };
-const WRITE: Command = Command { kind: Kind::Write, class: Class::Latency, size: 4096 };
+const PEER: Endpoint = Endpoint { address: Address([10; 16]), udp_port: 4791 };
+const READ: Command = Command { kind: Kind::Read, class: Class::Latency, size: 4096, server: PEER };
+const WRITE: Command = Command { kind: Kind::Write, ..READ };
 
 fn settings() -> Settings {
     Settings { slots: 64, served: 8, write_debit: WriteDebit::ServerOnly, ..Settings::paper() }
@@ -35,7 +37,7 @@ fn enter(requester: &mut Requester, solicitation: &mut Solicitation, now: Instan
 }
 
 fn request(kind: Kind, size: u32) -> Request {
-    Request { kind, class: Class::Latency, size, max_payload: 1024, nonce: nonce(7) }
+    Request { kind, class: Class::Latency, size, max_payload: 1024, nonce: nonce(7), initiator: PEER }
 }
 
 #[test]
@@ -207,7 +209,7 @@ fn a_full_table_refuses_and_is_free_again_when_all_has_left() {
     assert_eq!(responder.accept(Instant(0), request(Kind::Read, 64), (), &mut window), Accepted::Nack);
     while let Some(Waiting { party: Party::Served(slot), .. }) = window.enter() {
         responder.solicited(Instant(1), slot, nonce(3));
-        assert!(responder.placed(slot, nonce(4), 0, 64, &mut window), "all bytes are there");
+        assert!(responder.placed(Instant(2), slot, nonce(4), 0, 64, &mut window), "all bytes are there");
     }
     while let Some((slot, response)) = responder.plan(4096) {
         responder.sent(slot, response);
@@ -229,6 +231,59 @@ fn a_write_that_waits_too_long_for_the_servers_window_is_refused() {
     assert_eq!(responder.serving(), 0);
 }
 
+/// The timers of both ends follow the round trips that they measure, and hop 2 carries the server's.
+#[test]
+fn measured_timers_follow_the_first_answer_of_each_operation() {
+    let measured = Settings { timers: Timers::Measured, least_timeout: 1_000, guard: 7, ..settings() };
+    let (mut requester, mut window) = initiator(&measured, &[READ, WRITE]);
+    assert_eq!(requester.deadline(), Instant(20_000), "the settings, until something is measured");
+    // A piece of the read comes after 1000 ns, the solicit of the write after 1800.
+    assert_eq!(requester.placed(Instant(1_000), 0, 0, 1024, &mut window), None);
+    requester.solicited(Instant(1_800), 1, nonce(8), 3, 4096, 4_000);
+    assert_eq!(requester.deadline(), Instant(1_800 + 4_000 + 7), "the server's, and the guard");
+    // Later pieces measure nothing.
+    requester.placed(Instant(2_500), 0, 1024, 1024, &mut window);
+    requester.issue(Instant(3_000), 2, READ, &mut window).unwrap();
+    assert_eq!(window.deadline(), Instant(3_000 + 5 * 1_100 / 2));
+    enter(&mut requester, &mut window, Instant(3_100));
+    requester.end(Instant(3_100), 0, Status::LocalError, &mut window);
+    requester.end(Instant(3_100), 1, Status::LocalError, &mut window);
+    assert_eq!(requester.deadline(), Instant(3_100 + 5 * 1_100));
+    // Silence doubles them.
+    assert!(requester.expire(Instant(3_100 + 5 * 1_100), &mut window).is_some());
+    requester.issue(Instant(10_000), 2, READ, &mut window).unwrap();
+    enter(&mut requester, &mut window, Instant(10_000));
+    assert_eq!(requester.deadline(), Instant(10_000 + 2 * 5 * 1_100));
+
+    let (mut responder, mut window) = (Responder::<()>::new(&measured), Solicitation::new(&measured));
+    for (at, round, next) in [(0, 900, 4_500), (50_000, 100, 4_000)] {
+        responder.accept(Instant(at), request(Kind::Write, 64), (), &mut window);
+        let Some(Waiting { party: Party::Served(slot), .. }) = window.enter() else { panic!("it waits") };
+        responder.solicited(Instant(at), slot, nonce(8));
+        assert!(responder.placed(Instant(at + round), slot, nonce(4), 0, 64, &mut window));
+        assert_eq!(responder.timeout(slot), next);
+        let (slot, response) = responder.plan(4096).unwrap();
+        responder.sent(slot, response);
+    }
+}
+
+/// The line is a FIFO: who joins it behind leaves it no earlier, whatever was measured meanwhile.
+#[test]
+fn nobody_leaves_the_line_before_who_is_ahead() {
+    let mut window = Solicitation::new(&settings());
+    let waiting = |slot, until| Waiting {
+        party: Party::Command(slot),
+        class: Class::Latency,
+        debit: 64,
+        until: Instant(until),
+    };
+    window.join(waiting(0, 900));
+    window.join(waiting(1, 100));
+    assert_eq!((window.deadline(), window.expire(Instant(899))), (Instant(900), None));
+    let left = [0, 1].map(|_| window.expire(Instant(900)).map(|waiting| waiting.party));
+    assert_eq!(left, [Some(Party::Command(0)), Some(Party::Command(1))]);
+}
+
 proptest! {
     /// Whatever is done to both sides, the window is whole again when all operations have ended.
     #[test]
@@ -242,7 +297,7 @@ proptest! {
             now = now.after(u64::from(size));
             let kind = if flag { Kind::Read } else { Kind::Write };
             match step {
-                0..3 => drop(requester.issue(now, slot, Command { kind, class: Class::Bulk, size }, &mut window)),
+                0..3 => drop(requester.issue(now, slot, Command { kind, class: Class::Bulk, size, server: PEER }, &mut window)),
                 3..5 => drop(responder.accept(now, request(kind, size), (), &mut window)),
                 5 => match window.enter().map(|waiting| waiting.party) {
                     Some(Party::Command(slot)) => requester.sent(now, slot, nonce(1)),
@@ -252,7 +307,7 @@ proptest! {
                 6 => requester.solicited(now, slot, nonce(3), 0, 4096, 5_000),
                 7 => if let Some(answer) = requester.plan(size) { requester.answered(&answer, nonce(4)) },
                 8 => if let Some((slot, response)) = responder.plan(size) { responder.sent(slot, response) },
-                9 if responder.awaits(now, slot % 4, 0, 64) => drop(responder.placed(slot % 4, nonce(5), 0, 64, &mut window)),
+                9 if responder.awaits(now, slot % 4, 0, 64) => drop(responder.placed(now, slot % 4, nonce(5), 0, 64, &mut window)),
                 10 if requester.awaits(slot, 0, 64) => drop(requester.placed(now, slot, 0, 64, &mut window)),
                 _ => responder.abort(slot % 4, &mut window),
             }

@@ -1,12 +1,14 @@
 //! Reads, writes and rekeys that succeed or are refused for a reason.
 
+use remora_cipher::Aes;
 use remora_fabric::{Config, LinkConfig};
 use remora_nic::rma::{Rights, command::Operand};
+use remora_transport::Instant;
 use remora_transport::rma::{Settings, Status};
 use remora_wire::frame::Start;
 use remora_wire::rma::{Class, Kind};
 
-use crate::bed::{Bed, CLIENT, LEN, SERVER, key, region};
+use crate::bed::{Bed, CLIENT, LEN, SERVER, key, region, start};
 
 fn sizes() -> [u32; 9] {
     [1, 15, 16, 63, 64, 65, 1000, 4095, 4096]
@@ -208,4 +210,35 @@ fn the_same_seed_gives_the_same_trace() {
         bed.world.trace()
     };
     assert_eq!(run(), run());
+}
+
+/// How long a write takes whose data is lost, if the client reads this time when it takes the solicit.
+fn write_without_data(read: u64) -> u64 {
+    let settings = Settings::paper();
+    let mut bed = Bed::new(&settings);
+    let cipher = Box::new(bed.record.wrap(Aes::new(64)));
+    let clock = Box::new(move || Instant(read));
+    bed.world.enable_rma_by(CLIENT, &settings, start(CLIENT, 1), cipher, Some(clock));
+    bed.local = bed.world.expose(&bed.local.memory, Rights::NONE, key(2)).unwrap();
+    bed.portal = bed.world.create_portal(bed.cq, 8, (17, 0x1234_5678)).unwrap();
+    let command = bed.command(0, Kind::Write, 64, [0, 0]);
+    bed.world.issue(&mut bed.portal, &command);
+    loop {
+        assert!(bed.world.step(), "it ends");
+        if bed.world.counters(CLIENT).rcvd_pkts > 0 {
+            bed.cut_both(true);
+        }
+        if let Some(end) = bed.world.poll_rma(bed.cq) {
+            assert_eq!(end.status, Status::Timeout);
+            return end.total_delay;
+        }
+    }
+}
+
+/// An engine that is stopped within a pass has an old time. What it takes then was sent later.
+#[test]
+fn the_timer_of_a_write_begins_when_the_solicit_is_taken() {
+    let timeout = Settings::paper().timeout;
+    assert!(write_without_data(0) < 12_000 + timeout);
+    assert_eq!(write_without_data(12_000), 12_000 + timeout);
 }

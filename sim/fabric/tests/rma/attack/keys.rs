@@ -99,3 +99,27 @@ fn when_a_rekey_has_completed_nothing_under_the_old_key_reads_or_writes() {
     assert_eq!(bed.world.counters(SERVER).rma_revoked, 1);
     bed.assert_idle(&patient());
 }
+
+fn stands_in(ring: &remora_nic::Ring, key: &[u8; 16]) -> bool {
+    let mut bytes = vec![0; ring.bytes().len()];
+    ring.bytes().read(0, &mut bytes).unwrap();
+    bytes.windows(16).any(|run| run == key)
+}
+
+/// Attack 20: a ring has the key of a command until the NIC has fetched it, or the portal is gone.
+#[test]
+fn no_ring_keeps_the_key_of_a_command() {
+    let mut bed = Bed::new(&patient());
+    let command = bed.command(3, Kind::Write, 64, [0, 0]);
+    let ring = bed.portal.ring().clone();
+    bed.world.issue(&mut bed.portal, &command);
+    assert!(stands_in(&ring, &command.key), "it is not fetched");
+    assert_eq!(bed.wait().status, Status::Ok);
+    assert!(!stands_in(&ring, &command.key));
+    bed.world.issue(&mut bed.portal, &Command { size: 0, ..command.clone() });
+    assert_eq!(bed.wait().status, Status::LocalError);
+    assert!(!stands_in(&ring, &command.key), "a command that is refused");
+    bed.world.issue(&mut bed.portal, &command);
+    bed.world.destroy_portal(&bed.portal).unwrap();
+    assert!(!stands_in(&ring, &command.key), "a portal that goes");
+}

@@ -1,0 +1,102 @@
+//! What a client is given for a region, and who it is for that.
+
+use remora_nic::rma::Rights;
+use remora_wire::frame::{Address, Endpoint};
+use remora_wire::rma::Kind;
+use std::fmt;
+
+/// Who a client is for a server: what its keys are derived from. Without a NIC daemon the process number is
+/// the client's own claim, and only the secrecy of its keys protects.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its address, as the server sees it.
+    pub address: Address,
+    /// Its process.
+    pub pid: u32,
+    /// A random number of its start.
+    pub incarnation: u32,
+}
+
+/// What a client needs to use a region: secret, and good for that client alone.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The server's NIC.
+    pub server: Endpoint,
+    /// The region, by its RegionId.
+    pub region: u32,
+    /// Bytes of the region.
+    pub len: u64,
+    pub(super) keys: [[u8; 16]; 3],
+}
+
+impl Grant {
+    /// Bytes of its encoded form.
+    pub const LEN: usize = 78;
+
+    /// Encoded: address, port, RegionId, length, three keys; numbers little-endian. Whoever reads it can do
+    /// what the client can.
+    pub fn to_bytes(&self) -> [u8; Grant::LEN] {
+        let mut bytes = [0; Grant::LEN];
+        bytes[..16].copy_from_slice(&self.server.address.0);
+        bytes[16..18].copy_from_slice(&self.server.udp_port.to_le_bytes());
+        bytes[18..22].copy_from_slice(&self.region.to_le_bytes());
+        bytes[22..30].copy_from_slice(&self.len.to_le_bytes());
+        for (place, key) in bytes[30..].chunks_exact_mut(16).zip(&self.keys) {
+            place.copy_from_slice(key);
+        }
+        bytes
+    }
+
+    /// Decoded from the front of `bytes`. None: too few.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Grant> {
+        let bytes = bytes.first_chunk::<{ Grant::LEN }>()?;
+        let (mut address, mut keys) = ([0; 16], [[0; 16]; 3]);
+        address.copy_from_slice(&bytes[..16]);
+        for (key, place) in keys.iter_mut().zip(bytes[30..].chunks_exact(16)) {
+            key.copy_from_slice(place);
+        }
+        let word = |at: usize| bytes[at..].first_chunk().copied();
+        Some(Grant {
+            server: Endpoint {
+                address: Address(address),
+                udp_port: u16::from_le_bytes([bytes[16], bytes[17]]),
+            },
+            region: u32::from_le_bytes(word(18)?),
+            len: u64::from_le_bytes(*bytes[22..].first_chunk()?),
+            keys,
+        })
+    }
+
+    /// The same without the keys of the operations that `rights` lack.
+    #[must_use]
+    pub fn restricted(mut self, rights: Rights) -> Grant {
+        for (key, right) in self.keys.iter_mut().zip([Rights::READ, Rights::WRITE, Rights::REKEY]) {
+            if !rights.contains(right) {
+                *key = [0; 16];
+            }
+        }
+        self
+    }
+
+    /// The key for one kind of operation.
+    pub(super) fn key(&self, kind: Kind) -> [u8; 16] {
+        match kind {
+            Kind::Write => self.keys[1],
+            Kind::Rekey => self.keys[2],
+            _ => self.keys[0],
+        }
+    }
+
+    /// Overwrites its keys.
+    pub(super) fn wipe(&mut self) {
+        self.keys = [[0; 16]; 3];
+        std::hint::black_box(&mut self.keys);
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Grant { server, region, len, .. } = self;
+        write!(f, "Grant {{ server: {server}, region: {region}, len: {len}, keys: .. }}")
+    }
+}

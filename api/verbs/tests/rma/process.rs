@@ -1,0 +1,164 @@
+//! This binary again, as another process that serves or asks; and memory that both map.
+
+use remora_verbs::rma::{Client, Grant, RegionKey, Rma, RmaOptions, RmaRegion, Settings};
+use remora_verbs::{Access, Context, Device};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The role of the other process, in its environment.
+pub const ROLE: &str = "REMORA_TEST_RMA_ROLE";
+/// The key of the region that any other process serves: tests derive grants on both sides.
+const KEY: [u8; 16] = [0x77; 16];
+
+pub fn key() -> RegionKey {
+    RegionKey::new(KEY).unwrap()
+}
+
+/// The test `acts_its_role` of `module`, in a process that is not started yet.
+pub fn command(module: &str, role: &str) -> Command {
+    let (_, inner) = module.split_once("::").unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("{inner}::acts_its_role"), "--nocapture"]).env(ROLE, role);
+    command
+}
+
+/// The other process; it never outlives its test.
+pub struct Process {
+    pub child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub fn start(mut command: Command) -> Process {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let input = child.stdin.take();
+        Process { child, input, output }
+    }
+
+    /// What the next line says behind `word`.
+    pub fn says(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process has ended");
+            if let Some((_, rest)) = line.split_once(word) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
+        // SAFETY: the process is a child of ours that nobody has waited for.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// Waits until it is stopped: a signal takes effect some time after it was sent.
+    pub fn wait_until_stopped(&self) {
+        let file = format!("/proc/{}/stat", self.child.id());
+        let state = || std::fs::read_to_string(&file).unwrap().rsplit(')').next().unwrap().trim().to_owned();
+        while !state().starts_with('T') {
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Lets it end by itself; what it says behind `word` then.
+    pub fn told(mut self, word: &str) -> String {
+        drop(self.input.take());
+        let says = self.says(word);
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{rest}");
+        says
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until the process that started this one closes its standard input, or is gone.
+pub fn until_told() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// A file that several processes map.
+pub struct Mapped {
+    pub path: PathBuf,
+    pub bytes: &'static [std::sync::atomic::AtomicU8],
+}
+
+impl Mapped {
+    /// A new file of zeros.
+    pub fn create(name: &str, len: usize) -> Mapped {
+        let path = std::env::temp_dir().join(format!("remora-{name}-{}", std::process::id()));
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap()
+            .set_len(len as u64)
+            .unwrap();
+        Mapped::open(path, len)
+    }
+
+    pub fn open(path: PathBuf, len: usize) -> Mapped {
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        // SAFETY: a new mapping, which is never unmapped: its bytes live as long as the process.
+        let bytes = unsafe {
+            let flags = libc::PROT_READ | libc::PROT_WRITE;
+            let place = libc::mmap(std::ptr::null_mut(), len, flags, libc::MAP_SHARED, file.as_raw_fd(), 0);
+            assert_ne!(place, libc::MAP_FAILED);
+            std::slice::from_raw_parts(place.cast(), len)
+        };
+        Mapped { path, bytes }
+    }
+
+    pub fn load(&self) -> Vec<u8> {
+        self.bytes.iter().map(|byte| byte.load(std::sync::atomic::Ordering::Relaxed)).collect()
+    }
+}
+
+/// A server of a file's bytes: says `serving ENDPOINT ID LEN`.
+pub fn serve(device: &Device, path: PathBuf, len: usize, settings: Settings) -> (Context, Rma, RmaRegion) {
+    let context = device.open().unwrap();
+    let mapped = Mapped::open(path, len);
+    let domain = context.alloc_pd().unwrap();
+    // SAFETY: the mapping lives as long as the process.
+    let memory = unsafe {
+        domain.register_raw(mapped.bytes.as_ptr().cast_mut().cast(), len, Access::LOCAL_WRITE).unwrap()
+    };
+    let rma = context.open_rma(&RmaOptions { settings, ..RmaOptions::default() }).unwrap();
+    let region = rma.expose(memory, crate::bed::ALL, Some(key())).unwrap();
+    println!("serving {} {} {len}", rma.endpoint(), region.id());
+    (context, rma, region)
+}
+
+/// What a client needs for the region of which a server has said `words`; any region derives it.
+pub fn grant(words: &str, client: &Client, any: &RmaRegion) -> Grant {
+    let mut words = words.split(' ');
+    let mut next = || words.next().unwrap();
+    let at: SocketAddr = next().parse().unwrap();
+    let mut grant = any.grant_under(client, &key());
+    grant.server.address = at.ip().into();
+    grant.server.udp_port = at.port();
+    grant.region = next().parse().unwrap();
+    grant.len = next().parse().unwrap();
+    grant
+}

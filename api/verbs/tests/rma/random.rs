@@ -1,0 +1,264 @@
+//! The conformance body of 1RMA over the real ports, good ones and bad ones. The ciphers of both ends are
+//! recorded: a nonce that comes twice under a key is a panic.
+
+use crate::bed::{Bed, LEN, MS, devices, link, options, share, short_timers, wait_until_idle};
+use crate::veth::{self, Veth};
+use remora_cipher::{Aes, Record};
+use remora_conformance::bad_world;
+use remora_conformance::rma::{
+    LOCAL_LEN, Operation, OperationEnd, REGION_LEN, REGIONS, RmaArm, RmaReport, run_rma,
+};
+use remora_verbs::rma::{Facts, Grant, Portal, Rights, Rma, RmaRegion, Settings, Status, WriteDebit};
+use remora_verbs::{Access, CompletionQueue, Context, Counters, Device, Mode, QueuePair, Rules, Tally};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Operations over each port in a whole run.
+const OPERATIONS: u64 = 60_000;
+/// Longer than the rules of `bad_world` hold any frame, there and back.
+const LONGEST_WAY: Duration = Duration::from_millis(20);
+
+/// Two contexts in one process, as an arm of the body.
+struct Ports {
+    serving: Rma,
+    client: Rma,
+    served: Vec<RmaRegion>,
+    grants: Vec<Grant>,
+    local: RmaRegion,
+    portal: Portal,
+    server_cq: CompletionQueue,
+    contexts: [Context; 2],
+    record: Record,
+    /// The slot of each transfer in progress.
+    slots: BTreeMap<u64, usize>,
+    _link: Option<(QueuePair, QueuePair)>,
+}
+
+fn settings(seed: u64) -> Settings {
+    Settings {
+        window: [16 << 10, 64 << 10][seed as usize % 2],
+        served: [4, 64, 16][seed as usize % 3],
+        write_debit: [WriteDebit::Both, WriteDebit::ServerOnly][seed as usize / 2 % 2],
+        ..short_timers()
+    }
+}
+
+impl Ports {
+    fn new(contexts: [Context; 2], seed: u64) -> Ports {
+        let link = link([&contexts[0], &contexts[1]]);
+        let (record, options) = (Record::new(), options(settings(seed)));
+        let open = |side: usize| {
+            contexts[side].open_rma_with(&options, Box::new(record.wrap(Aes::new(64)))).unwrap()
+        };
+        let (serving, client) = (open(0), open(1));
+        client.reach(serving.endpoint()).unwrap();
+        let domains = contexts.each_ref().map(|context| context.alloc_pd().unwrap());
+        let memory = |side: usize, len: usize| {
+            let memory = domains[side].allocate(len, Access::LOCAL_WRITE).unwrap();
+            let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256 + side * 101) as u8).collect();
+            memory.write(0, &bytes).unwrap();
+            memory
+        };
+        let served: Vec<RmaRegion> = (0..REGIONS)
+            .map(|_| serving.expose(memory(0, REGION_LEN), crate::bed::ALL, None).unwrap())
+            .collect();
+        let local = client.expose(memory(1, LOCAL_LEN), Rights::NONE, None).unwrap();
+        let portal = client.create_portal(&domains[1], remora_conformance::rma::SLOTS as u16).unwrap();
+        let grants = served.iter().map(|region| region.grant(&portal.identity())).collect();
+        let server_cq = contexts[0].create_cq(4).unwrap();
+        let slots = BTreeMap::new();
+        Ports {
+            serving,
+            client,
+            served,
+            grants,
+            local,
+            portal,
+            server_cq,
+            contexts,
+            record,
+            slots,
+            _link: link,
+        }
+    }
+
+    fn frames(&self) -> [u64; 2] {
+        self.contexts.each_ref().map(|context| context.port_counters().frames_received)
+    }
+}
+
+impl RmaArm for Ports {
+    fn issue(&mut self, operation: &Operation) {
+        let Operation { slot, kind, class, region, remote, local, len } = *operation;
+        let grant = &self.grants[region];
+        let submitted = self.portal.submit(kind, class, &self.local, local, grant, remote, len.into(), None);
+        self.slots.insert(submitted.unwrap(), slot);
+    }
+
+    fn poll(&mut self) -> Option<OperationEnd> {
+        let (id, status) = self.portal.poll().unwrap()?;
+        let slot = self.slots.remove(&id).expect("a transfer ends once");
+        Some(OperationEnd { slot, kind: None, status })
+    }
+
+    fn pass(&mut self) {
+        // Polling for nothing drives the server's NIC, where its threads do not.
+        self.server_cq.poll(&mut []).unwrap();
+    }
+
+    fn quiesce(&mut self) {
+        let Ports { serving, client, server_cq, portal, .. } = self;
+        wait_until_idle(&[&*serving, &*client], || {
+            server_cq.poll(&mut []).unwrap();
+            assert_eq!(portal.poll(), Ok(None), "all have ended");
+        });
+        let (mut seen, mut over) = (self.frames(), Instant::now() + LONGEST_WAY);
+        while Instant::now() < over {
+            self.pass();
+            assert_eq!(self.portal.poll(), Ok(None), "all have ended");
+            if seen != self.frames() {
+                (seen, over) = (self.frames(), Instant::now() + LONGEST_WAY);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn load_served(&mut self, region: usize, at: usize, out: &mut [u8]) {
+        self.served[region].memory().read(at, out).unwrap();
+    }
+
+    fn load_local(&mut self, at: usize, out: &mut [u8]) {
+        self.local.memory().read(at, out).unwrap();
+    }
+
+    fn store_local(&mut self, at: usize, bytes: &[u8]) {
+        self.local.memory().write(at, bytes).unwrap();
+    }
+
+    fn renew(&mut self, region: usize) {
+        self.grants[region] = self.served[region].grant(&self.portal.identity());
+    }
+
+    fn facts(&mut self) -> [Facts; 2] {
+        [self.serving.facts(), self.client.facts()]
+    }
+}
+
+/// What some runs over one kind of port did.
+#[derive(Debug, Default)]
+struct Outcome {
+    report: RmaReport,
+    counters: Counters,
+    faults: Tally,
+    pairs: usize,
+}
+
+/// The body, seed by seed. Every second seed has a link that loses, doubles, reorders, delays and breaks
+/// messages: one side's port does that.
+fn body(seeds: std::ops::Range<u64>, mut open: impl FnMut([Option<Rules>; 2]) -> [Context; 2]) -> Outcome {
+    let mut sum = Outcome::default();
+    let operations = share(OPERATIONS) / (seeds.end - seeds.start);
+    for seed in seeds {
+        let mut rules = [None, None];
+        if seed % 2 == 1 {
+            rules[seed as usize / 2 % 2] = Some(Rules { seed, ..bad_world(seed).rules });
+        }
+        let mut arm = Ports::new(open(rules), seed);
+        sum.report.add(&run_rma(&mut arm, seed, operations));
+        for context in &arm.contexts {
+            sum.counters.add(&context.counters());
+            sum.faults.sum(&context.port_counters().faults);
+        }
+        sum.pairs += arm.record.pairs();
+    }
+    println!("{sum:?}");
+    sum
+}
+
+fn opened(devices: [Device; 2], rules: [Option<Rules>; 2]) -> [Device; 2] {
+    let [one, two] = devices;
+    let with = |device: Device, rules: Option<Rules>| match rules {
+        Some(rules) => device.fault(rules),
+        None => device,
+    };
+    let [first, second] = rules;
+    [with(one, first), with(two, second)]
+}
+
+/// Everything that this body is for has happened.
+fn assert_complete(outcome: &Outcome) {
+    let Outcome { report, counters, faults, pairs } = outcome;
+    let counted = [
+        ("OK", report.count(Status::Ok)),
+        ("authentication failure", report.count(Status::RemoteAuthenticationFailure)),
+        ("NACK", report.count(Status::Nack)),
+        ("timeout", report.count(Status::Timeout)),
+        ("rekey", counters.rma_rekeys),
+        ("bad request", counters.rma_bad_requests),
+        ("unexpected", counters.rma_unexpected),
+        ("served timeout", counters.rma_served_timeouts),
+        ("dropped", faults.dropped),
+        ("duplicated", faults.duplicated),
+        ("reordered", faults.reordered),
+        ("delayed", faults.delayed),
+        ("corrupted", faults.corrupted),
+        ("sealed", *pairs as u64),
+    ];
+    let never: Vec<&str> = counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
+    assert_eq!(never, Vec::<&str>::new());
+    assert_eq!((report.count(Status::LocalError), report.count(Status::RemoteAccessError)), (0, 0));
+}
+
+#[test]
+fn random_operations_over_shm() {
+    let outcome = body(0..6, |rules| opened(devices("shm"), rules).map(|device| device.open().unwrap()));
+    assert_complete(&outcome);
+}
+
+#[test]
+fn random_operations_over_udp() {
+    let open = |rules| opened(devices("127.0.0.1:0"), rules).map(|device| device.open().unwrap());
+    let outcome = body(10..16, open);
+    assert_complete(&outcome);
+    assert!(outcome.counters.rma_bad_responses > 0, "a broken answer has another tag");
+}
+
+#[test]
+fn random_operations_over_udp_with_ipv6_and_dedicated_engines() {
+    let open = |rules| {
+        let devices = opened(devices("[::1]:0"), rules);
+        devices.map(|device| device.mode(Mode::Dedicated).open().unwrap())
+    };
+    assert!(body(21..22, open).report.count(Status::Ok) > 0);
+}
+
+#[test]
+fn random_operations_over_xdp() {
+    let Some(wire) = Veth::new() else { return };
+    let device = |end: usize| Device::xdp(wire.interface(end), Some(veth::V4[end].parse().unwrap()));
+    let outcome = body(30..36, |rules| {
+        let devices = opened([device(0), device(1)], rules);
+        [0, 1].map(|end| wire.open(end, &devices[end]))
+    });
+    assert_complete(&outcome);
+}
+
+/// After a write has ended with TIMEOUT, a settle says that nothing changes any more, and all is given back.
+#[test]
+fn a_settle_is_an_answer_of_the_same_engine() {
+    let mut bed = Bed::new("127.0.0.1:0", short_timers(), [(); 2].map(|()| Box::new(Aes::new(64)) as _));
+    let (grant, patience) = (bed.grant(), Duration::from_secs(20));
+    bed.portal.settle(&bed.local, 0, &grant, patience).unwrap();
+    // Who may not read is answered, too; who is nobody is not.
+    let memory = bed.contexts[0].alloc_pd().unwrap().allocate(64, Access::LOCAL_WRITE).unwrap();
+    let write_only = bed.serving.expose(memory, Rights::WRITE, None).unwrap();
+    let other = write_only.grant(&bed.portal.identity());
+    bed.portal.settle(&bed.local, 0, &other, patience).unwrap();
+    bed.portal.settle(&bed.local, 0, &other.restricted(Rights::WRITE), patience).unwrap_err();
+    let mut nobody = grant;
+    nobody.server.udp_port = 1;
+    bed.portal.settle(&bed.local, LEN as u64, &grant, patience).unwrap_err();
+    let silent = bed.portal.settle(&bed.local, 0, &nobody, Duration::from_nanos(MS));
+    assert_eq!(silent, Err(remora_verbs::rma::RmaError::Failed(Status::Timeout)));
+    bed.wait_until_idle();
+}

@@ -1,0 +1,165 @@
+//! A server that is stopped (SIGSTOP) at random moments of writes. The test maps the served bytes, so that it
+//! sees them while the server does not run.
+//!
+//! `docs/RMA.md` promises two things: after a TIMEOUT nothing changes, if the server was stopped for no
+//! longer than the guard; and after a settle nothing changes at all.
+
+use crate::bed::{MS, options, share};
+use crate::process::{self, Mapped, Process};
+use remora_fault::Random;
+use remora_verbs::rma::{Grant, Portal, Rights, RmaError, RmaRegion, Settings, Status, Timers};
+use remora_verbs::{Access, Context, Device};
+use remora_wire::rma::{Class, Kind};
+use std::time::{Duration, Instant};
+
+/// Random moments in a whole run, for each test.
+const MOMENTS: u64 = 1_000;
+/// Bytes of a write: as many commands of 4 KB as are in progress at once.
+const LEN: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn settings(guard: u64) -> Settings {
+    Settings {
+        timers: Timers::Fixed,
+        dispatch_timeout: 15 * MS,
+        timeout: 20 * MS,
+        max_server_timeout: 20 * MS,
+        guard,
+        ..Settings::software()
+    }
+}
+
+fn udp() -> Device {
+    Device::udp("127.0.0.1:0").unwrap()
+}
+
+/// Not a test by itself: the server.
+#[test]
+fn acts_its_role() {
+    let Ok(file) = std::env::var(process::ROLE) else { return };
+    let (context, rma, _region) = process::serve(&udp(), file.into(), LEN, settings(0));
+    process::until_told();
+    println!("late {} serving {}", context.counters().rma_late_pieces, rma.facts().serving);
+}
+
+/// The server and a client of it.
+struct Setup {
+    server: Process,
+    memory: Mapped,
+    local: RmaRegion,
+    portal: Portal,
+    grant: Grant,
+    random: Random,
+    // It has the NIC of the portal.
+    _context: Context,
+}
+
+impl Setup {
+    fn new(name: &str, guard: u64) -> Setup {
+        let memory = Mapped::create(name, LEN);
+        let mut server = Process::start(process::command(module_path!(), memory.path.to_str().unwrap()));
+        let words = server.says("serving ");
+        std::fs::remove_file(&memory.path).unwrap();
+        let context = udp().open().unwrap();
+        let rma = context.open_rma(&options(settings(guard))).unwrap();
+        let domain = context.alloc_pd().unwrap();
+        let local =
+            rma.expose(domain.allocate(LEN, Access::LOCAL_WRITE).unwrap(), Rights::NONE, None).unwrap();
+        let portal = rma.create_portal(&domain, 16).unwrap();
+        let grant = process::grant(&words, &portal.identity(), &local);
+        Setup { server, memory, local, portal, grant, random: Random::new(19), _context: context }
+    }
+
+    /// Begins a write of all bytes, and stops the server at a random moment of it for about `stop`. Returns
+    /// how it ended, and what stood there then.
+    fn stopped_write(&mut self, round: u64, stop: Duration) -> (Status, Vec<u8>) {
+        let bytes: Vec<u8> = (0..LEN).map(|at| (at as u64 / 4096 + 7 * round) as u8).collect();
+        self.local.memory().write(0, &bytes).unwrap();
+        let Setup { portal, local, grant, .. } = self;
+        let write = portal.submit(Kind::Write, Class::Latency, local, 0, grant, 0, LEN as u64, None).unwrap();
+        let moment = Instant::now() + Duration::from_nanos(self.random.below(400_000));
+        let mut ended = None;
+        let mut poll = |portal: &mut Portal| {
+            if let Some((id, status)) = portal.poll().unwrap() {
+                assert_eq!(id, write);
+                ended = Some((status, self.memory.load()));
+            }
+            ended.is_some()
+        };
+        while Instant::now() < moment {
+            poll(portal);
+        }
+        self.server.signal(libc::SIGSTOP);
+        self.server.wait_until_stopped();
+        let over = Instant::now() + stop;
+        while Instant::now() < over {
+            poll(portal);
+        }
+        self.server.signal(libc::SIGCONT);
+        while !poll(portal) {}
+        let (status, seen) = ended.unwrap();
+        assert!(status != Status::Ok || seen == bytes, "round {round}: all of it is there");
+        (status, seen)
+    }
+
+    fn settle(&mut self) -> Vec<u8> {
+        self.portal.settle(&self.local, 0, &self.grant, PATIENCE).unwrap();
+        self.memory.load()
+    }
+
+    /// Ends the server; pieces that it dropped as late.
+    fn end(self) -> u64 {
+        let late = self.server.told("late ");
+        late.split(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+/// Stops of 1 to 60 ms, a guard of 200 ms: what stands there after a TIMEOUT stays.
+#[test]
+fn rma_attack_19_a_server_stopped_for_less_than_the_guard_changes_nothing_after_a_timeout() {
+    let mut setup = Setup::new("shorter", 200 * MS);
+    let mut timeouts = 0;
+    for round in 0..share(MOMENTS) {
+        let stop = Duration::from_micros(setup.random.between(1_000, 60_000));
+        let (status, seen) = setup.stopped_write(round, stop);
+        let settled = setup.settle();
+        timeouts += u64::from(status == Status::Timeout);
+        assert!(seen == settled, "round {round}: changed after {status:?}");
+        assert!(setup.settle() == settled, "round {round}: changed after a settle");
+    }
+    println!("{timeouts} timeouts, {} late pieces", setup.end());
+    assert!(timeouts > 0);
+}
+
+/// Stops of 30 to 90 ms, a guard of 1 ms: what is late is dropped, and what stands there after a settle
+/// stays. Only a piece that was being copied when the server was stopped may come between TIMEOUT and settle.
+#[test]
+fn rma_attack_19_a_server_stopped_for_longer_than_the_guard_changes_nothing_after_a_settle() {
+    let mut setup = Setup::new("longer", MS);
+    let (mut timeouts, mut changed) = (0, 0);
+    for round in 0..share(MOMENTS) {
+        let stop = Duration::from_micros(setup.random.between(30_000, 90_000));
+        let (status, seen) = setup.stopped_write(round, stop);
+        let settled = setup.settle();
+        timeouts += u64::from(status == Status::Timeout);
+        changed += u64::from(seen != settled);
+        assert!(setup.settle() == settled, "round {round}: changed after a settle");
+    }
+    let late = setup.end();
+    println!("{timeouts} timeouts, {changed} changes after one, {late} late pieces");
+    assert!(timeouts > 0 && late > 0, "pieces wait while the server is stopped");
+    assert!(changed * 5 <= timeouts, "{changed} of {timeouts}: late pieces are placed");
+}
+
+/// A server that stays stopped does not answer, and a settle says so.
+#[test]
+fn a_server_that_stays_stopped_settles_nothing() {
+    let mut setup = Setup::new("silent", MS);
+    setup.server.signal(libc::SIGSTOP);
+    setup.server.wait_until_stopped();
+    let silent = setup.portal.settle(&setup.local, 0, &setup.grant, Duration::from_millis(50));
+    assert_eq!(silent, Err(RmaError::Failed(Status::Timeout)));
+    setup.server.signal(libc::SIGCONT);
+    setup.settle();
+    setup.end();
+}
