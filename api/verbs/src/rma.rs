@@ -36,7 +36,6 @@ mod portal;
 use remora_host::{Engine, RmaConfig, random_key};
 use remora_nic::rma::{Identity, RegionMemory, Regions};
 use remora_wire::frame::{Address, Endpoint};
-use remora_wire::rma::Kind;
 use std::fmt;
 use std::sync::Arc;
 
@@ -46,6 +45,7 @@ pub use portal::{Portal, RmaError};
 pub use remora_nic::rma::{RegionKey, Rights};
 pub use remora_transport::rma::executor::{CongestionSettings, ControlKind};
 pub use remora_transport::rma::{Settings, Status, WriteDebit};
+pub use remora_wire::rma::{Class, Kind};
 
 /// How a device speaks 1RMA.
 #[derive(Copy, Clone, Debug)]
