@@ -1,9 +1,9 @@
 //! The rows of a workload's rounds: each design beside its floor and the rivals, PRISM-KV beside Pilaf.
 
-use super::bench::Case;
 use super::contest::{Round, Should};
 use super::measure::Plan;
 use super::rival::Rival;
+use super::workload::Case;
 use crate::Row;
 use crate::command::device::PortName;
 use remora_service::kv::Design;

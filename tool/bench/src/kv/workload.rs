@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use remora_store::ycsb::{Mix, Properties};
+use remora_store::ycsb::{Distribution, Mix, Properties};
 
 /// A workload, and what its file says of the table.
 #[derive(Clone, Debug)]
@@ -24,6 +24,35 @@ impl From<Mix> for Chosen {
     fn from(mix: Mix) -> Chosen {
         let name = mix.name.to_ascii_lowercase().to_string();
         Chosen { mix, name, records: None, operations: None, value_len: None }
+    }
+}
+
+/// PUTs of zipfian keys.
+pub const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
+
+/// A workload, and how its figures are called.
+pub struct Case {
+    /// It.
+    pub mix: Mix,
+    /// As paths name it.
+    pub name: String,
+}
+
+impl Case {
+    /// That of a workload.
+    pub fn new(Chosen { mix, name, .. }: Chosen) -> Case {
+        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
+        let keys = match mix.distribution {
+            Distribution::Uniform => "uniform".to_owned(),
+            Distribution::Zipfian(theta) => format!("zipf-{}", f64::from(theta) / 1000.0),
+            Distribution::Latest(_) => "latest".to_owned(),
+        };
+        Case { mix, name: format!("{what}/{keys}") }
+    }
+
+    /// Reads only?
+    pub fn reads(&self) -> bool {
+        self.mix.read == 100
     }
 }
 
