@@ -24,7 +24,6 @@ pub const EXCEPTIONS: &[Exception] = &[
     ("store::kv::client", "the configuration knows the length of a request's slot"),
     ("store::kv::table", "the table, its listing and its messages"),
     ("bench::block::bench", "a benchmark and its rows"),
-    ("bench::kv::bench", "a benchmark and its rows"),
     ("fuzz::injections::word", "a word of a program and where it lies"),
 ];
 
