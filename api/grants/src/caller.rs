@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 use crate::channel::{Announcement, Channel, Credential, Pin, failed};
-use crate::message::{self, GrantReply, LONGEST_REPLY, RegionGrant, Request};
+use crate::message::{self, ClientMessage, GrantReply, LONGEST_REPLY, RegionGrant};
 use crate::{Error, Result};
 
 /// What a server says to a client that stays.
 #[derive(Debug)]
-pub enum Said {
+pub enum ServerMessage {
     /// The program above answers.
     Reply(Vec<u8>),
     /// A region will have another key.
@@ -59,7 +59,7 @@ impl Caller {
     /// # Errors
     /// `HungUp`, `Tls`, `Io`.
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
-        self.write(&Request::call(message))
+        self.write(&ClientMessage::call(message))
     }
 
     /// Asks for the grants under the present keys.
@@ -67,7 +67,7 @@ impl Caller {
     /// # Errors
     /// As [`send`](Caller::send).
     pub fn renew(&mut self) -> Result<()> {
-        self.write(&Request::RENEW)
+        self.write(&ClientMessage::RENEW)
     }
 
     fn write(&mut self, message: &[u8]) -> Result<()> {
@@ -91,14 +91,16 @@ impl Caller {
     ///
     /// # Errors
     /// `HungUp`, `Protocol`, `Tls`, `Io`.
-    pub fn next(&mut self) -> Result<Option<Said>> {
+    pub fn next(&mut self) -> Result<Option<ServerMessage>> {
         loop {
             match message::next(&mut self.came, self.longest, GrantReply::decode) {
-                Ok(Some(GrantReply::Call(message))) => return Ok(Some(Said::Reply(message))),
+                Ok(Some(GrantReply::Call(message))) => return Ok(Some(ServerMessage::Reply(message))),
                 Ok(Some(GrantReply::Announcement(ahead, granted))) => {
-                    return Ok(Some(Said::Announced(Announcement { ahead, granted })));
+                    return Ok(Some(ServerMessage::Announced(Announcement { ahead, granted })));
                 }
-                Ok(Some(GrantReply::Grants { grants, .. })) => return Ok(Some(Said::Grants(grants))),
+                Ok(Some(GrantReply::Grants { grants, .. })) => {
+                    return Ok(Some(ServerMessage::Grants(grants)));
+                }
                 Ok(Some(_)) | Err(message::Malformed) => return Err(Error::Protocol(self.server)),
                 Ok(None) => {}
             }

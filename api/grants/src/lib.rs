@@ -45,7 +45,7 @@ mod server;
 mod session;
 mod tls;
 
-pub use caller::{Caller, Said};
+pub use caller::{Caller, ServerMessage};
 pub use certificate::{Certificate, Fingerprint, ParseError, Token};
 pub use channel::{Announcement, Channel, Credential, Pin};
 pub use error::Error;

@@ -72,14 +72,14 @@ const RENEW: u8 = 7;
 
 /// What a client says once it has its grants.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum ClientMessage {
     /// To the program above.
     Call(Vec<u8>),
     /// All grants under the present keys.
     Renew,
 }
 
-impl Request {
+impl ClientMessage {
     /// A message of the program above, of either side.
     pub fn call(bytes: &[u8]) -> Vec<u8> {
         let len = (bytes.len() + 1) as u32;
@@ -89,10 +89,10 @@ impl Request {
     /// The question for grants.
     pub const RENEW: [u8; 5] = [1, 0, 0, 0, RENEW];
 
-    pub fn decode(bytes: &[u8]) -> Option<Request> {
+    pub fn decode(bytes: &[u8]) -> Option<ClientMessage> {
         match bytes {
-            [RENEW] => Some(Request::Renew),
-            [CALL, bytes @ ..] => Some(Request::Call(bytes.to_vec())),
+            [RENEW] => Some(ClientMessage::Renew),
+            [CALL, bytes @ ..] => Some(ClientMessage::Call(bytes.to_vec())),
             _ => None,
         }
     }
@@ -328,18 +328,18 @@ mod tests {
     #[test]
     fn what_a_client_says_later_is_read_as_it_was_written() {
         for bytes in [&b""[..], b"put"] {
-            let whole = Request::call(bytes);
+            let whole = ClientMessage::call(bytes);
             assert_eq!(whole, GrantReply::Call(bytes.to_vec()).encode()[..], "either way");
             let mut came = Zeroizing::new(whole);
-            let read = next(&mut came, 4, Request::decode);
-            assert_eq!((read, came.len()), (Ok(Some(Request::Call(bytes.to_vec()))), 0));
+            let read = next(&mut came, 4, ClientMessage::decode);
+            assert_eq!((read, came.len()), (Ok(Some(ClientMessage::Call(bytes.to_vec()))), 0));
         }
-        assert_eq!(Request::decode(&Request::RENEW[4..]), Some(Request::Renew));
+        assert_eq!(ClientMessage::decode(&ClientMessage::RENEW[4..]), Some(ClientMessage::Renew));
         for other in [&[][..], &[RENEW, 0], &[REQUEST]] {
-            assert_eq!(Request::decode(other), None, "{other:?}");
+            assert_eq!(ClientMessage::decode(other), None, "{other:?}");
         }
-        let mut long = Zeroizing::new(Request::call(&[0; 4]));
-        assert_eq!(next(&mut long, 4, Request::decode), Err(Malformed));
+        let mut long = Zeroizing::new(ClientMessage::call(&[0; 4]));
+        assert_eq!(next(&mut long, 4, ClientMessage::decode), Err(Malformed));
     }
 
     #[test]

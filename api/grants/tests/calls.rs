@@ -2,7 +2,7 @@
 
 use remora_grants::{
     CallHandler, Caller, Certificate, Credential, Error, GrantOptions, GrantServer, Offer, Pin, Replies,
-    Said, Token,
+    ServerMessage, Token,
 };
 use remora_verbs::rma::{Client, Rights, RmaOptions};
 use remora_verbs::{Access, Context, Device};
@@ -64,7 +64,7 @@ impl Bed {
 }
 
 /// What the server says next.
-fn next(caller: &mut Caller) -> Result<Said, Error> {
+fn next(caller: &mut Caller) -> Result<ServerMessage, Error> {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(said) = caller.next()? {
@@ -77,7 +77,7 @@ fn next(caller: &mut Caller) -> Result<Said, Error> {
 
 fn reply(caller: &mut Caller) -> Vec<u8> {
     match next(caller).unwrap() {
-        Said::Reply(message) => message,
+        ServerMessage::Reply(message) => message,
         other => panic!("{other:?}"),
     }
 }
@@ -99,12 +99,12 @@ fn messages_of_any_length_come_back_in_order_and_grants_between_them() {
     for len in lens {
         assert!(reply(&mut one) == message(len), "{len} bytes");
     }
-    let Said::Grants(grants) = next(&mut one).unwrap() else { panic!("grants") };
+    let ServerMessage::Grants(grants) = next(&mut one).unwrap() else { panic!("grants") };
     assert_eq!((grants.len(), &*grants[0].name), (1, "memory"));
     assert_eq!(reply(&mut other), b"its own");
     // Announcements come as they do without calls.
     bed.server.announce("memory", remora_verbs::rma::RegionKey::new([7; 16]).unwrap(), PATIENCE).unwrap();
-    assert!(matches!(next(&mut one).unwrap(), Said::Announced(_)));
+    assert!(matches!(next(&mut one).unwrap(), ServerMessage::Announced(_)));
     drop(one);
     bed.ended.recv_timeout(PATIENCE).expect("the end of a connection");
 }

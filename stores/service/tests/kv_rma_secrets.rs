@@ -135,7 +135,7 @@ fn no_key_and_no_value_stands_in_clear_in_frames_or_calls() {
     drop((session, portal, buffer, server));
     drop((serving, client, other, domain, rma));
     let mut all = calls.lock().unwrap().clone();
-    assert!(all.len() > 12_000, "calls were recorded: {} bytes", all.len());
+    assert!(all.len() > 8000, "calls were recorded: {} bytes", all.len());
     for name in ["server", "client", "other"] {
         let frames = std::fs::read(file(name)).unwrap();
         assert!(frames.len() > 6000, "frames were recorded: {name}, {} bytes", frames.len());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::connection::{Answer, Connection, Drive};
 use super::{CallHandler, GrantOptions, Replies, Shared};
 use crate::certificate::Fingerprint;
-use crate::message::{GrantReply, GrantRequest, Request};
+use crate::message::{ClientMessage, GrantReply, GrantRequest};
 use remora_verbs::Address;
 use remora_verbs::rma::Client;
 
@@ -177,8 +177,8 @@ impl Acceptor {
                 Drive::Waits => return,
                 Drive::Ended => return self.end(place),
                 Drive::Asks(request) => self.answer(place, &request),
-                Drive::Says(client, Request::Renew) => self.renew(place, &client),
-                Drive::Says(_, Request::Call(message)) => self.call(place, &message),
+                Drive::Says(client, ClientMessage::Renew) => self.renew(place, &client),
+                Drive::Says(_, ClientMessage::Call(message)) => self.call(place, &message),
             }
         }
         self.again.push(place);

@@ -10,7 +10,7 @@ use std::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::certificate::Fingerprint;
-use crate::message::{self, GrantReply, GrantRequest, LONGEST_REPLY, LONGEST_REQUEST, Request};
+use crate::message::{self, ClientMessage, GrantReply, GrantRequest, LONGEST_REPLY, LONGEST_REQUEST};
 
 /// Bytes that a client may send before it has its grants, hand-shake included.
 const MOST: usize = 32 << 10;
@@ -36,7 +36,7 @@ pub(super) enum Drive {
     Waits,
     Ended,
     Asks(GrantRequest),
-    Says(Client, Request),
+    Says(Client, ClientMessage),
 }
 
 pub(super) struct Connection {
@@ -144,7 +144,7 @@ impl Connection {
             State::Asks { .. } => message::next(&mut self.came, LONGEST_REQUEST, GrantRequest::decode)
                 .map(|it| it.map(Drive::Asks)),
             State::Follows(client) if self.longest > 0 => {
-                message::next(&mut self.came, self.longest, Request::decode)
+                message::next(&mut self.came, self.longest, ClientMessage::decode)
                     .map(|it| it.map(|request| Drive::Says(client, request)))
             }
             // Nothing more may come.

@@ -8,9 +8,9 @@ use remora_store::kv::{Cursor, Finished, Outcome, Page};
 use super::client::Session;
 use super::session::{Found, PATIENCE, failed};
 use super::{Classical, PrismDesign};
+use crate::Result;
 use crate::error::{bail, need};
 use crate::post::registered;
-use crate::Result;
 
 /// Lists by calls, a page at a time.
 ///

@@ -69,8 +69,8 @@ pub enum Outcome<'a> {
     TooLong,
     /// GET: the key changed during each read of it; a retry is fine.
     Contended,
-    /// The queue pair failed, or a read of this GET alone where each has its own end. A PUT or DELETE may have
-    /// been done or not.
+    /// The queue pair failed, or a read of this GET alone where each has its own end. A PUT or DELETE may
+    /// have been done or not.
     Failed(Broken),
 }
 

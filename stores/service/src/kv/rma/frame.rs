@@ -1,4 +1,5 @@
-//! The messages of a queue pair over a grants' connection: what would be a SEND or a WRITE with immediate data.
+//! The messages of a queue pair over a grants' connection: what would be a SEND, or a WRITE with immediate
+//! data.
 //!
 //! ```text
 //!  0  kind  u8   1 SEND  2 WRITE with immediate data  3 refusal

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use remora_grants::{Announcement, Caller, Credential, Pin, RegionGrant, Said};
+use remora_grants::{Announcement, Caller, Credential, Pin, RegionGrant, ServerMessage};
 use remora_nic::{CompletionKind, Sge, WorkCompletion};
 use remora_store::Registered;
 use remora_store::kv::{Grant as TableGrant, Hello};
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 const ANNOUNCED: usize = 2;
 
 /// A server and how it is used.
-pub struct Link {
+pub struct ServerLink {
     /// While it is connected.
     pub caller: Option<Caller>,
     /// The memory of its client, as this NIC and as the machine name it.
@@ -45,17 +45,17 @@ pub struct Link {
 
 /// What came from a server.
 #[derive(Default)]
-pub struct Came {
+pub struct Arrived {
     /// Ends of requests.
     pub done: Vec<WorkCompletion>,
     /// Grants that were asked for.
     pub grants: bool,
 }
 
-impl Link {
+impl ServerLink {
     /// Not connected.
-    pub fn new(arena: RmaRegion, block: Registered, hello: Hello) -> Link {
-        Link {
+    pub fn new(arena: RmaRegion, block: Registered, hello: Hello) -> ServerLink {
+        ServerLink {
             caller: None,
             arena,
             block,
@@ -133,7 +133,7 @@ impl Link {
         self.receives.push_back((id, sge));
     }
 
-    /// Sends a call. What becomes of it when the connection is gone is told by [`come`](Link::come).
+    /// Sends a call. What becomes of it when the connection is gone is told by [`come`](ServerLink::come).
     pub fn call(&mut self, message: &[u8]) {
         if self.calling == 0 {
             self.since = Instant::now();
@@ -146,17 +146,17 @@ impl Link {
     ///
     /// # Errors
     /// The connection is gone, or is to be ended.
-    pub fn come(&mut self, came: &mut Came) -> Result<()> {
+    pub fn come(&mut self, came: &mut Arrived) -> Result<()> {
         loop {
             let Some(caller) = &mut self.caller else { return Ok(()) };
             match caller.next()? {
                 None => return Ok(()),
-                Some(Said::Reply(message)) => {
+                Some(ServerMessage::Reply(message)) => {
                     let reply = self.place(&message);
                     came.done.push(need!(reply, Peer, "the server answers what no correct server does"));
                 }
-                Some(Said::Announced(Announcement { granted, .. })) => self.announce(&granted),
-                Some(Said::Grants(grants)) => {
+                Some(ServerMessage::Announced(Announcement { granted, .. })) => self.announce(&granted),
+                Some(ServerMessage::Grants(grants)) => {
                     self.take_grants(&grants)?;
                     self.announced.iter_mut().for_each(VecDeque::clear);
                     (self.asked, came.grants) = (false, true);
@@ -223,7 +223,7 @@ pub fn connect(pin: Pin, credential: &Credential, client: &Client, hello: &Hello
     let until = Instant::now() + CONNECTING;
     let message = loop {
         match caller.next()? {
-            Some(Said::Reply(message)) => break message,
+            Some(ServerMessage::Reply(message)) => break message,
             // A key that was announced meanwhile comes with the next failure.
             Some(_) => {}
             None if Instant::now() >= until => return Err(remora_grants::Error::Silent(pin.address).into()),

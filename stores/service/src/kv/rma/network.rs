@@ -10,7 +10,7 @@ use remora_verbs::rma::{Class, Kind, Portal, Rma, RmaError, Status as RmaStatus}
 use remora_verbs::{ProtectionDomain, Status};
 
 use super::frame::{Frame, completion};
-use super::link::{Came, Link};
+use super::link::{Arrived, ServerLink};
 use crate::{Error, Result};
 
 /// Ids have the server's number above these bits (`remora_store::kv::Replicas`).
@@ -29,7 +29,7 @@ pub struct Network {
     /// 1RMA of the NIC.
     pub rma: Rma,
     pub portal: Portal,
-    pub links: Vec<Link>,
+    pub links: Vec<ServerLink>,
     /// By the portal's number.
     reads: HashMap<u64, Reading>,
     done: VecDeque<WorkCompletion>,
@@ -65,7 +65,7 @@ impl Network {
         rma: Rma,
         domain: ProtectionDomain,
         portal: Portal,
-        links: Vec<Link>,
+        links: Vec<ServerLink>,
         patience: Duration,
     ) -> Network {
         let patience = (links.len() == 1).then_some(patience);
@@ -100,7 +100,7 @@ impl Network {
     /// # Errors
     /// The connection is gone, or is to be ended.
     pub fn come(&mut self, number: usize) -> Result<bool> {
-        let mut came = Came::default();
+        let mut came = Arrived::default();
         let result = self.links[number].come(&mut came);
         self.done.extend(came.done);
         result.map(|()| came.grants)

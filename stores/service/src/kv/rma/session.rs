@@ -11,7 +11,7 @@ use remora_verbs::{Access, Context, PortKind, ProtectionDomain, Status};
 
 use super::ARENA;
 use super::frame::block;
-use super::link::{Connected, Link, connect};
+use super::link::{Connected, ServerLink, connect};
 use super::network::Network;
 use super::server::INDEX_NAME;
 use crate::kv::listing::page;
@@ -30,7 +30,7 @@ pub struct RmaServerAddress {
 /// Command slots.
 const SLOTS: u16 = 64;
 /// Grants that may be outdated one after the other, while no read ends well.
-const RENEWALS: u32 = 16;
+const RENEWALS: u32 = 6;
 /// Turns between two looks at connections from which nothing is expected.
 const LOOK_EVERY: u32 = 64;
 /// How long a call may take while there is another server.
@@ -254,12 +254,12 @@ impl Server {
     }
 }
 
-fn link(rma: &Rma, domain: &ProtectionDomain, config: &ClientConfig) -> Result<Link> {
+fn link(rma: &Rma, domain: &ProtectionDomain, config: &ClientConfig) -> Result<ServerLink> {
     let memory = domain.allocate(config.arena_len::<Farm>(), Access::LOCAL_WRITE)?;
     let bytes = memory.bytes().expect("regions of the stores are allocated here").clone();
     let block = block(bytes, ARENA);
     let hello = config.hello::<Farm>(&block);
-    Ok(Link::new(rma.expose(memory, Rights::NONE, None)?, block, hello))
+    Ok(ServerLink::new(rma.expose(memory, Rights::NONE, None)?, block, hello))
 }
 
 fn gone() -> Error {

@@ -10,7 +10,7 @@ use crate::{Broken, PostPrism, Random};
 use remora_memory::{Bytes, Key};
 use remora_nic::{CompletionKind, Payload, ReceiveRequest, Sge, WorkCompletion, WorkRequest, prism};
 use remora_transport::Status;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 const SHIFT: u32 = 56;
 const WINDOW: u32 = 8;
@@ -190,7 +190,7 @@ struct World {
     machine: Replicas<Farm>,
     net: Net,
     random: Random,
-    ended: HashMap<usize, End>,
+    ended: BTreeMap<usize, End>,
 }
 
 fn config() -> ClientConfig {
@@ -224,7 +224,7 @@ impl World {
             machine: Replicas::new(config(), 2),
             net,
             random: Random::new(SEED),
-            ended: HashMap::new(),
+            ended: BTreeMap::new(),
         };
         world.attach(0);
         world.attach(1);
@@ -310,7 +310,7 @@ fn value(of: u64) -> Vec<u8> {
 #[test]
 fn a_window_of_operations_ends_right_in_whichever_order_its_reads_do() {
     let mut world = World::new();
-    let mut stored: HashMap<u64, Vec<u8>> = HashMap::new();
+    let mut stored: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut random = Random::new(7);
     for round in 0..400 {
         // Keys of one round differ: what overlaps has no order.
