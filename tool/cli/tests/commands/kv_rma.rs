@@ -150,7 +150,7 @@ fn keys_rotate_while_a_client_reads() {
 
 fn session(servers: &[&RmaServer]) -> RmaSession {
     let here = "127.0.0.1:0".parse::<std::net::SocketAddr>().expect("an address");
-    let nic = Device::udp(here).and_then(Device::open).expect("a NIC");
+    let nic = Device::udp(here).and_then(|device| device.open()).expect("a NIC");
     let servers: Vec<_> = servers.iter().map(|server| server.known()).collect();
     RmaSession::connect(&nic, &servers, ClientConfig::default()).expect("a session")
 }
