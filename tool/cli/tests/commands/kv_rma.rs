@@ -95,7 +95,7 @@ fn over_rma_pairs_are_stored_read_listed_removed_and_loaded() {
         server.kv("bench", &["--records", "10", "--value-len", "64", "--operations", "500", "--json"]);
     let rate = bench.good();
     assert!(
-        rate.lines().any(|line| line.contains("udp/farm-rma/64/ycsb-B") && line.contains("\"rate\"")),
+        rate.lines().any(|line| line.contains("udp/farm-rma/64/ycsb-b") && line.contains("\"rate\"")),
         "{rate}"
     );
 }

@@ -30,6 +30,8 @@ pub struct ServerLink {
     /// What the client says to it.
     pub hello: Hello,
     grants: [Option<Grant>; 2],
+    /// How often they changed.
+    pub generation: u64,
     announced: [VecDeque<Grant>; 2],
     receives: VecDeque<(u64, Sge)>,
     /// Connections so far: what belongs to an earlier one is ignored.
@@ -61,6 +63,7 @@ impl ServerLink {
             block,
             hello,
             grants: [None; 2],
+            generation: 0,
             announced: Default::default(),
             receives: VecDeque::new(),
             epoch: 0,
@@ -95,6 +98,7 @@ impl ServerLink {
             bail!(Peer, "the server grants regions, but no key-value table: start it by `remora serve kv`");
         }
         self.grants = grants;
+        self.generation += 1;
         Ok(())
     }
 
@@ -115,6 +119,7 @@ impl ServerLink {
                 (*grant, some) = (Some(next), true);
             }
         }
+        self.generation += u64::from(some);
         some
     }
 

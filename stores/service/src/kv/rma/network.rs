@@ -20,8 +20,13 @@ const SHIFT: u32 = 56;
 #[derive(Copy, Clone)]
 struct Reading {
     id: u64,
-    /// The connection for which it was posted.
+    /// The connection for which it was posted, and its grants then.
     epoch: u64,
+    generation: u64,
+    region: u32,
+    remote: u64,
+    local: u64,
+    len: u64,
 }
 
 /// The NIC and the connections of one client.
@@ -85,9 +90,16 @@ impl Network {
                 Err(RmaError::Nic(error)) => return Err(error.into()),
                 Err(error) => return Err(Error::Refused(error.to_string())),
             };
-            let Some(Reading { id, epoch }) = self.reads.remove(&number) else { continue };
+            let Some(reading) = self.reads.remove(&number) else { continue };
+            let Reading { id, epoch, generation, .. } = reading;
             let link = &mut self.links[server(id)];
             link.reading -= 1;
+            let outdated = ended == RmaStatus::RemoteAuthenticationFailure && generation != link.generation;
+            if outdated && link.epoch == epoch {
+                // It left under a grant before the present one, which is not to blame.
+                self.submit(reading);
+                continue;
+            }
             self.landed += u64::from(ended == RmaStatus::Ok);
             if link.epoch == epoch {
                 self.done.push_back(completion(id, status(ended), CompletionKind::Read, 0));
@@ -115,31 +127,34 @@ impl Network {
         let (Operation::Read(remote), Payload::Sges([sge])) = (request.operation, request.payload) else {
             return Err(PostError::BadPayload);
         };
-        let link = self.links.get_mut(server(request.id)).ok_or(PostError::BadState)?;
-        let grant = link.grant(remote.rkey.get()).ok_or(PostError::BadPayload)?;
-        let (local, len) = (sge.addr, u64::from(sge.len));
-        let submitted = self.portal.submit(
-            Kind::Read,
-            Class::Latency,
-            &link.arena,
-            local,
-            grant,
-            remote.addr,
-            len,
-            self.patience,
-        );
-        match submitted {
-            Ok(number) => {
-                link.reading += 1;
-                self.reads.insert(number, Reading { id: request.id, epoch: link.epoch });
-            }
-            // A table that points outside of its region: the read fails, as it would at the server.
-            Err(_) => {
-                let failed = completion(request.id, Status::RemoteInvalidRequest, CompletionKind::Read, 0);
-                self.done.push_back(failed);
-            }
-        }
+        let link = self.links.get(server(request.id)).ok_or(PostError::BadState)?;
+        self.submit(Reading {
+            id: request.id,
+            epoch: link.epoch,
+            generation: link.generation,
+            region: remote.rkey.get(),
+            remote: remote.addr,
+            local: sge.addr,
+            len: u64::from(sge.len),
+        });
         Ok(())
+    }
+
+    /// Issues a read under the present grants.
+    fn submit(&mut self, reading: Reading) {
+        let Reading { id, region, remote, local, len, .. } = reading;
+        let link = &mut self.links[server(id)];
+        let (kind, class, patience) = (Kind::Read, Class::Latency, self.patience);
+        let submitted = link.grant(region).and_then(|grant| {
+            self.portal.submit(kind, class, &link.arena, local, grant, remote, len, patience).ok()
+        });
+        let Some(number) = submitted else {
+            // A table that points outside of its region: the read fails, as it would at the server.
+            self.done.push_back(completion(id, Status::RemoteInvalidRequest, CompletionKind::Read, 0));
+            return;
+        };
+        link.reading += 1;
+        self.reads.insert(number, Reading { generation: link.generation, ..reading });
     }
 }
 
