@@ -131,7 +131,7 @@ impl Channel {
                 Err(Error::NotAdmitted { server: self.server, certificate })
             }
             GrantReply::Translated(seen) => Err(Error::Translated { nic: client.address, seen }),
-            GrantReply::Announcement(..) => Err(Error::Protocol(self.server)),
+            GrantReply::Announcement(..) | GrantReply::Call(_) => Err(Error::Protocol(self.server)),
         }
     }
 
@@ -153,6 +153,18 @@ impl Channel {
                 Err(error)
             }
         }
+    }
+
+    /// The connection itself: TLS, TCP, and what came and was not taken yet.
+    ///
+    /// # Errors
+    /// `Full`: the server has no place for a client that stays.
+    pub(crate) fn into_parts(self) -> Result<(ClientConnection, TcpStream, Zeroizing<Vec<u8>>)> {
+        if !self.follows {
+            return Err(Error::Full(self.server));
+        }
+        let (tls, stream) = self.stream.into_parts();
+        Ok((tls, stream.inner, self.came))
     }
 
     /// Has the server ended a connection that it left open?
@@ -188,30 +200,34 @@ impl Channel {
     }
 
     fn failed(&self, error: io::Error) -> Error {
-        let server = self.server;
-        match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => return Error::Silent(server),
-            ErrorKind::UnexpectedEof
-            | ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionAborted
-            | ErrorKind::BrokenPipe => {
-                return Error::HungUp(server);
-            }
-            _ => {}
+        failed(self.server, error)
+    }
+}
+
+/// What an error of the connection means.
+pub(crate) fn failed(server: SocketAddr, error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => return Error::Silent(server),
+        ErrorKind::UnexpectedEof
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe => {
+            return Error::HungUp(server);
         }
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match inner {
-            Some(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)) => {
-                Error::Fingerprint(server)
-            }
-            Some(
-                rustls::Error::InvalidMessage(_)
-                | rustls::Error::PeerIncompatible(_)
-                | rustls::Error::AlertReceived(AlertDescription::ProtocolVersion),
-            ) => Error::NotTls(server),
-            Some(other) => Error::Tls(server, other.clone()),
-            None => Error::Io(error),
+        _ => {}
+    }
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)) => {
+            Error::Fingerprint(server)
         }
+        Some(
+            rustls::Error::InvalidMessage(_)
+            | rustls::Error::PeerIncompatible(_)
+            | rustls::Error::AlertReceived(AlertDescription::ProtocolVersion),
+        ) => Error::NotTls(server),
+        Some(other) => Error::Tls(server, other.clone()),
+        None => Error::Io(error),
     }
 }
 

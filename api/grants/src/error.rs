@@ -40,6 +40,11 @@ pub enum Error {
     /// The server ended the connection.
     #[error("{0} has hung up: the server has ended, or is too busy; try again")]
     HungUp(SocketAddr),
+    /// The server has no place for a client that stays.
+    #[error(
+        "{0} has as many clients as it takes: try again when one has left, or start it with more --clients"
+    )]
+    Full(SocketAddr),
     /// The server does not know the credential.
     #[error("{server} does not admit this client: {}", mend(.certificate))]
     NotAdmitted {

@@ -6,6 +6,9 @@
 //! keys are derived from that address. It keeps no table of clients. It can [announce](GrantServer::announce)
 //! a region's next key to those whose connection is open.
 //!
+//! A program above may answer messages of its clients over the same connections: it is a [`CallHandler`], and
+//! a client has a [`Caller`].
+//!
 //! A [`RmaSession`] has the client's side whole: it fetches grants, reads and writes, and follows new keys.
 //!
 //! ```
@@ -31,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod caller;
 mod certificate;
 mod channel;
 mod error;
@@ -41,12 +45,13 @@ mod server;
 mod session;
 mod tls;
 
+pub use caller::{Caller, ServerMessage};
 pub use certificate::{Certificate, Fingerprint, ParseError, Token};
 pub use channel::{Announcement, Channel, Credential, Pin};
 pub use error::Error;
 pub use message::RegionGrant;
 pub use secret_file::{key_of_file, make_secret, read_secret};
-pub use server::{GrantCounters, GrantOptions, GrantServer, Offer};
+pub use server::{CallHandler, GrantCounters, GrantOptions, GrantServer, Offer, Replies};
 pub use session::RmaSession;
 
 /// What this crate's functions return.

@@ -43,6 +43,8 @@ pub struct GrantRequest {
 /// What a server says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GrantReply {
+    /// The program above answers.
+    Call(Vec<u8>),
     /// All regions. `follows`: announcements will come.
     Grants {
         /// The server has the capacity for the client to stay.
@@ -63,6 +65,38 @@ const GRANTS: u8 = 2;
 const ANNOUNCEMENT: u8 = 3;
 const NOT_ADMITTED: u8 = 4;
 const TRANSLATED: u8 = 5;
+/// A message of the program above, either way; its bytes follow.
+const CALL: u8 = 6;
+/// A client asks for its grants anew.
+const RENEW: u8 = 7;
+
+/// What a client says once it has its grants.
+#[derive(PartialEq, Eq, Debug)]
+pub enum ClientMessage {
+    /// To the program above.
+    Call(Vec<u8>),
+    /// All grants under the present keys.
+    Renew,
+}
+
+impl ClientMessage {
+    /// A message of the program above, of either side.
+    pub fn call(bytes: &[u8]) -> Vec<u8> {
+        let len = (bytes.len() + 1) as u32;
+        [&len.to_le_bytes()[..], &[CALL], bytes].concat()
+    }
+
+    /// The question for grants.
+    pub const RENEW: [u8; 5] = [1, 0, 0, 0, RENEW];
+
+    pub fn decode(bytes: &[u8]) -> Option<ClientMessage> {
+        match bytes {
+            [RENEW] => Some(ClientMessage::Renew),
+            [CALL, bytes @ ..] => Some(ClientMessage::Call(bytes.to_vec())),
+            _ => None,
+        }
+    }
+}
 
 /// Bytes in a message, taken from the front.
 struct Reader<'b>(&'b [u8]);
@@ -179,6 +213,10 @@ fn take_grant(from: &mut Reader<'_>) -> Option<RegionGrant> {
 impl GrantReply {
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         framed(|bytes| match self {
+            GrantReply::Call(message) => {
+                bytes.push(CALL);
+                bytes.extend(message);
+            }
             GrantReply::Grants { follows, grants } => {
                 bytes.extend([GRANTS, u8::from(*follows)]);
                 bytes.extend((grants.len() as u16).to_le_bytes());
@@ -200,6 +238,7 @@ impl GrantReply {
     pub fn decode(bytes: &[u8]) -> Option<GrantReply> {
         let mut from = Reader(bytes);
         let reply = match from.byte()? {
+            CALL => return Some(GrantReply::Call(from.0.to_vec())),
             GRANTS => {
                 let follows = from.byte()? == 1;
                 let count = usize::from(u16::from_le_bytes(from.take()?));
@@ -284,6 +323,23 @@ mod tests {
             let reply = GrantReply::Announcement(Duration::ZERO, granted(name));
             assert_eq!(GrantReply::decode(&reply.encode()[4..]), None, "{name:?}");
         }
+    }
+
+    #[test]
+    fn what_a_client_says_later_is_read_as_it_was_written() {
+        for bytes in [&b""[..], b"put"] {
+            let whole = ClientMessage::call(bytes);
+            assert_eq!(whole, GrantReply::Call(bytes.to_vec()).encode()[..], "either way");
+            let mut came = Zeroizing::new(whole);
+            let read = next(&mut came, 4, ClientMessage::decode);
+            assert_eq!((read, came.len()), (Ok(Some(ClientMessage::Call(bytes.to_vec()))), 0));
+        }
+        assert_eq!(ClientMessage::decode(&ClientMessage::RENEW[4..]), Some(ClientMessage::Renew));
+        for other in [&[][..], &[RENEW, 0], &[REQUEST]] {
+            assert_eq!(ClientMessage::decode(other), None, "{other:?}");
+        }
+        let mut long = Zeroizing::new(ClientMessage::call(&[0; 4]));
+        assert_eq!(next(&mut long, 4, ClientMessage::decode), Err(Malformed));
     }
 
     #[test]

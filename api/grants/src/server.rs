@@ -84,6 +84,30 @@ struct Shared {
     stop: AtomicBool,
 }
 
+/// What a program does for the clients that have their grants: it answers their messages over the same
+/// connections. One thread does so, and a client's messages come one after the other.
+pub trait CallHandler: Send {
+    /// Bytes of a message at most, either way.
+    fn longest(&self) -> usize;
+
+    /// Takes a message of the client on this connection. False: it breaks the protocol, and is ended.
+    fn message(&mut self, connection: usize, message: &[u8], replies: &mut Replies) -> bool;
+
+    /// A connection is gone; another one may have its number.
+    fn ended(&mut self, connection: usize);
+}
+
+/// What is answered to a message.
+#[derive(Debug)]
+pub struct Replies(Vec<Vec<u8>>);
+
+impl Replies {
+    /// Answers this.
+    pub fn push(&mut self, message: Vec<u8>) {
+        self.0.push(message);
+    }
+}
+
 /// Gives grants until it is dropped.
 pub struct GrantServer {
     address: SocketAddr,
@@ -99,6 +123,19 @@ impl GrantServer {
     /// # Errors
     /// `Listen`; `Offers`: names that are no names, or come twice; more than 256 regions.
     pub fn start(listen: SocketAddr, options: GrantOptions, offers: Vec<Offer>) -> Result<GrantServer> {
+        GrantServer::start_with(listen, options, offers, None)
+    }
+
+    /// The same for a program that answers messages of clients, too.
+    ///
+    /// # Errors
+    /// As [`start`](GrantServer::start).
+    pub fn start_with(
+        listen: SocketAddr,
+        options: GrantOptions,
+        offers: Vec<Offer>,
+        calls: Option<Box<dyn CallHandler>>,
+    ) -> Result<GrantServer> {
         check(&offers)?;
         let config =
             tls::server(&options.certificate).map_err(|error| Error::Certificate(error.to_string()))?;
@@ -114,7 +151,7 @@ impl GrantServer {
             counted: Counted::default(),
             stop: AtomicBool::new(false),
         });
-        let mut acceptor = Acceptor::new(poll, listener, config, options, Arc::clone(&shared))?;
+        let mut acceptor = Acceptor::new(poll, listener, config, options, Arc::clone(&shared), calls)?;
         let thread =
             std::thread::Builder::new().name("remora-grants".to_owned()).spawn(move || acceptor.run())?;
         Ok(GrantServer { address, fingerprint, shared, waker, thread: Some(thread) })

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use remora_service::kv::{self, Limits, PrismDesign, Session, Size};
+use remora_service::kv::{self, KvSession as _, Limits, PrismDesign, Session, Size};
 use remora_service::server::Pace;
 use remora_verbs::{Device, Listener};
 

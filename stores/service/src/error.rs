@@ -52,6 +52,9 @@ pub enum Error {
     /// There is no map of servers.
     #[error(transparent)]
     Map(#[from] remora_members::SourceError),
+    /// There is no grant of 1RMA, or an operation by one did not succeed.
+    #[error(transparent)]
+    Grants(#[from] remora_grants::Error),
     /// A server has as many clients as it was made for.
     #[error(transparent)]
     Full(#[from] Full),

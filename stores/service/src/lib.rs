@@ -6,6 +6,7 @@
 //! | module | a server | a client |
 //! |---|---|---|
 //! | [`kv`] | [`kv::open`] | [`kv::Session`] |
+//! | [`kv::rma`] | [`kv::rma::RmaServer`] | [`kv::rma::RmaSession`] |
 //! | [`block`] | [`block::Replica`] | [`block::Session`] |
 //! | [`txn`] | [`txn::PrismTx`], [`txn::FarmShard`] | [`txn::Session`], [`txn::Client`] |
 //! | [`cache`] | [`cache::Server`] | [`cache::Client`] |
@@ -17,7 +18,7 @@
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering};
 //!
-//! use remora_service::kv::{self, FarmDesign, Limits, Session, Size};
+//! use remora_service::kv::{self, FarmDesign, KvSession, Limits, Session, Size};
 //! use remora_service::server::Pace;
 //! use remora_verbs::{Device, Listener};
 //!

@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Each example, and the line that it prints.
-const EXAMPLES: [(&str, &str); 4] = [
+const EXAMPLES: [(&str, &str); 5] = [
     ("block", "block 7 begins with 1\n"),
     ("cache", "colour: blue\n"),
     ("kv", "colour: blue\n"),
+    ("kv_rma", "colour: blue\n"),
     ("txn", "alice and bob: (Some([55, 48]), Some([51, 48]))\n"),
 ];
 /// No example takes so long.

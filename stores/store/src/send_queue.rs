@@ -28,11 +28,33 @@ impl QueueNeeds {
     }
 }
 
+/// How a machine knows how full its send queue is.
+pub trait Account {
+    /// READs complete in the order in which they were posted, and the failure of one is that of the queue.
+    const ORDERED: bool;
+
+    /// That of an empty queue, which serves `window` operations of up to three requests each.
+    fn new(window: u32) -> Self;
+
+    /// Do `requests` more fit?
+    fn has_space(&self, requests: u32) -> bool;
+
+    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which
+    /// its completion gives to [`retire`](Account::retire), and whether it must be signaled.
+    fn enter(&mut self, wanted: bool) -> (u32, bool);
+
+    /// The request of this number (its low bits, as an id holds them) has completed.
+    fn retire(&mut self, number: u32);
+
+    /// Asserts the invariants.
+    fn check(&self);
+}
+
 /// A send queue's account. A request without completion is known to be out of the queue when a later one
 /// completes (IBTA vol. 1 §10.8.5.1: completions come in order), so every so often a request must be
 /// signaled.
 #[derive(Debug)]
-pub(crate) struct SendQueue {
+pub struct SendQueue {
     depth: u32,
     /// Requests posted and requests known to be out of the queue; both wrap.
     posted: u32,
@@ -46,21 +68,22 @@ impl SendQueue {
     pub fn depth_for(window: u32) -> u32 {
         (window * 4).max(8)
     }
+}
 
-    pub fn new(window: u32) -> SendQueue {
+impl Account for SendQueue {
+    const ORDERED: bool = true;
+
+    fn new(window: u32) -> SendQueue {
         SendQueue { depth: SendQueue::depth_for(window), posted: 0, retired: 0, unsignaled: 0 }
     }
 
-    /// Do `requests` more fit?
     #[inline]
-    pub fn has_space(&self, requests: u32) -> bool {
+    fn has_space(&self, requests: u32) -> bool {
         self.posted.wrapping_sub(self.retired) + requests <= self.depth
     }
 
-    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which
-    /// its completion gives to [`retire`](SendQueue::retire), and whether it must be signaled.
     #[inline]
-    pub fn enter(&mut self, wanted: bool) -> (u32, bool) {
+    fn enter(&mut self, wanted: bool) -> (u32, bool) {
         self.posted = self.posted.wrapping_add(1);
         self.unsignaled += 1;
         let signaled = wanted || self.unsignaled >= self.depth / 4;
@@ -71,22 +94,72 @@ impl SendQueue {
     }
 
     /// Asserts that the requests in the queue fit it, and that one of them will complete.
-    pub fn check(&self) {
+    fn check(&self) {
         let queued = self.posted.wrapping_sub(self.retired);
         assert!(queued <= self.depth, "requests in the queue <= its depth: {self:?}");
         assert!(self.unsignaled < self.depth, "a full queue has a signaled request: {self:?}");
     }
 
-    /// The request of this number (its low bits, as an id holds them) has completed, and with it all before.
+    /// With it all before have completed.
     #[inline]
-    pub fn retire(&mut self, number: u32) {
+    fn retire(&mut self, number: u32) {
         self.retired = self.posted.wrapping_sub(self.posted.wrapping_sub(number) & NUMBER);
+    }
+}
+
+/// The account of command slots: operations complete in any order, each by itself (1RMA). Only those whose
+/// completion is wanted take a slot; messages leave by a stream.
+#[derive(Debug)]
+pub struct CommandSlots {
+    depth: u32,
+    taken: u32,
+}
+
+impl Account for CommandSlots {
+    const ORDERED: bool = false;
+
+    fn new(window: u32) -> CommandSlots {
+        CommandSlots { depth: SendQueue::depth_for(window), taken: 0 }
+    }
+
+    #[inline]
+    fn has_space(&self, requests: u32) -> bool {
+        self.taken + requests <= self.depth
+    }
+
+    #[inline]
+    fn enter(&mut self, wanted: bool) -> (u32, bool) {
+        self.taken += u32::from(wanted);
+        (0, wanted)
+    }
+
+    /// Asserts that no more are taken than there are.
+    fn check(&self) {
+        assert!(self.taken <= self.depth, "slots taken <= slots: {self:?}");
+    }
+
+    #[inline]
+    fn retire(&mut self, _: u32) {
+        self.taken -= 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::SendQueue;
+    use super::{Account, CommandSlots, SendQueue};
+
+    #[test]
+    fn a_slot_is_free_again_by_its_own_completion_alone() {
+        let mut slots = CommandSlots::new(2);
+        for _ in 0..8 {
+            assert!(slots.has_space(1));
+            assert!(slots.enter(true).1, "each completes");
+        }
+        assert!(!slots.has_space(1));
+        assert!(!slots.enter(false).1, "a message takes no slot");
+        slots.retire(0);
+        assert!(slots.has_space(1) && !slots.has_space(2), "the others are taken still");
+    }
 
     #[test]
     fn a_full_queue_always_holds_a_signaled_request() {

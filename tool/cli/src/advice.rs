@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use remora_grants::Error as Grants;
 use remora_service::Error;
 
 /// Of a key-value client.
@@ -10,6 +11,17 @@ pub fn start_kv(error: Error) -> anyhow::Error {
         Error::NoServer { address, .. } => {
             anyhow::anyhow!("{error}: start one with `remora serve kv --listen {address}`")
         }
+        Error::Grants(Grants::NoServer(address)) => anyhow::anyhow!(
+            "no key-value server gives grants at {address}: start one with `remora serve kv --transport rma \
+             --listen {address}`"
+        ),
+        Error::Grants(Grants::NotAdmitted { server, certificate: Some(fingerprint) }) => anyhow::anyhow!(
+            "{server} does not admit this client: start it with `remora serve kv --transport rma --admit \
+             {fingerprint}`"
+        ),
+        Error::Grants(Grants::NotTls(address)) => anyhow::anyhow!(
+            "what listens at {address} does not speak TLS 1.3: start it with `remora serve kv --transport rma`"
+        ),
         _ => error.into(),
     }
 }

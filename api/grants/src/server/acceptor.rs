@@ -10,10 +10,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::connection::{Answer, Connection, Drive};
-use super::{GrantOptions, Shared};
+use super::{CallHandler, GrantOptions, Replies, Shared};
 use crate::certificate::Fingerprint;
-use crate::message::{GrantReply, GrantRequest};
+use crate::message::{ClientMessage, GrantReply, GrantRequest};
 use remora_verbs::Address;
+use remora_verbs::rma::Client;
 
 pub(super) const WAKE: Place = Place(0);
 const LISTEN: Place = Place(1);
@@ -23,6 +24,8 @@ const FIRST: usize = 2;
 const HASTE: Duration = Duration::from_millis(200);
 /// How often the listener is looked at again after the system gave no descriptor.
 const AGAIN: Duration = Duration::from_millis(20);
+/// Messages of one client that are answered before those of others.
+const TURN: usize = 32;
 
 pub(super) struct Acceptor {
     poll: Poll,
@@ -31,6 +34,11 @@ pub(super) struct Acceptor {
     options: GrantOptions,
     shared: Arc<Shared>,
     connections: Slab<Connection>,
+    calls: Option<Box<dyn CallHandler>>,
+    /// Bytes of a message of those at most.
+    longest: usize,
+    /// Connections that had a turn, and may have more messages.
+    again: Vec<usize>,
     /// Somebody waits in the listener, or may.
     waiting: bool,
 }
@@ -42,9 +50,23 @@ impl Acceptor {
         config: Arc<ServerConfig>,
         options: GrantOptions,
         shared: Arc<Shared>,
+        calls: Option<Box<dyn CallHandler>>,
     ) -> io::Result<Acceptor> {
         poll.registry().register(&mut listener, LISTEN, Interest::READABLE)?;
-        Ok(Acceptor { poll, listener, config, options, shared, connections: Slab::new(), waiting: true })
+        // And the byte that says that it is one.
+        let longest = calls.as_ref().map_or(0, |calls| calls.longest() + 1);
+        Ok(Acceptor {
+            poll,
+            listener,
+            config,
+            options,
+            shared,
+            connections: Slab::new(),
+            calls,
+            longest,
+            again: Vec::new(),
+            waiting: true,
+        })
     }
 
     pub(super) fn run(&mut self) {
@@ -67,6 +89,9 @@ impl Acceptor {
                     Place(place) => self.drive(place - FIRST),
                 }
             }
+            for place in std::mem::take(&mut self.again) {
+                self.drive(place);
+            }
             self.end_late();
         }
     }
@@ -76,7 +101,10 @@ impl Acceptor {
         let now = Instant::now();
         let deadlines = self.connections.iter().filter_map(|(_, one)| one.deadline());
         let next = deadlines.min().map(|deadline| deadline.saturating_duration_since(now));
-        let again = self.waiting.then_some(AGAIN);
+        let again = match (self.again.is_empty(), self.waiting) {
+            (false, _) => Some(Duration::ZERO),
+            (true, waiting) => waiting.then_some(AGAIN),
+        };
         next.into_iter().chain(again).min()
     }
 
@@ -89,7 +117,7 @@ impl Acceptor {
                 Ok((stream, peer)) => {
                     let place = self.connections.vacant_key();
                     let deadline = Instant::now() + self.options.deadline;
-                    let made = Connection::new(stream, peer, &self.config, deadline);
+                    let made = Connection::new(stream, peer, &self.config, deadline, self.longest);
                     let Some(mut made) = made else { continue };
                     let all = Interest::READABLE | Interest::WRITABLE;
                     if self.poll.registry().register(made.stream(), Place(place + FIRST), all).is_ok() {
@@ -133,17 +161,49 @@ impl Acceptor {
     fn end(&mut self, place: usize) {
         let mut one = self.connections.remove(place);
         let _ = self.poll.registry().deregister(one.stream());
+        self.again.retain(|other| *other != place);
         if !one.is_answered() {
             self.shared.counted.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(calls) = self.calls.as_mut().filter(|_| one.client().is_some()) {
+            calls.ended(place);
         }
     }
 
     fn drive(&mut self, place: usize) {
-        let Some(one) = self.connections.get_mut(place) else { return };
-        match one.drive() {
-            Drive::Waits => {}
-            Drive::Ended => self.end(place),
-            Drive::Asks(request) => self.answer(place, &request),
+        for _ in 0..TURN {
+            let Some(one) = self.connections.get_mut(place) else { return };
+            match one.drive() {
+                Drive::Waits => return,
+                Drive::Ended => return self.end(place),
+                Drive::Asks(request) => self.answer(place, &request),
+                Drive::Says(client, ClientMessage::Renew) => self.renew(place, &client),
+                Drive::Says(_, ClientMessage::Call(message)) => self.call(place, &message),
+            }
+        }
+        self.again.push(place);
+    }
+
+    /// Hands a message to the program above, and sends its answers.
+    fn call(&mut self, place: usize, message: &[u8]) {
+        let Some(calls) = &mut self.calls else { return };
+        let mut replies = Replies(Vec::new());
+        let goes_on = calls.message(place, message, &mut replies);
+        let one = &mut self.connections[place];
+        replies.0.into_iter().for_each(|reply| one.send(&GrantReply::Call(reply)));
+        if !one.flush() || !goes_on {
+            self.end(place);
+        }
+    }
+
+    /// All grants under the present keys.
+    fn renew(&mut self, place: usize, client: &Client) {
+        let grants = self.shared.offers.iter().map(|offer| offer.grant(client)).collect();
+        self.shared.counted.granted.fetch_add(1, Ordering::Relaxed);
+        let one = &mut self.connections[place];
+        one.send(&GrantReply::Grants { follows: true, grants });
+        if !one.flush() {
+            self.end(place);
         }
     }
 

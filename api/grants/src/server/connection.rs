@@ -10,9 +10,9 @@ use std::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::certificate::Fingerprint;
-use crate::message::{self, GrantReply, GrantRequest, LONGEST_REPLY, LONGEST_REQUEST};
+use crate::message::{self, ClientMessage, GrantReply, GrantRequest, LONGEST_REPLY, LONGEST_REQUEST};
 
-/// Bytes that a client may send in all, hand-shake included.
+/// Bytes that a client may send before it has its grants, hand-shake included.
 const MOST: usize = 32 << 10;
 
 /// What a connection waits for.
@@ -36,6 +36,7 @@ pub(super) enum Drive {
     Waits,
     Ended,
     Asks(GrantRequest),
+    Says(Client, ClientMessage),
 }
 
 pub(super) struct Connection {
@@ -45,6 +46,10 @@ pub(super) struct Connection {
     state: State,
     came: Zeroizing<Vec<u8>>,
     received: usize,
+    /// Bytes of a message once it has its grants; 0: there may be none.
+    longest: usize,
+    /// It reads nothing.
+    deaf: bool,
 }
 
 impl Connection {
@@ -53,12 +58,22 @@ impl Connection {
         peer: SocketAddr,
         config: &Arc<ServerConfig>,
         until: Instant,
+        longest: usize,
     ) -> Option<Connection> {
         let mut tls = ServerConnection::new(Arc::clone(config)).ok()?;
-        tls.set_buffer_limit(Some(2 * LONGEST_REPLY));
+        tls.set_buffer_limit(Some(2 * (LONGEST_REPLY + longest)));
         let _ = stream.set_nodelay(true);
         let came = Zeroizing::new(Vec::with_capacity(2 * LONGEST_REQUEST));
-        Some(Connection { stream, peer, tls, state: State::Asks { until }, came, received: 0 })
+        Some(Connection {
+            stream,
+            peer,
+            tls,
+            state: State::Asks { until },
+            came,
+            received: 0,
+            longest,
+            deaf: false,
+        })
     }
 
     pub(super) fn stream(&mut self) -> &mut TcpStream {
@@ -94,9 +109,13 @@ impl Connection {
         self.tls.peer_certificates()?.first().map(|certificate| Fingerprint::of(certificate))
     }
 
-    /// Takes what came, and sends what waits.
+    /// Takes a message of what came, and sends what waits.
     pub(super) fn drive(&mut self) -> Drive {
         loop {
+            match self.next() {
+                Drive::Waits => {}
+                found => return found,
+            }
             match self.tls.read_tls(&mut self.stream) {
                 Ok(0) => return Drive::Ended,
                 Ok(count) => self.received = self.received.saturating_add(count),
@@ -104,7 +123,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return Drive::Ended,
             }
-            if self.received > MOST {
+            if self.is_too_much() {
                 return Drive::Ended;
             }
             let Ok(state) = self.tls.process_new_packets() else {
@@ -116,24 +135,38 @@ impl Connection {
                 return Drive::Ended;
             }
         }
-        if !self.flush() {
-            return Drive::Ended;
-        }
-        if self.is_answered() {
+        if self.flush() { Drive::Waits } else { Drive::Ended }
+    }
+
+    /// The next message of what came.
+    fn next(&mut self) -> Drive {
+        let found = match self.state {
+            State::Asks { .. } => message::next(&mut self.came, LONGEST_REQUEST, GrantRequest::decode)
+                .map(|it| it.map(Drive::Asks)),
+            State::Follows(client) if self.longest > 0 => {
+                message::next(&mut self.came, self.longest, ClientMessage::decode)
+                    .map(|it| it.map(|request| Drive::Says(client, request)))
+            }
             // Nothing more may come.
-            return if self.came.is_empty() { Drive::Waits } else { Drive::Ended };
-        }
-        match message::next(&mut self.came, LONGEST_REQUEST, GrantRequest::decode) {
-            Ok(Some(request)) => Drive::Asks(request),
+            _ if self.came.is_empty() => Ok(None),
+            _ => Err(message::Malformed),
+        };
+        match found {
+            Ok(Some(found)) => found,
             Ok(None) => Drive::Waits,
             Err(message::Malformed) => Drive::Ended,
         }
     }
 
+    /// Did it send more than a question has?
+    fn is_too_much(&self) -> bool {
+        self.received > MOST && (self.longest == 0 || !self.is_answered())
+    }
+
     /// Takes so many opened bytes. None: they are more than a question has.
     fn take(&mut self, count: usize) -> Option<()> {
         let before = self.came.len();
-        if before + count > 4 + LONGEST_REQUEST {
+        if !self.is_answered() && before + count > 4 + LONGEST_REQUEST {
             return None;
         }
         self.came.resize(before + count, 0);
@@ -154,7 +187,7 @@ impl Connection {
     /// Seals a message. One that reads nothing is ended by the next [`flush`](Connection::flush).
     pub(super) fn send(&mut self, reply: &GrantReply) {
         if self.tls.writer().write_all(&reply.encode()).is_err() {
-            self.received = usize::MAX;
+            self.deaf = true;
         }
     }
 
@@ -168,6 +201,6 @@ impl Connection {
                 Err(_) => return false,
             }
         }
-        self.received <= MOST
+        !self.deaf && !self.is_too_much()
     }
 }

@@ -77,7 +77,7 @@ fn objects_of_another_device_are_refused() {
     // The server's region has the RegionId of the client's own.
     assert_eq!(bed.served.id(), bed.local.id());
     let refused = bed.portal.read(&bed.served, 0, &grant, 0, 64, PATIENCE);
-    assert_eq!(refused, Err(RmaError::Failed(Status::LocalError)));
+    assert_eq!(refused, Err(RmaError::OtherContext));
     bed.portal.read(&bed.local, 0, &grant, 0, 64, PATIENCE).unwrap();
     bed.wait_until_idle();
 }

@@ -134,7 +134,7 @@ impl Nodes {
         let memory = world.register(CLIENT, REGION, Access::LOCAL_WRITE);
         let local = world.expose(&memory, Rights::NONE, key(0xff)).expect("space for a region");
         let cq = world.create_cq(CLIENT, 2 * u32::from(slots));
-        let portal = world.create_portal(cq, slots, (1, 1)).expect("space for a portal");
+        let portal = world.create_portal(cq, slots, 1, 1).expect("space for a portal");
         let free = (0..slots).collect();
         let keys = vec![[[0; 16]; 2]; path.servers];
         let mut nodes = Nodes { world, portal, local, served, free, keys, cipher: make() };

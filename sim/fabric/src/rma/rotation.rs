@@ -83,7 +83,7 @@ pub fn gap_ns(rotation: Rotation, make: MakeCipher<'_>) -> u64 {
 fn rekeyer(nodes: &mut Nodes) -> (Portal, Command) {
     let world = &mut nodes.world;
     let cq = world.create_cq(CONTROL + 1, 4);
-    let portal = world.create_portal(cq, 1, (2, 1)).expect("space for a portal");
+    let portal = world.create_portal(cq, 1, 2, 1).expect("space for a portal");
     nodes.served[CONTROL].memory.store(0, key(0x77).bytes());
     let local = Operand { region: nodes.served[CONTROL].id, offset: 0 };
     let remote = Operand { region: nodes.served[SERVER].id, offset: 0 };

@@ -220,7 +220,7 @@ fn write_without_data(read: u64) -> u64 {
     let clock = Box::new(move || Instant(read));
     bed.world.enable_rma_by(CLIENT, &settings, start(CLIENT, 1), cipher, Some(clock));
     bed.local = bed.world.expose(&bed.local.memory, Rights::NONE, key(2)).unwrap();
-    bed.portal = bed.world.create_portal(bed.cq, 8, (17, 0x1234_5678)).unwrap();
+    bed.portal = bed.world.create_portal(bed.cq, 8, 17, 0x1234_5678).unwrap();
     let command = bed.command(0, Kind::Write, 64, [0, 0]);
     bed.world.issue(&mut bed.portal, &command);
     loop {

@@ -1,73 +1,19 @@
 //! A client of a key-value server: one queue pair, a window of operations.
 
-use std::time::{Duration, Instant};
-
-use remora_store::kv::{Broken, ClientConfig, Finished, Machine, Outcome, Refused, Slot};
+use remora_store::kv::{ClientConfig, Finished, Machine as _, Refused, Slot};
 use remora_verbs::{
     Access, CompletionQueue, ConnectError, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
     QueuePair, Ready, WorkCompletion,
 };
 
 use super::KvDesign;
+use super::session::{Driver, Found, KvSession, failed, once, unstarted};
 use crate::connect::connect;
-use crate::error::{Context as _, bail, need};
+use crate::error::{Context as _, ensure};
 use crate::flush::Flush;
 use crate::post::{Batched, Direct, registered};
 use crate::server::READS;
 use crate::{Error, Result};
-
-/// How long an operation may take.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Why an operation cannot be started, and what would help.
-pub fn why_not(refused: Refused) -> String {
-    let mend = match refused {
-        Refused::KeyTooLong => ": the server's --max-key says how long a key may be",
-        Refused::ValueTooLong => ": the server's --max-value says how long a value may be",
-        _ => "",
-    };
-    format!("{refused}{mend}")
-}
-
-/// What a person is told of an operation that cannot be started.
-fn unstarted(refused: Refused) -> Error {
-    Error::Refused(format!("the operation cannot be started: {}", why_not(refused)))
-}
-
-/// Who has a session do something.
-pub trait Driver {
-    /// Is there an operation to start now, with so many in flight?
-    fn wants(&mut self, in_flight: usize) -> bool;
-
-    /// Starts it.
-    ///
-    /// # Errors
-    /// The client's.
-    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused>;
-
-    /// An operation has ended.
-    fn ended(&mut self, finished: &Finished<'_>);
-}
-
-/// Waits for what one operation brings.
-struct Waiting<F, R> {
-    look: F,
-    result: Option<R>,
-}
-
-impl<F: FnMut(&Finished<'_>) -> R, R> Driver for Waiting<F, R> {
-    fn wants(&mut self, _: usize) -> bool {
-        false
-    }
-
-    fn start(&mut self, _: &mut impl Machine, _: &mut Batched<'_, '_>) -> Result<(), Refused> {
-        Ok(())
-    }
-
-    fn ended(&mut self, finished: &Finished<'_>) {
-        self.result = Some((self.look)(finished));
-    }
-}
 
 /// Completions taken at a time.
 const TAKEN: usize = 64;
@@ -91,6 +37,19 @@ impl<D: KvDesign> Session<D> {
     /// `NoServer`: nobody listens there. `Session`: the server is of another design, or grants less than is
     /// asked for.
     pub fn connect(context: &Context, address: &str, config: ClientConfig) -> Result<Session<D>> {
+        Session::connect_by(context, address, config, false)
+    }
+
+    /// The same over IRN, if so asked.
+    ///
+    /// # Errors
+    /// As [`connect`](Session::connect). `Refused`: the server does not speak IRN.
+    pub fn connect_by(
+        context: &Context,
+        address: &str,
+        config: ClientConfig,
+        irn: bool,
+    ) -> Result<Session<D>> {
         let domain = context.alloc_pd()?;
         let needs = D::needs(&config);
         let cq = context.create_cq(needs.completions * 2)?;
@@ -104,6 +63,7 @@ impl<D: KvDesign> Session<D> {
             max_dest_rd_atomic: READS,
             prism: D::EXTENSIONS.prism,
             strom: D::EXTENSIONS.strom,
+            irn,
             ..QpOptions::default()
         };
         let mut pair = connect(&domain, &cq, &options, address).map_err(|error| match error {
@@ -112,6 +72,12 @@ impl<D: KvDesign> Session<D> {
             }
             error => error.context(format!("connecting to the key-value server at {address}")),
         })?;
+        let agreed = pair.agreement().is_some_and(|agreement| agreement.irn.is_some());
+        ensure!(
+            agreed || !irn,
+            Refused,
+            "the server at {address} does not speak IRN: start it with --transport irn"
+        );
         let mut client = D::client(config, pair.peer_private_data(), block)
             .context("whoever answers there is no key-value server that fits")?;
         client.start(&mut Direct(&mut pair))?;
@@ -216,75 +182,32 @@ impl<D: KvDesign> Session<D> {
     pub fn one<R>(
         &mut self,
         start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<Slot, Refused>,
-        mut look: impl FnMut(&Finished<'_>) -> R,
+        look: impl FnMut(&Finished<'_>) -> R,
     ) -> Result<R> {
         self.begin(start).map_err(unstarted)?;
-        let started = Instant::now();
-        let mut waiting = Waiting { look: &mut look, result: None };
-        while waiting.result.is_none() {
-            self.turn(&mut waiting)?;
-            if waiting.result.is_none() && started.elapsed() > PATIENCE {
-                bail!(
-                    Silent,
-                    "the server at {} has not answered for {} seconds: continue it if it is stopped, or start it again",
-                    self.address,
-                    PATIENCE.as_secs()
-                );
-            }
-        }
-        Ok(need!(waiting.result, Silent, "an outcome"))
-    }
-
-    /// Reads a value.
-    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.one(
-            |client, nic| client.get(key, nic),
-            |finished| match finished.outcome {
-                Outcome::Value(value) => Ok(Some(value.to_vec())),
-                Outcome::Absent => Ok(None),
-                other => Err(bad_end("GET", other)),
-            },
-        )?
-    }
-
-    /// Stores a value.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.one(
-            |client, nic| client.put(key, value, nic),
-            |finished| match finished.outcome {
-                Outcome::Done => Ok(()),
-                other => Err(bad_end("PUT", other)),
-            },
-        )?
-    }
-
-    /// Removes a key; false if there was none.
-    pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        self.one(
-            |client, nic| client.delete(key, nic),
-            |finished| match finished.outcome {
-                Outcome::Done => Ok(true),
-                Outcome::Absent => Ok(false),
-                other => Err(bad_end("DELETE", other)),
-            },
-        )?
+        once(self, None, look)
     }
 }
 
-fn failed(broken: Broken) -> Error {
-    Error::Broken(broken).context("the connection failed")
-}
+impl<D: KvDesign> KvSession for Session<D> {
+    #[inline]
+    fn turn(&mut self, driver: &mut impl Driver) -> Result<()> {
+        Session::turn(self, driver)
+    }
 
-/// Why an operation ended otherwise than it should.
-pub fn bad_end(verb: &str, outcome: Outcome<'_>) -> Error {
-    let text = match outcome {
-        Outcome::Failed(broken) => return failed(broken),
-        Outcome::Refused(refusal) => format!("the server refuses the {verb}: {refusal}"),
-        Outcome::TooLong => "the value is longer than 1 MiB".to_owned(),
-        Outcome::Contended => "the key changed each time it was read: try again".to_owned(),
-        Outcome::Value(_) | Outcome::Done | Outcome::Absent => {
-            return Error::Peer(format!("the server answers a {verb} with something else"));
-        }
-    };
-    Error::Refused(text)
+    fn in_flight(&self) -> usize {
+        self.client.in_flight()
+    }
+
+    fn list(&mut self, found: &mut Found<'_>) -> Result<()> {
+        D::list(self, found)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Session::settle(self)
+    }
+
+    fn who(&self) -> String {
+        self.address.clone()
+    }
 }

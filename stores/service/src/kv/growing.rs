@@ -9,10 +9,11 @@ use std::time::Duration;
 use remora_store::kv::{ClientConfig, Finished, Outcome, Refusal, Refused};
 use remora_verbs::{Context, Device, Listener};
 
-use super::client::{Driver, Session};
+use super::client::Session;
+use super::session::Driver;
 use super::{Contents, Limits, PrismDesign, PrismServer, Size, open};
-use crate::post::Batched;
 use crate::server::{Pace, StopOnDrop};
+use remora_store::PostPrism;
 use remora_store::kv::Machine;
 
 /// Operations in flight at most.
@@ -30,7 +31,8 @@ fn udp() -> Context {
 }
 
 /// What the command takes by default.
-const LIMITS: Limits = Limits { clients: 64, max_key: 1024, max_value: 1 << 20, record_len: None };
+const LIMITS: Limits =
+    Limits { clients: 64, max_key: 1024, max_value: 1 << 20, record_len: None, irn: false };
 
 /// Serves 1000 keys in so many bytes while `work` runs at the server's address; then `look` at what is left.
 fn served(
@@ -93,7 +95,7 @@ impl Driver for Puts {
         !self.0.is_empty() && in_flight < WINDOW as usize
     }
 
-    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
+    fn start(&mut self, client: &mut impl Machine, nic: &mut impl PostPrism) -> Result<(), Refused> {
         let key = self.0.start;
         client.put(&name(key), &value(key), nic)?;
         self.0.start += 1;

@@ -5,14 +5,12 @@ use std::time::Instant;
 use remora_store::kv::prism::{Grant, Scan};
 use remora_store::kv::{Cursor, Finished, Outcome, Page};
 
-use super::client::{PATIENCE, Session};
+use super::client::Session;
+use super::session::{Found, PATIENCE, failed};
 use super::{Classical, PrismDesign};
+use crate::Result;
 use crate::error::{bail, need};
 use crate::post::registered;
-use crate::{Error, Result};
-
-/// What is done with each key.
-pub type Found<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
 /// Lists by calls, a page at a time.
 ///
@@ -29,7 +27,7 @@ pub fn by_calls<D: Classical>(session: &mut Session<D>, found: &mut Found<'_>) -
 }
 
 /// The next cursor and the keys of a page.
-fn page(finished: &Finished<'_>) -> Result<(Option<Cursor>, Vec<Vec<u8>>)> {
+pub(super) fn page(finished: &Finished<'_>) -> Result<(Option<Cursor>, Vec<Vec<u8>>)> {
     match finished.outcome {
         Outcome::Value(bytes) => {
             let page = need!(Page::parse(bytes), Peer, "the server answers a listing with something else");
@@ -68,8 +66,4 @@ pub fn by_reads(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Re
         }
     }
     Ok(())
-}
-
-fn failed(broken: remora_store::Broken) -> Error {
-    Error::Broken(broken).context("the connection failed")
 }

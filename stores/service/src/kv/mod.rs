@@ -8,12 +8,14 @@ mod listing;
 pub mod persist;
 mod prism;
 mod program;
+pub mod rma;
+mod session;
 
-pub use client::{Driver, PATIENCE, Session, bad_end, why_not};
+pub use client::Session;
 pub use contents::Contents;
-pub use listing::Found;
 pub use prism::{PrismServer, PrismTableProgram};
 pub use program::{Called, Loads};
+pub use session::{Driver, Found, KvSession, PATIENCE, bad_end, why_not};
 
 use std::rc::Rc;
 
@@ -49,12 +51,21 @@ pub struct Limits {
     pub max_value: u32,
     /// Bytes of the values of YCSB records, if the table begins with some. PRISM has buffers of their size.
     pub record_len: Option<u32>,
+    /// Queue pairs use IRN, with clients that want it too.
+    pub irn: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         let ServerConfig { max_key, max_value, .. } = ServerConfig::default();
-        Limits { clients: 64, max_key, max_value, record_len: None }
+        Limits { clients: 64, max_key, max_value, record_len: None, irn: false }
+    }
+}
+
+impl Limits {
+    /// What the queue pairs of this design speak.
+    fn extensions<D: KvDesign>(&self) -> Extensions {
+        Extensions { irn: self.irn, ..D::EXTENSIONS }
     }
 }
 
@@ -131,7 +142,7 @@ pub fn open_with<D: KvDesign, E: From<Error>>(
     let mut program = D::program(limits, size, &mut memory)?;
     load(&mut program)?;
     program.loaded()?;
-    Ok(Service::new(context, program, memory, limits.clients, D::EXTENSIONS)?)
+    Ok(Service::new(context, program, memory, limits.clients, limits.extensions::<D>())?)
 }
 
 /// A design.
@@ -185,7 +196,7 @@ pub trait KvDesign: Sized + 'static {
 impl<D: Classical> KvDesign for D {
     type Client = Client<D::Lookup>;
     type Program = Called<D::Table>;
-    const EXTENSIONS: Extensions = Extensions { prism: false, strom: D::Lookup::ASKS };
+    const EXTENSIONS: Extensions = Extensions { prism: false, strom: D::Lookup::ASKS, irn: false };
 
     fn needs(config: &ClientConfig) -> QueueNeeds {
         config.needs()
@@ -264,7 +275,7 @@ fn in_prism(config: &ClientConfig) -> PrismConfig {
 impl KvDesign for PrismDesign {
     type Client = PrismClient;
     type Program = PrismServer;
-    const EXTENSIONS: Extensions = Extensions { prism: true, strom: false };
+    const EXTENSIONS: Extensions = Extensions { prism: true, strom: false, irn: false };
 
     fn needs(config: &ClientConfig) -> QueueNeeds {
         in_prism(config).needs()

@@ -58,7 +58,8 @@ impl Kept {
         let known = memory.kept.iter().position(|(name, _)| name == SIZE);
         memory.regions.extend(known.map(|at| memory.kept.swap_remove(at).1));
         memory.kept.clear();
-        let mut service = Service::over(context, program, memory, left.queue, limits.clients, D::EXTENSIONS)?;
+        let mut service =
+            Service::over(context, program, memory, left.queue, limits.clients, limits.extensions::<D>())?;
         let clients = service.adopt(left.pairs)?;
         Ok((service, clients))
     }
@@ -82,7 +83,7 @@ impl Kept {
         load(&mut program)?;
         program.loaded()?;
         note(&mut memory, size)?;
-        Ok(Service::new(context, program, memory, limits.clients, D::EXTENSIONS)?)
+        Ok(Service::new(context, program, memory, limits.clients, limits.extensions::<D>())?)
     }
 }
 

@@ -201,6 +201,7 @@ impl<P: Program> Service<P> {
             max_dest_rd_atomic: READS,
             prism: self.extensions.prism,
             strom: self.extensions.strom,
+            irn: self.extensions.irn,
             ..QpOptions::default()
         };
         let mut pair = self.memory.domain.create_qp(&self.cq, &self.cq, &options)?;

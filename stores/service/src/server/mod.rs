@@ -39,6 +39,8 @@ pub struct Extensions {
     pub prism: bool,
     /// StRoM's requests to kernels.
     pub strom: bool,
+    /// IRN in place of go-back-N.
+    pub irn: bool,
 }
 
 /// A client as the server knows it.

@@ -11,7 +11,7 @@ use super::rpc::{HEADER, Refusal, Request, Response};
 use super::session::{Grant, SessionError};
 use super::{Broken, Operation, Post};
 use crate::region::Registered;
-use crate::send_queue::SendQueue;
+use crate::send_queue::{Account, SendQueue};
 use crate::work_id::{Work, WorkId};
 use remora_nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest};
 use remora_transport::Status;
@@ -69,7 +69,8 @@ pub enum Outcome<'a> {
     TooLong,
     /// GET: the key changed during each read of it; a retry is fine.
     Contended,
-    /// The queue pair failed. A PUT or DELETE may have been done or not.
+    /// The queue pair failed, or a read of this GET alone where each has its own end. A PUT or DELETE may
+    /// have been done or not.
     Failed(Broken),
 }
 
@@ -120,6 +121,9 @@ struct Flight<P> {
     /// Distinguishes this operation's response from responses to earlier ones in the slot.
     sequence: u32,
     round_trips: u32,
+    /// Completions of READs that are to come, and the first of them that was bad.
+    reads_left: u8,
+    read_failed: Option<Status>,
     next: Next,
     progress: P,
 }
@@ -133,9 +137,9 @@ enum OwnedOutcome {
 }
 
 /// A client. It is pure: the owner of the queue pair drives it. Its memory is one block (see
-/// [`ClientConfig::arena_len`]); nothing is allocated after it was made.
+/// [`ClientConfig::arena_len`]); nothing is allocated after it was made. `Q`: how its requests complete.
 #[derive(Debug)]
-pub struct Client<L: Lookup> {
+pub struct Client<L: Lookup, Q: Account = SendQueue> {
     lookup: L,
     config: ClientConfig,
     grant: Grant,
@@ -146,7 +150,7 @@ pub struct Client<L: Lookup> {
     idle: Vec<u16>,
     waiting: VecDeque<u16>,
     staging: Vec<u32>,
-    queue: SendQueue,
+    queue: Q,
     /// What landed last, away from the NIC's reach.
     scratch: Vec<u8>,
     broken: Option<Broken>,
@@ -159,6 +163,20 @@ impl<L: Lookup> Client<L> {
     /// The grant is another design's or contradicts itself, the window is larger than granted, or the arena
     /// is too small.
     pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client<L>, SessionError> {
+        Client::with_account(config, grant, arena)
+    }
+}
+
+impl<L: Lookup, Q: Account> Client<L, Q> {
+    /// The same with another account of its requests.
+    ///
+    /// # Errors
+    /// As [`new`](Client::new).
+    pub fn with_account(
+        config: ClientConfig,
+        grant: &Grant,
+        arena: Registered,
+    ) -> Result<Client<L, Q>, SessionError> {
         if grant.design != L::DESIGN {
             return Err(SessionError::OtherDesign(grant.design));
         }
@@ -181,6 +199,8 @@ impl<L: Lookup> Client<L> {
             key_len: 0,
             sequence: 0,
             round_trips: 0,
+            reads_left: 0,
+            read_failed: None,
             next: Next::Message(0),
             progress: L::Progress::default(),
         };
@@ -194,7 +214,7 @@ impl<L: Lookup> Client<L> {
             idle: (0..config.window as u16).rev().collect(),
             waiting: VecDeque::with_capacity(window),
             staging: (0..grant.staging_count).rev().collect(),
-            queue: SendQueue::new(config.window),
+            queue: Q::new(config.window),
             scratch: vec![0; config.buffer_len::<L>().max(config.eager as usize)],
             broken: None,
         })
@@ -437,8 +457,9 @@ impl<L: Lookup> Client<L> {
         let mut at = self.buffer_at(slot);
         for (index, read) in reads.iter().enumerate() {
             // READs of a queue pair end in order: the last completion covers all.
-            let (number, signaled) = self.queue.enter(index + 1 == reads.len());
-            let work = if index + 1 == reads.len() { Work::Read } else { Work::Message };
+            let wanted = !Q::ORDERED || index + 1 == reads.len();
+            let (number, signaled) = self.queue.enter(wanted);
+            let work = if wanted { Work::Read } else { Work::Message };
             nic.post_send(&WorkRequest {
                 id: WorkId { work, place: slot, number }.encode(),
                 operation: remora_nic::Operation::Read(read.remote),
@@ -450,6 +471,7 @@ impl<L: Lookup> Client<L> {
         let len = at - self.buffer_at(slot);
         let flight = &mut self.flights[usize::from(slot)];
         flight.state = State::Reading(len as u32);
+        flight.reads_left = if Q::ORDERED { 1 } else { reads.len() as u8 };
         flight.round_trips += 1;
         Ok(true)
     }
@@ -516,10 +538,13 @@ impl<L: Lookup> Client<L> {
         completion: &WorkCompletion,
         nic: &mut impl Post,
     ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
-        if completion.status != Status::Success {
-            return Err(Broken::Completion(completion.status));
-        }
         let id = WorkId::decode(completion.id).ok_or(Broken::Protocol)?;
+        if completion.status != Status::Success {
+            if Q::ORDERED || id.work != Work::Read {
+                return Err(Broken::Completion(completion.status));
+            }
+            self.flights[usize::from(id.place)].read_failed.get_or_insert(completion.status);
+        }
         match id.work {
             Work::Read => {
                 self.queue.retire(id.number);
@@ -533,11 +558,21 @@ impl<L: Lookup> Client<L> {
         }
     }
 
-    /// The READs of a slot have landed.
+    /// A READ of a slot has landed, or was in vain.
     #[inline]
     fn landed(&mut self, slot: u16, nic: &mut impl Post) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
         let flight = self.flights.get_mut(usize::from(slot)).ok_or(Broken::Protocol)?;
         let State::Reading(len) = flight.state else { return Err(Broken::Protocol) };
+        if !Q::ORDERED {
+            flight.reads_left -= 1;
+            if flight.reads_left > 0 {
+                return Ok(None);
+            }
+            if let Some(status) = flight.read_failed.take() {
+                let failed = Outcome::Failed(Broken::Completion(status));
+                return Ok(Some((slot, OwnedOutcome::Other(failed))));
+            }
+        }
         let at = self.config.slot_stride::<L>() * usize::from(slot);
         let landed = &mut self.scratch[..len as usize];
         self.arena.read(at, landed);

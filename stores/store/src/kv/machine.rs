@@ -2,8 +2,9 @@
 
 use remora_nic::WorkCompletion;
 
-use super::{Broken, Client, Finished, Lookup, Refused, Slot, prism};
+use super::{Broken, Client, Finished, Lookup, Refused, Replicas, Slot, prism};
 use crate::PostPrism;
+use crate::send_queue::Account;
 
 /// A client of any design. It is pure: its caller owns the queue pair and passes the completions.
 pub trait Machine {
@@ -46,8 +47,8 @@ pub trait Machine {
 }
 
 macro_rules! machine {
-    ($client:ty $(, $bound:ident: $lookup:ident)?) => {
-        impl$(<$bound: $lookup>)? Machine for $client {
+    ($client:ty $(, $bound:ident: $lookup:ident)*) => {
+        impl<$($bound: $lookup),*> Machine for $client {
             #[inline]
             fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
                 <$client>::get(self, key, nic)
@@ -83,5 +84,6 @@ macro_rules! machine {
     };
 }
 
-machine!(Client<L>, L: Lookup);
+machine!(Client<L, Q>, L: Lookup, Q: Account);
 machine!(prism::Client);
+machine!(Replicas<L>, L: Lookup);

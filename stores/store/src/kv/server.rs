@@ -8,7 +8,7 @@ use super::session::{Grant, Hello, SessionError};
 use super::table::{Hold, Stored, Table};
 use super::{Broken, Operation, Post};
 use crate::region::Registered;
-use crate::send_queue::{QueueNeeds, SendQueue};
+use crate::send_queue::{Account, QueueNeeds, SendQueue};
 use crate::work_id::{NUMBER, Work, WorkId};
 use remora_nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, WorkCompletion, WorkRequest};
 use remora_transport::Status;

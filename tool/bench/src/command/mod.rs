@@ -7,3 +7,4 @@ pub mod ending;
 pub mod number;
 pub mod output;
 pub mod print;
+pub mod transport;

@@ -6,7 +6,7 @@ pub mod redn;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use remora_store::ycsb::Mix;
 use serde::Serialize;
@@ -15,18 +15,20 @@ use crate::command::device::PortName;
 use crate::command::number::whole;
 use crate::command::output::{self, REPORT};
 use crate::command::print;
+use crate::command::transport::TransportName;
 use crate::cores::{pin, two_cores};
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
+use crate::kv::transports;
 use crate::testbed::Testbed;
 use crate::{print_table, progress};
-use remora_service::kv::{Design, KvDesign};
+use remora_service::kv::{Design, KvDesign, KvSession, Session};
 use remora_service::with_design;
 
 /// Arguments of `remora demo`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --gets 10000 --value-len 64,1024\n  remora demo --port udp --json\n\nA server process and this one get a core each. Every value that is read is checked. The page with the pictures loads nothing from anywhere."
+    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --gets 10000 --value-len 64,1024\n  remora demo --port udp --json\n  remora demo --port udp --transport rc,rma\n\nA server process and this one get a core each. Every value that is read is checked. The page with the pictures loads nothing from anywhere."
 )]
 pub struct Args {
     /// YCSB records in the table; fewer where their values would take more than 256 MiB.
@@ -41,6 +43,9 @@ pub struct Args {
     /// Run over this port only.
     #[arg(long)]
     port: Option<PortName>,
+    /// Run over these transports only; irn and rma are design farm over ports udp and xdp.
+    #[arg(long, value_delimiter = ',', default_value = "rc,irn,rma")]
+    transport: Vec<TransportName>,
     /// Folder for the page with the table and its pictures, `index.html`.
     #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
@@ -74,20 +79,32 @@ const VALUES: u64 = 256 << 20;
 /// What reads.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum System {
-    /// A design of the key-value store.
-    Store(Design),
+    /// A design of the key-value store, over a transport.
+    Store(Design, TransportName),
     /// A chain for each request in flight.
     Redn,
 }
 
 impl System {
-    fn all() -> impl Iterator<Item = System> {
-        Design::ALL.into_iter().map(System::Store).chain([System::Redn])
+    /// All that a port carries: RC's everywhere, the others' where frames leave the host.
+    fn all(port: PortName) -> impl Iterator<Item = System> {
+        let rc = Design::ALL.into_iter().map(|design| System::Store(design, TransportName::Rc));
+        let others = [TransportName::Irn, TransportName::Rma].map(|it| System::Store(Design::Farm, it));
+        rc.chain([System::Redn]).chain(others.into_iter().filter(move |_| port != PortName::Shm))
+    }
+
+    fn transport(self) -> TransportName {
+        match self {
+            System::Store(_, transport) => transport,
+            System::Redn => TransportName::Rc,
+        }
     }
 
     fn name(self) -> &'static str {
         match self {
-            System::Store(design) => design.name(),
+            System::Store(Design::Farm, TransportName::Irn) => "farm-irn",
+            System::Store(Design::Farm, TransportName::Rma) => "farm-rma",
+            System::Store(design, _) => design.name(),
             System::Redn => "redn",
         }
     }
@@ -95,11 +112,13 @@ impl System {
     /// What the table calls it.
     fn title(self) -> &'static str {
         match self {
-            System::Store(Design::Pilaf) => "two READs (Pilaf)",
-            System::Store(Design::Farm) => "two READs (FaRM)",
-            System::Store(Design::TwoSided) => "RPC (two-sided)",
-            System::Store(Design::Prism) => "indirect READ (PRISM)",
-            System::Store(Design::Strom) => "GET kernel (StRoM)",
+            System::Store(Design::Farm, TransportName::Irn) => "two READs (FaRM, IRN)",
+            System::Store(Design::Farm, TransportName::Rma) => "two reads (FaRM, 1RMA)",
+            System::Store(Design::Pilaf, _) => "two READs (Pilaf)",
+            System::Store(Design::Farm, _) => "two READs (FaRM)",
+            System::Store(Design::TwoSided, _) => "RPC (two-sided)",
+            System::Store(Design::Prism, _) => "indirect READ (PRISM)",
+            System::Store(Design::Strom, _) => "GET kernel (StRoM)",
             System::Redn => "chain (RedN)",
         }
     }
@@ -123,6 +142,7 @@ pub fn run(args: &Args) -> Result<()> {
         output::folder(&args.report)?;
     }
     let lines = measure_all(args, cores)?;
+    ensure!(!lines.is_empty(), "irn and rma are measured over udp and xdp: choose one of them by --port");
     if args.json {
         return Ok(());
     }
@@ -151,12 +171,14 @@ impl Args {
 }
 
 fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
-    let tables = args.value_len.len() * System::all().count();
-    let bar = progress::bar((Testbed::ports(args.port).count() * tables) as u64, "tables")?;
+    let systems = |port| System::all(port).filter(|system| args.transport.contains(&system.transport()));
+    let tables = |port| args.value_len.len() * systems(port).count();
+    let bar = progress::bar(Testbed::ports(args.port).map(tables).sum::<usize>() as u64, "tables")?;
     let mut lines = Vec::new();
     for port in Testbed::ports(args.port) {
+        let tables = tables(port);
         let Some(testbed) = Testbed::open(port, cores, tables, args.port.is_some())? else { continue };
-        let all = args.value_len.iter().flat_map(|len| System::all().map(|system| (*len, system)));
+        let all = args.value_len.iter().flat_map(|len| systems(port).map(|system| (*len, system)));
         for (link, (value_len, system)) in all.enumerate() {
             let records = args.records_of(value_len);
             let plan = Plan { records, value_len, window: WINDOW, seed: 42, inserts: 0 };
@@ -177,7 +199,10 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
 
 fn measure(system: System, testbed: &Testbed, link: usize, plan: &Plan, gets: u64) -> Result<Measured> {
     match system {
-        System::Store(design) => with_design!(design, measure_store(testbed, link, plan, design, gets)),
+        System::Store(design, TransportName::Rc) => {
+            with_design!(design, measure_store(testbed, link, plan, design, gets))
+        }
+        System::Store(_, transport) => measure_carried(testbed, link, plan, transport, gets),
         System::Redn => redn::measure(testbed, link, plan, gets),
     }
 }
@@ -190,7 +215,34 @@ fn measure_store<D: KvDesign>(
     gets: u64,
 ) -> Result<Measured> {
     let server = Server::start(design, testbed, link, plan)?;
-    let mut runner = Runner::<D>::connect(&server.address, &testbed.client(link), plan)?;
+    let runner = Runner::<Session<D>>::connect(&server.address, &testbed.client(link), plan)?;
+    measure_gets(&server, runner, plan, gets)
+}
+
+/// Design farm over another transport than RC.
+fn measure_carried(
+    testbed: &Testbed,
+    link: usize,
+    plan: &Plan,
+    transport: TransportName,
+    gets: u64,
+) -> Result<Measured> {
+    let server = transports::start(transport, testbed, link, plan)?;
+    let port = testbed.client(link);
+    if transport == TransportName::Rma {
+        let session = transports::by_rma(&[&server], &port, plan)?;
+        return measure_gets(&server, Runner::over(session, plan), plan, gets);
+    }
+    let session = transports::by_pairs(&server, transport, &port, plan)?;
+    measure_gets(&server, Runner::over(session, plan), plan, gets)
+}
+
+fn measure_gets<S: KvSession>(
+    server: &Server,
+    mut runner: Runner<S>,
+    plan: &Plan,
+    gets: u64,
+) -> Result<Measured> {
     let mut parts = Parts::new(Mix::C, plan.records, plan.seed);
     runner.alone(&mut parts, gets / 10)?;
     let alone = runner.alone(&mut parts, gets)?;

@@ -10,10 +10,11 @@ use super::flight::RIVAL_WINDOW;
 use super::measure::Plan;
 use super::rival::Rival;
 use super::workload::{self, Chosen};
-use super::{curves, rows};
+use super::{curves, rows, transports};
 use crate::command::designs;
 use crate::command::device::PortName;
 use crate::command::number::{natural, whole};
+use crate::command::transport::TransportName;
 use crate::cores::{pin, two_cores};
 use crate::testbed::Testbed;
 use crate::{Bare, Benchmark, Report, Row};
@@ -23,7 +24,7 @@ use remora_service::with_design;
 /// Arguments of `remora bench kv`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --workload ycsb/workloads/workloadb --design farm\n  remora bench kv --curves --port shm --json > curves.jsonl\n\nServer and client have a core each; servers take turns on theirs. Every value is checked. `window` operations are in flight for\nrates, one for latencies; the rivals' latency is taken with both processes on one core, since a hand-over between cores would be\nthe figure.\n\nA latency is judged: at most 1.15 times what its round trips of the bare verb take in the same round (READs of the bytes that the\ndesign reads, from as many places, or a SEND that a program answers with one) and the design's CPU work, measured without a NIC.\n\nYCSB: A half updates, B 5 % updates, C reads only, D reads of the latest and 5 % inserts, E scans and 5 % inserts, F half\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs; a read-modify-write is a GET, then a PUT.\n\nNobody here writes anything to a disk: memcached and redis run without persistence, as the tables do."
+    after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --workload ycsb/workloads/workloadb --design farm\n  remora bench kv --curves --port shm --json > curves.jsonl\n  remora bench kv --transport rc,irn,rma --records 10000\n\nServer and client have a core each; servers take turns on theirs. Every value is checked. `window` operations are in flight for\nrates, one for latencies; the rivals' latency is taken with both processes on one core, since a hand-over between cores would be\nthe figure.\n\nA latency is judged: at most 1.15 times what its round trips of the bare verb take in the same round (READs of the bytes that the\ndesign reads, from as many places, or a SEND that a program answers with one) and the design's CPU work, measured without a NIC.\n\nYCSB: A half updates, B 5 % updates, C reads only, D reads of the latest and 5 % inserts, E scans and 5 % inserts, F half\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs; a read-modify-write is a GET, then a PUT.\n\n--transport measures one table of design farm over each transport, beside the first one, over udp unless --port says xdp. Then\none of two servers of the same pairs is killed: longest_gap is the longest time without a GET that was answered.\n\nNobody here writes anything to a disk: memcached and redis run without persistence, as the tables do."
 )]
 pub struct Args {
     /// Measure this design only.
@@ -54,6 +55,9 @@ pub struct Args {
     /// Instead: uniform keys and 1, 2, 4, ... operations in flight, the paper's Figures 3 and 4.
     #[arg(long, conflicts_with_all = ["design", "workload", "distribution"])]
     curves: bool,
+    /// Instead: design farm over these transports, beside the first of them.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["design", "curves", "no_rivals"])]
+    transport: Vec<TransportName>,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
@@ -136,6 +140,12 @@ impl Benchmark for Args {
         let plan = Plan { records, value_len, window, seed: 1, inserts: inserts.unwrap_or(0) };
         if self.curves {
             return curves::run(&plan, cores, self.port, self.rounds, report);
+        }
+        if !self.transport.is_empty() {
+            let (transports, rounds) = (&self.transport[..], self.rounds);
+            let port = self.port;
+            let compared = transports::Comparison { transports, port, cases: &cases, plan: &plan, rounds };
+            return compared.run(cores, report);
         }
         let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
         let rivals: &[Rival] = if self.no_rivals { &[] } else { &Rival::ALL };

@@ -14,7 +14,7 @@ use super::work::{self, Measured};
 use super::work::{Kind, drawn};
 use crate::testbed::Testbed;
 use crate::{Bare, median};
-use remora_service::kv::{Design, KvDesign};
+use remora_service::kv::{Design, KvDesign, Session};
 
 /// Operations before a round, at most: those of a million records touch each line of an index that fits into
 /// a cache.
@@ -103,7 +103,7 @@ pub fn system<D: KvDesign>(
     judged: bool,
 ) -> Result<Box<dyn Contestant>> {
     let server = Server::start(design, testbed, link, plan)?;
-    let mut runner = Runner::connect(&server.address, &testbed.client(link), plan)?;
+    let mut runner = Runner::<Session<D>>::connect(&server.address, &testbed.client(link), plan)?;
     runner.stop(&server)?;
     let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
     let most = plan.records + plan.inserts;
@@ -127,7 +127,7 @@ pub fn system<D: KvDesign>(
 
 struct SystemUnderTest<D: KvDesign> {
     design: Design,
-    runner: Runner<D>,
+    runner: Runner<Session<D>>,
     server: Server,
     work: Option<Measured>,
     streams: Vec<(Mix, Parts)>,

@@ -12,9 +12,8 @@ use crate::command::device::PortArgs;
 use crate::testbed::Testbed;
 use crate::testbed::process::Process;
 use crate::typical;
-use remora_service::kv::{Design, KvDesign};
-use remora_service::kv::{Driver, Session};
-use remora_service::post::Batched;
+use remora_service::kv::{Design, Driver, KvDesign, KvSession, Session};
+use remora_store::PostPrism;
 use remora_store::kv::Machine;
 
 /// What is served and asked.
@@ -55,9 +54,14 @@ pub struct Server {
     process: Process,
     /// Where it listens.
     pub address: String,
+    /// What it said beside that: of 1RMA, fingerprint and token.
+    pub more: Vec<String>,
 }
 
 impl Server {
+    /// Lines of a server that speaks 1RMA: its address, its fingerprint and its token.
+    const RMA_LINES: usize = 3;
+
     /// Starts one on a link, with its records loaded; it shows its own progress.
     pub fn start(design: Design, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
@@ -72,9 +76,20 @@ impl Server {
         command.args(words).args(["--child", "--spin"]).args(testbed.server(link));
         command.args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()]);
         command.args(["--core", &testbed.cores()[1].to_string()]);
-        let (process, lines) = Process::start_ready(&mut command, 1)
+        let lines = if words.contains(&"rma") { Server::RMA_LINES } else { 1 };
+        let (process, mut lines) = Process::start_ready(&mut command, lines)
             .with_context(|| format!("{} over {} did not start", words.join(" "), testbed.port().name()))?;
-        Ok(Server { process, address: lines[0].trim().to_owned() })
+        lines.iter_mut().for_each(|line| *line = line.trim().to_owned());
+        let more = lines.split_off(1);
+        Ok(Server { process, address: lines.remove(0), more })
+    }
+
+    /// Kills it, and does not wait for its end.
+    ///
+    /// # Errors
+    /// It has died before.
+    pub fn kill(&self) -> Result<()> {
+        self.process.kill()
     }
 
     /// Lets it run.
@@ -105,15 +120,21 @@ pub struct Figures {
 }
 
 /// A client that runs workloads and checks every value.
-pub struct Runner<D: KvDesign> {
-    session: Session<D>,
+pub struct Runner<S: KvSession> {
+    session: S,
     book: Book,
 }
 
-impl<D: KvDesign> Runner<D> {
+impl<D: KvDesign> Runner<Session<D>> {
     /// Connects to the server at `address` (host:port).
-    pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Runner<D>> {
-        let session = Session::connect(&port.open()?, address, plan.client())?;
+    pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Runner<Session<D>>> {
+        Ok(Runner::over(Session::connect(&port.open()?, address, plan.client())?, plan))
+    }
+}
+
+impl<S: KvSession> Runner<S> {
+    /// Runs over a session that was made for this plan.
+    pub fn over(session: S, plan: &Plan) -> Runner<S> {
         let window = plan.window as usize;
         let book = Book {
             window,
@@ -125,7 +146,7 @@ impl<D: KvDesign> Runner<D> {
             first_wrong: None,
             latencies: None,
         };
-        Ok(Runner { session, book })
+        Runner { session, book }
     }
 
     /// Looks at the clock at the start and the end of each operation from now on.
@@ -208,7 +229,7 @@ impl<D: KvDesign> Runner<D> {
         Ok(count as f64 / started.elapsed().as_secs_f64())
     }
 
-    fn drive<'a>(&'a mut self, parts: &'a mut Parts, pace: Pace) -> (&'a mut Session<D>, Drive<'a>) {
+    fn drive<'a>(&'a mut self, parts: &'a mut Parts, pace: Pace) -> (&'a mut S, Drive<'a>) {
         let Runner { session, book } = self;
         (session, Drive { parts, book, pace, filling: false, ended: 0, round_trips: 0 })
     }
@@ -289,7 +310,7 @@ struct Drive<'a> {
 impl Drive<'_> {
     /// Until one operation more has ended.
     #[inline]
-    fn one<D: KvDesign>(&mut self, session: &mut Session<D>) -> Result<()> {
+    fn one(&mut self, session: &mut impl KvSession) -> Result<()> {
         let before = self.ended;
         while self.ended == before {
             session.turn(self)?;
@@ -298,7 +319,7 @@ impl Drive<'_> {
     }
 
     /// Until all that was drawn has ended.
-    fn finish<D: KvDesign>(&mut self, session: &mut Session<D>) -> Result<()> {
+    fn finish(&mut self, session: &mut impl KvSession) -> Result<()> {
         while !self.parts.is_done() || session.in_flight() > 0 {
             session.turn(self)?;
         }
@@ -327,7 +348,7 @@ impl Driver for Drive<'_> {
     }
 
     #[inline]
-    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
+    fn start(&mut self, client: &mut impl Machine, nic: &mut impl PostPrism) -> Result<(), Refused> {
         let Some(part) = self.parts.next_part() else { return Ok(()) };
         let (key, book) = (self.parts.key(part), &mut *self.book);
         let slot = if part.reads() {

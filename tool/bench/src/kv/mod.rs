@@ -10,5 +10,6 @@ pub mod measure;
 pub mod parts;
 pub mod rival;
 mod rows;
+pub mod transports;
 mod work;
 pub mod workload;

@@ -83,6 +83,14 @@ impl Process {
         Ok(())
     }
 
+    /// Kills it. Who drops this value waits for its end.
+    ///
+    /// # Errors
+    /// It has died before.
+    pub fn kill(&self) -> Result<()> {
+        kill_process(Pid::from_child(&self.0), Signal::KILL).context("killing a process of the benchmark")
+    }
+
     /// Lets it run.
     ///
     /// # Errors

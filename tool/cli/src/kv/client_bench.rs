@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::target::Target;
-use crate::advice::start_kv;
+use super::target::{Target, with_session};
 use remora_bench::command::number::{natural, whole};
 use remora_bench::kv::measure::{Plan, Runner};
 use remora_bench::kv::parts::Parts;
-use remora_bench::kv::workload::{choose, option};
+use remora_bench::kv::workload::{Chosen, choose, option};
 use remora_bench::{Report, Row};
-use remora_service::kv::KvDesign;
+use remora_service::kv::KvSession;
 
 /// What to run.
 #[derive(Args, Clone, Debug)]
@@ -61,13 +60,25 @@ const SECOND: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The workload is none, the server does not answer, or a value is wrong.
-pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
+pub fn run(target: &Target, args: &BenchArgs) -> Result<()> {
     let workload = choose(&args.workload)?;
     let records = args.records.or(workload.records).unwrap_or(1000);
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
     ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes: values end at 1 MiB");
     let plan = Plan { records, value_len, window: args.window, seed: args.seed, inserts: 0 };
-    let mut runner = Runner::<D>::connect(&target.connect, &target.port, &plan).map_err(advise)?;
+    with_session!(target, plan.client(), drive(target, args, &workload, &plan))
+}
+
+/// Runs it over this session.
+fn drive<S: KvSession>(
+    session: S,
+    target: &Target,
+    args: &BenchArgs,
+    workload: &Chosen,
+    plan: &Plan,
+) -> Result<()> {
+    let Plan { records, value_len, .. } = *plan;
+    let mut runner = Runner::over(session, plan);
     if args.load {
         load(&mut runner, records, args.json)?;
     }
@@ -83,7 +94,7 @@ pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
     let case = format!(
         "{}/{}/{value_len}/ycsb-{}/window-{}",
         target.port.port.name(),
-        target.design.name(),
+        target.system(),
         workload.name,
         args.window
     );
@@ -95,13 +106,8 @@ pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
     Ok(())
 }
 
-/// Adds what to do about a server that is not there.
-fn advise(error: anyhow::Error) -> anyhow::Error {
-    error.downcast::<remora_service::Error>().map_or_else(|error| error, start_kv)
-}
-
 /// Stores all records, with a bar.
-fn load<D: KvDesign>(runner: &mut Runner<D>, records: u64, quiet: bool) -> Result<()> {
+fn load<S: KvSession>(runner: &mut Runner<S>, records: u64, quiet: bool) -> Result<()> {
     let bar = if quiet { indicatif::ProgressBar::hidden() } else { indicatif::ProgressBar::new(records) };
     for first in (0..records).step_by(MOST_DRAWN as usize) {
         let end = records.min(first + MOST_DRAWN);
@@ -120,8 +126,8 @@ struct Measured {
     p99: Vec<f64>,
 }
 
-fn measure<D: KvDesign>(
-    runner: &mut Runner<D>,
+fn measure<S: KvSession>(
+    runner: &mut Runner<S>,
     parts: &mut Parts,
     end: &End,
     quiet: bool,

@@ -5,20 +5,21 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 
 use super::client_bench::{BenchArgs, run as measure};
-use super::dump::{self, Wanted, load as load_json};
+use super::dump::{Wanted, dump as list_pairs, load as load_json, scan as list_keys};
 use super::exercise::run as record;
 use super::load::load as load_lines;
-use super::shell;
-use super::target::{LONGEST, Target, listing_session, session};
+use super::shell::run as type_lines;
+use super::target::{LONGEST, Target, config, listing_config, with_session};
 use crate::escape::{KeyWords, shown};
 use remora_bench::command::number::{natural, whole};
 use remora_bench::command::print;
+use remora_bench::command::transport::TransportName;
 use remora_bench::exercise::ExerciseArgs;
-use remora_service::kv::KvDesign;
+use remora_service::kv::KvSession;
 use remora_service::with_design;
 
 /// `remora kv`.
@@ -26,7 +27,7 @@ use remora_service::with_design;
 pub enum KvCommand {
     /// Print the values of keys.
     #[command(
-        after_help = "Examples:\n  remora kv get user42\n  remora kv get colour shape size\n  remora kv get --escaped 'two\\swords\\xff'\n\nSeveral keys are printed as `key value` lines. Ends with status 1 if there is no such key."
+        after_help = "Examples:\n  remora kv get user42\n  remora kv get colour shape size\n  remora kv get --escaped 'two\\swords\\xff'\n  remora kv get colour --transport rma --token-file token --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nSeveral keys are printed as `key value` lines. Ends with status 1 if there is no such key."
     )]
     Get {
         #[command(flatten)]
@@ -151,8 +152,9 @@ impl WantedArgs {
 pub fn run(command: KvCommand) -> Result<()> {
     match command {
         KvCommand::Get { target, words, keys } => {
-            let keys: Result<Vec<_>> = keys.iter().map(|key| words.bytes(key)).collect();
-            with_design!(target.design, get(&target, &keys?))
+            let keys = keys.iter().map(|key| words.bytes(key)).collect::<Result<Vec<_>>>()?;
+            let longest = keys.iter().map(Vec::len).max().unwrap_or(0);
+            with_session!(target, config(longest)?, get(&keys))
         }
         KvCommand::Put { target, words, key, value } => {
             let value = if value == "-" {
@@ -162,30 +164,41 @@ pub fn run(command: KvCommand) -> Result<()> {
             } else {
                 value.into_vec()
             };
-            with_design!(target.design, put(&target, &words.bytes(&key)?, &value))
+            ensure!(value.len() <= LONGEST as usize, "values end at 1 MiB");
+            let key = words.bytes(&key)?;
+            with_session!(target, config(key.len())?, put(&key, &value))
         }
         KvCommand::Delete { target, words, key } => {
-            with_design!(target.design, delete(&target, &words.bytes(&key)?))
+            let key = words.bytes(&key)?;
+            with_session!(target, config(key.len())?, delete(&key))
         }
         KvCommand::Load { target, file, json: true } => {
-            with_design!(target.design, load_json(&target, &file))
+            with_session!(target, config(LONGEST as usize)?, load_json(&file))
         }
         KvCommand::Load { target, file, json: false } => {
-            with_design!(target.design, load_lines(&target, &file))
+            with_session!(target, config(LONGEST as usize)?, load_lines(&file))
         }
-        KvCommand::Scan { target, wanted } => with_design!(target.design, list_keys(&target, &wanted)),
-        KvCommand::Dump { target, wanted } => with_design!(target.design, list_pairs(&target, &wanted)),
-        KvCommand::Shell { target } => with_design!(target.design, type_lines(&target)),
-        KvCommand::Bench { target, bench } => with_design!(target.design, measure(&target, &bench)),
+        KvCommand::Scan { target, wanted } => {
+            let wanted = wanted.wanted()?;
+            with_session!(target, listing_config(), list_keys(&wanted))
+        }
+        KvCommand::Dump { target, wanted } => {
+            let wanted = wanted.wanted()?;
+            with_session!(target, listing_config(), list_pairs(&wanted))
+        }
+        KvCommand::Shell { target } => with_session!(target, listing_config(), type_lines()),
+        KvCommand::Bench { target, bench } => measure(&target, &bench),
         KvCommand::Exercise { target, exercise, value_len } => {
+            ensure!(
+                target.transport == TransportName::Rc,
+                "kv exercise goes over rc: leave --transport out, or use kv bench"
+            );
             with_design!(target.design, record(&target, &exercise, value_len))
         }
     }
 }
 
-fn get<D: KvDesign>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
-    let longest = keys.iter().map(Vec::len).max().unwrap_or(0);
-    let mut session = session::<D>(target, longest)?;
+fn get(session: &mut impl KvSession, keys: &[Vec<u8>]) -> Result<()> {
     let mut missing = Vec::new();
     for key in keys {
         let Some(value) = session.get(key)? else {
@@ -206,28 +219,11 @@ fn get<D: KvDesign>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     }
 }
 
-fn list_keys<D: KvDesign>(target: &Target, wanted: &WantedArgs) -> Result<()> {
-    dump::scan(&mut listing_session::<D>(target)?, &wanted.wanted()?)
+fn put(session: &mut impl KvSession, key: &[u8], value: &[u8]) -> Result<()> {
+    Ok(session.put(key, value)?)
 }
 
-fn list_pairs<D: KvDesign>(target: &Target, wanted: &WantedArgs) -> Result<()> {
-    dump::dump(&mut listing_session::<D>(target)?, &wanted.wanted()?)
-}
-
-fn type_lines<D: KvDesign>(target: &Target) -> Result<()> {
-    shell::run(&mut listing_session::<D>(target)?)
-}
-
-fn put<D: KvDesign>(target: &Target, key: &[u8], value: &[u8]) -> Result<()> {
-    if value.len() > LONGEST as usize {
-        bail!("values end at 1 MiB");
-    }
-    Ok(session::<D>(target, key.len())?.put(key, value)?)
-}
-
-fn delete<D: KvDesign>(target: &Target, key: &[u8]) -> Result<()> {
-    if !session::<D>(target, key.len())?.delete(key)? {
-        bail!("no such key: {}", shown(key));
-    }
+fn delete(session: &mut impl KvSession, key: &[u8]) -> Result<()> {
+    ensure!(session.delete(key)?, "no such key: {}", shown(key));
     Ok(())
 }

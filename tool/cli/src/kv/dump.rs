@@ -11,11 +11,9 @@ use remora_store::load::{BOM, Pair};
 use serde::{Deserialize, Serialize};
 
 use super::load::{Stored, put};
-use super::target::{LONGEST, Target, session};
 use crate::escape::escape;
 use remora_bench::command::{output, print};
-use remora_service::kv::KvDesign;
-use remora_service::kv::Session;
+use remora_service::kv::KvSession;
 
 /// A pair as a line of JSON: text where it is text, else base64.
 #[derive(Serialize, Deserialize)]
@@ -81,10 +79,10 @@ pub struct Wanted {
 }
 
 /// The keys that are wanted, each once.
-fn keys<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
+fn keys(session: &mut impl KvSession, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
     let mut seen = HashSet::new();
     let mut keys = Vec::new();
-    D::list(session, &mut |key| {
+    session.list(&mut |key| {
         if key.starts_with(&wanted.prefix) && (keys.len() as u64) < wanted.limit && seen.insert(key.to_vec())
         {
             keys.push(key.to_vec());
@@ -99,7 +97,7 @@ fn keys<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Ve
 ///
 /// # Errors
 /// The connection's.
-pub fn scan<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
+pub fn scan(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
     for key in keys(session, wanted)? {
         match wanted.json {
             true => print::line(json(&key, None)?),
@@ -113,7 +111,7 @@ pub fn scan<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<()
 ///
 /// # Errors
 /// The connection's; or some pairs have no place in a line, and were left out.
-pub fn dump<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
+pub fn dump(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
     let mut left_out = 0u64;
     for key in keys(session, wanted)? {
         // Deleted meanwhile.
@@ -140,10 +138,9 @@ const LONGEST_LINE: u64 = 16 << 20;
 ///
 /// # Errors
 /// The file cannot be read, or the connection fails.
-pub fn load<D: KvDesign>(target: &Target, path: &Path) -> Result<()> {
+pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
     let (file, name, _) = output::input(path)?;
     let mut reader = BufReader::new(file);
-    let mut session = session::<D>(target, LONGEST as usize)?;
     let (mut stored, mut left_out, mut line) = (0u64, 0u64, Vec::new());
     for number in 1.. {
         line.clear();
@@ -157,7 +154,7 @@ pub fn load<D: KvDesign>(target: &Target, path: &Path) -> Result<()> {
         }
         let refused = match parse(text) {
             Err(error) => Some(format!("{error:#}")),
-            Ok((key, value)) => match put(&mut session, Pair { line: number, key: &key, value: &value })? {
+            Ok((key, value)) => match put(session, Pair { line: number, key: &key, value: &value })? {
                 Stored::Yes => None,
                 Stored::No(words) => Some(words),
             },

@@ -4,15 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
-use remora_store::Random;
 use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
+use remora_store::{PostPrism, Random};
 
 use super::target::Target;
 use crate::advice::start_kv;
 use remora_bench::exercise::{self, Answer, ExerciseArgs, Store};
 use remora_service::kv::KvDesign;
 use remora_service::kv::{Driver, Session};
-use remora_service::post::Batched;
 use remora_store::kv::Machine;
 
 /// Time between two attempts to connect.
@@ -143,7 +142,7 @@ impl Driver for Listener<'_> {
         false
     }
 
-    fn start(&mut self, _: &mut impl Machine, _: &mut Batched<'_, '_>) -> Result<(), Refused> {
+    fn start(&mut self, _: &mut impl Machine, _: &mut impl PostPrism) -> Result<(), Refused> {
         Ok(())
     }
 

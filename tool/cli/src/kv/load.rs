@@ -4,15 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
-use remora_store::kv::{Outcome, Refusal, Refused};
 use remora_store::load::{Pair, Pairs};
 
-use super::target::{LONGEST, Target, session};
 use remora_bench::command::{output, print};
-use remora_service::kv::KvDesign;
-use remora_service::kv::{Session, bad_end, why_not};
+use remora_service::kv::KvSession;
 
 /// What came of a pair.
 pub enum Stored {
@@ -63,13 +60,12 @@ pub fn store_all(
 }
 
 /// `remora kv load`.
-pub fn load<D: KvDesign>(target: &Target, path: &Path) -> Result<()> {
+pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
     let (file, name, len) = output::input(path)?;
     let bar = if len > 0 { ProgressBar::new(len) } else { ProgressBar::no_length() };
-    let pairs = Pairs::new(BufReader::new(bar.wrap_read(file)));
     // How long keys may be, the server says.
-    let mut session = session::<D>(target, LONGEST as usize)?;
-    let (loaded, bad) = store_all(pairs, &name, &bar, |pair| put(&mut session, pair))?;
+    let pairs = Pairs::new(BufReader::new(bar.wrap_read(file)));
+    let (loaded, bad) = store_all(pairs, &name, &bar, |pair| put(session, pair))?;
     print::line(format_args!("{loaded} keys stored, {bad} lines left out"));
     Ok(())
 }
@@ -78,24 +74,6 @@ pub fn load<D: KvDesign>(target: &Target, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// The server is full, or the connection fails.
-pub fn put<D: KvDesign>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored> {
-    let look = |ended: &remora_store::kv::Finished<'_>| match ended.outcome {
-        Outcome::Done => Ok(Stored::Yes),
-        Outcome::Refused(Refusal::TooLong) => Ok(Stored::No(Refusal::TooLong.to_string())),
-        other => Err(bad_end("PUT", other)),
-    };
-    let mut refused = None;
-    let start = |client: &mut D::Client, nic: &mut remora_service::post::Direct<'_>| {
-        use remora_store::kv::Machine as _;
-        let started = client.put(pair.key, pair.value, nic);
-        refused = started.err();
-        started
-    };
-    match session.one(start, look) {
-        Ok(ended) => Ok(ended?),
-        Err(error) => match refused {
-            Some(refused @ (Refused::KeyTooLong | Refused::ValueTooLong)) => Ok(Stored::No(why_not(refused))),
-            _ => bail!(error),
-        },
-    }
+pub fn put(session: &mut impl KvSession, pair: Pair<'_>) -> Result<Stored> {
+    Ok(session.store(pair.key, pair.value)?.map_or(Stored::Yes, Stored::No))
 }

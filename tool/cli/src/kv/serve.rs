@@ -1,6 +1,7 @@
 //! `remora serve kv`: a table, its clients, and one thread that polls for them all.
 
 mod file;
+mod rma;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,20 +19,26 @@ use remora_store::ycsb::record::{self, Values};
 use file::Lines;
 
 use super::load::{Stored, store_all};
+use crate::rma::IdentityArgs;
 use remora_bench::command::conduct::Conduct;
 use remora_bench::command::designs;
 use remora_bench::command::device::PortArgs;
 use remora_bench::command::number::{natural, size, whole};
+use remora_bench::command::transport::TransportName;
 
 /// Arguments of `remora serve kv`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n  remora serve kv --nicd /run/nic.sock --keep store\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
+    mut_arg("port", |port| port.default_value_if("transport", "rma", "udp")),
+    after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora serve kv --port udp --transport irn\n  remora serve kv --transport rma --certificate server.pem --token-file token --rotate 60\n\n--transport rma encrypts everything: it prints a fingerprint and a token, and clients need both. Two servers with one certificate\nand one token file are replicas for clients that name both.\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
 )]
 pub struct ServeArgs {
     /// Design of the table.
     #[arg(long, default_value = "farm", value_parser = designs::kv())]
     pub design: Design,
+    /// What carries the operations.
+    #[arg(long, default_value = "rc")]
+    pub transport: TransportName,
     #[command(flatten)]
     pub port: PortArgs,
     /// TCP address for the set-up of connections.
@@ -74,6 +81,8 @@ pub struct ServeArgs {
     pub keep: Option<String>,
     #[command(flatten)]
     pub conduct: Conduct,
+    #[command(flatten, next_help_heading = "With --transport rma")]
+    identity: IdentityArgs,
 }
 
 impl ServeArgs {
@@ -81,17 +90,33 @@ impl ServeArgs {
     fn limits(&self) -> Limits {
         let ServeArgs { clients, max_key, max_value, .. } = *self;
         let record_len = (self.records > 0).then_some(self.value_len);
-        Limits { clients, max_key, max_value, record_len }
+        let irn = self.transport == TransportName::Irn;
+        Limits { clients, max_key, max_value, record_len, irn }
     }
 }
 
 /// `remora serve kv`.
 pub fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
+    if args.transport == TransportName::Rma {
+        return rma::run(args);
+    }
+    ensure!(
+        !args.identity.is_given(),
+        "--certificate, --token-file, --admit and --rotate are for --transport rma: add that, or leave them out"
+    );
     with_design!(args.design, serve(args))
 }
 
 fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
+    let (size, file) = begins_with::<D>(args)?;
+    let mut service = open::<D>(args, size, file.as_ref())?;
+    let what = format!("{} keys as {}", service.program.keys(), args.design.name());
+    args.conduct.serve(&what, args.listen, &mut service)
+}
+
+/// What the table begins with, and how large that makes it.
+fn begins_with<D: KvDesign>(args: &ServeArgs) -> Result<(Size, Option<Lines>)> {
     let (len, most) = (args.value_len, args.max_value);
     ensure!(
         args.records == 0 || len <= most,
@@ -103,10 +128,7 @@ fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
     if let Some(file) = &file {
         file.count(args.max_key, most, &mut contents)?;
     }
-    let size = Size::fresh::<D>(&args.limits(), contents, args.capacity, args.memory)?;
-    let mut service = open::<D>(args, size, file.as_ref())?;
-    let what = format!("{} keys as {}", service.program.keys(), args.design.name());
-    args.conduct.serve(&what, args.listen, &mut service)
+    Ok((Size::fresh::<D>(&args.limits(), contents, args.capacity, args.memory)?, file))
 }
 
 /// The server with all that it begins with, or as the one before left it with a NIC daemon.

@@ -8,8 +8,7 @@ use rustyline::error::ReadlineError;
 
 use crate::escape::escape;
 use remora_bench::command::print;
-use remora_service::kv::KvDesign;
-use remora_service::kv::Session;
+use remora_service::kv::KvSession;
 
 const HELP: &str = "get KEY...        print values
 put KEY VALUE     store a value: the rest of the line, spaces and all
@@ -62,7 +61,7 @@ impl<'a> Line<'a> {
 ///
 /// # Errors
 /// The connection failed; or a line did not do what it says, unless a person typed it.
-pub fn run<D: KvDesign>(session: &mut Session<D>) -> Result<()> {
+pub fn run(session: &mut impl KvSession) -> Result<()> {
     if std::io::stdin().is_terminal() {
         return typed(session);
     }
@@ -82,7 +81,7 @@ pub fn run<D: KvDesign>(session: &mut Session<D>) -> Result<()> {
 }
 
 /// A person types, with a history to go back to.
-fn typed<D: KvDesign>(session: &mut Session<D>) -> Result<()> {
+fn typed(session: &mut impl KvSession) -> Result<()> {
     let mut editor = DefaultEditor::new()?;
     eprintln!("get, put, delete, scan, help or quit; end with Ctrl-D");
     loop {
@@ -102,7 +101,7 @@ fn typed<D: KvDesign>(session: &mut Session<D>) -> Result<()> {
 }
 
 /// Does what a line says. False: it is the last one.
-fn act<D: KvDesign>(session: &mut Session<D>, line: &str) -> Result<bool> {
+fn act(session: &mut impl KvSession, line: &str) -> Result<bool> {
     match Line::parse(line)? {
         Line::Nothing => {}
         Line::Help => print::line(HELP),
@@ -125,7 +124,7 @@ fn act<D: KvDesign>(session: &mut Session<D>, line: &str) -> Result<bool> {
                 print::line("deleted");
             }
         }
-        Line::Scan(prefix) => D::list(session, &mut |key| {
+        Line::Scan(prefix) => session.list(&mut |key| {
             if key.starts_with(prefix.as_bytes()) {
                 print::bytes(&[&escape(key)[..], b"\n"].concat());
             }

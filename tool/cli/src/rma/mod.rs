@@ -8,6 +8,9 @@ mod target;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub use serve::{IdentityArgs, rotate};
+pub use target::refuse_shm;
+
 /// Verbs of `remora rma`.
 #[derive(Subcommand)]
 pub enum RmaCommand {

@@ -58,23 +58,12 @@ pub struct Args {
     /// random key].
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// PEM file with the server's certificate and private key, made if it is not there.
-    #[arg(long, value_name = "FILE")]
-    certificate: Option<PathBuf>,
-    /// File with the token, made if it is not there.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    identity: IdentityArgs,
     /// File to write the address, the fingerprint and the token to; nobody else can read it. Clients take it
     /// by their --credentials.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// Fingerprint of a client's certificate that is admitted; more by repeating it. Without --token-file
-    /// there is no token then.
-    #[arg(long, value_name = "FINGERPRINT")]
-    admit: Vec<Fingerprint>,
-    /// Change the key every so many seconds, and announce each new one to the clients that are connected.
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<u32>(1..=86400 * 365))]
-    rotate: Option<u32>,
     /// Address of an endpoint with counters for Prometheus and `remora top`.
     #[arg(long)]
     metrics: Option<SocketAddr>,
@@ -84,6 +73,50 @@ pub struct Args {
     /// Say where it listens, its fingerprint, token and region as one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// Who a server is, whom it admits, and how often keys change.
+#[derive(clap::Args, Clone, Debug)]
+pub struct IdentityArgs {
+    /// PEM file with the server's certificate and private key, made if it is not there.
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// File with the token, made if it is not there.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Fingerprint of a client's certificate that is admitted; more by repeating it. Without --token-file
+    /// there is no token then.
+    #[arg(long, value_name = "FINGERPRINT")]
+    admit: Vec<Fingerprint>,
+    /// Change the keys every so many seconds, and announce each new one to the clients that are connected.
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u32>(1..=86400 * 365))]
+    pub rotate: Option<u32>,
+}
+
+impl IdentityArgs {
+    /// Is any of them given?
+    pub fn is_given(&self) -> bool {
+        let IdentityArgs { certificate, token_file, admit, rotate } = self;
+        certificate.is_some() || token_file.is_some() || !admit.is_empty() || rotate.is_some()
+    }
+
+    /// The certificate, and who is admitted: by a token unless certificates are listed alone.
+    ///
+    /// # Errors
+    /// A file holds no certificate or token.
+    pub fn options(&self) -> Result<GrantOptions> {
+        let certificate = match &self.certificate {
+            Some(path) => Certificate::at(path)?,
+            None => Certificate::new()?,
+        };
+        let token = match &self.token_file {
+            Some(path) => Some(Token::at(path)?),
+            None if self.admit.is_empty() => Some(Token::random()?),
+            None => None,
+        };
+        let clients = self.admit.iter().copied().collect();
+        Ok(GrantOptions { token, clients, ..GrantOptions::new(certificate) })
+    }
 }
 
 /// How long before a new key it is announced, at most.
@@ -101,9 +134,8 @@ pub fn run(args: &Args) -> Result<()> {
         device.open().with_context(|| format!("opening a NIC with port {}", args.port.port.name()))?;
     let rights = args.rights.iter().fold(Rights::NONE, |all, one| all | *one);
     let offer = args.offer(&context, rights)?;
-    let (certificate, token) = args.identity()?;
-    let clients = args.admit.iter().copied().collect();
-    let options = GrantOptions { token: token.clone(), clients, ..GrantOptions::new(certificate) };
+    let options = args.identity.options()?;
+    let token = options.token.clone();
     let server = GrantServer::start(args.listen, options, vec![offer])?;
     let counted = context.clone();
     let endpoint = args
@@ -117,11 +149,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let endpoint_address = endpoint.as_ref().map(metrics::Endpoint::address);
     args.tell(&server, &context, rights, token.as_ref(), endpoint_address);
-    match args.rotate {
-        None => wait_readable(told.as_fd(), None).map(drop)?,
-        Some(seconds) => rotate(&server, &args.name, Duration::from_secs(seconds.into()), &told)?,
-    }
-    Ok(())
+    rotate(
+        args.identity.rotate,
+        &told,
+        |ahead| Ok(server.announce(&args.name, remora_host::random_key()?, ahead)?),
+        || Ok(server.change_key(&args.name)?),
+    )
 }
 
 impl Args {
@@ -145,20 +178,6 @@ impl Args {
         }
         let region = context.open_rma(&RmaOptions::default())?.expose(memory, rights, key)?;
         Ok(Offer::new(&*self.name, rights, region))
-    }
-
-    /// The certificate, and the token if one admits.
-    fn identity(&self) -> Result<(Certificate, Option<Token>)> {
-        let certificate = match &self.certificate {
-            Some(path) => Certificate::at(path)?,
-            None => Certificate::new()?,
-        };
-        let token = match &self.token_file {
-            Some(path) => Some(Token::at(path)?),
-            None if self.admit.is_empty() => Some(Token::random()?),
-            None => None,
-        };
-        Ok((certificate, token))
     }
 
     fn tell(
@@ -204,13 +223,19 @@ impl Args {
     }
 }
 
-/// Changes the key again and again, each announced before, until it is told to end.
-fn rotate(
-    server: &GrantServer,
-    name: &str,
-    every: Duration,
+/// Changes keys again and again, each announced before, until it is told to end. None: it only waits.
+///
+/// # Errors
+/// Those of `announce` and `change`.
+pub fn rotate(
+    every: Option<u32>,
     told: &std::os::unix::net::UnixStream,
+    announce: impl Fn(Duration) -> Result<()>,
+    change: impl Fn() -> Result<()>,
 ) -> Result<()> {
+    let Some(every) = every.map(|seconds| Duration::from_secs(seconds.into())) else {
+        return Ok(wait_readable(told.as_fd(), None).map(drop)?);
+    };
     let ahead = AHEAD.min(every / 2);
     let mut next = Instant::now() + every;
     let waits = |until: Instant| -> Result<bool> {
@@ -221,11 +246,11 @@ fn rotate(
         if waits(next - ahead)? {
             return Ok(());
         }
-        server.announce(name, remora_host::random_key()?, ahead)?;
+        announce(ahead)?;
         if waits(next)? {
             return Ok(());
         }
-        server.change_key(name)?;
+        change()?;
         next += every;
     }
 }

@@ -13,6 +13,7 @@ mod curves;
 mod figures;
 mod golden;
 mod kv;
+mod kv_rma;
 mod kv_tools;
 mod limits;
 mod loading;

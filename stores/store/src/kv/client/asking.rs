@@ -4,6 +4,7 @@ use super::super::client_config::ASK_STRIDE;
 use super::super::lookup::{Ask, Lookup};
 use super::super::{Broken, Post};
 use super::{Client, OwnedOutcome, State};
+use crate::send_queue::Account;
 use crate::work_id::{Work, WorkId};
 use remora_nic::kernel::{Ending, HEAD_LEN, Place, Status};
 use remora_nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
@@ -12,7 +13,7 @@ use remora_nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
 const REQUEST: usize = HEAD_LEN + Ask::LEN;
 const _: () = assert!(REQUEST <= ASK_STRIDE);
 
-impl<L: Lookup> Client<L> {
+impl<L: Lookup, Q: Account> Client<L, Q> {
     /// Asks the kernel. Returns false if the queue has no space for the request now.
     #[inline]
     pub(super) fn post_ask(&mut self, slot: u16, ask: &Ask, nic: &mut impl Post) -> Result<bool, Broken> {

@@ -2,8 +2,9 @@
 
 use super::super::lookup::Lookup;
 use super::{Client, State};
+use crate::send_queue::Account;
 
-impl<L: Lookup> Client<L> {
+impl<L: Lookup, Q: Account> Client<L, Q> {
     /// Asserts them, in debug builds only. After a failure what waited is only handed back.
     #[inline(always)]
     pub(super) fn checked(&self) {

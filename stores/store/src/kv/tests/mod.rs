@@ -5,6 +5,7 @@ mod hostile;
 pub(crate) mod journal;
 mod listing;
 mod model;
+mod replicas;
 mod steady;
 mod torn;
 mod torture;

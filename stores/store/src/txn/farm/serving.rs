@@ -7,7 +7,7 @@ use remora_nic::{
 use super::calls::{Ask, Reply};
 use super::layout::{FRONT, LOG_FRONT, NONE, Record, Word, next, record_len};
 use super::shard::{Shard, ShardConfig};
-use crate::send_queue::SendQueue;
+use crate::send_queue::{Account, SendQueue};
 use crate::words::u64_at;
 use crate::{Broken, Post, QueueNeeds};
 

@@ -8,8 +8,7 @@ use remora_store::ycsb::record::{self, Values};
 
 use super::{Args, Reads, Server, Store};
 use crate::command::device::{PortArgs, PortName};
-use remora_service::kv::FarmDesign;
-use remora_service::kv::Session;
+use remora_service::kv::{FarmDesign, KvSession as _, Session};
 
 /// `remora serve kv`, with a NIC of its own or a daemon's.
 pub struct Farm {

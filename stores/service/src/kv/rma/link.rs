@@ -1,0 +1,248 @@
+//! A client's connection to one server: its grants, its calls, and the memory that reads land in.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use remora_grants::{Announcement, Caller, Credential, Pin, RegionGrant, ServerMessage};
+use remora_nic::{CompletionKind, Sge, WorkCompletion};
+use remora_store::Registered;
+use remora_store::kv::{Grant as TableGrant, Hello};
+use remora_verbs::Status;
+use remora_verbs::rma::{Client, Grant, RmaRegion};
+
+use super::frame::{self, Frame, completion};
+use super::server::{INDEX_NAME, VALUES_NAME};
+use super::{INDEX, VALUES};
+use crate::error::{bail, need};
+use crate::{Error, Result};
+
+/// Announcements that are kept of a region: the key in force, and the next one.
+const ANNOUNCED: usize = 2;
+
+/// A server and how it is used.
+pub struct ServerLink {
+    /// While it is connected.
+    pub caller: Option<Caller>,
+    /// The memory of its client, as this NIC and as the machine name it.
+    pub arena: RmaRegion,
+    /// The same.
+    pub block: Registered,
+    /// What the client says to it.
+    pub hello: Hello,
+    grants: [Option<Grant>; 2],
+    /// How often they changed.
+    pub generation: u64,
+    announced: [VecDeque<Grant>; 2],
+    receives: VecDeque<(u64, Sge)>,
+    /// Connections so far: what belongs to an earlier one is ignored.
+    pub epoch: u64,
+    /// Reads that the NIC has not ended, of any epoch.
+    pub reading: u32,
+    /// Calls without answer, and since when there are some.
+    calling: u32,
+    since: Instant,
+    /// Grants were asked for.
+    pub asked: bool,
+}
+
+/// What came from a server.
+#[derive(Default)]
+pub struct Arrived {
+    /// Ends of requests.
+    pub done: Vec<WorkCompletion>,
+    /// Grants that were asked for.
+    pub grants: bool,
+}
+
+impl ServerLink {
+    /// Not connected.
+    pub fn new(arena: RmaRegion, block: Registered, hello: Hello) -> ServerLink {
+        ServerLink {
+            caller: None,
+            arena,
+            block,
+            hello,
+            grants: [None; 2],
+            generation: 0,
+            announced: Default::default(),
+            receives: VecDeque::new(),
+            epoch: 0,
+            reading: 0,
+            calling: 0,
+            since: Instant::now(),
+            asked: false,
+        }
+    }
+
+    /// It is connected.
+    ///
+    /// # Errors
+    /// `Peer`: the server grants something else than a table.
+    pub fn begin(&mut self, caller: Caller, grants: &[RegionGrant]) -> Result<()> {
+        self.take_grants(grants)?;
+        (self.caller, self.epoch, self.asked, self.calling) = (Some(caller), self.epoch + 1, false, 0);
+        self.announced.iter_mut().for_each(VecDeque::clear);
+        self.receives.clear();
+        Ok(())
+    }
+
+    /// It is not connected any more.
+    pub fn end(&mut self) {
+        (self.caller, self.epoch, self.calling) = (None, self.epoch + 1, 0);
+    }
+
+    fn take_grants(&mut self, grants: &[RegionGrant]) -> Result<()> {
+        let of = |name| grants.iter().find(|granted| granted.name == name).map(|granted| granted.grant);
+        let grants = [of(INDEX_NAME), of(VALUES_NAME)];
+        if grants.contains(&None) {
+            bail!(Peer, "the server grants regions, but no key-value table: start it by `remora serve kv`");
+        }
+        self.grants = grants;
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// The grant of a region by the key that the table has for it.
+    pub fn grant(&self, key: u32) -> Option<&Grant> {
+        match key {
+            INDEX => self.grants[0].as_ref(),
+            VALUES => self.grants[1].as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Uses the keys that were announced. False: there are none.
+    pub fn use_announced(&mut self) -> bool {
+        let mut some = false;
+        for (grant, announced) in self.grants.iter_mut().zip(&mut self.announced) {
+            if let Some(next) = announced.pop_front() {
+                (*grant, some) = (Some(next), true);
+            }
+        }
+        self.generation += u64::from(some);
+        some
+    }
+
+    /// Calls are under way.
+    pub fn is_calling(&self) -> bool {
+        self.calling > 0
+    }
+
+    /// For how long none has been answered.
+    pub fn silent(&self) -> Duration {
+        if self.calling > 0 { self.since.elapsed() } else { Duration::ZERO }
+    }
+
+    /// Takes a receive request.
+    pub fn post_receive(&mut self, id: u64, sge: Sge) {
+        self.receives.push_back((id, sge));
+    }
+
+    /// Sends a call. What becomes of it when the connection is gone is told by [`come`](ServerLink::come).
+    pub fn call(&mut self, message: &[u8]) {
+        if self.calling == 0 {
+            self.since = Instant::now();
+        }
+        self.calling += 1;
+        let _ = self.caller.as_mut().map(|caller| caller.send(message));
+    }
+
+    /// Takes what the server said.
+    ///
+    /// # Errors
+    /// The connection is gone, or is to be ended.
+    pub fn come(&mut self, came: &mut Arrived) -> Result<()> {
+        loop {
+            let Some(caller) = &mut self.caller else { return Ok(()) };
+            match caller.next()? {
+                None => return Ok(()),
+                Some(ServerMessage::Reply(message)) => {
+                    let reply = self.place(&message);
+                    came.done.push(need!(reply, Peer, "the server answers what no correct server does"));
+                }
+                Some(ServerMessage::Announced(Announcement { granted, .. })) => self.announce(&granted),
+                Some(ServerMessage::Grants(grants)) => {
+                    self.take_grants(&grants)?;
+                    self.announced.iter_mut().for_each(VecDeque::clear);
+                    (self.asked, came.grants) = (false, true);
+                }
+            }
+        }
+    }
+
+    fn announce(&mut self, granted: &RegionGrant) {
+        let region = [INDEX_NAME, VALUES_NAME].iter().position(|name| *name == granted.name);
+        let Some(announced) = region.map(|region| &mut self.announced[region]) else { return };
+        if announced.len() == ANNOUNCED {
+            announced.pop_front();
+        }
+        announced.push_back(granted.grant);
+    }
+
+    /// Copies an answer to where it belongs. None: no correct server sends it.
+    fn place(&mut self, message: &[u8]) -> Option<WorkCompletion> {
+        let frame = Frame::parse(message)?;
+        let (id, sge) = self.receives.pop_front()?;
+        self.calling = self.calling.checked_sub(1)?;
+        self.since = Instant::now();
+        let (at, kind, imm, bytes) = match frame {
+            Frame::Send(bytes) => {
+                (bytes.len() <= sge.len as usize).then_some(())?;
+                (sge.addr as usize, CompletionKind::Receive, None, bytes)
+            }
+            Frame::Write(slot, bytes) => {
+                let Hello { replies, window, reply_stride, reply_len, .. } = self.hello;
+                (bytes.len() <= reply_len as usize).then_some(())?;
+                let at = frame::piece(replies, slot, window, reply_stride, bytes)?;
+                (at, CompletionKind::ReceiveWriteImm, Some(slot), bytes)
+            }
+            Frame::Refusal(_) => return None,
+        };
+        self.block.bytes.write(at, bytes).ok()?;
+        let arrived = completion(id, Status::Success, kind, bytes.len());
+        Some(WorkCompletion { imm, ..arrived })
+    }
+}
+
+/// A connection as it is made, by a thread that may wait.
+pub struct Connected {
+    /// It.
+    pub caller: Caller,
+    /// Its regions.
+    pub grants: Vec<RegionGrant>,
+    /// Its table.
+    pub table: TableGrant,
+}
+
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// Connects to a server, and says hello.
+///
+/// # Errors
+/// That of the grants; `Refused`: it takes no client, or not this one; `Session`.
+pub fn connect(pin: Pin, credential: &Credential, client: &Client, hello: &Hello) -> Result<Connected> {
+    let longest = frame::HEADER + (hello.reply_len as usize).max(4096);
+    let (mut caller, grants) = Caller::open(pin, credential, client, CONNECTING, longest)?;
+    caller.send(&Frame::Send(&hello.encode()).emit())?;
+    let until = Instant::now() + CONNECTING;
+    let message = loop {
+        match caller.next()? {
+            Some(ServerMessage::Reply(message)) => break message,
+            // A key that was announced meanwhile comes with the next failure.
+            Some(_) => {}
+            None if Instant::now() >= until => return Err(remora_grants::Error::Silent(pin.address).into()),
+            None => caller.wait(until)?,
+        }
+    };
+    match Frame::parse(&message) {
+        Some(Frame::Send(bytes)) => {
+            let table = TableGrant::decode(bytes)?;
+            Ok(Connected { caller, grants, table })
+        }
+        Some(Frame::Refusal(words)) => {
+            bail!(Refused, "the server at {} takes no client: {words}", pin.address)
+        }
+        _ => Err(Error::Peer(format!("what answers at {} is no key-value server", pin.address))),
+    }
+}

@@ -1,0 +1,31 @@
+//! What carries the operations of a key-value client: `--transport`.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// What carries the operations.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransportName {
+    /// Reliable connections, with go-back-N.
+    #[default]
+    Rc,
+    /// Reliable connections with IRN.
+    Irn,
+    /// 1RMA: encrypted, without connections. Design farm, over udp or xdp.
+    Rma,
+}
+
+impl TransportName {
+    /// All of them.
+    pub const ALL: [TransportName; 3] = [TransportName::Rc, TransportName::Irn, TransportName::Rma];
+
+    /// As the command line says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransportName::Rc => "rc",
+            TransportName::Irn => "irn",
+            TransportName::Rma => "rma",
+        }
+    }
+}

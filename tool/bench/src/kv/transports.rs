@@ -1,0 +1,183 @@
+//! `remora bench kv --transport rc,irn,rma`: one table of design farm over each transport, side by side; and
+//! how long GETs stop when one of two servers of the same pairs is killed.
+
+mod death;
+
+use anyhow::{Context as _, Result, ensure};
+use remora_grants::{Credential, Pin};
+use remora_service::kv::rma::{RmaServerAddress, RmaSession};
+use remora_service::kv::{FarmDesign, KvSession, Session};
+use remora_store::ycsb::Mix;
+
+use super::case::Case;
+use super::contest::{Counts, Round};
+use super::measure::{Plan, Runner, Server, memory_for};
+use super::parts::Parts;
+use crate::command::device::{PortArgs, PortName};
+use crate::command::transport::TransportName;
+use crate::testbed::Testbed;
+use crate::{Report, Row};
+
+/// Starts a server of design farm that speaks this transport.
+///
+/// # Errors
+/// It does not start.
+pub fn start(transport: TransportName, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
+    let most = plan.records + plan.inserts;
+    let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
+    let words = ["serve", "kv", "--transport", transport.name(), "--capacity", &keys, "--memory", &bytes];
+    Server::start_as(&words, testbed, link, plan)
+}
+
+/// A client over queue pairs.
+///
+/// # Errors
+/// The server does not answer, or does not speak IRN where that is asked for.
+pub fn by_pairs(
+    server: &Server,
+    transport: TransportName,
+    port: &PortArgs,
+    plan: &Plan,
+) -> Result<Session<FarmDesign>> {
+    let irn = transport == TransportName::Irn;
+    Ok(Session::connect_by(&port.open()?, &server.address, plan.client(), irn)?)
+}
+
+/// A client over 1RMA of all these servers.
+///
+/// # Errors
+/// They do not answer.
+pub fn by_rma(servers: &[&Server], port: &PortArgs, plan: &Plan) -> Result<RmaSession> {
+    let address = |server: &&Server| -> Result<RmaServerAddress> {
+        let [fingerprint, token] = &server.more[..] else { anyhow::bail!("the server told no fingerprint") };
+        let pin = Pin { address: server.address.parse()?, fingerprint: fingerprint.parse()? };
+        Ok(RmaServerAddress { pin, credential: Credential::Token(token.parse()?) })
+    };
+    let addresses = servers.iter().map(address).collect::<Result<Vec<_>>>()?;
+    Ok(RmaSession::connect(&port.open()?, &addresses, plan.client())?)
+}
+
+/// A server and a client of one transport.
+trait Carried {
+    fn round(&mut self, at: usize) -> Result<Round>;
+}
+
+struct Carrier<S: KvSession> {
+    runner: Runner<S>,
+    server: Server,
+    streams: Vec<(Mix, Parts)>,
+    records: u64,
+}
+
+impl<S: KvSession> Carried for Carrier<S> {
+    /// One round of the workload numbered `at`. The server runs only meanwhile.
+    fn round(&mut self, at: usize) -> Result<Round> {
+        let (mix, parts) = &mut self.streams[at];
+        let counts = Counts::of(*mix, self.records);
+        self.server.go_on()?;
+        self.runner.together(parts, counts.warm)?;
+        let alone = self.runner.alone(parts, counts.alone)?;
+        let before = self.server.cpu_ns()?;
+        let rate = self.runner.together(parts, counts.together)?;
+        let cpu = (self.server.cpu_ns()? - before) as f64 / counts.together as f64;
+        self.runner.stop(&self.server)?;
+        Ok(Round { round_trips: alone.round_trips, p50: alone.p50, p99: alone.p99, rate, cpu, should: None })
+    }
+}
+
+fn carried(
+    transport: TransportName,
+    testbed: &Testbed,
+    link: usize,
+    plan: &Plan,
+    cases: &[Case],
+) -> Result<Box<dyn Carried>> {
+    fn of<S: KvSession + 'static>(
+        session: S,
+        server: Server,
+        plan: &Plan,
+        cases: &[Case],
+    ) -> Result<Box<dyn Carried>> {
+        let mut runner = Runner::over(session, plan);
+        runner.stop(&server)?;
+        let parts = |case: &Case| (case.mix, Parts::new(case.mix, plan.records, plan.seed));
+        let streams = cases.iter().map(parts).collect();
+        Ok(Box::new(Carrier { runner, server, streams, records: plan.records }))
+    }
+    let (server, port) = (start(transport, testbed, link, plan)?, testbed.client(link));
+    match transport {
+        TransportName::Rma => of(by_rma(&[&server], &port, plan)?, server, plan, cases),
+        _ => of(by_pairs(&server, transport, &port, plan)?, server, plan, cases),
+    }
+}
+
+/// What is compared.
+pub struct Comparison<'a> {
+    /// The transports, the baseline first.
+    pub transports: &'a [TransportName],
+    /// Over which port; udp by default.
+    pub port: Option<PortName>,
+    /// The workloads.
+    pub cases: &'a [Case],
+    /// The table.
+    pub plan: &'a Plan,
+    /// Rounds, in which the transports take turns.
+    pub rounds: u32,
+}
+
+impl Comparison<'_> {
+    /// Measures all of them, and then their servers' deaths.
+    ///
+    /// # Errors
+    /// A wrong value, or a process that is gone.
+    pub fn run(&self, cores: [usize; 2], report: &mut Report) -> Result<()> {
+        let port = self.port.unwrap_or(PortName::Udp);
+        ensure!(
+            port != PortName::Shm || !self.transports.contains(&TransportName::Rma),
+            "1RMA over shm needs a connected queue pair beside it: choose --port udp"
+        );
+        let links = 2 * self.transports.len();
+        let testbed = Testbed::open(port, cores, links, true)?.context("a network")?;
+        let mut systems = Vec::new();
+        for (link, transport) in self.transports.iter().enumerate() {
+            systems.push(carried(*transport, (&testbed, link), self.plan, self.cases)?);
+        }
+        let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; self.cases.len()];
+        for number in 0..self.rounds {
+            for (at, rounds) in rounds.iter_mut().enumerate() {
+                for (system, rounds) in systems.iter_mut().zip(rounds) {
+                    rounds.push(system.round(at)?);
+                }
+            }
+            tracing::info!(port = port.name(), number, "round measured");
+        }
+        for (case, rounds) in self.cases.iter().zip(&rounds) {
+            self.tell(port, case, rounds, report);
+        }
+        drop(systems);
+        death::measure(self, &testbed, report)
+    }
+
+    fn tell(&self, port: PortName, case: &Case, rounds: &[Vec<Round>], report: &mut Report) {
+        let figures: [(&'static str, &'static str, fn(&Round) -> f64); 5] = [
+            ("round_trips", "", |round| round.round_trips),
+            ("latency_p50", "ns", |round| round.p50),
+            ("latency_p99", "ns", |round| round.p99),
+            ("rate", "1/s", |round| round.rate),
+            ("cpu", "ns of server core per op", |round| round.cpu),
+        ];
+        for (metric, unit, figure) in figures {
+            let of = |rounds: &Vec<Round>| rounds.iter().map(figure).collect::<Vec<f64>>();
+            let baseline = of(&rounds[0]);
+            for (number, (transport, rounds)) in self.transports.iter().zip(rounds).enumerate() {
+                let row = Row::new("kv", self.path(port, *transport, &case.name), metric, unit, &of(rounds));
+                let beside = self.transports[0].name();
+                report.add(if number == 0 { row } else { row.against(beside, &baseline) });
+            }
+        }
+    }
+
+    fn path(&self, port: PortName, transport: TransportName, case: &str) -> String {
+        format!("{}/farm-{}/{}/{case}", port.name(), transport.name(), self.plan.value_len)
+    }
+}

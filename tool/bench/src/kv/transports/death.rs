@@ -1,0 +1,132 @@
+//! One of two servers of the same pairs is killed while a client reads.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use remora_service::kv::{FarmDesign, KvSession as _, Session};
+use remora_store::ycsb::record::{self, Values};
+
+use super::{Comparison, by_pairs, by_rma, start};
+use crate::command::device::PortArgs;
+use crate::command::transport::TransportName;
+use crate::kv::measure::{Plan, Server};
+use crate::testbed::Testbed;
+use crate::{Report, Row};
+
+/// Load before the death, and after GETs have come back.
+const LOAD: Duration = Duration::from_millis(500);
+/// Longest that GETs may stay away.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a client saw.
+struct Seen {
+    /// The longest time between two GETs that did not fail.
+    gap: Duration,
+    failed: u64,
+}
+
+/// Kills a server of each transport, round after round.
+pub fn measure(what: &Comparison<'_>, testbed: &Testbed, report: &mut Report) -> Result<()> {
+    let mut all: Vec<[Vec<f64>; 2]> = Vec::new();
+    for (number, transport) in what.transports.iter().enumerate() {
+        let mut rounds = [Vec::new(), Vec::new()];
+        for _ in 0..what.rounds {
+            let links = [2 * number, 2 * number + 1];
+            let servers = [
+                start(*transport, (testbed, links[0]), what.plan)?,
+                start(*transport, (testbed, links[1]), what.plan)?,
+            ];
+            let ports = links.map(|link| testbed.client(link));
+            let seen = one(*transport, &servers, &ports, what.plan)?;
+            rounds[0].push(seen.gap.as_nanos() as f64);
+            rounds[1].push(seen.failed as f64);
+        }
+        all.push(rounds);
+    }
+    for (transport, [gap, failed]) in what.transports.iter().zip(&all) {
+        let case = what.path(testbed.port(), *transport, "one-of-two-killed");
+        let row = Row::new("kv", case.clone(), "longest_gap", "ns", gap);
+        let beside = transport != &what.transports[0];
+        let row = if beside { row.against(what.transports[0].name(), &all[0][0]) } else { row };
+        report.add(row);
+        let row = Row::new("kv", case, "failed_gets", "GETs", failed);
+        report.add(if *transport == TransportName::Rma { row.at_most(0.0) } else { row });
+    }
+    Ok(())
+}
+
+fn one(transport: TransportName, servers: &[Server; 2], ports: &[PortArgs; 2], plan: &Plan) -> Result<Seen> {
+    let kill = || servers[0].kill();
+    if transport == TransportName::Rma {
+        let mut session = by_rma(&[&servers[0], &servers[1]], &ports[0], plan)?;
+        return read_on(plan, kill, &mut |key| session.get(key).ok().flatten());
+    }
+    let mut pairs = Pairs { transport, servers, ports, plan, sessions: [None, None], at: 0 };
+    pairs.connect(0)?;
+    pairs.connect(1)?;
+    read_on(plan, kill, &mut |key| pairs.get(key))
+}
+
+/// A client with a queue pair to each server, which goes to the other one when a GET fails.
+struct Pairs<'a> {
+    transport: TransportName,
+    servers: &'a [Server; 2],
+    ports: &'a [PortArgs; 2],
+    plan: &'a Plan,
+    sessions: [Option<Session<FarmDesign>>; 2],
+    at: usize,
+}
+
+impl Pairs<'_> {
+    fn connect(&mut self, number: usize) -> Result<()> {
+        let session = by_pairs(&self.servers[number], self.transport, &self.ports[number], self.plan)?;
+        self.sessions[number] = Some(session);
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        for _ in 0..2 {
+            match self.sessions[self.at].as_mut().map(|session| session.get(key)) {
+                Some(Ok(value)) => return value,
+                Some(Err(_)) | None => {
+                    self.sessions[self.at] = None;
+                    self.at = 1 - self.at;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// GETs before and after a death, one at a time, each value checked.
+fn read_on(
+    plan: &Plan,
+    kill: impl Fn() -> Result<()>,
+    get: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
+) -> Result<Seen> {
+    let values = Values::fixed(plan.value_len);
+    let mut seen = Seen { gap: Duration::ZERO, failed: 0 };
+    let (mut record, began) = (0, Instant::now());
+    let (mut killed, mut last, mut back) = (None::<Instant>, Instant::now(), None::<Instant>);
+    while back.is_none_or(|back| back.elapsed() < LOAD) {
+        if killed.is_none() && began.elapsed() > LOAD {
+            kill()?;
+            killed = Some(Instant::now());
+        }
+        record = (record + 7919) % plan.records;
+        let value = get(&record::key(record));
+        let now = Instant::now();
+        match value {
+            Some(value) => {
+                ensure!(values.check(record, &value).is_some(), "record {record} has a wrong value");
+                seen.gap = seen.gap.max(now.duration_since(last));
+                last = now;
+                // The first one after the death may have been answered before it.
+                back = back.or_else(|| killed.filter(|killed| now.duration_since(*killed) > LOAD));
+            }
+            None => seen.failed += 1,
+        }
+        ensure!(last.elapsed() < PATIENCE, "no GET is answered");
+    }
+    Ok(seen)
+}
