@@ -31,23 +31,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod backend;
 mod portal;
 
-use remora_host::{Engine, RmaConfig, random_key};
-use remora_nic::rma::{Identity, RegionMemory, Regions};
+use remora_host::random_key;
+use remora_nic::rma::Identity;
 use remora_wire::frame::{Address, Endpoint};
 use remora_wire::rma::Kind;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::nicd::message::Request;
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
+pub(crate) use backend::OwnRma;
 pub use portal::{Portal, RmaError};
 pub use remora_nic::rma::{RegionKey, Rights};
 pub use remora_transport::rma::executor::{CongestionSettings, ControlKind};
 pub use remora_transport::rma::{Settings, Status, WriteDebit};
 
-/// How a device speaks 1RMA.
+use backend::Backend;
+
+/// How a device speaks 1RMA. A daemon's NIC does as the daemon was told: all but `congestion` is ignored there.
 #[derive(Copy, Clone, Debug)]
 pub struct RmaOptions {
     /// The engine that does, counted from 0.
@@ -83,14 +88,14 @@ pub struct Rma {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    engine: Arc<Engine>,
-    regions: Arc<Regions>,
-    incarnation: u32,
+    backend: Backend,
+    identity: Client,
     options: RmaOptions,
 }
 
 /// Who a client is for a server: what its keys are derived from. Without a NIC daemon the process number is
-/// the client's own claim, and only the secrecy of its keys protects.
+/// the client's own claim, and only the secrecy of its keys protects. With one the kernel says the process
+/// number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// Its address, as the server sees it.
@@ -180,23 +185,17 @@ impl fmt::Debug for Grant {
 }
 
 impl Context {
-    /// Speaks 1RMA by one of the device's engines, from now on.
+    /// Speaks 1RMA by one of the device's engines, from now on, or by the daemon's.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number; `System`: no randomness.
+    /// `Forked`; `TooMany`: the engine's number; `System`: no randomness; `Daemon`: its refusal.
     pub fn open_rma(&self, options: &RmaOptions) -> Result<Rma, CreateError> {
         self.refuse_child()?;
-        let engines = self.adapter()?.engines();
-        let most = engines.len() as u64 - 1;
-        let engine = engines
-            .get(options.engine)
-            .ok_or(CreateError::TooMany("engine", options.engine as u64, most))?
-            .clone();
-        let regions = Arc::new(Regions::new(options.regions));
-        let config = RmaConfig { settings: options.settings, keys: options.keys };
-        engine.enable_rma(&config, regions.clone()).map_err(|_| CreateError::System(NO_RANDOMNESS))?;
-        let incarnation = remora_host::random().map_err(|_| CreateError::System(NO_RANDOMNESS))? as u32;
-        let inner = Inner { context: self.clone(), engine, regions, incarnation, options: *options };
+        let (backend, identity) = match self.daemon() {
+            Some(daemon) => Backend::of_daemon(daemon)?,
+            None => Backend::own(OwnRma::open(self, options)?)?,
+        };
+        let inner = Inner { context: self.clone(), backend, identity, options: *options };
         Ok(Rma { inner: Arc::new(inner) })
     }
 }
@@ -209,52 +208,55 @@ impl Rma {
     /// random one), and this device's portals use it as local operand.
     ///
     /// # Errors
-    /// `TooMany` regions; `OtherContext`; `System`: no randomness.
+    /// `TooMany` regions; `OtherContext`; `System`: no randomness; `Daemon`: its refusal.
     pub fn expose(
         &self,
         memory: MemoryRegion,
         rights: Rights,
         key: Option<RegionKey>,
     ) -> Result<RmaRegion, CreateError> {
-        let key = match key {
-            Some(key) => key,
-            None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS))?,
-        };
-        let described =
-            RegionMemory { key: memory.lkey(), base: memory.address(), len: memory.len() as u64, rights };
-        let most = u64::from(self.inner.options.regions);
-        let id = self
-            .inner
-            .regions
-            .register(&described, &key)
-            .map_err(|_| CreateError::TooMany("regions of 1RMA", most + 1, most))?;
-        Ok(RmaRegion { rma: self.clone(), id, key, memory })
+        let key = key_or_random(key)?;
+        let id = self.inner.backend.register(&memory, rights, &key)?;
+        Ok(RmaRegion { rma: self.clone(), id, rights, key, memory })
     }
 
     /// Makes a portal with `slots` command slots for operands of this domain.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Full)`: no so many slots are free.
+    /// `Forked`; `Nic(Full)`: no so many slots are free; `Daemon`: its refusal.
     pub fn create_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
-        Portal::new(self, domain, slots)
+        Portal::new(self, domain, slots, false)
+    }
+
+    /// The same for transfers of the bulk class only, of which a daemon may lend a program more slots.
+    ///
+    /// # Errors
+    /// As [`create_portal`](Rma::create_portal).
+    pub fn create_bulk_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
+        Portal::new(self, domain, slots, true)
     }
 
     /// Where peers send their requests.
     pub fn endpoint(&self) -> Endpoint {
-        self.inner.engine.facts().endpoint
+        match &self.inner.backend {
+            Backend::Own(rma) => rma.engine.facts().endpoint,
+            Backend::Lent(_) => self.inner.context.port().endpoint,
+        }
     }
 
     /// Makes a server reachable where the network must be asked for the way first (`xdp`). Over `udp` there
     /// is nothing to do; over `shm`, a connected queue pair gives both sides their link.
     ///
     /// # Errors
-    /// `Unreachable`.
+    /// `Unreachable`; `Daemon`: its refusal.
     pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
-        if self.inner.engine.facts().kind == remora_host::PortKind::Shm {
-            return Ok(());
+        match &self.inner.backend {
+            Backend::Own(rma) => rma.reach(server),
+            Backend::Lent(daemon) if self.inner.context.port().kind == remora_host::PortKind::Xdp => {
+                daemon.done(&Request::Reach(server))
+            }
+            Backend::Lent(_) => Ok(()),
         }
-        let reached = remora_host::connect::reach(&self.inner.engine, server);
-        reached.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
     }
 }
 
@@ -262,7 +264,9 @@ impl Rma {
 #[derive(Debug)]
 pub struct RmaRegion {
     rma: Rma,
+    /// 0: it has none.
     id: u32,
+    rights: Rights,
     key: RegionKey,
     memory: MemoryRegion,
 }
@@ -281,7 +285,7 @@ impl RmaRegion {
     /// What this client needs to use it, with the region's present key. Send it by a way that nobody can
     /// read.
     pub fn grant(&self, client: &Client) -> Grant {
-        let current = self.rma.inner.regions.get(self.id).map(|region| region.region_key);
+        let current = self.rma.inner.backend.key(self.id);
         self.grant_under(client, current.as_ref().unwrap_or(&self.key))
     }
 
@@ -305,24 +309,42 @@ impl RmaRegion {
     /// Gives it another key (`None`: a random one). Clients with grants under the old one fail from now on.
     ///
     /// # Errors
-    /// `System`: no randomness.
+    /// `System`: no randomness; `Daemon`: its refusal.
     pub fn rekey(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
-        let key = match key {
-            Some(key) => key,
-            None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS))?,
-        };
-        let changed = self.rma.inner.regions.rekey(self.id, &key);
-        debug_assert!(changed.is_ok(), "it lives as long as this value");
+        let key = key_or_random(key)?;
+        self.rma.inner.backend.rekey(self.id, &key)?;
+        self.key = key;
+        Ok(())
+    }
+
+    /// Deregisters it and registers it again, under another RegionId and another key (`None`: a random one):
+    /// what a driver does where there is no rekey. Between both nobody reaches it.
+    ///
+    /// # Errors
+    /// As [`expose`](Rma::expose). It has no RegionId then, and nobody reaches it.
+    pub fn register_anew(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
+        let key = key_or_random(key)?;
+        let id = std::mem::take(&mut self.id);
+        if id != 0 {
+            self.rma.inner.backend.deregister(id);
+        }
+        self.id = self.rma.inner.backend.register(&self.memory, self.rights, &key)?;
         self.key = key;
         Ok(())
     }
 }
 
+fn key_or_random(key: Option<RegionKey>) -> Result<RegionKey, CreateError> {
+    match key {
+        Some(key) => Ok(key),
+        None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS)),
+    }
+}
+
 impl Drop for RmaRegion {
     fn drop(&mut self) {
-        if !self.rma.inner.context.fork().is_child() {
-            let ended = self.rma.inner.regions.deregister(self.id);
-            debug_assert!(ended.is_ok(), "it lives as long as this value");
+        if self.id != 0 && !self.rma.inner.context.fork().is_child() {
+            self.rma.inner.backend.deregister(self.id);
         }
     }
 }

@@ -25,6 +25,12 @@ const FULL: usize = 16;
 /// begins with others.
 const PASSED: usize = 64;
 
+/// 1RMA of the engine stands in line like a queue pair, and alone has the turns of this tenant.
+pub(crate) const RMA: u32 = u32::MAX - 1;
+pub(crate) const RMA_TENANT: u32 = 1;
+/// The first number for a tenant that has queue pairs.
+pub const FIRST_TENANT: u32 = 2;
+
 /// Queue pairs that share turns.
 #[derive(Debug, Default)]
 struct Tenant {
@@ -38,7 +44,7 @@ struct Tenant {
     call: u64,
 }
 
-/// The lines of all tenants. Tenant 0 has the queue pairs that belong to no tenant.
+/// The lines of all tenants. Tenant 0 has the queue pairs that belong to no tenant, tenant 1 is 1RMA.
 pub(crate) struct FairScheduler {
     tenants: Vec<Tenant>,
     /// Queue pairs of all tenants but 0.
@@ -56,12 +62,12 @@ pub(crate) struct FairScheduler {
 impl FairScheduler {
     /// A scheduler without tenants, for at most `places` queue pairs.
     pub fn new(places: usize) -> FairScheduler {
-        let line = VecDeque::with_capacity(places);
+        let of = |places| Tenant { line: VecDeque::with_capacity(places), ..Tenant::default() };
         FairScheduler {
-            tenants: vec![Tenant { line, ..Tenant::default() }],
+            tenants: vec![of(places), of(1)],
             members: 0,
-            round: VecDeque::with_capacity(1),
-            out: VecDeque::with_capacity(1),
+            round: VecDeque::with_capacity(2),
+            out: VecDeque::with_capacity(2),
             full: Vec::with_capacity(FULL),
             call: 0,
             is_on: false,
@@ -167,6 +173,14 @@ impl FairScheduler {
         }
     }
 
+    /// 1RMA has something to send: it stands in line, once.
+    #[cold]
+    pub fn enter_rma(&mut self) {
+        if !self.tenants[RMA_TENANT as usize].in_round {
+            self.enter(RMA, RMA_TENANT);
+        }
+    }
+
     /// A queue pair has had its turn, and has more to send or not.
     #[cold]
     pub fn served(&mut self, index: u32, tenant: u32, more: bool, used: &TurnUsage) {
@@ -212,6 +226,15 @@ impl FairScheduler {
         self.tenants[tenant as usize].line.rotate_right(1);
     }
 
+    /// The same, after a part of its turn that is charged.
+    #[cold]
+    pub fn interrupted(&mut self, index: u32, tenant: u32, used: &TurnUsage) {
+        self.stay(index, tenant);
+        if used.packets > 0 {
+            self.charge(tenant, used);
+        }
+    }
+
     fn charge(&mut self, tenant: u32, used: &TurnUsage) {
         let cost = used.bytes.max(used.packets.max(1) * PACKET);
         self.tenants[tenant as usize].credit -= cost as i64;
@@ -231,6 +254,9 @@ impl FairScheduler {
             line.push_front(index);
         }
         (*credit, *in_round) = (0, false);
+        let rma = &mut self.tenants[RMA_TENANT as usize];
+        rma.line.clear();
+        (rma.credit, rma.in_round) = (0, false);
         self.round.clear();
         self.is_on = false;
     }

@@ -83,7 +83,7 @@ impl Args {
             ..Limits::default()
         };
         let (attachments, tenants) = (self.attachments, self.tenants);
-        Options { limits, attachments, tenants, allow: self.allow_uid.clone() }
+        Options { limits, attachments, tenants, allow: self.allow_uid.clone(), ..Options::default() }
     }
 }
 

@@ -427,6 +427,10 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
         kernels: 1,
         bytes: 1 << 20,
         negotiations: 1,
+        rma_portals: 2,
+        rma_slots: 24,
+        rma_latency_slots: 16,
+        rma_regions: 2,
     };
     let lender = lender("limits", &Options { limits, ..Options::default() });
     let raw = lender.raw();

@@ -1,6 +1,6 @@
 //! Command portals: transfers of any length, as commands of at most 4 KB.
 
-use remora_nic::rma::{Command, Completion, Operand, PortalInit};
+use remora_nic::rma::{Command, Completion, Operand};
 use remora_nic::{Ring, Word};
 use remora_transport::Instant;
 use remora_transport::rma::Status;
@@ -9,7 +9,9 @@ use remora_wire::rma::{Class, Kind};
 use std::fmt;
 use std::time::Duration;
 
-use super::{Client, Grant, Rma, RmaRegion};
+use super::backend::NewPortal;
+use super::{Client, Grant, Inner, Rma, RmaRegion};
+use crate::nicd::message::PortalFacts;
 use crate::{CompletionQueue, CqOptions, CreateError, PollError, ProtectionDomain};
 
 /// Why a transfer did not succeed.
@@ -59,14 +61,17 @@ struct Job {
     grant: Grant,
 }
 
+/// Looks for a completion between two looks at the clock.
+const LOOK_EVERY: u32 = 4096;
+/// A NIC ends each command in less time. One that does not is stopped, as a daemon may be.
+const STOPPED: Duration = Duration::from_secs(20);
 /// Transfers in progress at once.
 const TRANSFERS: u32 = 1024;
 
 /// Command slots and their completion queue, of one thread.
 pub struct Portal {
     rma: Rma,
-    number: u32,
-    first: u16,
+    facts: PortalFacts,
     ring: Ring,
     produced: u64,
     /// Transfers submitted so far.
@@ -81,30 +86,21 @@ pub struct Portal {
 }
 
 impl Portal {
-    pub(super) fn new(rma: &Rma, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
-        let context = &rma.inner.context;
+    pub(super) fn new(
+        rma: &Rma,
+        domain: &ProtectionDomain,
+        slots: u16,
+        bulk_only: bool,
+    ) -> Result<Portal, CreateError> {
+        let Inner { context, backend, identity, options } = &*rma.inner;
         context.refuse_child()?;
-        let depth = 2 * u32::from(slots);
-        let cq = context.create_cq_with(&CqOptions {
-            depth,
-            engine: Some(rma.inner.options.engine),
-            ..CqOptions::default()
-        })?;
-        let memory = context.memory(Ring::size(u32::from(slots)))?;
-        let ring = Ring::new(memory).ok_or(CreateError::TooFew("slots", 0, 1))?;
-        let init = PortalInit {
-            ring: ring.clone(),
-            slots,
-            pd: domain.pd()?,
-            cq: cq.number(),
-            pid: std::process::id(),
-            incarnation: rma.inner.incarnation,
-        };
-        let (number, first) = rma.inner.engine.control(|control| control.nic.create_portal(init))?;
+        let (depth, engine) = (2 * u32::from(slots), Some(options.engine));
+        let cq = context.create_cq_with(&CqOptions { depth, engine, ..CqOptions::default() })?;
+        let made = backend.create_portal(context, domain, &cq, identity, slots, bulk_only)?;
+        let NewPortal { facts, ring } = made;
         Ok(Portal {
             rma: rma.clone(),
-            number,
-            first,
+            facts,
             ring,
             produced: 0,
             submitted: 0,
@@ -119,11 +115,7 @@ impl Portal {
 
     /// Who this program is for servers.
     pub fn identity(&self) -> Client {
-        Client {
-            address: self.rma.endpoint().address,
-            pid: std::process::id(),
-            incarnation: self.rma.inner.incarnation,
-        }
+        self.rma.inner.identity
     }
 
     /// Reads `len` bytes of a granted region, from `remote` on, into a local one, from `local` on. NACKs and
@@ -141,7 +133,7 @@ impl Portal {
         timeout: Duration,
     ) -> Result<(), RmaError> {
         let id = self.submit(Kind::Read, Class::Latency, to, local, grant, remote, len, Some(timeout))?;
-        self.wait(id)
+        self.wait(id, timeout)
     }
 
     /// Writes `len` bytes of a local region, from `local` on, into a granted one, from `remote` on. NACKs and
@@ -159,7 +151,7 @@ impl Portal {
         timeout: Duration,
     ) -> Result<(), RmaError> {
         let id = self.submit(Kind::Write, Class::Latency, from, local, grant, remote, len, Some(timeout))?;
-        self.wait(id)
+        self.wait(id, timeout)
     }
 
     /// Changes the key of a granted region to the 16 bytes of a local one from `local` on.
@@ -168,7 +160,7 @@ impl Portal {
     /// [`RmaError`].
     pub fn rekey(&mut self, from: &RmaRegion, local: u64, grant: &Grant) -> Result<(), RmaError> {
         let id = self.submit(Kind::Rekey, Class::Latency, from, local, grant, 0, 16, None)?;
-        self.wait(id)
+        self.wait(id, Duration::ZERO)
     }
 
     /// Begins a transfer; its number, which [`poll`](Portal::poll) returns at its end. `timeout` is how long
@@ -187,6 +179,10 @@ impl Portal {
         len: u64,
         timeout: Option<Duration>,
     ) -> Result<u64, RmaError> {
+        if self.rma.inner.context.fork().is_child() {
+            // The ring of a lent portal is the parent's memory.
+            return Err(RmaError::Nic(PollError::Forked));
+        }
         let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
         let inside = within(local, local_region.memory().len() as u64);
         if !inside || kind != Kind::Rekey && !within(remote, grant.len) {
@@ -224,8 +220,18 @@ impl Portal {
         Ok(self.ended.pop().map(|end| (end.id, end.status)))
     }
 
-    fn wait(&mut self, id: u64) -> Result<(), RmaError> {
+    /// Waits for the end of a transfer whose last attempt begins within `timeout`. If that takes long, other
+    /// threads get the core between two looks.
+    fn wait(&mut self, id: u64, timeout: Duration) -> Result<(), RmaError> {
+        let (mut turn, begun) = (0u32, std::time::Instant::now());
         loop {
+            turn = turn.wrapping_add(1);
+            if turn.is_multiple_of(LOOK_EVERY) {
+                std::thread::yield_now();
+                if begun.elapsed() > timeout.saturating_add(STOPPED) {
+                    return Err(RmaError::Nic(PollError::Timeout));
+                }
+            }
             if let Some(place) = self.ended.iter().position(|end| end.id == id) {
                 return match self.ended.swap_remove(place).status {
                     Status::Ok => Ok(()),
@@ -240,7 +246,7 @@ impl Portal {
     fn take(&mut self) -> Result<(), RmaError> {
         while let Some(entry) = self.cq.poll_entry()? {
             let Some(completion) = Completion::of(&entry) else { continue };
-            let (now, slot) = (self.now(), completion.slot.wrapping_sub(self.first));
+            let (now, slot) = (self.now(), completion.slot.wrapping_sub(self.facts.first));
             let Completion { status, issue_delay, total_delay, .. } = completion;
             if let Some(end) = self.executor.completed(now, slot, status, issue_delay, total_delay) {
                 self.jobs[end.place as usize] = None;
@@ -261,7 +267,7 @@ impl Portal {
                 kind: job.kind,
                 class: job.class,
                 size: chunk.size,
-                slot: self.first + chunk.slot,
+                slot: self.facts.first + chunk.slot,
                 cq: self.cq.number() as u16,
                 local: at(job.local),
                 remote: at(job.remote),
@@ -273,7 +279,7 @@ impl Portal {
         }
         if self.produced > before {
             self.ring.set_word(Word::Produced, self.produced);
-            self.rma.inner.engine.ring_portal(self.number);
+            self.rma.inner.backend.ring(&self.facts);
         }
     }
 
@@ -287,16 +293,15 @@ impl Drop for Portal {
         if self.rma.inner.context.fork().is_child() {
             return;
         }
-        let ended = self.rma.inner.engine.control(|control| control.destroy_portal(self.number));
-        debug_assert!(ended.is_ok(), "it lives as long as this value");
+        self.rma.inner.backend.destroy_portal(&self.facts);
     }
 }
 
 impl fmt::Debug for Portal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Portal")
-            .field("number", &self.number)
-            .field("first", &self.first)
+            .field("number", &self.facts.number)
+            .field("first", &self.facts.first)
             .finish_non_exhaustive()
     }
 }

@@ -12,8 +12,9 @@ use remora_wire::rma::{
 use super::cipher::KEY_LEN;
 use super::{Destination, Refusal, Rma, SERVED};
 use crate::shared::Shared;
+use crate::turn::{TurnEnd, TurnUsage};
 
-/// Messages and bytes of a turn, before queue pairs have theirs.
+/// Messages of a turn, before queue pairs have theirs.
 const TURN_MESSAGES: usize = 16;
 
 /// Sources of messages that take turns: refusals, what is served, answers to solicits, new requests and
@@ -41,18 +42,25 @@ struct Outgoing<'a> {
 }
 
 impl Rma {
-    /// Sends a turn of messages, or fewer if the port is full; returns how many. Where each peer has buffers
-    /// of its own, one that is full keeps nobody else waiting.
+    /// Its turn: sends up to `TURN_MESSAGES` messages and about `most` bytes, or fewer if the port is full.
+    /// Adds what left to `used`. Where each peer has buffers of its own, one that is full keeps nobody else
+    /// waiting.
     pub fn transmit(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut dyn Egress,
         shared: &mut Shared,
-    ) -> usize {
+        most: usize,
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
         self.fetch(now, mem, shared);
-        let (mut sent, mut idle, mut passed) = (0, 0, 0);
-        while sent < TURN_MESSAGES && idle < SOURCES && passed < PASSED {
+        let (mut idle, mut passed) = (0, 0);
+        while used.packets < TURN_MESSAGES && used.bytes < most {
+            if idle == SOURCES || passed == PASSED {
+                return TurnEnd::Done;
+            }
+            let before = shared.counters.sent_bytes;
             self.turn = (self.turn + 1) % SOURCES;
             let left = match self.turn {
                 0 => self.send_refusal(out, shared),
@@ -61,13 +69,16 @@ impl Rma {
                 _ => self.send_solicited(now, out, shared),
             };
             match left {
-                Some(true) => (sent, idle) = (sent + 1, 0),
-                Some(false) if !out.has_space_per_peer() => return sent,
+                Some(true) => {
+                    (used.packets, idle) = (used.packets + 1, 0);
+                    used.bytes += (shared.counters.sent_bytes - before) as usize;
+                }
+                Some(false) if !out.has_space_per_peer() => return TurnEnd::Blocked,
                 Some(false) => (passed, idle) = (passed + 1, 0),
                 None => idle += 1,
             }
         }
-        sent
+        TurnEnd::More
     }
 
     /// Sends a refusal. None: there is none; false: its peer is full, and others have their turns first.

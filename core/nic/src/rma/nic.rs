@@ -9,7 +9,9 @@ use remora_wire::{ethernet, rma};
 use super::{Init, PortalInit, Rma};
 use crate::arrived::Arrived;
 use crate::config::NicError;
+use crate::fair_scheduler::{RMA, RMA_TENANT};
 use crate::nic::Nic;
+use crate::turn::{TURN_BYTES, TurnEnd, TurnUsage};
 
 /// What 1RMA of an engine holds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,14 @@ impl Nic {
         Ok(())
     }
 
+    /// From now on a portal takes commands of the bulk class only; others complete in error.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn restrict_to_bulk(&mut self, portal: u32) -> Result<(), NicError> {
+        self.rma.as_mut().ok_or(NicError::Unknown)?.portals.restrict_to_bulk(portal)
+    }
+
     /// The producer index of a portal's ring has moved.
     #[inline]
     pub fn ring_portal(&mut self, number: u32) {
@@ -113,15 +123,39 @@ impl Nic {
         }
     }
 
-    /// A turn of 1RMA; how many messages have left.
+    /// A turn of 1RMA before those of queue pairs; how many messages have left.
     #[inline(never)]
     pub(crate) fn transmit_rma(&mut self, now: Instant, mem: Mem<'_>, out: &mut dyn Egress) -> usize {
         let Some(rma) = &mut self.rma else { return 0 };
-        let sent = rma.transmit(now, mem, out, &mut self.shared);
-        if sent > 0 {
+        let mut used = TurnUsage::default();
+        rma.transmit(now, mem, out, &mut self.shared, usize::MAX, &mut used);
+        if used.packets > 0 {
             out.flush();
         }
-        sent
+        used.packets
+    }
+
+    /// The turn of 1RMA among the tenants', as long as one of theirs. Adds what left to `packets`. False: the
+    /// port has no free frame.
+    pub(crate) fn transmit_rma_scheduled(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut dyn Egress,
+        packets: &mut usize,
+    ) -> bool {
+        let (mut used, mut end, mut more) = (TurnUsage::default(), TurnEnd::Done, false);
+        if let Some(rma) = &mut self.rma {
+            end = rma.transmit(now, mem, out, &mut self.shared, TURN_BYTES, &mut used);
+            more = used.packets > 0 && rma.has_work();
+        }
+        *packets += used.packets;
+        if end == TurnEnd::Blocked {
+            self.scheduler.interrupted(RMA, RMA_TENANT, &used);
+            return false;
+        }
+        self.scheduler.served(RMA, RMA_TENANT, more, &used);
+        true
     }
 
     /// Runs the timers of 1RMA.
