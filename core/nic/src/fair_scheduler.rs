@@ -397,4 +397,42 @@ mod tests {
         model.call(1, |_| unreachable!("nobody is left"));
         assert!(!model.scheduler.is_on());
     }
+
+    #[test]
+    fn rma_has_the_turns_of_one_party_and_comes_back_when_parties_do() {
+        let mut scheduler = FairScheduler::new(4);
+        let mut line = VecDeque::from([0, 1]);
+        let who = |index: u32| [(2, Peer(0)), (3, Peer(0))].get(index as usize).copied();
+        let mut calls = |scheduler: &mut FairScheduler, line: &mut VecDeque<u32>, bytes: usize| {
+            let mut sent = [0; 3];
+            for _ in 0..300 {
+                scheduler.begin();
+                scheduler.enter_rma();
+                scheduler.enter_rma();
+                let index = scheduler.next(line, who).unwrap();
+                let (place, tenant) =
+                    if index == RMA { (2, RMA_TENANT) } else { (index as usize, index + 2) };
+                let used = used(4, if index == RMA { bytes } else { 16 << 10 });
+                sent[place] += used.bytes;
+                scheduler.served(index, tenant, index != RMA, &used);
+                scheduler.end(line);
+            }
+            sent
+        };
+        [2, 3].into_iter().for_each(|tenant| scheduler.join(tenant));
+        let sent = calls(&mut scheduler, &mut line, 48 << 10);
+        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        assert!(most - least <= 64 << 10, "turns beyond their bounds are paid for: {sent:?}");
+        // It stands in line, and its port had no frame, when the last party goes.
+        scheduler.begin();
+        scheduler.enter_rma();
+        scheduler.leave(2, 0);
+        scheduler.leave(3, 1);
+        scheduler.end(&mut line);
+        assert!(!scheduler.is_on() && !scheduler.waits());
+        scheduler.join(2);
+        line.push_back(0);
+        let sent = calls(&mut scheduler, &mut line, 16 << 10);
+        assert!(sent[0] > 0 && sent[2] > 0 && sent[1] == 0, "{sent:?}");
+    }
 }

@@ -179,6 +179,13 @@ impl Daemon {
         engine.control(|control| control.nic.tenant(remora_wire::Qpn::new(pair)))
     }
 
+    /// What 1RMA of its engine holds.
+    #[cfg(test)]
+    pub(super) fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
+        let [engine, ..] = self.state.context.own_engines() else { return None };
+        engine.control(|control| control.nic.rma_facts())
+    }
+
     /// Has a thread that drives the NIC failed? Nothing is certain after that.
     pub fn has_failed(&self) -> bool {
         self.state.context.has_failed()
