@@ -1,13 +1,16 @@
 //! 1RMA of programs whose NIC is a daemon's: it works as on a NIC of their own, and users have limits.
 
 use remora_verbs::rma::{
-    Client, Grant, Portal, RegionKey, Rights, Rma, RmaError, RmaOptions, RmaRegion, Status,
+    Client, CongestionSettings, ControlKind, Grant, Portal, RegionKey, Rights, Rma, RmaError, RmaOptions,
+    RmaRegion, Status,
 };
 use remora_verbs::{
     Access, Context, CreateError, Device, Listener, Mode, ProtectionDomain, QpOptions, QueuePair, nicd,
 };
+use remora_wire::rma::{Class, Kind};
 use std::io::BufRead;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{LEN, LONG, Lender, Process, open};
@@ -234,4 +237,79 @@ fn portals_and_region_ids_end_with_a_program_that_is_kept() {
     let grant = served.grant(&client.portal.identity());
     client.portal.read(&client.local, 0, &grant, 0, LEN as u64, LONG).unwrap();
     assert!(client.load(LEN) == bytes(0));
+}
+
+/// A program with all of its slots busy for a while; the operations that have ended.
+fn busy(nic: &str, server: &Peer, slots: u16, class: Class, over: &AtomicBool) -> u64 {
+    let context = open(nic);
+    let congestion = CongestionSettings { kind: ControlKind::None, ..CongestionSettings::software() };
+    let rma = context.open_rma(&RmaOptions { congestion, ..RmaOptions::default() }).unwrap();
+    let domain = context.alloc_pd().unwrap();
+    let local = rma.expose(domain.allocate(LEN, Access::LOCAL_WRITE).unwrap(), Rights::NONE, None).unwrap();
+    let mut portal = match class {
+        Class::Bulk => rma.create_bulk_portal(&domain, slots).unwrap(),
+        Class::Latency => rma.create_portal(&domain, slots).unwrap(),
+    };
+    let grant = server.served.grant(&portal.identity());
+    let mut ended = 0;
+    let begin = |portal: &mut Portal| {
+        portal.submit(Kind::Read, class, &local, 0, &grant, 0, 4096, Some(LONG)).unwrap();
+    };
+    (0..2 * slots).for_each(|_| begin(&mut portal));
+    while !over.load(Ordering::Acquire) {
+        while let Some((_, status)) = portal.poll().unwrap() {
+            assert_eq!(status, Status::Ok);
+            ended += 1;
+            begin(&mut portal);
+        }
+    }
+    ended
+}
+
+/// Delays of 64-byte reads, one at a time: the median and the 99th percentile, in nanoseconds.
+fn small_reads(nic: &str, server: &Peer) -> [u128; 2] {
+    let mut peer = Peer::new(open(nic), 1);
+    let grant = server.served.grant(&peer.portal.identity());
+    let mut delays: Vec<u128> = (0..20_000)
+        .map(|_| {
+            let begun = std::time::Instant::now();
+            peer.portal.read(&peer.local, 0, &grant, 0, 64, LONG).unwrap();
+            begun.elapsed().as_nanos()
+        })
+        .collect();
+    delays.sort_unstable();
+    [delays[delays.len() / 2], delays[delays.len() * 99 / 100]]
+}
+
+/// Shows 11 on a real daemon, where the machine has its part: what comes out is printed.
+#[test]
+#[ignore = "measures: run it alone, on an idle machine"]
+fn soak_shares_of_slots_and_delays_beside_bulk() {
+    const WHILE: Duration = Duration::from_secs(3);
+    let lender = Lender::start("udp", "rma-soak");
+    let (nic, server) = (lender.nic(), Peer::new(own("udp"), 1));
+    let run = |programs: &[(u16, Class)], meanwhile: &mut dyn FnMut()| -> Vec<u64> {
+        let (over, server) = (AtomicBool::new(false), &server);
+        std::thread::scope(|scope| {
+            let program = |(slots, class)| {
+                scope.spawn({
+                    let over = &over;
+                    move || busy(nic, server, slots, class, over)
+                })
+            };
+            let programs: Vec<_> = programs.iter().copied().map(program).collect();
+            meanwhile();
+            over.store(true, Ordering::Release);
+            programs.into_iter().map(|program| program.join().unwrap()).collect()
+        })
+    };
+    let ended = run(&[4, 16, 64].map(|slots| (slots, Class::Latency)), &mut || std::thread::sleep(WHILE));
+    println!("4, 16, 64 slots: {ended:?} reads of 4 KB in {WHILE:?}");
+    let bulk = run(&[(64, Class::Bulk)], &mut || std::thread::sleep(WHILE));
+    println!("a chunk takes {} ns", WHILE.as_nanos() as u64 / bulk[0].max(1));
+    println!("64-byte reads alone: median and p99 {:?} ns", small_reads(nic, &server));
+    let mut beside = [0; 2];
+    run(&[(64, Class::Bulk)], &mut || beside = small_reads(nic, &server));
+    println!("64-byte reads beside bulk: median and p99 {beside:?} ns");
+    assert!(ended[0] < ended[1] && ended[1] < ended[2], "more slots, more reads: {ended:?}");
 }
