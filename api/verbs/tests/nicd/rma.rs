@@ -139,11 +139,12 @@ pub fn program(nic: &str, slots: u16) {
     println!("says {pid} {incarnation}");
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
-        let Some(grant) = Grant::from_bytes(&unhex(&line)) else {
+        let Some(grant) = (line.len() == 2 * Grant::LEN).then(|| unhex(&line)) else {
             let more = peer.rma.create_portal(&peer.domain, line.parse().unwrap());
             println!("says {}", more.map_or_else(|error| error.to_string(), |_| "a portal".to_owned()));
             continue;
         };
+        let grant = Grant::from_bytes(&grant).unwrap();
         let read = peer.portal.read(&peer.local, 0, &grant, 0, grant.len, LONG);
         let said = read.map_or_else(|error| error.to_string(), |()| sum(&peer.load(LEN)).to_string());
         println!("says {said}");
