@@ -52,7 +52,7 @@ pub use remora_transport::rma::{Settings, Status, WriteDebit};
 
 use backend::Backend;
 
-/// How a device speaks 1RMA. A daemon's NIC does as the daemon was told: all but `congestion` is ignored there.
+/// How a device speaks 1RMA. A daemon's NIC does as the daemon was told, and ignores all but `congestion`.
 #[derive(Copy, Clone, Debug)]
 pub struct RmaOptions {
     /// The engine that does, counted from 0.

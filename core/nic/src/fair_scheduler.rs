@@ -235,6 +235,14 @@ impl FairScheduler {
         }
     }
 
+    /// All that 1RMA could send is for peers that are full: it goes on in the next call, from where it stands.
+    #[cold]
+    pub fn rma_blocked(&mut self) {
+        self.stay(RMA, RMA_TENANT);
+        self.round.pop_front();
+        self.out.push_back(RMA_TENANT);
+    }
+
     fn charge(&mut self, tenant: u32, used: &TurnUsage) {
         let cost = used.bytes.max(used.packets.max(1) * PACKET);
         self.tenants[tenant as usize].credit -= cost as i64;
@@ -423,9 +431,20 @@ mod tests {
         let sent = calls(&mut scheduler, &mut line, 48 << 10);
         let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
         assert!(most - least <= 64 << 10, "turns beyond their bounds are paid for: {sent:?}");
-        // It stands in line, and its port had no frame, when the last party goes.
+        // Its peers are full: in the next call its turn goes on, before those behind it.
         scheduler.begin();
         scheduler.enter_rma();
+        while scheduler.next(&mut line, who) != Some(RMA) {
+            scheduler.round.rotate_left(1);
+        }
+        scheduler.rma_blocked();
+        assert!(scheduler.next(&mut line, who) != Some(RMA), "others have their turns meanwhile");
+        scheduler.end(&mut line);
+        scheduler.begin();
+        scheduler.enter_rma();
+        assert_eq!(scheduler.next(&mut line, who), Some(RMA));
+        scheduler.interrupted(RMA, RMA_TENANT, &TurnUsage::default());
+        // It stands in line when the last party goes.
         scheduler.leave(2, 0);
         scheduler.leave(3, 1);
         scheduler.end(&mut line);

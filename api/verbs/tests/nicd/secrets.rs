@@ -156,8 +156,8 @@ fn keys(grant: &Grant) -> Vec<[u8; 16]> {
     grant.to_bytes()[Grant::LEN - 48..].chunks(16).map(|key| key.try_into().unwrap()).collect()
 }
 
-/// Attack 20: the memory of another tenant's program, as a core dump of it has it, holds no key and no byte of
-/// this one.
+/// Attack 20: the memory of another tenant's program, as a core dump of it has it, holds no key and no byte
+/// of this one.
 #[test]
 fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
     let lender = Lender::start("udp", "rma-core");

@@ -58,7 +58,7 @@ impl Rma {
         let (mut idle, mut passed) = (0, 0);
         while used.packets < TURN_MESSAGES && used.bytes < most {
             if idle == SOURCES || passed == PASSED {
-                return TurnEnd::Done;
+                return if passed > 0 { TurnEnd::Blocked } else { TurnEnd::Done };
             }
             let before = shared.counters.sent_bytes;
             self.turn = (self.turn + 1) % SOURCES;

@@ -150,11 +150,14 @@ impl Nic {
             more = used.packets > 0 && rma.has_work();
         }
         *packets += used.packets;
-        if end == TurnEnd::Blocked {
-            self.scheduler.interrupted(RMA, RMA_TENANT, &used);
-            return false;
+        match end {
+            TurnEnd::Blocked if !out.has_space_per_peer() => {
+                self.scheduler.interrupted(RMA, RMA_TENANT, &used);
+                return false;
+            }
+            TurnEnd::Blocked if used.packets == 0 => self.scheduler.rma_blocked(),
+            _ => self.scheduler.served(RMA, RMA_TENANT, more, &used),
         }
-        self.scheduler.served(RMA, RMA_TENANT, more, &used);
         true
     }
 
