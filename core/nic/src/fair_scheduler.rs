@@ -235,12 +235,19 @@ impl FairScheduler {
         }
     }
 
-    /// All that 1RMA could send is for peers that are full: it goes on in the next call, from where it stands.
+    /// The rest that 1RMA could send is for peers that are full, such as this one: it goes on in the next call,
+    /// from where it stands. As with queue pairs, who finds the first peer full pays for a packet.
     #[cold]
-    pub fn rma_blocked(&mut self) {
+    pub fn rma_blocked(&mut self, peer: Peer, used: &TurnUsage) {
         self.stay(RMA, RMA_TENANT);
         self.round.pop_front();
         self.out.push_back(RMA_TENANT);
+        if used.packets > 0 || self.full.is_empty() {
+            self.charge(RMA_TENANT, used);
+        }
+        if self.full.len() < FULL && !self.full.contains(&peer) {
+            self.full.push(peer);
+        }
     }
 
     fn charge(&mut self, tenant: u32, used: &TurnUsage) {
@@ -437,7 +444,7 @@ mod tests {
         while scheduler.next(&mut line, who) != Some(RMA) {
             scheduler.round.rotate_left(1);
         }
-        scheduler.rma_blocked();
+        scheduler.rma_blocked(Peer(7), &TurnUsage::default());
         assert!(scheduler.next(&mut line, who) != Some(RMA), "others have their turns meanwhile");
         scheduler.end(&mut line);
         scheduler.begin();

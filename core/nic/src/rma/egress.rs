@@ -272,7 +272,10 @@ impl Rma {
             shared.counters.rma_unreachable += 1;
             return Left::Yes(self.next_nonce());
         };
-        let Some(lease) = out.lend(peer, below + len) else { return Left::Blocked };
+        let Some(lease) = out.lend(peer, below + len) else {
+            self.full_peer = peer;
+            return Left::Blocked;
+        };
         let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
         route.emit(start, lease.ip_id, len as u16, lease.bytes);
         let frame = &mut lease.bytes[below..];

@@ -3,7 +3,7 @@
 use remora_memory::Mem;
 use remora_transport::Instant;
 use remora_transport::rma::Status;
-use remora_wire::frame::{Egress, Ingress, Origin, Start};
+use remora_wire::frame::{Egress, Ingress, Origin, Peer, Start};
 use remora_wire::{ethernet, rma};
 
 use super::{Init, PortalInit, Rma};
@@ -155,7 +155,10 @@ impl Nic {
                 self.scheduler.interrupted(RMA, RMA_TENANT, &used);
                 return false;
             }
-            TurnEnd::Blocked if used.packets == 0 => self.scheduler.rma_blocked(),
+            TurnEnd::Blocked => {
+                let peer = self.rma.as_ref().map_or(Peer(RMA), |rma| rma.full_peer);
+                self.scheduler.rma_blocked(peer, &used);
+            }
             _ => self.scheduler.served(RMA, RMA_TENANT, more, &used),
         }
         true

@@ -156,7 +156,9 @@ fn rma_has_the_turns_of_one_tenant_beside_those_with_queue_pairs() {
     let mut bed = Bed::with(&Config { link, ..Config::default() }, &PATIENT);
     let (here, there) = (bed.world.register(CLIENT, 1 << 20, ALL), bed.world.register(SERVER, 1 << 20, ALL));
     for tenant in [2, 2, 2, 3] {
-        let [(qp, _), _] = bed.world.pair(CLIENT, SERVER, &QpSettings::default());
+        // Frames of one length: an attempt that finds the link full costs a packet, whatever it would send.
+        let settings = QpSettings { mtu: 4096, ..QpSettings::default() };
+        let [(qp, _), _] = bed.world.pair(CLIENT, SERVER, &settings);
         bed.world.with_nic(CLIENT, |nic, _| nic.set_tenant(qp.number, tenant)).unwrap();
         let list = [here.sge(0, 1 << 20)];
         let (operation, payload) = (Operation::Write(there.remote(0)), Payload::Sges(&list));
