@@ -176,7 +176,7 @@ impl FairScheduler {
     /// 1RMA has something to send: it stands in line, once.
     #[cold]
     pub fn enter_rma(&mut self) {
-        if !self.tenants[RMA_TENANT as usize].in_round {
+        if self.tenants[RMA_TENANT as usize].line.is_empty() {
             self.enter(RMA, RMA_TENANT);
         }
     }
@@ -264,15 +264,16 @@ impl FairScheduler {
         if self.members > 0 || !self.full.is_empty() {
             return;
         }
-        let Tenant { line: from, credit, in_round, .. } = &mut self.tenants[0];
+        let from = &mut self.tenants[0].line;
         while let Some(index) = from.pop_back() {
             line.push_front(index);
         }
-        (*credit, *in_round) = (0, false);
-        let rma = &mut self.tenants[RMA_TENANT as usize];
-        rma.line.clear();
-        (rma.credit, rma.in_round) = (0, false);
-        self.round.clear();
+        self.tenants[RMA_TENANT as usize].line.clear();
+        // Tenants whose queue pairs went in the middle of the round stand in it, too.
+        for number in self.round.drain(..) {
+            let tenant = &mut self.tenants[number as usize];
+            (tenant.credit, tenant.in_round) = (0, false);
+        }
         self.is_on = false;
     }
 }
