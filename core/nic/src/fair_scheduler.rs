@@ -235,8 +235,8 @@ impl FairScheduler {
         }
     }
 
-    /// The rest that 1RMA could send is for peers that are full, such as this one: it goes on in the next call,
-    /// from where it stands. As with queue pairs, who finds the first peer full pays for a packet.
+    /// The rest that 1RMA could send is for peers that are full, such as this one: it goes on in the next
+    /// call, from where it stands. As with queue pairs, who finds the first peer full pays for a packet.
     #[cold]
     pub fn rma_blocked(&mut self, peer: Peer, used: &TurnUsage) {
         self.stay(RMA, RMA_TENANT);

@@ -128,8 +128,8 @@ impl Control<'_> {
         self.nic.set_tenant(qp, set + FIRST_TENANT).ok().map(|()| bell)
     }
 
-    /// Gives a command portal a doorbell of a shared set; None: there is no such set. 1RMA of all sets has the
-    /// turns of one tenant.
+    /// Gives a command portal a doorbell of a shared set; None: there is no such set. 1RMA of all sets has
+    /// the turns of one tenant.
     pub fn hang_portal_bell(&mut self, set: u32, portal: u32) -> Option<u32> {
         self.sets.bells(set).map(|bells| bells.hang(Rung::Portal(portal)))
     }

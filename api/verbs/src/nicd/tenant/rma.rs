@@ -1,8 +1,8 @@
 //! 1RMA that a daemon lends to a program: RegionIds of the tenant's own regions, and command portals.
 //!
 //! The NIC writes the process and incarnation of the attachment into each request, and no command can change
-//! that. A command's slot, local region and completion queue must be its portal's: the NIC checks each command
-//! (`core/nic/src/rma/issue.rs`).
+//! that. A command's slot, local region and completion queue must be its portal's: the NIC checks each
+//! command (`core/nic/src/rma/issue.rs`).
 
 use remora_nic::NicError;
 use remora_nic::rma::{PortalInit, RegionKey, RegionMemory};
