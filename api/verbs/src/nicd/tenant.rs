@@ -337,10 +337,7 @@ impl Tenant {
             Request::Enable { number, count } => self.enable(number, count).and(done),
             Request::Deploy(asked) => self.deploy(&asked),
             Request::RemoveKernel(number) => self.remove_kernel(number).and(done),
-            Request::Identify => {
-                let Program { pid, incarnation } = self.program;
-                Ok((Reply::Identity { pid, incarnation }, Vec::new()))
-            }
+            Request::Identify => self.identify(),
             Request::RegisterRma(asked) => self.register_rma(&asked),
             Request::DeregisterRma(region) => self.deregister_rma(region).and(done),
             Request::RekeyRma { region, key } => self.rekey_rma(region, &key).and(done),

@@ -62,6 +62,12 @@ impl Drop for LentPortal {
 }
 
 impl Tenant {
+    /// Who the program is for servers.
+    pub(super) fn identify(&self) -> ReplyResult {
+        let Program { pid, incarnation } = self.program;
+        Ok((Reply::Identity { pid, incarnation }, Vec::new()))
+    }
+
     pub(super) fn register_rma(&mut self, asked: &RegisterRma) -> ReplyResult {
         let region = self.regions.get(&asked.region);
         let region = &region.ok_or_else(|| unknown("region with key", asked.region))?.region;
