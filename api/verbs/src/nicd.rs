@@ -31,15 +31,18 @@ mod attach;
 mod daemon;
 mod daemon_client;
 mod kept;
+mod limits;
 pub(crate) mod loan;
 pub(crate) mod message;
 mod negotiate;
+mod rma;
 mod tenant;
 #[cfg(test)]
 mod tests;
 
 pub use attach::Attachment;
-pub use daemon::{Daemon, Options, TenantFacts};
+pub use daemon::{Daemon, Options};
 pub(crate) use daemon_client::DaemonClient;
 pub use kept::Kept;
-pub use tenant::Limits;
+pub use limits::Limits;
+pub use tenant::TenantFacts;

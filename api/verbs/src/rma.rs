@@ -31,17 +31,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod backend;
 mod grant;
 mod portal;
 
-use remora_host::{Engine, RmaConfig, random_key};
-use remora_nic::NicError;
-use remora_nic::rma::{Identity, RegionMemory, Regions};
+use remora_host::random_key;
+use remora_nic::rma::{Identity, Regions};
 use remora_wire::frame::Endpoint;
 use std::sync::Arc;
 
+use crate::nicd::message::Request;
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
+pub(crate) use backend::OwnRma;
 pub use grant::{Client, Grant};
 pub use portal::{Portal, RmaError, TRANSFERS};
 pub use remora_nic::rma::{Cipher, Facts, RegionKey, Rights};
@@ -49,7 +51,9 @@ pub use remora_transport::rma::executor::{CongestionSettings, ControlKind, Submi
 pub use remora_transport::rma::{Settings, Status, Timers, WriteDebit};
 pub use remora_wire::rma::{Class, Kind};
 
-/// How a device speaks 1RMA.
+use backend::Backend;
+
+/// How a device speaks 1RMA. A daemon's NIC does as the daemon was told, and ignores all but `congestion`.
 #[derive(Copy, Clone, Debug)]
 pub struct RmaOptions {
     /// The engine that does, counted from 0.
@@ -85,32 +89,35 @@ pub struct Rma {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    engine: Arc<Engine>,
-    regions: Arc<Regions>,
-    incarnation: u32,
+    backend: Backend,
+    identity: Client,
     options: RmaOptions,
 }
 
 impl Context {
-    /// Speaks 1RMA by one of the device's engines, from now on.
+    /// Speaks 1RMA by one of the device's engines, from now on, or by the daemon's.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number; `Nic(Busy)`: the engine speaks it for another
-    /// `Rma`, which is in use; `System`: no randomness.
+    /// `Forked`; `TooMany`: the engine's number; `Nic(Busy)`: the engine speaks it for another `Rma`, which is
+    /// in use; `System`: no randomness; `Daemon`: its refusal.
     pub fn open_rma(&self, options: &RmaOptions) -> Result<Rma, CreateError> {
-        let config = RmaConfig { settings: options.settings, keys: options.keys };
-        self.open_rma_with(options, remora_host::rma_cipher(&config))
+        self.refuse_child()?;
+        let (backend, identity) = match self.daemon() {
+            Some(daemon) => Backend::of_daemon(daemon)?,
+            None => Backend::own(OwnRma::open(self, options)?)?,
+        };
+        Ok(Rma::new(self, backend, identity, options))
     }
 
     /// The same by a cipher of the program's own, which has the places for its keys.
     ///
     /// # Errors
-    /// Those of [`open_rma`](Context::open_rma).
+    /// Those of [`open_rma`](Context::open_rma); `NotByDaemon`.
     pub fn open_rma_with(&self, options: &RmaOptions, cipher: Box<dyn Cipher>) -> Result<Rma, CreateError> {
         self.refuse_child()?;
-        let incarnation = remora_host::random().map_err(|_| CreateError::System(NO_RANDOMNESS))? as u32;
         let regions = Arc::new(Regions::new(options.regions));
-        Rma::on(self, options, incarnation, regions, cipher)
+        let (backend, identity) = Backend::own(OwnRma::with(self, options, regions, cipher)?)?;
+        Ok(Rma::new(self, backend, identity, options))
     }
 }
 
@@ -118,54 +125,39 @@ impl Context {
 const NO_RANDOMNESS: i32 = 38;
 
 impl Rma {
-    fn on(
-        context: &Context,
-        options: &RmaOptions,
-        incarnation: u32,
-        regions: Arc<Regions>,
-        cipher: Box<dyn Cipher>,
-    ) -> Result<Rma, CreateError> {
-        let engines = context.adapter()?.engines();
-        let most = engines.len() as u64 - 1;
-        let engine = engines
-            .get(options.engine)
-            .ok_or(CreateError::TooMany("engine", options.engine as u64, most))?
-            .clone();
-        let config = RmaConfig { settings: options.settings, keys: options.keys };
-        let enabled = engine.enable_rma(&config, regions.clone(), cipher);
-        if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
-            return Err(NicError::Busy.into());
-        }
-        let inner = Inner { context: context.clone(), engine, regions, incarnation, options: *options };
-        Ok(Rma { inner: Arc::new(inner) })
+    fn new(context: &Context, backend: Backend, identity: Client, options: &RmaOptions) -> Rma {
+        let inner = Inner { context: context.clone(), backend, identity, options: *options };
+        Rma { inner: Arc::new(inner) }
     }
 
     /// Speaks 1RMA by another engine of the device, too, over the same regions. A grant names an engine as
     /// its server; any of them serves it.
     ///
     /// # Errors
-    /// Those of [`open_rma`](Context::open_rma).
+    /// Those of [`open_rma`](Context::open_rma); `NotByDaemon`.
     pub fn on_engine(&self, engine: usize) -> Result<Rma, CreateError> {
-        let Inner { context, regions, incarnation, options, .. } = &*self.inner;
+        let Inner { context, backend, identity, options } = &*self.inner;
         context.refuse_child()?;
+        let Backend::Own(own) = backend else { return Err(CreateError::NotByDaemon) };
         let options = RmaOptions { engine, ..*options };
-        let config = RmaConfig { settings: options.settings, keys: options.keys };
-        Rma::on(context, &options, *incarnation, regions.clone(), remora_host::rma_cipher(&config))
+        let own =
+            OwnRma::with(context, &options, own.regions.clone(), remora_host::rma_cipher(options.keys))?;
+        Ok(Rma::new(context, Backend::Own(own), *identity, &options))
     }
 
-    /// What its engine holds now.
-    ///
-    /// # Panics
-    /// Never: the engine speaks 1RMA for as long as this value lives.
-    pub fn facts(&self) -> Facts {
-        self.inner.engine.rma_facts().expect("the engine speaks 1RMA")
+    /// What its engine holds now. None: the engine is a daemon's.
+    pub fn facts(&self) -> Option<Facts> {
+        match &self.inner.backend {
+            Backend::Own(rma) => rma.engine.rma_facts(),
+            Backend::Lent(_) => None,
+        }
     }
 
     /// Gives a region a RegionId: peers use it with these rights and keys derived from `key` (`None`: a
     /// random one), and this device's portals use it as local operand.
     ///
     /// # Errors
-    /// `Forked`; `TooMany` regions; `OtherContext`; `System`: no randomness.
+    /// `Forked`; `TooMany` regions; `OtherContext`; `System`: no randomness; `Daemon`: its refusal.
     pub fn expose(
         &self,
         memory: MemoryRegion,
@@ -174,28 +166,26 @@ impl Rma {
     ) -> Result<RmaRegion, CreateError> {
         self.inner.context.refuse_child()?;
         self.refuse_other(memory.domain())?;
-        let key = match key {
-            Some(key) => key,
-            None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS))?,
-        };
-        let described =
-            RegionMemory { key: memory.lkey(), base: memory.address(), len: memory.len() as u64, rights };
-        let most = u64::from(self.inner.options.regions);
-        let id = self
-            .inner
-            .regions
-            .register(&described, &key)
-            .map_err(|_| CreateError::TooMany("regions of 1RMA", most + 1, most))?;
-        Ok(RmaRegion { rma: self.clone(), id, key, memory })
+        let key = key_or_random(key)?;
+        let id = self.inner.backend.register(&memory, rights, &key)?;
+        Ok(RmaRegion { rma: self.clone(), id, rights, key, memory })
     }
 
     /// Makes a portal with `slots` command slots for operands of this domain.
     ///
     /// # Errors
-    /// `Forked`; `OtherContext`; `TooFew` slots; `Nic(Full)`: not so many slots are free.
+    /// `Forked`; `OtherContext`; `TooFew` slots; `Nic(Full)`: not so many slots are free; `Daemon`: its
+    /// refusal.
     pub fn create_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
-        self.refuse_other(domain)?;
-        Portal::new(self, domain, slots)
+        Portal::new(self, domain, slots, false)
+    }
+
+    /// The same for transfers of the bulk class only, of which a daemon may lend a program more slots.
+    ///
+    /// # Errors
+    /// As [`create_portal`](Rma::create_portal).
+    pub fn create_bulk_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
+        Portal::new(self, domain, slots, true)
     }
 
     /// Keys and numbers of another device's objects would name other memory here.
@@ -206,21 +196,26 @@ impl Rma {
 
     /// Where peers send their requests.
     pub fn endpoint(&self) -> Endpoint {
-        self.inner.engine.facts().endpoint
+        match &self.inner.backend {
+            Backend::Own(rma) => rma.engine.facts().endpoint,
+            Backend::Lent(_) => self.inner.context.port().endpoint,
+        }
     }
 
     /// Makes a server reachable where the network must be asked for the way first (`xdp`). Over `udp` there
     /// is nothing to do; over `shm`, a connected queue pair gives both sides their link.
     ///
     /// # Errors
-    /// `Forked`; `Unreachable`.
+    /// `Forked`; `Unreachable`; `Daemon`: its refusal.
     pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
         self.inner.context.refuse_child()?;
-        if self.inner.engine.facts().kind == remora_host::PortKind::Shm {
-            return Ok(());
+        match &self.inner.backend {
+            Backend::Own(rma) => rma.reach(server),
+            Backend::Lent(daemon) if self.inner.context.port().kind == remora_host::PortKind::Xdp => {
+                daemon.done(&Request::Reach(server))
+            }
+            Backend::Lent(_) => Ok(()),
         }
-        let reached = remora_host::connect::reach(&self.inner.engine, server);
-        reached.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
     }
 }
 
@@ -228,7 +223,9 @@ impl Rma {
 #[derive(Debug)]
 pub struct RmaRegion {
     rma: Rma,
+    /// 0: it has none.
     id: u32,
+    rights: Rights,
     key: RegionKey,
     memory: MemoryRegion,
 }
@@ -247,7 +244,7 @@ impl RmaRegion {
     /// What this client needs to use it, with the region's present key. Send it by a way that nobody can
     /// read.
     pub fn grant(&self, client: &Client) -> Grant {
-        let current = self.rma.inner.regions.get(self.id).map(|region| region.region_key);
+        let current = self.rma.inner.backend.key(self.id);
         self.grant_under(client, current.as_ref().unwrap_or(&self.key))
     }
 
@@ -271,25 +268,44 @@ impl RmaRegion {
     /// Gives it another key (`None`: a random one). Clients with grants under the old one fail from now on.
     ///
     /// # Errors
-    /// `Forked`; `System`: no randomness.
+    /// `Forked`; `System`: no randomness; `Daemon`: its refusal.
     pub fn rekey(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
         self.rma.inner.context.refuse_child()?;
-        let key = match key {
-            Some(key) => key,
-            None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS))?,
-        };
-        let changed = self.rma.inner.regions.rekey(self.id, &key);
-        debug_assert!(changed.is_ok(), "it lives as long as this value");
+        let key = key_or_random(key)?;
+        self.rma.inner.backend.rekey(self.id, &key)?;
+        self.key = key;
+        Ok(())
+    }
+
+    /// Deregisters it and registers it again, under another RegionId and another key (`None`: a random one):
+    /// what a driver does where there is no rekey. Between both nobody reaches it.
+    ///
+    /// # Errors
+    /// As [`expose`](Rma::expose). It has no RegionId then, and nobody reaches it.
+    pub fn register_anew(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
+        self.rma.inner.context.refuse_child()?;
+        let key = key_or_random(key)?;
+        let id = std::mem::take(&mut self.id);
+        if id != 0 {
+            self.rma.inner.backend.deregister(id);
+        }
+        self.id = self.rma.inner.backend.register(&self.memory, self.rights, &key)?;
         self.key = key;
         Ok(())
     }
 }
 
+fn key_or_random(key: Option<RegionKey>) -> Result<RegionKey, CreateError> {
+    match key {
+        Some(key) => Ok(key),
+        None => random_key().map_err(|_| CreateError::System(NO_RANDOMNESS)),
+    }
+}
+
 impl Drop for RmaRegion {
     fn drop(&mut self) {
-        if !self.rma.inner.context.fork().is_child() {
-            let ended = self.rma.inner.regions.deregister(self.id);
-            debug_assert!(ended.is_ok(), "it lives as long as this value");
+        if self.id != 0 && !self.rma.inner.context.fork().is_child() {
+            self.rma.inner.backend.deregister(self.id);
         }
     }
 }

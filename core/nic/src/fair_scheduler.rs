@@ -25,6 +25,12 @@ const FULL: usize = 16;
 /// begins with others.
 const PASSED: usize = 64;
 
+/// 1RMA of the engine stands in line like a queue pair, and alone has the turns of this tenant.
+pub(crate) const RMA: u32 = u32::MAX - 1;
+pub(crate) const RMA_TENANT: u32 = 1;
+/// The first number for a tenant that has queue pairs.
+pub const FIRST_TENANT: u32 = 2;
+
 /// Queue pairs that share turns.
 #[derive(Debug, Default)]
 struct Tenant {
@@ -38,7 +44,7 @@ struct Tenant {
     call: u64,
 }
 
-/// The lines of all tenants. Tenant 0 has the queue pairs that belong to no tenant.
+/// The lines of all tenants. Tenant 0 has the queue pairs that belong to no tenant, tenant 1 is 1RMA.
 pub(crate) struct FairScheduler {
     tenants: Vec<Tenant>,
     /// Queue pairs of all tenants but 0.
@@ -56,12 +62,12 @@ pub(crate) struct FairScheduler {
 impl FairScheduler {
     /// A scheduler without tenants, for at most `places` queue pairs.
     pub fn new(places: usize) -> FairScheduler {
-        let line = VecDeque::with_capacity(places);
+        let of = |places| Tenant { line: VecDeque::with_capacity(places), ..Tenant::default() };
         FairScheduler {
-            tenants: vec![Tenant { line, ..Tenant::default() }],
+            tenants: vec![of(places), of(1)],
             members: 0,
-            round: VecDeque::with_capacity(1),
-            out: VecDeque::with_capacity(1),
+            round: VecDeque::with_capacity(2),
+            out: VecDeque::with_capacity(2),
             full: Vec::with_capacity(FULL),
             call: 0,
             is_on: false,
@@ -167,6 +173,14 @@ impl FairScheduler {
         }
     }
 
+    /// 1RMA has something to send: it stands in line, once.
+    #[cold]
+    pub fn enter_rma(&mut self) {
+        if self.tenants[RMA_TENANT as usize].line.is_empty() {
+            self.enter(RMA, RMA_TENANT);
+        }
+    }
+
     /// A queue pair has had its turn, and has more to send or not.
     #[cold]
     pub fn served(&mut self, index: u32, tenant: u32, more: bool, used: &TurnUsage) {
@@ -212,6 +226,30 @@ impl FairScheduler {
         self.tenants[tenant as usize].line.rotate_right(1);
     }
 
+    /// The same, after a part of its turn that is charged.
+    #[cold]
+    pub fn interrupted(&mut self, index: u32, tenant: u32, used: &TurnUsage) {
+        self.stay(index, tenant);
+        if used.packets > 0 {
+            self.charge(tenant, used);
+        }
+    }
+
+    /// The rest that 1RMA could send is for peers that are full, such as this one: it goes on in the next
+    /// call, from where it stands. As with queue pairs, who finds the first peer full pays for a packet.
+    #[cold]
+    pub fn rma_blocked(&mut self, peer: Peer, used: &TurnUsage) {
+        self.stay(RMA, RMA_TENANT);
+        self.round.pop_front();
+        self.out.push_back(RMA_TENANT);
+        if used.packets > 0 || self.full.is_empty() {
+            self.charge(RMA_TENANT, used);
+        }
+        if self.full.len() < FULL && !self.full.contains(&peer) {
+            self.full.push(peer);
+        }
+    }
+
     fn charge(&mut self, tenant: u32, used: &TurnUsage) {
         let cost = used.bytes.max(used.packets.max(1) * PACKET);
         self.tenants[tenant as usize].credit -= cost as i64;
@@ -226,12 +264,16 @@ impl FairScheduler {
         if self.members > 0 || !self.full.is_empty() {
             return;
         }
-        let Tenant { line: from, credit, in_round, .. } = &mut self.tenants[0];
+        let from = &mut self.tenants[0].line;
         while let Some(index) = from.pop_back() {
             line.push_front(index);
         }
-        (*credit, *in_round) = (0, false);
-        self.round.clear();
+        self.tenants[RMA_TENANT as usize].line.clear();
+        // Tenants whose queue pairs went in the middle of the round stand in it, too.
+        for number in self.round.drain(..) {
+            let tenant = &mut self.tenants[number as usize];
+            (tenant.credit, tenant.in_round) = (0, false);
+        }
         self.is_on = false;
     }
 }
@@ -370,5 +412,54 @@ mod tests {
         model.scheduler.leave(1, 0);
         model.call(1, |_| unreachable!("nobody is left"));
         assert!(!model.scheduler.is_on());
+    }
+
+    #[test]
+    fn rma_has_the_turns_of_one_party_and_comes_back_when_parties_do() {
+        let mut scheduler = FairScheduler::new(4);
+        let mut line = VecDeque::from([0, 1]);
+        let who = |index: u32| [(2, Peer(0)), (3, Peer(0))].get(index as usize).copied();
+        let mut calls = |scheduler: &mut FairScheduler, line: &mut VecDeque<u32>, bytes: usize| {
+            let mut sent = [0; 3];
+            for _ in 0..300 {
+                scheduler.begin();
+                scheduler.enter_rma();
+                scheduler.enter_rma();
+                let index = scheduler.next(line, who).unwrap();
+                let (place, tenant) =
+                    if index == RMA { (2, RMA_TENANT) } else { (index as usize, index + 2) };
+                let used = used(4, if index == RMA { bytes } else { 16 << 10 });
+                sent[place] += used.bytes;
+                scheduler.served(index, tenant, index != RMA, &used);
+                scheduler.end(line);
+            }
+            sent
+        };
+        [2, 3].into_iter().for_each(|tenant| scheduler.join(tenant));
+        let sent = calls(&mut scheduler, &mut line, 48 << 10);
+        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        assert!(most - least <= 64 << 10, "turns beyond their bounds are paid for: {sent:?}");
+        // Its peers are full: in the next call its turn goes on, before those behind it.
+        scheduler.begin();
+        scheduler.enter_rma();
+        while scheduler.next(&mut line, who) != Some(RMA) {
+            scheduler.round.rotate_left(1);
+        }
+        scheduler.rma_blocked(Peer(7), &TurnUsage::default());
+        assert!(scheduler.next(&mut line, who) != Some(RMA), "others have their turns meanwhile");
+        scheduler.end(&mut line);
+        scheduler.begin();
+        scheduler.enter_rma();
+        assert_eq!(scheduler.next(&mut line, who), Some(RMA));
+        scheduler.interrupted(RMA, RMA_TENANT, &TurnUsage::default());
+        // It stands in line when the last party goes.
+        scheduler.leave(2, 0);
+        scheduler.leave(3, 1);
+        scheduler.end(&mut line);
+        assert!(!scheduler.is_on() && !scheduler.waits());
+        scheduler.join(2);
+        line.push_back(0);
+        let sent = calls(&mut scheduler, &mut line, 16 << 10);
+        assert!(sent[0] > 0 && sent[2] > 0 && sent[1] == 0, "{sent:?}");
     }
 }

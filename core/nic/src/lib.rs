@@ -59,6 +59,7 @@ pub use completion_queue::{Notify, Poller};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub use datagram::GRH;
 pub use event::AsyncEvent;
+pub use fair_scheduler::FIRST_TENANT;
 pub use multicast::MULTICAST_QPN;
 pub use nic::Nic;
 pub use receive_queue::{stride, write_receive};

@@ -25,7 +25,7 @@ use crate::arrived::strip;
 use crate::config::{Config, NicError};
 use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
-use crate::fair_scheduler::FairScheduler;
+use crate::fair_scheduler::{FairScheduler, RMA};
 use crate::prism::{Prefetched, prefetch_pointer, waits};
 use crate::queue_pair::QueuePair;
 use crate::rma::Rma;
@@ -48,7 +48,7 @@ pub struct Nic {
     /// How much of its turn the queue pair at the head of the line has used, if the port blocked it.
     interrupted: TurnUsage,
     /// The scheduler for several tenants, or for peers that are full.
-    scheduler: FairScheduler,
+    pub(crate) scheduler: FairScheduler,
     timers: Timers,
     pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
@@ -166,11 +166,11 @@ impl Nic {
         }
         self.settle();
         let mut turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
-        if self.rma.is_some() {
-            turns += self.transmit_rma(now, mem, out);
-        }
         if self.scheduler.is_on() {
             return self.transmit_scheduled(now, mem, out, budget) + turns;
+        }
+        if self.rma.is_some() {
+            turns += self.transmit_rma(now, mem, out);
         }
         let mut packets = 0;
         while packets < budget {
@@ -222,13 +222,25 @@ impl Nic {
     ) -> usize {
         let mut packets = 0;
         self.scheduler.begin();
+        if self.rma.as_ref().is_some_and(|rma| rma.has_work()) {
+            self.scheduler.enter_rma();
+        }
         while packets < budget {
             if self.shared.control.is_due() {
                 self.pass_on();
             }
             let qps = &self.qps;
-            let who = |index: u32| qps[index as usize].as_ref().map(|qp| (qp.tenant, qp.peer()));
+            let who = |index: u32| {
+                let qp = qps.get(index as usize)?.as_ref();
+                qp.map(|qp| (qp.tenant, qp.peer()))
+            };
             let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
+            if index == RMA {
+                if self.transmit_rma_scheduled(now, mem, out, &mut packets) {
+                    continue;
+                }
+                break;
+            }
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             let mut used = std::mem::take(&mut self.interrupted);
             let before = used.packets;
@@ -258,7 +270,7 @@ impl Nic {
     }
 
     /// Gives a queue pair to a tenant. The queue pairs of one tenant share its turns: another tenant gets as
-    /// many bytes as all of them together. Tenant 0 is the default.
+    /// many bytes as all of them together. Tenant 0 is the default; others begin with `FIRST_TENANT`.
     ///
     /// # Errors
     /// `Unknown`: there is no such queue pair.

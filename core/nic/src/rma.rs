@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use remora_transport::Instant;
 use remora_transport::rma::{Requester, Responder, Settings, Solicitation};
-use remora_wire::frame::{Endpoint, Origin};
+use remora_wire::frame::{Endpoint, Origin, Peer};
 use remora_wire::rma::{Body, Chain, MAX_OPERATION, Nonce, header};
 
 pub use cipher::Cipher;
@@ -137,6 +137,8 @@ pub(crate) struct Rma {
     pub buffer: Box<[u8; MAX_OPERATION as usize]>,
     /// Which of the sources of messages has its turn.
     turn: u8,
+    /// The last peer that was full.
+    pub full_peer: Peer,
 }
 
 impl Rma {
@@ -162,6 +164,7 @@ impl Rma {
             clock: init.clock,
             buffer: Box::new([0; MAX_OPERATION as usize]),
             turn: 0,
+            full_peer: Peer(0),
             settings,
         }
     }

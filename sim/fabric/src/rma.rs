@@ -193,6 +193,12 @@ impl World {
         self.with_nic(portal.node, |nic, _| nic.ring_portal(portal.number));
     }
 
+    /// Moves the producer index of a portal's ring to any value and tells the NIC.
+    pub fn move_producer(&mut self, portal: &Portal, index: u64) {
+        portal.ring.set_word(Word::Produced, index);
+        self.with_nic(portal.node, |nic, _| nic.ring_portal(portal.number));
+    }
+
     /// The next completion of a command.
     pub fn poll_rma(&mut self, cq: CompletionQueue) -> Option<Completion> {
         Completion::of(&self.poll_entry(cq)?)

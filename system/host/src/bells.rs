@@ -1,5 +1,5 @@
-//! The queue pair of each doorbell: the engine's own doorbells, and those that it shares with other
-//! processes.
+//! What each doorbell is rung for, a queue pair or a command portal: the engine's own doorbells, and those
+//! that it shares with other processes.
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -11,40 +11,49 @@ use std::io;
 use crate::doorbells::Doorbells;
 use crate::watch::WAKER;
 
-/// The queue pairs of a set of doorbells, by index.
+/// What a doorbell is rung for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rung {
+    /// A queue pair, whose queues have new work.
+    QueuePair(Qpn),
+    /// A command portal of 1RMA, by its number.
+    Portal(u32),
+}
+
+/// What the doorbells of a set are rung for, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
-    queue_pairs: Vec<Option<Qpn>>,
+    places: Vec<Option<Rung>>,
     free: Vec<u32>,
 }
 
 impl Bells {
-    /// Gives a queue pair a free doorbell; returns its index.
-    pub fn hang(&mut self, qp: Qpn) -> u32 {
+    /// Gives a queue pair or portal a free doorbell; returns its index.
+    pub fn hang(&mut self, what: Rung) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.queue_pairs[index as usize] = Some(qp);
+            self.places[index as usize] = Some(what);
             return index;
         }
-        self.queue_pairs.push(Some(qp));
-        self.queue_pairs.len() as u32 - 1
+        self.places.push(Some(what));
+        self.places.len() as u32 - 1
     }
 
-    /// Frees the doorbell with this index: its queue pair is gone.
+    /// Frees the doorbell with this index: what it was for is gone.
     pub fn take(&mut self, index: u32) {
-        if self.queue_pairs.get_mut(index as usize).and_then(Option::take).is_some() {
+        if self.places.get_mut(index as usize).and_then(Option::take).is_some() {
             self.free.push(index);
         }
     }
 
-    /// The queue pair of the doorbell with this index.
+    /// What the doorbell with this index is rung for.
     #[inline]
-    pub fn get(&self, index: u32) -> Option<Qpn> {
-        self.queue_pairs.get(index as usize).copied().flatten()
+    pub fn get(&self, index: u32) -> Option<Rung> {
+        self.places.get(index as usize).copied().flatten()
     }
 }
 
-/// Doorbells that another process rings, for queue pairs that are its own. It can ring no others: each
-/// process has a set.
+/// Doorbells that another process rings, for queue pairs and portals that are its own. It can ring no others:
+/// each process has a set.
 #[derive(Debug)]
 pub(crate) struct SharedBells {
     doorbells: Doorbells<Bytes>,
@@ -85,20 +94,20 @@ impl Sets {
         }
     }
 
-    /// The queue pairs of a set.
+    /// What the doorbells of a set are rung for.
     pub fn bells(&mut self, set: u32) -> Option<&mut Bells> {
         self.sets.get_mut(set as usize)?.as_mut().map(|set| &mut set.bells)
     }
 
     /// Calls `rung` for each rung doorbell. True: there was one.
     #[inline]
-    pub fn take(&self, mut rung: impl FnMut(Qpn)) -> bool {
+    pub fn take(&self, mut rung: impl FnMut(Rung)) -> bool {
         let mut any = false;
         for set in self.sets.iter().flatten() {
             set.doorbells.take(|index| {
-                if let Some(qp) = set.bells.get(index) {
+                if let Some(what) = set.bells.get(index) {
                     any = true;
-                    rung(qp);
+                    rung(what);
                 }
             });
         }
@@ -131,7 +140,10 @@ mod tests {
 
     fn taken(sets: &Sets) -> Vec<u32> {
         let mut rung = Vec::new();
-        sets.take(|qp| rung.push(qp.get()));
+        sets.take(|what| match what {
+            Rung::QueuePair(qp) => rung.push(qp.get()),
+            Rung::Portal(number) => rung.push(1000 + number),
+        });
         rung
     }
 
@@ -140,8 +152,8 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let mut sets = Sets::default();
         let ((one, ones), (two, twos)) = (shared(&mut sets, &poll), shared(&mut sets, &poll));
-        assert_eq!(sets.bells(one).unwrap().hang(Qpn::new(11)), 0);
-        assert_eq!(sets.bells(two).unwrap().hang(Qpn::new(22)), 0);
+        assert_eq!(sets.bells(one).unwrap().hang(Rung::QueuePair(Qpn::new(11))), 0);
+        assert_eq!(sets.bells(two).unwrap().hang(Rung::QueuePair(Qpn::new(22))), 0);
         ones.ring(0);
         ones.ring(1);
         assert_eq!(taken(&sets), [11], "a index without a queue pair is nobody's");
@@ -149,6 +161,9 @@ mod tests {
         assert!(sets.begin_sleep() && ones.is_asleep());
         assert_eq!(taken(&sets), [22]);
         assert!(!sets.begin_sleep());
+        assert_eq!(sets.bells(two).unwrap().hang(Rung::Portal(5)), 1);
+        twos.ring(1);
+        assert_eq!(taken(&sets), [1005], "a portal is told from a queue pair");
         sets.end_sleep();
         assert!(!twos.is_asleep());
         sets.remove(poll.registry(), one);

@@ -2,7 +2,7 @@
 
 use mio::Waker;
 use remora_memory::{Biased, Bytes, Guard, Mem, Table};
-use remora_nic::Nic;
+use remora_nic::{FIRST_TENANT, Nic};
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
 use remora_port::shm::ShmPort;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::attach::{Attach, PortKind};
-use crate::bells::{Bells, Sets};
+use crate::bells::{Bells, Rung, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::pass::{Core, CqHook};
@@ -99,7 +99,7 @@ impl Control<'_> {
 
     /// Gives a queue pair a doorbell; returns its index. There are as many as queue pairs.
     pub fn hang_bell(&mut self, qp: Qpn) -> u32 {
-        self.bells.hang(qp)
+        self.bells.hang(Rung::QueuePair(qp))
     }
 
     /// Frees the doorbell of a queue pair that is gone.
@@ -123,12 +123,18 @@ impl Control<'_> {
 
     /// Gives a queue pair a doorbell of a shared set; None: there is no such set.
     pub fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
-        let bell = self.sets.bells(set).map(|bells| bells.hang(qp))?;
+        let bell = self.sets.bells(set).map(|bells| bells.hang(Rung::QueuePair(qp)))?;
         // A process with a set of its own also has its own turns of the engine.
-        self.nic.set_tenant(qp, set + 1).ok().map(|()| bell)
+        self.nic.set_tenant(qp, set + FIRST_TENANT).ok().map(|()| bell)
     }
 
-    /// Frees the doorbell of a shared set, whose queue pair is gone.
+    /// Gives a command portal a doorbell of a shared set; None: there is no such set. 1RMA of all sets has
+    /// the turns of one tenant.
+    pub fn hang_portal_bell(&mut self, set: u32, portal: u32) -> Option<u32> {
+        self.sets.bells(set).map(|bells| bells.hang(Rung::Portal(portal)))
+    }
+
+    /// Frees the doorbell of a shared set, whose queue pair or portal is gone.
     pub fn take_shared_bell(&mut self, set: u32, bell: u32) {
         if let Some(bells) = self.sets.bells(set) {
             bells.take(bell);

@@ -35,5 +35,5 @@ pub use log_limit::LogLimit;
 pub use pass::{CqHook, EngineEvent};
 pub use peers::{EngineId, Peers};
 pub use remora_port::fault::{Rules, RulesError};
-pub use rma::{RmaConfig, key_deriver, random_key, rma_cipher};
+pub use rma::{key_deriver, random_key, rma_cipher};
 pub use signal::{Channel, Signal, wait_any, wait_either, wait_readable};

@@ -75,6 +75,15 @@ impl PacketSocket {
         Ok(remora_port::shm::peer_uid(&self.socket)?)
     }
 
+    /// The process at the other end, as the kernel noted it when the connection was made; 0 if it is in a pid
+    /// namespace that this process cannot see into.
+    ///
+    /// # Errors
+    /// The errno of getsockopt(2).
+    pub fn peer_pid(&self) -> io::Result<u32> {
+        Ok(remora_port::shm::peer_pid(&self.socket)?)
+    }
+
     /// Sends one packet.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use remora_wire::Qpn;
 use std::sync::Arc;
 
 use crate::attach::Attach;
-use crate::bells::{Bells, Sets};
+use crate::bells::{Bells, Rung, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::peers::Peers;
@@ -51,7 +51,7 @@ pub(crate) struct Core<P> {
     pub watch: Watch,
     /// Hooks by completion queue number.
     pub hooks: Vec<Option<CqHook>>,
-    /// Queue pairs by their doorbells: the engine's own, and those that other processes ring.
+    /// Queue pairs and portals by their doorbells: the engine's own, and those that other processes ring.
     pub bells: Bells,
     pub sets: Sets,
     pub events: Arc<Signal<EngineEvent>>,
@@ -116,10 +116,14 @@ impl<P: Port + Attach> Core<P> {
     #[inline]
     pub fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
         let Core { nic, bells, sets, .. } = self;
-        let mut rung = sets.take(|qp| nic.doorbell(qp));
+        let ring = |nic: &mut Nic, what| match what {
+            Rung::QueuePair(qp) => nic.doorbell(qp),
+            Rung::Portal(number) => nic.ring_portal(number),
+        };
+        let mut rung = sets.take(|what| ring(nic, what));
         doorbells.take(|bell| {
-            if let Some(qp) = bells.get(bell) {
-                nic.doorbell(qp);
+            if let Some(what) = bells.get(bell) {
+                ring(nic, what);
                 rung = true;
             }
         });

@@ -10,21 +10,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::adapter::{OpenError, random};
 use crate::engine::{Control, Engine};
 
-/// Sizes and times of 1RMA on one engine.
-#[derive(Copy, Clone, Debug)]
-pub struct RmaConfig {
-    /// Those of the protocol.
-    pub settings: Settings,
-    /// Key schedules that are kept expanded, on both sides together.
-    pub keys: usize,
-}
-
-impl Default for RmaConfig {
-    fn default() -> RmaConfig {
-        RmaConfig { settings: Settings::software(), keys: 1024 }
-    }
-}
-
 /// A key that nobody can guess.
 ///
 /// # Errors
@@ -37,9 +22,9 @@ pub fn random_key() -> Result<RegionKey, OpenError> {
     }
 }
 
-/// The cipher that an engine has if no other is given.
-pub fn rma_cipher(config: &RmaConfig) -> Box<dyn Cipher> {
-    Box::new(Aes::new(config.keys.max(2)))
+/// The cipher that an engine has if no other is given; `keys` schedules stay expanded.
+pub fn rma_cipher(keys: usize) -> Box<dyn Cipher> {
+    Box::new(Aes::new(keys.max(2)))
 }
 
 /// A cipher that derives keys, for software that hands them out.
@@ -65,7 +50,7 @@ impl Engine {
     /// The system has no randomness.
     pub fn enable_rma(
         &self,
-        config: &RmaConfig,
+        settings: Settings,
         regions: Arc<Regions>,
         cipher: Box<dyn Cipher>,
     ) -> Result<bool, OpenError> {
@@ -74,7 +59,6 @@ impl Engine {
         let decoy = random_key()?;
         let first_nonce =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let settings = config.settings;
         let enabled = self.control(move |control| {
             if control.nic.rma_is_in_use() {
                 return false;

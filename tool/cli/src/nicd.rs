@@ -53,6 +53,18 @@ pub struct Args {
     /// Kernels of a tenant; the NIC has 32 for all.
     #[arg(long, default_value_t = Limits::default().kernels, value_parser = natural::<usize>)]
     kernels: usize,
+    /// Command portals of 1RMA of a user, over all of its programs.
+    #[arg(long, default_value_t = Limits::default().rma_portals, value_parser = whole::<usize>(0..=256))]
+    rma_portals: usize,
+    /// Command slots of 1RMA of a user; the NIC has 1024 for all, and users share it in proportion to them.
+    #[arg(long, default_value_t = Limits::default().rma_slots, value_parser = natural::<usize>)]
+    rma_slots: usize,
+    /// Those of a user's slots that may have commands of the latency class.
+    #[arg(long, default_value_t = Limits::default().rma_latency_slots, value_parser = natural::<usize>)]
+    rma_latency_slots: usize,
+    /// Regions of 1RMA of a user; the NIC has 16384 for all.
+    #[arg(long, default_value_t = Limits::default().rma_regions, value_parser = natural::<usize>)]
+    rma_regions: usize,
     /// Tenants that are kept while no program is attached for them.
     #[arg(long, default_value_t = Options::default().tenants, value_parser = natural::<usize>)]
     tenants: usize,
@@ -80,10 +92,14 @@ impl Args {
             pairs: self.pairs,
             kernels: self.kernels,
             bytes: self.memory as u64,
+            rma_portals: self.rma_portals,
+            rma_slots: self.rma_slots,
+            rma_latency_slots: self.rma_latency_slots,
+            rma_regions: self.rma_regions,
             ..Limits::default()
         };
         let (attachments, tenants) = (self.attachments, self.tenants);
-        Options { limits, attachments, tenants, allow: self.allow_uid.clone() }
+        Options { limits, attachments, tenants, allow: self.allow_uid.clone(), ..Options::default() }
     }
 }
 
@@ -127,18 +143,21 @@ pub fn run(args: &Args) -> Result<()> {
 fn tell(tenants: &[TenantFacts], as_json: bool) {
     if as_json {
         for tenant in tenants {
-            let TenantFacts { uid, name, attached, regions, queues, pairs, bytes } = tenant;
+            let TenantFacts { uid, name, attached, regions, queues, pairs, bytes, rma_slots, rma_regions } =
+                tenant;
             print::line(json!({
                 "uid": uid, "tenant": name, "attached": attached,
                 "regions": regions, "queues": queues, "pairs": pairs, "bytes": bytes,
+                "rma_slots": rma_slots, "rma_regions": rma_regions,
             }));
         }
         return;
     }
     let rows = tenants.iter().map(|tenant| {
         let attached = if tenant.attached { "attached" } else { "kept" };
-        let numbers = [tenant.regions, tenant.queues, tenant.pairs].map(|number| number.to_string());
-        let [regions, queues, pairs] = numbers;
+        let TenantFacts { regions, queues, pairs, rma_slots, rma_regions, .. } = *tenant;
+        let numbers = [regions, queues, pairs, rma_slots, rma_regions].map(|number| number.to_string());
+        let [regions, queues, pairs, rma_slots, rma_regions] = numbers;
         [
             tenant.uid.to_string(),
             tenant.name.clone(),
@@ -146,8 +165,21 @@ fn tell(tenants: &[TenantFacts], as_json: bool) {
             regions,
             queues,
             pairs,
+            rma_slots,
+            rma_regions,
             tenant.bytes.to_string(),
         ]
     });
-    print_table(["uid", "tenant", "program", "regions", "completion queues", "queue pairs", "bytes"], rows);
+    let head = [
+        "uid",
+        "tenant",
+        "program",
+        "regions",
+        "completion queues",
+        "queue pairs",
+        "command slots",
+        "regions of 1RMA",
+        "bytes",
+    ];
+    print_table(head, rows);
 }

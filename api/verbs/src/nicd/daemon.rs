@@ -10,9 +10,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::message::{MAX_PACKET, Reply, Request, VERSION};
+use super::limits::Limits;
+use super::message::{MAX_PACKET, Reply, Request, VERSION, wipe};
 use super::negotiate;
-use super::tenant::{Limits, ReplyResult, Shared, Tenant};
+use super::rma::{RmaService, Users};
+use super::tenant::{Program, ReplyResult, Shared, Tenant, TenantFacts};
+use crate::rma::{RmaOptions, Settings};
 use crate::{Context, Device, PortFacts};
 
 /// Attributes of a daemon that is to be started.
@@ -26,31 +29,23 @@ pub struct Options {
     pub tenants: usize,
     /// Users that may attach beside the daemon's own.
     pub allow: Vec<u32>,
+    /// Sizes and times of 1RMA, for all tenants together.
+    pub rma: Settings,
+    /// Regions of 1RMA of all tenants together.
+    pub rma_regions: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { limits: Limits::default(), attachments: 64, tenants: 64, allow: Vec::new() }
+        Options {
+            limits: Limits::default(),
+            attachments: 64,
+            tenants: 64,
+            allow: Vec::new(),
+            rma: Settings { slots: 1024, ..Settings::software() },
+            rma_regions: 1 << 14,
+        }
     }
-}
-
-/// A tenant, as the daemon's owner sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantFacts {
-    /// The user id of its programs.
-    pub uid: u32,
-    /// Its name; empty: it ends with its program.
-    pub name: String,
-    /// A program is attached.
-    pub attached: bool,
-    /// Regions of the tenant.
-    pub regions: usize,
-    /// Completion queues of the tenant.
-    pub queues: usize,
-    /// Queue pairs of the tenant.
-    pub pairs: usize,
-    /// Bytes of its regions and queues.
-    pub bytes: u64,
 }
 
 /// Time in which a new program must send its first message, and take the answer.
@@ -75,6 +70,8 @@ struct Register {
 
 struct DaemonState {
     context: Context,
+    rma: Arc<RmaService>,
+    users: Users,
     options: Options,
     uid: u32,
     register: Mutex<Register>,
@@ -118,8 +115,14 @@ impl Daemon {
                 _ => format!("listening at {at}: {error}"),
             })
         })?;
+        let context = Context::new(adapter, true);
+        let (settings, regions) = (options.rma, options.rma_regions);
+        let rma = RmaOptions { settings, regions, ..RmaOptions::default() };
+        let rma = Arc::new(RmaService::new(&context, rma));
         let state = Arc::new(DaemonState {
-            context: Context::new(adapter, true),
+            context,
+            rma,
+            users: Users::default(),
             options: options.clone(),
             uid: remora_host::packet::own_uid(),
             register: Mutex::default(),
@@ -151,9 +154,11 @@ impl Daemon {
             return Vec::new();
         }
         let register = self.state.register();
-        let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| {
-            let (regions, queues, pairs, bytes) = lock(tenant).counts();
-            TenantFacts { uid, name: name.to_owned(), attached, regions, queues, pairs, bytes }
+        let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| TenantFacts {
+            uid,
+            name: name.to_owned(),
+            attached,
+            ..lock(tenant).facts()
         };
         let kept = register
             .kept
@@ -172,6 +177,13 @@ impl Daemon {
     pub(super) fn party(&self, pair: u32) -> Option<u32> {
         let [engine, ..] = self.state.context.own_engines() else { return None };
         engine.control(|control| control.nic.tenant(remora_wire::Qpn::new(pair)))
+    }
+
+    /// What 1RMA of its engine holds.
+    #[cfg(test)]
+    pub(super) fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
+        let [engine, ..] = self.state.context.own_engines() else { return None };
+        engine.control(|control| control.nic.rma_facts())
     }
 
     /// Has a thread that drives the NIC failed? Nothing is certain after that.
@@ -295,7 +307,7 @@ impl DaemonState {
 
     /// Serves one program, from its first message to its end.
     fn serve(&self, serial: u64, socket: &PacketSocket) {
-        let Ok(uid) = socket.peer_uid() else { return };
+        let (Ok(uid), Ok(program)) = (socket.peer_uid(), Program::at(socket)) else { return };
         let request = first_word(socket);
         self.register().silent.remove(&serial);
         let (name, tenant) = match request.and_then(|request| self.greet(uid, request)) {
@@ -305,7 +317,7 @@ impl DaemonState {
         if name.is_none() {
             self.register().passing.insert(serial, (uid, Arc::clone(&tenant)));
         }
-        let welcome = lock(&tenant).welcome();
+        let welcome = lock(&tenant).welcome(program);
         if answer(socket, welcome) && socket.set_patience(Some(PATIENCE), None).is_ok() {
             while self.serve_request(socket, &tenant) {}
         }
@@ -326,8 +338,9 @@ impl DaemonState {
             ));
         }
         let fresh = || {
-            let tenant =
-                Tenant::new(&self.context, self.options.limits).map_err(|error| error.to_string())?;
+            let user = self.users.of(uid);
+            let tenant = Tenant::new(&self.context, self.options.limits, user, Arc::clone(&self.rma))
+                .map_err(|error| error.to_string())?;
             Ok::<Shared, String>(Arc::new(Mutex::new(tenant)))
         };
         if !kept {
@@ -377,11 +390,15 @@ impl DaemonState {
             Ok(packet) if packet.len > 0 => packet,
             _ => return false,
         };
-        let Some(request) = Request::parse(&buffer[..packet.len]).filter(|_| !packet.cut) else {
+        let request = Request::parse(&buffer[..packet.len]).filter(|_| !packet.cut);
+        wipe(&mut buffer[..packet.len]);
+        let Some(request) = request else {
             self.refuse(socket, nonsense());
             return false;
         };
         let done = match request {
+            // It may wait for the network, and others look at the tenant.
+            Request::Reach(endpoint) => self.rma.reach(endpoint).map(|()| (Reply::Done, Vec::new())),
             Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
                 negotiate::begin(tenant, request, packet.descriptors)
             }
@@ -418,5 +435,8 @@ fn first_word(socket: &PacketSocket) -> Result<Request, String> {
 fn answer(socket: &PacketSocket, answer: ReplyResult) -> bool {
     let (reply, descriptors) = answer.unwrap_or_else(|words| (Reply::Refused(words), Vec::new()));
     let descriptors: Vec<_> = descriptors.iter().map(std::os::fd::AsFd::as_fd).collect();
-    socket.send(&reply.emit(), &descriptors).is_ok()
+    let mut packet = reply.emit();
+    let sent = socket.send(&packet, &descriptors);
+    wipe(&mut packet);
+    sent.is_ok()
 }

@@ -5,6 +5,7 @@ use remora_host::packet::PacketSocket;
 use remora_host::{Doorbells, PortFacts};
 use remora_memory::{Bytes, ForkMark};
 use remora_nic::Ring;
+use remora_nic::rma::RegionKey;
 use remora_transport::state::State;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 use super::loan::Loan;
 use super::message::{
-    Allocate, CreateCode, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,
+    Allocate, CreateCode, CreateCq, CreatePortal, CreateQp, MAX_PACKET, PairFacts, PortalFacts, QueueFacts,
+    RegionFacts, Reply, Request, wipe,
 };
 use crate::CreateError;
 
@@ -228,6 +230,29 @@ impl DaemonClient {
         }
     }
 
+    /// The process number and incarnation that the daemon's NIC writes into this program's requests of 1RMA.
+    pub fn identify(&self) -> Result<(u32, u32), CreateError> {
+        match self.ask(&Request::Identify, &[])?.0 {
+            Reply::Identity { pid, incarnation } => Ok((pid, incarnation)),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    /// The key that a region of 1RMA has now.
+    pub fn rma_key(&self, region: u32) -> Result<RegionKey, CreateError> {
+        match self.ask(&Request::RmaKey(region), &[])?.0 {
+            Reply::RmaKey(key) => Ok(key),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    pub fn create_portal(&self, asked: CreatePortal) -> Result<(PortalFacts, Ring), CreateError> {
+        match self.ask(&Request::CreatePortal(asked), &[])? {
+            (Reply::Portal(facts), memory) => Ok((facts, ring(one(memory)?)?)),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
     pub fn state(&self, number: u32) -> Result<State, CreateError> {
         match self.ask(&Request::State(number), &[])?.0 {
             Reply::State(state) => Ok(state),
@@ -298,7 +323,10 @@ fn exchange(
     descriptors: &[BorrowedFd<'_>],
     patience: Duration,
 ) -> Result<(Reply, Vec<OwnedFd>), Failed> {
-    match socket.send(&request.emit(), descriptors) {
+    let mut packet = request.emit();
+    let sent = socket.send(&packet, descriptors);
+    wipe(&mut packet);
+    match sent {
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Failed::Silent(patience)),
         // After a hang-up the last reply may still be there.
         Ok(()) | Err(_) => receive(socket, patience),
@@ -320,7 +348,9 @@ fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<Owne
     if packet.len == 0 {
         return Err(Failed::Refused(lost(&ErrorKind::ConnectionReset.into())));
     }
-    match Reply::parse(&buffer[..packet.len]) {
+    let reply = Reply::parse(&buffer[..packet.len]);
+    wipe(&mut buffer[..packet.len]);
+    match reply {
         Some(Reply::Refused(words)) => Err(Failed::Refused(refused(words))),
         Some(reply) => Ok((reply, packet.descriptors)),
         None => Err(Failed::Refused(refused(NONSENSE))),

@@ -11,6 +11,7 @@
 
 use remora_host::connect::{Agreement, Full, Hello, LASTING, Message};
 use remora_host::{PortFacts, PortKind};
+use remora_nic::rma::{RegionKey, Rights};
 use remora_nic::{Fetching, Service};
 use remora_port::Peer;
 use remora_transport::state::State;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use crate::{Access, QpOptions};
 
 /// Version of this format.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Bytes of a name at most.
@@ -86,6 +87,25 @@ pub(crate) enum CodeOf {
     Memory(u64, u64),
     /// All slots of this queue pair's send queue.
     Pair(u32),
+}
+
+/// A request for a RegionId of 1RMA, for the region with this key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RegisterRma {
+    pub region: u32,
+    pub rights: Rights,
+    /// K_r, which Debug output does not have.
+    pub key: RegionKey,
+}
+
+/// A request for a command portal of 1RMA.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CreatePortal {
+    pub domain: u32,
+    pub cq: u32,
+    pub slots: u16,
+    /// Its commands are of the bulk class only.
+    pub bulk_only: bool,
 }
 
 /// A request for a queue pair.
@@ -153,6 +173,30 @@ pub(crate) enum Request {
     },
     Deploy(Deploy),
     RemoveKernel(u32),
+    /// Who is this program for servers of 1RMA?
+    Identify,
+    RegisterRma(RegisterRma),
+    /// Of this RegionId, as the next two.
+    DeregisterRma(u32),
+    RekeyRma {
+        region: u32,
+        key: RegionKey,
+    },
+    /// The key that it has now.
+    RmaKey(u32),
+    CreatePortal(CreatePortal),
+    DestroyPortal(u32),
+    /// Finds the way to a server of 1RMA.
+    Reach(Endpoint),
+}
+
+/// A command portal that the daemon lends.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortalFacts {
+    pub number: u32,
+    pub bell: u32,
+    /// The first of its slots.
+    pub first: u16,
 }
 
 /// A region that the daemon lends.
@@ -214,6 +258,21 @@ pub(crate) enum Reply {
     Nothing,
     /// The other side of a connection is full.
     Full(Full),
+    /// The process number and incarnation that the NIC writes into the program's requests.
+    Identity {
+        pid: u32,
+        incarnation: u32,
+    },
+    RmaKey(RegionKey),
+    /// With the memory of its ring.
+    Portal(PortalFacts),
+}
+
+/// Overwrites the bytes of a packet, which may hold a key.
+pub(crate) fn wipe(packet: &mut [u8]) {
+    packet.fill(0);
+    // The stores stay, although nobody reads them.
+    std::hint::black_box(packet);
 }
 
 /// A writer of little-endian fields.
@@ -248,6 +307,11 @@ impl Out {
 
     fn hello(&mut self, hello: &Hello) -> &mut Out {
         self.bytes(&Message::Request(hello.clone()).emit())
+    }
+
+    fn key(&mut self, key: &RegionKey) -> &mut Out {
+        self.0.extend(key.bytes());
+        self
     }
 
     fn endpoint(&mut self, endpoint: Endpoint) -> &mut Out {
@@ -387,6 +451,16 @@ impl<'a> In<'a> {
             Ok(Message::Request(hello)) => Some(hello),
             _ => None,
         }
+    }
+
+    /// All zeros is no key.
+    fn key(&mut self) -> Option<RegionKey> {
+        RegionKey::new(self.take()?)
+    }
+
+    fn rights(&mut self) -> Option<Rights> {
+        let all = Rights::READ | Rights::WRITE | Rights::REKEY;
+        self.u8().map(Rights).filter(|rights| all.contains(*rights))
     }
 
     fn endpoint(&mut self) -> Option<Endpoint> {
@@ -537,6 +611,18 @@ impl Request {
             Request::Enable { number, count } => out.u8(23).u32(*number).u64(*count),
             Request::Deploy(asked) => out.u8(24).deploy(asked),
             Request::RemoveKernel(number) => out.u8(25).u32(*number),
+            Request::Identify => out.u8(26),
+            Request::RegisterRma(RegisterRma { region, rights, key }) => {
+                out.u8(27).u32(*region).u8(rights.0).key(key)
+            }
+            Request::DeregisterRma(region) => out.u8(28).u32(*region),
+            Request::RekeyRma { region, key } => out.u8(29).u32(*region).key(key),
+            Request::RmaKey(region) => out.u8(30).u32(*region),
+            Request::CreatePortal(CreatePortal { domain, cq, slots, bulk_only }) => {
+                out.u8(31).u32(*domain).u32(*cq).u16(*slots).u8((*bulk_only).into())
+            }
+            Request::DestroyPortal(number) => out.u8(32).u32(*number),
+            Request::Reach(endpoint) => out.u8(33).endpoint(*endpoint),
         };
         out.0
     }
@@ -582,6 +668,23 @@ impl Request {
             23 => Request::Enable { number: from.u32()?, count: from.u64()? },
             24 => Request::Deploy(from.deploy()?),
             25 => Request::RemoveKernel(from.u32()?),
+            26 => Request::Identify,
+            27 => Request::RegisterRma(RegisterRma {
+                region: from.u32()?,
+                rights: from.rights()?,
+                key: from.key()?,
+            }),
+            28 => Request::DeregisterRma(from.u32()?),
+            29 => Request::RekeyRma { region: from.u32()?, key: from.key()? },
+            30 => Request::RmaKey(from.u32()?),
+            31 => Request::CreatePortal(CreatePortal {
+                domain: from.u32()?,
+                cq: from.u32()?,
+                slots: from.u16()?,
+                bulk_only: from.flag()?,
+            }),
+            32 => Request::DestroyPortal(from.u32()?),
+            33 => Request::Reach(from.endpoint()?),
             _ => return None,
         };
         from.0.is_empty().then_some(request)
@@ -615,6 +718,11 @@ impl Reply {
             Reply::Nothing => out.u8(11),
             Reply::Kernel { number, domain } => out.u8(12).u32(*number).u32(*domain),
             Reply::Full(full) => out.u8(13).bytes(&Message::Full(*full).emit()),
+            Reply::Identity { pid, incarnation } => out.u8(14).u32(*pid).u32(*incarnation),
+            Reply::RmaKey(key) => out.u8(15).key(key),
+            Reply::Portal(PortalFacts { number, bell, first }) => {
+                out.u8(16).u32(*number).u32(*bell).u16(*first)
+            }
         };
         out.0
     }
@@ -644,6 +752,9 @@ impl Reply {
                 Ok(Message::Full(full)) => Reply::Full(full),
                 _ => return None,
             },
+            14 => Reply::Identity { pid: from.u32()?, incarnation: from.u32()? },
+            15 => Reply::RmaKey(from.key()?),
+            16 => Reply::Portal(PortalFacts { number: from.u32()?, bell: from.u32()?, first: from.u16()? }),
             _ => return None,
         };
         from.0.is_empty().then_some(reply)

@@ -11,49 +11,40 @@ use std::time::Duration;
 
 mod chains;
 mod kernels;
+mod rma;
 
 use self::kernels::Deployed;
+use self::rma::{Exposed, LentPortal};
+use super::limits::Limits;
 use super::message::{Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request};
+use super::rma::{RmaService, User};
 use crate::queue_pair::Own;
 use crate::{
     Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion, Modify,
     Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
 };
 
-/// The limits of one tenant.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Protection domains at a time.
-    pub domains: usize,
-    /// Regions at a time.
+/// A tenant, as the daemon's owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantFacts {
+    /// The user id of its programs.
+    pub uid: u32,
+    /// Its name; empty: it ends with its program.
+    pub name: String,
+    /// A program is attached.
+    pub attached: bool,
+    /// Regions of the tenant.
     pub regions: usize,
-    /// Completion queues at a time.
+    /// Completion queues of the tenant.
     pub queues: usize,
-    /// Completion channels at a time.
-    pub channels: usize,
-    /// Queue pairs at a time.
+    /// Queue pairs of the tenant.
     pub pairs: usize,
-    /// Kernels; the NIC has 32 for all tenants.
-    pub kernels: usize,
-    /// Bytes of regions and queues.
+    /// Bytes of its regions and queues.
     pub bytes: u64,
-    /// Connections being set up.
-    pub negotiations: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            domains: 64,
-            regions: 1024,
-            queues: 256,
-            channels: 64,
-            pairs: 1024,
-            kernels: 8,
-            bytes: 4 << 30,
-            negotiations: 64,
-        }
-    }
+    /// Command slots of 1RMA.
+    pub rma_slots: usize,
+    /// Regions of 1RMA.
+    pub rma_regions: usize,
 }
 
 /// The first address of a tenant's memory, and the gap between two regions: addresses reveal nothing of the
@@ -115,10 +106,29 @@ struct Pair {
     bytes: u64,
 }
 
+/// The program of an attachment, as the daemon knows it.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Program {
+    /// Its process: the kernel says so.
+    pub pid: u32,
+    /// A random number of this attachment.
+    pub incarnation: u32,
+}
+
+impl Program {
+    /// The program at the other end of a socket, and a new incarnation.
+    pub fn at(socket: &PacketSocket) -> Result<Program, remora_host::OpenError> {
+        Ok(Program { pid: socket.peer_pid()?, incarnation: remora_host::random()? as u32 })
+    }
+}
+
 /// The objects of one tenant.
 pub(crate) struct Tenant {
     context: Context,
     limits: Limits,
+    user: Arc<User>,
+    rma: Arc<RmaService>,
+    program: Program,
     set: u32,
     doorbells: Bytes,
     wake: OwnedFd,
@@ -127,6 +137,8 @@ pub(crate) struct Tenant {
     next_number: u32,
     negotiations: usize,
     // From here on in the order in which objects may be dropped.
+    portals: BTreeMap<u32, LentPortal>,
+    exposed: BTreeMap<u32, Exposed>,
     pairs: BTreeMap<u32, Pair>,
     kernels: BTreeMap<u32, Deployed>,
     queues: BTreeMap<u32, Queue>,
@@ -169,8 +181,13 @@ fn descriptor(bytes: &Bytes) -> Result<OwnedFd, String> {
 }
 
 impl Tenant {
-    pub fn new(context: &Context, limits: Limits) -> Result<Tenant, CreateError> {
-        let places = limits.pairs;
+    pub fn new(
+        context: &Context,
+        limits: Limits,
+        user: Arc<User>,
+        rma: Arc<RmaService>,
+    ) -> Result<Tenant, CreateError> {
+        let places = bells(&limits);
         let doorbells = Bytes::memfd("remora-doorbells", Doorbells::size(places))?;
         let system = |error: std::io::Error| CreateError::System(error.raw_os_error().unwrap_or(0));
         let wake = remora_host::packet::eventfd().map_err(system)?;
@@ -181,6 +198,9 @@ impl Tenant {
         Ok(Tenant {
             context: context.clone(),
             limits,
+            user,
+            rma,
+            program: Program::default(),
             set,
             doorbells,
             wake,
@@ -188,6 +208,8 @@ impl Tenant {
             next_address: FIRST_ADDRESS,
             next_number: 1,
             negotiations: 0,
+            portals: BTreeMap::new(),
+            exposed: BTreeMap::new(),
             pairs: BTreeMap::new(),
             kernels: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -199,6 +221,8 @@ impl Tenant {
 
     /// Drops all objects of the tenant.
     fn clear(&mut self) {
+        self.portals.clear();
+        self.exposed.clear();
         self.pairs.clear();
         self.kernels.clear();
         self.queues.clear();
@@ -208,19 +232,22 @@ impl Tenant {
     }
 
     /// Takes a program of this tenant: the reply to its first message.
-    pub fn welcome(&self) -> ReplyResult {
+    pub fn welcome(&mut self, program: Program) -> ReplyResult {
+        self.program = program;
         for pair in self.pairs.values() {
             // The last program may have posted work without ringing before it died.
             if let Stage::Up(pair) = &pair.stage {
                 pair.look();
             }
         }
-        let reply = Reply::Attached { port: self.context.port(), places: self.limits.pairs as u32 };
+        let reply = Reply::Attached { port: self.context.port(), places: bells(&self.limits) as u32 };
         Ok((reply, vec![descriptor(&self.doorbells)?, self.wake.try_clone().map_err(words)?]))
     }
 
-    /// The program is gone: drops its unfinished objects.
+    /// The program is gone: drops its unfinished objects, and those that are good for one program alone.
     pub fn farewell(&mut self) {
+        self.portals.clear();
+        self.exposed.clear();
         self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
         self.used = self.regions.values().map(|region| region.memory.len() as u64).sum::<u64>()
             + self.queues.values().map(|queue| queue.cq.ring().bytes().len() as u64).sum::<u64>()
@@ -239,9 +266,19 @@ impl Tenant {
             && self.negotiations == 0
     }
 
-    /// The numbers of its regions, completion queues and queue pairs, and their bytes.
-    pub fn counts(&self) -> (usize, usize, usize, u64) {
-        (self.regions.len(), self.queues.len(), self.pairs.len(), self.used)
+    /// What it has, without its user and name.
+    pub fn facts(&self) -> TenantFacts {
+        TenantFacts {
+            uid: 0,
+            name: String::new(),
+            attached: false,
+            regions: self.regions.len(),
+            queues: self.queues.len(),
+            pairs: self.pairs.len(),
+            bytes: self.used,
+            rma_slots: self.portals.values().map(LentPortal::slots).sum(),
+            rma_regions: self.exposed.len(),
+        }
     }
 
     /// Executes a request that needs no wait.
@@ -300,10 +337,18 @@ impl Tenant {
             Request::Enable { number, count } => self.enable(number, count).and(done),
             Request::Deploy(asked) => self.deploy(&asked),
             Request::RemoveKernel(number) => self.remove_kernel(number).and(done),
+            Request::Identify => self.identify(),
+            Request::RegisterRma(asked) => self.register_rma(&asked),
+            Request::DeregisterRma(region) => self.deregister_rma(region).and(done),
+            Request::RekeyRma { region, key } => self.rekey_rma(region, &key).and(done),
+            Request::RmaKey(region) => self.rma_key(region),
+            Request::CreatePortal(asked) => self.create_portal(asked),
+            Request::DestroyPortal(number) => self.destroy_portal(number).and(done),
             Request::Attach { .. } => Err("this program is attached already".to_owned()),
-            Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
-                Err("this request needs a socket for its answer".to_owned())
-            }
+            Request::Connect { .. }
+            | Request::ConnectPair { .. }
+            | Request::Answer { .. }
+            | Request::Reach(_) => Err("this request needs a socket for its answer".to_owned()),
         }
     }
 
@@ -374,7 +419,7 @@ impl Tenant {
 
     fn free_domain(&mut self, number: u32) -> Result<(), String> {
         if self.domain(number)?.is_used() {
-            return Err("regions or queue pairs are in this protection domain".to_owned());
+            return Err("regions, queue pairs or portals are in this protection domain".to_owned());
         }
         self.domains.remove(&number);
         Ok(())
@@ -417,6 +462,7 @@ impl Tenant {
 
     fn deregister(&mut self, key: u32) -> Result<(), String> {
         let region = self.regions.remove(&key).ok_or_else(|| unknown("region with key", key))?;
+        self.exposed.retain(|_, exposed| exposed.region != key);
         self.used -= region.memory.len() as u64;
         // Its key ends with it.
         drop(region.region);
@@ -461,7 +507,7 @@ impl Tenant {
     fn destroy_cq(&mut self, number: u32) -> Result<(), String> {
         let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
         if queue.cq.is_used() {
-            return Err("queue pairs use this completion queue".to_owned());
+            return Err("queue pairs use this completion queue, or a portal does".to_owned());
         }
         self.used -= queue.cq.ring().bytes().len() as u64;
         self.queues.remove(&number);
@@ -577,6 +623,11 @@ impl Tenant {
             }
         }
     }
+}
+
+/// Doorbells of a tenant: for its queue pairs and its portals.
+fn bells(limits: &Limits) -> usize {
+    limits.pairs.saturating_add(limits.rma_portals)
 }
 
 /// Bytes of the queues of a queue pair.

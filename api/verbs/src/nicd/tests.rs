@@ -1,9 +1,12 @@
 //! Hostile programs, and the bounds of a tenant. Daemon and programs are in one process here, which changes
 //! nothing: they share no more than two processes do.
 
+mod rma;
+
 use remora_host::connect::{Agreement, Full, Hello, LinkOffer};
 use remora_host::packet::{PacketListener, PacketSocket};
 use remora_host::{PortFacts, PortKind};
+use remora_nic::rma::{RegionKey, Rights};
 use remora_nic::{Fetching, Service};
 use remora_port::Peer;
 use remora_wire::frame::{Address, Endpoint};
@@ -13,8 +16,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::message::{
-    Allocate, CodeOf, CodePart, CreateCode, CreateCq, CreateQp, Deploy, MAX_PACKET, MAX_PARTS, PairFacts,
-    QueueFacts, RegionFacts, Reply, Request, VERSION,
+    Allocate, CodeOf, CodePart, CreateCode, CreateCq, CreatePortal, CreateQp, Deploy, MAX_PACKET, MAX_PARTS,
+    PairFacts, PortalFacts, QueueFacts, RegionFacts, RegisterRma, Reply, Request, VERSION,
 };
 use super::{Daemon, Limits, Options};
 use crate::kernel::Shipped;
@@ -48,8 +51,12 @@ struct Lender {
 }
 
 fn lender(test: &str, options: &Options) -> Lender {
+    lender_of(&Device::shm(), test, options)
+}
+
+fn lender_of(device: &Device, test: &str, options: &Options) -> Lender {
     let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
-    Lender { daemon: Daemon::open(&Device::shm(), &path, options).unwrap(), path }
+    Lender { daemon: Daemon::open(device, &path, options).unwrap(), path }
 }
 
 impl Lender {
@@ -97,6 +104,7 @@ impl Raw {
             Reply::Queue(facts) => facts.number,
             Reply::Pair(facts) => facts.number,
             Reply::Region(facts) => facts.key,
+            Reply::Portal(facts) => facts.number,
             reply => panic!("{request:?}: {reply:?}"),
         }
     }
@@ -199,7 +207,19 @@ fn requests() -> Vec<Request> {
         deploy(1, &[3, 4]),
         deploy(1, &[3; MAX_PARTS]),
         Request::RemoveKernel(2),
+        Request::Identify,
+        Request::RegisterRma(RegisterRma { region: 9, rights: Rights::READ, key: key_of_rma() }),
+        Request::DeregisterRma(1),
+        Request::RekeyRma { region: 1, key: key_of_rma() },
+        Request::RmaKey(1),
+        Request::CreatePortal(CreatePortal { domain: 1, cq: 0, slots: 16, bulk_only: true }),
+        Request::DestroyPortal(0),
+        Request::Reach(hello().endpoint),
     ]
+}
+
+fn key_of_rma() -> RegionKey {
+    RegionKey::new([0x6b; 16]).unwrap()
 }
 
 fn replies() -> Vec<Reply> {
@@ -240,6 +260,9 @@ fn replies() -> Vec<Reply> {
         Reply::Nothing,
         Reply::Kernel { number: 3, domain: 1 },
         Reply::Full(Full::clients(64)),
+        Reply::Identity { pid: 77, incarnation: 0x1234_5678 },
+        Reply::RmaKey(key_of_rma()),
+        Reply::Portal(PortalFacts { number: 3, bell: 1, first: 64 }),
     ]
 }
 
@@ -427,6 +450,10 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
         kernels: 1,
         bytes: 1 << 20,
         negotiations: 1,
+        rma_portals: 2,
+        rma_slots: 24,
+        rma_latency_slots: 16,
+        rma_regions: 2,
     };
     let lender = lender("limits", &Options { limits, ..Options::default() });
     let raw = lender.raw();

@@ -1,16 +1,17 @@
 //! Command portals: transfers of any length, as commands of at most 4 KB.
 
-use remora_nic::rma::{Command, Completion, Operand, PortalInit};
+use remora_nic::rma::{Command, Completion, Operand};
 use remora_nic::{Ring, Word};
 use remora_transport::Instant;
 use remora_transport::rma::Status;
 use remora_transport::rma::executor::{Executor, OnFailure, SubmitError, Transfer, TransferEnd};
 use remora_wire::rma::{Class, Kind};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Client, Grant, Rma, RmaRegion};
+use super::backend::NewPortal;
+use super::{Client, Grant, Inner, Rma, RmaRegion};
+use crate::nicd::message::PortalFacts;
 use crate::{CompletionQueue, CqOptions, CreateError, PollError, ProtectionDomain};
 
 /// Why a transfer did not succeed.
@@ -63,14 +64,17 @@ struct Job {
     grant: Grant,
 }
 
+/// Looks for a completion between two looks at the clock.
+const LOOK_EVERY: u32 = 4096;
+/// A NIC ends each command in less time. One that does not is stopped, as a daemon may be.
+const STOPPED: Duration = Duration::from_secs(20);
 /// Transfers of a portal in progress at once.
 pub const TRANSFERS: u32 = 1024;
 
 /// Command slots and their completion queue, of one thread.
 pub struct Portal {
     rma: Rma,
-    number: u32,
-    first: u16,
+    facts: PortalFacts,
     ring: Ring,
     produced: u64,
     /// Transfers submitted so far.
@@ -85,36 +89,25 @@ pub struct Portal {
 }
 
 impl Portal {
-    pub(super) fn new(rma: &Rma, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
-        let context = &rma.inner.context;
+    pub(super) fn new(
+        rma: &Rma,
+        domain: &ProtectionDomain,
+        slots: u16,
+        bulk_only: bool,
+    ) -> Result<Portal, CreateError> {
+        let Inner { context, backend, identity, options } = &*rma.inner;
         context.refuse_child()?;
-        if !domain.context().is(context) {
-            return Err(CreateError::OtherContext);
-        }
+        rma.refuse_other(domain)?;
         if slots == 0 {
             return Err(CreateError::TooFew("slots", 0, 1));
         }
-        let depth = 2 * u32::from(slots);
-        let cq = context.create_cq_with(&CqOptions {
-            depth,
-            engine: Some(rma.inner.options.engine),
-            ..CqOptions::default()
-        })?;
-        let memory = context.memory(Ring::size(u32::from(slots)))?;
-        let ring = Ring::new(memory).ok_or(CreateError::TooFew("slots", 0, 1))?;
-        let init = PortalInit {
-            ring: ring.clone(),
-            slots,
-            pd: domain.pd()?,
-            cq: cq.number(),
-            pid: std::process::id(),
-            incarnation: rma.inner.incarnation,
-        };
-        let (number, first) = rma.inner.engine.control(|control| control.nic.create_portal(init))?;
+        let (depth, engine) = (2 * u32::from(slots), Some(options.engine));
+        let cq = context.create_cq_with(&CqOptions { depth, engine, ..CqOptions::default() })?;
+        let made = backend.create_portal(context, domain, &cq, identity, slots, bulk_only)?;
+        let NewPortal { facts, ring } = made;
         Ok(Portal {
             rma: rma.clone(),
-            number,
-            first,
+            facts,
             ring,
             produced: 0,
             submitted: 0,
@@ -129,11 +122,7 @@ impl Portal {
 
     /// Who this program is for servers.
     pub fn identity(&self) -> Client {
-        Client {
-            address: self.rma.endpoint().address,
-            pid: std::process::id(),
-            incarnation: self.rma.inner.incarnation,
-        }
+        self.rma.inner.identity
     }
 
     /// Reads `len` bytes of a granted region, from `remote` on, into a local one, from `local` on. NACKs and
@@ -151,7 +140,7 @@ impl Portal {
         timeout: Duration,
     ) -> Result<(), RmaError> {
         let id = self.submit(Kind::Read, Class::Latency, to, local, grant, remote, len, Some(timeout))?;
-        self.wait(id)
+        self.wait(id, timeout)
     }
 
     /// Writes `len` bytes of a local region, from `local` on, into a granted one, from `remote` on. NACKs and
@@ -169,7 +158,7 @@ impl Portal {
         timeout: Duration,
     ) -> Result<(), RmaError> {
         let id = self.submit(Kind::Write, Class::Latency, from, local, grant, remote, len, Some(timeout))?;
-        self.wait(id)
+        self.wait(id, timeout)
     }
 
     /// Changes the key of a granted region to the 16 bytes of a local one from `local` on.
@@ -178,7 +167,7 @@ impl Portal {
     /// [`RmaError`].
     pub fn rekey(&mut self, from: &RmaRegion, local: u64, grant: &Grant) -> Result<(), RmaError> {
         let id = self.submit(Kind::Rekey, Class::Latency, from, local, grant, 0, 16, None)?;
-        self.wait(id)
+        self.wait(id, Duration::ZERO)
     }
 
     /// Returns when no operation of this portal with the grant's server that has ended can change memory
@@ -247,10 +236,10 @@ impl Portal {
         let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
         let inside = within(local, local_region.memory().len() as u64);
         if self.rma.inner.context.fork().is_child() {
-            // The child has the same nonces.
+            // The child has the same nonces, and the ring of a lent portal is the parent's memory.
             return Err(RmaError::Nic(PollError::Forked));
         }
-        if !Arc::ptr_eq(&local_region.rma.inner.regions, &self.rma.inner.regions) {
+        if !local_region.rma.inner.backend.shares_regions(&self.rma.inner.backend) {
             // Its RegionId would name another region here.
             return Err(RmaError::OtherContext);
         }
@@ -289,8 +278,18 @@ impl Portal {
         Ok(self.ended.pop().map(|end| (end.id, end.status)))
     }
 
-    fn wait(&mut self, id: u64) -> Result<(), RmaError> {
+    /// Waits for the end of a transfer whose last attempt begins within `timeout`. If that takes long, other
+    /// threads get the core between two looks.
+    fn wait(&mut self, id: u64, timeout: Duration) -> Result<(), RmaError> {
+        let (mut turn, begun) = (0u32, std::time::Instant::now());
         loop {
+            turn = turn.wrapping_add(1);
+            if turn.is_multiple_of(LOOK_EVERY) {
+                std::thread::yield_now();
+                if begun.elapsed() > timeout.saturating_add(STOPPED) {
+                    return Err(RmaError::Nic(PollError::Timeout));
+                }
+            }
             if let Some(place) = self.ended.iter().position(|end| end.id == id) {
                 return match self.ended.swap_remove(place).status {
                     Status::Ok => Ok(()),
@@ -305,7 +304,7 @@ impl Portal {
     fn take(&mut self) -> Result<(), RmaError> {
         while let Some(entry) = self.cq.poll_entry()? {
             let Some(completion) = Completion::of(&entry) else { continue };
-            let (now, slot) = (self.now(), completion.slot.wrapping_sub(self.first));
+            let (now, slot) = (self.now(), completion.slot.wrapping_sub(self.facts.first));
             let Completion { status, issue_delay, total_delay, .. } = completion;
             debug_assert!(self.executor.is_issued(slot), "a command completes once");
             if let Some(end) = self.executor.completed(now, slot, status, issue_delay, total_delay) {
@@ -331,7 +330,7 @@ impl Portal {
                 kind: job.kind,
                 class: job.class,
                 size: chunk.size,
-                slot: self.first + chunk.slot,
+                slot: self.facts.first + chunk.slot,
                 cq: self.cq.number() as u16,
                 local: at(job.local),
                 remote: at(job.remote),
@@ -343,7 +342,7 @@ impl Portal {
         }
         if self.produced > before {
             self.ring.set_word(Word::Produced, self.produced);
-            self.rma.inner.engine.ring_portal(self.number);
+            self.rma.inner.backend.ring(&self.facts);
         }
     }
 
@@ -357,16 +356,15 @@ impl Drop for Portal {
         if self.rma.inner.context.fork().is_child() {
             return;
         }
-        let ended = self.rma.inner.engine.control(|control| control.destroy_portal(self.number));
-        debug_assert!(ended.is_ok(), "it lives as long as this value");
+        self.rma.inner.backend.destroy_portal(&self.facts);
     }
 }
 
 impl fmt::Debug for Portal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Portal")
-            .field("number", &self.number)
-            .field("first", &self.first)
+            .field("number", &self.facts.number)
+            .field("first", &self.facts.first)
             .finish_non_exhaustive()
     }
 }

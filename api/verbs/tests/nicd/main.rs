@@ -4,13 +4,16 @@
 mod chains;
 mod departures;
 mod kernels;
+mod rma;
+mod secrets;
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, CreateError, Device, EMPTY, Listener, MemoryRegion, Notify,
     ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, RemoteMemory, State, Status, nicd, work,
 };
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -65,7 +68,15 @@ fn is_stopped(id: &str) -> bool {
 impl Process {
     /// Starts one, and waits for its first line.
     fn start(role: &[&str]) -> Process {
+        Process::start_as(None, role)
+    }
+
+    /// The same as another user.
+    fn start_as(user: Option<u32>, role: &[&str]) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
         command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role.join(" "));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -84,6 +95,12 @@ impl Process {
                 return text.trim().to_owned();
             }
         }
+    }
+
+    /// Says a line to it, and takes the next line of its output.
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+        self.next()
     }
 
     fn address(&self) -> SocketAddr {
@@ -152,6 +169,8 @@ fn other_process() {
         }
         ["chains", nic] => chains::serve(nic),
         ["kernels", nic] => kernels::serve(nic),
+        ["rma-daemon", path] => rma::lend(Path::new(path)),
+        ["rma", nic, slots] => rma::program(nic, slots.parse().unwrap()),
         ["server", nic] => serve(nic, "127.0.0.1:0".parse().unwrap()),
         ["server", nic, address] => serve(nic, address.parse().unwrap()),
         _ => panic!("{role:?}"),

@@ -115,12 +115,12 @@ impl Bed {
 pub fn wait_until_idle(engines: &[&Rma], mut pass: impl FnMut()) {
     let begun = std::time::Instant::now();
     let idle = |rma: &&Rma| {
-        let facts = rma.facts();
+        let facts = rma.facts().unwrap();
         (facts.free, facts.waiting, facts.serving) == (facts.window, 0, 0)
     };
     while !engines.iter().all(idle) {
         pass();
-        let facts: Vec<_> = engines.iter().map(|rma| rma.facts()).collect();
+        let facts: Vec<_> = engines.iter().map(|rma| rma.facts().unwrap()).collect();
         assert!(begun.elapsed().as_secs() < 60, "something is never given back: {facts:?}");
         std::thread::yield_now();
     }

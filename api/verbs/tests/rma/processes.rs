@@ -126,7 +126,7 @@ fn a_killed_server_gives_the_window_back(port: &str) {
         client.two_ends();
     }
     client.begin(&words);
-    let full = client.rma.facts();
+    let full = client.rma.facts().unwrap();
     assert!(full.free < full.window || full.waiting > 0, "{full:?}");
     client.two_ends();
     let Client { portal, rma, .. } = &mut client;
@@ -150,11 +150,11 @@ fn a_killed_client_gives_the_window_back(port: &str) {
         let mut client = Process::start(command);
         let _link = (port == "shm").then(|| accepted(&context, &listener));
         client.says("writing");
-        while serving.facts().serving == 0 {
+        while serving.facts().unwrap().serving == 0 {
             cq.poll(&mut []).unwrap();
         }
         client.kill();
-        held += u64::from(serving.facts().serving > 0);
+        held += u64::from(serving.facts().unwrap().serving > 0);
         wait_until_idle(&[&serving], || {
             cq.poll(&mut []).unwrap();
         });

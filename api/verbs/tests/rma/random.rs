@@ -140,7 +140,7 @@ impl RmaArm for Ports {
     }
 
     fn facts(&mut self) -> [Facts; 2] {
-        [self.serving.facts(), self.client.facts()]
+        [self.serving.facts().unwrap(), self.client.facts().unwrap()]
     }
 }
 

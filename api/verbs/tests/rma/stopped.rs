@@ -39,7 +39,7 @@ fn acts_its_role() {
     let Ok(file) = std::env::var(process::ROLE) else { return };
     let (context, rma, _region) = process::serve(&udp(), file.into(), LEN, settings(0));
     process::until_told();
-    println!("late {} serving {}", context.counters().rma_late_pieces, rma.facts().serving);
+    println!("late {} serving {}", context.counters().rma_late_pieces, rma.facts().unwrap().serving);
 }
 
 /// The server and a client of it.

@@ -12,8 +12,9 @@ use remora_wire::rma::{
 use super::cipher::KEY_LEN;
 use super::{Destination, Refusal, Rma, SERVED};
 use crate::shared::Shared;
+use crate::turn::{TurnEnd, TurnUsage};
 
-/// Messages and bytes of a turn, before queue pairs have theirs.
+/// Messages of a turn, before queue pairs have theirs.
 const TURN_MESSAGES: usize = 16;
 
 /// Sources of messages that take turns: refusals, what is served, answers to solicits, new requests and
@@ -41,24 +42,39 @@ struct Outgoing<'a> {
 }
 
 impl Rma {
-    /// Sends a turn of messages, or fewer if the port is full; returns how many. Where each peer has buffers
-    /// of its own, one that is full keeps nobody else waiting.
+    /// Its turn: sends up to `TURN_MESSAGES` messages and about `most` bytes, or fewer if the port is full.
+    /// Adds what left to `used`. Where each peer has buffers of its own, one that is full keeps nobody else
+    /// waiting.
     pub fn transmit(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut dyn Egress,
         shared: &mut Shared,
-    ) -> usize {
+        most: usize,
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
         self.fetch(now, mem, shared);
-        let sent = self.take_turns(now, mem, out, shared);
+        let end = self.take_turns(now, mem, out, shared, most, used);
         self.delays.look(now, &self.solicitation);
-        sent
+        end
     }
 
-    fn take_turns(&mut self, now: Instant, mem: Mem<'_>, out: &mut dyn Egress, shared: &mut Shared) -> usize {
-        let (mut sent, mut idle, mut passed) = (0, 0, 0);
-        while sent < TURN_MESSAGES && idle < SOURCES && passed < PASSED {
+    fn take_turns(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut dyn Egress,
+        shared: &mut Shared,
+        most: usize,
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        let (mut idle, mut passed) = (0, 0);
+        while used.packets < TURN_MESSAGES && used.bytes < most {
+            if idle == SOURCES || passed == PASSED {
+                return if passed > 0 { TurnEnd::Blocked } else { TurnEnd::Done };
+            }
+            let before = shared.counters.sent_bytes;
             self.turn = (self.turn + 1) % SOURCES;
             let left = match self.turn {
                 0 => self.send_refusal(out, shared),
@@ -67,13 +83,16 @@ impl Rma {
                 _ => self.send_solicited(now, out, shared),
             };
             match left {
-                Some(true) => (sent, idle) = (sent + 1, 0),
-                Some(false) if !out.has_space_per_peer() => return sent,
+                Some(true) => {
+                    (used.packets, idle) = (used.packets + 1, 0);
+                    used.bytes += (shared.counters.sent_bytes - before) as usize;
+                }
+                Some(false) if !out.has_space_per_peer() => return TurnEnd::Blocked,
                 Some(false) => (passed, idle) = (passed + 1, 0),
                 None => idle += 1,
             }
         }
-        sent
+        TurnEnd::More
     }
 
     /// Sends a refusal. None: there is none; false: its peer is full, and others have their turns first.
@@ -268,7 +287,10 @@ impl Rma {
             shared.counters.rma_unreachable += 1;
             return Left::Yes(self.next_nonce());
         };
-        let Some(lease) = out.lend(peer, below + len) else { return Left::Blocked };
+        let Some(lease) = out.lend(peer, below + len) else {
+            self.full_peer = peer;
+            return Left::Blocked;
+        };
         let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
         route.emit(start, lease.ip_id, len as u16, lease.bytes);
         let frame = &mut lease.bytes[below..];

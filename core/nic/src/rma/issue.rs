@@ -3,7 +3,7 @@
 use remora_memory::{Access, Mem, Pd, Span};
 use remora_transport::Instant;
 use remora_transport::rma::{self, OperationEnd, Party, Status};
-use remora_wire::rma::Kind;
+use remora_wire::rma::{Class, Kind};
 
 use super::command::Malformed;
 use super::keys::wipe;
@@ -12,27 +12,38 @@ use crate::ring::Word;
 use crate::shared::Shared;
 use crate::wqe::SLOT;
 
-/// Commands that are fetched of one portal in a turn.
+/// Commands that are fetched in a turn, and those of one portal before the next one's: portals of several
+/// programs wait for each other no longer than that.
 const FETCHED: u64 = 64;
+const FETCHED_OF_ONE: u64 = 16;
+
+/// The slot of a completion that belongs to no command.
+const NO_SLOT: u16 = u16::MAX;
 
 impl Rma {
-    /// Fetches the commands of all portals that have some, a turn of each.
+    /// Fetches commands of the portals that have some, in turns.
     pub fn fetch(&mut self, now: Instant, mem: Mem<'_>, shared: &mut Shared) {
-        if !self.portals.are_due() {
-            return;
-        }
-        for number in 0..self.portals.places.len() {
-            if self.portals.places[number].as_ref().is_some_and(|portal| portal.due) {
-                self.fetch_of(now, mem, number, shared);
-            }
+        let mut left = FETCHED;
+        while left > 0 {
+            let Some(number) = self.portals.next_due() else { return };
+            let most = left.min(FETCHED_OF_ONE);
+            left -= self.fetch_of(now, mem, number, most, shared).clamp(1, most);
         }
     }
 
-    fn fetch_of(&mut self, now: Instant, mem: Mem<'_>, number: usize, shared: &mut Shared) {
-        let Some(portal) = &self.portals.places[number] else { return };
-        let (ring, first, slots) = (portal.ring.clone(), portal.first, portal.slots);
-        let (mut fetched, produced) = (portal.fetched, ring.word(Word::Produced));
-        let until = produced.min(fetched + FETCHED);
+    /// Fetches up to `most` commands of the portal whose turn it is; how many.
+    fn fetch_of(&mut self, now: Instant, mem: Mem<'_>, number: usize, most: u64, shared: &mut Shared) -> u64 {
+        let Some(portal) = &self.portals.places[number] else { return 0 };
+        let (ring, first, slots, begun) = (portal.ring.clone(), portal.first, portal.slots, portal.fetched);
+        let (mut fetched, produced) = (begun, ring.word(Word::Produced));
+        if produced.wrapping_sub(begun) > ring.slots() {
+            // The index names commands that the ring cannot hold. Nothing is fetched until the program rings
+            // again.
+            self.refuse_command(number, NO_SLOT, shared);
+            self.portals.fetched(false);
+            return 0;
+        }
+        let until = produced.min(begun + most);
         while fetched < until {
             // Copied once: the program may change its bytes at any time.
             let mut bytes = [0; SLOT];
@@ -49,18 +60,22 @@ impl Rma {
             let own = (first..first.saturating_add(slots)).contains(&slot);
             let issued = parsed.is_ok_and(|command| own && self.issue(now, mem, number, command));
             if !issued {
-                shared.counters.rma_malformed_commands += 1;
-                let refused =
-                    OperationEnd { slot, status: Status::LocalError, issue_delay: 0, total_delay: 0 };
-                self.write_completion(number, &Completion::entry(&refused, Kind::Read, 0), shared);
+                self.refuse_command(number, slot, shared);
             }
         }
         ring.set_word(Word::Consumed, fetched);
-        let Some(portal) = &mut self.portals.places[number] else { return };
-        portal.fetched = fetched;
-        if fetched >= produced {
-            self.portals.fetched(number);
+        if let Some(portal) = &mut self.portals.places[number] {
+            portal.fetched = fetched;
         }
+        self.portals.fetched(fetched < produced);
+        fetched - begun
+    }
+
+    /// A command is wrong: it completes in error at once.
+    fn refuse_command(&self, number: usize, slot: u16, shared: &mut Shared) {
+        shared.counters.rma_malformed_commands += 1;
+        let refused = OperationEnd { slot, status: Status::LocalError, issue_delay: 0, total_delay: 0 };
+        self.write_completion(number, &Completion::entry(&refused, Kind::Read, 0), shared);
     }
 
     /// A command stands in line, or is wrong.
@@ -68,6 +83,7 @@ impl Rma {
         let Some(portal) = &self.portals.places[number] else { return false };
         let fits = u32::from(command.cq) == portal.cq
             && command.server.address.is_host()
+            && !(portal.bulk_only && command.class == Class::Latency)
             && self.local(mem, portal.pd, &command, 0, command.size).is_some();
         let Command { kind, class, size, server, .. } = command;
         let wanted = rma::Command { kind, class, size, server };

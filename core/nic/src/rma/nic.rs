@@ -5,14 +5,16 @@ use std::sync::Arc;
 use remora_memory::Mem;
 use remora_transport::Instant;
 use remora_transport::rma::Status;
-use remora_wire::frame::{Egress, Ingress, Origin, Start};
+use remora_wire::frame::{Egress, Ingress, Origin, Peer, Start};
 use remora_wire::{ethernet, rma};
 
 use super::issue::forget;
 use super::{Delays, Init, PortalInit, Rma};
 use crate::arrived::Arrived;
 use crate::config::NicError;
+use crate::fair_scheduler::{RMA, RMA_TENANT};
 use crate::nic::Nic;
+use crate::turn::{TURN_BYTES, TurnEnd, TurnUsage};
 
 /// What 1RMA of an engine holds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -77,6 +79,14 @@ impl Nic {
         Ok(())
     }
 
+    /// From now on a portal takes commands of the bulk class only; others complete in error.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn restrict_to_bulk(&mut self, portal: u32) -> Result<(), NicError> {
+        self.rma.as_mut().ok_or(NicError::Unknown)?.portals.restrict_to_bulk(portal)
+    }
+
     /// The producer index of a portal's ring has moved.
     #[inline]
     pub fn ring_portal(&mut self, number: u32) {
@@ -127,15 +137,45 @@ impl Nic {
         }
     }
 
-    /// A turn of 1RMA; how many messages have left.
+    /// A turn of 1RMA before those of queue pairs; how many messages have left.
     #[inline(never)]
     pub(crate) fn transmit_rma(&mut self, now: Instant, mem: Mem<'_>, out: &mut dyn Egress) -> usize {
         let Some(rma) = &mut self.rma else { return 0 };
-        let sent = rma.transmit(now, mem, out, &mut self.shared);
-        if sent > 0 {
+        let mut used = TurnUsage::default();
+        rma.transmit(now, mem, out, &mut self.shared, usize::MAX, &mut used);
+        if used.packets > 0 {
             out.flush();
         }
-        sent
+        used.packets
+    }
+
+    /// The turn of 1RMA among the tenants', as long as one of theirs. Adds what left to `packets`. False: the
+    /// port has no free frame.
+    pub(crate) fn transmit_rma_scheduled(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut dyn Egress,
+        packets: &mut usize,
+    ) -> bool {
+        let (mut used, mut end, mut more) = (TurnUsage::default(), TurnEnd::Done, false);
+        if let Some(rma) = &mut self.rma {
+            end = rma.transmit(now, mem, out, &mut self.shared, TURN_BYTES, &mut used);
+            more = used.packets > 0 && rma.has_work();
+        }
+        *packets += used.packets;
+        match end {
+            TurnEnd::Blocked if !out.has_space_per_peer() => {
+                self.scheduler.interrupted(RMA, RMA_TENANT, &used);
+                return false;
+            }
+            TurnEnd::Blocked => {
+                let peer = self.rma.as_ref().map_or(Peer(RMA), |rma| rma.full_peer);
+                self.scheduler.rma_blocked(peer, &used);
+            }
+            _ => self.scheduler.served(RMA, RMA_TENANT, more, &used),
+        }
+        true
     }
 
     /// Runs the timers of 1RMA.

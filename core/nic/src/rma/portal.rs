@@ -1,6 +1,8 @@
 //! The command portal: a ring of commands, the slots that they may take, and a completion queue, as one
 //! construct of one program (1RMA paper, §4.4).
 
+use std::collections::VecDeque;
+
 use remora_memory::Pd;
 
 use crate::config::NicError;
@@ -34,6 +36,8 @@ pub(crate) struct Portal {
     pub cq: u32,
     pub pid: u32,
     pub incarnation: u32,
+    /// Its commands are of the bulk class only.
+    pub bulk_only: bool,
     /// It is known to have commands that are not fetched.
     pub due: bool,
 }
@@ -55,7 +59,8 @@ const NOBODY: u16 = u16::MAX;
 pub struct Portals {
     pub(crate) places: Vec<Option<Portal>>,
     owners: Vec<u16>,
-    due: usize,
+    /// Portals with commands to fetch, each once.
+    due: VecDeque<u16>,
 }
 
 impl Portals {
@@ -63,7 +68,7 @@ impl Portals {
         Portals {
             places: (0..MAX_PORTALS).map(|_| None).collect(),
             owners: vec![NOBODY; usize::from(slots)],
-            due: 0,
+            due: VecDeque::with_capacity(MAX_PORTALS),
         }
     }
 
@@ -86,6 +91,7 @@ impl Portals {
             cq: init.cq,
             pid: init.pid,
             incarnation: init.incarnation,
+            bulk_only: false,
             due: false,
         });
         Ok((place as u32, first as u16))
@@ -94,7 +100,7 @@ impl Portals {
     /// Removes a portal and frees its slots.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Portal> {
         let portal = self.places.get_mut(number as usize)?.take()?;
-        self.due -= usize::from(portal.due);
+        self.due.retain(|due| u32::from(*due) != number);
         let first = usize::from(portal.first);
         self.owners[first..first + usize::from(portal.slots)].fill(NOBODY);
         Some(portal)
@@ -111,26 +117,40 @@ impl Portals {
         self.places.get(self.owner_number(slot)?)?.as_ref()
     }
 
+    /// From now on a portal takes commands of the bulk class only.
+    pub(crate) fn restrict_to_bulk(&mut self, number: u32) -> Result<(), NicError> {
+        let portal = self.places.get_mut(number as usize).and_then(Option::as_mut);
+        portal.ok_or(NicError::Unknown)?.bulk_only = true;
+        Ok(())
+    }
+
     /// A portal may have commands that are not fetched.
     pub(crate) fn ring(&mut self, number: u32) {
         if let Some(Some(portal)) = self.places.get_mut(number as usize)
             && !std::mem::replace(&mut portal.due, true)
         {
-            self.due += 1;
+            self.due.push_back(number as u16);
         }
     }
 
-    /// All commands of a portal have been fetched.
-    pub(crate) fn fetched(&mut self, number: usize) {
-        if let Some(portal) = &mut self.places[number]
-            && std::mem::replace(&mut portal.due, false)
-        {
-            self.due -= 1;
+    /// The portal whose turn it is to have commands fetched.
+    pub(crate) fn next_due(&self) -> Option<usize> {
+        self.due.front().copied().map(usize::from)
+    }
+
+    /// The portal whose turn it was has had it. All its commands have been fetched, or it waits for its next
+    /// turn.
+    pub(crate) fn fetched(&mut self, more: bool) {
+        let Some(number) = self.due.pop_front() else { return };
+        if more {
+            self.due.push_back(number);
+        } else if let Some(portal) = &mut self.places[usize::from(number)] {
+            portal.due = false;
         }
     }
 
     /// Has any portal commands to fetch?
     pub(crate) fn are_due(&self) -> bool {
-        self.due > 0
+        !self.due.is_empty()
     }
 }

@@ -10,3 +10,4 @@ mod random;
 #[path = "../seeds/mod.rs"]
 #[allow(dead_code, reason = "other bodies count the retries of reliable connections, too")]
 mod seeds;
+mod tenants;

@@ -180,12 +180,23 @@ fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
 }
 
 /// The effective uid of the other end of a Unix socket, as the kernel noted it when the connection was made.
-/// It calls libc because rustix takes the pid for non-zero. The pid is zero for a peer in a pid namespace
-/// that we cannot see into.
 ///
 /// # Errors
 /// The errno of getsockopt(2).
 pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
+    peer_credentials(socket).map(|peer| peer.uid)
+}
+
+/// The process of the other end, likewise; 0 for a peer in a pid namespace that we cannot see into.
+///
+/// # Errors
+/// The errno of getsockopt(2).
+pub fn peer_pid(socket: &OwnedFd) -> Result<u32, Errno> {
+    peer_credentials(socket).map(|peer| peer.pid as u32)
+}
+
+/// It calls libc because rustix takes the pid for non-zero.
+fn peer_credentials(socket: &OwnedFd) -> Result<libc::ucred, Errno> {
     let mut peer = MaybeUninit::<libc::ucred>::zeroed();
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (fd, into) = (socket.as_raw_fd(), peer.as_mut_ptr().cast());
@@ -195,7 +206,7 @@ pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
     }
     // SAFETY: it was zeroed, and every bit pattern is a ucred.
-    Ok(unsafe { peer.assume_init() }.uid)
+    Ok(unsafe { peer.assume_init() })
 }
 
 /// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The

@@ -140,7 +140,7 @@ impl Comparison<'_> {
         let testbed = Testbed::open(port, cores, links, true)?.context("a network")?;
         let mut systems = Vec::new();
         for (link, transport) in self.transports.iter().enumerate() {
-            systems.push(carried(*transport, (&testbed, link), self.plan, self.cases)?);
+            systems.push(carried(*transport, &testbed, link, self.plan, self.cases)?);
         }
         let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; self.cases.len()];
         for number in 0..self.rounds {

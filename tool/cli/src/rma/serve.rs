@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use remora_bench::command::device::PortArgs;
+use remora_bench::command::device::LentArgs;
 use remora_bench::command::number::{size, whole};
 use remora_bench::command::{ending, print};
 use remora_bench::print_table;
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::credentials::Credentials;
 use super::rights_in_words;
-use super::target::refuse_shm;
+use super::target::open;
 
 /// The rights by name.
 pub const RIGHTS: [(&str, Rights); 3] =
@@ -34,11 +34,11 @@ fn right() -> impl clap::builder::TypedValueParser<Value = Rights> {
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     mut_arg("port", |port| port.default_value("udp")),
-    after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nIt prints the fingerprint of its certificate and its token: clients need both. Whoever has the token can do what the rights say.\nWithout --certificate and --token-file both are new at each start."
+    after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --nicd /run/nic.sock\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nIt prints the fingerprint of its certificate and its token: clients need both. Whoever has the token can do what the rights say.\nWithout --certificate and --token-file both are new at each start."
 )]
 pub struct Args {
     #[command(flatten)]
-    port: PortArgs,
+    nic: LentArgs,
     /// TCP address for grants.
     #[arg(long, default_value = "127.0.0.1:7501")]
     listen: SocketAddr,
@@ -124,14 +124,11 @@ const AHEAD: Duration = Duration::from_secs(1);
 
 /// `remora rma serve`.
 pub fn run(args: &Args) -> Result<()> {
-    refuse_shm(&args.port)?;
     if args.child {
         remora_bench::command::ending::end_with_parent()?;
     }
     let told = ending::readable()?;
-    let device = args.port.device()?.mode(Mode::Dedicated);
-    let context =
-        device.open().with_context(|| format!("opening a NIC with port {}", args.port.port.name()))?;
+    let context = open(&args.nic, Mode::Dedicated)?;
     let rights = args.rights.iter().fold(Rights::NONE, |all, one| all | *one);
     let offer = args.offer(&context, rights)?;
     let options = args.identity.options()?;

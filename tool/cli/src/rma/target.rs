@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use remora_bench::command::device::{PortArgs, PortName};
+use remora_bench::command::device::{LentArgs, PortName};
 use remora_bench::command::number::whole;
 use remora_grants::{Certificate, Credential, Fingerprint, Pin, RmaSession, Token};
+use remora_verbs::{Context, Mode, PortKind};
 
 use super::credentials::Credentials;
 
@@ -28,7 +29,7 @@ pub struct Target {
     #[arg(long, default_value_t = 5, value_parser = whole::<u64>(1..=3600))]
     timeout: u64,
     #[command(flatten)]
-    port: PortArgs,
+    nic: LentArgs,
 }
 
 /// What admits this client: one of these.
@@ -67,19 +68,29 @@ impl CredentialArgs {
     }
 }
 
-/// 1RMA's port is no shared memory here.
-pub fn refuse_shm(port: &PortArgs) -> Result<()> {
+/// Opens a NIC for 1RMA, or attaches to a daemon's. Its port is no shared memory here.
+pub fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
     ensure!(
-        port.port != PortName::Shm,
+        nic.nicd.is_some() || nic.port.port != PortName::Shm,
         "1RMA over shm needs a connected queue pair beside it, which this command does not make: use --port udp"
     );
-    Ok(())
+    let context = match &nic.nicd {
+        Some(_) => nic.open()?,
+        None => {
+            let device = nic.port.device()?.mode(mode);
+            device.open().with_context(|| format!("opening a NIC with port {}", nic.port.port.name()))?
+        }
+    };
+    ensure!(
+        context.port().kind != PortKind::Shm,
+        "1RMA over shm needs a connected queue pair beside it, which this command does not make: start `remora nicd` with --port udp"
+    );
+    Ok(context)
 }
 
 impl Target {
     /// Gets this client's grants.
     pub fn session(&self) -> Result<RmaSession> {
-        refuse_shm(&self.port)?;
         let given = self.credential.credentials.as_deref().map(Credentials::of_file).transpose()?;
         let credential = self.credential.credential(given.as_ref())?;
         let server = self.connect.as_deref().or(given.as_ref().map(|given| &*given.address));
@@ -93,7 +104,7 @@ impl Target {
             (None, None) => anyhow::bail!("--fingerprint or --credentials is needed"),
         };
         let pin = Pin { address, fingerprint };
-        let context = self.port.open()?;
+        let context = open(&self.nic, Mode::Inline)?;
         Ok(RmaSession::open_within(&context, pin, credential, Duration::from_secs(self.timeout))?)
     }
 }

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::counters::counters;
+use crate::nicd::Lender;
 use crate::running::{Ended, Scratch, command, finish, free_addresses, remora};
 
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -21,8 +22,18 @@ impl RmaServer {
     #[track_caller]
     fn start(host: &'static str, more: &[&str]) -> RmaServer {
         let listen = if host.contains(':') { format!("[{host}]:0") } else { format!("{host}:0") };
-        let words = ["rma", "serve", "--json", "--address", host, "--listen", &listen];
-        let mut serve = command(&words);
+        RmaServer::on(host, &["--address", host, "--listen", &listen], more)
+    }
+
+    /// Its NIC is the daemon's that listens at this socket.
+    #[track_caller]
+    fn lent(nicd: &str, more: &[&str]) -> RmaServer {
+        RmaServer::on("127.0.0.1", &["--nicd", nicd, "--listen", "127.0.0.1:0"], more)
+    }
+
+    #[track_caller]
+    fn on(host: &'static str, nic: &[&str], more: &[&str]) -> RmaServer {
+        let mut serve = command(&[&["rma", "serve", "--json"][..], nic].concat());
         serve.args(more).stdout(Stdio::piped());
         let mut child = serve.spawn().expect("the binary");
         let mut line = String::new();
@@ -96,6 +107,56 @@ fn a_region_is_read_written_and_rekeyed_over_udp() {
 #[test]
 fn a_region_is_read_written_and_rekeyed_over_udp_with_ipv6() {
     reads_writes_and_rekeys("::1");
+}
+
+/// `remora rma VERB` with this NIC, at this server.
+#[track_caller]
+fn through(nicd: &str, server: &RmaServer, verb: &str, more: &[&str]) -> Ended {
+    let words = ["rma", verb, "--nicd", nicd, "--connect", server.fact("address")];
+    let admitted = ["--fingerprint", server.fact("fingerprint"), "--token", server.fact("token")];
+    remora(&[&words[..], &admitted, more].concat())
+}
+
+#[test]
+fn a_region_of_a_daemons_nic_is_read_written_and_rekeyed_through_it() {
+    let lender = Lender::start("rma", &["--port", "udp", "--rma-slots", "64"]);
+    let (table, data) = (Scratch::new(b"what the region begins with"), Scratch::new(b"REGION"));
+    let rights = ["--rights", "read,write,rekey", "--file", table.path()];
+    let server = RmaServer::lent(lender.at(), &rights);
+    assert_eq!(through(lender.at(), &server, "read", &[]).good(), "what the region begins with");
+    through(lender.at(), &server, "write", &["--offset", "9", "--file", data.path()]).good();
+    through(lender.at(), &server, "rekey", &[]).good();
+    assert_eq!(through(lender.at(), &server, "read", &["--len", "15"]).good(), "what the REGION");
+    // A NIC of the client's own reaches it, too.
+    assert_eq!(server.rma("read", &["--len", "4"]).good(), "what");
+    let regions = through(lender.at(), &server, "regions", &["--json"]).good();
+    assert_eq!(serde_json::from_str::<Value>(&regions).expect("JSON")["nic"], server.facts["nic"]);
+    let small = Lender::start("rma-small", &["--port", "udp", "--rma-slots", "63"]);
+    through(small.at(), &server, "read", &[]).one_line("larger --rma-slots");
+    let shared = Lender::start("rma-shm", &[]);
+    through(shared.at(), &server, "read", &[]).one_line("start `remora nicd` with --port udp");
+}
+
+/// Attack 20: what a daemon writes into its log has no key.
+#[test]
+fn rma_attack_20_the_log_of_a_daemon_holds_no_key() {
+    let key: [u8; 16] = std::array::from_fn(|at| 0x31 + at as u8);
+    let file = Scratch::new(&key);
+    let owners = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(file.path(), owners).expect("its owner may");
+    let log = Scratch::new(b"");
+    let mut daemon = command(&["nicd", "--json", "--socket"]);
+    daemon.env("RUST_LOG", "trace").stderr(std::fs::File::create(log.path()).expect("a file"));
+    let lender = Lender::of(daemon, "rma-log", &["--port", "udp"]);
+    let server = RmaServer::lent(lender.at(), &["--key-file", file.path()]);
+    assert_eq!(through(lender.at(), &server, "read", &["--len", "4"]).good(), "\0\0\0\0");
+    drop((server, lender));
+    let text = std::fs::read(log.path()).expect("the log");
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let listed = format!("{key:?}");
+    for secret in [&key[..], hex.as_bytes(), &listed.as_bytes()[1..listed.len() - 1]] {
+        assert!(!text.windows(secret.len()).any(|bytes| bytes == secret), "{secret:?}");
+    }
 }
 
 #[test]

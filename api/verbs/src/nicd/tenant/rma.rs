@@ -1,0 +1,158 @@
+//! 1RMA that a daemon lends to a program: RegionIds of the tenant's own regions, and command portals.
+//!
+//! The NIC writes the process and incarnation of the attachment into each request, and no command can change
+//! that. A command's slot, local region and completion queue must be its portal's: the NIC checks each
+//! command (`core/nic/src/rma/issue.rs`).
+
+use remora_nic::NicError;
+use remora_nic::rma::{PortalInit, RegionKey, RegionMemory};
+use std::sync::Arc;
+
+use super::super::message::{CreatePortal, PortalFacts, RegisterRma, Reply};
+use super::super::rma::{Claim, Held};
+use super::{Program, ReplyResult, Tenant, descriptor, unknown, words};
+use crate::ProtectionDomain;
+use crate::completion_queue;
+use crate::rma::OwnRma;
+
+/// A RegionId of a tenant.
+pub(super) struct Exposed {
+    id: u32,
+    /// Key of the memory region.
+    pub region: u32,
+    rma: OwnRma,
+    _claim: Claim,
+}
+
+impl Drop for Exposed {
+    fn drop(&mut self) {
+        let ended = self.rma.regions.deregister(self.id);
+        debug_assert!(ended.is_ok(), "it lives as long as this value");
+    }
+}
+
+/// A command portal of a tenant.
+pub(super) struct LentPortal {
+    number: u32,
+    bell: u32,
+    set: u32,
+    pub bytes: u64,
+    rma: OwnRma,
+    claim: Claim,
+    // The portal uses these until it is gone.
+    _cq: Arc<completion_queue::Shared>,
+    _domain: ProtectionDomain,
+}
+
+impl LentPortal {
+    /// Its command slots.
+    pub fn slots(&self) -> usize {
+        self.claim.held().slots
+    }
+}
+
+impl Drop for LentPortal {
+    fn drop(&mut self) {
+        let ended = self.rma.engine.control(|control| {
+            control.take_shared_bell(self.set, self.bell);
+            control.destroy_portal(self.number)
+        });
+        debug_assert!(ended.is_ok(), "it lives as long as this value");
+    }
+}
+
+impl Tenant {
+    /// Who the program is for servers.
+    pub(super) fn identify(&self) -> ReplyResult {
+        let Program { pid, incarnation } = self.program;
+        Ok((Reply::Identity { pid, incarnation }, Vec::new()))
+    }
+
+    pub(super) fn register_rma(&mut self, asked: &RegisterRma) -> ReplyResult {
+        let region = self.regions.get(&asked.region);
+        let region = &region.ok_or_else(|| unknown("region with key", asked.region))?.region;
+        let memory = RegionMemory {
+            key: region.lkey(),
+            base: region.address(),
+            len: region.len() as u64,
+            rights: asked.rights,
+        };
+        let claim = self.user.claim(Held { regions: 1, ..Held::default() }, &self.limits)?;
+        let rma = self.rma.open().map_err(words)?;
+        let id = rma.regions.register(&memory, &asked.key).map_err(words)?;
+        self.exposed.insert(id, Exposed { id, region: asked.region, rma, _claim: claim });
+        Ok((Reply::Number(id), Vec::new()))
+    }
+
+    fn exposed(&self, id: u32) -> Result<&Exposed, String> {
+        self.exposed.get(&id).ok_or_else(|| unknown("region of 1RMA", id))
+    }
+
+    pub(super) fn deregister_rma(&mut self, id: u32) -> Result<(), String> {
+        self.exposed(id)?;
+        self.exposed.remove(&id);
+        Ok(())
+    }
+
+    pub(super) fn rekey_rma(&self, id: u32, key: &RegionKey) -> Result<(), String> {
+        self.exposed(id)?.rma.regions.rekey(id, key).map_err(words)
+    }
+
+    pub(super) fn rma_key(&self, id: u32) -> ReplyResult {
+        let region = self.exposed(id)?.rma.regions.get(id).ok_or_else(|| unknown("region of 1RMA", id))?;
+        Ok((Reply::RmaKey(region.region_key.clone()), Vec::new()))
+    }
+
+    pub(super) fn create_portal(&mut self, asked: CreatePortal) -> ReplyResult {
+        let CreatePortal { domain, cq, slots, bulk_only } = asked;
+        if slots == 0 {
+            return Err("a portal has one command slot at least".to_owned());
+        }
+        let queue = self.queues.get(&cq).ok_or_else(|| unknown("completion queue", cq))?;
+        let (cq, shared) = (queue.cq.shared().number, Arc::clone(queue.cq.shared()));
+        let domain = self.domain(domain)?.clone();
+        let latency_slots = if bulk_only { 0 } else { slots.into() };
+        let held = Held { portals: 1, slots: slots.into(), latency_slots, regions: 0 };
+        let claim = self.user.claim(held, &self.limits)?;
+        let bytes = remora_nic::Ring::size(slots.into()) as u64;
+        self.refuse_beyond(bytes)?;
+        let ring = self.context.ring(slots.into()).map_err(words)?;
+        let lent = descriptor(ring.bytes())?;
+        let rma = self.rma.open().map_err(words)?;
+        let Program { pid, incarnation } = self.program;
+        let init = PortalInit { ring, slots, pd: domain.pd().map_err(words)?, cq, pid, incarnation };
+        let set = self.set;
+        let facts = rma.engine.control(|control| {
+            let (number, first) = control.nic.create_portal(init)?;
+            if bulk_only {
+                control.nic.restrict_to_bulk(number)?;
+            }
+            match control.hang_portal_bell(set, number) {
+                Some(bell) => Ok(PortalFacts { number, bell, first }),
+                None => control.destroy_portal(number).and(Err(NicError::Unknown)),
+            }
+        });
+        let facts = facts.map_err(|error| self.portal_words(slots, error))?;
+        let PortalFacts { number, bell, .. } = facts;
+        self.used += bytes;
+        let portal = LentPortal { number, bell, set, bytes, rma, claim, _cq: shared, _domain: domain };
+        self.portals.insert(number, portal);
+        Ok((Reply::Portal(facts), vec![lent]))
+    }
+
+    fn portal_words(&self, slots: u16, error: NicError) -> String {
+        match error {
+            NicError::Full => format!(
+                "this NIC has no {slots} command slots in a row left of its {}: ask for fewer, or end other programs",
+                self.rma.settings().slots
+            ),
+            other => other.to_string(),
+        }
+    }
+
+    pub(super) fn destroy_portal(&mut self, number: u32) -> Result<(), String> {
+        let portal = self.portals.remove(&number).ok_or_else(|| unknown("command portal", number))?;
+        self.used -= portal.bytes;
+        Ok(())
+    }
+}

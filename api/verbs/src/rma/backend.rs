@@ -1,0 +1,201 @@
+//! Who carries 1RMA out: an engine of this process, or a daemon's.
+
+use remora_host::{Engine, PortKind};
+use remora_nic::rma::{Cipher, PortalInit, RegionKey, RegionMemory, Regions, Rights};
+use remora_nic::{NicError, Ring};
+use remora_wire::frame::Endpoint;
+use std::sync::Arc;
+
+use super::{Client, NO_RANDOMNESS, RmaOptions};
+use crate::nicd::DaemonClient;
+use crate::nicd::message::{CreatePortal, PortalFacts, RegisterRma, Request};
+use crate::{CompletionQueue, Context, CreateError, MemoryRegion, ProtectionDomain};
+
+/// Who carries 1RMA out.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    Own(OwnRma),
+    Lent(Arc<DaemonClient>),
+}
+
+/// 1RMA of an engine of this process.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRma {
+    pub engine: Arc<Engine>,
+    pub regions: Arc<Regions>,
+    most: u32,
+}
+
+impl OwnRma {
+    /// The engine that `options` names speaks it from now on.
+    pub fn open(context: &Context, options: &RmaOptions) -> Result<OwnRma, CreateError> {
+        let regions = Arc::new(Regions::new(options.regions));
+        OwnRma::with(context, options, regions, remora_host::rma_cipher(options.keys))
+    }
+
+    /// The same over regions that other engines may serve, too, by this cipher.
+    pub fn with(
+        context: &Context,
+        options: &RmaOptions,
+        regions: Arc<Regions>,
+        cipher: Box<dyn Cipher>,
+    ) -> Result<OwnRma, CreateError> {
+        let engines = context.adapter()?.engines();
+        let most = engines.len() as u64 - 1;
+        let engine = engines
+            .get(options.engine)
+            .ok_or(CreateError::TooMany("engine", options.engine as u64, most))?
+            .clone();
+        let enabled = engine.enable_rma(options.settings, regions.clone(), cipher);
+        if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
+            return Err(NicError::Busy.into());
+        }
+        Ok(OwnRma { engine, regions, most: options.regions })
+    }
+
+    /// Makes a server reachable where the network must be asked for the way first.
+    pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
+        if self.engine.facts().kind == PortKind::Shm {
+            return Ok(());
+        }
+        let reached = remora_host::connect::reach(&self.engine, server);
+        reached.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
+    }
+}
+
+/// A portal that was made, and where its commands go.
+pub(super) struct NewPortal {
+    pub facts: PortalFacts,
+    pub ring: Ring,
+}
+
+impl Backend {
+    /// An engine of this process, whose process number is a claim.
+    pub fn own(rma: OwnRma) -> Result<(Backend, Client), CreateError> {
+        let incarnation = remora_host::random().map_err(|_| CreateError::System(NO_RANDOMNESS))? as u32;
+        let (address, pid) = (rma.engine.facts().endpoint.address, std::process::id());
+        Ok((Backend::Own(rma), Client { address, pid, incarnation }))
+    }
+
+    /// A daemon's engine. The daemon says who this program is.
+    pub fn of_daemon(daemon: &Arc<DaemonClient>) -> Result<(Backend, Client), CreateError> {
+        let (pid, incarnation) = daemon.identify()?;
+        let address = daemon.facts().endpoint.address;
+        Ok((Backend::Lent(Arc::clone(daemon)), Client { address, pid, incarnation }))
+    }
+
+    /// Do RegionIds of both name the same regions?
+    pub fn shares_regions(&self, other: &Backend) -> bool {
+        match (self, other) {
+            (Backend::Own(one), Backend::Own(other)) => Arc::ptr_eq(&one.regions, &other.regions),
+            (Backend::Lent(one), Backend::Lent(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    pub fn register(
+        &self,
+        memory: &MemoryRegion,
+        rights: Rights,
+        key: &RegionKey,
+    ) -> Result<u32, CreateError> {
+        match self {
+            Backend::Own(rma) => {
+                let (base, len) = (memory.address(), memory.len() as u64);
+                let described = RegionMemory { key: memory.lkey(), base, len, rights };
+                let most = u64::from(rma.most);
+                let registered = rma.regions.register(&described, key);
+                registered.map_err(|_| CreateError::TooMany("regions of 1RMA", most + 1, most))
+            }
+            Backend::Lent(daemon) => {
+                let region = memory.lkey().get();
+                daemon.number(&Request::RegisterRma(RegisterRma { region, rights, key: key.clone() }))
+            }
+        }
+    }
+
+    pub fn deregister(&self, id: u32) {
+        match self {
+            Backend::Own(rma) => {
+                let ended = rma.regions.deregister(id);
+                debug_assert!(ended.is_ok(), "it lives as long as its value");
+            }
+            Backend::Lent(daemon) => daemon.release(&Request::DeregisterRma(id)),
+        }
+    }
+
+    pub fn rekey(&self, id: u32, key: &RegionKey) -> Result<(), CreateError> {
+        match self {
+            Backend::Own(rma) => {
+                let changed = rma.regions.rekey(id, key);
+                debug_assert!(changed.is_ok(), "it lives as long as its value");
+                Ok(())
+            }
+            Backend::Lent(daemon) => daemon.done(&Request::RekeyRma { region: id, key: key.clone() }),
+        }
+    }
+
+    /// The key that a region has now.
+    pub fn key(&self, id: u32) -> Option<RegionKey> {
+        match self {
+            Backend::Own(rma) => rma.regions.get(id).map(|region| region.region_key),
+            Backend::Lent(daemon) => daemon.rma_key(id).ok(),
+        }
+    }
+
+    pub fn create_portal(
+        &self,
+        context: &Context,
+        domain: &ProtectionDomain,
+        cq: &CompletionQueue,
+        identity: &Client,
+        slots: u16,
+        bulk_only: bool,
+    ) -> Result<NewPortal, CreateError> {
+        let rma = match self {
+            Backend::Own(rma) => rma,
+            Backend::Lent(daemon) => {
+                let (domain, cq) = (domain.number()?, cq.number());
+                let (facts, ring) = daemon.create_portal(CreatePortal { domain, cq, slots, bulk_only })?;
+                return Ok(NewPortal { facts, ring });
+            }
+        };
+        let memory = context.memory(Ring::size(u32::from(slots)))?;
+        let ring = Ring::new(memory).ok_or(CreateError::TooFew("slots", 0, 1))?;
+        let init = PortalInit {
+            ring: ring.clone(),
+            slots,
+            pd: domain.pd()?,
+            cq: cq.number(),
+            pid: identity.pid,
+            incarnation: identity.incarnation,
+        };
+        let facts = rma.engine.control(|control| {
+            let (number, first) = control.nic.create_portal(init)?;
+            if bulk_only {
+                control.nic.restrict_to_bulk(number)?;
+            }
+            Ok::<_, CreateError>(PortalFacts { number, bell: 0, first })
+        })?;
+        Ok(NewPortal { facts, ring })
+    }
+
+    pub fn destroy_portal(&self, portal: &PortalFacts) {
+        match self {
+            Backend::Own(rma) => {
+                let ended = rma.engine.control(|control| control.destroy_portal(portal.number));
+                debug_assert!(ended.is_ok(), "it lives as long as its value");
+            }
+            Backend::Lent(daemon) => daemon.release(&Request::DestroyPortal(portal.number)),
+        }
+    }
+
+    /// The program has written commands into a portal's ring.
+    #[inline]
+    pub fn ring(&self, portal: &PortalFacts) {
+        match self {
+            Backend::Own(rma) => rma.engine.ring_portal(portal.number),
+            Backend::Lent(daemon) => daemon.ring(portal.bell),
+        }
+    }
+}
