@@ -105,7 +105,7 @@ fn by_rma(client: &mut Client, beside: bool) -> Result<Delays> {
                     }
                     long = None;
                 }
-                None => go_on(client, &mut long, beside)?,
+                None => restart(client, &mut long, beside)?,
             }
         }
     })?;
@@ -115,14 +115,20 @@ fn by_rma(client: &mut Client, beside: bool) -> Result<Delays> {
     Ok(delays)
 }
 
-/// Keeps the long transfer going; another one begins if `again`.
+/// Keeps the long transfer going while no short read is under way; another one begins if `again`.
 fn go_on(client: &mut Client, long: &mut Option<u64>, again: bool) -> Result<()> {
-    if long.is_none() && again {
-        *long = Some(client.submit(Class::Bulk, 0, REGION as u64)?);
-    }
+    restart(client, long, again)?;
     if let Some((_, status)) = client.portal.poll()? {
         check(status)?;
         *long = None;
+    }
+    Ok(())
+}
+
+/// Another long transfer begins if there is none, and if `again`.
+fn restart(client: &mut Client, long: &mut Option<u64>, again: bool) -> Result<()> {
+    if long.is_none() && again {
+        *long = Some(client.submit(Class::Bulk, 0, REGION as u64)?);
     }
     Ok(())
 }
