@@ -31,6 +31,7 @@ pub struct RmaSession {
     announced: VecDeque<Announcement>,
     timeout: Duration,
     asked: u64,
+    outdated: u64,
 }
 
 /// What an operation does, for its checks and its words.
@@ -86,7 +87,19 @@ impl RmaSession {
             rma.reach(grant.server)?;
         }
         let announced = VecDeque::new();
-        Ok(RmaSession { pin, credential, rma, portal, buffer, channel, grants, announced, timeout, asked: 1 })
+        Ok(RmaSession {
+            pin,
+            credential,
+            rma,
+            portal,
+            buffer,
+            channel,
+            grants,
+            announced,
+            timeout,
+            asked: 1,
+            outdated: 0,
+        })
     }
 
     /// What the server grants.
@@ -97,6 +110,11 @@ impl RmaSession {
     /// How often it has asked for grants.
     pub fn asked(&self) -> u64 {
         self.asked
+    }
+
+    /// How often an operation failed because its grant was outdated, and was done again by another one.
+    pub fn outdated(&self) -> u64 {
+        self.outdated
     }
 
     /// Bounds each operation.
@@ -177,7 +195,10 @@ impl RmaSession {
             };
             match ended {
                 Ok(()) => return Ok(()),
-                Err(RmaError::Failed(Status::RemoteAuthenticationFailure)) => self.renew(place)?,
+                Err(RmaError::Failed(Status::RemoteAuthenticationFailure)) => {
+                    self.outdated += 1;
+                    self.renew(place)?;
+                }
                 Err(RmaError::Failed(Status::Timeout)) => return Err(self.no_answer(&grant)),
                 Err(other) => return Err(Error::Rma(other)),
             }

@@ -1,7 +1,9 @@
 //! The other process of a benchmark: it carries out what the bench tells it, pinned to its own core.
 
+mod crowd;
 mod nic;
 mod raw;
+mod rma;
 
 use std::io::{BufRead as _, BufReader, Stdin};
 use std::path::PathBuf;
@@ -10,13 +12,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 
+use self::crowd::Crowd;
 use self::nic::Served;
 use self::raw::Raw;
 use crate::command::{ending, print};
 use crate::cores::pin;
 use crate::strom::calls::Calls;
 use crate::testbed::page::{Page, Ticket};
-use crate::testbed::protocol::{Command, Message, Network, NicCommand, PeerAddresses};
+use crate::testbed::protocol::{Command, CrowdCommand, Message, Network, NicCommand, PeerAddresses};
 use crate::testbed::veth::{RAW, Side};
 use crate::{PortName, floor, floor_xdp};
 
@@ -46,6 +49,8 @@ struct Ends {
     raw_xdp: Option<floor_xdp::Raw>,
     raw: Raw,
     tcp: Calls,
+    /// Many NICs, once somebody asks for them.
+    crowd: Option<Crowd>,
 }
 
 impl Ends {
@@ -59,6 +64,7 @@ impl Ends {
             xdp: args.veth.then(|| served(PortName::Xdp)).transpose()?,
             raw: Raw::open()?,
             tcp: Calls::bind(network.address(PortName::Udp))?,
+            crowd: None,
         })
     }
 
@@ -93,6 +99,12 @@ impl Ends {
             Command::CpuTime => page.answer(crate::cpu_ns()),
             Command::Resident => page.answer(crate::resident_bytes()?),
             Command::Nic { port, command: NicCommand::Echo { .. } } => self.nic(port)?.0.start_echo()?,
+            Command::Nic { port, command: NicCommand::Rma(command) } => {
+                self.nic(port)?.0.rma(command, page)?;
+            }
+            Command::Crowd(CrowdCommand::Open { key }) => {
+                page.answer_bytes(&self.crowd.insert(Crowd::open(key)?).ports());
+            }
             _ => {}
         }
         Ok(())
@@ -118,6 +130,10 @@ impl Ends {
                 }
             }
             Command::Nic { port, command } => self.carry_out_on(port, command, page, ticket),
+            Command::Crowd(command) => {
+                let crowd = self.crowd.as_mut().context("the peer has no crowd of NICs")?;
+                crowd.carry_out(command, page, ticket)
+            }
         }
     }
 
@@ -132,10 +148,13 @@ impl Ends {
         match command {
             NicCommand::Accept { reads, extensions } => nic.accept(reads, extensions, page, ticket),
             NicCommand::Serve => nic.serve(page, ticket),
+            NicCommand::ServeAndAccept { reads } => nic.serve_and_accept(reads, page, ticket),
             NicCommand::Echo { answer } => nic.answer(answer, page, ticket),
             NicCommand::Refill { buffers } => nic.refill(buffers),
             NicCommand::Tcp => tcp.serve(&nic.target, page, ticket),
             NicCommand::Attach { counts, checks } => nic.attach(counts, checks),
+            // It was answered.
+            NicCommand::Rma(_) => nic.serve(page, ticket),
             NicCommand::Forget => {
                 nic.forget();
                 Ok(())

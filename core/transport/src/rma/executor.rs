@@ -109,7 +109,10 @@ struct Issued {
 /// Transfers in progress and the slots that they use, with windows of this control.
 pub struct Executor<C = Chosen> {
     transfers: Vec<Option<Progress>>,
-    free_places: VecDeque<u32>,
+    /// The place that was used last is used first: it is in the caches.
+    free_places: Vec<u32>,
+    /// Transfers that wait for those before them.
+    fenced: usize,
     /// Places with chunks to issue, in turns.
     line: VecDeque<u32>,
     /// Chunks that failed and are tried again, before new ones.
@@ -133,7 +136,8 @@ impl<C: Control> Executor<C> {
     pub fn with_control(slots: u16, transfers: u32, settings: &CongestionSettings) -> Executor<C> {
         Executor {
             transfers: vec![None; transfers as usize],
-            free_places: (0..transfers).collect(),
+            free_places: (0..transfers).rev().collect(),
+            fenced: 0,
             line: VecDeque::with_capacity(transfers as usize),
             retry_queue: VecDeque::with_capacity(usize::from(slots)),
             slots: vec![None; usize::from(slots)],
@@ -153,11 +157,12 @@ impl<C: Control> Executor<C> {
         if transfer.size == 0 || transfer.kind == Kind::Rekey && transfer.size != key {
             return Err(SubmitError::Malformed);
         }
-        let place = *self.free_places.front().ok_or(SubmitError::Full)?;
+        let place = *self.free_places.last().ok_or(SubmitError::Full)?;
         let inbound = transfer.kind == Kind::Read;
         let destination = self.destinations.of(now, transfer.server, inbound).ok_or(SubmitError::Full)?;
         let waits = if transfer.fence { self.in_progress() as u32 } else { 0 };
-        self.free_places.pop_front();
+        self.free_places.pop();
+        self.fenced += usize::from(waits > 0);
         self.submitted += 1;
         self.transfers[place as usize] = Some(Progress {
             transfer,
@@ -273,18 +278,22 @@ impl<C: Control> Executor<C> {
         let status = progress.failed.unwrap_or(Status::Ok);
         self.destinations.leave(progress.destination);
         self.transfers[place as usize] = None;
-        self.free_places.push_back(place);
+        self.free_places.push(place);
         self.release_fences(number);
         Some(TransferEnd { id, place, status, retries })
     }
 
     /// A transfer has ended: fenced ones behind it have one fewer to wait for.
     fn release_fences(&mut self, ended: u64) {
+        if self.fenced == 0 {
+            return;
+        }
         for (place, progress) in self.transfers.iter_mut().enumerate() {
             let Some(progress) = progress else { continue };
             if progress.waits > 0 && progress.number > ended {
                 progress.waits -= 1;
                 if progress.waits == 0 {
+                    self.fenced -= 1;
                     self.line.push_back(place as u32);
                 }
             }

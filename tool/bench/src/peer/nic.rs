@@ -9,12 +9,13 @@ use remora_verbs::{
     Ready, RemoteMemory,
 };
 
+use super::rma::Exposed;
 use crate::PortName;
 use crate::echo::Echo;
 use crate::prism::place::{BUFFERS, FREED};
 use crate::strom::server::Kernels;
 use crate::testbed::page::{Page, Ticket};
-use crate::testbed::protocol::{Extensions, Network, TARGET};
+use crate::testbed::protocol::{Extensions, Network, RmaCommand, TARGET};
 use crate::testbed::veth::NIC;
 
 /// One NIC of the peer.
@@ -33,6 +34,8 @@ pub struct Served {
     kernels: Option<Kernels>,
     /// A kernel as WebAssembly.
     module: Option<PathBuf>,
+    /// Once somebody asks for 1RMA.
+    exposed: Option<Exposed>,
 }
 
 impl Served {
@@ -47,7 +50,8 @@ impl Served {
         let cq = context.create_cq(256)?;
         let listener = Listener::bind((address, 0))?;
         let (qps, module) = (Vec::new(), module.map(Path::to_owned));
-        Ok(Served { listener, domain, target, cq, qps, echo: None, buffers: None, kernels: None, module })
+        let (echo, buffers, kernels, exposed) = (None, None, None, None);
+        Ok(Served { listener, domain, target, cq, qps, echo, buffers, kernels, module, exposed })
     }
 
     /// Takes connections, and agrees on these extensions.
@@ -143,6 +147,16 @@ impl Served {
         Ok(())
     }
 
+    /// Does what is asked of its 1RMA, and answers.
+    pub fn rma(&mut self, command: RmaCommand, page: &Page) -> Result<()> {
+        if self.exposed.is_none() {
+            self.exposed = Some(Exposed::open(&self.domain)?);
+        }
+        let exposed = self.exposed.as_mut().context("it was opened")?;
+        page.answer_bytes(&exposed.answer(command)?);
+        Ok(())
+    }
+
     /// Polls.
     pub fn serve(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
         let mut done = [EMPTY; 16];
@@ -150,6 +164,27 @@ impl Served {
             for _ in 0..64 {
                 self.cq.poll(&mut done)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Polls, and takes connections meanwhile.
+    pub fn serve_and_accept(&mut self, reads: u8, page: &Page, ticket: Ticket) -> Result<()> {
+        let mut done = [EMPTY; 16];
+        while page.is_wanted(ticket) {
+            for _ in 0..64 {
+                self.cq.poll(&mut done)?;
+            }
+            let Some(request) = self.listener.accept(Some(Duration::ZERO))? else { continue };
+            let options = QpOptions {
+                max_send_wr: 16,
+                max_recv_wr: 16,
+                max_dest_rd_atomic: reads,
+                private_data: self.target.remote_memory().to_bytes().to_vec(),
+                ..QpOptions::default()
+            };
+            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?;
+            self.qps.push(request.accept(qp)?);
         }
         Ok(())
     }

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 const LEN: usize = 4096;
 
+/// Bytes that a command is answered with at most: those before the next word.
+pub const LONGEST_ANSWER: usize = Word::There as usize - Word::Answer as usize;
+
 /// Words of the page, each on a line pair of its own (neighbouring lines are fetched together).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Word {
@@ -100,6 +103,32 @@ impl Page {
     pub fn answered(&self) -> u64 {
         self.word(Word::Answer).load(Ordering::Acquire)
     }
+
+    /// Peer side: a result of many bytes for the bench.
+    ///
+    /// # Panics
+    /// If they are more than [`LONGEST_ANSWER`].
+    pub fn answer_bytes(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= LONGEST_ANSWER, "{} bytes do not fit", bytes.len());
+        for (index, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.answer_word(index).store(u64::from_le_bytes(word), Ordering::Release);
+        }
+    }
+
+    /// Bench side: the bytes of the result.
+    pub fn answered_bytes(&self) -> [u8; LONGEST_ANSWER] {
+        let mut bytes = [0; LONGEST_ANSWER];
+        for (index, chunk) in bytes.chunks_exact_mut(8).enumerate() {
+            chunk.copy_from_slice(&self.answer_word(index).load(Ordering::Acquire).to_le_bytes());
+        }
+        bytes
+    }
+
+    fn answer_word(&self, index: usize) -> &AtomicU64 {
+        self.bytes.word(Word::Answer as usize + 8 * index).expect("the page has this word")
+    }
 }
 
 /// The number of a command, from 1 on.
@@ -110,5 +139,22 @@ impl Ticket {
     /// The next command's.
     pub fn following(self) -> Ticket {
         Ticket(self.0 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_many_bytes_comes_back_as_it_went_and_touches_no_other_word() {
+        let page = Page::create().unwrap();
+        page.lines().0.store(7, Ordering::Relaxed);
+        let sent: Vec<u8> = (1..=LONGEST_ANSWER as u8).collect();
+        page.answer_bytes(&sent);
+        assert_eq!(page.answered_bytes()[..], sent);
+        page.answer_bytes(&[9; 11]);
+        assert_eq!(page.answered_bytes()[..12], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 0]);
+        assert_eq!(page.lines().0.load(Ordering::Relaxed), 7);
     }
 }

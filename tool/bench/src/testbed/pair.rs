@@ -17,7 +17,7 @@ use remora_verbs::{
 use rustix::net::SocketAddrAny;
 
 use super::Testbed;
-use super::page::Page;
+use super::page::{LONGEST_ANSWER, Page};
 use super::process::Process;
 use super::protocol::{Command, Extensions, Message, Network, NicCommand, PeerAddresses, TARGET};
 use super::veth::NIC;
@@ -80,6 +80,12 @@ impl Peer {
     pub fn ask(&self, question: Command) -> Result<u64> {
         self.run(question)?;
         Ok(self.page.answered())
+    }
+
+    /// Its answer of many bytes.
+    pub fn ask_bytes(&self, question: Command) -> Result<[u8; LONGEST_ANSWER]> {
+        self.run(question)?;
+        Ok(self.page.answered_bytes())
     }
 
     /// The shared page.

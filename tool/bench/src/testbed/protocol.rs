@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use remora_verbs::rma::Client;
+use remora_wire::frame::Address;
 use serde::{Deserialize, Serialize};
 
 use super::page::Ticket;
@@ -72,6 +74,8 @@ pub enum Command {
         /// What.
         command: NicCommand,
     },
+    /// Something with many NICs of port udp.
+    Crowd(CrowdCommand),
     /// End.
     Exit,
 }
@@ -88,6 +92,11 @@ pub enum NicCommand {
     },
     /// Poll it.
     Serve,
+    /// Poll it, and take connections meanwhile.
+    ServeAndAccept {
+        /// READs of each at a time.
+        reads: u8,
+    },
     /// Give up all connections but the first.
     Forget,
     /// Answer messages of the first connection.
@@ -102,6 +111,8 @@ pub enum NicCommand {
     },
     /// Answer calls over TCP from the memory of the NIC.
     Tcp,
+    /// Something with its 1RMA.
+    Rma(RmaCommand),
     /// Attach kernels to connections.
     Attach {
         /// The counting kernel sees what comes by the first connection; else none does.
@@ -110,6 +121,58 @@ pub enum NicCommand {
         /// thousand first reads fail.
         checks: Option<u32>,
     },
+}
+
+/// What the peer does with 1RMA of a NIC.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RmaCommand {
+    /// Expose a region under a key, in the place of the one that was there, which is deregistered. Answer
+    /// with its grant.
+    Expose {
+        /// 0 or 1.
+        place: usize,
+        /// K_r.
+        key: [u8; 16],
+        /// Whose grant.
+        client: Initiator,
+    },
+    /// Grant a region of its own over TLS. Answer with where, and what admits: see `Granting`.
+    Granting,
+}
+
+/// Many NICs, from which one reads at once.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CrowdCommand {
+    /// Open them, each with a region under this key. Answer with their UDP ports, 2 bytes each, and the TCP
+    /// port of their connections.
+    Open {
+        /// K_r of all of them.
+        key: [u8; 16],
+    },
+    /// Take a connection for each.
+    Accept,
+    /// Poll them.
+    Serve,
+}
+
+/// An initiator of 1RMA, as the bench tells its peer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Initiator {
+    address: [u8; 16],
+    pid: u32,
+    incarnation: u32,
+}
+
+impl From<Client> for Initiator {
+    fn from(Client { address, pid, incarnation }: Client) -> Initiator {
+        Initiator { address: address.0, pid, incarnation }
+    }
+}
+
+impl From<Initiator> for Client {
+    fn from(Initiator { address, pid, incarnation }: Initiator) -> Client {
+        Client { address: Address(address), pid, incarnation }
+    }
 }
 
 /// What connections ask for beside the plain verbs.
@@ -167,7 +230,11 @@ mod tests {
         let attach = NicCommand::Attach { counts: false, checks: Some(100) };
         let accept = NicCommand::Accept { reads: 16, extensions: Extensions { prism: true, strom: false } };
         let nic = |command| Command::Nic { port: PortName::Xdp, command };
-        for command in [Command::Sleep, Command::Udp { answer: 64, to: 4791 }, nic(attach), nic(accept)] {
+        let client = Initiator { address: [255; 16], pid: u32::MAX, incarnation: 1 };
+        let expose = NicCommand::Rma(RmaCommand::Expose { place: 1, key: [255; 16], client });
+        let open = Command::Crowd(CrowdCommand::Open { key: [7; 16] });
+        let udp = Command::Udp { answer: 64, to: 4791 };
+        for command in [Command::Sleep, udp, nic(attach), nic(accept), nic(expose), open] {
             let message = Message { ticket: Ticket::default().following(), command };
             let line = serde_json::to_string(&message).unwrap();
             assert!(!line.contains('\n'), "{line}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use remora_bench::command::device::{LentArgs, PortName};
+use remora_bench::command::device::{LentArgs, PortArgs, PortName};
 use remora_bench::command::number::whole;
 use remora_grants::{Certificate, Credential, Fingerprint, Pin, RmaSession, Token};
 use remora_verbs::{Context, Mode, PortKind};
@@ -68,12 +68,20 @@ impl CredentialArgs {
     }
 }
 
-/// Opens a NIC for 1RMA, or attaches to a daemon's. Its port is no shared memory here.
-pub fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
+/// Over `shm` both ends need a link first, which a queue pair makes.
+pub fn refuse_shm(port: &PortArgs) -> Result<()> {
     ensure!(
-        nic.nicd.is_some() || nic.port.port != PortName::Shm,
+        port.port != PortName::Shm,
         "1RMA over shm needs a connected queue pair beside it, which this command does not make: use --port udp"
     );
+    Ok(())
+}
+
+/// Opens a NIC for 1RMA, or attaches to a daemon's. Its port is no shared memory here.
+pub fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
+    if nic.nicd.is_none() {
+        refuse_shm(&nic.port)?;
+    }
     let context = match &nic.nicd {
         Some(_) => nic.open()?,
         None => {

@@ -27,6 +27,7 @@ mod redn;
 mod repair;
 mod replay;
 mod rma;
+mod rma_bench;
 mod running;
 mod strom;
 mod terminal;

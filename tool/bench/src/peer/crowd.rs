@@ -1,0 +1,102 @@
+//! Many NICs of the peer over UDP, from which the bench reads at once.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use remora_verbs::rma::{RegionKey, Rights, RmaOptions, RmaRegion};
+use remora_verbs::{
+    Access, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+};
+
+use crate::command::device::{LOOPBACK, PortName};
+use crate::rma::place::{CROWD, FIRST_REGION};
+use crate::testbed::page::{Page, Ticket};
+use crate::testbed::protocol::CrowdCommand;
+use crate::testbed::veth::NIC;
+
+/// Bytes of each NIC's regions.
+const LEN: usize = 1 << 20;
+
+/// One of them.
+struct Member {
+    domain: ProtectionDomain,
+    cq: CompletionQueue,
+    port: u16,
+    target: MemoryRegion,
+    qp: Option<QueuePair<Ready>>,
+    _region: RmaRegion,
+}
+
+impl Member {
+    fn open(key: &RegionKey) -> Result<Member> {
+        let context = PortName::Udp.device_on(LOOPBACK, NIC)?.open()?;
+        let domain = context.alloc_pd()?;
+        let target = domain.allocate(LEN, Access::REMOTE_READ | Access::LOCAL_WRITE)?;
+        crate::touch(&target)?;
+        let rma = context.open_rma(&RmaOptions::default())?;
+        let memory = domain.allocate(LEN, Access::LOCAL_WRITE)?;
+        crate::touch(&memory)?;
+        let region = rma.expose(memory, Rights::READ, Some(key.clone()))?;
+        ensure!(region.id() == FIRST_REGION, "the first region of a NIC has another RegionId");
+        let (cq, port) = (context.create_cq(64)?, rma.endpoint().udp_port);
+        Ok(Member { domain, cq, port, target, qp: None, _region: region })
+    }
+}
+
+/// All of them, and where their connections are set up.
+pub struct Crowd {
+    members: Vec<Member>,
+    listener: Listener,
+}
+
+impl Crowd {
+    /// Opens them.
+    pub fn open(key: [u8; 16]) -> Result<Crowd> {
+        let key = RegionKey::new(key).context("zeros are no key")?;
+        let members = (0..CROWD).map(|_| Member::open(&key)).collect::<Result<Vec<Member>>>()?;
+        Ok(Crowd { members, listener: Listener::bind((LOOPBACK, 0))? })
+    }
+
+    /// UDP ports of their NICs, then the TCP port of their connections; 2 bytes each.
+    pub fn ports(&self) -> Vec<u8> {
+        let own = self.members.iter().map(|member| member.port);
+        own.chain([self.listener.address().port()]).flat_map(u16::to_le_bytes).collect()
+    }
+
+    /// Carries a command out.
+    pub fn carry_out(&mut self, command: CrowdCommand, page: &Page, ticket: Ticket) -> Result<()> {
+        match command {
+            CrowdCommand::Open { .. } => Ok(()),
+            CrowdCommand::Accept => self.accept(page, ticket),
+            CrowdCommand::Serve => self.serve(page, ticket),
+        }
+    }
+
+    fn accept(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
+        let mut waiting = self.members.iter_mut().filter(|member| member.qp.is_none());
+        while page.is_wanted(ticket) {
+            let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
+            let member = waiting.next().context("more connections than the crowd has NICs")?;
+            let options = QpOptions {
+                max_send_wr: 16,
+                max_recv_wr: 16,
+                max_dest_rd_atomic: 16,
+                private_data: member.target.remote_memory().to_bytes().to_vec(),
+                ..QpOptions::default()
+            };
+            let qp = member.domain.create_qp(&member.cq, &member.cq, &options)?;
+            member.qp = Some(request.accept(qp)?);
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
+        let mut done = [EMPTY; 16];
+        while page.is_wanted(ticket) {
+            for member in &mut self.members {
+                member.cq.poll(&mut done)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! The bench's end of 1RMA, on the NIC that its RC queue pair has too.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use remora_verbs::rma::{Grant, Portal, Rights, Rma, RmaError, RmaOptions, RmaRegion, Status};
+use remora_verbs::{Access, Flags, WorkRequest, work};
+use remora_wire::rma::{Class, Kind};
+
+use super::Part;
+use super::place::{REGION, RegionKeys};
+use crate::PortName;
+use crate::testbed::pair::{End, Peer};
+use crate::testbed::protocol::{NicCommand, RmaCommand};
+
+/// Operations of a portal at once.
+pub const SLOTS: u16 = 128;
+
+/// Longest that an operation may take.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// RC and 1RMA of one NIC, to the same peer.
+pub struct Client {
+    /// RC.
+    pub end: End,
+    /// 1RMA.
+    pub rma: Rma,
+    /// Commands of 1RMA.
+    pub portal: Portal,
+    /// Local operands.
+    pub local: RmaRegion,
+    /// The peer's region.
+    pub grant: Grant,
+    /// K_r of the peer's regions.
+    pub keys: RegionKeys,
+    /// The present one.
+    pub key: [u8; 16],
+    /// Which part of a round is done.
+    pub part: Part,
+}
+
+impl Client {
+    /// Opens both on a port.
+    pub fn open(peer: &Peer, port: PortName, part: Part) -> Result<Client> {
+        let end = End::open(peer, port)?;
+        let rma = end.domain.context().open_rma(&RmaOptions::default())?;
+        let memory = end.domain.allocate(REGION, Access::LOCAL_WRITE)?;
+        crate::touch(&memory)?;
+        let local = rma.expose(memory, Rights::NONE, None)?;
+        let portal = rma.create_portal(&end.domain, SLOTS)?;
+        let mut keys = RegionKeys::default();
+        let key = keys.fresh();
+        let grant = expose(peer, &end, &portal, 0, key)?;
+        Ok(Client { end, rma, portal, local, grant, keys, key, part })
+    }
+
+    /// One operation and its end.
+    #[inline]
+    pub fn one(&mut self, kind: Kind, len: u64) -> Result<()> {
+        let Client { portal, local, grant, .. } = self;
+        match kind {
+            Kind::Write => portal.write(local, 0, grant, 4096, len, PATIENCE)?,
+            _ => portal.read(local, 0, grant, 4096, len, PATIENCE)?,
+        }
+        Ok(())
+    }
+
+    /// Reads per second of `len` bytes, `window` of them on their way.
+    pub fn reads(&mut self, len: usize, window: usize, count: usize) -> Result<f64> {
+        let (mut posted, mut done) = (0, 0);
+        let places = REGION / len.max(4096);
+        let started = Instant::now();
+        while done < count {
+            while posted < count && posted - done < window {
+                let at = (posted % places * len) as u64;
+                self.submit(Class::Latency, at, len as u64)?;
+                posted += 1;
+            }
+            if let Some((_, status)) = self.portal.poll()? {
+                check(status)?;
+                done += 1;
+            }
+        }
+        Ok(count as f64 / started.elapsed().as_secs_f64())
+    }
+
+    /// Begins a read; its number.
+    pub fn submit(&mut self, class: Class, at: u64, len: u64) -> Result<u64> {
+        let Client { portal, local, grant, .. } = self;
+        Ok(portal.submit(Kind::Read, class, local, at, grant, at, len, Some(PATIENCE))?)
+    }
+
+    /// RC's READs per second of `len` bytes, `window` on their way, `batch` of them posted together.
+    pub fn rc_reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
+        let end = &mut self.end;
+        let (mut posted, mut done) = (0, 0);
+        let places = REGION / len.max(4096);
+        let started = Instant::now();
+        while done < count {
+            if posted < count && posted - done + batch <= window {
+                let mut together = end.qps[0].batch()?;
+                for number in posted..posted + batch {
+                    let at = number % places * len;
+                    let list = [end.local.sge(at, len)];
+                    let request = work::read(number as u64, &list, end.remote.at(at as u64));
+                    let signaled = number + 1 == posted + batch;
+                    together.post_send(&WorkRequest {
+                        flags: Flags { signaled, ..Flags::default() },
+                        ..request
+                    })?;
+                }
+                together.ring();
+                posted += batch;
+            } else {
+                end.complete(1)?;
+                done += batch;
+            }
+        }
+        Ok(done as f64 / started.elapsed().as_secs_f64())
+    }
+}
+
+/// The grant of a region that the peer exposes at a place, under this key.
+pub fn expose(peer: &Peer, end: &End, portal: &Portal, place: usize, key: [u8; 16]) -> Result<Grant> {
+    let client = portal.identity().into();
+    let command = NicCommand::Rma(RmaCommand::Expose { place, key, client });
+    let answer = peer.ask_bytes(end.command(command))?;
+    Grant::from_bytes(&answer).context("the peer's answer is no grant")
+}
+
+/// Is it the end of an operation that succeeded?
+pub fn check(status: Status) -> Result<()> {
+    match status {
+        Status::Ok => Ok(()),
+        other => Err(RmaError::Failed(other).into()),
+    }
+}

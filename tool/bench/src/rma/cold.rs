@@ -1,0 +1,151 @@
+//! More initiators than a server keeps keys of: each request costs a derivation and a key set-up.
+//!
+//! The requests are made before, each under the key of another initiator, and sent by a bare socket. What one
+//! initiator's requests take then, and what all of theirs take, differs by the server's work alone.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, ensure};
+use remora_cipher::Aes;
+use remora_nic::rma::Cipher;
+use remora_port::udp::Socket;
+use remora_verbs::rma::Client as Identity;
+use remora_wire::frame::Address;
+use remora_wire::rma::{
+    Body, Chain, Class, DATA_OVERHEAD, Kind, MAX_AAD, Message, Nonce, REQUEST_LEN, TAG_LEN, header, request,
+};
+use rustix::net::SocketAddrAny;
+
+use super::client::Client;
+use super::place::derived;
+use super::{Bench, crypto, path};
+use crate::command::device::LOOPBACK;
+use crate::testbed::pair::Peer;
+use crate::testbed::protocol::{Command, NicCommand};
+use crate::{PortName, Row, typical_of};
+
+/// The case.
+pub const CASE: &str = "cold/10000-initiators";
+
+/// Initiators; a server keeps 1024 keys unless it is told otherwise.
+const INITIATORS: u32 = 10_000;
+/// Bytes that each reads.
+const LEN: u32 = 64;
+/// Trips whose mean is one reading, and trips of a round.
+const RUN: u64 = 100;
+const TRIPS: usize = 2 * INITIATORS as usize;
+/// What a miss may take over the derivation and the set-up by themselves.
+const MOST: f64 = 1.5;
+
+/// Requests as they stand on the wire.
+struct Requests {
+    socket: Socket,
+    to: SocketAddrAny,
+    frames: Vec<[u8; REQUEST_LEN]>,
+}
+
+/// What cold keys cost over warm ones.
+pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &Client) -> Result<()> {
+    let case = path(PortName::Udp, CASE);
+    if !bench.wants(&case) {
+        return Ok(());
+    }
+    let requests = Requests::new(client)?;
+    peer.run(client.end.command(NicCommand::Serve))?;
+    requests.verify(&client.key, client.part.of(INITIATORS as usize) as u32)?;
+    let trips = client.part.of(TRIPS).max(RUN as usize) as u64;
+    let rounds = bench.rounds(&case, || {
+        let warm = typical_of(RUN, trips, || requests.trip(0))?;
+        let mut next = 0;
+        let cold = typical_of(RUN, trips, || {
+            next = (next + 1) % INITIATORS as usize;
+            requests.trip(next)
+        })?;
+        let set_up = crypto::key_set_up()?;
+        Ok([cold, warm, set_up, warm + MOST * set_up])
+    })?;
+    peer.run(Command::Sleep)?;
+    let Some([cold, warm, set_up, bound]) = rounds else { return Ok(()) };
+    let row = || Row::new("rma", &case, "latency_p50", "ns", &cold);
+    bench.add(row().against("warm + 1.5 x (derivation + set-up)", &bound).within(1.0));
+    bench.add(row().against("warm", &warm));
+    bench.add(Row::new("rma", &case, "derivation_and_set_up", "ns", &set_up));
+    Ok(())
+}
+
+/// The initiator of a number.
+fn initiator(number: u32) -> Identity {
+    Identity { address: Address::from(LOOPBACK), pid: number, incarnation: 0x5a5a_5a5a }
+}
+
+fn nonce(number: u32) -> Nonce {
+    Nonce { sender: 0x5a5a_5a5a, counter: u64::from(number) }
+}
+
+impl Requests {
+    fn new(client: &Client) -> Result<Requests> {
+        let socket = Socket::open(SocketAddr::from((LOOPBACK, 0)), &remora_port::udp::Options::default())?;
+        let to = socket.destination(SocketAddr::from((LOOPBACK, client.grant.server.udp_port)));
+        let mut cipher = Aes::new(2);
+        let frames = (0..INITIATORS).map(|number| {
+            cipher.load(0, &derived(&client.key, &initiator(number), Kind::Read));
+            request(number, client.grant.region, &mut cipher)
+        });
+        Ok(Requests { socket, to, frames: frames.collect() })
+    }
+
+    /// Sends the request of a number; its answer, which is data.
+    fn exchange(&self, number: usize) -> Result<[u8; DATA_OVERHEAD + LEN as usize]> {
+        self.socket.send_to(&self.frames[number], &self.to).context("a request of 1RMA")?;
+        let mut answer = [0; DATA_OVERHEAD + LEN as usize];
+        loop {
+            let Some(arrival) = self.socket.recv_from(&mut answer).context("an answer of 1RMA")? else {
+                continue;
+            };
+            let is_data = answer[0] == Kind::Data as u8 && arrival.len == answer.len();
+            ensure!(is_data, "a request of 1RMA was answered by another message than its data");
+            return Ok(answer);
+        }
+    }
+
+    fn trip(&self, number: usize) -> Result<()> {
+        self.exchange(number).map(drop)
+    }
+
+    /// That the answer to each of so many initiators is under its own key.
+    fn verify(&self, region_key: &[u8; 16], count: u32) -> Result<()> {
+        let mut cipher = Aes::new(2);
+        for number in 0..count {
+            let answer = self.exchange(number as usize)?;
+            let message = Message::parse(&answer).map_err(|_| anyhow::anyhow!("an answer is no message"))?;
+            cipher.load(0, &derived(region_key, &initiator(number), Kind::Read));
+            let mut aad = [0; MAX_AAD];
+            let aad = Chain::new(nonce(number)).aad(message.clear, &mut aad);
+            let mut text = [0; LEN as usize];
+            text.copy_from_slice(message.sealed);
+            let opens = cipher.open(0, &message.header.nonce.bytes(), aad, &mut text, message.tag);
+            ensure!(opens, "the answer to initiator {number} is under another key");
+        }
+        Ok(())
+    }
+}
+
+/// A read of the first bytes of a region, under the key at the cipher's first place.
+fn request(number: u32, region: u32, cipher: &mut Aes) -> [u8; REQUEST_LEN] {
+    let Identity { pid, incarnation, .. } = initiator(number);
+    let header = header::Repr {
+        kind: Kind::Read,
+        class: Class::Latency,
+        slot: 0,
+        region,
+        offset: 0,
+        length: LEN,
+        nonce: nonce(number),
+    };
+    let body = Body::Request(request::Repr { pid, incarnation, max_payload: 4096 });
+    let mut frame = [0; REQUEST_LEN];
+    let clear = Message::emit_clear(&header, &body, &mut frame);
+    let tag = cipher.seal(0, &header.nonce.bytes(), &frame[..clear], &mut []);
+    frame[REQUEST_LEN - TAG_LEN..].copy_from_slice(&tag);
+    frame
+}

@@ -1,0 +1,148 @@
+//! What the cipher takes, by itself: sealing and opening of the very messages, in a loop.
+
+use std::hint::black_box;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use remora_cipher::Aes;
+use remora_nic::rma::Cipher;
+use remora_nic::rma::cipher::{NONCE_LEN, TAG_LEN};
+use remora_wire::rma::{MAX_OPERATION, Nonce, header, request};
+
+use crate::typical_of;
+
+/// Calls whose mean is one reading, and calls of a round.
+const RUN: u64 = 64;
+const CALLS: u64 = 12_800;
+
+/// Associated data of a request, and of a read's data: its own header, then the request's nonce.
+const REQUEST_AAD: usize = header::LEN + request::LEN;
+const DATA_AAD: usize = header::LEN + Nonce::LEN;
+
+/// Nanoseconds that each side computes for a read.
+#[derive(Copy, Clone, Debug)]
+pub struct Costs {
+    /// Sealing the request.
+    pub seal_request: f64,
+    /// Opening it.
+    pub open_request: f64,
+    /// Sealing the data.
+    pub seal_data: f64,
+    /// Opening it.
+    pub open_data: f64,
+}
+
+impl Costs {
+    /// Those of reads of `len` bytes, measured now.
+    pub fn measure(len: usize) -> Result<Costs> {
+        Ok(Costs {
+            seal_request: seal(REQUEST_AAD, 0)?,
+            open_request: open(REQUEST_AAD, 0)?,
+            seal_data: seal(DATA_AAD, len)?,
+            open_data: open(DATA_AAD, len)?,
+        })
+    }
+
+    /// Of both sides, one after the other.
+    pub fn both(&self) -> f64 {
+        self.initiator() + self.server()
+    }
+
+    /// Of the side that computes longer.
+    pub fn busier(&self) -> f64 {
+        self.initiator().max(self.server())
+    }
+
+    fn initiator(&self) -> f64 {
+        self.seal_request + self.open_data
+    }
+
+    fn server(&self) -> f64 {
+        self.open_request + self.seal_data
+    }
+}
+
+/// A cipher with one key.
+fn cipher() -> Box<dyn Cipher> {
+    let mut aes = Aes::new(2);
+    aes.load(0, &[0x5a; 16]);
+    Box::new(aes)
+}
+
+/// Nanoseconds of sealing a text of `len` bytes.
+pub fn seal(aad: usize, len: usize) -> Result<f64> {
+    let (mut cipher, mut text) = (cipher(), [1; MAX_OPERATION as usize]);
+    let (aad, mut counter) = ([2; 64][..aad].to_vec(), 0_u64);
+    typical_of(RUN, CALLS, || {
+        counter += 1;
+        black_box(cipher.seal(0, &nonce(counter), &aad, &mut text[..len]));
+        Ok(())
+    })
+}
+
+/// Nanoseconds of opening it, as messages are opened: copied first.
+pub fn open(aad: usize, len: usize) -> Result<f64> {
+    let mut cipher = cipher();
+    let (aad, mut sealed, mut text) = ([2; 64][..aad].to_vec(), vec![1; len], vec![0; len]);
+    let tag: [u8; TAG_LEN] = cipher.seal(0, &nonce(1), &aad, &mut sealed);
+    typical_of(RUN, CALLS, || {
+        text.copy_from_slice(black_box(&sealed));
+        anyhow::ensure!(cipher.open(0, &nonce(1), &aad, &mut text, &tag), "the cipher opens what it sealed");
+        Ok(())
+    })
+}
+
+/// Nanoseconds of deriving a key and of expanding it, one after the other.
+pub fn key_set_up() -> Result<f64> {
+    let (mut cipher, mut identity) = (cipher(), [3_u8; 32]);
+    typical_of(RUN, CALLS, || {
+        identity[0] = identity[0].wrapping_add(1);
+        let derived = cipher.derive(&[0x5a; 16], &identity);
+        cipher.load(0, &derived);
+        Ok(())
+    })
+}
+
+fn nonce(counter: u64) -> [u8; NONCE_LEN] {
+    Nonce { sender: 0x5a, counter }.bytes()
+}
+
+/// Bytes a second that OpenSSL seals by `len` bytes. None: it is not installed.
+pub fn openssl(len: usize) -> Result<Option<f64>> {
+    let mut command = Command::new("openssl");
+    command.args(["speed", "-aead", "-evp", "aes-128-gcm", "-seconds", "1", "-mr", "-bytes"]);
+    let ended = match command.arg(len.to_string()).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        ended => ended.context("starting openssl")?,
+    };
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let rate = rate(&text).with_context(|| format!("`openssl speed` says no rate: {}", text.trim()))?;
+    Ok(Some(rate))
+}
+
+/// The rate in what `openssl speed -mr` prints: `+F:number:cipher:rate`.
+fn rate(text: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with("+F:"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_openssl_is_the_last_word_of_its_line() {
+        let text = "+H:4096\n+F:25:AES-128-GCM:3474255943.86\n";
+        assert_eq!(rate(text), Some(3_474_255_943.86));
+        assert_eq!(rate("+H:4096\n"), None);
+        assert_eq!(rate("+F:25:AES-128-GCM:none"), None);
+    }
+
+    #[test]
+    fn the_busier_side_is_the_one_that_computes_longer() {
+        let costs = Costs { seal_request: 1.0, open_request: 2.0, seal_data: 4.0, open_data: 8.0 };
+        assert_eq!((costs.both(), costs.busier()), (15.0, 9.0));
+        let costs = Costs { open_request: 20.0, ..costs };
+        assert_eq!(costs.busier(), 24.0);
+    }
+}

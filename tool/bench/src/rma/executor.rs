@@ -1,0 +1,136 @@
+//! The software above the NIC, beside a NIC that answers at once: the executor with its congestion control,
+//! and the issue of commands (1RMA paper, §6.1 and appendix B).
+
+use std::hint::black_box;
+use std::time::Instant as Clock;
+
+use anyhow::{Context as _, Result};
+use remora_memory::Bytes;
+use remora_nic::rma::{Command, Operand};
+use remora_nic::{Ring, Word};
+use remora_transport::Instant;
+use remora_transport::rma::Status;
+use remora_transport::rma::executor::{CongestionSettings, Executor, OnFailure, Transfer};
+use remora_wire::frame::{Address, Endpoint};
+use remora_wire::rma::{Class, Kind, MAX_OPERATION};
+
+use super::Bench;
+use crate::Row;
+
+/// Command slots; places for transfers, as many as a portal has; transfers in progress, each to a server of
+/// its own.
+const SLOTS: u16 = 256;
+const PLACES: u32 = 1024;
+const TRANSFERS: u32 = 16;
+/// Bytes of a long transfer.
+const LONG: u64 = 4 << 20;
+/// Operations of a round.
+const OPERATIONS: usize = 1_000_000;
+/// Operations a second of a core: asked; the paper's software.
+const ASKED: f64 = 6e6;
+/// Commands issued a second by each of the paper's 8 cores.
+const ISSUED: f64 = 10.9e6;
+/// Operations of 4 KB that a line of 100 Gb/s takes in a second; cores that the paper's software takes for
+/// it.
+const LINE: f64 = 100e9 / 8.0 / MAX_OPERATION as f64;
+const CORES: f64 = 0.5;
+/// Delay that the NIC reports: below each target.
+const DELAY: u64 = 500;
+
+/// Rates of the software.
+pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+    let count = bench.part().of(OPERATIONS) as u64;
+    for (size, case) in [(LONG, "software/executor/4096"), (64, "software/executor/64")] {
+        let Some([rate]) = bench.rounds(case, || Ok([operations(size, count)?]))? else { continue };
+        let row = Row::new("rma", case, "rate", "1/s", &rate);
+        bench.add(row.against("asked", &[ASKED]).at_least(1.0));
+        if size == LONG {
+            let cores: Vec<f64> = rate.iter().map(|rate| LINE / rate).collect();
+            let row = Row::new("rma", case, "cores_for_100_Gbit", "", &cores);
+            bench.add(row.against("the paper's", &[CORES]));
+        }
+    }
+    let case = "software/commands";
+    if let Some([rate]) = bench.rounds(case, || Ok([commands(count)?]))? {
+        let row = Row::new("rma", case, "rate", "1/s", &rate);
+        bench.add(row.against("the paper's, a core", &[ISSUED]).at_least(1.0));
+    }
+    Ok(())
+}
+
+/// A server of its own for each transfer.
+fn server(number: u32) -> Endpoint {
+    let mut address = [0; 16];
+    address[12..].copy_from_slice(&number.to_be_bytes());
+    Endpoint { address: Address(address), udp_port: 4791 }
+}
+
+fn ring() -> Result<Ring> {
+    let bytes = Bytes::heap(Ring::size(u32::from(SLOTS)))?;
+    Ring::new(bytes).context("a ring of commands")
+}
+
+fn command(slot: u16, server: Endpoint, offset: u64, size: u32) -> Command {
+    Command {
+        kind: Kind::Read,
+        class: Class::Latency,
+        size,
+        slot,
+        cq: 1,
+        local: Operand { region: 1, offset },
+        remote: Operand { region: 2, offset },
+        server,
+        key: [0x5a; 16],
+    }
+}
+
+/// Operations a second of transfers of `size` bytes: submitted, cut, paced, issued as commands, completed.
+fn operations(size: u64, count: u64) -> Result<f64> {
+    let mut executor = Executor::new(SLOTS, PLACES, &CongestionSettings::paper());
+    let (ring, mut produced) = (ring()?, 0);
+    let started = Clock::now();
+    let now = || Instant(started.elapsed().as_nanos() as u64);
+    let submit = |executor: &mut Executor, now: Instant, id: u64| {
+        let server = server(id as u32).address;
+        let on_failure = OnFailure::Report;
+        let transfer = Transfer { id, kind: Kind::Read, server, size, fence: false, on_failure };
+        executor.submit(now, transfer).map_err(|error| anyhow::anyhow!("a transfer is refused: {error:?}"))
+    };
+    for id in 0..u64::from(TRANSFERS) {
+        submit(&mut executor, now(), id)?;
+    }
+    let (mut issued, mut done) = (Vec::with_capacity(usize::from(SLOTS)), 0);
+    while done < count {
+        let before = now();
+        while let Some(chunk) = executor.next(before) {
+            let command = command(chunk.slot, server(chunk.place), chunk.offset, chunk.size);
+            ring.store(produced, &command.bytes());
+            produced += 1;
+            issued.push(chunk.slot);
+        }
+        ring.set_word(Word::Produced, produced);
+        // The NIC has answered.
+        let after = now();
+        for slot in issued.drain(..) {
+            done += 1;
+            if let Some(end) = executor.completed(after, slot, Status::Ok, 0, DELAY) {
+                anyhow::ensure!(end.status == Status::Ok, "a transfer failed");
+                submit(&mut executor, after, end.id)?;
+            }
+        }
+    }
+    Ok(done as f64 / started.elapsed().as_secs_f64())
+}
+
+/// Commands issued a second, each published by itself.
+fn commands(count: u64) -> Result<f64> {
+    let (ring, server) = (ring()?, server(1));
+    let started = Clock::now();
+    for number in 0..count {
+        let slot = (number % u64::from(SLOTS)) as u16;
+        let command = black_box(command(slot, server, number << 12, MAX_OPERATION));
+        ring.store(number, &command.bytes());
+        ring.set_word(Word::Produced, number + 1);
+    }
+    Ok(count as f64 / started.elapsed().as_secs_f64())
+}

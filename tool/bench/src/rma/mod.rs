@@ -1,0 +1,219 @@
+//! `remora bench rma`: encrypted one-sided operations beside RC on the same port and beside the cipher alone,
+//! all of them one after the other, round by round; software above a NIC that answers at once; and what a
+//! reader sees of another key.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `client.rs` | the bench's end of RC and of 1RMA |
+//! | `place.rs` | what it agrees on with its peer |
+//! | `crypto.rs` | the cipher alone, and OpenSSL's beside it |
+//! | `single.rs` | latency and rates of single operations |
+//! | `cold.rs` | more initiators than a server keeps keys of |
+//! | `beside.rs` | short reads beside a long transfer |
+//! | `incast.rs` | one reads from many at once |
+//! | `executor.rs` | the software above the NIC |
+//! | `rekey.rs`, `rotate.rs` | another key, as a reader sees it |
+
+mod beside;
+mod client;
+mod cold;
+mod crypto;
+mod executor;
+mod incast;
+pub mod place;
+mod rekey;
+mod rotate;
+mod single;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use indicatif::ProgressBar;
+
+use self::client::Client;
+use crate::command::number::{natural, whole};
+use crate::cores::{pin, two_cores};
+use crate::testbed::Testbed;
+use crate::testbed::pair::Peer;
+use crate::{Benchmark, PortName, Report, Row, progress};
+
+/// Arguments of `remora bench rma`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora bench rma\n  remora bench rma --json > rma.jsonl\n  remora bench rma --port udp --rounds 9 --only read/64\n  remora bench rma --only rekey\n  remora bench rma --only rotate --rotate 60\n  remora bench rma --only software\n\nCases: crypto, PORT/read/64, PORT/write/64, PORT/read/64/window-128, PORT/read/4096/window-32, PORT/read/64/beside-4-MiB, udp/cold, udp/incast,\nsoftware/executor, software/commands, udp/rekey, udp/rotate."
+)]
+pub struct Args {
+    /// Only this port: shm or udp.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// Interleaved rounds, at least 5 for a figure to quote.
+    #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
+    rounds: u32,
+    /// Only cases whose path contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Seconds of reads while a server changes its key every second.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = whole::<u32>(1..=86_400))]
+    rotate: u32,
+    /// Do an Nth of the operations of each round: for a quick look, not for a figure to quote.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000))]
+    part: u32,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Cores of the two processes [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
+    cores: Vec<usize>,
+}
+
+/// The part of each round that is done: an Nth.
+#[derive(Copy, Clone, Debug)]
+struct Part(u32);
+
+impl Part {
+    /// So many of so many, at least one.
+    fn of(self, all: usize) -> usize {
+        (all / self.0 as usize).max(1)
+    }
+}
+
+/// What one run measures with.
+struct Bench<'a> {
+    args: &'a Args,
+    report: &'a mut Report,
+    bar: ProgressBar,
+    cores: [usize; 2],
+}
+
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        ensure!(
+            self.port != Some(PortName::Xdp),
+            "port xdp needs a network between its NICs: choose shm or udp"
+        );
+        let cores = two_cores(&self.cores)?;
+        let mut bench = Bench { args: self, report, bar: progress::bar(0, "rounds")?, cores };
+        bench.software()?;
+        if bench.wants_any_port() {
+            // Its peer has a NIC of either port.
+            let peer = Peer::start(&Testbed::loopback(PortName::Udp, cores))?;
+            for port in [PortName::Shm, PortName::Udp] {
+                bench.over(port, &peer)?;
+            }
+        }
+        rotate::run(&mut bench)?;
+        bench.bar.finish_and_clear();
+        ensure!(
+            !bench.report.is_empty(),
+            "no case contains {}: without --only all are run and named",
+            self.only.as_deref().unwrap_or_default()
+        );
+        Ok(())
+    }
+}
+
+impl Bench<'_> {
+    /// Is this case asked for?
+    fn wants(&self, case: &str) -> bool {
+        let port = case.split('/').next().unwrap_or_default();
+        let other = |only: PortName| ["shm", "udp"].contains(&port) && port != only.name();
+        !self.args.port.is_some_and(other)
+            && self.args.only.as_ref().is_none_or(|only| case.contains(only.as_str()))
+    }
+
+    /// Is a case asked for that needs a peer?
+    fn wants_any_port(&self) -> bool {
+        [PortName::Shm, PortName::Udp].into_iter().any(|port| self.wants_port(port))
+    }
+
+    fn wants_port(&self, port: PortName) -> bool {
+        let of_both = single::CASES.iter().chain([&beside::CASE]);
+        let of_udp: &[&str] =
+            if port == PortName::Udp { &[cold::CASE, incast::CASE, rekey::CASE, rekey::OTHERS] } else { &[] };
+        of_both.chain(of_udp).any(|case| self.wants(&path(port, case)))
+    }
+
+    /// Which part of a round is done.
+    fn part(&self) -> Part {
+        Part(self.args.part)
+    }
+
+    /// What needs no other process.
+    fn software(&mut self) -> Result<()> {
+        // As in the other cases, this process has one core.
+        pin(self.cores[0])?;
+        self.crypto()?;
+        executor::run(self)
+    }
+
+    fn over(&mut self, port: PortName, peer: &Peer) -> Result<()> {
+        if !self.wants_port(port) {
+            return Ok(());
+        }
+        let mut client = Client::open(peer, port, self.part())?;
+        single::run(self, peer, &mut client)?;
+        beside::run(self, peer, &mut client)?;
+        if port == PortName::Udp {
+            cold::run(self, peer, &client)?;
+            incast::run(self, peer)?;
+            rekey::run(self, peer, &mut client)?;
+        }
+        Ok(())
+    }
+
+    /// The cipher beside OpenSSL's, which would show that it is no low bar.
+    fn crypto(&mut self) -> Result<()> {
+        for len in [64, 4096] {
+            let case = format!("crypto/seal/{len}");
+            let mut installed = true;
+            let rounds = self.rounds(&case, || {
+                let own = len as f64 * 1e9 / crypto::seal(13, len)?;
+                let theirs = crypto::openssl(len)?;
+                installed &= theirs.is_some();
+                Ok([own, theirs.unwrap_or(f64::NAN)])
+            })?;
+            let Some([own, theirs]) = rounds else { continue };
+            let row = Row::new("rma", case, "bandwidth", "B/s", &own);
+            self.report.add(match installed {
+                // Within 15 %: a floor that is lower would flatter what stands on it.
+                true => row.against("openssl-speed", &theirs).at_least(0.85),
+                false => row,
+            });
+        }
+        Ok(())
+    }
+
+    /// Runs `round` as often as asked, with progress. None: the case is not asked for.
+    fn rounds<const N: usize>(
+        &mut self,
+        case: &str,
+        mut round: impl FnMut() -> Result<[f64; N]>,
+    ) -> Result<Option<[Vec<f64>; N]>> {
+        if !self.wants(case) {
+            return Ok(None);
+        }
+        self.bar.set_message(case.to_owned());
+        self.bar.set_length(u64::from(self.args.rounds));
+        let mut all: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+        for number in 0..self.args.rounds {
+            self.bar.set_position(u64::from(number));
+            for (values, value) in all.iter_mut().zip(round()?) {
+                values.push(value);
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// Adds a result.
+    fn add(&mut self, row: Row) {
+        self.report.add(row);
+    }
+}
+
+/// A case over a port.
+fn path(port: PortName, case: &str) -> String {
+    format!("{}/{case}", port.name())
+}
