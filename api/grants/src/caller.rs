@@ -54,7 +54,7 @@ impl Caller {
     }
 
     /// Sends a message to the program above. What the system does not take now leaves with later calls of
-    /// [`next`](Caller::next).
+    /// [`try_recv`](Caller::try_recv).
     ///
     /// # Errors
     /// `HungUp`, `Tls`, `Io`.
@@ -91,7 +91,7 @@ impl Caller {
     ///
     /// # Errors
     /// `HungUp`, `Protocol`, `Tls`, `Io`.
-    pub fn next(&mut self) -> Result<Option<ServerMessage>> {
+    pub fn try_recv(&mut self) -> Result<Option<ServerMessage>> {
         loop {
             match message::next(&mut self.came, self.longest, GrantReply::decode) {
                 Ok(Some(GrantReply::Call(message))) => return Ok(Some(ServerMessage::Reply(message))),

@@ -67,7 +67,7 @@ impl Bed {
 fn next(caller: &mut Caller) -> Result<ServerMessage, Error> {
     let until = Instant::now() + PATIENCE;
     loop {
-        if let Some(said) = caller.next()? {
+        if let Some(said) = caller.try_recv()? {
             return Ok(said);
         }
         assert!(Instant::now() < until, "nothing came");

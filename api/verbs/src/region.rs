@@ -88,10 +88,6 @@ impl MemoryRegion {
         })
     }
 
-    pub(crate) fn domain(&self) -> &ProtectionDomain {
-        &self.domain
-    }
-
     /// A region of a daemon's memory, mapped into this process.
     pub(crate) fn lent(domain: &ProtectionDomain, facts: &RegionFacts, bytes: Bytes) -> MemoryRegion {
         let len = bytes.len();

@@ -419,7 +419,7 @@ mod tests {
         let mut scheduler = FairScheduler::new(4);
         let mut line = VecDeque::from([0, 1]);
         let who = |index: u32| [(2, Peer(0)), (3, Peer(0))].get(index as usize).copied();
-        let mut calls = |scheduler: &mut FairScheduler, line: &mut VecDeque<u32>, bytes: usize| {
+        let calls = |scheduler: &mut FairScheduler, line: &mut VecDeque<u32>, bytes: usize| {
             let mut sent = [0; 3];
             for _ in 0..300 {
                 scheduler.begin();

@@ -61,7 +61,7 @@ fn refused(address: &RmaServerAddress) -> String {
 }
 
 fn value(of: u64, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at as u64 * 31 ^ of) as u8).collect()
+    (0..len).map(|at| ((at as u64 * 31) ^ of) as u8).collect()
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn calls_that_no_correct_client_makes_end_their_connection_alone() {
             }
             caller.send(message).unwrap();
             let until = Instant::now() + PATIENCE;
-            while caller.next().is_ok() {
+            while caller.try_recv().is_ok() {
                 assert!(Instant::now() < until, "message {number} is taken");
                 let _ = caller.wait(Instant::now() + Duration::from_millis(50));
             }

@@ -79,7 +79,7 @@ impl Grant {
     }
 
     /// The key for one kind of operation.
-    pub(super) fn key(&self, kind: Kind) -> [u8; 16] {
+    pub(crate) fn key(&self, kind: Kind) -> [u8; 16] {
         match kind {
             Kind::Write => self.keys[1],
             Kind::Rekey => self.keys[2],

@@ -23,7 +23,7 @@ struct Program {
 impl Program {
     fn new(bed: &mut Bed, slots: u16, class: Class, kind: Kind, size: u32) -> Program {
         let cq = bed.world.create_cq(CLIENT, 2 * u32::from(slots));
-        let portal = bed.world.create_portal(cq, slots, (100 + u32::from(slots), 1)).unwrap();
+        let portal = bed.world.create_portal(cq, slots, 100 + u32::from(slots), 1).unwrap();
         let key = bed.world.derive(&mut bed.issuer, &portal, &bed.served.key, kind);
         let local = Operand { region: bed.local.id, offset: 0 };
         let remote = Operand { region: bed.served.id, offset: 0 };
@@ -135,7 +135,7 @@ fn portals_of_the_bulk_class_take_no_command_of_the_other() {
 fn a_producer_index_beyond_the_ring_holds_nobody_up() {
     let mut bed = Bed::new(&Settings::paper());
     let cq = bed.world.create_cq(CLIENT, 64);
-    let wild = bed.world.create_portal(cq, 4, (5, 5)).unwrap();
+    let wild = bed.world.create_portal(cq, 4, 5, 5).unwrap();
     for index in [5, 1 << 32, u64::MAX] {
         bed.world.move_producer(&wild, index);
         assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok, "index {index}");

@@ -10,7 +10,7 @@ use remora_store::kv::{ClientConfig, Finished, Outcome, Refusal, Refused};
 use remora_verbs::{Context, Device, Listener};
 
 use super::client::Session;
-use super::session::Driver;
+use super::session::{Driver, KvSession as _};
 use super::{Contents, Limits, PrismDesign, PrismServer, Size, open};
 use crate::server::{Pace, StopOnDrop};
 use remora_store::PostPrism;

@@ -9,7 +9,7 @@
 //! A request's id has the server's number in its top byte; the completion brings it back.
 
 use super::client_config::ClientConfig;
-use super::listing::Cursor;
+use super::cursor::Cursor;
 use super::lookup::Lookup;
 use super::session::Grant;
 use super::{Broken, Client, Finished, Operation, Outcome, Refused, Slot};

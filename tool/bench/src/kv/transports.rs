@@ -159,7 +159,8 @@ impl Comparison<'_> {
     }
 
     fn tell(&self, port: PortName, case: &Case, rounds: &[Vec<Round>], report: &mut Report) {
-        let figures: [(&'static str, &'static str, fn(&Round) -> f64); 5] = [
+        type Figure = fn(&Round) -> f64;
+        let figures: [(&str, &str, Figure); 5] = [
             ("round_trips", "", |round| round.round_trips),
             ("latency_p50", "ns", |round| round.p50),
             ("latency_p99", "ns", |round| round.p99),

@@ -154,7 +154,7 @@ impl ServerLink {
     pub fn come(&mut self, came: &mut Arrived) -> Result<()> {
         loop {
             let Some(caller) = &mut self.caller else { return Ok(()) };
-            match caller.next()? {
+            match caller.try_recv()? {
                 None => return Ok(()),
                 Some(ServerMessage::Reply(message)) => {
                     let reply = self.place(&message);
@@ -227,7 +227,7 @@ pub fn connect(pin: Pin, credential: &Credential, client: &Client, hello: &Hello
     caller.send(&Frame::Send(&hello.encode()).emit())?;
     let until = Instant::now() + CONNECTING;
     let message = loop {
-        match caller.next()? {
+        match caller.try_recv()? {
             Some(ServerMessage::Reply(message)) => break message,
             // A key that was announced meanwhile comes with the next failure.
             Some(_) => {}

@@ -33,7 +33,8 @@ pub fn figure(length: Length) -> Figure {
             shown = all.to_vec();
         }
     }
-    let statuses: [(&str, fn(&Shed) -> f64); 3] = [
+    type Share = fn(&Shed) -> f64;
+    let statuses: [(&str, Share); 3] = [
         ("DISPATCH_TIMEOUT", |shed| shed.dispatch_timeouts),
         ("TIMEOUT", |shed| shed.timeouts),
         ("NACK", |shed| shed.nacks),

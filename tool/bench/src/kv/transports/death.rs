@@ -33,8 +33,8 @@ pub fn measure(what: &Comparison<'_>, testbed: &Testbed, report: &mut Report) ->
         for _ in 0..what.rounds {
             let links = [2 * number, 2 * number + 1];
             let servers = [
-                start(*transport, (testbed, links[0]), what.plan)?,
-                start(*transport, (testbed, links[1]), what.plan)?,
+                start(*transport, testbed, links[0], what.plan)?,
+                start(*transport, testbed, links[1], what.plan)?,
             ];
             let ports = links.map(|link| testbed.client(link));
             let seen = one(*transport, &servers, &ports, what.plan)?;
