@@ -98,8 +98,8 @@ impl Context {
     /// Speaks 1RMA by one of the device's engines, from now on, or by the daemon's.
     ///
     /// # Errors
-    /// `Forked`; `TooMany`: the engine's number; `Nic(Busy)`: the engine speaks it for another `Rma`, which is
-    /// in use; `System`: no randomness; `Daemon`: its refusal.
+    /// `Forked`; `TooMany`: the engine's number; `Nic(Busy)`: the engine speaks it for another `Rma`, which
+    /// is in use; `System`: no randomness; `Daemon`: its refusal.
     pub fn open_rma(&self, options: &RmaOptions) -> Result<Rma, CreateError> {
         self.refuse_child()?;
         let (backend, identity) = match self.daemon() {

@@ -1,6 +1,6 @@
 //! The other process of a benchmark: it carries out what the bench tells it, pinned to its own core.
 
-mod crowd;
+mod incast;
 mod nic;
 mod raw;
 mod rma;
@@ -12,14 +12,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 
-use self::crowd::Crowd;
+use self::incast::IncastServers;
 use self::nic::Served;
 use self::raw::Raw;
 use crate::command::{ending, print};
 use crate::cores::pin;
 use crate::strom::calls::Calls;
 use crate::testbed::page::{Page, Ticket};
-use crate::testbed::protocol::{Command, CrowdCommand, Message, Network, NicCommand, PeerAddresses};
+use crate::testbed::protocol::{Command, IncastCommand, Message, Network, NicCommand, PeerAddresses};
 use crate::testbed::veth::{RAW, Side};
 use crate::{PortName, floor, floor_xdp};
 
@@ -50,7 +50,7 @@ struct Ends {
     raw: Raw,
     tcp: Calls,
     /// Many NICs, once somebody asks for them.
-    crowd: Option<Crowd>,
+    incast: Option<IncastServers>,
 }
 
 impl Ends {
@@ -64,7 +64,7 @@ impl Ends {
             xdp: args.veth.then(|| served(PortName::Xdp)).transpose()?,
             raw: Raw::open()?,
             tcp: Calls::bind(network.address(PortName::Udp))?,
-            crowd: None,
+            incast: None,
         })
     }
 
@@ -102,8 +102,8 @@ impl Ends {
             Command::Nic { port, command: NicCommand::Rma(command) } => {
                 self.nic(port)?.0.rma(command, page)?;
             }
-            Command::Crowd(CrowdCommand::Open { key }) => {
-                page.answer_bytes(&self.crowd.insert(Crowd::open(key)?).ports());
+            Command::Incast(IncastCommand::Open { key }) => {
+                page.answer_bytes(&self.incast.insert(IncastServers::open(key)?).ports());
             }
             _ => {}
         }
@@ -130,8 +130,8 @@ impl Ends {
                 }
             }
             Command::Nic { port, command } => self.carry_out_on(port, command, page, ticket),
-            Command::Crowd(command) => {
-                let crowd = self.crowd.as_mut().context("the peer has no crowd of NICs")?;
+            Command::Incast(command) => {
+                let crowd = self.incast.as_mut().context("the peer has no crowd of NICs")?;
                 crowd.carry_out(command, page, ticket)
             }
         }

@@ -17,7 +17,7 @@ use super::place::{CROWD, FIRST_REGION, RegionKeys, under};
 use super::{Bench, path};
 use crate::command::device::LOOPBACK;
 use crate::testbed::pair::Peer;
-use crate::testbed::protocol::{Command, CrowdCommand};
+use crate::testbed::protocol::{Command, IncastCommand};
 use crate::testbed::veth::NIC;
 use crate::{PortName, Row};
 
@@ -52,7 +52,7 @@ pub fn run(bench: &mut Bench<'_>, peer: &Peer) -> Result<()> {
         return Ok(());
     }
     let mut incast = Incast::open(peer, bench.part().of(TIMES))?;
-    peer.run(Command::Crowd(CrowdCommand::Serve))?;
+    peer.run(Command::Incast(IncastCommand::Serve))?;
     incast.by_rma()?;
     let rounds = bench.rounds(&case, || {
         let (rma_rate, rma_lost) = incast.round(Incast::by_rma)?;
@@ -83,7 +83,7 @@ impl Incast {
         let buffer = rma.expose(memory, Rights::NONE, None)?;
         let portal = rma.create_portal(&domain, SLOTS)?;
         let key = RegionKeys::default().fresh();
-        let answer = peer.ask_bytes(Command::Crowd(CrowdCommand::Open { key }))?;
+        let answer = peer.ask_bytes(Command::Incast(IncastCommand::Open { key }))?;
         let (ports, _) = answer.as_chunks::<2>();
         let mut ports: Vec<u16> = ports[..=CROWD].iter().copied().map(u16::from_le_bytes).collect();
         let connections = SocketAddr::from((LOOPBACK, ports.pop().context("the port of connections")?));
@@ -96,7 +96,7 @@ impl Incast {
         let (qps, remotes) = (Vec::new(), Vec::new());
         let mut incast =
             Incast { cq, qps, remotes, local, portal, buffer, grants, times, ports, _domain: domain.clone() };
-        peer.run(Command::Crowd(CrowdCommand::Accept))?;
+        peer.run(Command::Incast(IncastCommand::Accept))?;
         for _ in 0..CROWD {
             incast.connect(&domain, connections)?;
         }

@@ -75,7 +75,7 @@ pub enum Command {
         command: NicCommand,
     },
     /// Something with many NICs of port udp.
-    Crowd(CrowdCommand),
+    Incast(IncastCommand),
     /// End.
     Exit,
 }
@@ -142,7 +142,7 @@ pub enum RmaCommand {
 
 /// Many NICs, from which one reads at once.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CrowdCommand {
+pub enum IncastCommand {
     /// Open them, each with a region under this key. Answer with their UDP ports, 2 bytes each, and the TCP
     /// port of their connections.
     Open {
@@ -232,7 +232,7 @@ mod tests {
         let nic = |command| Command::Nic { port: PortName::Xdp, command };
         let client = Initiator { address: [255; 16], pid: u32::MAX, incarnation: 1 };
         let expose = NicCommand::Rma(RmaCommand::Expose { place: 1, key: [255; 16], client });
-        let open = Command::Crowd(CrowdCommand::Open { key: [7; 16] });
+        let open = Command::IncastServers(IncastCommand::Open { key: [7; 16] });
         let udp = Command::Udp { answer: 64, to: 4791 };
         for command in [Command::Sleep, udp, nic(attach), nic(accept), nic(expose), open] {
             let message = Message { ticket: Ticket::default().following(), command };

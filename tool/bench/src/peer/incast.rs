@@ -11,7 +11,7 @@ use remora_verbs::{
 use crate::command::device::{LOOPBACK, PortName};
 use crate::rma::place::{CROWD, FIRST_REGION};
 use crate::testbed::page::{Page, Ticket};
-use crate::testbed::protocol::CrowdCommand;
+use crate::testbed::protocol::IncastCommand;
 use crate::testbed::veth::NIC;
 
 /// Bytes of each NIC's regions.
@@ -44,17 +44,17 @@ impl Member {
 }
 
 /// All of them, and where their connections are set up.
-pub struct Crowd {
+pub struct IncastServers {
     members: Vec<Member>,
     listener: Listener,
 }
 
-impl Crowd {
+impl IncastServers {
     /// Opens them.
-    pub fn open(key: [u8; 16]) -> Result<Crowd> {
+    pub fn open(key: [u8; 16]) -> Result<IncastServers> {
         let key = RegionKey::new(key).context("zeros are no key")?;
         let members = (0..CROWD).map(|_| Member::open(&key)).collect::<Result<Vec<Member>>>()?;
-        Ok(Crowd { members, listener: Listener::bind((LOOPBACK, 0))? })
+        Ok(IncastServers { members, listener: Listener::bind((LOOPBACK, 0))? })
     }
 
     /// UDP ports of their NICs, then the TCP port of their connections; 2 bytes each.
@@ -64,11 +64,11 @@ impl Crowd {
     }
 
     /// Carries a command out.
-    pub fn carry_out(&mut self, command: CrowdCommand, page: &Page, ticket: Ticket) -> Result<()> {
+    pub fn carry_out(&mut self, command: IncastCommand, page: &Page, ticket: Ticket) -> Result<()> {
         match command {
-            CrowdCommand::Open { .. } => Ok(()),
-            CrowdCommand::Accept => self.accept(page, ticket),
-            CrowdCommand::Serve => self.serve(page, ticket),
+            IncastCommand::Open { .. } => Ok(()),
+            IncastCommand::Accept => self.accept(page, ticket),
+            IncastCommand::Serve => self.serve(page, ticket),
         }
     }
 
