@@ -232,7 +232,7 @@ mod tests {
         let nic = |command| Command::Nic { port: PortName::Xdp, command };
         let client = Initiator { address: [255; 16], pid: u32::MAX, incarnation: 1 };
         let expose = NicCommand::Rma(RmaCommand::Expose { place: 1, key: [255; 16], client });
-        let open = Command::IncastServers(IncastCommand::Open { key: [7; 16] });
+        let open = Command::Incast(IncastCommand::Open { key: [7; 16] });
         let udp = Command::Udp { answer: 64, to: 4791 };
         for command in [Command::Sleep, udp, nic(attach), nic(accept), nic(expose), open] {
             let message = Message { ticket: Ticket::default().following(), command };
