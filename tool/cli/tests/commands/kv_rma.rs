@@ -189,7 +189,7 @@ fn the_bench_puts_three_transports_beside_each_other() {
             found.unwrap_or_else(|| panic!("{case} {metric}: {out}")).clone()
         };
         for metric in ["latency_p50", "latency_p99", "rate", "round_trips"] {
-            let row = of("ycsb-A/uniform", metric);
+            let row = of("ycsb-a/uniform", metric);
             assert!(row["value"].as_f64().is_some_and(|value| value > 0.0), "{row}");
         }
         assert!(of("one-of-two-killed", "longest_gap")["value"].as_f64().is_some_and(|gap| gap > 0.0));
