@@ -18,7 +18,7 @@ pub mod portal;
 pub mod regions;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use remora_transport::Instant;
 use remora_transport::rma::{Requester, Responder, Settings, Solicitation};
@@ -45,6 +45,8 @@ pub type Clock = Box<dyn Fn() -> Instant + Send>;
 pub struct Init {
     /// Sizes and times.
     pub settings: Settings,
+    /// Whoever uses it. Once that is gone, another one may.
+    pub user: Weak<()>,
     /// The adapter's regions.
     pub regions: Arc<Regions>,
     /// The cipher of this engine.
@@ -123,6 +125,7 @@ pub(crate) struct Rma {
     pub portals: Portals,
     /// The command in each slot in use.
     pub commands: Vec<Option<Command>>,
+    user: Weak<()>,
     pub regions: Arc<Regions>,
     pub keys: Keys,
     pub refusals: VecDeque<Refusal>,
@@ -154,6 +157,7 @@ impl Rma {
             solicitation: Solicitation::new(&settings),
             portals: Portals::new(settings.slots),
             commands: vec![None; usize::from(settings.slots)],
+            user: init.user,
             regions: init.regions,
             keys: Keys::new(init.cipher),
             refusals: VecDeque::with_capacity(MAX_REFUSALS),

@@ -19,7 +19,7 @@ pub mod load;
 pub mod path;
 pub mod rotation;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use remora_memory::Pd;
 use remora_nic::rma::{
@@ -104,6 +104,7 @@ impl World {
         let decoy = RegionKey::new([0xdc ^ node as u8 | 1; 16]).expect("a key that is not zero");
         let init = Init {
             settings: *settings,
+            user: Weak::new(),
             regions,
             cipher,
             sender: start.sender,

@@ -4,7 +4,7 @@ use remora_cipher::Aes;
 use remora_nic::NicError;
 use remora_nic::rma::{Cipher, Delays, Init, RegionKey, Regions};
 use remora_transport::rma::Settings;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::adapter::{OpenError, random};
@@ -43,14 +43,15 @@ impl Control<'_> {
 }
 
 impl Engine {
-    /// The engine speaks 1RMA from now on, over these regions and by this cipher. False: it does for somebody
-    /// else, who still holds the regions.
+    /// The engine speaks 1RMA from now on, over these regions and by this cipher, until `user` is gone. False:
+    /// it does so for another user, who is still there.
     ///
     /// # Errors
     /// The system has no randomness.
     pub fn enable_rma(
         &self,
         settings: Settings,
+        user: Weak<()>,
         regions: Arc<Regions>,
         cipher: Box<dyn Cipher>,
     ) -> Result<bool, OpenError> {
@@ -66,6 +67,7 @@ impl Engine {
             let clock = control.clock.clone();
             control.nic.enable_rma(Init {
                 settings,
+                user,
                 regions,
                 cipher,
                 sender,

@@ -24,6 +24,8 @@ pub(crate) struct OwnRma {
     pub engine: Arc<Engine>,
     pub regions: Arc<Regions>,
     most: u32,
+    // While it is there, nobody else speaks 1RMA by the engine.
+    _user: Arc<()>,
 }
 
 impl OwnRma {
@@ -46,11 +48,12 @@ impl OwnRma {
             .get(options.engine)
             .ok_or(CreateError::TooMany("engine", options.engine as u64, most))?
             .clone();
-        let enabled = engine.enable_rma(options.settings, regions.clone(), cipher);
+        let user = Arc::new(());
+        let enabled = engine.enable_rma(options.settings, Arc::downgrade(&user), regions.clone(), cipher);
         if !enabled.map_err(|_| CreateError::System(NO_RANDOMNESS))? {
             return Err(NicError::Busy.into());
         }
-        Ok(OwnRma { engine, regions, most: options.regions })
+        Ok(OwnRma { engine, regions, most: options.regions, _user: user })
     }
 
     /// Makes a server reachable where the network must be asked for the way first.

@@ -67,6 +67,7 @@ fn converse(portal: &mut Portal, local: &RmaRegion, server: &Context) -> Grant {
     portal.rekey(local, 0, &grant).unwrap();
     let refused = portal.read(local, 0, &grant, 0, 64, LONG);
     assert_eq!(refused, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));
+    drop(served);
     let busy = serve(server, Settings { served: 0, ..PATIENT }, KEYS[2]);
     let grant = busy.grant(&portal.identity());
     let refused = portal.read(local, 0, &grant, 0, 64, Duration::ZERO);

@@ -2,8 +2,8 @@
 
 use crate::bed::{ALL, Bed, LEN, MS, options, short_timers};
 use remora_cipher::Aes;
-use remora_verbs::rma::{RegionKey, Rights, RmaError, RmaOptions, RmaRegion, Settings, Status};
-use remora_verbs::{Access, Context, CreateError, Device};
+use remora_verbs::rma::{RegionKey, Rights, RmaError, RmaOptions, Settings, Status};
+use remora_verbs::{Access, CreateError, Device};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -12,11 +12,6 @@ const UDP: &str = "127.0.0.1:0";
 fn bed() -> Bed {
     let patient = Settings { timeout: 2_000 * MS, dispatch_timeout: 1_000 * MS, ..short_timers() };
     Bed::new(UDP, patient, [(); 2].map(|()| Box::new(Aes::new(64)) as _))
-}
-
-fn region(context: &Context, rights: Rights) -> Result<RmaRegion, CreateError> {
-    let memory = context.alloc_pd()?.allocate(LEN, Access::LOCAL_WRITE)?;
-    context.open_rma(&RmaOptions::default())?.expose(memory, rights, None)
 }
 
 fn words(error: CreateError) -> String {
@@ -86,11 +81,12 @@ fn objects_of_another_device_are_refused() {
 fn regions_that_are_gone_end_what_names_them() {
     let mut bed = bed();
     let grant = bed.grant();
-    let other = region(&bed.contexts[0], ALL);
-    // The first of its engine's tables is gone with everything in it.
+    let domain = bed.contexts[0].alloc_pd().unwrap();
+    let memory = domain.allocate(LEN, Access::LOCAL_WRITE).unwrap();
+    let other = bed.serving.expose(memory, ALL, None).unwrap();
+    drop(std::mem::replace(&mut bed.served, other));
     let gone = bed.portal.read(&bed.local, 0, &grant, 0, 64, PATIENCE);
-    assert_eq!(gone, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)), "{other:?}");
-    drop(other);
+    assert_eq!(gone, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));
     let again = bed.portal.write(&bed.local, 0, &grant, 0, 64, PATIENCE);
     assert_eq!(again, Err(RmaError::Failed(Status::RemoteAuthenticationFailure)));
 }

@@ -246,6 +246,12 @@ fn objects_of_another_device_and_a_second_1rma_are_refused() {
     let Bed { served, local, portal, client, contexts, .. } = bed;
     drop((served, local, portal, client));
     contexts[1].open_rma(&RmaOptions::default()).unwrap();
+    // An engine that served the same regions keeps none of them.
+    let two = Device::udp("127.0.0.1:0").unwrap().engines(2).open().unwrap();
+    let both = two.open_rma(&RmaOptions::default()).unwrap();
+    drop(both.on_engine(1).unwrap());
+    drop(both);
+    two.open_rma(&RmaOptions::default()).unwrap();
 }
 
 #[test]

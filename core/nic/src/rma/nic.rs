@@ -1,7 +1,5 @@
 //! 1RMA as the NIC's driver and programs see it.
 
-use std::sync::Arc;
-
 use remora_memory::Mem;
 use remora_transport::Instant;
 use remora_transport::rma::Status;
@@ -41,9 +39,9 @@ impl Nic {
         self.rma = Some(Box::new(Rma::new(init)));
     }
 
-    /// Does anybody else hold the regions of its 1RMA?
+    /// Is whoever uses its 1RMA still there?
     pub fn rma_is_in_use(&self) -> bool {
-        self.rma.as_ref().is_some_and(|rma| Arc::strong_count(&rma.regions) > 1)
+        self.rma.as_ref().is_some_and(|rma| rma.user.strong_count() > 0)
     }
 
     /// Makes a command portal: its number, and the first of its slots, which are consecutive.
