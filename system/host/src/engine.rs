@@ -279,6 +279,18 @@ impl Engine {
         }
     }
 
+    /// A program has written commands into the ring of a portal.
+    pub fn ring_portal(&self, number: u32) {
+        match self.mode {
+            Mode::Inline => each!(self, cell => {
+                let mut guard = self.enter(cell);
+                let (core, mem) = guard.parts();
+                core.post_commands(mem, number);
+            }),
+            Mode::Dedicated => self.control(|control| control.nic.ring_portal(number)),
+        }
+    }
+
     /// Makes or changes resources by `change`. Packets that can leave then leave.
     pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
         let result = each!(self, cell => {

@@ -93,6 +93,11 @@ impl<P: Port + Attach> Core<P> {
     #[inline]
     pub fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
         self.nic.doorbell(qp);
+        self.send_posted(mem);
+    }
+
+    #[inline]
+    fn send_posted(&mut self, mem: Mem<'_>) {
         if self.nic.has_work() {
             self.now = self.clock.now();
             self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
@@ -101,6 +106,13 @@ impl<P: Port + Attach> Core<P> {
         if self.watch.stands() {
             self.watch.visited(&mut self.port);
         }
+    }
+
+    /// The same for the ring of a portal.
+    #[inline]
+    pub fn post_commands(&mut self, mem: Mem<'_>, portal: u32) {
+        self.nic.ring_portal(portal);
+        self.send_posted(mem);
     }
 
     /// A caller polls: makes a pass, if there may be something to do.

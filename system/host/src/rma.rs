@@ -84,9 +84,4 @@ impl Engine {
     pub fn rma_delays(&self) -> Option<Delays> {
         self.control(|control| control.nic.rma_delays(control.clock.now()))
     }
-
-    /// A program has written commands into the ring of a portal.
-    pub fn ring_portal(&self, number: u32) {
-        self.control(|control| control.nic.ring_portal(number));
-    }
 }

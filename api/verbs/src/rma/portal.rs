@@ -233,6 +233,27 @@ impl Portal {
         len: u64,
         timeout: Option<Duration>,
     ) -> Result<u64, RmaError> {
+        let id = self.queue(kind, class, local_region, local, grant, remote, len, timeout)?;
+        self.flush();
+        Ok(id)
+    }
+
+    /// The same, but its commands leave with the next [`flush`](Portal::flush), submission or poll: those of
+    /// several transfers then leave together.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Portal::submit).
+    pub fn queue(
+        &mut self,
+        kind: Kind,
+        class: Class,
+        local_region: &RmaRegion,
+        local: u64,
+        grant: &Grant,
+        remote: u64,
+        len: u64,
+        timeout: Option<Duration>,
+    ) -> Result<u64, RmaError> {
         let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
         let inside = within(local, local_region.memory().len() as u64);
         if self.rma.inner.context.fork().is_child() {
@@ -263,7 +284,6 @@ impl Portal {
             remote: Operand { region: grant.region, offset: remote },
             grant: *grant,
         });
-        self.issue();
         Ok(id)
     }
 
@@ -316,12 +336,12 @@ impl Portal {
                 self.ended.push(end);
             }
         }
-        self.issue();
+        self.flush();
         Ok(())
     }
 
-    /// Issues commands for as long as slots, windows and pace allow.
-    fn issue(&mut self) {
+    /// Issues commands of all transfers, for as long as slots, windows and pace allow.
+    pub fn flush(&mut self) {
         let (now, before) = (self.now(), self.produced);
         while let Some(chunk) = self.executor.next(now) {
             let Some(job) = self.jobs[chunk.place as usize] else { continue };

@@ -65,23 +65,27 @@ impl Client {
         Ok(())
     }
 
-    /// Reads per second of `len` bytes, `window` of them on their way.
-    pub fn reads(&mut self, len: usize, window: usize, count: usize) -> Result<f64> {
+    /// Reads per second of `len` bytes, `window` of them on their way, `batch` of them submitted together.
+    pub fn reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
         let (mut posted, mut done) = (0, 0);
         let places = REGION / len.max(4096);
         let started = Instant::now();
-        while done < count {
-            while posted < count && posted - done < window {
-                let at = (posted % places * len) as u64;
-                self.submit(Class::Latency, at, len as u64)?;
-                posted += 1;
+        while done < posted || posted < count {
+            while posted < count && posted - done + batch <= window {
+                let Client { portal, local, grant, .. } = self;
+                for number in posted..posted + batch {
+                    let (at, len) = ((number % places * len) as u64, len as u64);
+                    portal.queue(Kind::Read, Class::Latency, local, at, grant, at, len, Some(PATIENCE))?;
+                }
+                portal.flush();
+                posted += batch;
             }
             if let Some((_, status)) = self.portal.poll()? {
                 check(status)?;
                 done += 1;
             }
         }
-        Ok(count as f64 / started.elapsed().as_secs_f64())
+        Ok(done as f64 / started.elapsed().as_secs_f64())
     }
 
     /// Begins a read; its number.

@@ -131,7 +131,7 @@ fn rate(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
     let rounds = bench.rounds(&case, || {
         serving(peer, port)?;
         let rc = client.rc_reads(SHORT, MANY, BATCH, count)?;
-        let own = client.reads(SHORT, MANY, count)?;
+        let own = client.reads(SHORT, MANY, BATCH, count)?;
         peer.run(Command::Sleep)?;
         let costs = Costs::measure(SHORT)?.busier();
         Ok([own, rc, 1e9 / (1e9 / rc + costs)])
@@ -150,7 +150,7 @@ fn goodput(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()
     let rounds = bench.rounds(&case, || {
         serving(peer, port)?;
         let rc = LONG as f64 * client.rc_reads(LONG, FEW, FEW / 4, count)?;
-        let own = LONG as f64 * client.reads(LONG, FEW, count)?;
+        let own = LONG as f64 * client.reads(LONG, FEW, FEW / 4, count)?;
         peer.run(Command::Sleep)?;
         let cipher = LONG as f64 * 1e9 / Costs::measure(LONG)?.busier();
         Ok([own, rc, cipher, rc.min(cipher)])
