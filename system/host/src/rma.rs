@@ -43,8 +43,8 @@ impl Control<'_> {
 }
 
 impl Engine {
-    /// The engine speaks 1RMA from now on, over these regions and by this cipher, until `user` is gone. False:
-    /// it does so for another user, who is still there.
+    /// The engine speaks 1RMA from now on, over these regions and by this cipher, until `user` is gone.
+    /// False: it does so for another user, who is still there.
     ///
     /// # Errors
     /// The system has no randomness.

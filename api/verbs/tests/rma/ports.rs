@@ -218,6 +218,7 @@ fn the_document_has_the_values_of_all_settings() {
         ("`max_decrease`", both(|all| all.max_decrease)),
         ("`beta`", both(|all| all.beta)),
         ("`failure_decrease`", both(|all| all.failure_decrease)),
+        ("`burst`", both(|all| all.burst as f64)),
         ("`local_target`", both(|all| all.local_target as f64)),
         ("`remote_target`", both(|all| all.remote_target as f64)),
         ("`initial`", both(|all| all.initial)),

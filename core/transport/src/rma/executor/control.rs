@@ -34,6 +34,9 @@ pub struct CongestionSettings {
     pub failure_decrease: f64,
     /// Round trip of the idle fabric: one decrease in each, and the base of the pace.
     pub rtt: u64,
+    /// How far ahead of the pace commands may be issued, so that several leave together (not published; Linux
+    /// does so by `sk_pacing_shift`).
+    pub burst: u64,
     /// Issue delay that is aimed at (not published).
     pub local_target: u64,
     /// Remote delay that is aimed at (not published).
@@ -58,6 +61,7 @@ impl CongestionSettings {
             beta: 0.8,
             failure_decrease: 0.1,
             rtt: 5_000,
+            burst: 0,
             local_target: 1_000,
             remote_target: 8_000,
             initial: 13.0,
@@ -72,6 +76,7 @@ impl CongestionSettings {
     pub const fn software() -> CongestionSettings {
         CongestionSettings {
             rtt: 50_000,
+            burst: 10_000,
             local_target: 100_000,
             remote_target: 400_000,
             initial: 16.0,

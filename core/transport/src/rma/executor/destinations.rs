@@ -72,7 +72,7 @@ impl<C: Control> Destinations<C> {
     /// window below one command, one is.
     pub fn allows(&self, now: Instant, place: usize, local: &C) -> bool {
         let destination = &self.all[place];
-        self.fits(destination, local) && destination.next <= now
+        self.fits(destination, local) && destination.next <= now.after(self.settings.burst)
     }
 
     fn fits(&self, destination: &Destination<C>, local: &C) -> bool {
@@ -103,7 +103,8 @@ impl<C: Control> Destinations<C> {
     /// When the pace allows the next command; None: the window is full, and a completion must come first.
     pub fn due(&self, place: usize, local: &C) -> Option<Instant> {
         let destination = &self.all[place];
-        self.fits(destination, local).then_some(destination.next)
+        let due = Instant(destination.next.0.saturating_sub(self.settings.burst));
+        self.fits(destination, local).then_some(due)
     }
 
     pub fn window(&self, server: Address, inbound: bool) -> Option<f64> {

@@ -242,4 +242,10 @@ fn what_is_outstanding_stays_within_the_smaller_window_and_leaves_at_its_pace() 
     assert_eq!(slow.next(Instant(49_999)), None, "a tenth of a command a round trip");
     assert_eq!(slow.deadline(), Instant(50_000));
     assert!(slow.next(Instant(50_000)).is_some());
+    // What is ahead of the pace by less than a burst leaves at once, and the pace stays.
+    let mut together = Executor::new(64, 4, &CongestionSettings { burst: 2_500, ..settings });
+    together.submit(Instant(0), read(1, 1 << 20)).unwrap();
+    assert_eq!(issue(&mut together, Instant(0)).len(), 3);
+    assert_eq!((together.next(Instant(1_249)), together.deadline()), (None, Instant(1_250)));
+    assert_eq!(issue(&mut together, Instant(1_250)).len(), 1);
 }
