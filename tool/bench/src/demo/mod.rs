@@ -202,7 +202,7 @@ fn measure(system: System, testbed: &Testbed, link: usize, plan: &Plan, gets: u6
         System::Store(design, TransportName::Rc) => {
             with_design!(design, measure_store(testbed, link, plan, design, gets))
         }
-        System::Store(_, transport) => measure_carried(testbed, link, plan, transport, gets),
+        System::Store(_, transport) => measure_transport(testbed, link, plan, transport, gets),
         System::Redn => redn::measure(testbed, link, plan, gets),
     }
 }
@@ -220,7 +220,7 @@ fn measure_store<D: KvDesign>(
 }
 
 /// Design farm over another transport than RC.
-fn measure_carried(
+fn measure_transport(
     testbed: &Testbed,
     link: usize,
     plan: &Plan,

@@ -1,7 +1,7 @@
 //! `remora bench kv --transport rc,irn,rma`: one table of design farm over each transport, side by side; and
 //! how long GETs stop when one of two servers of the same pairs is killed.
 
-mod death;
+mod failover;
 
 use anyhow::{Context as _, Result, ensure};
 use remora_grants::{Credential, Pin};
@@ -58,18 +58,18 @@ pub fn by_rma(servers: &[&Server], port: &PortArgs, plan: &Plan) -> Result<RmaSe
 }
 
 /// A server and a client of one transport.
-trait Carried {
+trait TransportUnderTest {
     fn round(&mut self, at: usize) -> Result<Round>;
 }
 
-struct Carrier<S: KvSession> {
+struct ServerAndClient<S: KvSession> {
     runner: Runner<S>,
     server: Server,
     streams: Vec<(Mix, Parts)>,
     records: u64,
 }
 
-impl<S: KvSession> Carried for Carrier<S> {
+impl<S: KvSession> TransportUnderTest for ServerAndClient<S> {
     /// One round of the workload numbered `at`. The server runs only meanwhile.
     fn round(&mut self, at: usize) -> Result<Round> {
         let (mix, parts) = &mut self.streams[at];
@@ -85,24 +85,24 @@ impl<S: KvSession> Carried for Carrier<S> {
     }
 }
 
-fn carried(
+fn open(
     transport: TransportName,
     testbed: &Testbed,
     link: usize,
     plan: &Plan,
     cases: &[Case],
-) -> Result<Box<dyn Carried>> {
+) -> Result<Box<dyn TransportUnderTest>> {
     fn of<S: KvSession + 'static>(
         session: S,
         server: Server,
         plan: &Plan,
         cases: &[Case],
-    ) -> Result<Box<dyn Carried>> {
+    ) -> Result<Box<dyn TransportUnderTest>> {
         let mut runner = Runner::over(session, plan);
         runner.stop(&server)?;
         let parts = |case: &Case| (case.mix, Parts::new(case.mix, plan.records, plan.seed));
         let streams = cases.iter().map(parts).collect();
-        Ok(Box::new(Carrier { runner, server, streams, records: plan.records }))
+        Ok(Box::new(ServerAndClient { runner, server, streams, records: plan.records }))
     }
     let (server, port) = (start(transport, testbed, link, plan)?, testbed.client(link));
     match transport {
@@ -140,7 +140,7 @@ impl Comparison<'_> {
         let testbed = Testbed::open(port, cores, links, true)?.context("a network")?;
         let mut systems = Vec::new();
         for (link, transport) in self.transports.iter().enumerate() {
-            systems.push(carried(*transport, &testbed, link, self.plan, self.cases)?);
+            systems.push(open(*transport, &testbed, link, self.plan, self.cases)?);
         }
         let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; self.cases.len()];
         for number in 0..self.rounds {
@@ -155,7 +155,7 @@ impl Comparison<'_> {
             self.tell(port, case, rounds, report);
         }
         drop(systems);
-        death::measure(self, &testbed, report)
+        failover::measure(self, &testbed, report)
     }
 
     fn tell(&self, port: PortName, case: &Case, rounds: &[Vec<Round>], report: &mut Report) {

@@ -13,13 +13,13 @@ use crate::kv::measure::{Plan, Server};
 use crate::testbed::Testbed;
 use crate::{Report, Row};
 
-/// Load before the death, and after GETs have come back.
+/// Load before the server dies, and after GETs have come back.
 const LOAD: Duration = Duration::from_millis(500);
 /// Longest that GETs may stay away.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a client saw.
-struct Seen {
+struct Outage {
     /// The longest time between two GETs that did not fail.
     gap: Duration,
     failed: u64,
@@ -55,7 +55,12 @@ pub fn measure(what: &Comparison<'_>, testbed: &Testbed, report: &mut Report) ->
     Ok(())
 }
 
-fn one(transport: TransportName, servers: &[Server; 2], ports: &[PortArgs; 2], plan: &Plan) -> Result<Seen> {
+fn one(
+    transport: TransportName,
+    servers: &[Server; 2],
+    ports: &[PortArgs; 2],
+    plan: &Plan,
+) -> Result<Outage> {
     let kill = || servers[0].kill();
     if transport == TransportName::Rma {
         let mut session = by_rma(&[&servers[0], &servers[1]], &ports[0], plan)?;
@@ -98,14 +103,14 @@ impl Pairs<'_> {
     }
 }
 
-/// GETs before and after a death, one at a time, each value checked.
+/// GETs before and after a failover, one at a time, each value checked.
 fn read_on(
     plan: &Plan,
     kill: impl Fn() -> Result<()>,
     get: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
-) -> Result<Seen> {
+) -> Result<Outage> {
     let values = Values::fixed(plan.value_len);
-    let mut seen = Seen { gap: Duration::ZERO, failed: 0 };
+    let mut seen = Outage { gap: Duration::ZERO, failed: 0 };
     let (mut record, began) = (0, Instant::now());
     let (mut killed, mut last, mut back) = (None::<Instant>, Instant::now(), None::<Instant>);
     while back.is_none_or(|back| back.elapsed() < LOAD) {
@@ -121,7 +126,7 @@ fn read_on(
                 ensure!(values.check(record, &value).is_some(), "record {record} has a wrong value");
                 seen.gap = seen.gap.max(now.duration_since(last));
                 last = now;
-                // The first one after the death may have been answered before it.
+                // The first one after the failover may have been answered before it.
                 back = back.or_else(|| killed.filter(|killed| now.duration_since(*killed) > LOAD));
             }
             None => seen.failed += 1,
