@@ -20,6 +20,7 @@ mod cold;
 mod crypto;
 mod executor;
 mod incast;
+mod lent;
 pub mod place;
 mod rekey;
 mod rotate;

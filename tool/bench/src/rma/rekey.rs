@@ -11,6 +11,7 @@ use remora_verbs::{QpOptions, work};
 use remora_wire::rma::{Class, Kind};
 
 use super::client::{Client, PATIENCE, check, expose};
+use super::lent::Lent;
 use super::place::{Granting, under};
 use super::single::trip;
 use super::{Bench, path};
@@ -61,6 +62,7 @@ pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()
 fn gaps(bench: &mut Bench<'_>, reader: &mut Reader<'_>) -> Result<()> {
     let case = path(PortName::Udp, CASE);
     let (keys, slow) = (bench.part().of(KEYS), bench.part().of(SLOW));
+    let mut lent = Lent::open(reader.client, bench.cores)?;
     let rounds = bench.rounds(&case, || {
         reader.peer.run(reader.client.end.command(NicCommand::ServeAndAccept { reads: 16 }))?;
         let read = trip(reader.client, Kind::Read)?;
@@ -70,10 +72,12 @@ fn gaps(bench: &mut Bench<'_>, reader: &mut Reader<'_>) -> Result<()> {
         let registered = typical(slow, || reader.registered_anew())?;
         let reconnected = typical(slow, || reader.reconnected())?;
         reader.peer.run(Command::Sleep)?;
+        let lent = typical(slow, || lent.registered_anew(reader.client))?;
         // A read is a round trip, and one operation.
-        Ok([announced, 3.0 * read, unannounced, 3.0 * read + grant, grant, registered, reconnected])
+        Ok([announced, 3.0 * read, unannounced, 3.0 * read + grant, grant, registered, lent, reconnected])
     })?;
-    let Some([announced, bound, unannounced, with_grant, grant, registered, reconnected]) = rounds else {
+    let Some([announced, bound, unannounced, with_grant, grant, registered, lent, reconnected]) = rounds
+    else {
         return Ok(());
     };
     let gap = |way: &str, rounds: &[f64]| Row::new("rma", format!("{case}/{way}"), "gap", "ns", rounds);
@@ -82,6 +86,7 @@ fn gaps(bench: &mut Bench<'_>, reader: &mut Reader<'_>) -> Result<()> {
     bench.add(row.against("2 round trips + 1 operation + 1 grant", &with_grant).within(1.0));
     bench.add(gap("one-grant", &grant));
     bench.add(gap("deregister-and-register", &registered).against("announced", &announced));
+    bench.add(gap("deregister-and-register/nicd", &lent).against("announced", &announced));
     bench.add(gap("rc-reconnect", &reconnected).against("announced", &announced));
     Ok(())
 }

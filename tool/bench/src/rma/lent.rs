@@ -1,0 +1,63 @@
+//! A region whose NIC the daemon lends: its owner's program changes it by messages.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use remora_verbs::rma::{Grant, Rights, RmaOptions, RmaRegion};
+use remora_verbs::{Access, Context, Device};
+
+use super::client::{Client, PATIENCE};
+use crate::cores::pin;
+use crate::testbed::process::Process;
+
+/// Bytes of the region, and of a read.
+const REGION: usize = 4096;
+const LEN: u64 = 64;
+
+/// The daemon, and a region of this program on its NIC.
+pub struct Lent {
+    region: RmaRegion,
+    grant: Grant,
+    _context: Context,
+    _daemon: Process,
+    socket: PathBuf,
+}
+
+impl Lent {
+    /// Starts a daemon over UDP on the second core.
+    pub fn open(client: &Client, cores: [usize; 2]) -> Result<Lent> {
+        let socket = std::env::temp_dir().join(format!("remora-rekey-{}.sock", std::process::id()));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["nicd", "--json", "--child", "--port", "udp", "--socket"]).arg(&socket);
+        // A process begins on the core of the thread that starts it, and ends when that thread does.
+        pin(cores[1])?;
+        let started = Process::start_ready(command.stdin(Stdio::null()), 1);
+        pin(cores[0])?;
+        let (daemon, _) = started.context("the NIC daemon did not start")?;
+        let context = Device::nicd(&socket).open()?;
+        let rma = context.open_rma(&RmaOptions::default())?;
+        let memory = context.alloc_pd()?.allocate(REGION, Access::LOCAL_WRITE)?;
+        let region = rma.expose(memory, Rights::READ, None)?;
+        let grant = region.grant(&client.portal.identity());
+        Ok(Lent { region, grant, _context: context, _daemon: daemon, socket })
+    }
+
+    /// The gap of a reader if the region is deregistered and registered through the daemon.
+    pub fn registered_anew(&mut self, client: &mut Client) -> Result<Duration> {
+        let mut read = |grant: &Grant| client.portal.read(&client.local, 0, grant, 0, LEN, PATIENCE);
+        read(&self.grant)?;
+        let last = Instant::now();
+        self.region.register_anew(None)?;
+        self.grant = self.region.grant(&client.portal.identity());
+        client.portal.read(&client.local, 0, &self.grant, 0, LEN, PATIENCE)?;
+        Ok(last.elapsed())
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
