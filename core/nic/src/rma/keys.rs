@@ -97,7 +97,7 @@ impl Keys {
             (mixed ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
         });
         let places = self.derived.len();
-        let place = &mut self.derived[(mixed >> 16) as usize % places];
+        let place = &mut self.derived[scaled(mixed, places)];
         if let Some(known) = place
             && known.region == region
             && known.epoch == epoch
@@ -116,7 +116,7 @@ impl Keys {
         let (words, _) = key.as_chunks::<8>();
         let mixed =
             (u64::from_le_bytes(words[0]) ^ u64::from_le_bytes(words[1])).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = (mixed >> 32) as usize % self.loaded.len();
+        let place = scaled(mixed, self.loaded.len());
         if self.loaded[place] != *key || *key == [0; KEY_LEN] {
             self.cipher.load(place, key);
             self.expansions += 1;
@@ -140,6 +140,11 @@ impl Keys {
     pub fn bytes(&self) -> usize {
         self.loaded.capacity() * KEY_LEN + self.derived.capacity() * size_of::<Option<Derived>>()
     }
+}
+
+/// A place below `places` by the upper half of a hash: a multiplication, where a remainder is a division.
+fn scaled(hash: u64, places: usize) -> usize {
+    ((hash >> 32) * places as u64 >> 32) as usize
 }
 
 impl Drop for Keys {
