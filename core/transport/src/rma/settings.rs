@@ -30,6 +30,9 @@ pub struct Settings {
     pub served: u16,
     /// The solicitation window: bytes that may be on their way to this engine.
     pub window: u32,
+    /// What operations of the bulk class may have of it: those of the latency class wait behind no more. At
+    /// least one bulk operation enters service.
+    pub bulk_window: u32,
     /// What a write debits.
     pub write_debit: WriteDebit,
     /// Round trip of the idle fabric.
@@ -61,6 +64,7 @@ impl Settings {
             slots: 256,
             served: 256,
             window: 64 << 10,
+            bulk_window: 64 << 10,
             write_debit: WriteDebit::Both,
             rtt: 5_000,
             timers: Timers::Fixed,
@@ -80,6 +84,8 @@ impl Settings {
             slots: 256,
             served: 256,
             window: 128 << 10,
+            // A pass of an engine takes all that has arrived: what is on its way is waited for three times.
+            bulk_window: 32 << 10,
             rtt: 50_000,
             timers: Timers::Measured,
             dispatch_timeout: 100_000_000,

@@ -37,6 +37,8 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Solicitation {
     size: u32,
+    /// What the bulk class may have of it.
+    bulk_size: u32,
     free: u32,
     /// Bytes debited by class.
     outstanding: [u32; 2],
@@ -50,6 +52,7 @@ impl Solicitation {
         let capacity = usize::from(settings.slots) + usize::from(settings.served);
         Solicitation {
             size: settings.window,
+            bulk_size: settings.bulk_window,
             free: settings.window,
             outstanding: [0; 2],
             lines: [VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity)],
@@ -77,24 +80,30 @@ impl Solicitation {
         (head.debit == 0 || self.free >= MAX_OPERATION).then_some(head)
     }
 
-    /// Does the operation whose turn it is wait because the window is full?
+    /// Does an operation wait because the window is full, or its class's part?
     #[inline]
     pub fn is_full(&self) -> bool {
-        let head = self.turn().and_then(|class| self.lines[class as usize].front());
-        head.is_some_and(|head| head.debit > 0 && self.free < MAX_OPERATION)
+        self.next().is_none() && self.waiting() > 0
     }
 
     /// The class whose head is next: latency, unless bulk waits and has less than an eighth of the window.
     #[inline]
     fn turn(&self) -> Option<Class> {
-        let [latency, bulk] = &self.lines;
-        match (latency.is_empty(), bulk.is_empty()) {
-            (true, true) => None,
-            (true, false) => Some(Class::Bulk),
-            (false, true) => Some(Class::Latency),
-            (false, false) if self.outstanding[Class::Bulk as usize] < self.size / 8 => Some(Class::Bulk),
-            (false, false) => Some(Class::Latency),
+        let latency = !self.lines[Class::Latency as usize].is_empty();
+        match (latency, self.bulk_may_enter()) {
+            (false, false) => None,
+            (false, true) => Some(Class::Bulk),
+            (true, true) if self.outstanding[Class::Bulk as usize] < self.size / 8 => Some(Class::Bulk),
+            (true, _) => Some(Class::Latency),
         }
+    }
+
+    /// Is there a bulk operation, and does its class's part of the window have space for it?
+    #[inline]
+    fn bulk_may_enter(&self) -> bool {
+        let outstanding = self.outstanding[Class::Bulk as usize];
+        let fits = outstanding == 0 || outstanding + MAX_OPERATION <= self.bulk_size;
+        self.lines[Class::Bulk as usize].front().is_some_and(|head| fits || head.debit == 0)
     }
 
     /// The operation that [`next`](Solicitation::next) returned enters service.

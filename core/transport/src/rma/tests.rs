@@ -75,6 +75,29 @@ fn a_head_that_waits_blocks_its_line_and_latency_goes_before_bulk_but_for_an_eig
 }
 
 #[test]
+fn bulk_has_its_part_of_the_window_and_latency_enters_beside_it() {
+    let settings = Settings { window: 64 << 10, bulk_window: 12 << 10, ..settings() };
+    let bulk = Command { class: Class::Bulk, ..READ };
+    let (mut requester, mut solicitation) = (Requester::new(&settings), Solicitation::new(&settings));
+    for slot in 0..5 {
+        requester.issue(Instant(0), slot, bulk, &mut solicitation).unwrap();
+    }
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(0)), [0, 1, 2]);
+    assert!(solicitation.is_full(), "bulk waits for its part");
+    requester.issue(Instant(1), 5, READ, &mut solicitation).unwrap();
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(1)), [5]);
+    requester.end(Instant(2), 1, Status::Nack, &mut solicitation);
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(2)), [3]);
+
+    let narrow = Settings { bulk_window: 0, ..settings };
+    let (mut requester, mut solicitation) = (Requester::new(&narrow), Solicitation::new(&narrow));
+    for slot in 0..2 {
+        requester.issue(Instant(0), slot, bulk, &mut solicitation).unwrap();
+    }
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(0)), [0], "one enters at least");
+}
+
+#[test]
 fn a_read_ends_when_all_its_pieces_have_come_in_any_order_each_counted_once() {
     let (mut requester, mut solicitation) = initiator(&settings(), &[READ]);
     for offset in [3072, 0, 2048] {
