@@ -185,7 +185,9 @@ fn valgrind_finds_nothing_in_a_c_program_of_1rma() {
 fn every_mistake_with_1rma_is_an_errno_or_a_status() {
     let installed = Installed::new("rma-arguments");
     let program = installed.program("tests/rma_arguments.c");
-    let checked = valgrind_accesses(&program).into_iter();
+    // Valgrind takes half a minute for it: `make nightly` has that.
+    let whole = std::env::var_os("REMORA_WHOLE").is_some();
+    let checked = whole.then(|| valgrind_accesses(&program)).flatten().into_iter();
     for mut command in checked.chain([Command::new(&program)]) {
         assert_eq!(run(&mut command), "every mistake was an errno\n");
     }

@@ -181,10 +181,11 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
         let all = args.value_len.iter().flat_map(|len| systems(port).map(|system| (*len, system)));
         for (link, (value_len, system)) in all.enumerate() {
             let records = args.records_of(value_len);
-            let plan = Plan { records, value_len, window: WINDOW, seed: 42, inserts: 0 };
+            let (operations, window) = (args.gets, WINDOW);
+            let plan = Plan { records, value_len, operations, window, seed: 42, inserts: 0 };
             bar.set_message(format!("{} over {}: {records} records", system.name(), port.name()));
             bar.tick();
-            let measured = measure(system, &testbed, link, &plan, args.gets)?;
+            let measured = measure(system, &testbed, link, &plan)?;
             let line = line(system, port, value_len, &measured);
             if args.json {
                 print::line(serde_json::to_string(&line)?);
@@ -197,7 +198,8 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn measure(system: System, testbed: &Testbed, link: usize, plan: &Plan, gets: u64) -> Result<Measured> {
+fn measure(system: System, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Measured> {
+    let gets = plan.operations;
     match system {
         System::Store(design, TransportName::Rc) => {
             with_design!(design, measure_store(testbed, link, plan, design, gets))

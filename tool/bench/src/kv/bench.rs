@@ -49,6 +49,10 @@ pub struct Args {
     /// Operations in flight for rates.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=64))]
     window: u32,
+    /// Operations of a round with the window full, and one at a time a sixteenth of them; of scans a
+    /// twentieth.
+    #[arg(long, default_value_t = 64_000, value_parser = whole::<u64>(640..=1_000_000_000))]
+    operations: u64,
     /// Rounds, in which the systems take turns.
     #[arg(long, default_value_t = 5, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
@@ -134,10 +138,10 @@ impl Benchmark for Args {
         let (records, value_len) =
             (self.records.or_else(of_file).unwrap_or(100_000), self.value_len(workload)?);
         let cases = self.cases(workload);
-        let inserts =
-            cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, self.rounds)).max();
-        let window = self.window;
-        let plan = Plan { records, value_len, window, seed: 1, inserts: inserts.unwrap_or(0) };
+        let (window, operations) = (self.window, self.operations);
+        let mut plan = Plan { records, value_len, operations, window, seed: 1, inserts: 0 };
+        let inserts = cases.iter().map(|case| Counts::of(case.mix, &plan).inserts(case.mix, self.rounds));
+        plan.inserts = inserts.max().unwrap_or(0);
         if self.curves {
             return curves::run(&plan, cores, self.port, self.rounds, report);
         }

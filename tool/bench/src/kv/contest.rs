@@ -33,10 +33,11 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// For a workload over so many records: fewer if each operation is a scan of 50 records in the mean.
-    pub fn of(mix: Mix, records: u64) -> Counts {
+    /// For a workload of this plan: fewer if each operation is a scan of 50 records in the mean.
+    pub fn of(mix: Mix, plan: &Plan) -> Counts {
         let few = if mix.scan > 0 { 20 } else { 1 };
-        Counts { warm: WARM.min(records) / few, alone: 4000 / few, together: 64_000 / few }
+        let (alone, together) = (plan.operations / 16 / few, plan.operations / few);
+        Counts { warm: WARM.min(plan.records) / few, alone, together }
     }
 
     /// Records that a workload inserts in so many rounds at most, with some for chance.
@@ -178,7 +179,7 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
         let kind = Kind::of(mix);
         let judged = kind.filter(|_| self.work.is_some());
         let verbs = judged.map(|kind| self.verbs(kind, bare)).transpose()?;
-        let (counts, parts) = (Counts::of(mix, self.plan.records), &mut self.streams[at].1);
+        let (counts, parts) = (Counts::of(mix, &self.plan), &mut self.streams[at].1);
         self.server.go_on()?;
         self.runner.together(parts, counts.warm)?;
         let alone = self.runner.alone(parts, counts.alone)?;
@@ -238,7 +239,7 @@ impl RivalUnderTest {
     /// One round of the workload numbered `at`.
     pub fn round(&mut self, at: usize, plan: &Plan) -> Result<()> {
         let (mix, parts) = &mut self.streams[at];
-        let counts = Counts::of(*mix, plan.records);
+        let counts = Counts::of(*mix, plan);
         let mut flight = Flight::new(&mut self.running, plan, parts);
         flight.together(counts.warm, self.cores[1])?;
         self.p50[at].push(flight.alone(counts.alone, self.cores[0])?);

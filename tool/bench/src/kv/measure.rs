@@ -23,6 +23,8 @@ pub struct Plan {
     pub records: u64,
     /// Bytes of a value.
     pub value_len: u32,
+    /// Operations of a round with the window full; of a client, until it ends.
+    pub operations: u64,
     /// Operations in flight for rates.
     pub window: u32,
     /// Seed of the workload.

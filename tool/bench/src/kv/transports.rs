@@ -66,14 +66,14 @@ struct ServerAndClient<S: KvSession> {
     runner: Runner<S>,
     server: Server,
     streams: Vec<(Mix, Parts)>,
-    records: u64,
+    plan: Plan,
 }
 
 impl<S: KvSession> TransportUnderTest for ServerAndClient<S> {
     /// One round of the workload numbered `at`. The server runs only meanwhile.
     fn round(&mut self, at: usize) -> Result<Round> {
         let (mix, parts) = &mut self.streams[at];
-        let counts = Counts::of(*mix, self.records);
+        let counts = Counts::of(*mix, &self.plan);
         self.server.go_on()?;
         self.runner.together(parts, counts.warm)?;
         let alone = self.runner.alone(parts, counts.alone)?;
@@ -102,7 +102,7 @@ fn open(
         runner.stop(&server)?;
         let parts = |case: &Case| (case.mix, Parts::new(case.mix, plan.records, plan.seed));
         let streams = cases.iter().map(parts).collect();
-        Ok(Box::new(ServerAndClient { runner, server, streams, records: plan.records }))
+        Ok(Box::new(ServerAndClient { runner, server, streams, plan: *plan }))
     }
     let (server, port) = (start(transport, testbed, link, plan)?, testbed.client(link));
     match transport {

@@ -371,7 +371,7 @@ mod tests {
     /// Messages and values of every way that they travel: inline, by SEND, by WRITE with immediate data.
     fn works<D: Classical>() {
         for value_len in [16, 64, 900, 5000] {
-            let plan = Plan { records: 500, value_len, window: 4, seed: 3, inserts: 0 };
+            let plan = Plan { records: 500, value_len, operations: 6400, window: 4, seed: 3, inserts: 0 };
             let mut work = Work::<D>::new(&plan).unwrap();
             for kind in [Kind::Get, Kind::Put, Kind::Get] {
                 assert!(work.measure(kind).unwrap() >= 0.0, "{kind:?} of {value_len} bytes");

@@ -65,7 +65,9 @@ pub fn run(target: &Target, args: &BenchArgs) -> Result<()> {
     let records = args.records.or(workload.records).unwrap_or(1000);
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
     ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes: values end at 1 MiB");
-    let plan = Plan { records, value_len, window: args.window, seed: args.seed, inserts: 0 };
+    let asked = args.operations.or(workload.operations.filter(|_| args.seconds.is_none()));
+    let (operations, window) = (asked.unwrap_or(u64::MAX), args.window);
+    let plan = Plan { records, value_len, operations, window, seed: args.seed, inserts: 0 };
     with_session!(target, plan.client(), drive(target, args, &workload, &plan))
 }
 
@@ -77,17 +79,13 @@ fn drive<S: KvSession>(
     workload: &Chosen,
     plan: &Plan,
 ) -> Result<()> {
-    let Plan { records, value_len, .. } = *plan;
+    let Plan { records, value_len, operations, .. } = *plan;
     let mut runner = Runner::over(session, plan);
     if args.load {
         load(&mut runner, records, args.json)?;
     }
-    let operations = args.operations.or(workload.operations.filter(|_| args.seconds.is_none()));
-    let seconds = args.seconds.or(operations.is_none().then_some(10));
-    let end = End {
-        at: seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
-        operations: operations.unwrap_or(u64::MAX),
-    };
+    let seconds = args.seconds.or((operations == u64::MAX).then_some(10));
+    let end = End { at: seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)), operations };
     runner.time_each()?;
     let mut parts = Parts::new(workload.mix, records, args.seed);
     let measured = measure(&mut runner, &mut parts, &end, args.json)?;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::nicd::Lender;
-use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, remora};
+use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, part_of, remora};
 
 /// What a client sends to begin with, to whoever listens at the address that its words name.
 #[track_caller]
@@ -92,10 +92,17 @@ impl Drop for Silent {
 }
 
 /// Pairs to load: a client at work for a while.
-fn pairs() -> Scratch {
-    let pairs: String =
-        (0..2000).map(|number| format!("key{} value{}\n", number % 500, number % 500)).collect();
-    Scratch::new(pairs.as_bytes())
+struct Pairs {
+    file: Scratch,
+    /// What is said of them when they are stored.
+    stored: String,
+}
+
+fn pairs() -> Pairs {
+    let count = part_of(2000);
+    let lines: String =
+        (0..count).map(|number| format!("key{} value{}\n", number % 200, number % 200)).collect();
+    Pairs { file: Scratch::new(lines.as_bytes()), stored: format!("{count} keys stored, 0 lines left out\n") }
 }
 
 /// A client at work finishes, and newcomers are served, beside strangers that say nothing at all, and beside
@@ -111,12 +118,12 @@ fn holds_up_nobody_at(server: &Server, design: &str, port: &str) {
         let words = ["kv", "get", "--connect", address, "--design", design, "--port", port, "key"];
         words.map(str::to_owned).to_vec()
     });
-    let file = pairs();
+    let pairs = pairs();
     for (count, words) in
         [(1, &[][..]), (1, &request[..]), (64, &[][..]), (64, &request[..]), (4, &request[..20])]
     {
         let silent = Silent::at(&server.address, count, words);
-        assert_eq!(server.kv("load", &[file.path()]).good(), "2000 keys stored, 0 lines left out\n");
+        assert_eq!(server.kv("load", &[pairs.file.path()]).good(), pairs.stored);
         assert_eq!(server.kv("get", &["key7"]).good(), "value7\n");
         drop(silent);
     }
@@ -223,13 +230,13 @@ fn silent_connections_hold_up_no_shard_of_transactions() {
 fn a_thousand_silent_connections_lock_no_newcomer_out() {
     for port in ["shm", "udp"] {
         let server = Server::start("farm", port, &[]);
-        let file = pairs();
+        let pairs = pairs();
         let _silent = Silent::at(&server.address, 1000, b"");
         for _ in 0..5 {
             server.kv("put", &["key", "value"]).good();
             assert_eq!(server.kv("get", &["key"]).good(), "value\n");
         }
-        assert_eq!(server.kv("load", &[file.path()]).good(), "2000 keys stored, 0 lines left out\n");
+        assert_eq!(server.kv("load", &[pairs.file.path()]).good(), pairs.stored);
     }
 }
 
@@ -237,8 +244,8 @@ fn a_thousand_silent_connections_lock_no_newcomer_out() {
 fn clients_killed_while_they_connect_over_shm_silence_nobody() {
     let server = Server::start("farm", "shm", &[]);
     server.kv("put", &["key", "value"]).good();
-    let file = pairs();
-    let words = server.words("load", &[file.path()]);
+    let pairs = pairs();
+    let words = server.words("load", &[pairs.file.path()]);
     let mut killed = 0;
     let done = std::thread::scope(|scope| {
         let at_work = scope.spawn(|| (0..5).map(|_| remora(&words).good()).collect::<Vec<String>>());
@@ -251,7 +258,7 @@ fn clients_killed_while_they_connect_over_shm_silence_nobody() {
         at_work.join().expect("the client at work")
     });
     assert!(killed > 0, "all had ended before they were killed");
-    assert!(done.iter().all(|said| said == "2000 keys stored, 0 lines left out\n"), "{done:?}");
+    assert!(done.iter().all(|said| *said == pairs.stored), "{done:?}");
     assert_eq!(server.kv("get", &["key"]).good(), "value\n");
 }
 
@@ -284,7 +291,7 @@ fn of_120_gets_2_3_4_or_8_at_a_time_none_is_refused() {
 
 #[test]
 fn of_500_gets_one_after_another_none_is_refused() {
-    all_are_served(&Server::start("farm", "shm", &[]), 500, 1);
+    all_are_served(&Server::start("farm", "shm", &[]), part_of(500) as usize, 1);
 }
 
 /// A client that has a place until it is killed.

@@ -21,7 +21,7 @@ fn positive(line: &Value, field: &str) {
 #[test]
 fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     // It checks each value itself, and fails if one is wrong.
-    let words = ["demo", "--records", "2000", "--gets", "1000", "--value-len", "64,300", "--json"];
+    let words = ["demo", "--records", "2000", "--gets", "300", "--value-len", "64,300", "--json"];
     let out = remora(&words).good();
     let lines = lines(&out);
     let cases: Vec<&str> = lines.iter().filter_map(|line| line["case"].as_str()).collect();
@@ -164,7 +164,9 @@ fn figures_of_xdp_stand_beside_raw_frames() {
 fn every_ycsb_workload_runs_and_no_answer_is_wrong() {
     for workload in ["A", "B", "C", "d", "E", "f"] {
         let words = ["bench", "kv", "--workload", workload, "--design", "farm", "--port", "shm"];
-        let more = ["--records", "2000", "--rounds", "1", "--distribution", "zipf", "--no-rivals", "--json"];
+        let more = ["--records", "2000", "--operations", "6400"];
+        let more =
+            [&more[..], &["--rounds", "1", "--distribution", "zipf", "--no-rivals", "--json"]].concat();
         let out = remora(&[words.as_slice(), more.as_slice()].concat()).good();
         let keys = if workload == "d" { "latest" } else { "zipf-0.99" };
         let case = format!("shm/farm/512/ycsb-{}/{keys}", workload.to_lowercase());
@@ -191,7 +193,8 @@ fn every_ycsb_workload_ends_against_the_rivals_too() {
     }
     for workload in ["A", "B", "C", "D", "E", "F"] {
         let words = ["bench", "kv", "--workload", workload, "--design", "pilaf", "--port", "shm"];
-        let more = ["--records", "500", "--rounds", "1", "--distribution", "zipf", "--json"];
+        let more =
+            ["--records", "500", "--operations", "6400", "--rounds", "1", "--distribution", "zipf", "--json"];
         let lines = lines(&remora(&[words.as_slice(), more.as_slice()].concat()).good());
         for rival in ["memcached", "redis"] {
             let keys = if workload == "D" { "latest" } else { "zipf-0.99" };
@@ -208,7 +211,8 @@ fn every_ycsb_workload_ends_against_the_rivals_too() {
 fn each_design_is_judged_by_its_bare_verbs_and_its_own_work() {
     let words =
         ["bench", "kv", "--port", "shm", "--records", "2000", "--rounds", "1", "--no-rivals", "--json"];
-    let lines = lines(&remora(&[words.as_slice(), &["--distribution", "zipf"]].concat()).good());
+    let more = ["--distribution", "zipf", "--operations", "6400"];
+    let lines = lines(&remora(&[words.as_slice(), &more].concat()).good());
     prism_stands_beside_pilaf(&lines, "shm");
     for design in ["pilaf", "farm", "two-sided"] {
         for work in ["ycsb-c", "put"] {
@@ -263,7 +267,8 @@ fn prism_stands_beside_pilaf(lines: &[Value], port: &str) {
 #[test]
 fn over_xdp_the_key_value_designs_stand_beside_each_other_too() {
     let words = ["bench", "kv", "--port", "xdp", "--records", "500", "--rounds", "1", "--workload", "C"];
-    let ended = remora(&[words.as_slice(), &["--distribution", "zipf", "--no-rivals", "--json"]].concat());
+    let more = ["--distribution", "zipf", "--operations", "6400", "--no-rivals", "--json"];
+    let ended = remora(&[words.as_slice(), &more].concat());
     if ended.err.contains("which needs root") {
         let _ = writeln!(std::io::stderr(), "bench kv over xdp: not run, because it needs CAP_SYS_ADMIN");
         return;

@@ -180,7 +180,8 @@ fn one_of_two_servers_is_killed_under_load_and_no_get_fails() {
 #[test]
 fn the_bench_puts_three_transports_beside_each_other() {
     let words = ["bench", "kv", "--transport", "rc,irn,rma", "--records", "500", "--rounds", "1", "--json"];
-    let out = remora(&[&words[..], &["--workload", "A", "--distribution", "uniform"]].concat()).good();
+    let more = ["--workload", "A", "--distribution", "uniform", "--operations", "6400"];
+    let out = remora(&[&words[..], &more].concat()).good();
     let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for transport in ["rc", "irn", "rma"] {
         let of = |case: &str, metric: &str| {

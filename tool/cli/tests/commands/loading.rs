@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
-use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, remora};
+use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, part_of, remora};
 
 const DESIGNS: [&str; 5] = ["pilaf", "farm", "two-sided", "prism", "strom"];
 
@@ -40,10 +40,14 @@ fn prism_takes_a_file_of_200000_lines_with_any_capacity() {
 
 #[test]
 fn a_prism_server_for_100000_keys_takes_100000_keys() {
-    let file = Scratch::new(&dictionary(100_000));
-    // Clients of prism store without its processor.
-    let server = server("prism", &[]);
-    assert_eq!(server.kv("load", &[file.path()]).good(), "100000 keys stored, 0 lines left out\n");
+    let keys = part_of(100_000);
+    let file = Scratch::new(&dictionary(keys));
+    // Clients of prism store without its processor. 100,000 keys are the default.
+    let capacity = keys.to_string();
+    let words = ["--capacity", &capacity];
+    let server = server("prism", if keys == 100_000 { &[] } else { &words });
+    let stored = format!("{keys} keys stored, 0 lines left out\n");
+    assert_eq!(server.kv("load", &[file.path()]).good(), stored);
 }
 
 /// Short values mostly, some long ones, and a few of the longest.
@@ -76,10 +80,12 @@ fn each_design_takes_values_of_mixed_lengths_that_it_has_counted() {
 fn each_design_takes_as_many_keys_of_mixed_lengths_as_it_was_made_for() {
     // 256 bytes in the mean, with the key.
     let line = |n: u32| format!("key{n} {}\n", "x".repeat(n as usize * 37 % 440));
-    let file = Scratch::new(&(0..20_000).flat_map(|n| line(n).into_bytes()).collect::<Vec<u8>>());
+    let keys = part_of(20_000);
+    let file = Scratch::new(&(0..keys).flat_map(|n| line(n).into_bytes()).collect::<Vec<u8>>());
     for design in DESIGNS {
-        let server = server(design, &["--capacity", "20000"]);
-        assert_eq!(server.kv("load", &[file.path()]).good(), "20000 keys stored, 0 lines left out\n");
+        let server = server(design, &["--capacity", &keys.to_string()]);
+        let stored = format!("{keys} keys stored, 0 lines left out\n");
+        assert_eq!(server.kv("load", &[file.path()]).good(), stored);
     }
 }
 
