@@ -17,6 +17,11 @@ pub enum WireError {
     /// A message of 1RMA whose kind, version, class or status this crate does not know; the byte it stands
     /// in.
     UnknownMessage(u8),
+    /// A MAD of a version that this crate does not know, or such a header of the IP CM service; the byte that
+    /// says so.
+    MadVersion(u8),
+    /// A MAD of a class, method or attribute that this crate does not know; its attribute.
+    UnsupportedMad(u16),
     /// Neither IPv4 nor IPv6, or the version nibble contradicts the EtherType.
     NotIp,
     /// An IPv4 header with options, or an IPv6 extension header: RoCE v2 has neither.
@@ -37,6 +42,8 @@ impl fmt::Display for WireError {
             WireError::Pad => f.write_str("pad count exceeds the payload"),
             WireError::UnknownOpcode(opcode) => write!(f, "unknown op-code {opcode:#04x}"),
             WireError::UnknownMessage(byte) => write!(f, "unknown message of 1RMA ({byte:#04x})"),
+            WireError::MadVersion(byte) => write!(f, "unknown version of a MAD ({byte:#04x})"),
+            WireError::UnsupportedMad(attribute) => write!(f, "unsupported MAD (attribute {attribute:#06x})"),
             WireError::NotIp => f.write_str("not an IPv4 or IPv6 packet"),
             WireError::IpOptions => f.write_str("IP options or extension headers"),
             WireError::Fragment => f.write_str("IP fragment"),

@@ -35,6 +35,7 @@ pub mod immdt;
 pub mod ipv4;
 pub mod ipv6;
 pub mod irn;
+pub mod mad;
 pub mod opcode;
 pub mod packet;
 pub mod prism;

@@ -1,0 +1,264 @@
+//! What the RDMA IP CM service puts first into the private data of a REQ or SIDR_REQ: which IP addresses and
+//! which port the connection has (IBTA volume 1, annex A11).
+//!
+//! ```text
+//!  +-------+-------+-------+-------+-------------------------------+
+//!  0| major | minor |  IPV  |  res  |          source port          |
+//!  +-------+-------+-------+-------+-------------------------------+
+//!  4|                      source address (16)                     |
+//!  +---------------------------------------------------------------+
+//! 20|                   destination address (16)                   |
+//!  +---------------------------------------------------------------+
+//! ```
+//!
+//! Major and minor version are 0. An IPv4 address stands in the last four bytes of its field; the twelve
+//! before it and the reserved bits are sent as zero and not looked at. The destination port stands in the
+//! service id.
+
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{Address, WireError};
+
+/// Bytes of the header.
+pub const LEN: usize = 36;
+
+const IPV4: u8 = 4;
+const IPV6: u8 = 6;
+const VERSION_SHIFT: u32 = 4;
+
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    version: u8,
+    ip_version: u8,
+    port: U16,
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+const _: () = assert!(size_of::<Raw>() == LEN);
+
+/// Both addresses of a connection, of one version of IP.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// Of IPv4.
+    V4 {
+        /// The active side's.
+        source: Ipv4Addr,
+        /// The passive side's.
+        destination: Ipv4Addr,
+    },
+    /// Of IPv6.
+    V6 {
+        /// The active side's.
+        source: Ipv6Addr,
+        /// The passive side's.
+        destination: Ipv6Addr,
+    },
+}
+
+impl Addresses {
+    /// Those of two GIDs: IPv4 if both are mapped IPv4 addresses.
+    pub fn of(source: Address, destination: Address) -> Addresses {
+        match (source.as_ipv4(), destination.as_ipv4()) {
+            (Some(source), Some(destination)) => Addresses::V4 { source, destination },
+            _ => Addresses::V6 { source: source.as_ipv6(), destination: destination.as_ipv6() },
+        }
+    }
+
+    /// The active side's, as a GID.
+    pub fn source(&self) -> Address {
+        match *self {
+            Addresses::V4 { source, .. } => source.into(),
+            Addresses::V6 { source, .. } => source.into(),
+        }
+    }
+
+    /// The passive side's, as a GID.
+    pub fn destination(&self) -> Address {
+        match *self {
+            Addresses::V4 { destination, .. } => destination.into(),
+            Addresses::V6 { destination, .. } => destination.into(),
+        }
+    }
+}
+
+/// The last four bytes of an address field.
+fn ipv4(bytes: &[u8; 16]) -> Ipv4Addr {
+    let [.., a, b, c, d] = *bytes;
+    Ipv4Addr::new(a, b, c, d)
+}
+
+/// An address field with an IPv4 address.
+fn field(address: Ipv4Addr) -> [u8; 16] {
+    u128::from(address.to_bits()).to_be_bytes()
+}
+
+/// A header whose length and versions have been checked.
+#[derive(Copy, Clone, Debug)]
+pub struct View<'a>(&'a Raw);
+
+impl<'a> View<'a> {
+    /// The header at the start of private data.
+    ///
+    /// Errors: [`WireError::Truncated`] below [`LEN`] bytes; [`WireError::MadVersion`] if the version is not
+    /// 0.0; [`WireError::NotIp`] if the IP version is neither 4 nor 6.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
+        let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
+        match (raw.version, raw.ip_version >> VERSION_SHIFT) {
+            (0, IPV4 | IPV6) => Ok(View(raw)),
+            (0, _) => Err(WireError::NotIp),
+            (version, _) => Err(WireError::MadVersion(version)),
+        }
+    }
+
+    /// The active side's port.
+    #[inline]
+    pub fn port(&self) -> u16 {
+        self.0.port.get()
+    }
+
+    /// Both addresses.
+    #[inline]
+    pub fn addresses(&self) -> Addresses {
+        let Raw { source, destination, .. } = self.0;
+        if self.0.ip_version >> VERSION_SHIFT == IPV4 {
+            return Addresses::V4 { source: ipv4(source), destination: ipv4(destination) };
+        }
+        let ipv6 = |bytes: &[u8; 16]| Ipv6Addr::from_octets(*bytes);
+        Addresses::V6 { source: ipv6(source), destination: ipv6(destination) }
+    }
+}
+
+/// The header as a value.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// The active side's port.
+    pub port: u16,
+    /// Both addresses.
+    pub addresses: Addresses,
+}
+
+impl Repr {
+    /// The value of a checked header.
+    #[inline]
+    pub fn parse(view: &View<'_>) -> Repr {
+        Repr { port: view.port(), addresses: view.addresses() }
+    }
+
+    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for the header of the IP CM service");
+        let port = U16::new(self.port);
+        *place = match self.addresses {
+            Addresses::V4 { source, destination } => {
+                let (source, destination) = (field(source), field(destination));
+                Raw { version: 0, ip_version: IPV4 << VERSION_SHIFT, port, source, destination }
+            }
+            Addresses::V6 { source, destination } => {
+                let (source, destination) = (source.octets(), destination.octets());
+                Raw { version: 0, ip_version: IPV6 << VERSION_SHIFT, port, source, destination }
+            }
+        };
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}->{}", self.addresses.source(), self.port, self.addresses.destination())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Of the first REQ in Soft-RoCE's capture.
+    const BYTES: [u8; LEN] = [
+        0x00, 0x40, 0xb4, 0x5f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 77, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 10, 77, 0, 3,
+    ];
+    const VALUE: Repr = Repr {
+        port: 0xb45f,
+        addresses: Addresses::V4 {
+            source: Ipv4Addr::new(10, 77, 0, 2),
+            destination: Ipv4Addr::new(10, 77, 0, 3),
+        },
+    };
+
+    #[test]
+    fn literal_bytes() {
+        assert_eq!(Repr::parse(&View::new(&BYTES).unwrap()), VALUE);
+        let mut out = [0x5a; LEN + 1];
+        VALUE.emit(&mut out);
+        assert_eq!((&out[..LEN], out[LEN]), (&BYTES[..], 0x5a));
+        assert_eq!(VALUE.to_string(), "10.77.0.2:46175->10.77.0.3");
+    }
+
+    #[test]
+    fn literal_bytes_of_ipv6() {
+        let (source, destination) = ("fd00::2".parse().unwrap(), "fd00::3".parse().unwrap());
+        let value = Repr { port: 1, addresses: Addresses::V6 { source, destination } };
+        let mut out = [0; LEN];
+        value.emit(&mut out);
+        assert_eq!(out[..6], [0x00, 0x60, 0x00, 0x01, 0xfd, 0x00]);
+        assert_eq!((out[19], out[35]), (2, 3));
+        assert_eq!(Repr::parse(&View::new(&out).unwrap()), value);
+    }
+
+    #[test]
+    fn truncation_is_an_error() {
+        for len in 0..LEN {
+            assert_eq!(View::new(&BYTES[..len]).unwrap_err(), WireError::Truncated);
+        }
+    }
+
+    #[test]
+    fn other_versions_are_errors() {
+        for version in 0..=u8::MAX {
+            let mut bytes = BYTES;
+            bytes[0] = version;
+            let expected = if version == 0 { None } else { Some(WireError::MadVersion(version)) };
+            assert_eq!(View::new(&bytes).err(), expected);
+            let mut bytes = BYTES;
+            bytes[1] = version;
+            let expected = if matches!(version >> 4, 4 | 6) { None } else { Some(WireError::NotIp) };
+            assert_eq!(View::new(&bytes).err(), expected);
+        }
+    }
+
+    #[test]
+    fn two_gids_are_ipv4_only_if_both_are() {
+        let (four, six) = (Address::from(Ipv4Addr::LOCALHOST), Address::from(Ipv6Addr::LOCALHOST));
+        assert!(matches!(Addresses::of(four, four), Addresses::V4 { .. }));
+        for (source, destination) in [(four, six), (six, four), (six, six)] {
+            let addresses = Addresses::of(source, destination);
+            assert!(matches!(addresses, Addresses::V6 { .. }));
+            assert_eq!((addresses.source(), addresses.destination()), (source, destination));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_round_trips_but_for_what_is_reserved(mut bytes: [u8; 32], start: [u8; 4], is_ipv4: bool) {
+            let version = if is_ipv4 { 0x40 } else { 0x60 };
+            let mut header = [0; LEN];
+            header[..4].copy_from_slice(&[0, version | start[1] & 0xf, start[2], start[3]]);
+            header[4..].copy_from_slice(&bytes);
+            let mut out = [0; LEN];
+            Repr::parse(&View::new(&header).unwrap()).emit(&mut out);
+            if is_ipv4 {
+                bytes[..12].fill(0);
+                bytes[16..28].fill(0);
+            }
+            prop_assert_eq!(&out[..4], [0, version, start[2], start[3]]);
+            prop_assert_eq!(&out[4..], bytes);
+        }
+    }
+}
