@@ -47,11 +47,12 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 23] = [
+pub const LAYERS: [Layer; 24] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
     pure("core", "transport", &["wire"], &[]),
+    pure("core", "cm", &["wire"], &[]),
     // Crc-fast: the CRC64 that the consistency kernel checks.
     pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
     // Programs for the NIC's chains, and a NIC alone to run them on.

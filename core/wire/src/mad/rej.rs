@@ -122,6 +122,31 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// A refusal. Of `info` and `private_data`, what is longer than the field is left out.
+    pub fn new(
+        local_comm_id: u32,
+        remote_comm_id: u32,
+        answered: Answered,
+        reason: RejectReason,
+        info: &[u8],
+        private_data: &[u8],
+    ) -> Repr {
+        let info_len = info.len().min(INFO_LEN);
+        let mut repr = Repr {
+            local_comm_id,
+            remote_comm_id,
+            answered,
+            info_len: info_len as u8,
+            reason,
+            info: [0; INFO_LEN],
+            private_data: [0; PRIVATE_LEN],
+        };
+        repr.info[..info_len].copy_from_slice(&info[..info_len]);
+        let private_len = private_data.len().min(PRIVATE_LEN);
+        repr.private_data[..private_len].copy_from_slice(&private_data[..private_len]);
+        repr
+    }
+
     /// The additional information that counts.
     pub fn info(&self) -> &[u8] {
         &self.info[..usize::from(self.info_len).min(INFO_LEN)]
@@ -178,17 +203,7 @@ mod tests {
     }
 
     fn value() -> Repr {
-        let mut info = [0; INFO_LEN];
-        info[0] = 0xab;
-        Repr {
-            local_comm_id: 0,
-            remote_comm_id: 0x88a8_81c1,
-            answered: Answered::Req,
-            info_len: 1,
-            reason: RejectReason::INVALID_SERVICE_ID,
-            info,
-            private_data: [0; PRIVATE_LEN],
-        }
+        Repr::new(0, 0x88a8_81c1, Answered::Req, RejectReason::INVALID_SERVICE_ID, &[0xab], &[])
     }
 
     #[test]
@@ -222,6 +237,8 @@ mod tests {
                 assert_eq!(Repr::parse(&view).info(), &long[12..][..usize::from(len)]);
             }
         }
+        let cut = Repr::new(0, 0, Answered::Rep, RejectReason(0), &[7; 100], &[8; 200]);
+        assert_eq!((cut.info_len, cut.info(), cut.private_data), (72, &[7; 72][..], [8; PRIVATE_LEN]));
         long[9] = 73 << 1;
         assert_eq!(View::new(&long).unwrap_err(), WireError::Length);
         let mut out = [0; LEN];

@@ -1,0 +1,127 @@
+//! What comes in: each MAD goes to the part that has its answer.
+
+use remora_wire::WireError;
+use remora_wire::mad::{
+    Answered, Attribute, CmMessage, LEN, Method, RejectReason, class_port_info, header, rej,
+};
+
+use super::Cm;
+use crate::{GidPair, Instant};
+
+/// What a MAD says besides its body, and when.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Arrival {
+    pub now: Instant,
+    pub gids: GidPair,
+    pub transaction_id: u64,
+}
+
+impl Cm {
+    /// Takes a MAD that came to QP 1 at `now`, `gids.remote` being its sender. `fresh` is a handle that nobody
+    /// has: a request gets it. Was it taken? Then an event says for what.
+    ///
+    /// Bytes behind the 256 of a MAD are not looked at. What makes no sense is counted and dropped.
+    pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8], fresh: u64) -> bool {
+        self.counters.received += 1;
+        if !self.has_space() {
+            self.counters.overflows += 1;
+            return false;
+        }
+        let whole = mad.get(..LEN).ok_or(WireError::Truncated);
+        let Ok(header) = whole.and_then(header::View::new) else {
+            self.counters.malformed += 1;
+            return false;
+        };
+        let header = header::Repr::parse(&header);
+        let body = &mad[header::LEN..];
+        let arrival = Arrival { now, gids, transaction_id: header.transaction_id };
+        match CmMessage::parse(&header, body) {
+            Ok(message) => return self.dispatch(&arrival, &message, fresh),
+            Err(WireError::UnsupportedMad(_)) => self.counters.unsupported += 1,
+            Err(WireError::MadVersion(_)) => {
+                self.counters.unsupported += 1;
+                self.refuse_version(&arrival, &header, body);
+            }
+            Err(_) => self.counters.malformed += 1,
+        }
+        false
+    }
+
+    fn dispatch(&mut self, arrival: &Arrival, message: &CmMessage, fresh: u64) -> bool {
+        match message {
+            CmMessage::Req(req) => return self.receive_req(arrival, req, fresh),
+            CmMessage::SidrReq(req) => return self.receive_sidr_req(arrival, req, fresh),
+            CmMessage::Mra(mra) => self.receive_mra(arrival, mra),
+            CmMessage::Rej(rej) => self.receive_rej(arrival, rej),
+            CmMessage::Rep(rep) => self.receive_rep(arrival, rep),
+            CmMessage::Rtu(rtu) => self.receive_rtu(arrival, rtu),
+            CmMessage::Dreq(dreq) => self.receive_dreq(arrival, dreq),
+            CmMessage::Drep(drep) => self.receive_drep(arrival, drep),
+            CmMessage::SidrRep(rep) => self.receive_sidr_rep(arrival, rep),
+            CmMessage::GetClassPortInfo => self.answer_class_port_info(arrival),
+            CmMessage::ClassPortInfo(_) => self.counters.unsupported += 1,
+        }
+        false
+    }
+
+    /// A REQ of another version of the class is refused: where its sender's id stands, all versions agree.
+    fn refuse_version(&mut self, arrival: &Arrival, header: &header::Repr, body: &[u8]) {
+        let is_req = header.base_version == header::BASE_VERSION
+            && header.class == header::CM_CLASS
+            && header.method == Method::SEND
+            && header.attribute == Attribute::REQ;
+        if let (true, Some(id)) = (is_req, body.first_chunk()) {
+            self.refuse(arrival, Answered::Req, 0, u32::from_be_bytes(*id), RejectReason::CLASS_VERSION, &[]);
+        }
+    }
+
+    fn answer_class_port_info(&mut self, arrival: &Arrival) {
+        let info = class_port_info::Repr {
+            base_version: header::BASE_VERSION,
+            class_version: header::CM_CLASS_VERSION,
+            capabilities: class_port_info::RELIABLE_CONNECTION
+                | class_port_info::UNRELIABLE_CONNECTION
+                | class_port_info::SIDR,
+            capabilities2: 0,
+            response_time: 18,
+        };
+        self.answer(arrival.gids, arrival.transaction_id, &CmMessage::ClassPortInfo(info));
+    }
+
+    /// Refuses a message for which there is no id. `local` is what the sender takes for this side's id.
+    pub(super) fn refuse(
+        &mut self,
+        arrival: &Arrival,
+        answered: Answered,
+        local: u32,
+        remote: u32,
+        reason: RejectReason,
+        info: &[u8],
+    ) {
+        let rej = rej::Repr::new(local, remote, answered, reason, info, &[]);
+        self.answer(arrival.gids, arrival.transaction_id, &CmMessage::Rej(rej));
+    }
+
+    /// The id that both sides call so, if the peer is who it was.
+    pub(super) fn find(&mut self, arrival: &Arrival, local: u32, remote: u32) -> Option<u32> {
+        let slot = self.find_local(arrival, local)?;
+        if self.ids.get(slot).remote_comm_id == remote {
+            return Some(slot);
+        }
+        self.counters.unknown_ids += 1;
+        None
+    }
+
+    /// The id that this side calls so, if the peer is who it was.
+    pub(super) fn find_local(&mut self, arrival: &Arrival, local: u32) -> Option<u32> {
+        let Some(slot) = self.ids.find(local) else {
+            self.counters.unknown_ids += 1;
+            return None;
+        };
+        if self.ids.get(slot).gids == arrival.gids {
+            return Some(slot);
+        }
+        self.counters.strangers += 1;
+        None
+    }
+}

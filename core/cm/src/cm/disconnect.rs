@@ -1,0 +1,170 @@
+//! DREQ and DREP: a connection ends, by agreement or without.
+
+use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, SidrStatus, drep, dreq};
+
+use super::Cm;
+use super::arrival::Arrival;
+use crate::state::On;
+use crate::{Cause, CmError, EventKind, Instant, PrivateData, RejectParam, SidrReplyParam, State};
+
+impl Cm {
+    /// Ends a connection, or answers a peer that ends it. Private data go up to 220 bytes, or 224 in an answer.
+    ///
+    /// # Errors
+    /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::OutOfRange`], [`CmError::Busy`].
+    pub fn disconnect(&mut self, now: Instant, handle: u64, private_data: &[u8]) -> Result<(), CmError> {
+        let slot = self.slot_of(handle)?;
+        let answers = self.ids.get(slot).state == State::DreqRcvd;
+        if !answers && !self.allows(slot, On::SendDreq) {
+            return Err(CmError::WrongState);
+        }
+        if private_data.len() > if answers { drep::PRIVATE_LEN } else { dreq::PRIVATE_LEN } {
+            return Err(CmError::OutOfRange);
+        }
+        self.space()?;
+        if answers {
+            self.send_drep(slot, private_data);
+            self.enter_timewait(now, slot, On::SendDrep);
+        } else {
+            self.send_dreq(now, slot, private_data);
+        }
+        Ok(())
+    }
+
+    /// Takes a handle away: of a listener, or of an id in any state. The peer gets to know that the connection
+    /// ends; no event says more of it. Requests that wait for a listener stay.
+    ///
+    /// # Errors
+    /// [`CmError::NoSuchHandle`], [`CmError::Busy`].
+    pub fn destroy(&mut self, now: Instant, handle: u64) -> Result<(), CmError> {
+        if let Some(listener) = self.listeners.remove(handle) {
+            for id in self.ids.iter_mut().filter(|id| id.listener == Some(listener)) {
+                id.listener = None;
+            }
+            return Ok(());
+        }
+        let slot = self.slot_of(handle)?;
+        self.space()?;
+        self.end(now, slot);
+        Ok(())
+    }
+
+    fn end(&mut self, now: Instant, slot: u32) {
+        let state = self.ids.get(slot).state;
+        match state {
+            State::ReqSent | State::MraReqRcvd => {
+                self.send_timeout(slot, Answered::Req);
+                self.enter(slot, On::SendRej);
+            }
+            State::ReqRcvd | State::MraReqSent | State::RepRcvd | State::MraRepSent => {
+                self.send_rej(now, slot, &RejectParam::new(RejectReason::CONSUMER));
+            }
+            State::RepSent | State::MraRepRcvd => {
+                self.send_rej(now, slot, &RejectParam::new(RejectReason::CONSUMER));
+                self.forget_handle(slot);
+            }
+            State::Established => {
+                self.send_dreq(now, slot, &[]);
+                self.forget_handle(slot);
+            }
+            State::DreqRcvd => {
+                self.send_drep(slot, &[]);
+                self.enter_timewait(now, slot, On::SendDrep);
+                self.forget_handle(slot);
+            }
+            State::DreqSent | State::Timewait => self.forget_handle(slot),
+            State::SidrReqSent => self.enter(slot, On::Cancel),
+            State::SidrReqRcvd => {
+                self.send_sidr_rep(now, slot, &SidrReplyParam::refusal(SidrStatus::REJECTED))
+            }
+            // Free, or without a handle.
+            State::Idle | State::SidrRepSent => {}
+        }
+    }
+
+    /// Ends a connection whose peer uses its queue pair for another one.
+    pub(super) fn end_stale(&mut self, now: Instant, slot: u32) {
+        if self.allows(slot, On::SendDreq) {
+            self.send_dreq(now, slot, &[]);
+        }
+    }
+
+    fn send_dreq(&mut self, now: Instant, slot: u32, private_data: &[u8]) {
+        let transaction_id = self.own_transaction(slot);
+        let id = self.ids.get_mut(slot);
+        id.transaction_id = transaction_id;
+        let mut dreq = dreq::Repr {
+            local_comm_id: id.local_comm_id,
+            remote_comm_id: id.remote_comm_id,
+            remote_qpn: id.attributes.remote_qpn,
+            private_data: [0; dreq::PRIVATE_LEN],
+        };
+        dreq.private_data[..private_data.len()].copy_from_slice(private_data);
+        self.send(slot, &CmMessage::Dreq(dreq));
+        self.enter(slot, On::SendDreq);
+        self.await_answer(now, slot);
+    }
+
+    fn send_drep(&mut self, slot: u32, private_data: &[u8]) {
+        let id = self.ids.get(slot);
+        let mut drep = drep::Repr {
+            local_comm_id: id.local_comm_id,
+            remote_comm_id: id.remote_comm_id,
+            private_data: [0; drep::PRIVATE_LEN],
+        };
+        drep.private_data[..private_data.len()].copy_from_slice(private_data);
+        self.send(slot, &CmMessage::Drep(drep));
+    }
+
+    pub(super) fn receive_dreq(&mut self, arrival: &Arrival, dreq: &dreq::Repr) {
+        let local = self.ids.find(dreq.remote_comm_id);
+        let Some(slot) = local.filter(|slot| self.ids.get(*slot).remote_comm_id == dreq.local_comm_id) else {
+            // The connection is over here. Its peer need not wait.
+            self.counters.unknown_ids += 1;
+            let (local_comm_id, remote_comm_id) = (dreq.remote_comm_id, dreq.local_comm_id);
+            let drep = drep::Repr { local_comm_id, remote_comm_id, private_data: [0; drep::PRIVATE_LEN] };
+            return self.answer(arrival.gids, arrival.transaction_id, &CmMessage::Drep(drep));
+        };
+        let id = self.ids.get_mut(slot);
+        if id.gids != arrival.gids || id.local_qpn != dreq.remote_qpn {
+            self.counters.strangers += 1;
+            return;
+        }
+        let private_data = PrivateData::of(&dreq.private_data);
+        match id.state {
+            State::Established | State::RepSent | State::MraRepRcvd => {
+                id.transaction_id = arrival.transaction_id;
+                self.tell(slot, EventKind::Disconnected(Cause::Requested), private_data);
+                self.enter(slot, On::RecvDreq);
+            }
+            State::DreqSent => {
+                id.transaction_id = arrival.transaction_id;
+                self.send_drep(slot, &[]);
+                self.tell(slot, EventKind::Disconnected(Cause::Agreed), private_data);
+                self.enter_timewait(arrival.now, slot, On::RecvDreq);
+            }
+            State::Timewait => {
+                self.counters.duplicates += 1;
+                if id.sent_is(Attribute::DREP) {
+                    self.send_again(slot);
+                } else {
+                    id.transaction_id = arrival.transaction_id;
+                    self.send_drep(slot, &[]);
+                }
+            }
+            State::DreqRcvd => self.counters.duplicates += 1,
+            _ => self.counters.out_of_state += 1,
+        }
+    }
+
+    pub(super) fn receive_drep(&mut self, arrival: &Arrival, drep: &drep::Repr) {
+        let Some(slot) = self.find(arrival, drep.remote_comm_id, drep.local_comm_id) else { return };
+        if !self.allows(slot, On::RecvDrep) {
+            self.counters.out_of_state += 1;
+            return;
+        }
+        let private_data = PrivateData::of(&drep.private_data);
+        self.tell(slot, EventKind::Disconnected(Cause::Agreed), private_data);
+        self.enter_timewait(arrival.now, slot, On::RecvDrep);
+    }
+}

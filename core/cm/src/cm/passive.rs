@@ -1,0 +1,253 @@
+//! The passive side: a request comes, the program accepts it, and the peer is ready.
+
+use remora_wire::Qpn;
+use remora_wire::mad::req::ConnectedService;
+use remora_wire::mad::{Answered, CmMessage, PortSpace, RejectReason, ip_cm, rep, req, rtu, time_ns};
+
+use super::Cm;
+use super::arrival::Arrival;
+use crate::cm_id::{RemoteId, RemoteQp};
+use crate::state::On;
+use crate::{
+    AcceptParam, CmError, ConnParam, ConnectRequest, EventKind, GidPair, Instant, PrivateData, QpAttributes,
+    State,
+};
+
+/// The default partition, without its membership bit.
+const DEFAULT_PARTITION: u16 = 0x7fff;
+
+/// A REQ that may be handed to a program.
+struct Checked {
+    listener: u32,
+    service: ConnectedService,
+    ip: Option<ip_cm::Repr>,
+}
+
+/// Why a REQ is refused.
+struct Refusal {
+    reason: RejectReason,
+    /// What would be accepted.
+    info: [u8; 16],
+    info_len: usize,
+}
+
+impl Refusal {
+    const fn new(reason: RejectReason) -> Refusal {
+        Refusal { reason, info: [0; 16], info_len: 0 }
+    }
+}
+
+impl Cm {
+    pub(super) fn receive_req(&mut self, arrival: &Arrival, req: &req::Repr, fresh: u64) -> bool {
+        let (address, guid) = (arrival.gids.remote, req.local_ca_guid);
+        let id = RemoteId { address, ca_guid: Some(guid), comm_id: req.local_comm_id };
+        if let Some(slot) = self.by_remote_id.get(&id) {
+            self.receive_req_again(arrival, slot, req);
+            return false;
+        }
+        if let Some(slot) = self.by_remote_qp.get(&RemoteQp { address, ca_guid: guid, qpn: req.local_qpn }) {
+            // The peer has forgotten that connection, or it would not use its queue pair again.
+            self.refuse_req(arrival, req, &Refusal::new(RejectReason::STALE_CONNECTION));
+            self.end_stale(arrival.now, slot);
+            return false;
+        }
+        let checked = match self.check_req(arrival, req) {
+            Ok(checked) => checked,
+            Err(refusal) => {
+                self.refuse_req(arrival, req, &refusal);
+                return false;
+            }
+        };
+        if !self.listeners.has_space(checked.listener) {
+            self.counters.backlog_full += 1;
+            return false;
+        }
+        let slot = if self.unused(fresh).is_ok() { self.take(fresh) } else { None };
+        let Some(slot) = slot else {
+            self.counters.no_resources += 1;
+            self.refuse_req(arrival, req, &Refusal::new(RejectReason::NO_RESOURCES));
+            return false;
+        };
+        self.take_req(arrival, slot, req, &checked);
+        true
+    }
+
+    /// A REQ that came before: its answer got lost, or takes time.
+    fn receive_req_again(&mut self, arrival: &Arrival, slot: u32, req: &req::Repr) {
+        let id = self.ids.get(slot);
+        let is_same =
+            id.service_id == req.service_id && id.attributes.remote_qpn == req.local_qpn && !id.is_active;
+        self.counters.duplicates += 1;
+        match id.state {
+            State::Timewait => self.refuse_req(arrival, req, &Refusal::new(RejectReason::STALE_CONNECTION)),
+            _ if !is_same => self.refuse_req(arrival, req, &Refusal::new(RejectReason::DUPLICATE_COMM_ID)),
+            State::ReqRcvd | State::MraReqSent => self.send_mra(slot, Answered::Req),
+            State::RepSent | State::MraRepRcvd => self.send_again(slot),
+            _ => {}
+        }
+    }
+
+    fn refuse_req(&mut self, arrival: &Arrival, req: &req::Repr, refusal: &Refusal) {
+        let info = &refusal.info[..refusal.info_len];
+        self.refuse(arrival, Answered::Req, 0, req.local_comm_id, refusal.reason, info);
+    }
+
+    /// Can a program get to know of this REQ?
+    fn check_req(&self, arrival: &Arrival, req: &req::Repr) -> Result<Checked, Refusal> {
+        let refuse = |reason| Err(Refusal::new(reason));
+        let service = match req.service() {
+            Some(service) if service != ConnectedService::Rd => service,
+            _ => return refuse(RejectReason::INVALID_TRANSPORT),
+        };
+        if req.pkey & DEFAULT_PARTITION != DEFAULT_PARTITION {
+            return refuse(RejectReason::UNSUPPORTED_REQUEST);
+        }
+        let has_connections = req.service_id.port_space().is_none_or(PortSpace::has_connections);
+        let listener = self.listeners.find(req.service_id, arrival.gids.local).filter(|_| has_connections);
+        let Some(listener) = listener else { return refuse(RejectReason::INVALID_SERVICE_ID) };
+        if req.primary.remote_gid != arrival.gids.local || !req.primary.local_gid.is_host() {
+            let info = arrival.gids.local.0;
+            return Err(Refusal { reason: RejectReason::PRIMARY_GID, info, info_len: info.len() });
+        }
+        if req.path_mtu == 0 || req.path_mtu > self.config.max_mtu {
+            let mut refusal = Refusal::new(RejectReason::INVALID_MTU);
+            (refusal.info[0], refusal.info_len) = (self.config.max_mtu, 1);
+            return Err(refusal);
+        }
+        let ip = if req.service_id.is_rdma_ip() {
+            match ip_cm::View::new(&req.private_data) {
+                Ok(view) => Some(ip_cm::Repr::parse(&view)),
+                // As Linux refuses it.
+                Err(_) => return refuse(RejectReason::CONSUMER),
+            }
+        } else {
+            None
+        };
+        Ok(Checked { listener, service, ip })
+    }
+
+    fn take_req(&mut self, arrival: &Arrival, slot: u32, req: &req::Repr, checked: &Checked) {
+        let Checked { listener, service, ip } = *checked;
+        let timeout = req.primary.ack_timeout;
+        let gids = GidPair { local: arrival.gids.local, remote: req.primary.local_gid };
+        let id = self.ids.get_mut(slot);
+        id.listener = Some(listener);
+        id.remote_comm_id = req.local_comm_id;
+        id.remote_ca_guid = Some(req.local_ca_guid);
+        id.gids = arrival.gids;
+        id.transaction_id = arrival.transaction_id;
+        id.service_id = req.service_id;
+        id.packet_life_time = timeout.saturating_sub(1);
+        id.timeout_ns = time_ns(req.local_response_timeout) + time_ns(timeout);
+        id.max_retries = req.max_cm_retries;
+        id.attributes = QpAttributes {
+            gids,
+            service,
+            remote_qpn: req.local_qpn,
+            rq_psn: remora_wire::Psn::new(0),
+            sq_psn: req.starting_psn,
+            path_mtu: req.path_mtu,
+            pkey: req.pkey,
+            flow_label: req.primary.flow_label,
+            traffic_class: req.primary.traffic_class,
+            hop_limit: req.primary.hop_limit,
+            sl: req.primary.sl,
+            timeout,
+            retry_count: req.retry_count,
+            rnr_retry_count: req.rnr_retry_count,
+            responder_resources: req.initiator_depth,
+            initiator_depth: req.responder_resources,
+        };
+        self.listeners.add_pending(listener);
+        self.register(slot);
+        self.enter(slot, On::RecvReq);
+        let request = ConnectRequest {
+            listener: self.listeners.handle(listener),
+            gids,
+            service_id: req.service_id,
+            ip,
+            service,
+            param: ConnParam {
+                responder_resources: req.initiator_depth,
+                initiator_depth: req.responder_resources,
+                flow_control: req.flow_control,
+                retry_count: req.retry_count,
+                rnr_retry_count: req.rnr_retry_count,
+                srq: req.srq,
+                qpn: req.local_qpn,
+                starting_psn: req.starting_psn,
+            },
+        };
+        let header = if ip.is_some() { ip_cm::LEN } else { 0 };
+        self.tell(slot, EventKind::ConnectRequest(request), PrivateData::of(&req.private_data[header..]));
+    }
+
+    /// Accepts a request.
+    ///
+    /// # Errors
+    /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::OutOfRange`], [`CmError::Busy`].
+    pub fn accept(&mut self, now: Instant, handle: u64, param: &AcceptParam<'_>) -> Result<(), CmError> {
+        let slot = self.slot_of(handle)?;
+        if !self.allows(slot, On::SendRep) {
+            return Err(CmError::WrongState);
+        }
+        if param.rnr_retry_count > 7 || param.private_data.len() > rep::PRIVATE_LEN {
+            return Err(CmError::OutOfRange);
+        }
+        self.space()?;
+        let id = self.ids.get_mut(slot);
+        id.local_qpn = param.qpn;
+        id.attributes.rq_psn = param.starting_psn;
+        id.attributes.responder_resources = param.responder_resources;
+        id.attributes.initiator_depth = param.initiator_depth;
+        let is_xrc = id.attributes.service == ConnectedService::Xrc;
+        let mut rep = rep::Repr {
+            local_comm_id: id.local_comm_id,
+            remote_comm_id: id.remote_comm_id,
+            local_qkey: 0,
+            local_qpn: if is_xrc { Qpn::new(0) } else { param.qpn },
+            local_eecn: if is_xrc { param.qpn.get() } else { 0 },
+            starting_psn: param.starting_psn,
+            responder_resources: param.responder_resources,
+            initiator_depth: param.initiator_depth,
+            target_ack_delay: self.config.target_ack_delay,
+            failover: 0,
+            flow_control: param.flow_control,
+            rnr_retry_count: param.rnr_retry_count,
+            srq: param.srq || is_xrc,
+            local_ca_guid: self.config.ca_guid,
+            private_data: [0; rep::PRIVATE_LEN],
+        };
+        rep.private_data[..param.private_data.len()].copy_from_slice(param.private_data);
+        self.send(slot, &CmMessage::Rep(rep));
+        self.enter(slot, On::SendRep);
+        self.await_answer(now, slot);
+        Ok(())
+    }
+
+    pub(super) fn receive_rtu(&mut self, arrival: &Arrival, rtu: &rtu::Repr) {
+        let Some(slot) = self.find(arrival, rtu.remote_comm_id, rtu.local_comm_id) else { return };
+        if self.allows(slot, On::RecvRtu) {
+            self.tell(slot, EventKind::Established, PrivateData::of(&rtu.private_data));
+            self.enter(slot, On::RecvRtu);
+        } else {
+            self.counters.duplicates += 1;
+        }
+    }
+
+    /// The program's queue pair received something (`IBV_EVENT_COMM_EST`): the RTU was lost, and is not needed.
+    ///
+    /// # Errors
+    /// [`CmError::NoSuchHandle`], [`CmError::Busy`]; [`CmError::WrongState`] unless a REP has left and the
+    /// connection is not established.
+    pub fn establish(&mut self, handle: u64) -> Result<(), CmError> {
+        let slot = self.slot_of(handle)?;
+        if !self.allows(slot, On::CommEst) {
+            return Err(CmError::WrongState);
+        }
+        self.space()?;
+        self.tell(slot, EventKind::Established, PrivateData::NONE);
+        self.enter(slot, On::CommEst);
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! REJ: one side refuses, or has lost what the other side speaks of.
+
+use remora_wire::mad::{Answered, CmMessage, INFO_LEN, RejectReason, rej};
+
+use super::Cm;
+use super::arrival::Arrival;
+use crate::cm_id::RemoteId;
+use crate::state::On;
+use crate::{Cause, CmError, EventKind, PrivateData, RejectParam, Rejection, State};
+
+impl Cm {
+    /// Refuses a request or a response. The handle is free then, except where a REP has left before: that id is
+    /// in timewait.
+    ///
+    /// # Errors
+    /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::Busy`]; [`CmError::OutOfRange`] if
+    /// information or private data are too long.
+    pub fn reject(
+        &mut self,
+        now: crate::Instant,
+        handle: u64,
+        param: &RejectParam<'_>,
+    ) -> Result<(), CmError> {
+        let slot = self.slot_of(handle)?;
+        if param.info.len() > INFO_LEN || param.private_data.len() > rej::PRIVATE_LEN {
+            return Err(CmError::OutOfRange);
+        }
+        if !self.allows(slot, On::SendRej) {
+            return Err(CmError::WrongState);
+        }
+        self.space()?;
+        self.send_rej(now, slot, param);
+        Ok(())
+    }
+
+    /// Sends a REJ that the state allows.
+    pub(super) fn send_rej(&mut self, now: crate::Instant, slot: u32, param: &RejectParam<'_>) {
+        let answered = match self.ids.get(slot).state {
+            State::ReqRcvd | State::MraReqSent => Answered::Req,
+            State::RepRcvd | State::MraRepSent => Answered::Rep,
+            _ => Answered::Other,
+        };
+        let rej = self.rej(slot, answered, param.reason, param.info, param.private_data);
+        self.send(slot, &CmMessage::Rej(rej));
+        if self.ids.get(slot).state.after(On::SendRej) == Some(State::Timewait) {
+            self.enter_timewait(now, slot, On::SendRej);
+        } else {
+            self.enter(slot, On::SendRej);
+        }
+    }
+
+    /// A REJ of an id.
+    pub(super) fn rej(
+        &self,
+        slot: u32,
+        answered: Answered,
+        reason: RejectReason,
+        info: &[u8],
+        private_data: &[u8],
+    ) -> rej::Repr {
+        let id = self.ids.get(slot);
+        rej::Repr::new(id.local_comm_id, id.remote_comm_id, answered, reason, info, private_data)
+    }
+
+    /// The id that a REJ means. A peer that gave up may not know this side's id: its adapter's GUID tells.
+    fn find_rejected(&mut self, arrival: &Arrival, rej: &rej::Repr) -> Option<u32> {
+        if rej.reason == RejectReason::TIMEOUT
+            && let Some(guid) = rej.info().first_chunk()
+        {
+            let key = RemoteId {
+                address: arrival.gids.remote,
+                ca_guid: Some(u64::from_be_bytes(*guid)),
+                comm_id: rej.local_comm_id,
+            };
+            if let Some(slot) = self.by_remote_id.get(&key) {
+                return self.find_local(arrival, self.ids.get(slot).local_comm_id);
+            }
+        }
+        if rej.answered == Answered::Req {
+            return self.find_local(arrival, rej.remote_comm_id);
+        }
+        self.find(arrival, rej.remote_comm_id, rej.local_comm_id)
+    }
+
+    pub(super) fn receive_rej(&mut self, arrival: &Arrival, rej: &rej::Repr) {
+        let Some(slot) = self.find_rejected(arrival, rej) else { return };
+        let state = self.ids.get(slot).state;
+        // Only a REQ that waits can be refused; a late refusal of it must not end what stands.
+        let refuses_req = rej.answered == Answered::Req && rej.reason != RejectReason::TIMEOUT;
+        if refuses_req && !matches!(state, State::ReqSent | State::MraReqRcvd)
+            || !self.allows(slot, On::RecvRej)
+        {
+            self.counters.out_of_state += 1;
+            return;
+        }
+        let kind = match state {
+            State::Established | State::DreqSent => EventKind::Disconnected(Cause::Refused),
+            _ => {
+                EventKind::Rejected(Rejection { reason: rej.reason, info: rej.info, info_len: rej.info_len })
+            }
+        };
+        self.tell(slot, kind, PrivateData::of(&rej.private_data));
+        if state.after(On::RecvRej) == Some(State::Timewait) {
+            self.enter_timewait(arrival.now, slot, On::RecvRej);
+        } else {
+            self.enter(slot, On::RecvRej);
+        }
+    }
+}

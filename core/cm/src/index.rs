@@ -1,0 +1,90 @@
+//! An ordered index of bounded size: keys in order, each with the slot of a table.
+//!
+//! It is a sorted vector, so that it allocates once and its order depends on nothing but the keys. An insertion
+//! moves what is behind it: at most a few hundred kilobytes, for messages that are rare.
+
+/// Keys in order, each with a slot.
+#[derive(Debug)]
+pub(crate) struct Index<K> {
+    entries: Vec<(K, u32)>,
+    max: usize,
+}
+
+impl<K: Ord + Copy> Index<K> {
+    /// Without keys, for `max` of them at most.
+    pub fn new(max: usize) -> Index<K> {
+        Index { entries: Vec::with_capacity(max), max }
+    }
+
+    /// The slot of a key.
+    pub fn get(&self, key: &K) -> Option<u32> {
+        self.position(key).ok().map(|at| self.entries[at].1)
+    }
+
+    /// Adds a key; `false`, and nothing changes, if it is there or there are as many as there may be.
+    pub fn insert(&mut self, key: K, slot: u32) -> bool {
+        match self.position(&key) {
+            Err(at) if self.entries.len() < self.max => {
+                self.entries.insert(at, (key, slot));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a key away, if it is there.
+    pub fn remove(&mut self, key: &K) {
+        if let Ok(at) = self.position(key) {
+            self.entries.remove(at);
+        }
+    }
+
+    /// The smallest key.
+    pub fn first(&self) -> Option<&K> {
+        self.entries.first().map(|(key, _)| key)
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Asserts that the keys are in order, and no more than there may be.
+    pub fn check(&self) {
+        assert!(self.entries.len() <= self.max, "keys <= {}", self.max);
+        assert!(self.entries.is_sorted_by(|(a, _), (b, _)| a < b), "keys are in order, each once");
+    }
+
+    fn position(&self, key: &K) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(other, _)| other.cmp(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn as_a_map(steps in proptest::collection::vec((0_u8..12, 0_u32..100, any::<bool>()), 0..100)) {
+            let (mut index, mut model) = (Index::new(8), BTreeMap::new());
+            for (key, slot, adds) in steps {
+                if adds {
+                    let fits = model.len() < 8 && !model.contains_key(&key);
+                    prop_assert_eq!(index.insert(key, slot), fits);
+                    if fits {
+                        model.insert(key, slot);
+                    }
+                } else {
+                    index.remove(&key);
+                    model.remove(&key);
+                }
+                index.check();
+                prop_assert_eq!(index.get(&key), model.get(&key).copied());
+                prop_assert_eq!((index.first(), index.len()), (model.keys().next(), model.len()));
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The services that programs offer, and how many requests wait for each.
+
+use remora_wire::Address;
+use remora_wire::mad::ServiceId;
+
+use crate::index::Index;
+use crate::{CmError, Listen};
+
+/// A service at an address; at all addresses for [`ANY`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    service_id: ServiceId,
+    address: Address,
+}
+
+/// The unspecified address, which no peer can send to.
+const ANY: Address = Address([0; 16]);
+
+/// One listener.
+#[derive(Copy, Clone, Debug)]
+struct Listener {
+    handle: u64,
+    place: Place,
+    backlog: u32,
+    pending: u32,
+}
+
+/// All listeners.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    slots: Vec<Option<Listener>>,
+    by_handle: Index<u64>,
+    by_place: Index<Place>,
+}
+
+impl Listeners {
+    /// None, with space for `max`.
+    pub fn new(max: u32) -> Listeners {
+        let max = max as usize;
+        Listeners { slots: vec![None; max], by_handle: Index::new(max), by_place: Index::new(max) }
+    }
+
+    /// Adds a listener.
+    pub fn insert(&mut self, handle: u64, listen: &Listen) -> Result<(), CmError> {
+        let address = listen.address.unwrap_or(ANY);
+        if listen.backlog == 0 || listen.address.is_some_and(|address| !address.is_host()) {
+            return Err(CmError::OutOfRange);
+        }
+        let place = Place { service_id: listen.service_id, address };
+        if self.by_place.get(&place).is_some() {
+            return Err(CmError::AddressInUse);
+        }
+        let free = self.slots.iter().position(Option::is_none).ok_or(CmError::NoResources)?;
+        self.slots[free] = Some(Listener { handle, place, backlog: listen.backlog, pending: 0 });
+        self.by_handle.insert(handle, free as u32);
+        self.by_place.insert(place, free as u32);
+        Ok(())
+    }
+
+    /// Takes a listener away; its slot.
+    pub fn remove(&mut self, handle: u64) -> Option<u32> {
+        let slot = self.by_handle.get(&handle)?;
+        let listener = self.slots[slot as usize].take()?;
+        self.by_handle.remove(&handle);
+        self.by_place.remove(&listener.place);
+        Some(slot)
+    }
+
+    /// Has a listener this handle?
+    pub fn has(&self, handle: u64) -> bool {
+        self.by_handle.get(&handle).is_some()
+    }
+
+    /// The listener for a service at an address; that of the address before that of all.
+    pub fn find(&self, service_id: ServiceId, address: Address) -> Option<u32> {
+        let at = |address| self.by_place.get(&Place { service_id, address });
+        at(address).or_else(|| at(ANY))
+    }
+
+    /// The handle of a listener.
+    pub fn handle(&self, slot: u32) -> u64 {
+        self.slots[slot as usize].map_or(0, |listener| listener.handle)
+    }
+
+    /// Can one more request wait for the listener?
+    pub fn has_space(&self, slot: u32) -> bool {
+        self.slots[slot as usize].is_some_and(|listener| listener.pending < listener.backlog)
+    }
+
+    /// One more request waits for the listener.
+    pub fn add_pending(&mut self, slot: u32) {
+        if let Some(listener) = &mut self.slots[slot as usize] {
+            listener.pending += 1;
+        }
+    }
+
+    /// A request waits no longer.
+    pub fn remove_pending(&mut self, slot: u32) {
+        if let Some(listener) = &mut self.slots[slot as usize] {
+            listener.pending -= 1;
+        }
+    }
+
+    /// Asserts that as many requests wait as `pending` counts for a slot, and no more than each listener wants.
+    pub fn check(&self, pending: impl Fn(u32) -> usize) {
+        self.by_handle.check();
+        self.by_place.check();
+        let there = self.slots.iter().flatten().count();
+        assert_eq!(
+            (self.by_handle.len(), self.by_place.len()),
+            (there, there),
+            "listeners stand in both indices"
+        );
+        for (slot, listener) in (0..).zip(&self.slots) {
+            if let Some(listener) = listener {
+                assert!(listener.pending <= listener.backlog, "requests that wait <= backlog");
+                assert_eq!(listener.pending as usize, pending(slot), "requests that wait are ids");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const SERVICE: ServiceId = ServiceId(7);
+
+    fn listen(address: Option<Address>) -> Listen {
+        Listen { service_id: SERVICE, address, backlog: 2 }
+    }
+
+    #[test]
+    fn the_listener_of_an_address_comes_before_that_of_all() {
+        let [one, two] = [1, 2].map(|last| Address::from(Ipv4Addr::new(10, 0, 0, last)));
+        let mut listeners = Listeners::new(4);
+        listeners.insert(10, &listen(None)).unwrap();
+        listeners.insert(11, &listen(Some(one))).unwrap();
+        let handle =
+            |listeners: &Listeners, address| listeners.find(SERVICE, address).map(|at| listeners.handle(at));
+        assert_eq!((handle(&listeners, one), handle(&listeners, two)), (Some(11), Some(10)));
+        assert_eq!(listeners.find(ServiceId(8), one), None);
+        listeners.remove(10).unwrap();
+        assert_eq!((handle(&listeners, one), handle(&listeners, two)), (Some(11), None));
+        listeners.check(|_| 0);
+    }
+
+    #[test]
+    fn a_service_has_one_listener_at_an_address_and_there_are_so_many() {
+        let mut listeners = Listeners::new(1);
+        listeners.insert(1, &listen(None)).unwrap();
+        assert_eq!(listeners.insert(2, &listen(None)), Err(CmError::AddressInUse));
+        let other = Listen { service_id: ServiceId(9), ..listen(None) };
+        assert_eq!(listeners.insert(2, &other), Err(CmError::NoResources));
+        assert!(listeners.has(1) && !listeners.has(2));
+        assert_eq!(listeners.remove(2), None);
+        listeners.remove(1).unwrap();
+        listeners.insert(2, &other).unwrap();
+    }
+
+    #[test]
+    fn no_backlog_and_addresses_of_no_host_are_refused() {
+        let mut listeners = Listeners::new(1);
+        assert_eq!(listeners.insert(1, &Listen { backlog: 0, ..listen(None) }), Err(CmError::OutOfRange));
+        for address in [ANY, Ipv4Addr::BROADCAST.into(), Ipv4Addr::new(224, 0, 0, 1).into()] {
+            assert_eq!(listeners.insert(1, &listen(Some(address))), Err(CmError::OutOfRange));
+        }
+    }
+}

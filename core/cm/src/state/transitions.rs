@@ -1,0 +1,83 @@
+//! The table of an id's transitions: a row for each state and what may happen in it.
+
+use super::{On, State};
+
+/// One row of the table.
+pub(super) struct Transition {
+    pub(super) from: State,
+    pub(super) on: On,
+    pub(super) to: State,
+}
+
+const fn row(from: State, on: On, to: State) -> Transition {
+    Transition { from, on, to }
+}
+
+/// Every transition there is.
+pub(super) const TRANSITIONS: [Transition; 56] = {
+    use On::*;
+    use State::*;
+    [
+        row(Idle, SendReq, ReqSent),
+        row(Idle, RecvReq, ReqRcvd),
+        row(Idle, SendSidrReq, SidrReqSent),
+        row(Idle, RecvSidrReq, SidrReqRcvd),
+        // The active side.
+        row(ReqSent, RecvMraOfReq, MraReqRcvd),
+        row(ReqSent, RecvRep, RepRcvd),
+        row(ReqSent, RecvRej, Idle),
+        row(ReqSent, SendRej, Idle),
+        row(ReqSent, TimedOut, Idle),
+        row(MraReqRcvd, RecvRep, RepRcvd),
+        row(MraReqRcvd, RecvRej, Idle),
+        row(MraReqRcvd, SendRej, Idle),
+        row(MraReqRcvd, TimedOut, Idle),
+        row(RepRcvd, SendMra, MraRepSent),
+        row(RepRcvd, SendRtu, Established),
+        row(RepRcvd, SendRej, Idle),
+        row(RepRcvd, RecvRej, Timewait),
+        row(MraRepSent, SendMra, MraRepSent),
+        row(MraRepSent, SendRtu, Established),
+        row(MraRepSent, SendRej, Idle),
+        row(MraRepSent, RecvRej, Timewait),
+        // The passive side.
+        row(ReqRcvd, SendMra, MraReqSent),
+        row(ReqRcvd, SendRep, RepSent),
+        row(ReqRcvd, SendRej, Idle),
+        row(ReqRcvd, RecvRej, Idle),
+        row(MraReqSent, SendMra, MraReqSent),
+        row(MraReqSent, SendRep, RepSent),
+        row(MraReqSent, SendRej, Idle),
+        row(MraReqSent, RecvRej, Idle),
+        row(RepSent, RecvMraOfRep, MraRepRcvd),
+        row(RepSent, RecvRtu, Established),
+        row(RepSent, CommEst, Established),
+        row(RepSent, SendRej, Timewait),
+        row(RepSent, RecvRej, Idle),
+        row(RepSent, RecvDreq, DreqRcvd),
+        row(RepSent, TimedOut, Timewait),
+        row(MraRepRcvd, RecvRtu, Established),
+        row(MraRepRcvd, CommEst, Established),
+        row(MraRepRcvd, SendRej, Timewait),
+        row(MraRepRcvd, RecvRej, Idle),
+        row(MraRepRcvd, RecvDreq, DreqRcvd),
+        row(MraRepRcvd, TimedOut, Timewait),
+        // Both. A peer that refuses what stands has lost it.
+        row(Established, SendDreq, DreqSent),
+        row(Established, RecvDreq, DreqRcvd),
+        row(Established, RecvRej, Timewait),
+        // Both sides ask at once: each answers, and neither waits for the other's answer.
+        row(DreqSent, RecvDreq, Timewait),
+        row(DreqSent, RecvDrep, Timewait),
+        row(DreqSent, RecvRej, Timewait),
+        row(DreqSent, TimedOut, Timewait),
+        row(DreqRcvd, SendDrep, Timewait),
+        row(Timewait, TimewaitOver, Idle),
+        // Datagram services.
+        row(SidrReqSent, RecvSidrRep, Idle),
+        row(SidrReqSent, TimedOut, Idle),
+        row(SidrReqSent, Cancel, Idle),
+        row(SidrReqRcvd, SendSidrRep, SidrRepSent),
+        row(SidrRepSent, TimewaitOver, Idle),
+    ]
+};
