@@ -109,6 +109,11 @@ impl Cm {
         self.by_handle.get(&handle).map(|slot| self.ids.get(slot).state)
     }
 
+    /// What peers call an id; `None` if there is none of this handle.
+    pub fn local_comm_id(&self, handle: u64) -> Option<u32> {
+        self.by_handle.get(&handle).map(|slot| self.ids.get(slot).local_comm_id)
+    }
+
     /// How many ids there are, those among them that nobody has a handle to.
     pub fn id_count(&self) -> usize {
         self.ids.len()

@@ -2,7 +2,9 @@
 
 use remora_wire::Qpn;
 use remora_wire::mad::req::ConnectedService;
-use remora_wire::mad::{Answered, CmMessage, PortSpace, RejectReason, ip_cm, rep, req, rtu, time_ns};
+use remora_wire::mad::{
+    Answered, Attribute, CmMessage, PortSpace, RejectReason, ip_cm, rep, req, rtu, time_ns,
+};
 
 use super::Cm;
 use super::arrival::Arrival;
@@ -226,10 +228,19 @@ impl Cm {
     }
 
     pub(super) fn receive_rtu(&mut self, arrival: &Arrival, rtu: &rtu::Repr) {
+        if self.ids.find(rtu.remote_comm_id).is_none() {
+            // The peer takes the connection for established. That this side gave it up has not reached it.
+            self.counters.unknown_ids += 1;
+            let (local, remote) = (rtu.remote_comm_id, rtu.local_comm_id);
+            return self.refuse(arrival, Answered::Other, local, remote, RejectReason::INVALID_COMM_ID, &[]);
+        }
         let Some(slot) = self.find(arrival, rtu.remote_comm_id, rtu.local_comm_id) else { return };
+        let id = self.ids.get(slot);
         if self.allows(slot, On::RecvRtu) {
             self.tell(slot, EventKind::Established, PrivateData::of(&rtu.private_data));
             self.enter(slot, On::RecvRtu);
+        } else if id.state == State::Timewait && id.sent_is(Attribute::REJ) {
+            self.send_again(slot);
         } else {
             self.counters.duplicates += 1;
         }

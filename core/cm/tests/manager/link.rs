@@ -1,0 +1,120 @@
+//! A link that loses, doubles and reorders, and the two managers at its ends. One seed decides everything.
+
+use std::collections::BTreeMap;
+
+use remora_cm::{Event, Instant};
+
+use crate::node::{Mad, Node, SECOND, config};
+
+/// Marsaglia's xorshift.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 8) % end
+    }
+
+    /// Happens in so many of a hundred cases.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// Names the seed of a history that fails.
+pub struct Seed(pub u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the seed is {}", self.0);
+        }
+    }
+}
+
+/// Two managers on a bad link.
+pub struct World {
+    pub nodes: [Node; 2],
+    pub now: Instant,
+    pub random: Random,
+    /// Of a hundred MADs, so many are lost.
+    pub loss: u64,
+    /// MADs on their way, by when they arrive: to which node.
+    flights: BTreeMap<(Instant, u64), (usize, Mad)>,
+    sent: u64,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let mut random = Random::new(seed);
+        let loss = [0, 0, 10, 30, 50, 70][random.below(6) as usize];
+        let nodes = [Node::new(1, config(1)), Node::new(2, config(2))];
+        World { nodes, now: Instant(SECOND), random, loss, flights: BTreeMap::new(), sent: 0 }
+    }
+
+    /// What leaves the managers is on its way, or lost.
+    pub fn pump(&mut self) {
+        for from in 0..2 {
+            for mad in self.nodes[from].sent() {
+                let copies =
+                    if self.random.chance(self.loss) { 0 } else { 1 + u64::from(self.random.chance(15)) };
+                for _ in 0..copies {
+                    // Most are quick, some are overtaken by their own repetition.
+                    let ns = if self.random.chance(90) { SECOND / 100 } else { 20 * SECOND };
+                    let at = self.now.after(1 + self.random.below(ns));
+                    self.sent += 1;
+                    self.flights.insert((at, self.sent), (1 - from, mad));
+                }
+            }
+        }
+    }
+
+    /// When something happens next.
+    pub fn next(&self) -> Instant {
+        let arrival = self.flights.keys().next().map_or(Instant::NEVER, |(at, _)| *at);
+        self.nodes.iter().fold(arrival, |at, node| at.min(node.cm.next_deadline()))
+    }
+
+    /// Lets the next thing happen; `false`: nothing will. Time does not go beyond `until`.
+    pub fn step(&mut self, until: Instant) -> bool {
+        self.pump();
+        let at = self.next();
+        if at > until || at == Instant::NEVER {
+            self.now = if until < Instant::NEVER { until } else { self.now };
+            return false;
+        }
+        self.now = at.max(self.now);
+        while let Some(entry) = self.flights.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (to, mad) = entry.remove();
+            let from = self.nodes[1 - to].n;
+            self.nodes[to].receive(self.now, from, &mad);
+        }
+        for node in &mut self.nodes {
+            node.cm.expire(self.now);
+            node.cm.check();
+        }
+        self.pump();
+        true
+    }
+
+    /// The events of a node.
+    pub fn events(&mut self, node: usize) -> Vec<Event> {
+        std::iter::from_fn(|| self.nodes[node].cm.next_event()).collect()
+    }
+
+    /// Nothing is left of any connection, and no timer runs.
+    pub fn expect_nothing_left(&self) {
+        for node in &self.nodes {
+            assert_eq!((node.cm.id_count(), node.cm.next_deadline()), (0, Instant::NEVER), "node {}", node.n);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! One manager with its address, and two of them on a link that loses nothing.
+
+use std::net::Ipv4Addr;
+
+use remora_cm::{
+    AcceptParam, Cm, CmConfig, ConnectParam, Event, EventKind, GidPair, Instant, Listen, RejectParam,
+};
+use remora_wire::mad::{CmMessage, LEN, PortSpace, RejectReason, ServiceId, header, ip_cm};
+use remora_wire::{Address, Psn, Qpn};
+
+/// The service that tests listen to.
+pub const SERVICE: ServiceId = ServiceId::rdma_ip(PortSpace::Tcp, 7174);
+
+/// A second, in nanoseconds.
+pub const SECOND: u64 = 1_000_000_000;
+
+/// A MAD on its way.
+pub type Mad = [u8; LEN];
+
+/// The address of the `n`-th node.
+pub fn address(n: u8) -> Address {
+    Ipv4Addr::new(10, 0, 0, n).into()
+}
+
+/// A small manager of the `n`-th node.
+pub fn config(n: u8) -> CmConfig {
+    let small =
+        CmConfig { max_ids: 16, max_listeners: 4, max_outgoing: 32, max_events: 32, ..CmConfig::new(0, 0) };
+    CmConfig { ca_guid: 0x0200_0000_0000_0000 | u64::from(n), seed: 0x1357_0000 * u32::from(n) + 7, ..small }
+}
+
+/// The message of a MAD.
+pub fn message(mad: &Mad) -> CmMessage {
+    let header = header::Repr::parse(&header::View::new(mad).unwrap());
+    CmMessage::parse(&header, &mad[header::LEN..]).expect("a message of a manager")
+}
+
+/// The name of a MAD's message.
+pub fn name(mad: &Mad) -> &'static str {
+    header::View::new(mad).unwrap().attribute().name().unwrap()
+}
+
+/// A request of node `from` to node `to`, with values that are easily told apart.
+pub fn param(from: u8, to: u8) -> ConnectParam<'static> {
+    let gids = GidPair { local: address(from), remote: address(to) };
+    let ip = ip_cm::Repr { port: 40_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
+    let new = ConnectParam::new(gids, SERVICE, Qpn::new(0x10_0000 | u32::from(from)));
+    ConnectParam {
+        ip: Some(ip),
+        starting_psn: Psn::new(0x11_1111),
+        private_data: b"from the active side",
+        ..new
+    }
+}
+
+/// An answer with values that are easily told apart.
+pub fn acceptance() -> AcceptParam<'static> {
+    AcceptParam {
+        qpn: Qpn::new(0x20_0000),
+        starting_psn: Psn::new(0x22_2222),
+        responder_resources: 4,
+        initiator_depth: 3,
+        rnr_retry_count: 5,
+        private_data: b"from the passive side",
+        ..AcceptParam::default()
+    }
+}
+
+/// A refusal by the program.
+pub fn refusal() -> RejectParam<'static> {
+    RejectParam::new(RejectReason::CONSUMER)
+}
+
+/// A manager and the handles of its ids.
+pub struct Node {
+    pub cm: Cm,
+    pub n: u8,
+    pub fresh: u64,
+}
+
+impl Node {
+    pub fn new(n: u8, config: CmConfig) -> Node {
+        Node { cm: Cm::new(config), n, fresh: 1_000 }
+    }
+
+    /// Listens to [`SERVICE`] with handle 1.
+    pub fn listen(&mut self, backlog: u32) {
+        self.cm.listen(1, &Listen { service_id: SERVICE, address: None, backlog }).unwrap();
+    }
+
+    /// Takes a MAD from node `from`.
+    pub fn receive(&mut self, now: Instant, from: u8, mad: &[u8]) {
+        let gids = GidPair { local: address(self.n), remote: address(from) };
+        if self.cm.receive(now, gids, mad, self.fresh) {
+            self.fresh += 1;
+        }
+        self.cm.check();
+    }
+
+    /// The MADs that leave.
+    pub fn sent(&mut self) -> Vec<Mad> {
+        let mut mad = [0; LEN];
+        std::iter::from_fn(|| self.cm.transmit(&mut mad).map(|_| mad)).collect()
+    }
+
+    /// The only event that there is.
+    #[track_caller]
+    pub fn event(&mut self) -> Event {
+        let event = self.cm.next_event().expect("an event");
+        assert_eq!(self.cm.next_event(), None, "one event");
+        event
+    }
+
+    /// The handle of the only event, which must be of this kind.
+    #[track_caller]
+    pub fn expect(&mut self, is: fn(&EventKind) -> bool) -> u64 {
+        let event = self.event();
+        assert!(is(&event.kind), "{event:?}");
+        event.handle
+    }
+
+    /// Nothing to tell and nothing to send.
+    #[track_caller]
+    pub fn expect_silence(&mut self) {
+        assert_eq!(self.cm.next_event(), None);
+        assert!(self.sent().is_empty());
+    }
+}
+
+/// Two nodes: 1 is active, 2 listens.
+pub struct Pair {
+    pub active: Node,
+    pub passive: Node,
+    pub now: Instant,
+}
+
+/// Handle of the active side's id.
+pub const ACTIVE: u64 = 5;
+
+impl Pair {
+    pub fn new() -> Pair {
+        let (active, mut passive) = (Node::new(1, config(1)), Node::new(2, config(2)));
+        passive.listen(4);
+        Pair { active, passive, now: Instant(SECOND) }
+    }
+
+    /// Everything that leaves arrives, until nothing leaves.
+    pub fn exchange(&mut self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        loop {
+            let (to_passive, to_active) = (self.active.sent(), self.passive.sent());
+            if to_passive.is_empty() && to_active.is_empty() {
+                return names;
+            }
+            for mad in to_passive {
+                names.push(name(&mad));
+                self.passive.receive(self.now, 1, &mad);
+            }
+            for mad in to_active {
+                names.push(name(&mad));
+                self.active.receive(self.now, 2, &mad);
+            }
+        }
+    }
+
+    /// The active side asks, and the request arrives; the passive side's handle.
+    pub fn request(&mut self) -> u64 {
+        self.active.cm.connect(self.now, ACTIVE, &param(1, 2)).unwrap();
+        self.exchange();
+        self.passive.expect(|kind| matches!(kind, EventKind::ConnectRequest(_)))
+    }
+
+    /// The passive side has accepted, and the active side knows; the passive side's handle.
+    pub fn respond(&mut self) -> u64 {
+        let handle = self.request();
+        self.passive.cm.accept(self.now, handle, &acceptance()).unwrap();
+        self.exchange();
+        self.active.expect(|kind| matches!(kind, EventKind::ConnectResponse(_)));
+        handle
+    }
+
+    /// Both sides are ready; the passive side's handle.
+    pub fn established() -> (Pair, u64) {
+        let mut pair = Pair::new();
+        let handle = pair.respond();
+        pair.active.cm.ready_to_use(ACTIVE, b"ready").unwrap();
+        pair.exchange();
+        pair.passive.expect(|kind| matches!(kind, EventKind::Established));
+        (pair, handle)
+    }
+
+    /// Waits until the next timer of either side.
+    pub fn wait(&mut self) {
+        self.now = self.active.cm.next_deadline().min(self.passive.cm.next_deadline());
+        assert!(self.now < Instant::NEVER, "nothing waits");
+        for node in [&mut self.active, &mut self.passive] {
+            node.cm.expire(self.now);
+            node.cm.check();
+        }
+    }
+
+    /// Both sides have forgotten everything but their listeners, and no timer runs.
+    #[track_caller]
+    pub fn expect_nothing_left(&self) {
+        for node in [&self.active, &self.passive] {
+            assert_eq!((node.cm.id_count(), node.cm.next_deadline()), (0, Instant::NEVER));
+        }
+    }
+}

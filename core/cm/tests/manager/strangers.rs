@@ -1,0 +1,140 @@
+//! Peers that nobody knows, or that say what makes no sense: counted, and nothing changes.
+
+use remora_cm::State;
+use remora_wire::mad::{Attribute, CmMessage, LEN, Method, header};
+
+use crate::node::{ACTIVE, Mad, Pair, message, name, param};
+
+#[test]
+fn a_mad_that_is_cut_is_counted_at_each_length() {
+    let mut pair = Pair::new();
+    pair.active.cm.connect(pair.now, ACTIVE, &param(1, 2)).unwrap();
+    let req = pair.active.sent()[0];
+    for len in 0..LEN {
+        pair.passive.receive(pair.now, 1, &req[..len]);
+    }
+    pair.passive.expect_silence();
+    assert_eq!(pair.passive.cm.counters().malformed, LEN as u64);
+    // More than a MAD is a MAD.
+    let long = [&req[..], &[0xff; 44]].concat();
+    pair.passive.receive(pair.now, 1, &long);
+    pair.passive.event();
+}
+
+#[test]
+fn other_classes_methods_and_attributes_are_counted() {
+    let mut pair = Pair::new();
+    let change = |at: usize, value: u8| {
+        let mut mad = [0; LEN];
+        header::Repr::cm(Method::SEND, 1, Attribute::LAP).emit(&mut mad);
+        mad[at] = value;
+        mad
+    };
+    let mads = [change(0, 1), change(0, 2), change(1, 3), change(2, 1), change(3, 1), change(17, 0x1a)];
+    for mad in mads {
+        pair.passive.receive(pair.now, 1, &mad);
+        pair.passive.expect_silence();
+    }
+    assert_eq!(pair.passive.cm.counters().unsupported, mads.len() as u64);
+}
+
+#[test]
+fn who_asks_what_the_manager_can_do_gets_an_answer() {
+    let mut pair = Pair::new();
+    let mut mad = [0; LEN];
+    CmMessage::GetClassPortInfo.emit(42, &mut mad);
+    pair.passive.receive(pair.now, 1, &mad);
+    let sent = pair.passive.sent();
+    let CmMessage::ClassPortInfo(info) = message(&sent[0]) else { panic!("{:?}", message(&sent[0])) };
+    assert_eq!((info.class_version, info.capabilities), (2, 0x3200));
+    assert_eq!(header::View::new(&sent[0]).unwrap().transaction_id(), 42);
+    // An answer that nobody asked for has no use.
+    pair.active.receive(pair.now, 2, &sent[0]);
+    pair.active.expect_silence();
+}
+
+/// A MAD of each kind that the two sides of one connection send.
+fn conversation() -> (Pair, u64, Vec<(u8, Mad)>) {
+    let mut pair = Pair::new();
+    let mut mads = Vec::new();
+    pair.active.cm.connect(pair.now, ACTIVE, &param(1, 2)).unwrap();
+    mads.extend(pair.active.sent().into_iter().map(|mad| (1, mad)));
+    pair.passive.receive(pair.now, 1, &mads[0].1);
+    let handle = pair.passive.event().handle;
+    pair.passive.receive(pair.now, 1, &mads[0].1);
+    pair.passive.cm.accept(pair.now, handle, &crate::node::acceptance()).unwrap();
+    mads.extend(pair.passive.sent().into_iter().map(|mad| (2, mad)));
+    for (_, mad) in mads.iter().skip(1) {
+        pair.active.receive(pair.now, 2, mad);
+    }
+    pair.active.event();
+    pair.active.cm.ready_to_use(ACTIVE, &[]).unwrap();
+    mads.extend(pair.active.sent().into_iter().map(|mad| (1, mad)));
+    pair.passive.receive(pair.now, 1, &mads[mads.len() - 1].1);
+    pair.passive.event();
+    let names: Vec<_> = mads.iter().map(|(_, mad)| name(mad)).collect();
+    assert_eq!(names, ["REQ", "MRA", "REP", "RTU"]);
+    (pair, handle, mads)
+}
+
+#[test]
+fn messages_of_a_connection_from_another_address_change_nothing() {
+    let (mut pair, handle, mut mads) = conversation();
+    let (active, passive) =
+        (pair.active.cm.local_comm_id(ACTIVE).unwrap(), pair.passive.cm.local_comm_id(handle).unwrap());
+    for attribute in
+        [Attribute::DREQ, Attribute::DREP, Attribute::REJ, Attribute::RTU, Attribute::REP, Attribute::MRA]
+    {
+        let mut mad = [0; LEN];
+        header::Repr::cm(Method::SEND, 1, attribute).emit(&mut mad);
+        mad[24..28].copy_from_slice(&active.to_be_bytes());
+        mad[28..32].copy_from_slice(&passive.to_be_bytes());
+        if attribute == Attribute::DREQ {
+            mad[32..35].copy_from_slice(&[0x20, 0, 0]);
+        }
+        mads.push((1, mad));
+    }
+    for (from, mad) in mads.iter().filter(|(from, mad)| *from == 1 && name(mad) != "REQ") {
+        pair.passive.receive(pair.now, from + 8, mad);
+        pair.passive.expect_silence();
+        assert_eq!(pair.passive.cm.state(handle), Some(State::Established));
+    }
+    assert!(pair.passive.cm.counters().strangers >= 6);
+    // From the peer's address the first of them ends it.
+    let dreq = mads.iter().find(|(_, mad)| name(mad) == "DREQ").unwrap();
+    pair.passive.receive(pair.now, 1, &dreq.1);
+    assert_eq!(pair.passive.cm.state(handle), Some(State::DreqRcvd));
+}
+
+#[test]
+fn all_messages_come_again_once_established_and_nothing_changes() {
+    let (mut pair, handle, mads) = conversation();
+    for _ in 0..3 {
+        for (from, mad) in &mads {
+            let to = if *from == 1 { &mut pair.passive } else { &mut pair.active };
+            to.receive(pair.now, *from, mad);
+            assert_eq!(to.cm.next_event(), None, "{}", name(mad));
+        }
+    }
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::Established));
+    assert_eq!(pair.passive.cm.state(handle), Some(State::Established));
+    // The REP alone has an answer.
+    assert_eq!(pair.active.sent().iter().map(name).collect::<Vec<_>>(), ["RTU"; 3]);
+}
+
+#[test]
+fn messages_with_wrong_ids_find_nobody() {
+    let (mut pair, handle, mads) = conversation();
+    // A REQ under another id is another REQ.
+    for (from, mad) in mads.iter().filter(|(_, mad)| name(mad) != "REQ") {
+        for at in [24, 28] {
+            let mut wrong = *mad;
+            wrong[at] ^= 0x40;
+            let to = if *from == 1 { &mut pair.passive } else { &mut pair.active };
+            to.receive(pair.now, *from, &wrong);
+            assert_eq!(to.cm.next_event(), None, "{} at {at}", name(mad));
+        }
+    }
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::Established));
+    assert_eq!(pair.passive.cm.state(handle), Some(State::Established));
+}
