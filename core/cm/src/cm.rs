@@ -1,10 +1,10 @@
 //! The manager itself: its tables and queues, and what all its parts do with them.
 
 mod active;
-mod arrival;
 mod check;
 mod disconnect;
 mod passive;
+mod received_mad;
 mod reject;
 mod sidr;
 mod timers;
@@ -19,8 +19,8 @@ use crate::index::Index;
 use crate::listeners::Listeners;
 use crate::state::On;
 use crate::{
-    CmConfig, CmCounters, CmError, Event, EventKind, GidPair, Instant, Listen, PrivateData, QpAttributes,
-    State,
+    CmConfig, CmCounters, CmError, CmEvent, CmState, EventKind, GidPair, Instant, Listen, PrivateData,
+    QpAttributes,
 };
 
 /// MADs and events that one call or MAD causes at most.
@@ -57,7 +57,7 @@ pub struct Cm {
     /// Those of ids that linger: the first one ends early, if there is no space for a new id.
     lingering: Index<Due>,
     outgoing: VecDeque<Outgoing>,
-    events: VecDeque<Event>,
+    events: VecDeque<CmEvent>,
     counters: CmCounters,
 }
 
@@ -86,7 +86,8 @@ impl Cm {
         }
     }
 
-    /// The next MAD that leaves: it is written to `out`, and goes between these addresses. `None`: there is none.
+    /// The next MAD that leaves: it is written to `out`, and goes between these addresses. `None`: there
+    /// is none.
     pub fn transmit(&mut self, out: &mut [u8; LEN]) -> Option<GidPair> {
         let Outgoing { gids, mad } = self.outgoing.pop_front()?;
         *out = mad;
@@ -95,7 +96,7 @@ impl Cm {
     }
 
     /// The next thing that a program gets to know.
-    pub fn next_event(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<CmEvent> {
         self.events.pop_front()
     }
 
@@ -105,7 +106,7 @@ impl Cm {
     }
 
     /// The state of an id; `None` if there is none of this handle.
-    pub fn state(&self, handle: u64) -> Option<State> {
+    pub fn state(&self, handle: u64) -> Option<CmState> {
         self.by_handle.get(&handle).map(|slot| self.ids.get(slot).state)
     }
 
@@ -122,7 +123,8 @@ impl Cm {
     /// Offers a service, under a handle of its own. [`Cm::destroy`] takes the offer back.
     ///
     /// # Errors
-    /// [`CmError::HandleInUse`], [`CmError::OutOfRange`], [`CmError::AddressInUse`], [`CmError::NoResources`].
+    /// [`CmError::HandleInUse`], [`CmError::OutOfRange`], [`CmError::AddressInUse`],
+    /// [`CmError::NoResources`].
     pub fn listen(&mut self, handle: u64, listen: &Listen) -> Result<(), CmError> {
         self.unused(handle)?;
         self.listeners.insert(handle, listen)
@@ -198,7 +200,7 @@ impl Cm {
         if let Some(listener) = listener {
             self.listeners.remove_pending(listener);
         }
-        if to == State::Idle {
+        if to == CmState::Idle {
             self.release(slot);
         }
         self.checked(slot);
@@ -229,7 +231,8 @@ impl Cm {
         self.checked(slot);
     }
 
-    /// Knows the id by what the peer calls it and by the peer's queue pair. `false`: another id has that name.
+    /// Knows the id by what the peer calls it and by the peer's queue pair. `false`: another id has that
+    /// name.
     fn register(&mut self, slot: u32) -> bool {
         let id = self.ids.get_mut(slot);
         id.has_remote_id = self.by_remote_id.insert(id.remote_id(), slot);
@@ -243,7 +246,7 @@ impl Cm {
     /// Tells the id's program, if it has one.
     fn tell(&mut self, slot: u32, kind: EventKind, private_data: PrivateData) {
         if let Some(handle) = self.ids.get(slot).handle {
-            self.events.push_back(Event { handle, kind, private_data });
+            self.events.push_back(CmEvent { handle, kind, private_data });
         }
     }
 

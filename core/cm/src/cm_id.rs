@@ -4,7 +4,7 @@ use remora_wire::mad::req::ConnectedService;
 use remora_wire::mad::{Attribute, LEN, ServiceId, header};
 use remora_wire::{Address, Psn, Qpn};
 
-use crate::{GidPair, Instant, QpAttributes, State};
+use crate::{CmState, GidPair, Instant, QpAttributes};
 
 /// A communication id of a peer. Managers count alone, so it needs the adapter and the address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,10 +23,10 @@ pub(crate) struct RemoteQp {
     pub qpn: Qpn,
 }
 
-/// One id. The table has as many as there may be, and those without use are [`State::Idle`].
+/// One id. The table has as many as there may be, and those without use are [`CmState::Idle`].
 #[derive(Clone, Debug)]
 pub(crate) struct CmId {
-    pub state: State,
+    pub state: CmState,
     /// Whose it is; `None`: nobody gets to know what happens to it.
     pub handle: Option<u64>,
     /// While a request is pending: the slot of its listener, if that is still there.
@@ -42,6 +42,8 @@ pub(crate) struct CmId {
     pub transaction_id: u64,
     pub service_id: ServiceId,
     pub is_active: bool,
+    /// What a REP says of the alternate path: 0 if the REQ has none, 1 that none is supported.
+    pub failover: u8,
     pub local_qpn: Qpn,
     pub attributes: QpAttributes,
     /// Nanoseconds until the last message is repeated.
@@ -65,7 +67,7 @@ pub(crate) struct CmId {
 impl CmId {
     /// An id without use.
     pub const IDLE: CmId = CmId {
-        state: State::Idle,
+        state: CmState::Idle,
         handle: None,
         listener: None,
         local_comm_id: 0,
@@ -75,6 +77,7 @@ impl CmId {
         transaction_id: 0,
         service_id: ServiceId(0),
         is_active: false,
+        failover: 0,
         local_qpn: Qpn::new(0),
         attributes: QpAttributes {
             gids: GidPair { local: Address([0; 16]), remote: Address([0; 16]) },
@@ -133,16 +136,16 @@ impl CmId {
         assert!(self.listener.is_none() || state.is_pending(), "{state} is in no backlog");
         assert!(!self.has_remote_qp || state.holds_remote_qpn(), "{state} holds no queue pair of the peer");
         match state {
-            State::Idle => {
+            CmState::Idle => {
                 assert!(self.handle.is_none() && !self.has_remote_id && !self.has_remote_qp, "a free id");
             }
-            State::DreqSent | State::Timewait => {}
-            State::SidrRepSent => assert!(self.handle.is_none(), "an answered question belongs to nobody"),
+            CmState::DreqSent | CmState::Timewait => {}
+            CmState::SidrRepSent => assert!(self.handle.is_none(), "an answered question belongs to nobody"),
             _ => assert!(self.handle.is_some(), "{state} belongs to somebody"),
         }
         let knows_peer = !matches!(
             state,
-            State::Idle | State::ReqSent | State::MraReqRcvd | State::SidrReqSent | State::Timewait
+            CmState::Idle | CmState::ReqSent | CmState::MraReqRcvd | CmState::SidrReqSent | CmState::Timewait
         );
         assert!(!knows_peer || self.has_remote_id, "{state} knows what the peer calls it");
     }

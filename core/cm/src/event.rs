@@ -49,7 +49,7 @@ impl std::fmt::Debug for PrivateData {
 
 /// Something happened to an id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct CmEvent {
     /// The id's handle. Of a request it is the one that was given to [`Cm::receive`](crate::Cm::receive).
     pub handle: u64,
     /// What happened.
@@ -70,7 +70,8 @@ pub enum EventKind {
     Established,
     /// The peer refused. The handle is free.
     Rejected(Rejection),
-    /// The connection has ended, or the peer wants it to: then [`Cm::disconnect`](crate::Cm::disconnect) answers.
+    /// The connection has ended, or the peer wants it to: then [`Cm::disconnect`](crate::Cm::disconnect)
+    /// answers.
     Disconnected(Cause),
     /// The peer did not answer. The handle is free, unless the id is in timewait.
     Unreachable,

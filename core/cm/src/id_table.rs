@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::State;
+use crate::CmState;
 use crate::cm_id::CmId;
 
 /// Bits of a communication id that are the slot; the others count its uses.
@@ -12,8 +12,8 @@ const SLOT: u32 = (1 << SLOT_BITS) - 1;
 /// The slots of all ids.
 ///
 /// A communication id is a slot and how often it was used. Both are mixed with the seed, so that two managers
-/// begin elsewhere. A slot that becomes free goes to the end of the line, so an id comes again only after
-/// 65,536 times as many others as there are slots.
+/// begin elsewhere. A slot that becomes free goes to the end of the line. So an id comes again after all
+/// slots were used 65,536 times, unless most are in use for good.
 #[derive(Debug)]
 pub(crate) struct IdTable {
     ids: Vec<CmId>,
@@ -54,7 +54,7 @@ impl IdTable {
     pub fn find(&self, local_comm_id: u32) -> Option<u32> {
         let slot = (local_comm_id ^ self.seed) & SLOT;
         let id = self.ids.get(slot as usize)?;
-        (id.state != State::Idle && id.local_comm_id == local_comm_id).then_some(slot)
+        (id.state != CmState::Idle && id.local_comm_id == local_comm_id).then_some(slot)
     }
 
     /// The id of a slot.
@@ -79,18 +79,18 @@ impl IdTable {
 
     /// The ids in use, with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &CmId)> {
-        (0..).zip(&self.ids).filter(|(_, id)| id.state != State::Idle)
+        (0..).zip(&self.ids).filter(|(_, id)| id.state != CmState::Idle)
     }
 
     /// The ids in use.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut CmId> {
-        self.ids.iter_mut().filter(|id| id.state != State::Idle)
+        self.ids.iter_mut().filter(|id| id.state != CmState::Idle)
     }
 
     /// Asserts that each slot is in use or free.
     pub fn check(&self) {
         assert_eq!(self.iter().count(), self.len(), "slots in use are not free");
-        assert!(self.free.iter().all(|slot| self.get(*slot).state == State::Idle), "free slots are idle");
+        assert!(self.free.iter().all(|slot| self.get(*slot).state == CmState::Idle), "free slots are idle");
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
 
     fn take(table: &mut IdTable) -> Option<[u32; 2]> {
         let slot = table.take()?;
-        table.get_mut(slot).state = State::ReqSent;
+        table.get_mut(slot).state = CmState::ReqSent;
         Some([slot, table.get(slot).local_comm_id])
     }
 

@@ -1,7 +1,7 @@
 //! An ordered index of bounded size: keys in order, each with the slot of a table.
 //!
-//! It is a sorted vector, so that it allocates once and its order depends on nothing but the keys. An insertion
-//! moves what is behind it: at most a few hundred kilobytes, for messages that are rare.
+//! It is a sorted vector, so that it allocates once and its order depends on nothing but the keys. An
+//! insertion moves what is behind it: at most a few hundred kilobytes, for messages that are rare.
 
 /// Keys in order, each with a slot.
 #[derive(Debug)]

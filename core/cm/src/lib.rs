@@ -3,10 +3,11 @@
 //! as values.
 //!
 //! A [`Cm`] is the manager of one channel adapter and all its addresses. Programs are somewhere else: whoever
-//! drives the `Cm` gives each id a *handle* of its own choice, and finds it in the [`Event`]s.
+//! drives the `Cm` gives each id a *handle* of its own choice, and finds it in the [`CmEvent`]s.
 //!
-//! [`Cm::receive`] takes a MAD, and [`Cm::transmit`] returns the next one that leaves. [`Cm::next_deadline`] and
-//! [`Cm::expire`] are the timers. [`Cm::next_event`] is what programs get to know.
+//! [`Cm::receive`] takes a MAD, and [`Cm::transmit`] returns the next one that leaves.
+//! [`Cm::next_deadline`] and [`Cm::expire`] are the timers. [`Cm::next_event`] is what programs get to
+//! know.
 //!
 //! # One connection
 //!
@@ -21,8 +22,9 @@
 //!
 //! # Bounds
 //!
-//! All tables have their size from the start, and nothing allocates later. A full queue of MADs or events makes
-//! [`Cm::receive`] drop what comes, as a network would: peers repeat it. Calls answer [`CmError::Busy`] then.
+//! All tables have their size from the start, and nothing allocates later. A full queue of MADs or events
+//! makes [`Cm::receive`] drop what comes, as a network would: peers repeat it. Calls answer
+//! [`CmError::Busy`] then.
 
 #![forbid(unsafe_code)]
 
@@ -43,9 +45,9 @@ pub use cm::Cm;
 pub use config::CmConfig;
 pub use counters::CmCounters;
 pub use error::CmError;
-pub use event::{Cause, ConnParam, ConnectRequest, Event, EventKind, PrivateData, Rejection};
+pub use event::{Cause, CmEvent, ConnParam, ConnectRequest, EventKind, PrivateData, Rejection};
 pub use instant::Instant;
 pub use parameters::{
     AcceptParam, ConnectParam, GidPair, Listen, QpAttributes, RejectParam, SidrReplyParam, SidrRequestParam,
 };
-pub use state::State;
+pub use state::CmState;

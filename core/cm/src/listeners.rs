@@ -8,7 +8,7 @@ use crate::{CmError, Listen};
 
 /// A service at an address; at all addresses for [`ANY`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ServiceAddress {
     service_id: ServiceId,
     address: Address,
 }
@@ -18,9 +18,9 @@ const ANY: Address = Address([0; 16]);
 
 /// One listener.
 #[derive(Copy, Clone, Debug)]
-struct Listener {
+struct Listening {
     handle: u64,
-    place: Place,
+    place: ServiceAddress,
     backlog: u32,
     pending: u32,
 }
@@ -28,9 +28,9 @@ struct Listener {
 /// All listeners.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    slots: Vec<Option<Listener>>,
+    slots: Vec<Option<Listening>>,
     by_handle: Index<u64>,
-    by_place: Index<Place>,
+    by_place: Index<ServiceAddress>,
 }
 
 impl Listeners {
@@ -46,12 +46,12 @@ impl Listeners {
         if listen.backlog == 0 || listen.address.is_some_and(|address| !address.is_host()) {
             return Err(CmError::OutOfRange);
         }
-        let place = Place { service_id: listen.service_id, address };
+        let place = ServiceAddress { service_id: listen.service_id, address };
         if self.by_place.get(&place).is_some() {
             return Err(CmError::AddressInUse);
         }
         let free = self.slots.iter().position(Option::is_none).ok_or(CmError::NoResources)?;
-        self.slots[free] = Some(Listener { handle, place, backlog: listen.backlog, pending: 0 });
+        self.slots[free] = Some(Listening { handle, place, backlog: listen.backlog, pending: 0 });
         self.by_handle.insert(handle, free as u32);
         self.by_place.insert(place, free as u32);
         Ok(())
@@ -73,7 +73,7 @@ impl Listeners {
 
     /// The listener for a service at an address; that of the address before that of all.
     pub fn find(&self, service_id: ServiceId, address: Address) -> Option<u32> {
-        let at = |address| self.by_place.get(&Place { service_id, address });
+        let at = |address| self.by_place.get(&ServiceAddress { service_id, address });
         at(address).or_else(|| at(ANY))
     }
 
@@ -101,7 +101,8 @@ impl Listeners {
         }
     }
 
-    /// Asserts that as many requests wait as `pending` counts for a slot, and no more than each listener wants.
+    /// Asserts that as many requests wait as `pending` counts for a slot, and no more than each listener
+    /// wants.
     pub fn check(&self, pending: impl Fn(u32) -> usize) {
         self.by_handle.check();
         self.by_place.check();

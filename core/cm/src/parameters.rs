@@ -29,8 +29,8 @@ pub struct Listen {
     pub service_id: ServiceId,
     /// At this address only; `None`: at all addresses that have no listener of their own for the service.
     pub address: Option<Address>,
-    /// Requests that wait for the program's answer at most, 1 or more. What comes beyond it is dropped, so that
-    /// the peer asks again later.
+    /// Requests that wait for the program's answer at most, 1 or more. What comes beyond it is dropped,
+    /// so that the peer asks again later.
     pub backlog: u32,
 }
 

@@ -11,7 +11,7 @@ use transitions::TRANSITIONS;
 
 /// The state of an id, as IBTA and Linux name them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum CmState {
     /// No connection: the id is free.
     Idle,
     /// Active: the REQ waits for its answer.
@@ -46,29 +46,29 @@ pub enum State {
     SidrRepSent,
 }
 
-impl State {
+impl CmState {
     /// All states.
-    pub const ALL: [State; 16] = [
-        State::Idle,
-        State::ReqSent,
-        State::MraReqRcvd,
-        State::ReqRcvd,
-        State::MraReqSent,
-        State::RepSent,
-        State::MraRepRcvd,
-        State::RepRcvd,
-        State::MraRepSent,
-        State::Established,
-        State::DreqSent,
-        State::DreqRcvd,
-        State::Timewait,
-        State::SidrReqSent,
-        State::SidrReqRcvd,
-        State::SidrRepSent,
+    pub const ALL: [CmState; 16] = [
+        CmState::Idle,
+        CmState::ReqSent,
+        CmState::MraReqRcvd,
+        CmState::ReqRcvd,
+        CmState::MraReqSent,
+        CmState::RepSent,
+        CmState::MraRepRcvd,
+        CmState::RepRcvd,
+        CmState::MraRepSent,
+        CmState::Established,
+        CmState::DreqSent,
+        CmState::DreqRcvd,
+        CmState::Timewait,
+        CmState::SidrReqSent,
+        CmState::SidrReqRcvd,
+        CmState::SidrRepSent,
     ];
 
     /// The state after `on`; `None`: it has no place in this state.
-    pub(crate) fn after(self, on: On) -> Option<State> {
+    pub(crate) fn after(self, on: On) -> Option<CmState> {
         TRANSITIONS.iter().find(|row| row.from == self && row.on == on).map(|row| row.to)
     }
 
@@ -76,62 +76,62 @@ impl State {
     pub const fn repeats(self) -> bool {
         matches!(
             self,
-            State::ReqSent
-                | State::MraReqRcvd
-                | State::RepSent
-                | State::MraRepRcvd
-                | State::DreqSent
-                | State::SidrReqSent
+            CmState::ReqSent
+                | CmState::MraReqRcvd
+                | CmState::RepSent
+                | CmState::MraRepRcvd
+                | CmState::DreqSent
+                | CmState::SidrReqSent
         )
     }
 
     /// Is the id kept only to answer what comes late? Then it may end early, to make space.
     pub const fn lingers(self) -> bool {
-        matches!(self, State::Timewait | State::SidrRepSent)
+        matches!(self, CmState::Timewait | CmState::SidrRepSent)
     }
 
     /// Does a request wait for the program, in a listener's backlog?
     pub const fn is_pending(self) -> bool {
-        matches!(self, State::ReqRcvd | State::MraReqSent | State::SidrReqRcvd)
+        matches!(self, CmState::ReqRcvd | CmState::MraReqSent | CmState::SidrReqRcvd)
     }
 
-    /// Is the peer's queue pair in use by this connection, so that a second one with it shows that this one is
-    /// stale?
+    /// Is the peer's queue pair in use by this connection, so that a second one with it shows that this
+    /// one is stale?
     pub(crate) const fn holds_remote_qpn(self) -> bool {
         matches!(
             self,
-            State::ReqRcvd
-                | State::MraReqSent
-                | State::RepSent
-                | State::MraRepRcvd
-                | State::RepRcvd
-                | State::MraRepSent
-                | State::Established
-                | State::DreqSent
-                | State::DreqRcvd
+            CmState::ReqRcvd
+                | CmState::MraReqSent
+                | CmState::RepSent
+                | CmState::MraRepRcvd
+                | CmState::RepRcvd
+                | CmState::MraRepSent
+                | CmState::Established
+                | CmState::DreqSent
+                | CmState::DreqRcvd
         )
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for CmState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            State::Idle => "IDLE",
-            State::ReqSent => "REQ_SENT",
-            State::MraReqRcvd => "MRA_REQ_RCVD",
-            State::ReqRcvd => "REQ_RCVD",
-            State::MraReqSent => "MRA_REQ_SENT",
-            State::RepSent => "REP_SENT",
-            State::MraRepRcvd => "MRA_REP_RCVD",
-            State::RepRcvd => "REP_RCVD",
-            State::MraRepSent => "MRA_REP_SENT",
-            State::Established => "ESTABLISHED",
-            State::DreqSent => "DREQ_SENT",
-            State::DreqRcvd => "DREQ_RCVD",
-            State::Timewait => "TIMEWAIT",
-            State::SidrReqSent => "SIDR_REQ_SENT",
-            State::SidrReqRcvd => "SIDR_REQ_RCVD",
-            State::SidrRepSent => "SIDR_REP_SENT",
+            CmState::Idle => "IDLE",
+            CmState::ReqSent => "REQ_SENT",
+            CmState::MraReqRcvd => "MRA_REQ_RCVD",
+            CmState::ReqRcvd => "REQ_RCVD",
+            CmState::MraReqSent => "MRA_REQ_SENT",
+            CmState::RepSent => "REP_SENT",
+            CmState::MraRepRcvd => "MRA_REP_RCVD",
+            CmState::RepRcvd => "REP_RCVD",
+            CmState::MraRepSent => "MRA_REP_SENT",
+            CmState::Established => "ESTABLISHED",
+            CmState::DreqSent => "DREQ_SENT",
+            CmState::DreqRcvd => "DREQ_RCVD",
+            CmState::Timewait => "TIMEWAIT",
+            CmState::SidrReqSent => "SIDR_REQ_SENT",
+            CmState::SidrReqRcvd => "SIDR_REQ_RCVD",
+            CmState::SidrRepSent => "SIDR_REP_SENT",
         })
     }
 }
@@ -182,12 +182,12 @@ mod tests {
     }
 
     /// The states that can be reached from `start`.
-    fn reached(start: State) -> Vec<State> {
+    fn reached(start: CmState) -> Vec<CmState> {
         let mut reached = vec![start];
         let mut at = 0;
         while at < reached.len() {
             let rows = TRANSITIONS.iter().filter(|row| row.from == reached[at]);
-            let new: Vec<State> = rows.map(|row| row.to).filter(|to| !reached.contains(to)).collect();
+            let new: Vec<CmState> = rows.map(|row| row.to).filter(|to| !reached.contains(to)).collect();
             reached.extend(new);
             at += 1;
             reached.dedup();
@@ -197,15 +197,15 @@ mod tests {
 
     #[test]
     fn every_state_is_reached_from_idle_and_leads_back_to_it() {
-        for state in State::ALL {
-            assert!(reached(State::Idle).contains(&state), "{state} is never reached");
-            assert!(reached(state).contains(&State::Idle), "{state} never ends");
+        for state in CmState::ALL {
+            assert!(reached(CmState::Idle).contains(&state), "{state} is never reached");
+            assert!(reached(state).contains(&CmState::Idle), "{state} never ends");
         }
     }
 
     #[test]
     fn what_repeats_times_out_what_lingers_ends_and_nothing_else_does() {
-        for state in State::ALL {
+        for state in CmState::ALL {
             assert_eq!(state.after(On::TimedOut).is_some(), state.repeats(), "{state}");
             assert_eq!(state.after(On::TimewaitOver).is_some(), state.lingers(), "{state}");
         }
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn only_one_side_of_a_connection_gets_a_req_or_rep() {
-        let on = |on: On| State::ALL.into_iter().filter(move |state| state.after(on).is_some());
-        assert!(on(On::RecvReq).eq([State::Idle]));
-        assert!(on(On::RecvRep).eq([State::ReqSent, State::MraReqRcvd]));
-        assert!(on(On::RecvRtu).eq([State::RepSent, State::MraRepRcvd]));
+        let on = |on: On| CmState::ALL.into_iter().filter(move |state| state.after(on).is_some());
+        assert!(on(On::RecvReq).eq([CmState::Idle]));
+        assert!(on(On::RecvRep).eq([CmState::ReqSent, CmState::MraReqRcvd]));
+        assert!(on(On::RecvRtu).eq([CmState::RepSent, CmState::MraRepRcvd]));
     }
 }

@@ -1,5 +1,5 @@
-//! After set-up nothing allocates: connections, refusals, floods and timers, with each allocation of the thread
-//! counted.
+//! After set-up nothing allocates: connections, refusals, floods and timers, with each allocation of the
+//! thread counted.
 
 use std::net::Ipv4Addr;
 

@@ -1,9 +1,9 @@
 //! Management datagrams of the communication manager: how two programs bring their queue pairs together
 //! (IBTA volume 1, chapters 12 and 13.4; annex A11 for what stands in a REQ's private data).
 //!
-//! A MAD is the payload of a datagram to QP 1 with Q_Key 0x80010000, always 256 bytes: a [`header`], then a
-//! *body* that its attribute names. Each body is one file. All of them end with private data of the programs, which has
-//! no length: what a program did not fill is zero.
+//! A MAD is the payload of a datagram to QP 1 with Q_Key 0x80010000, always 256 bytes: a [`header`], then
+//! a *body* that its attribute names. Each body is one file. All of them end with private data of the
+//! programs, which has no length: what a program did not fill is zero.
 //!
 //! | attribute | body | from | answers |
 //! | --------- | ---- | ---- | ------- |

@@ -5,10 +5,10 @@ use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, mra, path, 
 use remora_wire::{Psn, Qpn};
 
 use super::Cm;
-use super::arrival::Arrival;
+use super::received_mad::ReceivedMad;
 use crate::state::On;
 use crate::{
-    CmError, ConnParam, ConnectParam, EventKind, Instant, PrivateData, QpAttributes, Rejection, State,
+    CmError, CmState, ConnParam, ConnectParam, EventKind, Instant, PrivateData, QpAttributes, Rejection,
 };
 
 /// The code of the local ACK timeout: twice the packet life time, and the peer's delay. A sum of two powers
@@ -105,7 +105,7 @@ impl Cm {
         }
     }
 
-    pub(super) fn receive_rep(&mut self, arrival: &Arrival, rep: &rep::Repr) {
+    pub(super) fn receive_rep(&mut self, arrival: &ReceivedMad, rep: &rep::Repr) {
         if self.ids.find(rep.remote_comm_id).is_none() {
             // The peer waits for a RTU that nobody will send.
             self.counters.unknown_ids += 1;
@@ -123,7 +123,7 @@ impl Cm {
         }
     }
 
-    fn take_rep(&mut self, arrival: &Arrival, slot: u32, rep: &rep::Repr) {
+    fn take_rep(&mut self, arrival: &ReceivedMad, slot: u32, rep: &rep::Repr) {
         let id = self.ids.get_mut(slot);
         id.remote_comm_id = rep.local_comm_id;
         id.remote_ca_guid = Some(rep.local_ca_guid);
@@ -172,8 +172,8 @@ impl Cm {
     fn answer_rep_again(&mut self, slot: u32) {
         let id = self.ids.get(slot);
         match id.state {
-            State::RepRcvd | State::MraRepSent => self.send_mra(slot, Answered::Rep),
-            State::Established if id.is_active && id.sent_is(Attribute::RTU) => self.send_again(slot),
+            CmState::RepRcvd | CmState::MraRepSent => self.send_mra(slot, Answered::Rep),
+            CmState::Established if id.is_active && id.sent_is(Attribute::RTU) => self.send_again(slot),
             _ => {}
         }
     }
@@ -193,7 +193,7 @@ impl Cm {
     }
 
     /// The peer has the REQ or REP, and needs time: the next repetition waits for that long.
-    pub(super) fn receive_mra(&mut self, arrival: &Arrival, mra: &mra::Repr) {
+    pub(super) fn receive_mra(&mut self, arrival: &ReceivedMad, mra: &mra::Repr) {
         let (local, remote) = (mra.remote_comm_id, mra.local_comm_id);
         let (found, on) = match mra.answered {
             Answered::Req => (self.find_local(arrival, local), On::RecvMraOfReq),

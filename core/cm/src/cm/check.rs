@@ -3,7 +3,7 @@
 //! After each event, debug builds check the id that it met. Tests and fuzzers check all ids and tables.
 
 use super::{Cm, Due};
-use crate::{Instant, State};
+use crate::{CmState, Instant};
 
 impl Cm {
     /// Asserts the invariants of an id after an event, in debug builds only. A message may come before its
@@ -58,7 +58,7 @@ impl Cm {
         assert_eq!(self.by_remote_qp.len(), count(|id| id.has_remote_qp), "peers' queue pairs");
         self.listeners.check(|listener| {
             let pending = self.ids.iter().filter(|(_, id)| id.listener == Some(listener));
-            pending.inspect(|(_, id)| assert_ne!(id.state, State::Idle)).count()
+            pending.inspect(|(_, id)| assert_ne!(id.state, CmState::Idle)).count()
         });
     }
 }

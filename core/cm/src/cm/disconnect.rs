@@ -3,18 +3,19 @@
 use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, SidrStatus, drep, dreq};
 
 use super::Cm;
-use super::arrival::Arrival;
+use super::received_mad::ReceivedMad;
 use crate::state::On;
-use crate::{Cause, CmError, EventKind, Instant, PrivateData, RejectParam, SidrReplyParam, State};
+use crate::{Cause, CmError, CmState, EventKind, Instant, PrivateData, RejectParam, SidrReplyParam};
 
 impl Cm {
-    /// Ends a connection, or answers a peer that ends it. Private data go up to 220 bytes, or 224 in an answer.
+    /// Ends a connection, or answers a peer that ends it. Private data go up to 220 bytes, or 224 in an
+    /// answer.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::OutOfRange`], [`CmError::Busy`].
     pub fn disconnect(&mut self, now: Instant, handle: u64, private_data: &[u8]) -> Result<(), CmError> {
         let slot = self.slot_of(handle)?;
-        let answers = self.ids.get(slot).state == State::DreqRcvd;
+        let answers = self.ids.get(slot).state == CmState::DreqRcvd;
         if !answers && !self.allows(slot, On::SendDreq) {
             return Err(CmError::WrongState);
         }
@@ -31,8 +32,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Takes a handle away: of a listener, or of an id in any state. The peer gets to know that the connection
-    /// ends; no event says more of it. Requests that wait for a listener stay.
+    /// Takes a handle away: of a listener, or of an id in any state. The peer gets to know that the
+    /// connection ends; no event says more of it. Requests that wait for a listener stay.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::Busy`].
@@ -52,33 +53,33 @@ impl Cm {
     fn end(&mut self, now: Instant, slot: u32) {
         let state = self.ids.get(slot).state;
         match state {
-            State::ReqSent | State::MraReqRcvd => {
+            CmState::ReqSent | CmState::MraReqRcvd => {
                 self.send_timeout(slot, Answered::Req);
                 self.enter(slot, On::SendRej);
             }
-            State::ReqRcvd | State::MraReqSent | State::RepRcvd | State::MraRepSent => {
+            CmState::ReqRcvd | CmState::MraReqSent | CmState::RepRcvd | CmState::MraRepSent => {
                 self.send_rej(now, slot, &RejectParam::new(RejectReason::CONSUMER));
             }
-            State::RepSent | State::MraRepRcvd => {
+            CmState::RepSent | CmState::MraRepRcvd => {
                 self.send_rej(now, slot, &RejectParam::new(RejectReason::CONSUMER));
                 self.forget_handle(slot);
             }
-            State::Established => {
+            CmState::Established => {
                 self.send_dreq(now, slot, &[]);
                 self.forget_handle(slot);
             }
-            State::DreqRcvd => {
+            CmState::DreqRcvd => {
                 self.send_drep(slot, &[]);
                 self.enter_timewait(now, slot, On::SendDrep);
                 self.forget_handle(slot);
             }
-            State::DreqSent | State::Timewait => self.forget_handle(slot),
-            State::SidrReqSent => self.enter(slot, On::Cancel),
-            State::SidrReqRcvd => {
+            CmState::DreqSent | CmState::Timewait => self.forget_handle(slot),
+            CmState::SidrReqSent => self.enter(slot, On::Cancel),
+            CmState::SidrReqRcvd => {
                 self.send_sidr_rep(now, slot, &SidrReplyParam::refusal(SidrStatus::REJECTED))
             }
             // Free, or without a handle.
-            State::Idle | State::SidrRepSent => {}
+            CmState::Idle | CmState::SidrRepSent => {}
         }
     }
 
@@ -116,7 +117,7 @@ impl Cm {
         self.send(slot, &CmMessage::Drep(drep));
     }
 
-    pub(super) fn receive_dreq(&mut self, arrival: &Arrival, dreq: &dreq::Repr) {
+    pub(super) fn receive_dreq(&mut self, arrival: &ReceivedMad, dreq: &dreq::Repr) {
         let local = self.ids.find(dreq.remote_comm_id);
         let Some(slot) = local.filter(|slot| self.ids.get(*slot).remote_comm_id == dreq.local_comm_id) else {
             // The connection is over here. Its peer need not wait.
@@ -132,18 +133,18 @@ impl Cm {
         }
         let private_data = PrivateData::of(&dreq.private_data);
         match id.state {
-            State::Established | State::RepSent | State::MraRepRcvd => {
+            CmState::Established | CmState::RepSent | CmState::MraRepRcvd => {
                 id.transaction_id = arrival.transaction_id;
                 self.tell(slot, EventKind::Disconnected(Cause::Requested), private_data);
                 self.enter(slot, On::RecvDreq);
             }
-            State::DreqSent => {
+            CmState::DreqSent => {
                 id.transaction_id = arrival.transaction_id;
                 self.send_drep(slot, &[]);
                 self.tell(slot, EventKind::Disconnected(Cause::Agreed), private_data);
                 self.enter_timewait(arrival.now, slot, On::RecvDreq);
             }
-            State::Timewait => {
+            CmState::Timewait => {
                 self.counters.duplicates += 1;
                 if id.sent_is(Attribute::DREP) {
                     self.send_again(slot);
@@ -152,12 +153,12 @@ impl Cm {
                     self.send_drep(slot, &[]);
                 }
             }
-            State::DreqRcvd => self.counters.duplicates += 1,
+            CmState::DreqRcvd => self.counters.duplicates += 1,
             _ => self.counters.out_of_state += 1,
         }
     }
 
-    pub(super) fn receive_drep(&mut self, arrival: &Arrival, drep: &drep::Repr) {
+    pub(super) fn receive_drep(&mut self, arrival: &ReceivedMad, drep: &drep::Repr) {
         let Some(slot) = self.find(arrival, drep.remote_comm_id, drep.local_comm_id) else { return };
         if !self.allows(slot, On::RecvDrep) {
             self.counters.out_of_state += 1;

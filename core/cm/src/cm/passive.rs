@@ -7,12 +7,12 @@ use remora_wire::mad::{
 };
 
 use super::Cm;
-use super::arrival::Arrival;
+use super::received_mad::ReceivedMad;
 use crate::cm_id::{RemoteId, RemoteQp};
 use crate::state::On;
 use crate::{
-    AcceptParam, CmError, ConnParam, ConnectRequest, EventKind, GidPair, Instant, PrivateData, QpAttributes,
-    State,
+    AcceptParam, CmError, CmState, ConnParam, ConnectRequest, EventKind, GidPair, Instant, PrivateData,
+    QpAttributes,
 };
 
 /// The default partition, without its membership bit.
@@ -26,21 +26,21 @@ struct Checked {
 }
 
 /// Why a REQ is refused.
-struct Refusal {
+struct ReqRefusal {
     reason: RejectReason,
     /// What would be accepted.
     info: [u8; 16],
     info_len: usize,
 }
 
-impl Refusal {
-    const fn new(reason: RejectReason) -> Refusal {
-        Refusal { reason, info: [0; 16], info_len: 0 }
+impl ReqRefusal {
+    const fn new(reason: RejectReason) -> ReqRefusal {
+        ReqRefusal { reason, info: [0; 16], info_len: 0 }
     }
 }
 
 impl Cm {
-    pub(super) fn receive_req(&mut self, arrival: &Arrival, req: &req::Repr, fresh: u64) -> bool {
+    pub(super) fn receive_req(&mut self, arrival: &ReceivedMad, req: &req::Repr, fresh: u64) -> bool {
         let (address, guid) = (arrival.gids.remote, req.local_ca_guid);
         let id = RemoteId { address, ca_guid: Some(guid), comm_id: req.local_comm_id };
         if let Some(slot) = self.by_remote_id.get(&id) {
@@ -49,7 +49,7 @@ impl Cm {
         }
         if let Some(slot) = self.by_remote_qp.get(&RemoteQp { address, ca_guid: guid, qpn: req.local_qpn }) {
             // The peer has forgotten that connection, or it would not use its queue pair again.
-            self.refuse_req(arrival, req, &Refusal::new(RejectReason::STALE_CONNECTION));
+            self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::STALE_CONNECTION));
             self.end_stale(arrival.now, slot);
             return false;
         }
@@ -67,7 +67,7 @@ impl Cm {
         let slot = if self.unused(fresh).is_ok() { self.take(fresh) } else { None };
         let Some(slot) = slot else {
             self.counters.no_resources += 1;
-            self.refuse_req(arrival, req, &Refusal::new(RejectReason::NO_RESOURCES));
+            self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::NO_RESOURCES));
             return false;
         };
         self.take_req(arrival, slot, req, &checked);
@@ -75,28 +75,30 @@ impl Cm {
     }
 
     /// A REQ that came before: its answer got lost, or takes time.
-    fn receive_req_again(&mut self, arrival: &Arrival, slot: u32, req: &req::Repr) {
+    fn receive_req_again(&mut self, arrival: &ReceivedMad, slot: u32, req: &req::Repr) {
         let id = self.ids.get(slot);
         let is_same =
             id.service_id == req.service_id && id.attributes.remote_qpn == req.local_qpn && !id.is_active;
         self.counters.duplicates += 1;
         match id.state {
-            State::Timewait => self.refuse_req(arrival, req, &Refusal::new(RejectReason::STALE_CONNECTION)),
-            _ if !is_same => self.refuse_req(arrival, req, &Refusal::new(RejectReason::DUPLICATE_COMM_ID)),
-            State::ReqRcvd | State::MraReqSent => self.send_mra(slot, Answered::Req),
-            State::RepSent | State::MraRepRcvd => self.send_again(slot),
+            CmState::Timewait => {
+                self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::STALE_CONNECTION))
+            }
+            _ if !is_same => self.refuse_req(arrival, req, &ReqRefusal::new(RejectReason::DUPLICATE_COMM_ID)),
+            CmState::ReqRcvd | CmState::MraReqSent => self.send_mra(slot, Answered::Req),
+            CmState::RepSent | CmState::MraRepRcvd => self.send_again(slot),
             _ => {}
         }
     }
 
-    fn refuse_req(&mut self, arrival: &Arrival, req: &req::Repr, refusal: &Refusal) {
+    fn refuse_req(&mut self, arrival: &ReceivedMad, req: &req::Repr, refusal: &ReqRefusal) {
         let info = &refusal.info[..refusal.info_len];
         self.refuse(arrival, Answered::Req, 0, req.local_comm_id, refusal.reason, info);
     }
 
     /// Can a program get to know of this REQ?
-    fn check_req(&self, arrival: &Arrival, req: &req::Repr) -> Result<Checked, Refusal> {
-        let refuse = |reason| Err(Refusal::new(reason));
+    fn check_req(&self, arrival: &ReceivedMad, req: &req::Repr) -> Result<Checked, ReqRefusal> {
+        let refuse = |reason| Err(ReqRefusal::new(reason));
         let service = match req.service() {
             Some(service) if service != ConnectedService::Rd => service,
             _ => return refuse(RejectReason::INVALID_TRANSPORT),
@@ -109,10 +111,10 @@ impl Cm {
         let Some(listener) = listener else { return refuse(RejectReason::INVALID_SERVICE_ID) };
         if req.primary.remote_gid != arrival.gids.local || !req.primary.local_gid.is_host() {
             let info = arrival.gids.local.0;
-            return Err(Refusal { reason: RejectReason::PRIMARY_GID, info, info_len: info.len() });
+            return Err(ReqRefusal { reason: RejectReason::PRIMARY_GID, info, info_len: info.len() });
         }
         if req.path_mtu == 0 || req.path_mtu > self.config.max_mtu {
-            let mut refusal = Refusal::new(RejectReason::INVALID_MTU);
+            let mut refusal = ReqRefusal::new(RejectReason::INVALID_MTU);
             (refusal.info[0], refusal.info_len) = (self.config.max_mtu, 1);
             return Err(refusal);
         }
@@ -128,7 +130,7 @@ impl Cm {
         Ok(Checked { listener, service, ip })
     }
 
-    fn take_req(&mut self, arrival: &Arrival, slot: u32, req: &req::Repr, checked: &Checked) {
+    fn take_req(&mut self, arrival: &ReceivedMad, slot: u32, req: &req::Repr, checked: &Checked) {
         let Checked { listener, service, ip } = *checked;
         let timeout = req.primary.ack_timeout;
         let gids = GidPair { local: arrival.gids.local, remote: req.primary.local_gid };
@@ -139,6 +141,7 @@ impl Cm {
         id.gids = arrival.gids;
         id.transaction_id = arrival.transaction_id;
         id.service_id = req.service_id;
+        id.failover = u8::from(req.alternate.is_present());
         id.packet_life_time = timeout.saturating_sub(1);
         id.timeout_ns = time_ns(req.local_response_timeout) + time_ns(timeout);
         id.max_retries = req.max_cm_retries;
@@ -213,7 +216,7 @@ impl Cm {
             responder_resources: param.responder_resources,
             initiator_depth: param.initiator_depth,
             target_ack_delay: self.config.target_ack_delay,
-            failover: 0,
+            failover: id.failover,
             flow_control: param.flow_control,
             rnr_retry_count: param.rnr_retry_count,
             srq: param.srq || is_xrc,
@@ -227,7 +230,7 @@ impl Cm {
         Ok(())
     }
 
-    pub(super) fn receive_rtu(&mut self, arrival: &Arrival, rtu: &rtu::Repr) {
+    pub(super) fn receive_rtu(&mut self, arrival: &ReceivedMad, rtu: &rtu::Repr) {
         if self.ids.find(rtu.remote_comm_id).is_none() {
             // The peer takes the connection for established. That this side gave it up has not reached it.
             self.counters.unknown_ids += 1;
@@ -239,14 +242,15 @@ impl Cm {
         if self.allows(slot, On::RecvRtu) {
             self.tell(slot, EventKind::Established, PrivateData::of(&rtu.private_data));
             self.enter(slot, On::RecvRtu);
-        } else if id.state == State::Timewait && id.sent_is(Attribute::REJ) {
+        } else if id.state == CmState::Timewait && id.sent_is(Attribute::REJ) {
             self.send_again(slot);
         } else {
             self.counters.duplicates += 1;
         }
     }
 
-    /// The program's queue pair received something (`IBV_EVENT_COMM_EST`): the RTU was lost, and is not needed.
+    /// The program's queue pair received something (`IBV_EVENT_COMM_EST`): the RTU was lost, and is not
+    /// needed.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::Busy`]; [`CmError::WrongState`] unless a REP has left and the

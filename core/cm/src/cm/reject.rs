@@ -3,14 +3,14 @@
 use remora_wire::mad::{Answered, CmMessage, INFO_LEN, RejectReason, rej};
 
 use super::Cm;
-use super::arrival::Arrival;
+use super::received_mad::ReceivedMad;
 use crate::cm_id::RemoteId;
 use crate::state::On;
-use crate::{Cause, CmError, EventKind, PrivateData, RejectParam, Rejection, State};
+use crate::{Cause, CmError, CmState, EventKind, PrivateData, RejectParam, Rejection};
 
 impl Cm {
-    /// Refuses a request or a response. The handle is free then, except where a REP has left before: that id is
-    /// in timewait.
+    /// Refuses a request or a response. The handle is free then, except where a REP has left before: that
+    /// id is in timewait.
     ///
     /// # Errors
     /// [`CmError::NoSuchHandle`], [`CmError::WrongState`], [`CmError::Busy`]; [`CmError::OutOfRange`] if
@@ -36,13 +36,13 @@ impl Cm {
     /// Sends a REJ that the state allows.
     pub(super) fn send_rej(&mut self, now: crate::Instant, slot: u32, param: &RejectParam<'_>) {
         let answered = match self.ids.get(slot).state {
-            State::ReqRcvd | State::MraReqSent => Answered::Req,
-            State::RepRcvd | State::MraRepSent => Answered::Rep,
+            CmState::ReqRcvd | CmState::MraReqSent => Answered::Req,
+            CmState::RepRcvd | CmState::MraRepSent => Answered::Rep,
             _ => Answered::Other,
         };
         let rej = self.rej(slot, answered, param.reason, param.info, param.private_data);
         self.send(slot, &CmMessage::Rej(rej));
-        if self.ids.get(slot).state.after(On::SendRej) == Some(State::Timewait) {
+        if self.ids.get(slot).state.after(On::SendRej) == Some(CmState::Timewait) {
             self.enter_timewait(now, slot, On::SendRej);
         } else {
             self.enter(slot, On::SendRej);
@@ -63,7 +63,7 @@ impl Cm {
     }
 
     /// The id that a REJ means. A peer that gave up may not know this side's id: its adapter's GUID tells.
-    fn find_rejected(&mut self, arrival: &Arrival, rej: &rej::Repr) -> Option<u32> {
+    fn find_rejected(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) -> Option<u32> {
         if rej.reason == RejectReason::TIMEOUT
             && let Some(guid) = rej.info().first_chunk()
         {
@@ -82,25 +82,25 @@ impl Cm {
         self.find(arrival, rej.remote_comm_id, rej.local_comm_id)
     }
 
-    pub(super) fn receive_rej(&mut self, arrival: &Arrival, rej: &rej::Repr) {
+    pub(super) fn receive_rej(&mut self, arrival: &ReceivedMad, rej: &rej::Repr) {
         let Some(slot) = self.find_rejected(arrival, rej) else { return };
         let state = self.ids.get(slot).state;
         // Only a REQ that waits can be refused; a late refusal of it must not end what stands.
         let refuses_req = rej.answered == Answered::Req && rej.reason != RejectReason::TIMEOUT;
-        if refuses_req && !matches!(state, State::ReqSent | State::MraReqRcvd)
+        if refuses_req && !matches!(state, CmState::ReqSent | CmState::MraReqRcvd)
             || !self.allows(slot, On::RecvRej)
         {
             self.counters.out_of_state += 1;
             return;
         }
         let kind = match state {
-            State::Established | State::DreqSent => EventKind::Disconnected(Cause::Refused),
+            CmState::Established | CmState::DreqSent => EventKind::Disconnected(Cause::Refused),
             _ => {
                 EventKind::Rejected(Rejection { reason: rej.reason, info: rej.info, info_len: rej.info_len })
             }
         };
         self.tell(slot, kind, PrivateData::of(&rej.private_data));
-        if state.after(On::RecvRej) == Some(State::Timewait) {
+        if state.after(On::RecvRej) == Some(CmState::Timewait) {
             self.enter_timewait(arrival.now, slot, On::RecvRej);
         } else {
             self.enter(slot, On::RecvRej);

@@ -4,10 +4,10 @@ use remora_wire::Qpn;
 use remora_wire::mad::{CmMessage, INFO_LEN, PortSpace, SidrStatus, ip_cm, sidr_rep, sidr_req, time_ns};
 
 use super::Cm;
-use super::arrival::Arrival;
+use super::received_mad::ReceivedMad;
 use crate::cm_id::RemoteId;
 use crate::state::On;
-use crate::{CmError, EventKind, Instant, PrivateData, SidrReplyParam, SidrRequestParam, State};
+use crate::{CmError, CmState, EventKind, Instant, PrivateData, SidrReplyParam, SidrRequestParam};
 
 impl SidrReplyParam<'_> {
     /// There is no such service.
@@ -69,11 +69,16 @@ impl Cm {
         Ok(())
     }
 
-    pub(super) fn receive_sidr_req(&mut self, arrival: &Arrival, req: &sidr_req::Repr, fresh: u64) -> bool {
+    pub(super) fn receive_sidr_req(
+        &mut self,
+        arrival: &ReceivedMad,
+        req: &sidr_req::Repr,
+        fresh: u64,
+    ) -> bool {
         let key = RemoteId { address: arrival.gids.remote, ca_guid: None, comm_id: req.request_id };
         if let Some(slot) = self.by_remote_id.get(&key) {
             self.counters.duplicates += 1;
-            if self.ids.get(slot).state == State::SidrRepSent {
+            if self.ids.get(slot).state == CmState::SidrRepSent {
                 self.send_again(slot);
             }
             return false;
@@ -108,7 +113,7 @@ impl Cm {
 
     fn take_sidr_req(
         &mut self,
-        arrival: &Arrival,
+        arrival: &ReceivedMad,
         slot: u32,
         listener: u32,
         req: &sidr_req::Repr,
@@ -134,7 +139,7 @@ impl Cm {
         self.tell(slot, kind, PrivateData::of(&req.private_data[header..]));
     }
 
-    fn refuse_sidr(&mut self, arrival: &Arrival, req: &sidr_req::Repr, status: SidrStatus) {
+    fn refuse_sidr(&mut self, arrival: &ReceivedMad, req: &sidr_req::Repr, status: SidrStatus) {
         let message = SidrReplyParam::refusal(status).message(req.request_id, req.service_id);
         self.answer(arrival.gids, arrival.transaction_id, &message);
     }
@@ -170,7 +175,7 @@ impl Cm {
         self.await_repetition(now, slot);
     }
 
-    pub(super) fn receive_sidr_rep(&mut self, arrival: &Arrival, rep: &sidr_rep::Repr) {
+    pub(super) fn receive_sidr_rep(&mut self, arrival: &ReceivedMad, rep: &sidr_rep::Repr) {
         let Some(slot) = self.find_local(arrival, rep.request_id) else { return };
         if !self.allows(slot, On::RecvSidrRep) {
             self.counters.out_of_state += 1;

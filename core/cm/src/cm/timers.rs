@@ -4,7 +4,7 @@ use remora_wire::mad::{Answered, CmMessage, RejectReason};
 
 use super::{Cm, Due};
 use crate::state::On;
-use crate::{Cause, EventKind, Instant, PrivateData, State};
+use crate::{Cause, CmState, EventKind, Instant, PrivateData};
 
 /// The code of the time for which an answered SIDR_REQ is remembered: two repetitions of `rdma_cm`'s.
 const SIDR_TIMEWAIT: u8 = 21;
@@ -38,17 +38,17 @@ impl Cm {
             return self.set_deadline(slot, now.after(ns));
         }
         match id.state {
-            State::ReqSent | State::MraReqRcvd => {
+            CmState::ReqSent | CmState::MraReqRcvd => {
                 self.send_timeout(slot, Answered::Req);
                 self.tell(slot, EventKind::Unreachable, PrivateData::NONE);
                 self.enter(slot, On::TimedOut);
             }
-            State::RepSent | State::MraRepRcvd => {
+            CmState::RepSent | CmState::MraRepRcvd => {
                 self.send_timeout(slot, Answered::Other);
                 self.tell(slot, EventKind::Unreachable, PrivateData::NONE);
                 self.enter_timewait(now, slot, On::TimedOut);
             }
-            State::DreqSent => {
+            CmState::DreqSent => {
                 self.tell(slot, EventKind::Disconnected(Cause::Unanswered), PrivateData::NONE);
                 self.enter_timewait(now, slot, On::TimedOut);
             }

@@ -1,22 +1,22 @@
 //! The table of an id's transitions: a row for each state and what may happen in it.
 
-use super::{On, State};
+use super::{CmState, On};
 
 /// One row of the table.
 pub(super) struct Transition {
-    pub(super) from: State,
+    pub(super) from: CmState,
     pub(super) on: On,
-    pub(super) to: State,
+    pub(super) to: CmState,
 }
 
-const fn row(from: State, on: On, to: State) -> Transition {
+const fn row(from: CmState, on: On, to: CmState) -> Transition {
     Transition { from, on, to }
 }
 
 /// Every transition there is.
 pub(super) const TRANSITIONS: [Transition; 56] = {
+    use CmState::*;
     use On::*;
-    use State::*;
     [
         row(Idle, SendReq, ReqSent),
         row(Idle, RecvReq, ReqRcvd),

@@ -1,4 +1,5 @@
-//! ClassPortInfo: what the communication manager of a port can do (IBTA volume 1, chapters 12.7 and 13.4.8.1).
+//! ClassPortInfo: what the communication manager of a port can do (IBTA volume 1, chapters 12.7 and
+//! 13.4.8.1).
 //!
 //! ```text
 //!  +---------------+---------------+-------------------------------+

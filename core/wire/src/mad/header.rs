@@ -270,7 +270,8 @@ impl fmt::Display for Repr {
             self;
         write!(
             f,
-            "class={class:#04x}.{class_version} method={method:#04x} status={status} tid={transaction_id:#x} {attribute}"
+            "class={class:#04x}.{class_version} method={method:#04x} status={status} tid={transaction_id:#x} \
+             {attribute}"
         )
     }
 }

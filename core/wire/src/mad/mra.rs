@@ -126,7 +126,8 @@ impl fmt::Display for Repr {
         let Repr { local_comm_id, remote_comm_id, answered, service_timeout, .. } = self;
         write!(
             f,
-            "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} answered={answered:?} service_timeout={service_timeout}"
+            "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} \
+             answered={answered:?} service_timeout={service_timeout}"
         )
     }
 }

@@ -1,4 +1,5 @@
-//! One path of a REQ: the primary or the alternate one, as its sender sees it (IBTA volume 1, chapter 12.6.5).
+//! One path of a REQ: the primary or the alternate one, as its sender sees it (IBTA volume 1, chapter
+//! 12.6.5).
 //!
 //! ```text
 //!  +-------------------------------+-------------------------------+

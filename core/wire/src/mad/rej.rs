@@ -15,8 +15,8 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! A: which message it answers. A sender that has no id for the connection leaves its own 0. The reserved bits
-//! are sent as zero and not looked at.
+//! A: which message it answers. A sender that has no id for the connection leaves its own 0. The reserved
+//! bits are sent as zero and not looked at.
 
 use core::fmt;
 
@@ -50,8 +50,8 @@ const _: () = assert!(size_of::<Raw>() == LEN);
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes, [`WireError::Length`] if
-    /// the additional information is longer than its field.
+    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes,
+    /// [`WireError::Length`] if the additional information is longer than its field.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
@@ -187,7 +187,8 @@ impl fmt::Display for Repr {
         let Repr { local_comm_id, remote_comm_id, answered, reason, .. } = self;
         write!(
             f,
-            "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} answered={answered:?} reason={reason}"
+            "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} \
+             answered={answered:?} reason={reason}"
         )
     }
 }

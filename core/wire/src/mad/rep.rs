@@ -246,7 +246,8 @@ impl fmt::Display for Repr {
         let Repr { local_comm_id, remote_comm_id, local_qpn, starting_psn, .. } = self;
         write!(
             f,
-            "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} local_qpn={local_qpn} starting_psn={starting_psn}"
+            "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x} \
+             local_qpn={local_qpn} starting_psn={starting_psn}"
         )
     }
 }

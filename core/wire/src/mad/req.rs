@@ -32,9 +32,9 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! T: transport service, F: end-to-end flow control, R: an RDC exists, S: shared receive queue, X: extended
-//! transport. Bytes 4 to 7 hold the vendor id of ECE in later versions; all reserved bytes are sent as zero and not
-//! looked at.
+//! T: transport service, F: end-to-end flow control, R: an RDC exists, S: shared receive queue, X:
+//! extended transport. Bytes 4 to 7 hold the vendor id of ECE in later versions; all reserved bytes are
+//! sent as zero and not looked at.
 
 use core::fmt;
 
@@ -402,7 +402,8 @@ impl fmt::Display for Repr {
         let Repr { local_comm_id, service_id, local_qpn, starting_psn, path_mtu, primary, .. } = self;
         write!(
             f,
-            "local_comm_id={local_comm_id:#010x} service_id={service_id} local_qpn={local_qpn} starting_psn={starting_psn} path_mtu={path_mtu} primary={primary}"
+            "local_comm_id={local_comm_id:#010x} service_id={service_id} local_qpn={local_qpn} \
+             starting_psn={starting_psn} path_mtu={path_mtu} primary={primary}"
         )
     }
 }
@@ -418,7 +419,8 @@ mod tests {
     /// Of the first REQ in Soft-RoCE's capture.
     fn bytes() -> [u8; LEN] {
         body(
-            "88a881c1 00000000 0000000001061c06 505400fffe4d0002 00000000 00000000 00003001 00000001 000000a0 \
+            "88a881c1 00000000 0000000001061c06 505400fffe4d0002 00000000 00000000 00003001 00000001 \
+             000000a0 \
              cb9790a7 ffff37f0 ffffffff00000000000000000000ffff0a4d0002 00000000000000000000ffff0a4d0003 5f387000 \
              00400098 0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000 \
              0040b45f 0000000000000000000000000a4d0002 0000000000000000000000000a4d0003",
@@ -475,7 +477,9 @@ mod tests {
         assert_eq!((&out[..LEN], out[LEN]), (&bytes[..], 0x5a));
         assert_eq!(
             value.to_string(),
-            "local_comm_id=0x88a881c1 service_id=0x0000000001061c06 local_qpn=0x000030 starting_psn=13342608 path_mtu=3 primary=10.77.0.2->10.77.0.3 flow_label=0x5f387 traffic_class=0 ack_timeout=19"
+            "local_comm_id=0x88a881c1 service_id=0x0000000001061c06 local_qpn=0x000030 \
+             starting_psn=13342608 path_mtu=3 primary=10.77.0.2->10.77.0.3 flow_label=0x5f387 \
+             traffic_class=0 ack_timeout=19"
         );
     }
 
@@ -525,7 +529,11 @@ mod tests {
         fn any_bytes_round_trip_but_for_the_reserved_bits(mut bytes in any_body()) {
             let mut out = [0; LEN];
             Repr::parse(&View::new(&bytes).unwrap()).emit(&mut out);
-            for (at, bits) in [(4, 0xff), (5, 0xff), (6, 0xff), (7, 0xff), (24, 0xff), (25, 0xff), (26, 0xff), (27, 0xff), (90, 0xf), (91, 0xc0), (94, 0x7), (95, 0x7), (134, 0xf), (135, 0xc0), (138, 0x7), (139, 0x7)] {
+            for (at, bits) in [
+                (4, 0xff), (5, 0xff), (6, 0xff), (7, 0xff), (24, 0xff), (25, 0xff), (26, 0xff),
+                (27, 0xff), (90, 0xf), (91, 0xc0), (94, 0x7), (95, 0x7), (134, 0xf), (135, 0xc0),
+                (138, 0x7), (139, 0x7),
+            ] {
                 bytes[at] &= !bits;
             }
             prop_assert_eq!(out, bytes);

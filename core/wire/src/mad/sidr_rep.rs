@@ -73,8 +73,8 @@ const _: () = assert!(size_of::<Raw>() == LEN);
 pub struct View<'a>(&'a Raw);
 
 impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes, [`WireError::Length`] if
-    /// the additional information is longer than its field.
+    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes,
+    /// [`WireError::Length`] if the additional information is longer than its field.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;

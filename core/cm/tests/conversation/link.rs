@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use remora_cm::{Event, Instant};
+use remora_cm::{CmEvent, Instant};
 
 use crate::node::{Mad, Node, SECOND, config};
 
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// The events of a node.
-    pub fn events(&mut self, node: usize) -> Vec<Event> {
+    pub fn events(&mut self, node: usize) -> Vec<CmEvent> {
         std::iter::from_fn(|| self.nodes[node].cm.next_event()).collect()
     }
 

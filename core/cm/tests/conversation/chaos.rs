@@ -1,5 +1,5 @@
-//! Programs that call anything at any time, and hosts that start again: all invariants hold, and what programs
-//! leave behind ends by itself.
+//! Programs that call anything at any time, and hosts that start again: all invariants hold, and what
+//! programs leave behind ends by itself.
 
 use remora_cm::{CmConfig, ConnectParam, GidPair, Instant, Listen, SidrReplyParam, SidrRequestParam};
 use remora_wire::Qpn;

@@ -1,6 +1,6 @@
 //! REJ: what is refused, and why.
 
-use remora_cm::{CmConfig, CmError, ConnectParam, EventKind, Listen, RejectParam, State};
+use remora_cm::{CmConfig, CmError, CmState, ConnectParam, EventKind, Listen, RejectParam};
 use remora_wire::mad::req;
 use remora_wire::mad::{Answered, CmMessage, PortSpace, RejectReason, ServiceId, rej};
 use remora_wire::{Address, Qpn};
@@ -149,14 +149,14 @@ fn a_late_refusal_of_a_req_does_not_end_what_stands() {
     CmMessage::Rej(rej).emit(1, &mut mad);
     pair.active.receive(pair.now, 2, &mad);
     pair.active.expect_silence();
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::Established));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
     // That of the connection itself does: the peer has lost it.
     let local = pair.passive.cm.local_comm_id(handle).unwrap();
     let rej = rej::Repr::new(local, remote, Answered::Other, RejectReason::CONSUMER, &[], &[]);
     CmMessage::Rej(rej).emit(1, &mut mad);
     pair.active.receive(pair.now, 2, &mad);
     pair.active.expect(|kind| matches!(kind, EventKind::Disconnected(remora_cm::Cause::Refused)));
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::Timewait));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Timewait));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_rep_with_the_queue_pair_of_a_connection_ends_both() {
     pair.passive.cm.accept(pair.now, handle, &acceptance()).unwrap();
     assert_eq!(pair.exchange(), ["REP", "REJ", "DREQ"]);
     assert_eq!(pair.active.expect(rejected), 6);
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::DreqSent));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::DreqSent));
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Thousands of histories over a bad link: whatever is lost, doubled or overtaken, a connection comes up on both
-//! sides or on neither, both sides hear what the other one said, and nothing is left in the end.
+//! Thousands of histories over a bad link, which loses, doubles and reorders. A connection comes up on both
+//! sides or on neither. Both sides hear what the other one said, and nothing is left in the end.
 
 use std::collections::BTreeMap;
 
-use remora_cm::{AcceptParam, Cause, ConnectParam, Event, EventKind, Instant, RejectParam};
+use remora_cm::{AcceptParam, Cause, CmEvent, ConnectParam, EventKind, Instant, RejectParam};
 use remora_wire::mad::RejectReason;
 use remora_wire::{Psn, Qpn};
 
@@ -142,7 +142,7 @@ impl History {
         if node == 0 { handle as usize } else { self.requests[&handle].attempt }
     }
 
-    fn event(&mut self, node: usize, event: &Event) {
+    fn event(&mut self, node: usize, event: &CmEvent) {
         if let EventKind::ConnectRequest(request) = &event.kind {
             let attempt = (request.param.qpn.get() - 0x100) as usize;
             assert_eq!(event.private_data[..], words(attempt, 0)[..56]);
@@ -215,8 +215,8 @@ impl History {
         assert_eq!((active.sq_psn, active.rq_psn), (passive.rq_psn, passive.sq_psn));
     }
 
-    /// Programs end what stands: one side, the other, or both. A side whose peer has tried in vain has to see by
-    /// itself that nobody is there, and tries, too.
+    /// Programs end what stands: one side, the other, or both. A side whose peer has tried in vain has to
+    /// see by itself that nobody is there, and tries, too.
     fn end(&mut self) {
         self.disconnect();
         self.run();

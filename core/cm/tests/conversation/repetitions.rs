@@ -1,6 +1,6 @@
 //! Messages get lost and come twice: each is repeated, and each repetition is answered.
 
-use remora_cm::{Cm, CmError, ConnectParam, EventKind, Instant, State};
+use remora_cm::{Cm, CmError, CmState, ConnectParam, EventKind, Instant};
 use remora_wire::mad::{CmMessage, RejectReason, time_ns};
 
 use crate::node::{ACTIVE, Mad, Node, Pair, acceptance, message, name, param};
@@ -64,8 +64,8 @@ fn a_req_that_comes_again_is_answered_by_mra_and_the_active_side_waits_longer() 
     let handle = pair.request();
     pair.wait();
     assert_eq!(pair.exchange(), ["REQ", "MRA"]);
-    assert_eq!(pair.passive.cm.state(handle), Some(State::MraReqSent));
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::MraReqRcvd));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::MraReqSent));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::MraReqRcvd));
     let long = time_ns(24) + time_ns(19);
     assert_eq!(pair.active.cm.next_deadline(), pair.now.after(long));
     pair.wait();
@@ -103,8 +103,8 @@ fn a_rep_that_comes_again_gets_mra_while_the_program_works_and_then_the_same_rtu
     let handle = pair.respond();
     pair.wait();
     assert_eq!(pair.exchange(), ["REP", "MRA"]);
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::MraRepSent));
-    assert_eq!(pair.passive.cm.state(handle), Some(State::MraRepRcvd));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::MraRepSent));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::MraRepRcvd));
     assert_eq!(pair.passive.cm.next_deadline(), pair.now.after(time_ns(24) + time_ns(19)));
     pair.active.cm.ready_to_use(ACTIVE, b"once").unwrap();
     let rtu = pair.active.sent();
@@ -126,7 +126,7 @@ fn a_rep_without_answer_is_repeated_and_then_given_up() {
     assert_eq!(names.pop(), Some("REJ"));
     assert_eq!(names, ["REP"; 15]);
     assert_eq!(waits, [time_ns(20) + time_ns(19); 16]);
-    assert_eq!(pair.passive.cm.state(handle), Some(State::Timewait));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::Timewait));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn the_active_side_ends_when_the_passive_one_gave_up_on_its_rtu() {
     let handle = pair.respond();
     pair.active.cm.ready_to_use(ACTIVE, &[]).unwrap();
     pair.active.sent();
-    while pair.passive.cm.state(handle) == Some(State::RepSent) {
+    while pair.passive.cm.state(handle) == Some(CmState::RepSent) {
         pair.passive.sent();
         pair.wait();
     }
@@ -147,7 +147,7 @@ fn the_active_side_ends_when_the_passive_one_gave_up_on_its_rtu() {
 fn given_up() -> (Pair, u64, Mad) {
     let mut pair = Pair::new();
     let handle = pair.respond();
-    while pair.passive.cm.state(handle) == Some(State::RepSent) {
+    while pair.passive.cm.state(handle) == Some(CmState::RepSent) {
         pair.passive.sent();
         pair.wait();
     }
@@ -162,7 +162,7 @@ fn given_up() -> (Pair, u64, Mad) {
 fn a_rtu_for_what_was_given_up_hears_so_and_the_active_side_does_not_stand_alone() {
     let refused = |kind: &EventKind| matches!(kind, EventKind::Disconnected(remora_cm::Cause::Refused));
     let (mut pair, handle, rtu) = given_up();
-    assert_eq!(pair.passive.cm.state(handle), Some(State::Timewait));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::Timewait));
     pair.passive.receive(pair.now, 1, &rtu);
     assert_eq!(pair.exchange(), ["REJ"]);
     assert_eq!(pair.active.expect(refused), ACTIVE);

@@ -1,6 +1,6 @@
 //! Peers that nobody knows, or that say what makes no sense: counted, and nothing changes.
 
-use remora_cm::State;
+use remora_cm::CmState;
 use remora_wire::mad::{Attribute, CmMessage, LEN, Method, header};
 
 use crate::node::{ACTIVE, Mad, Pair, message, name, param};
@@ -97,13 +97,13 @@ fn messages_of_a_connection_from_another_address_change_nothing() {
     for (from, mad) in mads.iter().filter(|(from, mad)| *from == 1 && name(mad) != "REQ") {
         pair.passive.receive(pair.now, from + 8, mad);
         pair.passive.expect_silence();
-        assert_eq!(pair.passive.cm.state(handle), Some(State::Established));
+        assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
     }
     assert!(pair.passive.cm.counters().strangers >= 6);
     // From the peer's address the first of them ends it.
     let dreq = mads.iter().find(|(_, mad)| name(mad) == "DREQ").unwrap();
     pair.passive.receive(pair.now, 1, &dreq.1);
-    assert_eq!(pair.passive.cm.state(handle), Some(State::DreqRcvd));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::DreqRcvd));
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn all_messages_come_again_once_established_and_nothing_changes() {
             assert_eq!(to.cm.next_event(), None, "{}", name(mad));
         }
     }
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::Established));
-    assert_eq!(pair.passive.cm.state(handle), Some(State::Established));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
     // The REP alone has an answer.
     assert_eq!(pair.active.sent().iter().map(name).collect::<Vec<_>>(), ["RTU"; 3]);
 }
@@ -135,6 +135,33 @@ fn messages_with_wrong_ids_find_nobody() {
             assert_eq!(to.cm.next_event(), None, "{} at {at}", name(mad));
         }
     }
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::Established));
-    assert_eq!(pair.passive.cm.state(handle), Some(State::Established));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
+}
+
+#[test]
+fn what_another_id_of_the_same_peer_says_does_not_count() {
+    // A RTU, and the answer to a DREQ: each would end the wait.
+    let mut pair = Pair::new();
+    let handle = pair.respond();
+    pair.active.cm.ready_to_use(ACTIVE, &[]).unwrap();
+    let rtu = pair.active.sent()[0];
+    let other = |mad: &Mad| {
+        let mut mad = *mad;
+        mad[24] ^= 0x40;
+        mad
+    };
+    pair.passive.receive(pair.now, 1, &other(&rtu));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::RepSent));
+    pair.passive.receive(pair.now, 1, &rtu);
+    pair.passive.event();
+    pair.passive.cm.disconnect(pair.now, handle, &[]).unwrap();
+    let dreq = pair.passive.sent()[0];
+    pair.active.receive(pair.now, 2, &dreq);
+    pair.active.cm.disconnect(pair.now, ACTIVE, &[]).unwrap();
+    let drep = pair.active.sent()[0];
+    pair.passive.receive(pair.now, 1, &other(&drep));
+    pair.passive.expect_silence();
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::DreqSent));
+    assert_eq!(pair.passive.cm.counters().unknown_ids, 2);
 }

@@ -1,6 +1,6 @@
 //! A connection ends.
 
-use remora_cm::{Cause, CmError, EventKind, State};
+use remora_cm::{Cause, CmError, CmState, EventKind};
 
 use crate::node::{ACTIVE, Pair, acceptance};
 
@@ -24,7 +24,7 @@ fn one_side_asks_the_other_answers_and_both_wait() {
     let event = pair.passive.event();
     assert!(requested(&event.kind) && event.handle == handle);
     assert_eq!((event.private_data.len(), &event.private_data[..4]), (220, &b"bye\0"[..]));
-    assert_eq!(pair.passive.cm.state(handle), Some(State::DreqRcvd));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::DreqRcvd));
 
     pair.passive.cm.disconnect(pair.now, handle, b"see you").unwrap();
     assert_eq!(pair.exchange(), ["DREP"]);
@@ -33,7 +33,7 @@ fn one_side_asks_the_other_answers_and_both_wait() {
     assert_eq!((event.private_data.len(), &event.private_data[..8]), (224, &b"see you\0"[..]));
 
     for (node, handle) in [(&mut pair.active, ACTIVE), (&mut pair.passive, handle)] {
-        assert_eq!(node.cm.state(handle), Some(State::Timewait));
+        assert_eq!(node.cm.state(handle), Some(CmState::Timewait));
         assert_eq!(node.cm.disconnect(pair.now, handle, &[]), Err(CmError::WrongState));
         // 4.096 µs times 2 to the 19: both queue pairs' ACK timeout.
         assert_eq!(node.cm.next_deadline(), pair.now.after(4_096 << 19));
@@ -90,7 +90,7 @@ fn nobody_answers_and_the_connection_ends_all_the_same() {
     let (mut pair, _) = Pair::established();
     pair.active.cm.disconnect(pair.now, ACTIVE, &[]).unwrap();
     let mut sent = pair.active.sent().len();
-    while pair.active.cm.state(ACTIVE) == Some(State::DreqSent) {
+    while pair.active.cm.state(ACTIVE) == Some(CmState::DreqSent) {
         pair.wait();
         sent += pair.active.sent().len();
     }
@@ -123,15 +123,15 @@ fn a_dreq_for_another_queue_pair_is_dropped() {
     dreq[32 + 2] ^= 1;
     pair.passive.receive(pair.now, 1, &dreq);
     pair.passive.expect_silence();
-    assert_eq!(pair.passive.cm.state(handle), Some(State::Established));
+    assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
     assert_eq!(pair.passive.cm.counters().strangers, 1);
 }
 
 /// A pair in which the passive side's id is in this state.
-fn passive_in(state: State) -> (Pair, u64) {
+fn passive_in(state: CmState) -> (Pair, u64) {
     let mut pair = Pair::new();
     let handle = pair.request();
-    if state == State::RepSent {
+    if state == CmState::RepSent {
         pair.passive.cm.accept(pair.now, handle, &acceptance()).unwrap();
         pair.exchange();
         pair.active.expect(|kind| matches!(kind, EventKind::ConnectResponse(_)));
@@ -143,7 +143,7 @@ fn passive_in(state: State) -> (Pair, u64) {
 #[test]
 fn a_program_that_dies_is_disconnected_in_every_state() {
     // The passive side's program, before and after it accepted.
-    for state in [State::ReqRcvd, State::RepSent] {
+    for state in [CmState::ReqRcvd, CmState::RepSent] {
         let (mut pair, handle) = passive_in(state);
         pair.passive.cm.destroy(pair.now, handle).unwrap();
         assert_eq!(pair.passive.cm.state(handle), None);
@@ -151,12 +151,12 @@ fn a_program_that_dies_is_disconnected_in_every_state() {
         pair.active.expect(|kind| matches!(kind, EventKind::Rejected(_)));
     }
     // The active side's, before and after the response.
-    let (mut pair, _) = passive_in(State::ReqRcvd);
+    let (mut pair, _) = passive_in(CmState::ReqRcvd);
     pair.active.cm.destroy(pair.now, ACTIVE).unwrap();
     assert_eq!(pair.exchange(), ["REJ"]);
     pair.passive.expect(|kind| matches!(kind, EventKind::Rejected(_)));
     pair.expect_nothing_left();
-    let (mut pair, _) = passive_in(State::RepSent);
+    let (mut pair, _) = passive_in(CmState::RepSent);
     pair.active.cm.destroy(pair.now, ACTIVE).unwrap();
     assert_eq!(pair.exchange(), ["REJ"]);
     pair.passive.expect(|kind| matches!(kind, EventKind::Rejected(_)));

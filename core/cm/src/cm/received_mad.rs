@@ -10,15 +10,15 @@ use crate::{GidPair, Instant};
 
 /// What a MAD says besides its body, and when.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Arrival {
+pub(super) struct ReceivedMad {
     pub now: Instant,
     pub gids: GidPair,
     pub transaction_id: u64,
 }
 
 impl Cm {
-    /// Takes a MAD that came to QP 1 at `now`, `gids.remote` being its sender. `fresh` is a handle that nobody
-    /// has: a request gets it. Was it taken? Then an event says for what.
+    /// Takes a MAD that came to QP 1 at `now`, `gids.remote` being its sender. `fresh` is a handle that
+    /// nobody has: a request gets it. Was it taken? Then an event says for what.
     ///
     /// Bytes behind the 256 of a MAD are not looked at. What makes no sense is counted and dropped.
     pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8], fresh: u64) -> bool {
@@ -34,7 +34,7 @@ impl Cm {
         };
         let header = header::Repr::parse(&header);
         let body = &mad[header::LEN..];
-        let arrival = Arrival { now, gids, transaction_id: header.transaction_id };
+        let arrival = ReceivedMad { now, gids, transaction_id: header.transaction_id };
         match CmMessage::parse(&header, body) {
             Ok(message) => return self.dispatch(&arrival, &message, fresh),
             Err(WireError::UnsupportedMad(_)) => self.counters.unsupported += 1,
@@ -47,7 +47,7 @@ impl Cm {
         false
     }
 
-    fn dispatch(&mut self, arrival: &Arrival, message: &CmMessage, fresh: u64) -> bool {
+    fn dispatch(&mut self, arrival: &ReceivedMad, message: &CmMessage, fresh: u64) -> bool {
         match message {
             CmMessage::Req(req) => return self.receive_req(arrival, req, fresh),
             CmMessage::SidrReq(req) => return self.receive_sidr_req(arrival, req, fresh),
@@ -65,7 +65,7 @@ impl Cm {
     }
 
     /// A REQ of another version of the class is refused: where its sender's id stands, all versions agree.
-    fn refuse_version(&mut self, arrival: &Arrival, header: &header::Repr, body: &[u8]) {
+    fn refuse_version(&mut self, arrival: &ReceivedMad, header: &header::Repr, body: &[u8]) {
         let is_req = header.base_version == header::BASE_VERSION
             && header.class == header::CM_CLASS
             && header.method == Method::SEND
@@ -75,7 +75,7 @@ impl Cm {
         }
     }
 
-    fn answer_class_port_info(&mut self, arrival: &Arrival) {
+    fn answer_class_port_info(&mut self, arrival: &ReceivedMad) {
         let info = class_port_info::Repr {
             base_version: header::BASE_VERSION,
             class_version: header::CM_CLASS_VERSION,
@@ -91,7 +91,7 @@ impl Cm {
     /// Refuses a message for which there is no id. `local` is what the sender takes for this side's id.
     pub(super) fn refuse(
         &mut self,
-        arrival: &Arrival,
+        arrival: &ReceivedMad,
         answered: Answered,
         local: u32,
         remote: u32,
@@ -103,7 +103,7 @@ impl Cm {
     }
 
     /// The id that both sides call so, if the peer is who it was.
-    pub(super) fn find(&mut self, arrival: &Arrival, local: u32, remote: u32) -> Option<u32> {
+    pub(super) fn find(&mut self, arrival: &ReceivedMad, local: u32, remote: u32) -> Option<u32> {
         let slot = self.find_local(arrival, local)?;
         if self.ids.get(slot).remote_comm_id == remote {
             return Some(slot);
@@ -113,7 +113,7 @@ impl Cm {
     }
 
     /// The id that this side calls so, if the peer is who it was.
-    pub(super) fn find_local(&mut self, arrival: &Arrival, local: u32) -> Option<u32> {
+    pub(super) fn find_local(&mut self, arrival: &ReceivedMad, local: u32) -> Option<u32> {
         let Some(slot) = self.ids.find(local) else {
             self.counters.unknown_ids += 1;
             return None;

@@ -1,6 +1,6 @@
 //! What happens where tables and queues are full.
 
-use remora_cm::{CmConfig, CmError, ConnectParam, EventKind, GidPair, Instant, Listen, State};
+use remora_cm::{CmConfig, CmError, CmState, ConnectParam, EventKind, GidPair, Instant, Listen};
 use remora_wire::Qpn;
 use remora_wire::mad::{CmMessage, RejectReason, ServiceId};
 
@@ -93,7 +93,7 @@ fn an_id_in_timewait_makes_space_for_a_new_one() {
     let events: Vec<_> = std::iter::from_fn(|| node.cm.next_event()).collect();
     assert_eq!((events[0].handle, events[0].kind), (handles[3], EventKind::TimewaitExit));
     assert!(matches!(events[1].kind, EventKind::ConnectRequest(_)) && events.len() == 2);
-    assert_eq!(node.cm.state(handles[5]), Some(State::Timewait));
+    assert_eq!(node.cm.state(handles[5]), Some(CmState::Timewait));
     assert_eq!(node.cm.counters().evicted, 1);
     node.cm.connect(NOW, ACTIVE, &param(2, 1)).unwrap();
     assert_eq!(node.cm.counters().evicted, 2);
@@ -196,7 +196,7 @@ fn ten_thousand_connections_come_and_go_through_sixteen_ids() {
         pair.exchange();
         pair.active.cm.ready_to_use(ACTIVE, &[]).unwrap();
         pair.exchange();
-        assert_eq!(pair.passive.cm.state(event.handle), Some(State::Established), "{n}");
+        assert_eq!(pair.passive.cm.state(event.handle), Some(CmState::Established), "{n}");
         // Every tenth is killed on one side.
         if n % 10 == 0 {
             pair.active.cm.destroy(pair.now, ACTIVE).unwrap();

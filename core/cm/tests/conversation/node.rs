@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use remora_cm::{
-    AcceptParam, Cm, CmConfig, ConnectParam, Event, EventKind, GidPair, Instant, Listen, RejectParam,
+    AcceptParam, Cm, CmConfig, CmEvent, ConnectParam, EventKind, GidPair, Instant, Listen, RejectParam,
 };
 use remora_wire::mad::{CmMessage, LEN, PortSpace, RejectReason, ServiceId, header, ip_cm};
 use remora_wire::{Address, Psn, Qpn};
@@ -105,7 +105,7 @@ impl Node {
 
     /// The only event that there is.
     #[track_caller]
-    pub fn event(&mut self) -> Event {
+    pub fn event(&mut self) -> CmEvent {
         let event = self.cm.next_event().expect("an event");
         assert_eq!(self.cm.next_event(), None, "one event");
         event

@@ -1,9 +1,9 @@
 //! A connection comes up.
 
-use remora_cm::{CmError, ConnParam, ConnectRequest, EventKind, GidPair, State};
+use remora_cm::{CmError, CmState, ConnParam, ConnectRequest, EventKind, GidPair};
 use remora_wire::mad::req::ConnectedService;
 use remora_wire::mad::{CmMessage, ServiceId};
-use remora_wire::{Psn, Qpn};
+use remora_wire::{Address, Psn, Qpn};
 
 use crate::node::{ACTIVE, Pair, SERVICE, acceptance, address, message, param};
 
@@ -57,8 +57,8 @@ fn both_sides_get_what_the_other_one_said() {
     let established = pair.passive.event();
     assert_eq!((established.handle, established.kind), (event.handle, EventKind::Established));
     assert_eq!((established.private_data.len(), &established.private_data[..6]), (224, &b"ready\0"[..]));
-    assert_eq!(pair.active.cm.state(ACTIVE), Some(State::Established));
-    assert_eq!(pair.passive.cm.state(event.handle), Some(State::Established));
+    assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
+    assert_eq!(pair.passive.cm.state(event.handle), Some(CmState::Established));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn an_address_connects_to_itself() {
         }
         seen.push((event.handle, node.cm.state(event.handle)));
     }
-    let (sent, ready) = (Some(State::RepSent), Some(State::Established));
+    let (sent, ready) = (Some(CmState::RepSent), Some(CmState::Established));
     assert_eq!(seen, [(1_000, sent), (ACTIVE, ready), (1_000, ready)]);
 }
 
@@ -132,6 +132,23 @@ fn an_xrc_target_says_its_queue_pair_where_an_ee_context_stood() {
     pair.active.receive(pair.now, 2, &sent[0]);
     let EventKind::ConnectResponse(response) = pair.active.event().kind else { panic!("a response") };
     assert_eq!(response.qpn, Qpn::new(0x20_0000));
+}
+
+#[test]
+fn an_alternate_path_is_not_supported_and_the_connection_comes_up_without() {
+    for (gid, failover) in [(Address::default(), 0), (address(1), 1)] {
+        let mut pair = Pair::new();
+        pair.active.cm.connect(pair.now, ACTIVE, &param(1, 2)).unwrap();
+        let mut mad = pair.active.sent()[0];
+        let CmMessage::Req(mut req) = message(&mad) else { panic!("a REQ") };
+        req.alternate.local_gid = gid;
+        CmMessage::Req(req).emit(1, &mut mad);
+        pair.passive.receive(pair.now, 1, &mad);
+        let handle = pair.passive.event().handle;
+        pair.passive.cm.accept(pair.now, handle, &acceptance()).unwrap();
+        let CmMessage::Rep(rep) = message(&pair.passive.sent()[0]) else { panic!("a REP") };
+        assert_eq!(rep.failover, failover);
+    }
 }
 
 #[test]
