@@ -3,12 +3,13 @@
 //!
 //! An input is a [`peer::Input`], a [`prism::Input`], a [`strom::Input`], an [`injections::Input`], a
 //! [`rings::Input`] or a [`rma::Input`]. It has the parameters of a world, and actions. Every input gets its
-//! own world, so that it always does the same.
+//! own world, so that it always does the same. (A [`cm::Input`] has a connection manager, and no NIC.)
 //!
 //! - [`node_memory`] has the memory, and knows what may change in it.
 //! - [`testbed`] has the queue pairs, and checks their results.
 //! - [`hostile_address`], [`crafted`] and [`flagged`] make up the addresses and packets of a hostile peer.
 
+pub mod cm;
 pub mod crafted;
 pub mod flagged;
 pub mod hostile_address;

@@ -1,0 +1,298 @@
+//! A connection manager among peers and programs of which none keeps any rule.
+//!
+//! Peers know what the manager calls its ids, as real ones do, so many of their messages are nearly right.
+
+mod peer;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use arbitrary::Arbitrary;
+use remora_cm::{
+    AcceptParam, Cm, CmConfig, CmError, CmEvent, ConnectParam, EventKind, GidPair, Instant, Listen,
+    RejectParam, SidrReplyParam, SidrRequestParam,
+};
+use remora_wire::mad::{CmMessage, LEN, PortSpace, RejectReason, ServiceId, SidrStatus, header, ip_cm};
+use remora_wire::{Address, Qpn};
+
+use crate::to_the_end;
+use peer::{Crafted, service};
+
+/// Ids that one MAD or call may make leave or tell of.
+const CAUSED: usize = 2;
+
+/// An input of the fuzzer.
+#[derive(Arbitrary, Clone, Debug)]
+pub struct Input {
+    /// Ids, MADs and events at most.
+    bounds: [u8; 3],
+    seed: u32,
+    #[arbitrary(with = to_the_end)]
+    actions: Vec<Action>,
+}
+
+/// One action of an input.
+#[derive(Arbitrary, Clone, Debug)]
+enum Action {
+    /// A message of a peer, most of it right.
+    Peer(Crafted),
+    /// The same again, one byte changed.
+    Twisted(Crafted, u8, u8),
+    /// One of the last MADs of the manager comes back to it.
+    Reflected(u8, u8),
+    /// Any bytes of any length.
+    Bytes(#[arbitrary(with = crate::bytes)] Vec<u8>),
+    /// A program calls.
+    Call(Call, u8),
+    /// Time passes: to the next timer, or so many times 16 ms.
+    Wait(Option<u16>),
+    /// The driver takes MADs and events, or leaves them.
+    Take(bool, bool),
+}
+
+/// A call of a program.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Call {
+    Connect { to: u8, service: u8, qpn: u8, retries: u8 },
+    Listen { service: u8, backlog: u8, everywhere: bool },
+    Accept { qpn: u8, len: u8 },
+    Ready { len: u8 },
+    Reject { reason: u8, len: u8 },
+    Disconnect { len: u8 },
+    Establish,
+    Destroy,
+    SidrRequest { to: u8, service: u8 },
+    SidrReply { status: u8 },
+}
+
+/// The address of the `n`-th node; the manager has 0 and 1.
+fn address(n: u8) -> Address {
+    Ipv4Addr::new(10, 0, 0, 1 + n % 4).into()
+}
+
+/// How far an id is, by its last event: each event is further than the one before.
+fn rank(kind: &EventKind) -> u8 {
+    match kind {
+        EventKind::ConnectRequest(_) | EventKind::SidrRequest { .. } => 1,
+        EventKind::ConnectResponse(_) => 2,
+        EventKind::Established => 3,
+        EventKind::Rejected(_)
+        | EventKind::Disconnected(_)
+        | EventKind::Unreachable
+        | EventKind::SidrResponse { .. } => 4,
+        EventKind::TimewaitExit => 5,
+    }
+}
+
+/// A manager, its programs' handles, and what its peers know.
+struct Bench {
+    cm: Cm,
+    now: Instant,
+    /// Handles count up, so that no event is another id's.
+    fresh: u64,
+    /// The rank of each id's last event; `None` once the program has given it up.
+    heard: BTreeMap<u64, Option<u8>>,
+    /// The last MADs that left.
+    sent: Vec<[u8; LEN]>,
+}
+
+impl Input {
+    /// Does all of it, and then lets everything end.
+    pub fn run(self) {
+        let [ids, outgoing, events] = self.bounds;
+        let config = CmConfig {
+            max_ids: 1 + u32::from(ids % 12),
+            max_listeners: 3,
+            max_outgoing: 2 + u32::from(outgoing % 8),
+            max_events: 2 + u32::from(events % 8),
+            ..CmConfig::new(0x0200_0000_0000_0001, self.seed)
+        };
+        let (heard, sent) = (BTreeMap::new(), Vec::new());
+        let mut bench = Bench { cm: Cm::new(config), now: Instant(0), fresh: 0, heard, sent };
+        let listen = Call::Listen { service: 0, backlog: 3, everywhere: true };
+        bench.call(listen, 0);
+        for action in &self.actions {
+            bench.act(action);
+            bench.cm.check();
+        }
+        bench.end();
+    }
+}
+
+impl Bench {
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::Peer(crafted) => self.receive(crafted.from, crafted.to, &crafted.mad(&self.sent)),
+            Action::Twisted(crafted, at, bits) => {
+                let mut mad = crafted.mad(&self.sent);
+                mad[usize::from(*at)] ^= bits;
+                self.receive(crafted.from, crafted.to, &mad);
+            }
+            Action::Reflected(which, from) => {
+                if let Some(mad) = self.sent.get(usize::from(*which) % self.sent.len().max(1)).copied() {
+                    self.receive(*from, 0, &mad);
+                }
+            }
+            Action::Bytes(bytes) => self.receive(2, 0, bytes),
+            Action::Call(call, which) => self.call(*call, *which),
+            Action::Wait(time) => {
+                let next = self.cm.next_deadline();
+                self.now = match time {
+                    Some(time) => self.now.after(u64::from(*time) << 24),
+                    None if next < Instant::NEVER => next.max(self.now),
+                    None => self.now,
+                };
+                self.cm.expire(self.now);
+            }
+            Action::Take(mads, events) => self.take(*mads, *events),
+        }
+    }
+
+    /// A MAD comes. What it causes has a bound, so that peers gain nothing by it.
+    fn receive(&mut self, from: u8, to: u8, mad: &[u8]) {
+        self.take(true, false);
+        let gids = GidPair { local: address(to % 2), remote: address(from) };
+        self.fresh += 1;
+        if self.cm.receive(self.now, gids, mad, self.fresh) {
+            assert_eq!(self.heard.insert(self.fresh, Some(0)), None);
+        }
+        let before = self.sent.len();
+        self.take(true, false);
+        assert!(self.sent.len() <= before + CAUSED, "one MAD causes {} MADs", self.sent.len() - before);
+        let excess = self.sent.len().saturating_sub(8);
+        self.sent.drain(..excess);
+    }
+
+    fn take(&mut self, mads: bool, events: bool) {
+        let mut mad = [0; LEN];
+        while mads && self.cm.transmit(&mut mad).is_some() {
+            let header = header::Repr::parse(&header::View::new(&mad).expect("a whole MAD"));
+            CmMessage::parse(&header, &mad[header::LEN..]).expect("our own message");
+            self.sent.push(mad);
+        }
+        while events && let Some(event) = self.cm.next_event() {
+            self.hear(&event);
+        }
+    }
+
+    /// Each program hears of its id, in order, and nothing once it has given it up.
+    fn hear(&mut self, event: &CmEvent) {
+        let last = self.heard.get_mut(&event.handle).expect("an id that somebody has");
+        // What was queued before the program gave it up is for nobody.
+        let Some(last) = last else { return };
+        let rank = rank(&event.kind);
+        assert!(rank > *last, "{event:?} after {last}");
+        *last = rank;
+    }
+
+    /// Some handle that was in use once.
+    fn handle(&self, which: u8) -> u64 {
+        let used = self.heard.len().max(1);
+        self.heard.keys().rev().nth(usize::from(which) % used.min(16)).copied().unwrap_or(u64::MAX)
+    }
+
+    fn call(&mut self, call: Call, which: u8) {
+        let (now, handle) = (self.now, self.handle(which));
+        let said = [which; 255];
+        let result = match call {
+            Call::Connect { .. } | Call::Listen { .. } | Call::SidrRequest { .. } => {
+                self.fresh += 1;
+                let begun = self.begin(call, self.fresh);
+                if begun.is_ok() {
+                    self.heard.insert(self.fresh, Some(0));
+                }
+                begun
+            }
+            Call::Accept { qpn, len } => {
+                let (qpn, private_data) = (Qpn::new(u32::from(qpn % 6)), &said[..usize::from(len)]);
+                self.cm.accept(now, handle, &AcceptParam { qpn, private_data, ..AcceptParam::default() })
+            }
+            Call::Ready { len } => self.cm.ready_to_use(handle, &said[..usize::from(len)]),
+            Call::Reject { reason, len } => {
+                let (reason, said) = (RejectReason(u16::from(reason)), &said[..usize::from(len)]);
+                self.cm.reject(now, handle, &RejectParam { reason, info: &[], private_data: said })
+            }
+            Call::Disconnect { len } => self.cm.disconnect(now, handle, &said[..usize::from(len)]),
+            Call::Establish => self.cm.establish(handle),
+            Call::Destroy => {
+                let destroyed = self.cm.destroy(now, handle);
+                if destroyed.is_ok() {
+                    self.heard.insert(handle, None);
+                }
+                destroyed
+            }
+            Call::SidrReply { status } => {
+                let (status, qpn) = (SidrStatus(status), Qpn::new(7));
+                self.cm.sidr_reply(now, handle, &SidrReplyParam { status, qpn, qkey: 1, private_data: &[] })
+            }
+        };
+        if result == Err(CmError::NoSuchHandle) {
+            assert_eq!(self.cm.state(handle), None);
+        }
+    }
+
+    /// A call that makes an id or a listener.
+    fn begin(&mut self, call: Call, handle: u64) -> Result<(), CmError> {
+        match call {
+            Call::Connect { to, service: which, qpn, retries } => {
+                let gids = GidPair { local: address(0), remote: address(to) };
+                let service_id = service(which);
+                let ip = ip_of(gids, service_id);
+                let (qpn, max_cm_retries) = (Qpn::new(u32::from(qpn % 6)), retries % 17);
+                let param = ConnectParam { ip, max_cm_retries, ..ConnectParam::new(gids, service_id, qpn) };
+                self.cm.connect(self.now, handle, &param)
+            }
+            Call::Listen { service: which, backlog, everywhere } => {
+                let address = if everywhere { None } else { Some(address(which % 2)) };
+                let listen = Listen { service_id: service(which), address, backlog: u32::from(backlog % 4) };
+                self.cm.listen(handle, &listen)
+            }
+            Call::SidrRequest { to, service: which } => {
+                let gids = GidPair { local: address(0), remote: address(to) };
+                let service_id = service(which);
+                let ip = ip_of(gids, service_id);
+                let param =
+                    SidrRequestParam { ip, max_cm_retries: 2, ..SidrRequestParam::new(gids, service_id) };
+                self.cm.sidr_request(self.now, handle, &param)
+            }
+            _ => unreachable!("other calls begin nothing"),
+        }
+    }
+
+    /// All programs end, and all timers.
+    fn end(&mut self) {
+        self.take(true, true);
+        let handles: Vec<u64> = self.heard.keys().copied().collect();
+        for handle in handles {
+            let destroyed = self.cm.destroy(self.now, handle);
+            assert!(matches!(destroyed, Ok(()) | Err(CmError::NoSuchHandle)), "{destroyed:?}");
+            self.heard.insert(handle, None);
+            self.take(true, true);
+        }
+        for _ in 0..1_000 {
+            let next = self.cm.next_deadline();
+            if next == Instant::NEVER {
+                break;
+            }
+            self.now = next.max(self.now);
+            self.cm.expire(self.now);
+            self.take(true, true);
+        }
+        self.cm.check();
+        assert_eq!((self.cm.id_count(), self.cm.next_deadline()), (0, Instant::NEVER));
+    }
+}
+
+/// The header of annex A11, for services that have one.
+fn ip_of(gids: GidPair, service_id: ServiceId) -> Option<ip_cm::Repr> {
+    let addresses = ip_cm::Addresses::of(gids.local, gids.remote);
+    service_id.is_rdma_ip().then_some(ip_cm::Repr { port: 9, addresses })
+}
+
+/// The ports of the services.
+const PORTS: [ServiceId; 4] = [
+    ServiceId::rdma_ip(PortSpace::Tcp, 1),
+    ServiceId::rdma_ip(PortSpace::Udp, 1),
+    ServiceId::rdma_ip(PortSpace::Ib, 1),
+    ServiceId(1),
+];
