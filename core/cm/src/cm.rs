@@ -43,7 +43,8 @@ struct Due {
 /// The communication manager of one channel adapter.
 ///
 /// Nothing happens by itself: its driver hands in MADs and the time. After each call it takes the MADs and
-/// events that are there.
+/// events that are there. A handle is free again when [`Cm::state`] knows none of it; who takes its events
+/// first does not mistake them for those of the next id.
 #[derive(Debug)]
 pub struct Cm {
     config: CmConfig,
@@ -185,7 +186,7 @@ impl Cm {
     fn enter(&mut self, slot: u32, on: On) {
         let from = self.ids.get(slot).state;
         let Some(to) = from.after(on) else {
-            debug_assert!(false, "{from} has no row for {on:?}");
+            debug_assert!(false, "{from} has no row for \"{on}\"");
             return;
         };
         self.set_deadline(slot, Instant::NEVER);

@@ -68,7 +68,7 @@ pub enum EventKind {
     ConnectResponse(ConnParam),
     /// The active side is ready, too.
     Established,
-    /// The peer refused. The handle is free.
+    /// The peer refused. The handle is free, unless the id is in timewait.
     Rejected(Rejection),
     /// The connection has ended, or the peer wants it to: then [`Cm::disconnect`](crate::Cm::disconnect)
     /// answers.

@@ -1,7 +1,7 @@
 //! The states of an id, and what takes it from one to the next (IBTA volume 1, chapter 12.9.7).
 //!
 //! The transitions are a table: what is not in it does not happen. A message without a row is dropped, a call
-//! without one is refused.
+//! without one is refused. `docs/CM_STATES.md` is this table, drawn.
 
 mod transitions;
 
@@ -168,9 +168,86 @@ pub(crate) enum On {
     Cancel,
 }
 
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            On::SendReq => "send REQ",
+            On::RecvReq => "receive REQ",
+            On::SendMra => "send MRA",
+            On::RecvMraOfReq => "receive MRA for REQ",
+            On::RecvMraOfRep => "receive MRA for REP",
+            On::SendRep => "send REP",
+            On::RecvRep => "receive REP",
+            On::SendRtu => "send RTU",
+            On::RecvRtu => "receive RTU",
+            On::CommEst => "communication established",
+            On::SendRej => "send REJ",
+            On::RecvRej => "receive REJ",
+            On::SendDreq => "send DREQ",
+            On::RecvDreq => "receive DREQ",
+            On::SendDrep => "send DREP",
+            On::RecvDrep => "receive DREP",
+            On::SendSidrReq => "send SIDR_REQ",
+            On::RecvSidrReq => "receive SIDR_REQ",
+            On::SendSidrRep => "send SIDR_REP",
+            On::RecvSidrRep => "receive SIDR_REP",
+            On::TimedOut => "no answer",
+            On::TimewaitOver => "time over",
+            On::Cancel => "cancel",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+
+    const TITLE: &str = "\
+# States of the connection manager's ids
+
+Drawn from `core/cm/src/state/transitions.rs` by a test in `core/cm/src/state.rs`.
+
+The active side goes from IDLE by REQ_SENT and REP_RCVD to ESTABLISHED, the passive side by REQ_RCVD and REP_SENT. A
+message that has no row in a state is dropped. Messages that come again change no state; what answers them:
+
+| state | comes again | answer |
+|---|---|---|
+| REQ_RCVD, MRA_REQ_SENT | REQ | MRA |
+| REP_SENT, MRA_REP_RCVD | REQ | the same REP |
+| REP_RCVD, MRA_REP_SENT | REP | MRA |
+| ESTABLISHED, active | REP | the same RTU |
+| TIMEWAIT | DREQ | the same DREP |
+| TIMEWAIT after a REJ | RTU | the same REJ |
+| TIMEWAIT | REQ | REJ: stale connection |
+| SIDR_REP_SENT | SIDR_REQ | the same SIDR_REP |
+| no such id | DREQ | DREP |
+| no such id | REP, RTU | REJ: invalid communication id |
+";
+
+    fn drawn() -> String {
+        let mut drawn = format!("{TITLE}\n| from | on | to |\n|---|---|---|\n");
+        for row in &TRANSITIONS {
+            writeln!(drawn, "| {} | {} | {} |", row.from, row.on, row.to).unwrap();
+        }
+        drawn.push_str("\n| state | repeats its last message | ends by itself |\n|---|---|---|\n");
+        let yes = |is: bool| if is { "yes" } else { "" };
+        for state in CmState::ALL {
+            writeln!(drawn, "| {state} | {} | {} |", yes(state.repeats()), yes(state.lingers())).unwrap();
+        }
+        drawn
+    }
+
+    #[test]
+    fn the_document_draws_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CM_STATES.md");
+        if std::env::var_os("REMORA_BLESS").is_some() {
+            std::fs::write(path, drawn()).expect("docs/ is writable");
+        }
+        let kept = std::fs::read_to_string(path).expect("docs/CM_STATES.md exists");
+        assert!(kept == drawn(), "docs/CM_STATES.md shows another table: run with REMORA_BLESS=1 and look");
+    }
 
     #[test]
     fn each_row_of_the_table_stands_there_once() {

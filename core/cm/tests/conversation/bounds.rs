@@ -220,3 +220,35 @@ fn ten_thousand_connections_come_and_go_through_sixteen_ids() {
     }
     pair.expect_nothing_left();
 }
+
+#[test]
+fn ten_thousand_connections_stand_at_once() {
+    const COUNT: u32 = 10_000;
+    let [mut active, mut passive] = [1, 2].map(|n| remora_cm::Cm::new(CmConfig::new(u64::from(n), n)));
+    let listen = Listen { service_id: crate::node::SERVICE, address: None, backlog: 16 };
+    passive.listen(u64::MAX, &listen).unwrap();
+    let [to_active, to_passive] =
+        [[1, 2], [2, 1]].map(|[local, remote]| GidPair { local: address(local), remote: address(remote) });
+    let mut mad = [0; 256];
+    for n in 0..COUNT {
+        let handle = u64::from(n);
+        active.connect(NOW, handle, &ConnectParam { qpn: Qpn::new(2 + n), ..param(1, 2) }).unwrap();
+        active.transmit(&mut mad).unwrap();
+        assert!(passive.receive(NOW, to_passive, &mad, handle));
+        let qpn = Qpn::new(2 + n);
+        passive.accept(NOW, handle, &remora_cm::AcceptParam { qpn, ..acceptance() }).unwrap();
+        passive.transmit(&mut mad).unwrap();
+        active.receive(NOW, to_active, &mad, u64::MAX);
+        active.ready_to_use(handle, &[]).unwrap();
+        active.transmit(&mut mad).unwrap();
+        passive.receive(NOW, to_passive, &mad, u64::MAX);
+        for cm in [&mut active, &mut passive] {
+            while cm.next_event().is_some() {}
+            assert_eq!(cm.state(handle), Some(CmState::Established));
+        }
+    }
+    for cm in [&active, &passive] {
+        cm.check();
+        assert_eq!((cm.id_count(), cm.next_deadline()), (COUNT as usize, Instant::NEVER));
+    }
+}
