@@ -39,15 +39,17 @@ mod index;
 mod instant;
 mod listeners;
 mod parameters;
+mod private_data;
 mod state;
 
 pub use cm::Cm;
 pub use config::CmConfig;
 pub use counters::CmCounters;
 pub use error::CmError;
-pub use event::{Cause, CmEvent, ConnParam, ConnectRequest, EventKind, PrivateData, Rejection};
+pub use event::{Cause, CmEvent, ConnParam, ConnectRequest, EventKind, Rejection};
 pub use instant::Instant;
 pub use parameters::{
     AcceptParam, ConnectParam, GidPair, Listen, QpAttributes, RejectParam, SidrReplyParam, SidrRequestParam,
 };
+pub use private_data::PrivateData;
 pub use state::CmState;

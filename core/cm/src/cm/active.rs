@@ -6,6 +6,7 @@ use remora_wire::{Psn, Qpn};
 
 use super::Cm;
 use super::received_mad::ReceivedMad;
+use crate::private_data::field;
 use crate::state::On;
 use crate::{
     CmError, CmState, ConnParam, ConnectParam, EventKind, Instant, PrivateData, QpAttributes, Rejection,
@@ -69,13 +70,6 @@ impl Cm {
     fn req(&self, slot: u32, param: &ConnectParam<'_>) -> req::Repr {
         let id = self.ids.get(slot);
         let [transport, extended_transport] = param.service.codes();
-        let mut private_data = [0; req::PRIVATE_LEN];
-        let mut place = &mut private_data[..];
-        if let Some(ip) = param.ip {
-            ip.emit(place);
-            place = &mut place[remora_wire::mad::ip_cm::LEN..];
-        }
-        place[..param.private_data.len()].copy_from_slice(param.private_data);
         req::Repr {
             local_comm_id: id.local_comm_id,
             service_id: param.service_id,
@@ -101,7 +95,7 @@ impl Cm {
             extended_transport,
             primary: param.path(id.attributes.timeout),
             alternate: path::Repr::default(),
-            private_data,
+            private_data: field(param.ip, param.private_data),
         }
     }
 
@@ -229,12 +223,11 @@ impl Cm {
         }
         self.space()?;
         let id = self.ids.get(slot);
-        let mut rtu = rtu::Repr {
+        let rtu = rtu::Repr {
             local_comm_id: id.local_comm_id,
             remote_comm_id: id.remote_comm_id,
-            private_data: [0; rtu::PRIVATE_LEN],
+            private_data: field(None, private_data),
         };
-        rtu.private_data[..private_data.len()].copy_from_slice(private_data);
         self.send(slot, &CmMessage::Rtu(rtu));
         self.enter(slot, On::SendRtu);
         Ok(())

@@ -4,6 +4,7 @@ use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, SidrStatus,
 
 use super::Cm;
 use super::received_mad::ReceivedMad;
+use crate::private_data::field;
 use crate::state::On;
 use crate::{Cause, CmError, CmState, EventKind, Instant, PrivateData, RejectParam, SidrReplyParam};
 
@@ -94,13 +95,12 @@ impl Cm {
         let transaction_id = self.own_transaction(slot);
         let id = self.ids.get_mut(slot);
         id.transaction_id = transaction_id;
-        let mut dreq = dreq::Repr {
+        let dreq = dreq::Repr {
             local_comm_id: id.local_comm_id,
             remote_comm_id: id.remote_comm_id,
             remote_qpn: id.attributes.remote_qpn,
-            private_data: [0; dreq::PRIVATE_LEN],
+            private_data: field(None, private_data),
         };
-        dreq.private_data[..private_data.len()].copy_from_slice(private_data);
         self.send(slot, &CmMessage::Dreq(dreq));
         self.enter(slot, On::SendDreq);
         self.await_answer(now, slot);
@@ -108,12 +108,11 @@ impl Cm {
 
     fn send_drep(&mut self, slot: u32, private_data: &[u8]) {
         let id = self.ids.get(slot);
-        let mut drep = drep::Repr {
+        let drep = drep::Repr {
             local_comm_id: id.local_comm_id,
             remote_comm_id: id.remote_comm_id,
-            private_data: [0; drep::PRIVATE_LEN],
+            private_data: field(None, private_data),
         };
-        drep.private_data[..private_data.len()].copy_from_slice(private_data);
         self.send(slot, &CmMessage::Drep(drep));
     }
 

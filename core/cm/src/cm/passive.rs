@@ -9,6 +9,7 @@ use remora_wire::mad::{
 use super::Cm;
 use super::received_mad::ReceivedMad;
 use crate::cm_id::{RemoteId, RemoteQp};
+use crate::private_data::field;
 use crate::state::On;
 use crate::{
     AcceptParam, CmError, CmState, ConnParam, ConnectRequest, EventKind, GidPair, Instant, PrivateData,
@@ -206,7 +207,7 @@ impl Cm {
         id.attributes.responder_resources = param.responder_resources;
         id.attributes.initiator_depth = param.initiator_depth;
         let is_xrc = id.attributes.service == ConnectedService::Xrc;
-        let mut rep = rep::Repr {
+        let rep = rep::Repr {
             local_comm_id: id.local_comm_id,
             remote_comm_id: id.remote_comm_id,
             local_qkey: 0,
@@ -221,9 +222,8 @@ impl Cm {
             rnr_retry_count: param.rnr_retry_count,
             srq: param.srq || is_xrc,
             local_ca_guid: self.config.ca_guid,
-            private_data: [0; rep::PRIVATE_LEN],
+            private_data: field(None, param.private_data),
         };
-        rep.private_data[..param.private_data.len()].copy_from_slice(param.private_data);
         self.send(slot, &CmMessage::Rep(rep));
         self.enter(slot, On::SendRep);
         self.await_answer(now, slot);

@@ -6,6 +6,7 @@ use remora_wire::mad::{CmMessage, INFO_LEN, PortSpace, SidrStatus, ip_cm, sidr_r
 use super::Cm;
 use super::received_mad::ReceivedMad;
 use crate::cm_id::RemoteId;
+use crate::private_data::field;
 use crate::state::On;
 use crate::{CmError, CmState, EventKind, Instant, PrivateData, SidrReplyParam, SidrRequestParam};
 
@@ -16,8 +17,6 @@ impl SidrReplyParam<'_> {
     }
 
     fn message(&self, request_id: u32, service_id: remora_wire::mad::ServiceId) -> CmMessage {
-        let mut private_data = [0; sidr_rep::PRIVATE_LEN];
-        private_data[..self.private_data.len()].copy_from_slice(self.private_data);
         CmMessage::SidrRep(sidr_rep::Repr {
             request_id,
             status: self.status,
@@ -26,7 +25,7 @@ impl SidrReplyParam<'_> {
             service_id,
             qkey: self.qkey,
             info: [0; INFO_LEN],
-            private_data,
+            private_data: field(None, self.private_data),
         })
     }
 }
@@ -54,13 +53,7 @@ impl Cm {
         id.is_active = true;
         id.timeout_ns = time_ns(param.response_timeout);
         id.max_retries = param.max_cm_retries;
-        let mut private_data = [0; sidr_req::PRIVATE_LEN];
-        let mut place = &mut private_data[..];
-        if let Some(ip) = param.ip {
-            ip.emit(place);
-            place = &mut place[ip_cm::LEN..];
-        }
-        place[..param.private_data.len()].copy_from_slice(param.private_data);
+        let private_data = field(param.ip, param.private_data);
         let (request_id, service_id) = (id.local_comm_id, param.service_id);
         let req = sidr_req::Repr { request_id, pkey: param.pkey, service_id, private_data };
         self.send(slot, &CmMessage::SidrReq(req));
