@@ -151,7 +151,6 @@ static void requests(struct nic *nic, void *bytes, struct remora_mr *mr) {
     WANT(EINVAL, remora_post_prism(NULL, &good, NULL));
     WANT(EINVAL, remora_post_prism((struct remora_qp *)nic->cq, &good, NULL));
     REFUSED(EINVAL, wr.opcode = 5);
-    REFUSED(EINVAL, wr.wr_id = UINT64_C(1) << 48);
     REFUSED(EINVAL, wr.send_flags = 8);
     REFUSED(EINVAL, wr.prism_flags = 0x80);
     REFUSED(EINVAL, wr.prism_flags = REMORA_ADDR_BOUNDED);
@@ -165,14 +164,16 @@ static void requests(struct nic *nic, void *bytes, struct remora_mr *mr) {
     REFUSED(EINVAL, (wr.opcode = REMORA_COMPARE_SWAP, wr.num_sge = 0, wr.atomic.size = 12));
     REFUSED(EINVAL, (wr.opcode = REMORA_COMPARE_SWAP, wr.num_sge = 0, wr.atomic.size = 8, wr.atomic.mode = 6));
     REFUSED(EINVAL, (wr.opcode = REMORA_FETCH_ADD, wr.num_sge = 0, wr.atomic.size = 8, wr.atomic.mode = 1));
-    /* What is good before the bad one is posted. */
+    /* What is good before the bad one is posted. Its id has 64 bits. */
     struct remora_wc wc;
+    good.wr_id = UINT64_C(0xfedcba9876543210);
     wr = good;
     wr.opcode = 5;
     good.next = &wr;
     WANT(EINVAL, remora_post_prism(qp, &good, &bad));
     WANT(1, bad == &wr);
     WANT(1, remora_wait_cq(nic->cq, 1, &wc, 60000));
+    WANT(1, wc.wr_id == good.wr_id);
     WANT(0, wc.status);
     /* A queue that is full says so, and goes on. */
     good.next = NULL;

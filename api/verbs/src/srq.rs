@@ -153,7 +153,7 @@ impl Srq {
     /// Posts a receive work request for the first queue pair that needs one.
     ///
     /// # Errors
-    /// `Queue(QueueFull)` (ENOMEM), `Queue(TooManySges)`, `Queue(IdTooWide)`; `Forked`.
+    /// `Queue(QueueFull)` (ENOMEM), `Queue(TooManySges)`; `Forked`.
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         if self.shared.domain.context().fork().is_child() {

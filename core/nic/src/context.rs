@@ -2,7 +2,7 @@
 
 use remora_memory::Key;
 
-use crate::wqe::{WqeOpcode, flag};
+use crate::wqe::{ID_BITS, WqeOpcode, flag};
 
 /// Where the bytes of a message are in local memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) struct WqeContext {
     pub len: u32,
     pub lkey: Key,
     pub list: List,
+    /// The upper 16 bits of the program's id; the header has the others.
+    pub id_high: u16,
     /// First slot of the WQE, and one past its last.
     pub index: u64,
     pub end: u64,
@@ -37,7 +39,7 @@ const _: () = assert!(size_of::<WqeContext>() <= 48, "each message on its way ha
 
 impl WqeContext {
     pub fn id(&self) -> u64 {
-        self.header >> 16
+        self.header >> 16 | u64::from(self.id_high) << ID_BITS
     }
 
     pub fn signaled(&self) -> bool {

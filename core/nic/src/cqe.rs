@@ -3,8 +3,8 @@
 //!
 //! | byte | word | contents |
 //! | ---- | ---- | -------- |
-//! | 0 | header | kind 8, status 8, id 48 |
-//! | 8 | length | bytes received or read |
+//! | 0 | header | kind 8, status 8, lower 48 bits of the id |
+//! | 8 | length | bytes received or read (low half); bits 48 to 63: upper 16 bits of the id |
 //! | 16 | immediate | data or key (low half); bit 32: immediate data, bit 33: a key was invalidated |
 //! | 24 | queue pair | number 24; bit 32: solicited |
 //! | 32 | work queue index | slots of its work queue that were consumed when it was written |
@@ -14,6 +14,7 @@
 
 use crate::prism::Outcome;
 use crate::request::{CompletionKind, Status, WorkCompletion};
+use crate::wqe::high_bits;
 use remora_memory::Key;
 
 /// Bytes of an entry.
@@ -47,7 +48,7 @@ impl Cqe {
         };
         [
             u64::from(wc.kind as u8) | u64::from(wc.status as u8) << 8 | wc.id << 16,
-            u64::from(wc.byte_len),
+            u64::from(wc.byte_len) | high_bits(wc.id),
             imm,
             u64::from(wc.qp_num) | if self.solicited { SOLICITED } else { 0 },
             self.wqe_index,
@@ -62,7 +63,7 @@ impl Cqe {
     pub fn parse(words: &[u64; 8]) -> Cqe {
         let [header, len, imm, qp, wqe_index, outcome, sender, _] = *words;
         let completion = WorkCompletion {
-            id: header >> 16,
+            id: header >> 16 | high_bits(len),
             status: Status::from_number((header >> 8) as u8),
             kind: kind(header as u8),
             byte_len: len as u32,

@@ -211,7 +211,17 @@ impl QueuePair {
         let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
         let end = index + slots;
         let srq = wqe.srq();
-        WqeContext { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end, srq }
+        WqeContext {
+            header,
+            local: wqe.local,
+            len: wqe.len as u32,
+            lkey: wqe.lkey(),
+            list,
+            id_high: wqe.id_high(),
+            index,
+            end,
+            srq,
+        }
     }
 
     /// As [`decode`](QueuePair::decode), compiled once for what is not busy.
@@ -247,10 +257,10 @@ impl QueuePair {
             return None;
         }
         if let Kind::Atomic { .. } = kind {
-            return (wqe.len == 8).then_some((kind, 8, List::One));
+            return (wqe.length() == 8).then_some((kind, 8, List::One));
         }
         if wqe.flags() & flag::INLINE != 0 {
-            return (!kind.is_fetch()).then_some((kind, wqe.len, List::Inline));
+            return (!kind.is_fetch()).then_some((kind, wqe.length(), List::Inline));
         }
         self.list(wqe, index).map(|(len, list)| (kind, len, list))
     }

@@ -3,7 +3,7 @@
 use crate::config::NicError;
 use crate::request::Sge;
 use crate::ring::{FARTHEST, Ring, Word};
-use crate::wqe::{MAX_SGE, SLOT, Wqe, sges};
+use crate::wqe::{MAX_SGE, SLOT, Wqe, high_bits, sges};
 use remora_memory::{Bytes, Key};
 
 /// A receive work request taken for a message.
@@ -149,7 +149,7 @@ pub fn write_receive(id: u64, list: &[Sge], mut store: impl FnMut(usize, &[u8; S
     let wqe = Wqe {
         header: id << 16,
         local: first.addr,
-        len: u64::from(first.len),
+        len: u64::from(first.len) | high_bits(id),
         keys: u64::from(first.lkey.get()),
         compare: list.len() as u64,
         ..Wqe::default()

@@ -6,9 +6,9 @@
 //!
 //! | byte | word | low half | high half |
 //! | ---- | ---- | -------- | --------- |
-//! | 0 | header | op-code 8, flags 8, id 48 | |
+//! | 0 | header | op-code 8, flags 8, lower 48 bits of the id | |
 //! | 8 | local address | | |
-//! | 16 | length in bytes | 32 bits | 0 |
+//! | 16 | length in bytes | 32 bits | 0 (16 bits), upper 16 bits of the id |
 //! | 24 | keys | local key | remote key |
 //! | 32 | remote address | | |
 //! | 40 | compare; elements of the list (2) | | |
@@ -41,8 +41,12 @@ pub const MAX_INLINE: usize = 15 * SLOT;
 pub const MAX_SLOTS: usize = 16;
 /// Slots of a work request of PRISM before its list or its inline bytes.
 pub(crate) const PRISM_HEAD: usize = 2;
-/// Ids are this wide: the operand of a chain's compare-and-swap.
+/// Bits of an id that stand in the header word: the operand of a chain's compare-and-swap.
 pub const ID_BITS: u32 = 48;
+/// Bits of the length word that are the length. The rest of an id stands above them.
+const LENGTH_BITS: u32 = 48;
+/// The longest length that a work request can name, in bytes. No region is as long.
+const MAX_LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 
 /// Flag bits of the header.
 pub mod flag {
@@ -60,11 +64,11 @@ pub mod flag {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Wqe {
-    /// Op-code, flags, id.
+    /// Op-code, flags, the lower 48 bits of the id.
     pub header: u64,
     /// First byte of the first element.
     pub local: u64,
-    /// Bytes of the first element, or of the inline data.
+    /// Bytes of the first element, or of the inline data (48 bits); the upper 16 bits of the id.
     pub len: u64,
     /// Local key (low half) and remote key (high half).
     pub keys: u64,
@@ -131,10 +135,22 @@ impl Wqe {
         (self.header >> 8) as u8
     }
 
-    /// The program's 48 bits.
+    /// The program's id: 48 bits of it from the header word, 16 from the length word.
     #[inline]
     pub fn id(&self) -> u64 {
-        self.header >> 16
+        self.header >> 16 | self.len >> LENGTH_BITS << ID_BITS
+    }
+
+    /// The upper 16 bits of the id.
+    #[inline]
+    pub(crate) fn id_high(&self) -> u16 {
+        (self.len >> LENGTH_BITS) as u16
+    }
+
+    /// Bytes of the first element, or of the inline data, without the bits of the id.
+    #[inline]
+    pub fn length(&self) -> u64 {
+        self.len & MAX_LENGTH
     }
 
     /// Local key of the first element.
@@ -174,7 +190,7 @@ impl Wqe {
             key: Key::new(self.imm as u32),
             region: self.lkey(),
             va: self.local,
-            len: self.len,
+            len: self.length(),
             access: Access::from_bits(u32::try_from(self.compare).ok()?)?,
         })
     }
@@ -203,7 +219,8 @@ impl Wqe {
             return if self.opcode().is_prism() { prism_slots(self) } else { Some(1) };
         }
         if self.flags() & flag::INLINE != 0 {
-            return (self.len <= MAX_INLINE as u64).then(|| 1 + (self.len as usize).div_ceil(SLOT));
+            let len = self.length();
+            return (len <= MAX_INLINE as u64).then(|| 1 + (len as usize).div_ceil(SLOT));
         }
         let elements = self.list_len();
         (elements <= MAX_SGE).then(|| 1 + elements.saturating_sub(1).div_ceil(2))
@@ -246,8 +263,6 @@ pub enum PostError {
     TooManySges,
     /// More inline data than the queue was created for.
     TooMuchInline,
-    /// An id wider than 48 bits.
-    IdTooWide,
     /// An atomic needs exactly one element of 8 bytes; a READ cannot be inline.
     BadPayload,
     /// The queue pair cannot take work in its present state.
@@ -260,7 +275,6 @@ impl std::fmt::Display for PostError {
             PostError::QueueFull => "the queue is full: poll its completion queue, or create it deeper",
             PostError::TooManySges => "more scatter/gather elements than the queue pair was created for (max_sge)",
             PostError::TooMuchInline => "more inline data than the queue pair was created for (max_inline)",
-            PostError::IdTooWide => "the work request id is wider than 48 bits",
             PostError::BadPayload => "the payload does not fit the operation: an atomic takes one element of 8 bytes, a READ cannot be inline",
             PostError::BadState => "the queue pair takes no work in this state: bring it to RTS (RTR for receives)",
         })
@@ -269,9 +283,15 @@ impl std::fmt::Display for PostError {
 
 impl std::error::Error for PostError {}
 
-/// Header word of a work request.
+/// Header word of a work request; [`high_bits`] has the rest of its id.
 pub(crate) fn header(opcode: WqeOpcode, flags: u8, id: u64) -> u64 {
     u64::from(opcode.0) | u64::from(flags) << 8 | id << 16
+}
+
+/// The part of an id that the header word does not hold, where it stands in the length word.
+#[inline]
+pub(crate) fn high_bits(id: u64) -> u64 {
+    id >> ID_BITS << LENGTH_BITS
 }
 
 pub(crate) fn flag_bits(flags: Flags, inline: bool) -> u8 {
@@ -335,7 +355,8 @@ pub fn write(
 /// Slots of a work request of PRISM; None if it claims more than one may.
 fn prism_slots(wqe: &Wqe) -> Option<usize> {
     let behind = if wqe.flags() & flag::INLINE != 0 {
-        (wqe.len <= MAX_INLINE as u64).then(|| (wqe.len as usize).div_ceil(SLOT))?
+        let len = wqe.length();
+        (len <= MAX_INLINE as u64).then(|| (len as usize).div_ceil(SLOT))?
     } else {
         (wqe.compare <= MAX_SGE as u64 || !has_prism_list(wqe)).then(|| prism_list_slots(wqe))?
     };
@@ -388,9 +409,6 @@ pub fn write_to(
 
 #[inline(always)]
 fn encode(request: &WorkRequest<'_>, bounds: &Bounds) -> Result<Wqe, PostError> {
-    if request.id >> ID_BITS != 0 {
-        return Err(PostError::IdTooWide);
-    }
     let mut wqe = operation(&request.operation);
     let (opcode, inline) = (wqe.opcode(), matches!(request.payload, Payload::Inline(_)));
     wqe.header = header(opcode, flag_bits(request.flags, inline && opcode.has_list()), request.id);
@@ -406,6 +424,7 @@ fn encode(request: &WorkRequest<'_>, bounds: &Bounds) -> Result<Wqe, PostError> 
         }
         Payload::Sges(list) => put_list(&mut wqe, list, bounds)?,
     }
+    wqe.len |= high_bits(request.id);
     Ok(wqe)
 }
 
@@ -468,7 +487,8 @@ fn operation(operation: &Operation) -> Wqe {
         Operation::LocalInv(key) => plain(WqeOpcode::LOCAL_INV, key.get()),
         Operation::BindWindow(binding) => Wqe {
             local: binding.va,
-            len: binding.len,
+            // A longer range lies in no region: the work request fails as it would with the whole length.
+            len: binding.len.min(MAX_LENGTH),
             keys: u64::from(binding.region.get()) | u64::from(binding.window.get()) << 32,
             compare: u64::from(binding.access.bits()),
             ..plain(WqeOpcode::BIND_MW, binding.key.get())

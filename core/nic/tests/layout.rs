@@ -1,7 +1,7 @@
 //! The bytes of work queue entries and completion queue entries, as `docs/WIRE.md` draws them. Programs write
 //! them and chains rewrite them: a change here breaks both.
 
-use remora_memory::Key;
+use remora_memory::{Access, Binding, Key};
 use remora_nic::cqe::Cqe;
 use remora_nic::wqe::{Bounds, SLOT, Wqe, WqeOpcode, sges, write};
 use remora_nic::{
@@ -143,18 +143,81 @@ fn one_compare_and_swap_of_the_header_word_changes_the_op_code_and_nothing_else(
 
 #[test]
 fn what_the_fields_cannot_hold_is_refused_and_nothing_is_written() {
-    let refused = |id, operation, payload, bounds: &Bounds, free| {
-        let request = WorkRequest { id, operation, payload, flags: PLAIN };
+    let refused = |operation, payload, bounds: &Bounds, free| {
+        let request = WorkRequest { id: 0, operation, payload, flags: PLAIN };
         write(&request, bounds, free, |_, _| panic!("a slot of a refused request")).expect_err("too much")
     };
     let (list, data) = ([element(1); 31], [0; 961]);
     let send = Operation::Send;
     let read = Operation::Read(remote());
-    assert_eq!(refused(1 << 48, send, Payload::Sges(&[]), &BOUNDS, 16), PostError::IdTooWide);
-    assert_eq!(refused(0, send, Payload::Sges(&list), &BOUNDS, 16), PostError::TooManySges);
-    assert_eq!(refused(0, send, Payload::Inline(&data), &BOUNDS, 16), PostError::TooMuchInline);
-    assert_eq!(refused(0, read, Payload::Inline(&data[..1]), &BOUNDS, 16), PostError::BadPayload);
-    assert_eq!(refused(0, send, Payload::Sges(&list[..2]), &BOUNDS, 1), PostError::QueueFull);
+    assert_eq!(refused(send, Payload::Sges(&list), &BOUNDS, 16), PostError::TooManySges);
+    assert_eq!(refused(send, Payload::Inline(&data), &BOUNDS, 16), PostError::TooMuchInline);
+    assert_eq!(refused(read, Payload::Inline(&data[..1]), &BOUNDS, 16), PostError::BadPayload);
+    assert_eq!(refused(send, Payload::Sges(&list[..2]), &BOUNDS, 1), PostError::QueueFull);
+}
+
+/// The header word keeps 48 bits, as chains need it; the length word has the rest above 16 bits of nothing.
+#[test]
+fn an_id_of_64_bits_stands_in_the_header_word_and_in_the_upper_quarter_of_the_length_word() {
+    const ID: u64 = 0x8877_6655_4433_2211;
+    let list = [element(1)];
+    let request = |operation, payload| WorkRequest { id: ID, operation, payload, flags: PLAIN };
+    let first = |request: &WorkRequest<'_>| {
+        let mut slots = Vec::new();
+        write(request, &BOUNDS, 16, |_, slot| slots.push(*slot)).expect("it fits");
+        slots[0]
+    };
+    let written = first(&request(Operation::Write(remote()), Payload::Sges(&list)));
+    let expected = bytes(
+        "04 00 112233445566  0101010101010101  0101000000007788  000c0b0a aabbccdd
+         1122334455667788  0100000000000000",
+    );
+    assert_eq!(written, expected);
+    let wqe = Wqe::parse(&written);
+    assert_eq!((wqe.id(), wqe.length(), wqe.sge()), (ID, 0x101, list[0]));
+    let inline = Wqe::parse(&first(&request(Operation::Send, Payload::Inline(&[1; 70]))));
+    assert_eq!((inline.id(), inline.length(), inline.slots()), (ID, 70, Some(3)));
+    let binding = Binding {
+        window: Key::new(0x100),
+        key: Key::new(0x101),
+        region: Key::new(0x200),
+        va: 1,
+        len: 0x7fff_ffff_ffff,
+        access: Access::REMOTE_READ,
+    };
+    let bind = Wqe::parse(&first(&request(Operation::BindWindow(binding), Payload::Sges(&[]))));
+    assert_eq!((bind.id(), bind.binding()), (ID, Some(binding)));
+    let prism = prism::WorkRequest {
+        id: ID,
+        operation: prism::Operation::Read { from: prism::Address::indirect(remote()), len: 8, into: &list },
+        conditional: false,
+        redirect: None,
+        result: None,
+        flags: PLAIN,
+    };
+    let mut slots = Vec::new();
+    prism::write(&prism, &BOUNDS, 16, |at, slot| slots.push((at, *slot))).expect("it fits");
+    let slot = slots.iter().find(|(at, _)| *at == 0).expect("a first slot").1;
+    assert_eq!((Wqe::parse(&slot).id(), Wqe::parse(&slot).sge()), (ID, list[0]));
+    let mut receive = Vec::new();
+    write_receive(ID, &list, |_, slot| receive.push(*slot));
+    assert_eq!((Wqe::parse(&receive[0]).id(), Wqe::parse(&receive[0]).sge()), (ID, list[0]));
+}
+
+/// No region is that long, so the work request still fails; its length must not become part of the id.
+#[test]
+fn a_binding_longer_than_the_length_field_is_cut_to_it_and_leaves_the_id_alone() {
+    let binding = Binding {
+        window: Key::new(0x100),
+        key: Key::new(0x101),
+        region: Key::new(0x200),
+        va: 0,
+        len: u64::MAX,
+        access: Access::NONE,
+    };
+    let slot = slots(Operation::BindWindow(binding), Payload::Sges(&[]), PLAIN)[0];
+    let wqe = Wqe::parse(&slot);
+    assert_eq!((wqe.id(), wqe.length()), (0x6655_4433_2211, (1 << 48) - 1));
 }
 
 #[test]
@@ -188,6 +251,9 @@ fn a_completion_and_its_fields() {
     let words = [0x6655_4433_2211_0080, 0x0102_0304, 0x1_feed_beef, 0x1_00ab_cdef, 0x11, 4, 0, 9];
     assert_eq!(entry.words(9), words);
     assert_eq!(Cqe::parse(&words), entry);
+    let wide = Cqe { completion: WorkCompletion { id: 0x8877_6655_4433_2211, ..completion }, ..entry };
+    assert_eq!(wide.words(9)[..2], [0x6655_4433_2211_0080, 0x8877_0000_0102_0304]);
+    assert_eq!(Cqe::parse(&wide.words(9)), wide);
     let key = WorkCompletion { imm: None, invalidated: Some(Key::new(5)), ..completion };
     let key = Cqe { completion: key, ..entry };
     assert_eq!(key.words(9)[2], 0x2_0000_0005);

@@ -151,19 +151,19 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
 fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let (verb, to) = (verb(wqe.opcode()), names.address(wqe.remote));
     if wqe.flags() & flag::INLINE != 0 {
-        let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.len as usize).collect();
+        let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.length() as usize).collect();
         return format!("{verb} {} -> {to}", brought(&bytes));
     }
     match wqe.elements() {
         0 => format!("{verb} {} -> {to} 0", names.address(wqe.local)),
-        1 => format!("{verb} {} -> {to} {}", names.address(wqe.local), wqe.len),
+        1 => format!("{verb} {} -> {to} {}", names.address(wqe.local), wqe.length()),
         _ => format!("{verb} {} -> {to}", list(wqe, more, names)),
     }
 }
 
 /// The pieces of its list, each with its length.
 fn list(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
-    let first = format!("{} {}", names.address(wqe.local), wqe.len);
+    let first = format!("{} {}", names.address(wqe.local), wqe.length());
     let rest = more.iter().flat_map(sges).take(wqe.elements().saturating_sub(1));
     let rest = rest.map(|piece| format!(", {} {}", names.address(piece.addr), piece.len));
     std::iter::once(first).chain(rest).collect()
@@ -176,7 +176,7 @@ fn dormant(wqe: &Wqe, names: &Names<'_>) -> String {
     if wqe.keys == 0 {
         return format!("dormant enable {} {}", names.queue_pair(wqe.remote), wqe.swap_add);
     }
-    format!("dormant write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
+    format!("dormant write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.length())
 }
 
 /// Is this place the count of a work request, such as an ENABLE?

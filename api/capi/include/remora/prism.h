@@ -217,7 +217,7 @@ struct remora_prism_atomic {
 };
 
 struct remora_prism_wr {
-    uint64_t wr_id; /* below 2^48 */
+    uint64_t wr_id;
     struct remora_prism_wr *next;
     const struct remora_sge *sg_list; /* with REMORA_SEND_INLINE: addresses of bytes that are copied now */
     uint32_t num_sge;

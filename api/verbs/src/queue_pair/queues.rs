@@ -147,9 +147,6 @@ impl ReceiveSide {
         if request.sges.len() > self.max_sge as usize {
             return Err(PostError::TooManySges);
         }
-        if request.id >> wqe::ID_BITS != 0 {
-            return Err(PostError::IdTooWide);
-        }
         if self.produced + self.stride - self.consumed > self.slots {
             self.consumed = self.ring.word(remora_nic::Word::Consumed);
             if self.produced + self.stride - self.consumed > self.slots {

@@ -184,8 +184,9 @@ fn what_is_no_group_is_refused_in_words() {
     });
     let (number, error) = too_many.unwrap();
     assert!(number == 64 && words(error).contains("max_groups"));
-    let full = over_udp.qp.post_recv(&ReceiveRequest { id: 1 << 48, sges: &[] });
-    assert_eq!(full, Err(remora_verbs::PostError::Queue(QueueError::IdTooWide)));
+    let list = [over_udp.memory.sge(0, 1); 31];
+    let long = over_udp.qp.post_recv(&ReceiveRequest { id: 1, sges: &list });
+    assert_eq!(long, Err(remora_verbs::PostError::Queue(QueueError::TooManySges)));
 }
 
 /// Not a test by itself: one of the two processes. A member receives two messages. The sender sends until its

@@ -101,7 +101,7 @@ pub(super) fn calculate(
     wqe: &Wqe,
     calculation: Calculation,
 ) -> Result<u32, Status> {
-    if wqe.len != 8 {
+    if wqe.length() != 8 {
         return Err(Status::LocalQpOperation);
     }
     if !wqe.remote.is_multiple_of(8) {

@@ -263,7 +263,7 @@ impl<'m> Player<'m> {
         match wqe.opcode() {
             WqeOpcode::WAIT | WqeOpcode::ENABLE => (issued, issued),
             WqeOpcode::READ => {
-                let there = self.carry(issued + half + beyond, wqe.len, target, here) + half;
+                let there = self.carry(issued + half + beyond, wqe.length(), target, here) + half;
                 (there, there)
             }
             WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD => {
@@ -273,7 +273,7 @@ impl<'m> Player<'m> {
                 (starts + beyond + half, starts + beyond + half)
             }
             opcode if opcode.has_list() => {
-                let there = self.carry(issued + beyond, wqe.len, here, target) + half;
+                let there = self.carry(issued + beyond, wqe.length(), here, target) + half;
                 (there, there + half)
             }
             _ => (issued + half + beyond, issued + 2 * half + beyond),

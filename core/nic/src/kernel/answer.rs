@@ -83,6 +83,7 @@ fn submit_answer<R: ReliableRequester>(
         len: message.len,
         lkey,
         list,
+        id_high: 0,
         index: taken,
         end: taken,
         srq: 0,

@@ -16,7 +16,7 @@ pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
     let (opcode, tag) = (wqe.remote, wqe.rkey());
     let found = match wqe.flags() & flag::INLINE {
         0 => qp.list(wqe, index),
-        _ => Some((wqe.len, List::Inline)),
+        _ => Some((wqe.length(), List::Inline)),
     };
     let Some((len, list)) = found.filter(|_| qp.strom.is_some() && tag <= TAG_MASK) else {
         return qp.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);

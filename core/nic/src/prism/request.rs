@@ -6,8 +6,8 @@ use remora_wire::prism::operands::{MAX_LEN, Repr as Operands};
 
 use crate::request::{Flags as Completion, Operation as Plain, Payload, Remote, Sge};
 use crate::wqe::{
-    Bounds, ID_BITS, MAX_SGE, MAX_SLOTS, PRISM_HEAD as HEAD, PostError, SLOT, Wqe, WqeOpcode, flag_bits,
-    header, sge_slot,
+    Bounds, MAX_SGE, MAX_SLOTS, PRISM_HEAD as HEAD, PostError, SLOT, Wqe, WqeOpcode, flag_bits, header,
+    high_bits, sge_slot,
 };
 
 /// Slots of operands, at most.
@@ -154,9 +154,6 @@ pub fn write(
     free: usize,
     mut store: impl FnMut(usize, &[u8; SLOT]),
 ) -> Result<usize, PostError> {
-    if request.id >> ID_BITS != 0 {
-        return Err(PostError::IdTooWide);
-    }
     let flags = request.flag_bits();
     if flags == Flags::NONE {
         return write_plain(request, bounds, free, store);
@@ -198,6 +195,7 @@ pub fn write(
             used.enumerate().for_each(|(at, slot)| store(HEAD + at, slot));
         }
     }
+    wqe.len |= high_bits(request.id);
     store(0, &wqe.emit());
     store(1, &second(request).emit());
     Ok(count)

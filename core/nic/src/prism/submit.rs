@@ -52,7 +52,7 @@ fn decode_prism(qp: &QueuePair, wqe: &Wqe, index: u64) -> Option<(Extended, u64,
         Verb::Write if flags.has(Flags::DATA_INDIRECT) => {
             (!inline).then_some((extended, wqe.len & u64::from(u32::MAX), List::One))
         }
-        Verb::Write if inline => Some((extended, wqe.len, List::Inline)),
+        Verb::Write if inline => Some((extended, wqe.length(), List::Inline)),
         Verb::Write => list_prism(qp, wqe, index).map(|(len, list)| (extended, len, list)),
         Verb::CompareSwap | Verb::FetchAdd => inline.then_some((extended, wqe.len, List::Inline)),
     }

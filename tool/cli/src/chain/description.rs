@@ -6,7 +6,7 @@ use remora_nic::wqe::{SLOT, Wqe};
 /// A work request as text, by the copy that was executed.
 pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     if step.message {
-        return format!("a message of {} bytes", Wqe::parse(&step.slot).len);
+        return format!("a message of {} bytes", Wqe::parse(&step.slot).length());
     }
     // What follows in further slots is not in the copy; it stands where it was posted.
     let wqe = Wqe::parse(&step.slot);
