@@ -348,6 +348,8 @@ impl CompletionQueue {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
         let engine = self.shared.engine()?;
+        // Completions of queue pairs that are gone need no room.
+        self.poller.reclaim();
         let ring = self.shared.context.ring(depth)?;
         engine.control(|control| control.nic.resize_cq(self.shared.number, ring.clone()))?;
         self.depth = ring.slots() as u32;

@@ -1,8 +1,9 @@
 //! The completion queue: the NIC's end (write) and the program's end (poll).
 
-use crate::cqe::Cqe;
+use crate::cqe::{self, Cqe};
 use crate::ring::{Ring, Word};
 use crate::wqe::SLOT;
+use remora_wire::Qpn;
 
 /// For which completions the program wants to be woken (`ibv_req_notify_cq`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -140,6 +141,19 @@ impl CompletionQueue {
         self.wakes(cqe)
     }
 
+    /// Removes the completions of a queue pair that are not polled yet, as `ibv_destroy_qp` demands. They keep
+    /// their places, so the count that a WAIT waits for stays, and a program that polls meanwhile sees each
+    /// of them whole or not at all. Looks at each entry of the ring once at most.
+    pub(crate) fn remove(&mut self, number: Qpn) {
+        self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
+        let oldest = self.consumed.max(self.written.saturating_sub(self.ring.slots()));
+        for index in oldest..self.written {
+            if cqe::queue_pair(load(&self.ring, index)[3]) == number.get() {
+                self.ring.set_first(index, cqe::REMOVED.into());
+            }
+        }
+    }
+
     /// Asserts that its entries fit the ring, and that it has a count to wait for if a queue pair waits.
     pub(crate) fn check(&self) {
         let CompletionQueue { written, consumed, ignores_overrun, awaited, waiting, .. } = *self;
@@ -185,6 +199,25 @@ impl CompletionQueue {
     }
 }
 
+/// The words of an entry.
+#[inline]
+fn load(ring: &Ring, index: u64) -> [u64; 8] {
+    let mut slot = [0; SLOT];
+    ring.load(index, &mut slot);
+    let mut words = [0; 8];
+    for (word, chunk) in words.iter_mut().zip(slot.chunks_exact(8)) {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(chunk);
+        *word = u64::from_le_bytes(bytes);
+    }
+    words
+}
+
+#[inline]
+fn is_removed(words: &[u64; 8]) -> bool {
+    words[0] as u8 == cqe::REMOVED
+}
+
 /// A completion queue as the program sees it.
 #[derive(Debug)]
 pub struct Poller {
@@ -215,22 +248,62 @@ impl Poller {
         self.ring.word(Word::Error) != 0
     }
 
-    /// The next completion, if it is there.
+    /// The next completion, if it is there. Steps over those whose queue pair is gone.
     #[inline]
     pub fn poll(&mut self) -> Option<Cqe> {
+        let words = self.take()?;
+        if is_removed(&words) { self.poll_behind_removed() } else { Some(Cqe::parse(&words)) }
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<[u64; 8]> {
         if self.ring.published(self.next) != self.next + 1 {
             return None;
         }
-        let mut slot = [0; SLOT];
-        self.ring.load(self.next, &mut slot);
+        let words = load(&self.ring, self.next);
         self.next += 1;
-        let mut words = [0; 8];
-        for (word, chunk) in words.iter_mut().zip(slot.chunks_exact(8)) {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(chunk);
-            *word = u64::from_le_bytes(bytes);
+        Some(words)
+    }
+
+    /// An entry that was removed has just been taken: the next one that was not, one round of the ring at
+    /// most. What is stepped over is given back at once: who polls in vain does not call `free`.
+    #[cold]
+    #[inline(never)]
+    fn poll_behind_removed(&mut self) -> Option<Cqe> {
+        for _ in 0..self.ring.slots() {
+            self.free();
+            let words = self.take()?;
+            if !is_removed(&words) {
+                return Some(Cqe::parse(&words));
+            }
         }
-        Some(Cqe::parse(&words))
+        None
+    }
+
+    /// Gives entries that were removed back to the NIC although nobody polls: the others move behind them.
+    /// The NIC may write completions meanwhile, but must neither remove any nor resize the queue.
+    pub fn reclaim(&mut self) {
+        let mut end = self.next;
+        while end - self.next < self.ring.slots() && self.ring.published(end) == end + 1 {
+            end += 1;
+        }
+        let mut to = end;
+        for from in (self.next..end).rev() {
+            let mut slot = [0; SLOT];
+            self.ring.load(from, &mut slot);
+            if slot[0] == cqe::REMOVED {
+                continue;
+            }
+            to -= 1;
+            if to != from {
+                self.ring.store(to, &slot);
+                self.ring.publish(to, to + 1);
+            }
+        }
+        if to > self.next {
+            self.next = to;
+            self.free();
+        }
     }
 
     /// Gives the polled entries back to the NIC: once per batch is enough.

@@ -17,6 +17,9 @@ use crate::request::{CompletionKind, Status, WorkCompletion};
 use crate::wqe::high_bits;
 use remora_memory::Key;
 
+/// The kind of an entry whose queue pair is gone: pollers step over it.
+pub(crate) const REMOVED: u8 = 255;
+
 /// Bytes of an entry.
 pub const CQE: usize = 64;
 
@@ -24,6 +27,11 @@ const HAS_IMM: u64 = 1 << 32;
 const HAS_KEY: u64 = 1 << 33;
 const SOLICITED: u64 = 1 << 32;
 const HAS_GRH: u64 = 1 << 32;
+
+/// The queue pair that an entry's fourth word names.
+pub(crate) fn queue_pair(word: u64) -> u32 {
+    word as u32
+}
 
 /// An entry, without its sequence word.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -106,6 +106,13 @@ impl Ring {
         }
     }
 
+    /// Replaces the first word of a slot at once: whoever reads the slot sees the old word or the new one.
+    pub(crate) fn set_first(&self, index: u64, first: u64) {
+        if let Some(word) = self.bytes.word(self.position(index)) {
+            word.store(first, Ordering::Release);
+        }
+    }
+
     /// The last word of a slot, before the rest of it.
     #[inline]
     pub fn published(&self, index: u64) -> u64 {

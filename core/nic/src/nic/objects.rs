@@ -121,8 +121,8 @@ impl Nic {
         }
     }
 
-    /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on. `Busy` while it
-    /// is attached to a multicast group.
+    /// Removes a queue pair; its work is forgotten, with the completions that are not polled yet, and packets
+    /// for it are dropped from now on. `Busy` while it is attached to a multicast group.
     pub fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         if self.shared.groups.has(number) {
@@ -132,6 +132,7 @@ impl Nic {
         qp.end_prism(&mut self.shared);
         self.forget_waiting(&qp, index);
         qp.end_strom(&mut self.shared);
+        qp.remove_completions(&mut self.shared);
         for cq in [qp.send_cq, qp.receive_cq] {
             self.shared.release_cq(cq, qp.pd);
         }

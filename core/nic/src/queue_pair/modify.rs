@@ -29,6 +29,7 @@ impl QueuePair {
                     shared.release_all_waiting();
                 }
                 self.end_strom(shared);
+                self.remove_completions(shared);
                 self.reset();
             }
             (State::Init, State::Rtr) => self.connect(shared),
@@ -155,7 +156,21 @@ impl QueuePair {
         Modify { state: Some(self.state), current: Some(self.state), ..self.attributes.given }
     }
 
-    /// To RESET: as created. Work that was posted is forgotten without completions.
+    /// Its completions that are not polled yet vanish: it is destroyed, or goes to RESET.
+    #[cold]
+    pub(crate) fn remove_completions(&self, shared: &mut Shared) {
+        if self.service == Service::XrcTarget {
+            // Its messages took work requests of shared receive queues, whose completions stay the program's.
+            return;
+        }
+        for cq in [self.send_cq, self.receive_cq] {
+            if let Some(queue) = shared.completion_queue(cq) {
+                queue.remove(self.number);
+            }
+        }
+    }
+
+    /// To RESET: as created. Work that was posted is forgotten, and the caller removes its completions.
     fn reset(&mut self) {
         // A loopback queue pair stays one: there is nothing to connect.
         if !self.machine.is_loopback() {

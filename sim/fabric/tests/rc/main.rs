@@ -7,6 +7,7 @@ mod hostile;
 mod queues;
 mod recovery;
 mod refusals;
+mod removal;
 mod script;
 mod silence;
 mod states;

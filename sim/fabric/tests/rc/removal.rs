@@ -1,0 +1,111 @@
+//! A queue pair that is destroyed, or goes to RESET, takes its completions along, as `ibv_destroy_qp` and
+//! `ibv_modify_qp` do.
+
+use crate::bench::{Bench, SILENT, ends, good};
+use remora_fabric::{CompletionQueue, QueuePair, Settings, World};
+use remora_nic::{NicError, Notify, Operation, Payload, ReceiveRequest, Status, WorkRequest};
+use remora_transport::state::State;
+
+/// Two queue pairs of node 0 with one completion queue, each connected to one of node 1.
+struct Shared {
+    world: World,
+    near: [QueuePair; 2],
+    cq: CompletionQueue,
+    far: [QueuePair; 2],
+    far_cq: CompletionQueue,
+}
+
+fn shared() -> Shared {
+    let mut world = World::new(&remora_fabric::Config::default());
+    let (settings, cq, far_cq) = (Settings::default(), world.create_cq(0, 64), world.create_cq(1, 64));
+    let mut pair = |psn| {
+        let (near, far) = (
+            world.create_qp(cq, cq, &settings).unwrap(),
+            world.create_qp(far_cq, far_cq, &settings).unwrap(),
+        );
+        world.connect(near, far, &Settings { psn, ..settings });
+        (near, far)
+    };
+    let [(one, to_one), (two, to_two)] = [pair([1, 2]), pair([3, 4])];
+    Shared { world, near: [one, two], cq, far: [to_one, to_two], far_cq }
+}
+
+impl Shared {
+    fn nops(&mut self, which: usize, ids: std::ops::Range<u64>) {
+        for id in ids {
+            let payload = Payload::Sges(&[]);
+            let request =
+                WorkRequest { id, operation: Operation::Send, payload, flags: crate::bench::SIGNALED };
+            self.world.post_receive(self.far[which], &ReceiveRequest { id, sges: &[] }).unwrap();
+            self.world.post(self.near[which], &request).unwrap();
+        }
+        assert!(self.world.settle(1_000_000));
+    }
+}
+
+#[test]
+fn completions_of_a_destroyed_queue_pair_vanish_from_both_queues_and_others_stay() {
+    let mut shared = shared();
+    for turn in 0..3 {
+        shared.nops(0, 10 * turn..10 * turn + 2);
+        shared.nops(1, 100 * turn..100 * turn + 2);
+    }
+    let (near, far) = (shared.near[0].number, shared.far[0].number);
+    let count = shared.world.with_nic(0, |nic, _| nic.cq_count(shared.cq.number));
+    shared.world.with_nic(0, |nic, _| nic.destroy_qp(near)).unwrap();
+    shared.world.with_nic(1, |nic, _| nic.destroy_qp(far)).unwrap();
+    assert_eq!(shared.world.with_nic(0, |nic, _| nic.cq_count(shared.cq.number)), count, "for WAIT");
+    let others = good([0, 1, 100, 101, 200, 201]);
+    assert_eq!(ends(&shared.world.drain(shared.cq)), others);
+    assert_eq!(ends(&shared.world.drain(shared.far_cq)), others);
+    shared.nops(1, 7..9);
+    assert_eq!(ends(&shared.world.drain(shared.cq)), good([7, 8]));
+}
+
+#[test]
+fn completions_of_a_queue_pair_that_goes_to_reset_vanish_also_flushed_ones() {
+    let mut shared = shared();
+    shared.nops(0, 0..2);
+    shared.nops(1, 50..51);
+    shared.world.post_receive(shared.near[0], &ReceiveRequest { id: 3, sges: &[] }).unwrap();
+    shared.world.bring(shared.near[0], State::Err);
+    shared.world.bring(shared.near[0], State::Reset);
+    assert_eq!(ends(&shared.world.drain(shared.cq)), good([50]));
+    // In ERR they stay: a program polls them.
+    shared.world.post_receive(shared.near[1], &ReceiveRequest { id: 4, sges: &[] }).unwrap();
+    shared.world.bring(shared.near[1], State::Err);
+    assert_eq!(ends(&shared.world.drain(shared.cq)), [(4, Status::WrFlushed)]);
+}
+
+/// A program that makes and destroys queue pairs, and polls in vain, never fills its completion queue.
+#[test]
+fn a_completion_queue_outlives_any_number_of_queue_pairs_that_left_completions() {
+    let settings = Settings { send_slots: 8, ..Settings::default() };
+    let mut bench = Bench::new(&settings);
+    let cq = bench.world.create_cq(0, 8);
+    for turn in 0..100 {
+        let qp = bench.world.create_qp(cq, cq, &settings).unwrap();
+        let to_init = bench.world.way_to_rts(qp, bench.right, [0, 0], &settings)[0];
+        bench.world.modify(qp, &to_init).unwrap();
+        (0..8).for_each(|id| bench.world.post_receive(qp, &ReceiveRequest { id, sges: &[] }).unwrap());
+        bench.world.bring(qp, State::Err);
+        bench.world.with_nic(0, |nic, _| nic.destroy_qp(qp.number)).unwrap();
+        assert_eq!(bench.world.drain(cq), [], "turn {turn}");
+    }
+    assert_eq!(bench.world.counters(0).cq_overrun, 0);
+    assert_eq!(bench.world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Ok(()));
+    assert_eq!(bench.world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Err(NicError::Unknown));
+}
+
+/// Unsignaled work leaves nothing to remove, and the queue pair's notification still comes.
+#[test]
+fn an_armed_queue_wakes_its_program_although_the_completion_is_gone() {
+    let mut bench = Bench::new(&Settings::default());
+    bench.world.with_nic(0, |nic, _| nic.notify_cq(bench.left_cq.number, Notify::Any)).unwrap();
+    bench.put(1, Operation::Nop, &[], SILENT).unwrap();
+    bench.write(2, 8);
+    assert!(bench.world.settle(1_000_000));
+    bench.world.with_nic(0, |nic, _| nic.destroy_qp(bench.left.number)).unwrap();
+    assert_eq!(bench.world.with_nic(0, |nic, _| nic.wake()), Some(bench.left_cq.number));
+    assert_eq!(bench.world.drain(bench.left_cq), []);
+}
