@@ -2,7 +2,7 @@
 
 use remora_host::{CqHook, Engine};
 use remora_nic::cqe::Cqe;
-use remora_nic::{CompletionKind, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
+use remora_nic::{CompletionKind, CqFlags, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,26 @@ pub struct CqOptions<'a> {
     /// It is for WAITs, which count its completions: nobody need poll it, and new completions overwrite old
     /// ones.
     pub counted: bool,
+    /// Completions say when the NIC wrote them ([`poll_stamped`](CompletionQueue::poll_stamped)). A daemon
+    /// lends no such queue.
+    pub timestamps: bool,
+}
+
+/// A completion, and when the NIC wrote it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct StampedCompletion {
+    /// How the work request ended.
+    pub completion: WorkCompletion,
+    /// Nanoseconds of the NIC's clock, modulo 2^[`TIMESTAMP_BITS`](remora_nic::cqe::TIMESTAMP_BITS); 0 if the
+    /// queue has no timestamps.
+    pub timestamp: u64,
+}
+
+impl From<Cqe> for StampedCompletion {
+    #[inline]
+    fn from(entry: Cqe) -> StampedCompletion {
+        StampedCompletion { completion: entry.completion, timestamp: entry.timestamp }
+    }
 }
 
 /// A completion queue: ended work requests, in order for each queue pair.
@@ -118,10 +138,8 @@ impl CompletionQueue {
         let ring = context.ring(depth)?;
         let hook = options.channel.map(|channel| CqHook { channel: channel.channel().clone(), tag });
         let number = engine.control(|control| {
-            let number = match options.counted {
-                true => control.nic.create_cq_ignoring_overrun(ring.clone())?,
-                false => control.nic.create_cq(ring.clone())?,
-            };
+            let flags = CqFlags { ignores_overrun: options.counted, timestamps: options.timestamps };
+            let number = control.nic.create_cq_with(ring.clone(), flags)?;
             control.hook(number, hook);
             Ok::<u32, CreateError>(number)
         })?;
@@ -139,6 +157,9 @@ impl CompletionQueue {
         tag: u64,
         options: &CqOptions<'_>,
     ) -> Result<CompletionQueue, CreateError> {
+        if options.timestamps {
+            return Err(CreateError::NotByDaemon);
+        }
         let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
         let (facts, ring) = daemon.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
         Ok(CompletionQueue::lent(context, daemon, &facts, Poller::new(ring)))
@@ -212,15 +233,37 @@ impl CompletionQueue {
     /// `Overrun`, once nothing is left; `Forked`; `Failed`.
     #[inline]
     pub fn poll(&mut self, out: &mut [WorkCompletion]) -> Result<usize, PollError> {
+        self.poll_as(out, |entry| entry.completion)
+    }
+
+    /// As [`poll`](CompletionQueue::poll), with the time of each completion.
+    ///
+    /// # Errors
+    /// Those of [`poll`](CompletionQueue::poll).
+    pub fn poll_stamped(&mut self, out: &mut [StampedCompletion]) -> Result<usize, PollError> {
+        self.poll_as(out, StampedCompletion::from)
+    }
+
+    /// The time of its NIC's clock, in nanoseconds: what timestamps count (`ibv_query_rt_values_ex`).
+    ///
+    /// # Errors
+    /// `Forked`, `NotByDaemon`.
+    pub fn clock(&self) -> Result<u64, CreateError> {
+        self.shared.context.refuse_child()?;
+        Ok(self.shared.engine()?.now().0)
+    }
+
+    #[inline]
+    fn poll_as<T>(&mut self, out: &mut [T], of: impl Fn(Cqe) -> T) -> Result<usize, PollError> {
         if self.shared.context.fork().is_child() {
             return Err(PollError::Forked);
         }
-        let taken = self.take(out);
+        let taken = self.take(out, &of);
         if taken > 0 {
             return Ok(taken);
         }
         self.shared.engine_handle.poll();
-        let taken = self.take(out);
+        let taken = self.take(out, &of);
         if taken == 0 {
             self.look_for_failure()?;
         }
@@ -254,11 +297,11 @@ impl CompletionQueue {
     }
 
     #[inline]
-    fn take(&mut self, out: &mut [WorkCompletion]) -> usize {
+    fn take<T>(&mut self, out: &mut [T], of: impl Fn(Cqe) -> T) -> usize {
         let mut taken = 0;
         for place in out.iter_mut() {
             let Some(cqe) = self.poller.poll() else { break };
-            *place = cqe.completion;
+            *place = of(cqe);
             taken += 1;
         }
         if taken > 0 {

@@ -62,7 +62,7 @@ mod xrc;
 
 pub use answer_buffers::{AnswerBuffers, AnswerError, KernelAnswer};
 pub use channel::CompletionChannel;
-pub use completion_queue::{CompletionQueue, CqOptions, EMPTY};
+pub use completion_queue::{CompletionQueue, CqOptions, EMPTY, StampedCompletion};
 pub use context::Context;
 pub use datagram::{AddressHandle, DatagramQueuePair, GlobalRoute, RemoteQueue};
 pub use device::Device;

@@ -253,7 +253,8 @@ impl<'p> Loader<'p> {
             return Err(LoadError::Unknown(name.clone()));
         }
         let engine = self.connections.first().map_or(0, |(_, pair)| pair.engine());
-        let counted = CqOptions { depth: COMPLETIONS, counted: true, engine: Some(engine), channel: None };
+        let counted =
+            CqOptions { depth: COMPLETIONS, counted: true, engine: Some(engine), ..CqOptions::default() };
         let mut all = Vec::with_capacity(self.program.queues.len());
         for queue in &self.program.queues {
             if let Some(at) = self.connections.iter().position(|(name, _)| *name == queue.name) {

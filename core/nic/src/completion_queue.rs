@@ -3,6 +3,7 @@
 use crate::cqe::{self, Cqe};
 use crate::ring::{Ring, Word};
 use crate::wqe::SLOT;
+use remora_transport::Instant;
 use remora_wire::Qpn;
 
 /// For which completions the program wants to be woken (`ibv_req_notify_cq`).
@@ -15,6 +16,16 @@ pub enum Notify {
     Any,
     /// The next one that is solicited or in error.
     Solicited,
+}
+
+/// How a completion queue differs from a plain one.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct CqFlags {
+    /// It is counted and need not be polled: its newest entries stand over the oldest
+    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+    pub ignores_overrun: bool,
+    /// Its entries say when they were written (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
+    pub timestamps: bool,
 }
 
 /// The result of writing a completion.
@@ -40,6 +51,8 @@ pub struct CompletionQueue {
     waking: bool,
     /// It need not be polled: the newest entries overwrite the oldest.
     ignores_overrun: bool,
+    /// Its entries say when they were written.
+    timestamps: bool,
     /// The first count that a WAIT waits for.
     awaited: u64,
     /// The first queue pair in the line of those that wait.
@@ -60,14 +73,16 @@ impl CompletionQueue {
             overrun: false,
             waking: false,
             ignores_overrun: false,
+            timestamps: false,
             awaited: u64::MAX,
             waiting: NOBODY,
         }
     }
 
-    /// One that is counted and need not be polled (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
-    pub fn ignoring_overrun(ring: Ring) -> Self {
-        CompletionQueue { ignores_overrun: true, ..CompletionQueue::new(ring) }
+    /// A queue over `ring` with these flags.
+    pub fn with_flags(ring: Ring, flags: CqFlags) -> Self {
+        let CqFlags { ignores_overrun, timestamps } = flags;
+        CompletionQueue { ignores_overrun, timestamps, ..CompletionQueue::new(ring) }
     }
 
     /// A queue pair waits for `count` completions; the one before it in line.
@@ -116,9 +131,9 @@ impl CompletionQueue {
         }
     }
 
-    /// Writes a completion.
+    /// Writes a completion at the time `now`.
     #[inline]
-    pub fn write(&mut self, cqe: &Cqe) -> Written {
+    pub fn write(&mut self, cqe: &Cqe, now: Instant) -> Written {
         if self.overrun {
             return Written::Overrun;
         }
@@ -130,7 +145,10 @@ impl CompletionQueue {
                 return Written::Overrun;
             }
         }
-        let words = cqe.words(0);
+        let mut words = cqe.words(0);
+        if self.timestamps {
+            words[5] |= cqe::stamp(now);
+        }
         let mut slot = [0; SLOT];
         for (chunk, word) in slot.chunks_exact_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
@@ -141,8 +159,8 @@ impl CompletionQueue {
         self.wakes(cqe)
     }
 
-    /// Removes the completions of a queue pair that are not polled yet, as `ibv_destroy_qp` demands. They keep
-    /// their places, so the count that a WAIT waits for stays, and a program that polls meanwhile sees each
+    /// Removes the completions of a queue pair that are not polled yet, as `ibv_destroy_qp` demands. They
+    /// keep their places, so the count that a WAIT waits for stays. A program that polls meanwhile sees each
     /// of them whole or not at all. Looks at each entry of the ring once at most.
     pub(crate) fn remove(&mut self, number: Qpn) {
         self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
@@ -317,3 +335,6 @@ impl Poller {
         self.ring = ring;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@
 //! | 16 | immediate | data or key (low half); bit 32: immediate data, bit 33: a key was invalidated |
 //! | 24 | queue pair | number 24; bit 32: solicited |
 //! | 32 | work queue index | slots of its work queue that were consumed when it was written |
-//! | 40 | outcome | how an operation of PRISM ended (`prism::Outcome`), else 0 |
+//! | 40 | outcome | how an operation of PRISM ended (`prism::Outcome`), else 0 (8 bits); timestamp (56 bits) |
 //! | 48 | sender | queue pair of a datagram 24; bit 32: a global route header precedes the payload |
 //! | 56 | sequence | 1 for the first completion of the queue, and so on: valid when it is the next expected |
 
@@ -16,6 +16,7 @@ use crate::prism::Outcome;
 use crate::request::{CompletionKind, Status, WorkCompletion};
 use crate::wqe::high_bits;
 use remora_memory::Key;
+use remora_transport::Instant;
 
 /// The kind of an entry whose queue pair is gone: pollers step over it.
 pub(crate) const REMOVED: u8 = 255;
@@ -27,6 +28,15 @@ const HAS_IMM: u64 = 1 << 32;
 const HAS_KEY: u64 = 1 << 33;
 const SOLICITED: u64 = 1 << 32;
 const HAS_GRH: u64 = 1 << 32;
+
+/// Bits of a completion's timestamp: it counts nanoseconds, and begins again at 0 after 834 days.
+pub const TIMESTAMP_BITS: u32 = 56;
+
+/// A timestamp where it stands in an entry's sixth word.
+#[inline]
+pub(crate) fn stamp(now: Instant) -> u64 {
+    now.0 << (64 - TIMESTAMP_BITS)
+}
 
 /// The queue pair that an entry's fourth word names.
 pub(crate) fn queue_pair(word: u64) -> u32 {
@@ -42,6 +52,9 @@ pub struct Cqe {
     pub solicited: bool,
     /// Slots consumed in the work queue.
     pub wqe_index: u64,
+    /// When it was written: nanoseconds of the NIC's clock, of [`TIMESTAMP_BITS`] bits. 0 in a queue without
+    /// timestamps.
+    pub timestamp: u64,
 }
 
 impl Cqe {
@@ -60,7 +73,7 @@ impl Cqe {
             imm,
             u64::from(wc.qp_num) | if self.solicited { SOLICITED } else { 0 },
             self.wqe_index,
-            wc.outcome as u64,
+            wc.outcome as u64 | stamp(Instant(self.timestamp)),
             u64::from(wc.src_qp) | if wc.grh { HAS_GRH } else { 0 },
             sequence,
         ]
@@ -81,9 +94,10 @@ impl Cqe {
             src_qp: sender as u32,
             grh: sender & HAS_GRH != 0,
             // Only a NIC writes it.
-            outcome: Outcome::from_number(outcome as u32).unwrap_or(Outcome::Skipped),
+            outcome: Outcome::from_number((outcome as u8).into()).unwrap_or(Outcome::Skipped),
         };
-        Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index }
+        let timestamp = outcome >> (64 - TIMESTAMP_BITS);
+        Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index, timestamp }
     }
 }
 

@@ -55,7 +55,7 @@ mod wqe_opcode;
 mod xrc_domain;
 
 pub use attributes::{AddressVector, Modify, ModifyFault, PathMigration};
-pub use completion_queue::{Notify, Poller};
+pub use completion_queue::{CqFlags, Notify, Poller};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub use datagram::GRH;
 pub use event::AsyncEvent;

@@ -109,6 +109,7 @@ impl Nic {
     #[inline]
     pub fn receive(&mut self, now: Instant, mem: Mem<'_>, frame: &Ingress<'_>) {
         let shared = &mut self.shared;
+        shared.now = now;
         let Ok(arrived) = strip(frame) else {
             shared.counters.malformed_pkts += 1;
             return;
@@ -161,6 +162,7 @@ impl Nic {
     /// Frames leave, fairly among queue pairs, `budget` of them or a few more. Returns how many.
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
+        self.shared.now = now;
         if !self.prefetched.is_empty() {
             self.catch_up(now, mem);
         }
@@ -303,6 +305,7 @@ impl Nic {
     /// `rx_drained_at` have been [received](Nic::receive). A peer counts as silent only until then: its
     /// answer may have arrived later.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, budget: usize) {
+        self.shared.now = now;
         if self.rma.is_some() {
             self.expire_rma(now);
         }

@@ -387,7 +387,7 @@ impl QueuePair {
             grh: false,
             outcome: retired.verdict,
         };
-        let cqe = Cqe { completion, solicited: false, wqe_index: retired.context.end };
+        let cqe = Cqe { completion, solicited: false, wqe_index: retired.context.end, timestamp: 0 };
         self.write(self.send_cq, &cqe, shared)
     }
 
@@ -412,7 +412,7 @@ impl QueuePair {
         shared: &mut Shared,
     ) {
         self.receive.free(receive);
-        let cqe = Cqe { completion, solicited, wqe_index: receive.index };
+        let cqe = Cqe { completion, solicited, wqe_index: receive.index, timestamp: 0 };
         self.write(self.receive_cq, &cqe, shared);
     }
 

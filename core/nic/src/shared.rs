@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use remora_memory::Pd;
 use remora_transport::rc::irn;
-use remora_transport::{Counters, congestion};
+use remora_transport::{Counters, Instant, congestion};
 use remora_wire::Qpn;
 use remora_wire::frame::Endpoint;
 use remora_wire::icrc::IdSpans;
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub wakes: VecDeque<u32>,
     pub events: VecDeque<AsyncEvent>,
     pub lost_events: u64,
+    /// The time of the last call that was told it.
+    pub now: Instant,
     pub counters: Counters,
     pub checks_icrc: bool,
     pub spans: IdSpans,
@@ -64,6 +66,7 @@ impl Shared {
             wakes: VecDeque::with_capacity(config.max_cqs as usize),
             events: VecDeque::with_capacity(config.max_events as usize),
             lost_events: 0,
+            now: Instant(0),
             counters: Counters::default(),
             checks_icrc: config.checks_icrc,
             spans: IdSpans::new(),
@@ -119,7 +122,7 @@ impl Shared {
     pub fn write(&mut self, cq: u32, cqe: &Cqe) -> Written {
         let Some(Some(queue)) = self.cqs.get_mut(cq as usize) else { return Written::Overrun };
         let before = queue.is_overrun();
-        let written = queue.write(cqe);
+        let written = queue.write(cqe, self.now);
         let awaited = queue.is_awaited();
         match written {
             Written::Quietly => {}

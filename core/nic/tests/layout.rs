@@ -247,10 +247,13 @@ fn a_completion_and_its_fields() {
         grh: false,
         outcome: prism::Outcome::TooLong,
     };
-    let entry = Cqe { completion, solicited: true, wqe_index: 0x11 };
+    let entry = Cqe { completion, solicited: true, wqe_index: 0x11, timestamp: 0 };
     let words = [0x6655_4433_2211_0080, 0x0102_0304, 0x1_feed_beef, 0x1_00ab_cdef, 0x11, 4, 0, 9];
     assert_eq!(entry.words(9), words);
     assert_eq!(Cqe::parse(&words), entry);
+    let stamped = Cqe { timestamp: 0xfe_dcba_9876_5432, ..entry };
+    assert_eq!(stamped.words(9)[5], 0xfedc_ba98_7654_3204);
+    assert_eq!(Cqe::parse(&stamped.words(9)), stamped);
     let wide = Cqe { completion: WorkCompletion { id: 0x8877_6655_4433_2211, ..completion }, ..entry };
     assert_eq!(wide.words(9)[..2], [0x6655_4433_2211_0080, 0x8877_0000_0102_0304]);
     assert_eq!(Cqe::parse(&wide.words(9)), wide);
@@ -288,7 +291,7 @@ fn every_kind_and_status_comes_back_from_its_number() {
                 grh: false,
                 outcome: prism::Outcome::Done,
             };
-            let words = Cqe { completion, solicited: false, wqe_index: 0 }.words(1);
+            let words = Cqe { completion, solicited: false, wqe_index: 0, timestamp: 0 }.words(1);
             assert_eq!(words[0], number | (status as u64) << 8);
             assert_eq!(Cqe::parse(&words).completion, completion);
         }

@@ -310,6 +310,11 @@ impl Engine {
         result
     }
 
+    /// The time of its NIC's clock.
+    pub fn now(&self) -> Instant {
+        self.control(|control| control.clock.now())
+    }
+
     /// The NIC's counters.
     pub fn counters(&self) -> Counters {
         each!(self, cell => *self.enter(cell).nic.counters())

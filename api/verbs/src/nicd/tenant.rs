@@ -490,7 +490,7 @@ impl Tenant {
         };
         self.refuse_beyond(remora_nic::Ring::size(asked.depth) as u64)?;
         let (depth, counted) = (asked.depth.max(1), asked.counted);
-        let options = CqOptions { depth, channel, counted, engine: None };
+        let options = CqOptions { depth, channel, counted, ..CqOptions::default() };
         let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
         self.used += cq.ring().bytes().len() as u64;
         let facts = QueueFacts { number: cq.shared().number, tag: asked.tag };

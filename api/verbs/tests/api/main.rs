@@ -24,5 +24,6 @@ mod services;
 mod services_conformance;
 mod services_tshark;
 mod strom;
+mod timestamps;
 #[path = "../veth/mod.rs"]
 mod veth;

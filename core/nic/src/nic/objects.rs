@@ -6,7 +6,7 @@ use remora_wire::Qpn;
 
 use super::Nic;
 use crate::attributes::{Modify, ModifyFault};
-use crate::completion_queue::{CompletionQueue, Notify};
+use crate::completion_queue::{CompletionQueue, CqFlags, Notify};
 use crate::config::{NicError, QueuePairInit, Receives};
 use crate::multicast::MULTICAST_QPN;
 use crate::queue_pair::{QueuePair, Srq};
@@ -20,17 +20,23 @@ const NO_DOMAIN: u32 = u32::MAX;
 impl Nic {
     /// Makes a completion queue over `ring`; its number.
     pub fn create_cq(&mut self, ring: Ring) -> Result<u32, NicError> {
+        self.create_cq_with(ring, CqFlags::default())
+    }
+
+    /// Makes a completion queue with these flags; its number.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn create_cq_with(&mut self, ring: Ring, flags: CqFlags) -> Result<u32, NicError> {
         let place = self.shared.cqs.iter().position(Option::is_none).ok_or(NicError::Full)?;
-        self.shared.cqs[place] = Some(CompletionQueue::new(ring));
+        self.shared.cqs[place] = Some(CompletionQueue::with_flags(ring, flags));
         Ok(place as u32)
     }
 
     /// Makes a completion queue that is counted and need not be polled: its newest entries stand over the
     /// oldest (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`); its number.
     pub fn create_cq_ignoring_overrun(&mut self, ring: Ring) -> Result<u32, NicError> {
-        let cq = self.create_cq(ring.clone())?;
-        self.shared.cqs[cq as usize] = Some(CompletionQueue::ignoring_overrun(ring));
-        Ok(cq)
+        self.create_cq_with(ring, CqFlags { ignores_overrun: true, ..CqFlags::default() })
     }
 
     /// Removes a completion queue that no queue pair uses.

@@ -70,7 +70,7 @@ impl Completion {
             grh: false,
             outcome: prism::Outcome::Done,
         };
-        Cqe { completion, solicited: false, wqe_index: ended.issue_delay }
+        Cqe { completion, solicited: false, wqe_index: ended.issue_delay, timestamp: 0 }
     }
 }
 
