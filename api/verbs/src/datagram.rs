@@ -3,8 +3,8 @@
 use remora_host::Engine;
 use remora_host::connect::{Agreement, ConnectError, Request};
 use remora_nic::{
-    AddressVector, Destination, GRH, MULTICAST_QPN, Modify, Operation, ReceiveRequest, Service, Target,
-    WorkRequest,
+    AddressVector, Destination, GRH, MULTICAST_QPN, Modify, Nic, NicError, Operation, QueuePairInit,
+    ReceiveRequest, Service, Target, WorkRequest,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -217,6 +217,9 @@ fn leave(local: &LocalQp, group: Endpoint) {
     });
 }
 
+/// How the NIC makes it: as any queue pair, or as queue pair 1.
+pub(crate) type MakeQp = fn(&mut Nic, QueuePairInit) -> Result<Qpn, NicError>;
+
 impl DatagramQueuePair {
     pub(crate) fn new(
         domain: &ProtectionDomain,
@@ -224,11 +227,12 @@ impl DatagramQueuePair {
         receive_cq: &CompletionQueue,
         srq: Option<&Srq>,
         options: &QpOptions,
+        make: MakeQp,
     ) -> Result<DatagramQueuePair, CreateError> {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
         let local = LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| {
-            nic.create_qp(init)
+            make(nic, init)
         })?;
         local.bring_up_alone()?;
         Ok(DatagramQueuePair {

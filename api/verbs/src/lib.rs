@@ -88,7 +88,7 @@ pub use remora_nic::PostError as QueueError;
 pub use remora_nic::kernel;
 pub use remora_nic::prism;
 pub use remora_nic::{
-    AddressVector, AsyncEvent, Calculation, CompletionKind, Fetching, Flags, GRH, MULTICAST_QPN, Modify,
+    AddressVector, AsyncEvent, Calculation, CompletionKind, Fetching, Flags, GRH, GSI_QKEY, MULTICAST_QPN, Modify,
     NicError, Notify, Operation, PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts,
     Status, WorkCompletion, WorkRequest,
 };

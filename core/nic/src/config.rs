@@ -16,8 +16,12 @@ pub struct Config {
     /// Its number among the engines that share a table of memory: windows of type 2B tell queue pairs apart
     /// by it.
     pub engine: u16,
-    /// Queue pairs, up to 65 536.
+    /// Queue pairs, up to 65 536; with a QPN range up to 32 766.
     pub max_qps: u32,
+    /// Its QPN range, 0 to 127: the upper seven bits of each queue pair's number, by which NICs that share an
+    /// address are told apart. Behind them stand two bits that change when a number is used again, and 15 of
+    /// index. `None`: all numbers are its own.
+    pub qpn_range: Option<u8>,
     /// Completion queues.
     pub max_cqs: u32,
     /// Shared receive queues, up to 65 536.
@@ -57,6 +61,7 @@ impl Default for Config {
         Config {
             engine: 0,
             max_qps: 1 << 14,
+            qpn_range: None,
             max_cqs: 1 << 10,
             max_srqs: 1 << 10,
             max_xrc_domains: 1 << 8,

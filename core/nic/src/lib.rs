@@ -62,6 +62,7 @@ pub use event::AsyncEvent;
 pub use fair_scheduler::FIRST_TENANT;
 pub use multicast::MULTICAST_QPN;
 pub use nic::Nic;
+pub use queue_pair::GSI_QKEY;
 pub use receive_queue::{stride, write_receive};
 pub use remora_transport::state::Service;
 pub use remora_transport::ud::Destination;

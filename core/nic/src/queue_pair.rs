@@ -37,6 +37,11 @@ use crate::send_queue::{Fetched, SendQueue};
 use crate::shared::Shared;
 use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 
+/// The number of the queue pair of the general services interface.
+pub(crate) const GSI: u32 = 1;
+/// The Q_Key of queue pair 1 (IBTA vol. 1 §10.2.5).
+pub const GSI_QKEY: u32 = 0x8001_0000;
+
 /// A queue pair.
 pub(crate) struct QueuePair {
     pub number: Qpn,

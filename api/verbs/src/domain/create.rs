@@ -1,7 +1,7 @@
 //! The objects that a protection domain makes.
 
 use remora_memory::{Access, Bytes, Range, WindowType};
-use remora_nic::Service;
+use remora_nic::{GSI_QKEY, Nic, Service};
 use remora_wire::frame::Endpoint;
 
 use crate::kernel::{Kernel, Shipped};
@@ -203,7 +203,22 @@ impl ProtectionDomain {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<DatagramQueuePair, CreateError> {
-        DatagramQueuePair::new(self, send_cq, receive_cq, None, options)
+        DatagramQueuePair::new(self, send_cq, receive_cq, None, options, Nic::create_qp)
+    }
+
+    /// Queue pair 1 of an engine, that of the general services interface (GSI): the datagrams of connection
+    /// managers come to it. Its Q_Key is always [`GSI_QKEY`]. An engine has one at most.
+    ///
+    /// # Errors
+    /// As [`create_qp`](ProtectionDomain::create_qp); `Nic(Busy)`: there is one.
+    pub fn create_gsi_qp(
+        &self,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<DatagramQueuePair, CreateError> {
+        let options = QpOptions { qkey: GSI_QKEY, ..options.clone() };
+        DatagramQueuePair::new(self, send_cq, receive_cq, None, &options, Nic::create_gsi_qp)
     }
 
     /// As [`create_datagram_qp`](ProtectionDomain::create_datagram_qp), with the receives of a shared receive
@@ -218,7 +233,7 @@ impl ProtectionDomain {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<DatagramQueuePair, CreateError> {
-        DatagramQueuePair::new(self, send_cq, receive_cq, Some(srq), options)
+        DatagramQueuePair::new(self, send_cq, receive_cq, Some(srq), options, Nic::create_qp)
     }
 
     /// An address handle of engine `engine` for the NIC called `endpoint` (address, that is GID, and UDP

@@ -7,6 +7,7 @@ mod conformance;
 mod congestion;
 mod dissector;
 mod every_verb;
+mod gsi;
 mod handshakes;
 mod limits;
 mod multicast;

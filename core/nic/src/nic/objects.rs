@@ -4,16 +4,18 @@ use remora_memory::{Owner, Pd};
 use remora_transport::state::{Service, State};
 use remora_wire::Qpn;
 
-use super::Nic;
+use super::{Nic, RANGE_INDEX_BITS};
 use crate::attributes::{Modify, ModifyFault};
 use crate::completion_queue::{CompletionQueue, CqFlags, Notify};
 use crate::config::{NicError, QueuePairInit, Receives};
 use crate::multicast::MULTICAST_QPN;
-use crate::queue_pair::{QueuePair, Srq};
+use crate::queue_pair::{GSI, QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
 
+/// Where the QPN range begins in a number.
+const RANGE_SHIFT: u32 = 17;
 /// The XRC domain of a queue pair that is no target.
 const NO_DOMAIN: u32 = u32::MAX;
 
@@ -73,12 +75,37 @@ impl Nic {
         if self.free.is_empty() {
             return Err(NicError::Full);
         }
+        let (receive, srq) = self.queues_of(&init)?;
+        self.place_qp(init, receive, srq, NO_DOMAIN)
+    }
+
+    /// Takes the completion queues of a queue pair to be into use, and makes its receive queue.
+    fn queues_of(&mut self, init: &QueuePairInit) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
         self.shared.use_cq(init.send_cq, init.pd)?;
         let made = self.shared.use_cq(init.receive_cq, init.pd).and_then(|()| {
-            self.receive_queue(&init).inspect_err(|_| self.shared.release_cq(init.receive_cq, init.pd))
+            self.receive_queue(init).inspect_err(|_| self.shared.release_cq(init.receive_cq, init.pd))
         });
-        let (receive, srq) = made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))?;
-        self.place_qp(init, receive, srq, NO_DOMAIN)
+        made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))
+    }
+
+    /// Makes queue pair 1 in RESET, that of the general services interface (IBTA vol. 1 §3.9.4): a datagram
+    /// queue pair whose Q_Key is always [`GSI_QKEY`]. Packets for number 1 come to it whatever the NIC's QPN
+    /// range.
+    ///
+    /// # Errors
+    /// `Busy`: there is one. `NotThisService`: it is none of datagrams. Else those of
+    /// [`create_qp`](Nic::create_qp).
+    pub fn create_gsi_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
+        if init.service != Service::Ud {
+            return Err(NicError::NotThisService);
+        }
+        if self.qps[GSI as usize].is_some() {
+            return Err(NicError::Busy);
+        }
+        let (receive, srq) = self.queues_of(&init)?;
+        let number = Qpn::new(GSI);
+        self.put_qp(GSI, number, init, receive, srq, NO_DOMAIN);
+        Ok(number)
     }
 
     /// Gives a queue pair to be its place and number.
@@ -95,19 +122,35 @@ impl Nic {
             self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
             number = self.number(index);
         }
+        self.put_qp(index, number, init, receive, srq, xrc_domain);
+        Ok(number)
+    }
+
+    fn put_qp(
+        &mut self,
+        index: u32,
+        number: Qpn,
+        init: QueuePairInit,
+        receive: ReceiveQueue,
+        srq: Option<Srq>,
+        xrc_domain: u32,
+    ) {
         let owner = Owner::new(self.shared.engine, number.get());
         let enabled = (init.fetching != Fetching::Posted).then_some((number, init.pd));
         self.shared.control.set_enabled(index, enabled);
         self.qps[index as usize] =
             Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
-        Ok(number)
     }
 
     /// The number of the next queue pair at this place.
     fn number(&self, index: u32) -> Qpn {
         let generation = u32::from(self.generations[index as usize]);
-        // The generation in the upper bits: a packet for a destroyed queue pair does not reach its successor.
-        Qpn::new((generation << self.index_bits | index) & 0x00ff_ffff)
+        // The generation above the index: a packet for a destroyed queue pair does not reach its successor.
+        let number = match self.qpn_range {
+            None => generation << self.index_bits | index,
+            Some(range) => range << RANGE_SHIFT | (generation & 3) << RANGE_INDEX_BITS | index,
+        };
+        Qpn::new(number & 0x00ff_ffff)
     }
 
     /// The receive queue of a queue pair to be, and the shared one that it takes from.
@@ -152,7 +195,11 @@ impl Nic {
         }
         self.scheduler.leave(qp.tenant, index);
         self.timers.remove(index);
+        if index == GSI {
+            return Ok(());
+        }
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        // Behind all others: the number returns as late as can be.
         self.free.push_back(index);
         Ok(())
     }

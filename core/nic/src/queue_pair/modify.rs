@@ -5,7 +5,7 @@ use remora_transport::state::{Service, State, modify};
 use remora_transport::{timers, uc, ud};
 use remora_wire::Psn;
 
-use super::{QueuePair, allowed};
+use super::{GSI, GSI_QKEY, QueuePair, allowed};
 use crate::attributes::{Modify, ModifyFault, Settings};
 use crate::datagram::Datagrams;
 use crate::kernel::enable_strom;
@@ -21,6 +21,9 @@ impl QueuePair {
         let target = change.state.unwrap_or(self.state);
         modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
         change.check_values(self.state)?;
+        if self.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
+            return Err(ModifyFault::Value("qkey"));
+        }
         self.remember(change);
         match (self.state, target) {
             (_, State::Reset) => {

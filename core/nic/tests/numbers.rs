@@ -1,0 +1,165 @@
+//! Numbers of queue pairs: with a QPN range and without, used up, and used again.
+
+use std::collections::BTreeSet;
+
+use remora_memory::{Bytes, Pd};
+use remora_nic::{
+    Config, Fetching, GSI_QKEY, MULTICAST_QPN, Modify, ModifyFault, Nic, NicError, QueuePairInit, Receives,
+    Ring, Service,
+};
+use remora_transport::state::State;
+use remora_wire::Qpn;
+
+/// A NIC whose queue pairs all have the same rings: none of them does anything.
+struct Bench {
+    nic: Nic,
+    cq: u32,
+    ring: Ring,
+}
+
+impl Bench {
+    fn new(config: Config) -> Bench {
+        let mut nic = Nic::new(config);
+        let ring = Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
+        let cq = nic.create_cq(ring.clone()).unwrap();
+        Bench { nic, cq, ring }
+    }
+
+    fn of_range(range: u8, max_qps: u32) -> Bench {
+        Bench::new(Config { qpn_range: Some(range), max_qps, ..Config::default() })
+    }
+
+    fn init(&self, service: Service) -> QueuePairInit {
+        QueuePairInit {
+            service,
+            pd: Pd::NONE,
+            send_ring: self.ring.clone(),
+            receives: Receives::Own { ring: self.ring.clone(), max_sge: 1 },
+            send_cq: self.cq,
+            receive_cq: self.cq,
+            signal_all: false,
+            fetching: Fetching::Posted,
+        }
+    }
+
+    fn create(&mut self) -> Result<u32, NicError> {
+        self.nic.create_qp(self.init(Service::Rc)).map(Qpn::get)
+    }
+
+    fn destroy(&mut self, number: u32) {
+        self.nic.destroy_qp(Qpn::new(number)).unwrap();
+    }
+}
+
+#[test]
+fn a_range_is_used_up_to_its_last_number_and_then_there_is_no_memory() {
+    for range in [0, 1, 126, 127] {
+        let mut bench = Bench::of_range(range, u32::MAX);
+        let numbers: Vec<u32> = std::iter::from_fn(|| bench.create().ok()).collect();
+        assert_eq!((numbers.len(), bench.create()), (32_766, Err(NicError::Full)));
+        let distinct: BTreeSet<u32> = numbers.iter().copied().collect();
+        assert_eq!(distinct.len(), numbers.len());
+        assert!(numbers.iter().all(|number| number >> 17 == u32::from(range)), "the upper seven bits");
+        assert!(numbers.iter().all(|number| number & 0x7fff >= 2 && number >> 15 & 3 == 0));
+        // What is given back is given out again, under another number.
+        bench.destroy(numbers[77]);
+        assert_eq!((bench.create(), bench.create()), (Ok(numbers[77] | 1 << 15), Err(NicError::Full)));
+    }
+}
+
+#[test]
+fn numbers_of_a_range_come_back_last_and_in_the_order_in_which_they_were_given_back() {
+    let mut bench = Bench::of_range(5, 8);
+    let first: Vec<u32> = (0..8).map(|_| bench.create().unwrap()).collect();
+    let order = [3, 0, 7, 1, 2, 6, 5, 4];
+    let mut now = first.clone();
+    for generation in 1..=4 {
+        order.iter().for_each(|place| bench.destroy(now[*place]));
+        for place in order {
+            now[place] = bench.create().unwrap();
+            assert_eq!(now[place], first[place] & !(3 << 15) | (generation & 3) << 15);
+        }
+    }
+    assert_eq!(now, first, "four generations");
+    // One that is free is taken after all that were free before it.
+    bench.destroy(now[6]);
+    bench.destroy(now[2]);
+    let again = [bench.create().unwrap(), bench.create().unwrap()];
+    assert_eq!(again, [now[6] | 1 << 15, now[2] | 1 << 15]);
+}
+
+#[test]
+fn without_a_range_a_number_has_eight_bits_of_generation() {
+    let mut bench = Bench::new(Config::default());
+    let mut seen = BTreeSet::new();
+    let used: Vec<u32> = (0..(1 << 14) - 1).map(|_| bench.create().unwrap()).collect();
+    // One place is left, and it goes round.
+    for generation in 0..256 {
+        let number = bench.create().unwrap();
+        assert_eq!(number, generation << 15 | (used.len() as u32 + 2));
+        assert!(seen.insert(number));
+        bench.destroy(number);
+    }
+    assert!(seen.contains(&bench.create().unwrap()), "after 256 times");
+}
+
+#[test]
+fn the_number_of_multicast_is_never_given_out() {
+    let mut bench = Bench::of_range(127, u32::MAX);
+    let mut last = 0;
+    for _ in 0..32_766 {
+        last = bench.create().unwrap();
+    }
+    assert_eq!(last, 0x00fe_7fff);
+    for expected in [0x00fe_ffff, 0x00ff_7fff, 0x00fe_7fff, 0x00fe_ffff] {
+        bench.destroy(last);
+        last = bench.create().unwrap();
+        assert_ne!(last, MULTICAST_QPN);
+        assert_eq!(last, expected);
+    }
+}
+
+#[test]
+fn queue_pair_1_is_made_once_and_by_its_own_call_alone() {
+    for config in [Config::default(), Config { qpn_range: Some(9), max_qps: 3, ..Config::default() }] {
+        let mut bench = Bench::new(config);
+        let init = bench.init(Service::Rc);
+        assert_eq!(bench.nic.create_gsi_qp(init), Err(NicError::NotThisService));
+        for _ in 0..3 {
+            let init = bench.init(Service::Ud);
+            assert_eq!(bench.nic.create_gsi_qp(init), Ok(Qpn::new(1)));
+            let init = bench.init(Service::Ud);
+            assert_eq!(bench.nic.create_gsi_qp(init), Err(NicError::Busy));
+            bench.destroy(1);
+        }
+        let init = bench.init(Service::Ud);
+        bench.nic.create_gsi_qp(init).unwrap();
+        // It takes no place of another, and its place is never another's.
+        let others: Vec<u32> = std::iter::from_fn(|| bench.create().ok()).collect();
+        assert_eq!(others.len() as u32, config.max_qps);
+        assert!(others.iter().all(|number| *number > 1));
+        bench.destroy(1);
+        assert_eq!(bench.create(), Err(NicError::Full));
+        others.iter().for_each(|number| bench.destroy(*number));
+        assert_eq!(bench.nic.destroy_cq(bench.cq), Ok(()), "nothing is left in use");
+    }
+}
+
+#[test]
+fn queue_pair_1_has_no_other_key_than_its_own() {
+    let mut bench = Bench::new(Config::default());
+    let init = bench.init(Service::Ud);
+    let number = bench.nic.create_gsi_qp(init).unwrap();
+    let to_init = |qkey| Modify {
+        state: Some(State::Init),
+        qkey: Some(qkey),
+        pkey_index: Some(0),
+        port: Some(1),
+        ..Modify::default()
+    };
+    for qkey in [0, 1, 0x1111_1111, 0x8001_0001] {
+        assert_eq!(bench.nic.modify_qp(number, &to_init(qkey)), Err(ModifyFault::Value("qkey")), "{qkey:#x}");
+    }
+    assert_eq!(bench.nic.qp_state(number), Some(State::Reset));
+    assert_eq!(bench.nic.modify_qp(number, &to_init(GSI_QKEY)), Ok(()));
+}
