@@ -85,12 +85,13 @@ pub use remora_host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, P
 pub use remora_memory::Config as MemoryConfig;
 pub use remora_memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
 pub use remora_nic::PostError as QueueError;
+pub use remora_nic::cqe::TIMESTAMP_BITS;
 pub use remora_nic::kernel;
 pub use remora_nic::prism;
 pub use remora_nic::{
-    AddressVector, AsyncEvent, Calculation, CompletionKind, Fetching, Flags, GRH, GSI_QKEY, MULTICAST_QPN, Modify,
-    NicError, Notify, Operation, PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts,
-    Status, WorkCompletion, WorkRequest,
+    AddressVector, AsyncEvent, Calculation, CompletionKind, Fetching, Flags, GRH, GSI_QKEY, MAX_WR,
+    MULTICAST_QPN, Modify, NicError, Notify, Operation, PathMigration, Payload, ReceiveCaps, ReceiveRequest,
+    Remote, SendCaps, Service, Sge, SrqFacts, Status, WorkCompletion, WorkRequest,
 };
 pub use remora_port::Counters as PortCounters;
 pub use remora_port::fault::Tally;
