@@ -12,6 +12,7 @@ use crate::arrived::Arrived;
 use crate::context::WqeContext;
 use crate::emit::{Sent, emit_outlined};
 use crate::gather;
+use crate::identification::Identifications;
 use crate::send_queue::SendQueue;
 use crate::shared::Shared;
 use crate::wqe::Wqe;
@@ -21,18 +22,60 @@ use crate::wqe::Wqe;
 pub const GRH: usize = 40;
 const _: () = assert!(GRH == ipv6::LEN, "an IPv6 header is a global route header");
 
-/// The machine of a datagram queue pair, and the ICRC flow of the peer that sent last.
+/// The machine of a datagram queue pair, and the flows of the peers that sent last.
 pub(crate) struct Datagrams {
     pub sender: ud::Sender<WqeContext>,
     /// Number of the address handle of the datagram under way.
     handle: u64,
-    /// The endpoints of the last datagram, and the flow that checks its ICRC.
-    seen: Option<((Endpoint, Endpoint), Flow)>,
+    seen: Senders,
+}
+
+/// Senders whose flow a datagram queue pair remembers.
+const SENDERS: usize = 16;
+
+/// The senders of the last datagrams. The newest takes the place of the oldest.
+struct Senders {
+    places: [Option<Sender>; SENDERS],
+    /// Whose datagram came last: datagrams of one sender come in a row.
+    last: usize,
+    /// The place that is taken next.
+    next: usize,
+}
+
+/// One end of a flow, and what checks the ICRC of its datagrams.
+struct Sender {
+    /// Where its datagrams come from, and where they go to.
+    ends: (Endpoint, Endpoint),
+    flow: Flow,
+    identifications: Identifications,
+}
+
+impl Senders {
+    const NONE: Senders = Senders { places: [const { None }; SENDERS], last: 0, next: 0 };
+
+    /// The sender of datagrams from `source` to `here`.
+    fn of(&mut self, source: Endpoint, here: Endpoint) -> &mut Sender {
+        let ends = (source, here);
+        let is_it = |place: &Option<Sender>| place.as_ref().is_some_and(|sender| sender.ends == ends);
+        if !is_it(&self.places[self.last]) {
+            self.last = self.places.iter().position(is_it).unwrap_or_else(|| {
+                let place = self.next;
+                self.next = (place + 1) % SENDERS;
+                self.places[place] = None;
+                place
+            });
+        }
+        self.places[self.last].get_or_insert_with(|| Sender {
+            ends,
+            flow: Flow::new(source, here),
+            identifications: Identifications::Unseen,
+        })
+    }
 }
 
 impl Datagrams {
     pub fn new(sender: ud::Sender<WqeContext>) -> Self {
-        Datagrams { sender, handle: 0, seen: None }
+        Datagrams { sender, handle: 0, seen: Senders::NONE }
     }
 
     /// Takes a work request. The error is the status with which it ends at once.
@@ -96,23 +139,19 @@ impl Datagrams {
         Some((sent, retired))
     }
 
-    /// Is the ICRC right? Datagrams of one sender come in a row, so its flow is kept.
+    /// Is the ICRC right?
     pub fn intact(&mut self, arrived: &Arrived<'_>, shared: &mut Shared) -> bool {
         let here = Endpoint {
             address: arrived.destination().unwrap_or(shared.endpoint.address),
             udp_port: arrived.destination_port.unwrap_or(shared.endpoint.udp_port),
         };
-        let ends = (arrived.source, here);
-        let flow = match &mut self.seen {
-            Some((seen, flow)) if *seen == ends => flow,
-            seen => &mut seen.insert((ends, Flow::new(ends.0, ends.1))).1,
-        };
+        let Sender { flow, identifications, .. } = self.seen.of(arrived.source, here);
         let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
         let (covered, trailer) = arrived.transport.split_at(split);
         let Some(received) = icrc::read(trailer) else { return false };
         match arrived.ip_id {
             Some(id) => flow.accepts(id, covered, received),
-            None => flow.accepts_unknown_id(&mut shared.spans, covered, received).is_some(),
+            None => identifications.admit(flow.syndrome(covered, received), &mut shared.spans, shared.now),
         }
     }
 }

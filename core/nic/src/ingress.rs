@@ -45,7 +45,7 @@ impl QueuePair {
             shared.counters.unknown_qp += 1;
             return false;
         }
-        if shared.checks_icrc && !path.intact(arrived, &mut shared.spans) {
+        if shared.checks_icrc && !path.intact(arrived, &mut shared.spans, shared.now) {
             shared.counters.rx_icrc_encapsulated += 1;
             return false;
         }

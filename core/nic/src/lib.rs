@@ -29,6 +29,7 @@ mod extended;
 mod fair_scheduler;
 mod gather;
 mod headers;
+mod identification;
 mod ingress;
 mod irn;
 pub mod kernel;

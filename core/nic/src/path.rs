@@ -1,5 +1,6 @@
 //! Where packets go, and what a queue pair knows of the peer that it is connected to.
 
+use remora_transport::Instant;
 use remora_wire::frame::{Address, Endpoint, Peer, Route};
 use remora_wire::icrc::{Flow, IdSpans};
 use remora_wire::{Opcode, Qpn, icrc};
@@ -7,6 +8,7 @@ use remora_wire::{Opcode, Qpn, icrc};
 use crate::arrived::Arrived;
 use crate::attributes::AddressVector;
 use crate::headers::Headers;
+use crate::identification::Identifications;
 use crate::service_bits;
 
 /// The path to an address: the headers before the BTH, and the flow that seals frames.
@@ -36,6 +38,8 @@ pub(crate) struct PeerPath {
     pub receiving: Flow,
     /// The peer's and our own UDP port that `receiving` was made for.
     pub receiving_ports: (u16, u16),
+    /// The peer's IPv4 identifications, if the port does not show them.
+    identifications: Identifications,
 }
 
 impl PeerPath {
@@ -47,6 +51,7 @@ impl PeerPath {
             service,
             receiving: Flow::new(route.destination, route.source),
             receiving_ports: (route.destination.udp_port, route.source.udp_port),
+            identifications: Identifications::Unseen,
         }
     }
 
@@ -64,8 +69,8 @@ impl PeerPath {
     }
 
     /// Is the ICRC right?
-    #[inline]
-    pub fn intact(&mut self, arrived: &Arrived<'_>, spans: &mut IdSpans) -> bool {
+    #[inline(never)]
+    pub fn intact(&mut self, arrived: &Arrived<'_>, spans: &mut IdSpans, now: Instant) -> bool {
         let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
         let (covered, trailer) = arrived.transport.split_at(split);
         let Some(received) = icrc::read(trailer) else { return false };
@@ -78,10 +83,11 @@ impl PeerPath {
             let here = Endpoint { udp_port: ports.1, ..self.address_path.route.source };
             self.receiving = Flow::new(arrived.source, here);
             self.receiving_ports = ports;
+            self.identifications = Identifications::Unseen;
         }
         match arrived.ip_id {
             Some(id) => self.receiving.accepts(id, covered, received),
-            None => self.receiving.accepts_unknown_id(spans, covered, received).is_some(),
+            None => self.identifications.admit(self.receiving.syndrome(covered, received), spans, now),
         }
     }
 }

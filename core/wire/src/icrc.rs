@@ -21,6 +21,10 @@
 //! computed XOR received. The 128 possible syndromes form a space of 7 dimensions out of 32
 //! ([`Flow::accepts_unknown_id`]). That leaves 25 bits of check: a random corruption passes once in 2^25
 //! instead of once in 2^32.
+//!
+//! Other senders count their packets. All 65 536 identifications form a space of 16 dimensions, so a syndrome
+//! still names one at most ([`Syndrome::any_id`]). That leaves 16 bits. Who keeps the last identification of
+//! a sender and takes only the next 1024 has 22.
 
 mod spans;
 mod tables;
@@ -142,11 +146,46 @@ impl Flow {
     /// check is exact: the answer is 0 or `None`. `spans` is a cache and may serve any number of flows.
     #[inline]
     pub fn accepts_unknown_id(&self, spans: &mut IdSpans, transport: &[u8], received: u32) -> Option<u16> {
-        let syndrome = self.seal(0, transport) ^ received;
-        if syndrome == 0 {
+        self.syndrome(transport, received).small_id(spans)
+    }
+
+    /// How `received` differs from the ICRC of this frame with identification 0. Arguments as for
+    /// [`Flow::seal`].
+    #[inline]
+    pub fn syndrome(&self, transport: &[u8], received: u32) -> Syndrome {
+        let difference = self.seal(0, transport) ^ received;
+        Syndrome { difference, transport_len: transport.len(), is_ipv4: self.is_ipv4 }
+    }
+}
+
+/// What the ICRC of a frame tells about an identification that nobody saw. `spans` is a cache and may serve
+/// any number of flows.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Syndrome {
+    difference: u32,
+    transport_len: usize,
+    is_ipv4: bool,
+}
+
+impl Syndrome {
+    /// The identification, at most [`MAX_UNKNOWN_ID`], with which the ICRC is right. `None`: there is none.
+    /// Over IPv6 the answer is 0 or `None`.
+    #[inline]
+    pub fn small_id(self, spans: &mut IdSpans) -> Option<u16> {
+        if self.difference == 0 {
             return Some(0);
         }
-        if self.is_ipv4 { spans.id_of(syndrome, transport.len()) } else { None }
+        if self.is_ipv4 { spans.small_id(self.difference, self.transport_len) } else { None }
+    }
+
+    /// The identification of 16 bits with which the ICRC is right; there is one at most. `None`: the frame is
+    /// corrupt. Over IPv6 the answer is 0 or `None`.
+    #[inline]
+    pub fn any_id(self, spans: &mut IdSpans) -> Option<u16> {
+        if self.difference == 0 {
+            return Some(0);
+        }
+        if self.is_ipv4 { spans.any_id(self.difference, self.transport_len) } else { None }
     }
 }
 

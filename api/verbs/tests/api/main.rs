@@ -24,6 +24,7 @@ mod rma_captures;
 mod services;
 mod services_conformance;
 mod services_tshark;
+mod strangers;
 mod strom;
 mod timestamps;
 #[path = "../veth/mod.rs"]

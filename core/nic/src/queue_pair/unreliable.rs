@@ -171,7 +171,9 @@ impl QueuePair {
         }
         let intact = !shared.checks_icrc
             || match unreliable {
-                Unreliable::Connected(connected) => connected.path.intact(arrived, &mut shared.spans),
+                Unreliable::Connected(connected) => {
+                    connected.path.intact(arrived, &mut shared.spans, shared.now)
+                },
                 Unreliable::Datagrams(datagrams) => datagrams.intact(arrived, shared),
             };
         shared.counters.rx_icrc_encapsulated += u64::from(!intact);

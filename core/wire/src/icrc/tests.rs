@@ -163,12 +163,52 @@ fn an_unknown_id_leaves_25_bits_of_check() {
     }
 }
 
+#[test]
+fn any_id_of_16_bits_is_found() {
+    let route = Route::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
+    let flow = Flow::new(route.source, route.destination);
+    let mut spans = IdSpans::new();
+    // Miri is slow: one short length there, and a few of the identifications.
+    let (lengths, step) = if cfg!(miri) { (&[12][..], 8191) } else { (&[12, 16, 28, 92, 1040, 4112][..], 1) };
+    for &len in lengths {
+        let transport: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
+        let right = flow.seal(0, &transport);
+        for id in (0..=u16::MAX).step_by(step) {
+            let syndrome = flow.syndrome(&transport, right ^ delta(id, len));
+            assert_eq!(syndrome.any_id(&mut spans), Some(id), "{id} of {len}");
+        }
+    }
+}
+
+/// What is left of the check: of the 2^32 possible ICRCs, 65 536 pass.
+#[test]
+fn any_id_leaves_16_bits_of_check() {
+    let flow = Flow::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
+    let mut spans = IdSpans::new();
+    let transport = [0x2a; 92];
+    let right = flow.seal(0, &transport);
+    let mut other = transport;
+    for bit in (0..other.len() * 8).step_by(if cfg!(miri) { 31 } else { 1 }) {
+        other[bit / 8] ^= 1 << (bit % 8);
+        let masked = bit / 8 == MASKED_BTH_BYTE;
+        assert_eq!(flow.syndrome(&other, right).any_id(&mut spans).is_some(), masked, "bit {bit}");
+        other[bit / 8] ^= 1 << (bit % 8);
+    }
+    // The odd multiples of a number are a fair sample of all ICRCs: about one in 65 536 passes.
+    let (most, tried) = if cfg!(miri) { (4, 100_u32) } else { (150, 4_000_000) };
+    let passes = |number: &u32| {
+        flow.syndrome(&transport, number.wrapping_mul(0x9e37_79b9)).any_id(&mut spans).is_some()
+    };
+    let passed = (0..tried).filter(passes).count();
+    assert!(passed <= most, "{passed} of {tried}");
+}
+
 /// More lengths than the cache holds, in an order that makes them collide: the answers stay right.
 #[test]
 fn the_span_cache_at_its_bound() {
     let flow = Flow::new(endpoint([10, 0, 0, 1], 5), endpoint([10, 0, 0, 2], 4791));
     let mut spans = IdSpans::new();
-    // The cache holds 64 lengths.
+    // The cache holds 64 lengths, and 16 for any identification.
     let (rounds, lengths) = if cfg!(miri) { (1, 70) } else { (3, 200usize) };
     for round in 0..rounds {
         for step in 0..lengths {
@@ -177,6 +217,8 @@ fn the_span_cache_at_its_bound() {
             let received = flow.seal(77, &transport);
             assert_eq!(flow.accepts_unknown_id(&mut spans, &transport, received), Some(77));
             assert_eq!(flow.accepts_unknown_id(&mut spans, &transport, !received), None);
+            let far = flow.seal(0xfedc, &transport);
+            assert_eq!(flow.syndrome(&transport, far).any_id(&mut spans), Some(0xfedc));
         }
     }
 }
@@ -187,6 +229,7 @@ fn short_input_does_not_panic() {
     for len in 0..12 {
         let icrc = flow.seal(0, &[0; 12][..len]);
         assert_eq!(flow.accepts_unknown_id(&mut IdSpans::new(), &[0; 12][..len], icrc), Some(0));
+        assert_eq!(flow.syndrome(&[0; 12][..len], icrc).any_id(&mut IdSpans::new()), Some(0));
         compute(&[0; 20][..len], &[], &[]);
     }
 }
@@ -224,6 +267,7 @@ proptest! {
         let mut spans = IdSpans::new();
         prop_assert_eq!(flow.accepts_unknown_id(&mut spans, &transport, right), Some(0));
         prop_assert_eq!(flow.accepts_unknown_id(&mut spans, &transport, right ^ delta(1, 92)), None);
+        prop_assert_eq!(flow.syndrome(&transport, right ^ delta(1, 92)).any_id(&mut spans), None);
         prop_assert_eq!(flow.accepts_unknown_id(&mut spans, &transport, right ^ 1 << flip), None);
     }
 }

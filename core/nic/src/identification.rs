@@ -1,0 +1,186 @@
+//! Frames whose IPv4 identification the port does not show: what their ICRC says of it, and whether it may be
+//! so.
+//!
+//! Remora NICs number the frames of a train from 0, so their identifications are below 128. Strangers count
+//! their packets, as Soft-RoCE does. Their identification is recovered from the ICRC, and it must advance: by
+//! less than [`AHEAD`], and one more for each microsecond that the sender was quiet, because Linux counts the
+//! packets of all flows between two hosts together. So who was quiet for 65 ms may begin anywhere.
+
+use remora_transport::Instant;
+use remora_wire::icrc::{IdSpans, Syndrome};
+
+/// How far a stranger's identification may be ahead of its last one.
+const AHEAD: u64 = 1024;
+/// Nanoseconds for which a sender's other flows may use one identification.
+const NS_PER_ID: u64 = 1000;
+
+/// An identification, and when it came.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Last {
+    id: u16,
+    at: Instant,
+}
+
+impl Last {
+    /// May a frame with this identification come at `now`?
+    fn is_followed_by(&self, id: u16, now: Instant) -> bool {
+        u64::from(id.wrapping_sub(self.id)) < AHEAD + now.since(self.at) / NS_PER_ID
+    }
+}
+
+/// What is known of the identifications of one sender's frames for one queue pair.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Identifications {
+    /// No intact frame has come.
+    #[default]
+    Unseen,
+    /// As a Remora NIC's. One frame with another identification is not taken, or a corrupt one would pass
+    /// more easily than before; a second one that follows it is.
+    Small {
+        /// That one frame's.
+        other: Option<Last>,
+    },
+    /// A stranger's: the last one.
+    Counted(Last),
+}
+
+impl Identifications {
+    /// Is the frame intact that has this syndrome?
+    #[inline]
+    pub fn admit(&mut self, syndrome: Syndrome, spans: &mut IdSpans, now: Instant) -> bool {
+        if let Some(id) = syndrome.small_id(spans) {
+            match self {
+                Identifications::Small { .. } => {}
+                Identifications::Unseen => *self = Identifications::Small { other: None },
+                // A stranger's numbers go round.
+                Identifications::Counted(last) => *last = Last { id, at: now },
+            }
+            return true;
+        }
+        self.admit_stranger(syndrome, spans, now)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_stranger(&mut self, syndrome: Syndrome, spans: &mut IdSpans, now: Instant) -> bool {
+        let Some(id) = syndrome.any_id(spans) else { return false };
+        let new = Last { id, at: now };
+        let admitted = match self {
+            Identifications::Unseen => true,
+            Identifications::Small { other } => {
+                other.replace(new).is_some_and(|other| other.is_followed_by(id, now))
+            }
+            Identifications::Counted(last) => last.is_followed_by(id, now),
+        };
+        if admitted {
+            *self = Identifications::Counted(new);
+        }
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remora_wire::frame::{Endpoint, Route};
+    use remora_wire::icrc::Flow;
+
+    use super::*;
+
+    const TRANSPORT: [u8; 76] = [0x2a; 76];
+    const MS: u64 = 1_000_000;
+
+    fn flow() -> Flow {
+        let end =
+            |last: u8| Endpoint { address: std::net::Ipv4Addr::new(10, 0, 0, last).into(), udp_port: 4791 };
+        let route = Route::new(end(1), end(2));
+        Flow::new(route.source, route.destination)
+    }
+
+    /// Frames of one sender, one after the other.
+    #[derive(Default)]
+    struct Sender {
+        known: Identifications,
+        spans: IdSpans,
+        now: u64,
+    }
+
+    impl Sender {
+        fn sends(&mut self, id: u16) -> bool {
+            let syndrome = flow().syndrome(&TRANSPORT, flow().seal(id, &TRANSPORT));
+            self.known.admit(syndrome, &mut self.spans, Instant(self.now))
+        }
+
+        /// A frame whose ICRC no identification explains.
+        fn sends_corrupt(&mut self, id: u16) -> bool {
+            let mut broken = TRANSPORT;
+            broken[40] ^= 1;
+            let syndrome = flow().syndrome(&broken, flow().seal(id, &TRANSPORT));
+            self.known.admit(syndrome, &mut self.spans, Instant(self.now))
+        }
+    }
+
+    #[test]
+    fn a_stranger_may_begin_anywhere_and_must_advance_by_less_than_1024() {
+        for first in [128, 5000, 50_102, 65_000, u16::MAX] {
+            let mut sender = Sender::default();
+            assert!(sender.sends(first));
+            for (step, fine) in
+                [(1, true), (1023, true), (1024, false), (0, true), (u16::MAX, false), (700, true)]
+            {
+                let Identifications::Counted(last) = sender.known else { panic!("a stranger's") };
+                let next = last.id.wrapping_add(step);
+                // Small ones are a Remora NIC's, too, and always pass.
+                assert_eq!(sender.sends(next), fine || next < 128, "{} and {step}", last.id);
+            }
+            assert!(!sender.sends_corrupt(first.wrapping_add(1)));
+        }
+    }
+
+    #[test]
+    fn a_stranger_that_was_quiet_may_be_further_ahead_and_after_65_ms_anywhere() {
+        let mut sender = Sender::default();
+        assert!(sender.sends(40_000));
+        sender.now += MS;
+        assert!(!sender.sends(40_000 + 2024), "1024 and one for each microsecond");
+        assert!(sender.sends(40_000 + 2023));
+        sender.now += 65 * MS;
+        assert!(sender.sends(39_000));
+        sender.now += 64 * MS;
+        assert!(!sender.sends(38_999));
+        // What is refused does not count: it is not for ever.
+        sender.now += MS;
+        assert!(sender.sends(38_999));
+    }
+
+    #[test]
+    fn a_stranger_whose_numbers_go_round_passes_through_those_of_a_remora_nic() {
+        for step in [1, 63, 977, 1023] {
+            let mut sender = Sender::default();
+            let mut id = 65_000_u16;
+            for _ in 0..3000 {
+                assert!(sender.sends(id), "{id} by {step}");
+                id = id.wrapping_add(step);
+            }
+        }
+    }
+
+    #[test]
+    fn one_frame_of_a_remora_nic_with_another_number_is_corrupt_and_two_in_order_are_a_strangers() {
+        let mut sender = Sender::default();
+        assert!(sender.sends(0) && sender.sends(3));
+        assert!(!sender.sends(30_000), "25 bits of check are left, not 16");
+        assert!(sender.sends(0) && sender.sends(127));
+        assert!(!sender.sends(20_000), "it does not follow the other");
+        assert!(sender.sends(20_001), "a stranger that began with a small number");
+        assert!(!sender.sends(30_000) && sender.sends(20_002));
+    }
+
+    #[test]
+    fn a_corrupt_frame_is_refused_whatever_is_known() {
+        let mut sender = Sender::default();
+        assert!(!sender.sends_corrupt(0) && sender.known == Identifications::Unseen);
+        assert!(sender.sends(9) && !sender.sends_corrupt(10));
+        let mut stranger = Sender::default();
+        assert!(stranger.sends(900) && !stranger.sends_corrupt(901));
+    }
+}
