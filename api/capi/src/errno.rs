@@ -75,6 +75,7 @@ impl From<CreateError> for Fault {
             CreateError::Nic(remora_nic::NicError::Full) => libc::ENOMEM,
             CreateError::Nic(remora_nic::NicError::Busy) => libc::EBUSY,
             CreateError::Forked => libc::EPERM,
+            CreateError::Reentered => libc::EBUSY,
             CreateError::Unreachable(_) => libc::EHOSTUNREACH,
             CreateError::System(errno) => *errno,
             _ => libc::EINVAL,
@@ -88,6 +89,7 @@ impl From<PostError> for Fault {
         let errno = match error {
             PostError::Queue(QueueError::QueueFull) => libc::ENOMEM,
             PostError::Forked => libc::EPERM,
+            PostError::Reentered => libc::EBUSY,
             PostError::Failed => libc::EIO,
             _ => libc::EINVAL,
         };
@@ -101,6 +103,7 @@ impl From<PollError> for Fault {
             PollError::Overrun => libc::EOVERFLOW,
             PollError::Timeout => libc::ETIMEDOUT,
             PollError::Forked => libc::EPERM,
+            PollError::Reentered => libc::EBUSY,
             PollError::Failed => libc::EIO,
             PollError::System(errno) => errno,
         };

@@ -52,7 +52,7 @@ pub struct CqOptions<'a> {
 pub struct StampedCompletion {
     /// How the work request ended.
     pub completion: WorkCompletion,
-    /// Nanoseconds of the NIC's clock, modulo 2^[`TIMESTAMP_BITS`](remora_nic::cqe::TIMESTAMP_BITS); 0 if the
+    /// Nanoseconds of the NIC's clock, modulo 2^[`TIMESTAMP_BITS`](crate::TIMESTAMP_BITS); 0 if the
     /// queue has no timestamps.
     pub timestamp: u64,
 }
@@ -262,7 +262,7 @@ impl CompletionQueue {
         if taken > 0 {
             return Ok(taken);
         }
-        self.shared.engine_handle.poll();
+        self.shared.engine_handle.poll()?;
         let taken = self.take(out, &of);
         if taken == 0 {
             self.look_for_failure()?;
@@ -277,7 +277,7 @@ impl CompletionQueue {
         }
         let mut entry = self.poller.poll();
         if entry.is_none() {
-            self.shared.engine_handle.poll();
+            self.shared.engine_handle.poll()?;
             entry = self.poller.poll();
         }
         match entry {
@@ -344,6 +344,9 @@ impl CompletionQueue {
         if self.shared.context.fork().is_child() {
             return Err(PollError::Forked);
         }
+        if self.shared.engine_handle.has_caller() {
+            return Err(PollError::Reentered);
+        }
         let number = self.shared.number;
         match &self.shared.engine_handle {
             EngineHandle::Own(engine) => {
@@ -391,7 +394,7 @@ impl CompletionQueue {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
         let engine = self.shared.engine()?;
-        // Completions of queue pairs that are gone need no room.
+        // Completions of queue pairs that are gone need no space.
         self.poller.reclaim();
         let ring = self.shared.context.ring(depth)?;
         engine.control(|control| control.nic.resize_cq(self.shared.number, ring.clone()))?;

@@ -87,9 +87,10 @@ impl Context {
         }
     }
 
-    /// Its engines, if this process may enter them: in a forked child they may be locked for ever.
+    /// Its engines, if the caller may enter them: in a forked child they may be locked for ever, and a signal
+    /// handler may have interrupted a call.
     fn live_engines(&self) -> &[Arc<Engine>] {
-        if self.inner.fork.is_child() { &[] } else { self.own_engines() }
+        if self.refuse_child().is_err() { &[] } else { self.own_engines() }
     }
 
     /// The counters of all its engines together; zeros in a forked child, and for a daemon's engine, which
@@ -165,8 +166,15 @@ impl Context {
         self.inner.fork
     }
 
+    /// Refuses a forked child, and a signal handler that interrupted a call on an engine.
     pub(crate) fn refuse_child(&self) -> Result<(), CreateError> {
-        if self.inner.fork.is_child() { Err(CreateError::Forked) } else { Ok(()) }
+        if self.inner.fork.is_child() {
+            return Err(CreateError::Forked);
+        }
+        if self.own_engines().iter().any(|engine| engine.has_caller()) {
+            return Err(CreateError::Reentered);
+        }
+        Ok(())
     }
 
     /// Starts new tags after `used`, which the kept queues of a daemon have.

@@ -231,9 +231,8 @@ impl DatagramQueuePair {
     ) -> Result<DatagramQueuePair, CreateError> {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
-        let local = LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| {
-            make(nic, init)
-        })?;
+        let local =
+            LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| make(nic, init))?;
         local.bring_up_alone()?;
         Ok(DatagramQueuePair {
             local,
@@ -277,8 +276,18 @@ impl DatagramQueuePair {
             return Err(PostError::OtherEngine);
         }
         self.send.push_to(request, &to.target())?;
-        self.send.publish();
-        self.local.ring();
+        self.publish_and_ring()
+    }
+
+    #[inline]
+    fn publish_and_ring(&mut self) -> Result<(), PostError> {
+        let before = self.send.published();
+        if self.send.publish()
+            && let Err(reentered) = self.local.ring()
+        {
+            self.send.withdraw(before);
+            return Err(reentered.into());
+        }
         Ok(())
     }
 
@@ -353,6 +362,9 @@ impl DatagramQueuePair {
         requests: &[(WorkRequest<'_>, &RemoteQueue)],
     ) -> Result<(), (usize, PostError)> {
         self.refuse_child().map_err(|error| (0, error))?;
+        if self.local.engine.has_caller() {
+            return Err((0, PostError::Reentered));
+        }
         let mut taken = requests.iter().enumerate().map(|(index, (request, to))| {
             if !Arc::ptr_eq(&to.handle.inner.engine, &self.local.engine) {
                 return Err((index, PostError::OtherEngine));
@@ -360,10 +372,7 @@ impl DatagramQueuePair {
             self.send.push_to(request, &to.target()).map_err(|error| (index, error.into()))
         });
         let done = taken.find(Result::is_err).unwrap_or(Ok(()));
-        if self.send.publish() {
-            self.local.ring();
-        }
-        done
+        self.publish_and_ring().map_err(|error| (0, error)).and(done)
     }
 
     /// Posts work that sends no packet: NOP, LOCAL_INV, BIND_MW.
@@ -376,9 +385,7 @@ impl DatagramQueuePair {
             return Err(PostError::NoDestination);
         }
         self.send.push(request)?;
-        self.send.publish();
-        self.local.ring();
-        Ok(())
+        self.publish_and_ring()
     }
 
     /// Posts a receive work request; its first [`GRH`](crate::GRH) bytes will not be the message's.
@@ -388,10 +395,7 @@ impl DatagramQueuePair {
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
-        if self.receive.post(request)? {
-            self.local.ring();
-        }
-        Ok(())
+        self.receive.post(request, || self.local.ring())
     }
 
     /// Its state in the NIC.

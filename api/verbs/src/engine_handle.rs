@@ -1,6 +1,7 @@
 //! Where a queue lives: on an engine of this process, or on the daemon's.
 
 use remora_host::Engine;
+use remora_memory::Reentered;
 use std::sync::Arc;
 
 use crate::CreateError;
@@ -18,10 +19,19 @@ pub(crate) enum EngineHandle {
 impl EngineHandle {
     /// A poll has found nothing: drives the engine, if it is this process's.
     #[inline]
-    pub fn poll(&self) {
+    pub fn poll(&self) -> Result<(), Reentered> {
         match self {
-            EngineHandle::Own(engine) => engine.poll(),
+            EngineHandle::Own(engine) => engine.poll()?,
             EngineHandle::Nicd(_) => std::hint::spin_loop(),
+        }
+        Ok(())
+    }
+
+    /// Is the calling thread a signal handler's that interrupted a call on this engine?
+    pub fn has_caller(&self) -> bool {
+        match self {
+            EngineHandle::Own(engine) => engine.has_caller(),
+            EngineHandle::Nicd(_) => false,
         }
     }
 

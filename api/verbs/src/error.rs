@@ -1,5 +1,6 @@
 //! Errors before a work request is on its way.
 
+use remora_memory::Reentered;
 use std::fmt;
 
 /// Why a resource could not be made.
@@ -7,6 +8,8 @@ use std::fmt;
 pub enum CreateError {
     /// The process was forked since the context was opened: open a device of the child's own.
     Forked,
+    /// The caller is a signal handler that interrupted a call on this NIC (EBUSY).
+    Reentered,
     /// The memory table's error.
     Memory(remora_memory::Error),
     /// The NIC's error.
@@ -37,6 +40,7 @@ impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CreateError::Forked => f.write_str(FORKED),
+            CreateError::Reentered => f.write_str(REENTERED),
             CreateError::Memory(error) => error.fmt(f),
             CreateError::Nic(error) => error.fmt(f),
             CreateError::Modify(fault) => fault.fmt(f),
@@ -84,6 +88,7 @@ impl From<remora_nic::NicError> for CreateError {
 const NOT_BY_DAEMON: &str = "the NIC belongs to a daemon, which lends regions of its own memory (`ProtectionDomain::allocate`), \
                              completion queues and connected queue pairs: memory of this program, and other queues, need a NIC of its own";
 const FORKED: &str = "the process was forked since the device was opened: open one in the child";
+const REENTERED: &str = "a signal handler calls the NIC that its thread was calling: call it later";
 const FAILED: &str = "a thread of the NIC has failed, or its daemon is gone: open the device anew";
 
 /// Why a work request was refused.
@@ -93,6 +98,8 @@ pub enum PostError {
     Queue(remora_nic::PostError),
     /// The process was forked since the context was opened.
     Forked,
+    /// The caller is a signal handler that interrupted a call on this NIC (EBUSY). Nothing is posted.
+    Reentered,
     /// A thread of the NIC has failed, or its daemon is gone.
     Failed,
     /// Its receives are a shared receive queue's, or it has none.
@@ -108,6 +115,7 @@ impl fmt::Display for PostError {
         match self {
             PostError::Queue(error) => error.fmt(f),
             PostError::Forked => f.write_str(FORKED),
+            PostError::Reentered => f.write_str(REENTERED),
             PostError::Failed => f.write_str(FAILED),
             PostError::NoReceiveQueue => f.write_str(
                 "the queue pair has no receive queue of its own: post to its shared receive queue",
@@ -123,6 +131,18 @@ impl fmt::Display for PostError {
 }
 
 impl std::error::Error for PostError {}
+
+impl From<Reentered> for PostError {
+    fn from(_: Reentered) -> PostError {
+        PostError::Reentered
+    }
+}
+
+impl From<Reentered> for PollError {
+    fn from(_: Reentered) -> PollError {
+        PollError::Reentered
+    }
+}
 
 impl From<remora_nic::PostError> for PostError {
     fn from(error: remora_nic::PostError) -> PostError {
@@ -140,6 +160,8 @@ pub enum PollError {
     Timeout,
     /// The process was forked since the context was opened.
     Forked,
+    /// The caller is a signal handler that interrupted a call on this NIC (EBUSY).
+    Reentered,
     /// A thread of the NIC has failed, or its daemon is gone.
     Failed,
     /// The system refused to wait; its errno.
@@ -154,6 +176,7 @@ impl fmt::Display for PollError {
             ),
             PollError::Timeout => f.write_str("no completion came in time"),
             PollError::Forked => f.write_str(FORKED),
+            PollError::Reentered => f.write_str(REENTERED),
             PollError::Failed => f.write_str(FAILED),
             PollError::System(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
         }

@@ -2,7 +2,7 @@
 
 use remora_host::Engine;
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
-use remora_memory::Owner;
+use remora_memory::{Owner, Reentered};
 use remora_nic::{AddressVector, Modify, Service};
 use remora_transport::state::State;
 use remora_wire::frame::Route;
@@ -112,8 +112,8 @@ impl LocalQp {
 
     /// Rings the doorbell: work was posted.
     #[inline]
-    pub fn ring(&self) {
-        self.engine.ring(self.number, self.bell);
+    pub fn ring(&self) -> Result<(), Reentered> {
+        self.engine.ring(self.number, self.bell)
     }
 
     /// Makes the NIC look at its queues, also if another process rings its doorbell.

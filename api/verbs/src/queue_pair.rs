@@ -213,10 +213,7 @@ impl Inner {
     #[inline]
     fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
-        if self.receive.post(request)? {
-            self.ring();
-        }
-        Ok(())
+        self.receive.post(request, || self.backend.ring())
     }
 
     #[inline]
@@ -236,9 +233,18 @@ impl Inner {
         if failed { PostError::Failed } else { PostError::Queue(error) }
     }
 
+    /// Publishes the filled slots and rings. If the caller is a signal handler that interrupted a call on the
+    /// engine, nothing is posted.
     #[inline]
-    fn ring(&self) {
-        self.backend.ring();
+    fn publish_and_ring(&mut self) -> Result<(), PostError> {
+        let before = self.send.published();
+        if self.send.publish()
+            && let Err(reentered) = self.backend.ring()
+        {
+            self.send.withdraw(before);
+            return Err(reentered.into());
+        }
+        Ok(())
     }
 }
 
@@ -252,9 +258,7 @@ impl QueuePair<Ready> {
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.inner.refuse_child()?;
         self.inner.push(request)?;
-        self.inner.send.publish();
-        self.inner.ring();
-        Ok(())
+        self.inner.publish_and_ring()
     }
 
     /// Posts an operation of PRISM. Where the two sides did not agree on it ([`QpOptions::prism`]), one that
@@ -275,9 +279,7 @@ impl QueuePair<Ready> {
         self.inner.refuse_child()?;
         let target = Target::Srq(Qpn::new(srq & 0x00ff_ffff));
         self.inner.send.push_to(request, &target).map_err(|error| self.inner.why(error))?;
-        self.inner.send.publish();
-        self.inner.ring();
-        Ok(())
+        self.inner.publish_and_ring()
     }
 
     /// Begins a batch: its work requests become visible to the NIC together, with one doorbell.
@@ -300,10 +302,13 @@ impl QueuePair<Ready> {
     /// ```
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked`, `Reentered`.
     #[inline]
     pub fn batch(&mut self) -> Result<Batch<'_>, PostError> {
         self.inner.refuse_child()?;
+        if self.inner.backend.has_caller() {
+            return Err(PostError::Reentered);
+        }
         Ok(Batch { inner: &mut self.inner })
     }
 
@@ -453,8 +458,9 @@ impl Batch<'_> {
 impl Drop for Batch<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.inner.fork.is_child() && self.inner.send.publish() {
-            self.inner.ring();
+        if !self.inner.fork.is_child() {
+            // Whoever began the batch was outside of the engine, and so is whoever ends it.
+            let _ = self.inner.publish_and_ring();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The lock around an engine's state.
 
-use crate::pass::{Entered, Pass};
+use crate::pass::{Entered, Pass, Reentered};
 use crate::{Mem, Table};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -40,6 +40,20 @@ impl<T> Biased<T> {
     #[inline]
     pub fn enter(&self) -> Guard<'_, T> {
         Guard { entered: self.pass.enter(), engine: self, alone: PhantomData }
+    }
+
+    /// As [`enter`](Biased::enter), for callers that may be a signal handler.
+    ///
+    /// # Errors
+    /// The calling thread is inside already.
+    #[inline]
+    pub fn enter_once(&self) -> Result<Guard<'_, T>, Reentered> {
+        Ok(Guard { entered: self.pass.enter_once()?, engine: self, alone: PhantomData })
+    }
+
+    /// Would [`enter_once`](Biased::enter_once) be refused to the calling thread?
+    pub fn has_caller(&self) -> bool {
+        self.pass.has_caller()
     }
 
     /// Begins a pass unless a thread (even this one) is inside. For visitors such as a helper thread: does

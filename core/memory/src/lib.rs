@@ -69,6 +69,7 @@ pub use bytes::Bytes;
 pub use fork::ForkMark;
 pub use key::Key;
 pub use mem::Mem;
+pub use pass::Reentered;
 pub use scratch::Scratch;
 pub use span::{Lines, Span, prefetch, settle};
 pub use table::{Config, Range, Table};

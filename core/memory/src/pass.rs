@@ -67,6 +67,19 @@ pub(crate) struct Entered<'a> {
     mutex: Option<MutexGuard<'a, Policy>>,
 }
 
+/// The calling thread is inside this engine already: a signal handler that interrupted a pass. It would wait
+/// for itself (EBUSY in the verbs).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Reentered;
+
+impl std::fmt::Display for Reentered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an engine was entered again from inside its own pass")
+    }
+}
+
+impl std::error::Error for Reentered {}
+
 impl<'a> Entered<'a> {
     pub fn pass(&self) -> &'a Pass {
         self.pass
@@ -82,7 +95,18 @@ impl Drop for Entered<'_> {
         // Only this thread writes the word, so load and store are an increment. The mutex, if any, opens
         // after this.
         self.busy.store(self.busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        if let Some(policy) = self.mutex.take() {
+            unlock(self.pass, policy);
+        }
     }
+}
+
+/// Opens the mutex of a pass, and only then takes the mark off this thread.
+#[cold]
+#[inline(never)]
+fn unlock(pass: &Pass, policy: MutexGuard<'_, Policy>) {
+    drop(policy);
+    drop(LockMark::of(pass));
 }
 
 impl Pass {
@@ -106,8 +130,24 @@ impl Pass {
         let me = thread_token();
         match self.enter_biased(me) {
             Some(entered) => entered,
+            None => self.enter_or_panic(me),
+        }
+    }
+
+    /// As [`enter`](Pass::enter), for a caller that may be inside.
+    #[inline]
+    pub fn enter_once(&self) -> Result<Entered<'_>, Reentered> {
+        let me = thread_token();
+        match self.enter_biased(me) {
+            Some(entered) => Ok(entered),
             None => self.enter_by_mutex(me),
         }
+    }
+
+    /// Is the calling thread inside, or about to be? Takes no lock: a signal handler may ask.
+    pub fn has_caller(&self) -> bool {
+        let me = thread_token();
+        me != UNASSIGNED && (self.is_inside(me) || LockMark::is_set(self))
     }
 
     /// Begins a pass if nobody is inside. Never earns the bias.
@@ -142,15 +182,27 @@ impl Pass {
 
     #[cold]
     #[inline(never)]
-    fn enter_by_mutex(&self, me: u64) -> Entered<'_> {
+    fn enter_or_panic(&self, me: u64) -> Entered<'_> {
+        match self.enter_by_mutex(me) {
+            Ok(entered) => entered,
+            Err(reentered) => panic!("{reentered}"),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_by_mutex(&self, me: u64) -> Result<Entered<'_>, Reentered> {
         let me = assigned(me);
-        assert!(!self.is_inside(me), "an engine was entered again from inside its own pass");
+        if self.is_inside(me) || LockMark::is_set(self) {
+            return Err(Reentered);
+        }
+        let mark = LockMark::set(self);
         let mut policy = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = self.owner.load(Ordering::Relaxed);
         if owner != 0 {
             if owner >> SLOT_BITS == me {
                 // Another thread withdrew the bias and gave it back.
-                return self.resume(owner);
+                return Ok(self.resume(owner));
             }
             self.withdraw(owner);
             let busy = self.busy_of(owner);
@@ -161,15 +213,16 @@ impl Pass {
         if policy.deserves(me)
             && let Some(entered) = self.grant(me, &mut policy)
         {
-            return entered;
+            return Ok(entered);
         }
-        self.begin_plain(me, policy)
+        Ok(self.begin_plain(me, policy, mark))
     }
 
     #[cold]
     #[inline(never)]
     fn try_enter_by_mutex(&self, me: u64) -> Option<Entered<'_>> {
         let me = assigned(me);
+        let mark = LockMark::set(self);
         let mut policy = match self.lock.try_lock() {
             Ok(policy) => policy,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -194,7 +247,7 @@ impl Pass {
         }
         self.give_slot_back(me);
         policy.visited();
-        Some(self.begin_plain(me, policy))
+        Some(self.begin_plain(me, policy, mark))
     }
 
     /// After this the owner is inside and its busy word shows it, or it will not get in.
@@ -231,7 +284,9 @@ impl Pass {
         Some(Entered { pass: self, busy, mutex: None })
     }
 
-    fn begin_plain<'a>(&'a self, me: u64, policy: MutexGuard<'a, Policy>) -> Entered<'a> {
+    /// The mark stays until the pass ends.
+    fn begin_plain<'a>(&'a self, me: u64, policy: MutexGuard<'a, Policy>, mark: LockMark) -> Entered<'a> {
+        std::mem::forget(mark);
         self.holder.store(me, Ordering::Relaxed);
         self.plain.store(self.plain.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         // Against a deregistration that kills a key and then looks at the word, without membarrier.
@@ -375,14 +430,57 @@ fn await_change(word: &AtomicU64, done: impl Fn(u64) -> bool) {
 /// A thread that has no token yet; equals no owner.
 const UNASSIGNED: u64 = u64::MAX;
 
+/// Engines whose mutex one thread may have at a time and be marked for.
+const MARKS: usize = 4;
+
+/// A mark of this thread that it waits for an engine's mutex, or has it. A signal handler on this thread must
+/// not wait for the same mutex, and the words of the pass do not show yet, or no longer, who has it.
+#[derive(Debug)]
+struct LockMark(usize);
+
+impl LockMark {
+    /// Marks the thread. Beyond [`MARKS`] engines at once there is no mark.
+    fn set(pass: &Pass) -> LockMark {
+        let mark = LockMark::of(pass);
+        LOCKS.with(|locks| {
+            if let Some(free) = locks.iter().find(|lock| lock.get() == 0) {
+                free.set(mark.0);
+            }
+        });
+        mark
+    }
+
+    /// The mark for this engine, which is set.
+    fn of(pass: &Pass) -> LockMark {
+        LockMark(std::ptr::from_ref(pass).addr())
+    }
+
+    fn is_set(pass: &Pass) -> bool {
+        LOCKS.with(|locks| locks.iter().any(|lock| lock.get() == std::ptr::from_ref(pass).addr()))
+    }
+}
+
+impl Drop for LockMark {
+    fn drop(&mut self) {
+        LOCKS.with(|locks| {
+            if let Some(lock) = locks.iter().find(|lock| lock.get() == self.0) {
+                lock.set(0);
+            }
+        });
+    }
+}
+
 #[cfg(not(loom))]
 thread_local! {
+    /// Addresses of the passes that this thread is marked for; 0: none.
+    static LOCKS: [std::cell::Cell<usize>; MARKS] = const { [const { std::cell::Cell::new(0) }; MARKS] };
     /// A number of this thread that no other thread of the process ever has (addresses and system ids come
     /// back).
     static TOKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(UNASSIGNED) };
 }
 #[cfg(loom)]
 loom::thread_local! {
+    static LOCKS: [std::cell::Cell<usize>; MARKS] = [const { std::cell::Cell::new(0) }; MARKS];
     static TOKEN: std::cell::Cell<u64> = std::cell::Cell::new(UNASSIGNED);
 }
 

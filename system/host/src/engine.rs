@@ -1,7 +1,7 @@
 //! An engine: a NIC and its port behind the biased lock, and the threads that drive it.
 
 use mio::Waker;
-use remora_memory::{Biased, Bytes, Guard, Mem, Table};
+use remora_memory::{Biased, Bytes, Guard, Mem, Reentered, Table};
 use remora_nic::{FIRST_TENANT, Nic};
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
@@ -248,12 +248,21 @@ impl Engine {
         self.facts
     }
 
+    /// Is the calling thread inside it: a signal handler that interrupted a call? Takes no lock. Then
+    /// [`control`](Engine::control) would panic, and the calls that return an error refuse.
+    pub fn has_caller(&self) -> bool {
+        each!(self, cell => cell.has_caller())
+    }
+
     /// Work was posted to the send queue of `qp`, whose doorbell is `bell`.
+    ///
+    /// # Errors
+    /// The calling thread is inside the engine. The NIC has not seen the work: its index may be set back.
     #[inline]
-    pub fn ring(&self, qp: Qpn, bell: u32) {
+    pub fn ring(&self, qp: Qpn, bell: u32) -> Result<(), Reentered> {
         match self.mode {
             Mode::Inline => each!(self, cell => {
-                let mut guard = self.enter(cell);
+                let mut guard = self.enter_once(cell)?;
                 let (core, mem) = guard.parts();
                 core.post(mem, qp);
             }),
@@ -264,19 +273,24 @@ impl Engine {
                 }
             }
         }
+        Ok(())
     }
 
     /// A caller found nothing in its completion queue. In inline mode it drives the engine one step.
+    ///
+    /// # Errors
+    /// The calling thread is inside the engine.
     #[inline]
-    pub fn poll(&self) {
+    pub fn poll(&self) -> Result<(), Reentered> {
         match self.mode {
             Mode::Inline => each!(self, cell => {
-                let mut guard = self.enter(cell);
+                let mut guard = self.enter_once(cell)?;
                 let (core, mem) = guard.parts();
                 core.polled(mem);
             }),
             Mode::Dedicated => std::hint::spin_loop(),
         }
+        Ok(())
     }
 
     /// A program has written commands into the ring of a portal.
@@ -292,6 +306,9 @@ impl Engine {
     }
 
     /// Makes or changes resources by `change`. Packets that can leave then leave.
+    ///
+    /// # Panics
+    /// The calling thread is inside the engine ([`has_caller`](Engine::has_caller)).
     pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
         let result = each!(self, cell => {
             let mut guard = self.enter(cell);
@@ -397,19 +414,27 @@ impl Engine {
     /// Enters the engine. If the attendant is at work, it is asked to leave: its passes are short, but it
     /// makes the next one at once.
     #[inline]
-    fn enter<'a, T>(&self, cell: &'a Biased<T>) -> Guard<'a, T> {
+    fn enter_once<'a, T>(&self, cell: &'a Biased<T>) -> Result<Guard<'a, T>, Reentered> {
         if self.attended.load(Ordering::Relaxed) {
             return self.enter_attended(cell);
         }
-        cell.enter()
+        cell.enter_once()
     }
 
     #[cold]
-    fn enter_attended<'a, T>(&self, cell: &'a Biased<T>) -> Guard<'a, T> {
+    fn enter_attended<'a, T>(&self, cell: &'a Biased<T>) -> Result<Guard<'a, T>, Reentered> {
         self.callers.fetch_add(1, Ordering::SeqCst);
-        let guard = cell.enter();
+        let guard = cell.enter_once();
         self.callers.fetch_sub(1, Ordering::SeqCst);
         guard
+    }
+
+    #[inline]
+    fn enter<'a, T>(&self, cell: &'a Biased<T>) -> Guard<'a, T> {
+        match self.enter_once(cell) {
+            Ok(guard) => guard,
+            Err(reentered) => panic!("{reentered}"),
+        }
     }
 }
 

@@ -76,9 +76,7 @@ impl QueuePair<Ready> {
     /// Publishes the filled slots, and lets `enabled` of them be fetched.
     pub(crate) fn start(&mut self, enabled: u64) -> Result<(), CreateError> {
         self.inner.refuse_child().map_err(|_| CreateError::Forked)?;
-        if self.inner.send.publish() {
-            self.inner.ring();
-        }
+        self.inner.publish_and_ring().map_err(|_| CreateError::Reentered)?;
         if enabled > 0 { self.enable(enabled) } else { Ok(()) }
     }
 }

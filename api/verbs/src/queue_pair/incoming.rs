@@ -1,9 +1,11 @@
 //! The source of a queue pair's receives: a queue of its own or a shared one.
 
+use remora_memory::Reentered;
 use remora_nic::ReceiveRequest;
 use std::sync::Arc;
 
 use super::queues::ReceiveSide;
+use crate::PostError;
 use crate::srq::Shared;
 
 /// The source of a queue pair's receives.
@@ -18,12 +20,23 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    /// Posts a receive work request. True: the doorbell must ring.
+    /// Posts a receive work request, and rings the doorbell by `ring` if it must. Nothing is posted if that
+    /// is refused.
     #[inline]
-    pub fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<bool, crate::PostError> {
-        let Incoming::Own(own) = self else { return Err(crate::PostError::NoReceiveQueue) };
+    pub fn post(
+        &mut self,
+        request: &ReceiveRequest<'_>,
+        ring: impl FnOnce() -> Result<(), Reentered>,
+    ) -> Result<(), PostError> {
+        let Incoming::Own(own) = self else { return Err(PostError::NoReceiveQueue) };
         own.push(request)?;
         own.publish();
-        Ok(own.must_ring())
+        if own.must_ring()
+            && let Err(reentered) = ring()
+        {
+            own.withdraw();
+            return Err(reentered.into());
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The backend of a queue pair: the NIC of this process, or a daemon's.
 
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
+use remora_memory::Reentered;
 use remora_nic::{AddressVector, Modify, Service};
 use remora_transport::state::State;
 use remora_wire::frame::Route;
@@ -60,10 +61,19 @@ impl QpBackend {
 
     /// Rings the doorbell: work was posted.
     #[inline]
-    pub fn ring(&self) {
+    pub fn ring(&self) -> Result<(), Reentered> {
         match self {
-            QpBackend::Own(local) => local.ring(),
+            QpBackend::Own(local) => local.ring()?,
             QpBackend::Lent(lent) => lent.daemon.ring(lent.facts.bell),
+        }
+        Ok(())
+    }
+
+    /// Is the calling thread a signal handler's that interrupted a call on its engine?
+    pub fn has_caller(&self) -> bool {
+        match self {
+            QpBackend::Own(local) => local.engine.has_caller(),
+            QpBackend::Lent(_) => false,
         }
     }
 

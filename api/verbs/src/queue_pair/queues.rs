@@ -77,6 +77,20 @@ impl SendSide {
         Ok(())
     }
 
+    /// Slots published so far.
+    #[inline]
+    pub fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// Takes back what was published beyond `published`. The NIC was not told, and cannot look: the calling
+    /// thread is inside its engine.
+    #[cold]
+    pub fn withdraw(&mut self, published: u64) {
+        (self.produced, self.published) = (published, published);
+        self.ring.set_word(remora_nic::Word::Produced, published);
+    }
+
     /// Drops the slots that were filled since the last publication.
     pub fn take_back(&mut self) {
         self.produced = self.published;
@@ -182,6 +196,13 @@ impl ReceiveSide {
     #[inline]
     pub fn publish(&mut self) {
         self.ring.set_word(remora_nic::Word::Produced, self.produced);
+    }
+
+    /// Takes back the request that was published last, as [`SendSide::withdraw`] does.
+    #[cold]
+    pub fn withdraw(&mut self) {
+        self.produced -= self.stride;
+        self.publish();
     }
 
     /// In the error state the doorbell must ring, so that the NIC flushes.

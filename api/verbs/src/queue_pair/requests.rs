@@ -145,13 +145,14 @@ impl QueuePair<Ready> {
     /// Posts a request and the receive for its answer: both, or neither.
     pub(crate) fn post_asking(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.inner.refuse_child()?;
+        if self.inner.backend.has_caller() {
+            return Err(PostError::Reentered);
+        }
         self.inner.push(request)?;
         if let Err(error) = self.inner.post_recv(&ReceiveRequest { id: 0, sges: &[] }) {
             self.inner.send.take_back();
             return Err(error);
         }
-        self.inner.send.publish();
-        self.inner.ring();
-        Ok(())
+        self.inner.publish_and_ring()
     }
 }

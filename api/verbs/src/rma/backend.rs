@@ -193,6 +193,14 @@ impl Backend {
         }
     }
 
+    /// Is the calling thread a signal handler's that interrupted a call on its engine?
+    pub fn has_caller(&self) -> bool {
+        match self {
+            Backend::Own(rma) => rma.engine.has_caller(),
+            Backend::Lent(_) => false,
+        }
+    }
+
     /// The program has written commands into a portal's ring.
     #[inline]
     pub fn ring(&self, portal: &PortalFacts) {

@@ -260,6 +260,9 @@ impl Portal {
             // The child has the same nonces, and the ring of a lent portal is the parent's memory.
             return Err(RmaError::Nic(PollError::Forked));
         }
+        if self.rma.inner.backend.has_caller() {
+            return Err(RmaError::Nic(PollError::Reentered));
+        }
         if !local_region.rma.inner.backend.shares_regions(&self.rma.inner.backend) {
             // Its RegionId would name another region here.
             return Err(RmaError::OtherContext);

@@ -115,6 +115,108 @@ fn entering_twice_by_the_plain_lock_panics_too() {
 }
 
 #[test]
+fn entering_twice_is_an_error_for_those_who_ask_for_one() {
+    let engine = engine();
+    assert!(!engine.has_caller());
+    let first = engine.enter_once().unwrap();
+    assert!(engine.has_caller());
+    assert_eq!(engine.enter_once().err(), Some(Reentered));
+    thread::scope(|scope| {
+        assert!(scope.spawn(|| !engine.has_caller()).join().unwrap(), "another thread is not")
+    });
+    drop(first);
+    assert!(!engine.has_caller() && engine.enter_once().is_ok());
+    // By the mutex, with the bias at the main thread.
+    thread::scope(|scope| {
+        let by_mutex = || {
+            let first = engine.enter_once().unwrap();
+            let refused = (engine.has_caller(), engine.enter_once().err());
+            drop(first);
+            (refused, engine.has_caller())
+        };
+        assert_eq!(scope.spawn(by_mutex).join().unwrap(), ((true, Some(Reentered)), false));
+    });
+}
+
+/// One thread holds passes of more engines than it can be marked for, and ends them in another order.
+#[test]
+fn passes_of_several_engines_end_in_any_order_and_leave_no_mark() {
+    let engines: Vec<_> = (0..7).map(|_| engine()).collect();
+    engines.iter().for_each(|engine| drop(engine.enter()));
+    thread::scope(|scope| {
+        let holds_all = || {
+            let mut passes: Vec<_> = engines.iter().map(|engine| engine.enter_once().unwrap()).collect();
+            assert!(engines.iter().all(Biased::has_caller));
+            while !passes.is_empty() {
+                drop(passes.remove(passes.len() / 2));
+            }
+            assert!(!engines.iter().any(Biased::has_caller));
+            engines.iter().all(|engine| engine.enter_once().is_ok())
+        };
+        assert!(scope.spawn(holds_all).join().unwrap());
+    });
+}
+
+/// A signal may come at any instruction: within a pass, on the way in or out, with the mutex or without. Its
+/// handler gets in or gets the error, and nobody waits for ever.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_signal_handler_enters_or_is_refused_wherever_it_interrupts() {
+    use std::sync::OnceLock;
+    static ENGINE: OnceLock<Biased<u64>> = OnceLock::new();
+    static ENTERED: AtomicU64 = AtomicU64::new(0);
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn interrupt(_: libc::c_int) {
+        let Some(engine) = ENGINE.get() else { return };
+        let (known, entered) = (engine.has_caller(), engine.enter_once());
+        let counter = if entered.is_ok() { &ENTERED } else { &REFUSED };
+        // Who is told that it is inside is refused.
+        assert_eq!(known, entered.is_err());
+        counter.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut state) = entered {
+            *state += 1;
+        }
+    }
+    let engine = ENGINE.get_or_init(engine);
+    let handler: extern "C" fn(libc::c_int) = interrupt;
+    // SAFETY: the handler touches atomics and the engine only.
+    unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
+    let done = &AtomicU64::new(0);
+    let enough = || ENTERED.load(Ordering::Relaxed) >= 200 && REFUSED.load(Ordering::Relaxed) >= 200;
+    let passes: u64 = thread::scope(|scope| {
+        // Two threads take the bias from each other, so both go by every way.
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (sender, receiver) = mpsc::channel();
+                let work = move || {
+                    // SAFETY: asks for the caller's own name.
+                    sender.send(unsafe { libc::pthread_self() }).unwrap();
+                    let mut passes = 0;
+                    while done.load(Ordering::Relaxed) == 0 {
+                        *engine.enter() += 1;
+                        passes += 1;
+                    }
+                    passes
+                };
+                let worker = scope.spawn(work);
+                (worker, receiver.recv().unwrap())
+            })
+            .collect();
+        while !enough() {
+            for (_, thread) in &workers {
+                // SAFETY: the thread runs until `done` is set below.
+                assert_eq!(unsafe { libc::pthread_kill(*thread, libc::SIGUSR2) }, 0);
+            }
+            thread::yield_now();
+        }
+        // Nobody is sent a signal any more; those under way end before their threads do.
+        done.store(1, Ordering::Relaxed);
+        workers.into_iter().map(|(worker, _)| worker.join().unwrap()).sum()
+    });
+    assert_eq!(*engine.enter(), passes + ENTERED.load(Ordering::Relaxed));
+}
+
+#[test]
 fn a_visitor_stays_out_while_someone_is_inside() {
     let engine = engine();
     let by_bias = engine.enter();
