@@ -19,6 +19,7 @@ pub mod clock;
 pub mod fault;
 mod prefetch;
 pub mod shm;
+mod signals;
 mod staging;
 pub mod udp;
 pub mod xdp;
@@ -26,6 +27,7 @@ pub mod xdp;
 use std::os::fd::RawFd;
 
 pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+pub use signals::block_signals;
 
 /// A port beyond sending: receiving, sleeping, and facts. It is statically dispatched; [`Egress`] is the
 /// sending half.
