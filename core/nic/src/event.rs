@@ -1,4 +1,6 @@
-//! Asynchronous events: what the verbs report beside completions (`ibv_get_async_event`).
+//! Asynchronous events: what the verbs report beside completions (`ibv_get_async_event`). Those of the port
+//! and of the device (IBV_EVENT_PORT_ACTIVE, GID_CHANGE, DEVICE_FATAL and their like) are not the NIC's: who
+//! opened it knows them.
 
 use remora_wire::Qpn;
 
@@ -11,7 +13,8 @@ pub enum AsyncEvent {
     QpRequest(Qpn),
     /// The peer asked for memory that it may not touch (IBV_EVENT_QP_ACCESS_ERR).
     QpAccess(Qpn),
-    /// The first packet arrived before the queue pair was ready to send (IBV_EVENT_COMM_EST).
+    /// The first packet arrived before the queue pair was ready to send (IBV_EVENT_COMM_EST). Connected
+    /// services only.
     CommunicationEstablished(Qpn),
     /// SQD: all requests under way have ended (IBV_EVENT_SQ_DRAINED).
     SqDrained(Qpn),

@@ -3,7 +3,7 @@
 
 use remora_memory::Mem;
 use remora_transport::rc::{Kind, Retired};
-use remora_transport::state::State;
+use remora_transport::state::{Service, State};
 use remora_transport::{Action, Instant, Outcome, Status, uc};
 use remora_wire::frame::Egress;
 use remora_wire::prism::Verdict;
@@ -173,7 +173,7 @@ impl QueuePair {
             || match unreliable {
                 Unreliable::Connected(connected) => {
                     connected.path.intact(arrived, &mut shared.spans, shared.now)
-                },
+                }
                 Unreliable::Datagrams(datagrams) => datagrams.intact(arrived, shared),
             };
         shared.counters.rx_icrc_encapsulated += u64::from(!intact);
@@ -189,7 +189,10 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        self.establish(shared);
+        if self.service == Service::Uc {
+            // Datagrams establish no communication.
+            self.establish(shared);
+        }
         match self.machine.unreliable_mut() {
             Some(Unreliable::Connected(connected)) => {
                 let action = connected.responder.receive(packet, &mut shared.counters);

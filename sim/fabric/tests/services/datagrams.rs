@@ -299,3 +299,18 @@ fn a_wrong_icrc_is_counted_and_dropped() {
     bench.world.run_for(10_000);
     assert_eq!(bench.settle(1), [(1, GOOD)]);
 }
+
+#[test]
+fn datagrams_in_rtr_are_taken_and_establish_no_communication() {
+    let mut bench = bench();
+    let settings = Settings { mtu: 0, ..Settings::default() };
+    bench.world.bring(bench.qps[1], State::Reset);
+    for change in &bench.world.way_to_rts(bench.qps[1], bench.qps[0], [0, 0], &settings)[..2] {
+        bench.world.modify(bench.qps[1], change).unwrap();
+    }
+    let target = bench.target(1);
+    bench.receive(1, 3, 100);
+    bench.send(1, 8, &target);
+    assert_eq!((bench.settle(0), bench.settle(1)), (vec![(1, GOOD)], vec![(3, GOOD)]));
+    assert_eq!(events(&mut bench.world, 1), []);
+}

@@ -264,3 +264,19 @@ fn packets_of_other_services_and_of_strangers_are_dropped() {
     let excess = Modify { timeout: Some(3), ..Modify::default() };
     assert!(world.modify(uc[1], &excess).is_err(), "an unreliable queue pair has no timeout");
 }
+
+#[test]
+fn the_first_message_in_rtr_is_announced_once() {
+    let settings = Settings::default();
+    let mut bench = bench(&settings);
+    bench.world.bring(bench.ends[1], State::Reset);
+    for change in &bench.world.way_to_rts(bench.ends[1], bench.ends[0], [0, 0], &settings)[..2] {
+        bench.world.modify(bench.ends[1], change).unwrap();
+    }
+    for id in 1..3 {
+        bench.receive(id, 64);
+        bench.post(id, Operation::Send, 8);
+        assert_eq!(bench.settle(), [vec![(id, GOOD)], vec![(id, GOOD)]]);
+    }
+    assert_eq!(events(&mut bench.world, 1), [AsyncEvent::CommunicationEstablished(bench.ends[1].number)]);
+}
