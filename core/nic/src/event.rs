@@ -1,5 +1,5 @@
 //! Asynchronous events: what the verbs report beside completions (`ibv_get_async_event`). Those of the port
-//! and of the device (IBV_EVENT_PORT_ACTIVE, GID_CHANGE, DEVICE_FATAL and their like) are not the NIC's: who
+//! and its addresses (IBV_EVENT_PORT_ACTIVE, GID_CHANGE and their like) are not the NIC's: who
 //! opened it knows them.
 
 use remora_wire::Qpn;
@@ -26,4 +26,6 @@ pub enum AsyncEvent {
     SrqLimit(Qpn),
     /// A completion found its queue full (IBV_EVENT_CQ_ERR).
     CqOverrun(u32),
+    /// The NIC can work no more: whoever owned a part of it is gone (IBV_EVENT_DEVICE_FATAL).
+    DeviceFatal,
 }
