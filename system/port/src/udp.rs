@@ -12,6 +12,9 @@
 //! | `peers.rs` | the bounded table of peers |
 //! | `groups.rs` | multicast groups: a socket for each that the port is a member of |
 //! | `mtu.rs` | how long a frame may be on an interface |
+//! | `range.rs` | QPN ranges, and the filter by which the kernel steers datagrams among them |
+//! | `reuseport.rs` | the sockets of an address that programs share, one for each range |
+//! | `shared.rs` | what a program borrows of such an address, and the way of frames that strayed |
 //! | `nic.rs` | [`UdpPort`], the port itself |
 //!
 //! # What the socket must be like
@@ -32,6 +35,13 @@
 //! train is made from then on. The same holds for reading. [`UdpCounters`] counts it, and the log has one
 //! line about it.
 //!
+//! # An address that programs share
+//!
+//! Processes of one host may share an address and RoCE's own UDP port. The kernel steers by the QPN range, so
+//! that all frames of one range reach one socket. It steers a train by its first frame: the frames of a train
+//! are therefore for one range. Where the peer's UDP port is not RoCE's own, it is one NIC's alone, and
+//! trains do not care.
+//!
 //! # Why so much is `inline(always)`
 //!
 //! With the return-thunk mitigation of recent AMD kernels the CPU has forgotten its return addresses after
@@ -47,7 +57,10 @@ mod mtu;
 mod nic;
 mod options;
 mod peers;
+mod range;
 mod reading;
+mod reuseport;
+mod shared;
 mod socket;
 mod train;
 
@@ -57,5 +70,8 @@ pub use groups::GroupError;
 pub use nic::{Errnos, UdpCounters, UdpPort};
 pub use options::{OpenError, Options};
 pub use peers::PeerError;
+pub use range::{RANGES, Steering, range_of};
+pub use reuseport::{ReuseportGroup, SteeredBy};
+pub use shared::{Handover, SharedEndpoint, SharedPage};
 pub use socket::Socket;
 pub(crate) use socket::last_errno;

@@ -5,6 +5,7 @@ use super::inbox::Inbox;
 use super::options::{OpenError, Options};
 use super::peers::{PeerError, Peers};
 use super::reading::{Change, Reading};
+use super::shared::{Shared, SharedEndpoint};
 use super::socket::{MAX_DATAGRAM, Socket};
 use super::train::{MAX_SEGMENTS, Train};
 use super::{Arrival, address, mtu};
@@ -22,6 +23,12 @@ const FRUITLESS_PER_RECEIVE: u32 = 8;
 #[derive(Debug)]
 pub struct UdpPort {
     socket: Socket,
+    /// The socket that sends, if it is not the one that receives.
+    sender: Option<Socket>,
+    /// The port's share of an address, if others have shares of it.
+    shared: Option<Box<Shared>>,
+    /// All frames come by the socket: nothing is shared, and the port is a member of no group.
+    plain: bool,
     peers: Peers,
     groups: Groups,
     train: Train,
@@ -60,6 +67,10 @@ pub struct UdpCounters {
     /// Times that reading joined trains failed where reading one datagram did not, or that joining could not
     /// be asked for. The port then stops asking, so this is 0 or 1.
     pub cannot_join: u64,
+    /// Frames of other QPN ranges that reached this port's share of an address; the address's owner got them.
+    pub strays: u64,
+    /// Frames that the owner of a shared address has handed over.
+    pub forwarded: u64,
     /// Failed calls by errno: in sending (each dropped one frame or train) and in receiving.
     pub errnos: Errnos,
 }
@@ -100,12 +111,31 @@ impl UdpPort {
     /// # Errors
     /// [`OpenError`]: one line with the fault and its mend.
     pub fn open(local: SocketAddr, options: &Options) -> Result<UdpPort, OpenError> {
-        let socket = Socket::open(local, options)?;
+        Ok(UdpPort::over(Socket::open(local, options)?, None, options))
+    }
+
+    /// Opens a port on a share of an address. It receives the frames of one QPN range, and sends from a UDP
+    /// port of its own, so that its flows are told from those of other programs.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the system gives no socket.
+    pub fn open_shared(endpoint: &SharedEndpoint, options: &Options) -> Result<UdpPort, OpenError> {
+        let lent = endpoint.socket().map_err(|errno| OpenError::Os("dup", errno))?;
+        let sender = Socket::sending(endpoint.local(), options)?;
+        let mut port =
+            UdpPort::over(Socket::handed_in(lent, endpoint.local(), options), Some(sender), options);
+        port.shared = Some(Box::new(Shared::new(endpoint)));
+        port.plain = false;
+        Ok(port)
+    }
+
+    fn over(socket: Socket, sender: Option<Socket>, options: &Options) -> UdpPort {
         let local = socket.local();
         let headers = if local.is_ipv6() { 40 + 8 } else { 20 + 8 };
         let mtu = mtu::of_address(socket.as_fd(), local).unwrap_or(1500);
-        let limit = if socket.sends_trains() { MAX_SEGMENTS } else { 1 };
-        Ok(UdpPort {
+        let sends_trains = sender.as_ref().unwrap_or(&socket).sends_trains();
+        let limit = if sends_trains { MAX_SEGMENTS } else { 1 };
+        UdpPort {
             peers: Peers::new(options.max_peers),
             groups: Groups::new(options.max_groups),
             train: Train::new(limit),
@@ -119,7 +149,10 @@ impl UdpPort {
             counters: Counters::default(),
             udp: UdpCounters::default(),
             socket,
-        })
+            sender,
+            shared: None,
+            plain: true,
+        }
     }
 
     /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same
@@ -139,7 +172,9 @@ impl UdpPort {
     /// [`GroupError`].
     pub fn join(&mut self, group: Endpoint) -> Result<(), GroupError> {
         let group = address::socket_address(group, address::scope(self.socket.local()));
-        self.groups.join(group, &self.socket)
+        let joined = self.groups.join(group, &self.socket);
+        self.plain = self.shared.is_none() && self.groups.is_empty();
+        joined
     }
 
     /// Leaves a multicast group.
@@ -147,7 +182,9 @@ impl UdpPort {
     /// # Errors
     /// It is not a member.
     pub fn leave(&mut self, group: Endpoint) -> Result<(), GroupError> {
-        self.groups.leave(address::socket_address(group, address::scope(self.socket.local())))
+        let left = self.groups.leave(address::socket_address(group, address::scope(self.socket.local())));
+        self.plain = self.shared.is_none() && self.groups.is_empty();
+        left
     }
 
     /// The number of the peer that stands for a multicast group. One need not be a member to send to it.
@@ -158,7 +195,7 @@ impl UdpPort {
         let local = self.socket.local();
         let group = address::socket_address(group, address::scope(local));
         groups::check(group, local)?;
-        groups::send_by_own_interface(&self.socket)?;
+        groups::send_by_own_interface(self.sending())?;
         self.peers.put(group).map_err(GroupError::NoPeer)
     }
 
@@ -173,7 +210,20 @@ impl UdpPort {
 
     /// The counters that only UDP ports have.
     pub fn udp_counters(&self) -> UdpCounters {
-        self.udp
+        let (strays, forwarded) =
+            self.shared.as_ref().map_or((0, 0), |shared| (shared.strays, shared.forwarded));
+        UdpCounters { strays, forwarded, ..self.udp }
+    }
+
+    /// The QPN range of its share of an address; `None`: it has the address alone.
+    pub fn qpn_range(&self) -> Option<u8> {
+        self.shared.as_ref().map(|shared| shared.range())
+    }
+
+    /// The socket that sends.
+    #[inline(always)]
+    fn sending(&self) -> &Socket {
+        self.sender.as_ref().unwrap_or(&self.socket)
     }
 
     /// The socket, to ask about its buffers and drops.
@@ -194,11 +244,11 @@ impl UdpPort {
         };
         let count = self.train.count();
         let sent = if count == 1 {
-            self.socket.send_to(self.train.bytes(), to)
+            self.sending().send_to(self.train.bytes(), to)
         } else if self.train.is_apart() {
             return self.send_apart();
         } else {
-            self.socket.send_train(self.train.bytes(), self.train.segment() as u16, to)
+            self.sending().send_train(self.train.bytes(), self.train.segment() as u16, to)
         };
         match sent {
             Ok(()) => {
@@ -213,7 +263,7 @@ impl UdpPort {
             Err(errno) if count == 1 => self.give_up(errno),
             Err(errno) => return self.fall_apart(errno),
         }
-        self.train.clear();
+        self.train.left(self.has_id);
         true
     }
 
@@ -244,7 +294,7 @@ impl UdpPort {
         while let Some(frame) = self.train.next_alone() {
             let Some(to) = self.peers.address(self.train.peer()) else { break };
             let len = frame.len();
-            match self.socket.send_to(frame, to) {
+            match self.sending().send_to(frame, to) {
                 Ok(()) => {
                     self.counters.frames_sent += 1;
                     self.counters.bytes_sent += len as u64;
@@ -261,7 +311,7 @@ impl UdpPort {
             }
             self.train.one_left();
         }
-        self.train.clear();
+        self.train.left(self.has_id);
         true
     }
 
@@ -407,9 +457,35 @@ impl UdpPort {
         handed
     }
 
+    /// Receives on a share of an address: first what its owner hands over, then the rest. Frames of other QPN
+    /// ranges go to the owner.
+    #[inline(never)]
+    fn receive_shared(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let Some(mut shared) = self.shared.take() else { return self.receive_with_groups(budget, take) };
+        let mut handed = 0;
+        while shared.has_forwarded() && handed < budget.div_ceil(2) {
+            let (frames, bytes) = shared.receive(budget.div_ceil(2) - handed, take);
+            if frames == 0 {
+                break;
+            }
+            handed += frames;
+            self.counters.frames_received += frames as u64;
+            self.counters.bytes_received += bytes as u64;
+        }
+        if handed < budget {
+            let mut sort = |frame: Ingress<'_>| shared.sort(frame, take);
+            handed += match self.groups.is_empty() {
+                true => self.receive_own(budget - handed, &mut sort),
+                false => self.receive_with_groups(budget - handed, &mut sort),
+            };
+        }
+        self.shared = Some(shared);
+        handed
+    }
+
     /// Receives frames sent to groups, then the rest. Each has its turn, even under a flood of the other.
     #[inline(never)]
-    fn receive_of_groups(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+    fn receive_with_groups(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let (mut handed, mut fruitless) = (0, 0);
         while handed < budget.div_ceil(2) && fruitless < FRUITLESS_PER_RECEIVE {
             let Some((arrived, group, bytes)) = self.groups.receive() else { break };
@@ -456,11 +532,14 @@ impl Egress for UdpPort {
         if self.wasted {
             return Some(self.lend_waste(peer, len));
         }
-        if !self.train.takes(peer, len) && !self.send() {
-            self.counters.no_room += 1;
-            return None;
+        // A second time for a frame of another QPN range that stood behind the train.
+        while !self.train.takes(peer, len) {
+            if !self.send() {
+                self.counters.no_room += 1;
+                return None;
+            }
         }
-        let (bytes, place) = self.train.lend(peer, len);
+        let (bytes, place) = self.train.lend(peer, len, || self.peers.has_ranges(peer));
         Some(Lease { bytes, ip_id: if self.has_id { place } else { 0 } })
     }
 
@@ -487,17 +566,17 @@ impl Egress for UdpPort {
 
     #[inline(always)]
     fn flush(&mut self) {
-        self.send();
+        while self.send() && !self.train.is_empty() {}
     }
 }
 
 impl Port for UdpPort {
     #[inline(always)]
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        if self.groups.is_empty() {
+        if self.plain {
             return self.receive_own(budget, take);
         }
-        self.receive_of_groups(budget, take)
+        self.receive_shared(budget, take)
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -512,8 +591,10 @@ impl Port for UdpPort {
     /// caller awake. These are the frames of a train that were not handed on yet, and a train that the kernel
     /// had no space for.
     fn arm(&mut self) -> bool {
-        let stuck = !self.send();
-        !self.inbox.is_empty() || stuck
+        self.flush();
+        let stuck = !self.train.is_empty();
+        let forwarded = self.shared.as_ref().is_some_and(|shared| shared.has_forwarded());
+        !self.inbox.is_empty() || stuck || forwarded
     }
 
     fn disarm(&mut self) {}
@@ -521,6 +602,7 @@ impl Port for UdpPort {
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
         out.push(self.socket.as_fd().as_raw_fd());
         self.groups.poll_fds(out);
+        out.extend(self.shared.as_ref().map(|shared| shared.channel().as_raw_fd()));
     }
 
     fn counters(&self) -> Counters {

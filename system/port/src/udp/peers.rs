@@ -1,6 +1,7 @@
 //! The bounded table of a port's peers.
 
 use super::address;
+use remora_wire::ROCE_PORT;
 use remora_wire::frame::{Endpoint, Peer};
 use rustix::net::SocketAddrAny;
 use std::collections::HashMap;
@@ -129,6 +130,14 @@ impl Peers {
             Some(entry) => Some(&entry.address),
             None => self.stranger_address(peer),
         }
+    }
+
+    /// Do programs that share its address tell their frames apart by QPN range? They do at RoCE's own UDP
+    /// port.
+    #[inline(always)]
+    pub(super) fn has_ranges(&self, peer: Peer) -> bool {
+        // A stranger speaks 1RMA, whose messages have no QP number.
+        self.entries.get(peer.0 as usize).is_some_and(|entry| entry.endpoint.udp_port == ROCE_PORT)
     }
 
     #[cold]

@@ -2,6 +2,7 @@
 
 use super::address;
 use super::options::{OpenError, Options};
+use super::range;
 use remora_wire::frame::Endpoint;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
@@ -35,6 +36,24 @@ impl Socket {
     /// # Errors
     /// [`OpenError`]: the fault of the address or the machine, and its mend.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Socket, OpenError> {
+        Socket::bound(address, options, false)
+    }
+
+    /// Opens one more socket of a group that shares address and port ([`super::ReuseportGroup`]).
+    pub(super) fn open_in_group(address: SocketAddr, options: &Options) -> Result<Socket, OpenError> {
+        Socket::bound(address, options, true)
+    }
+
+    /// Opens a socket that only sends, from the address of `local` and a port of the kernel's choice.
+    pub(super) fn sending(local: SocketAddr, options: &Options) -> Result<Socket, OpenError> {
+        let mut address = local;
+        address.set_port(0);
+        let socket = Socket::open(address, &Options { receive_buffer: 0, ..*options })?;
+        range::refuse_all(&socket).map_err(|errno| OpenError::Os("SO_ATTACH_FILTER", errno))?;
+        Ok(socket)
+    }
+
+    fn bound(address: SocketAddr, options: &Options, shares: bool) -> Result<Socket, OpenError> {
         let address = canonical(address);
         single(address.ip())?;
         zoned(address)?;
@@ -47,6 +66,9 @@ impl Socket {
             },
         )?;
         configure(&fd, address.is_ipv6(), options)?;
+        if shares {
+            sockopt::set_socket_reuseport(&fd, true).map_err(|errno| OpenError::Os("SO_REUSEPORT", errno))?;
+        }
         match rustix::net::bind(&fd, &address) {
             // The address may be usable in a moment.
             Err(Errno::ADDRNOTAVAIL) if settle(address.ip(), address::scope(address))? => {
@@ -61,10 +83,19 @@ impl Socket {
         }
         let local = rustix::net::getsockname(&fd).map_err(|errno| OpenError::Os("getsockname", errno))?;
         let local = SocketAddr::try_from(local).map_err(|errno| OpenError::Os("getsockname", errno))?;
+        Ok(Socket::of(fd, local, options))
+    }
+
+    /// Wraps a bound socket that was handed in. It joins no trains from now on.
+    pub(super) fn handed_in(fd: OwnedFd, local: SocketAddr, options: &Options) -> Socket {
+        Socket::of(fd, local, options)
+    }
+
+    fn of(fd: OwnedFd, local: SocketAddr, options: &Options) -> Socket {
         // A kernel that does not know the options (before 4.18 and 5.0, gVisor) refuses them here, once.
         let sends_trains = options.trains && set(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         let can_join = options.trains && set(&fd, libc::SOL_UDP, libc::UDP_GRO, 0).is_ok();
-        Ok(Socket { fd, local, sends_trains, can_join, joins: false })
+        Socket { fd, local, sends_trains, can_join, joins: false }
     }
 
     /// Wraps a socket that is bound to a multicast group.

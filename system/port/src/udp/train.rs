@@ -1,7 +1,11 @@
 //! The frames that wait to leave together: equal length, one peer, end to end in one buffer. No system calls.
 //!
+//! Where the peer's address is shared, they are for one QPN range. The range is in the frame, so it shows only
+//! when the frame is committed. A frame of another range then stands behind the train, and begins the next.
+//!
 //! A train that the kernel refuses is taken apart: its frames leave one by one, each for identification 0.
 
+use super::range::range_of;
 use super::socket::MAX_DATAGRAM;
 use crate::staging::reseal;
 use remora_wire::frame::Peer;
@@ -23,6 +27,10 @@ pub(super) struct Train {
     lent: usize,
     /// Frames of a train at most; 1 where the kernel cannot cut trains.
     limit: usize,
+    /// The QPN range of the frames; `None`: the peer tells no ranges apart.
+    range: Option<u8>,
+    /// Bytes of a committed frame of another range, behind the train; 0: there is none.
+    apart: usize,
     /// Taken apart: bytes of the frames that have left alone.
     alone: Option<usize>,
 }
@@ -32,7 +40,18 @@ impl Train {
     pub(super) fn new(limit: usize) -> Self {
         assert!((1..=MAX_SEGMENTS).contains(&limit));
         let bytes = vec![0; MAX_DATAGRAM].into_boxed_slice();
-        Train { bytes, peer: Peer(0), segment: 0, count: 0, used: 0, lent: 0, limit, alone: None }
+        Train {
+            bytes,
+            peer: Peer(0),
+            segment: 0,
+            count: 0,
+            used: 0,
+            lent: 0,
+            limit,
+            range: None,
+            apart: 0,
+            alone: None,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -45,7 +64,7 @@ impl Train {
         if self.count == 0 {
             return len <= self.bytes.len();
         }
-        let open = self.used == self.count * self.segment && self.alone.is_none();
+        let open = self.used == self.count * self.segment && self.apart == 0 && self.alone.is_none();
         open && peer == self.peer
             && len <= self.segment
             && self.count < self.limit
@@ -53,12 +72,19 @@ impl Train {
     }
 
     /// A buffer for a frame that the train takes, and the frame's position in the train. An earlier lease
-    /// that was never committed is forgotten.
+    /// that was never committed is forgotten. `has_ranges` is asked for the first frame: does the peer tell
+    /// QPN ranges apart?
     #[inline(always)]
-    pub(super) fn lend(&mut self, peer: Peer, len: usize) -> (&mut [u8], u16) {
+    pub(super) fn lend(
+        &mut self,
+        peer: Peer,
+        len: usize,
+        has_ranges: impl FnOnce() -> bool,
+    ) -> (&mut [u8], u16) {
         debug_assert!(len > 0 && self.takes(peer, len));
         if self.count == 0 {
             self.peer = peer;
+            self.range = has_ranges().then_some(0);
         }
         self.lent = len;
         (&mut self.bytes[self.used..self.used + len], self.count as u16)
@@ -70,6 +96,15 @@ impl Train {
         let len = std::mem::take(&mut self.lent);
         if len == 0 {
             return None;
+        }
+        if let Some(range) = &mut self.range {
+            let own = range_of(&self.bytes[self.used..self.used + len]);
+            if self.count == 0 {
+                *range = own;
+            } else if *range != own {
+                self.apart = len;
+                return Some(len);
+            }
         }
         if self.count == 0 {
             self.segment = len;
@@ -135,10 +170,33 @@ impl Train {
         self.alone = self.alone.map(|from| (from + self.segment).min(self.used));
     }
 
-    /// Empties the train: all of it has left, or is given up, and so is a lease.
+    /// The train has left, or is given up, and so is a lease. A frame that stood behind it is the next
+    /// train's first. `sealed_by_place`: each ICRC is right for the frame's position.
+    #[inline(always)]
+    pub(super) fn left(&mut self, sealed_by_place: bool) {
+        if self.apart > 0 {
+            return self.begin_apart(sealed_by_place);
+        }
+        self.clear();
+    }
+
+    #[cold]
+    fn begin_apart(&mut self, sealed_by_place: bool) {
+        let (from, len, place) = (self.used, self.apart, self.count as u16);
+        self.clear();
+        self.bytes.copy_within(from..from + len, 0);
+        if sealed_by_place {
+            // What makes an ICRC right for another identification makes it right for 0 again.
+            reseal(&mut self.bytes[..len], place);
+        }
+        self.range = Some(range_of(&self.bytes[..len]));
+        (self.segment, self.count, self.used) = (len, 1, len);
+    }
+
+    /// Empties the train: all of it is given up, with what stands behind it.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
-        (self.count, self.used, self.lent, self.alone) = (0, 0, 0, None);
+        (self.count, self.used, self.lent, self.apart, self.alone) = (0, 0, 0, 0, None);
     }
 }
 
@@ -148,7 +206,7 @@ mod tests {
 
     fn put(train: &mut Train, peer: u32, len: usize, byte: u8) -> u16 {
         assert!(train.takes(Peer(peer), len));
-        let (buffer, place) = train.lend(Peer(peer), len);
+        let (buffer, place) = train.lend(Peer(peer), len, || false);
         buffer.fill(byte);
         assert_eq!(train.commit(), Some(len));
         place
@@ -186,8 +244,8 @@ mod tests {
     #[test]
     fn a_lease_without_commit_is_forgotten() {
         let mut train = Train::new(64);
-        train.lend(Peer(3), 50).0.fill(9);
-        train.lend(Peer(4), 20).0.fill(8);
+        train.lend(Peer(3), 50, || false).0.fill(9);
+        train.lend(Peer(4), 20, || false).0.fill(8);
         assert_eq!(train.commit(), Some(20));
         assert_eq!(train.commit(), None, "one commit for one lease");
         assert_eq!((train.peer(), train.bytes()), (Peer(4), &[8u8; 20][..]));
@@ -218,6 +276,67 @@ mod tests {
         }
         train.clear();
         assert!(!train.is_apart() && train.next_alone().is_none() && train.takes(Peer(2), 9));
+    }
+
+    /// A frame with an ICRC for identification 0, as a position in a train changes it.
+    fn framed(range: u8, len: usize, place: u16) -> Vec<u8> {
+        let mut frame = vec![range << 1; len];
+        frame[0] = 0x0a;
+        reseal(&mut frame, place);
+        frame
+    }
+
+    fn put_framed(train: &mut Train, range: u8, len: usize) {
+        let (buffer, place) = train.lend(Peer(1), len, || true);
+        buffer.copy_from_slice(&framed(range, len, place));
+        train.commit();
+    }
+
+    #[test]
+    fn frames_of_another_qpn_range_begin_a_train_of_their_own() {
+        let mut train = Train::new(64);
+        for range in [3, 3, 9] {
+            assert!(train.takes(Peer(1), 40));
+            put_framed(&mut train, range, 40);
+        }
+        assert!(!train.takes(Peer(1), 40), "one frame of another range is behind it");
+        assert_eq!((train.count(), train.bytes()), (2, &[framed(3, 40, 0), framed(3, 40, 1)].concat()[..]));
+        train.left(true);
+        assert_eq!((train.count(), train.bytes()), (1, &framed(9, 40, 0)[..]), "sealed as the first again");
+        put_framed(&mut train, 9, 40);
+        assert_eq!((train.count(), train.bytes()), (2, &[framed(9, 40, 0), framed(9, 40, 1)].concat()[..]));
+        // A shorter frame of another range, and a train that is taken apart before it leaves.
+        put_framed(&mut train, 5, 24);
+        train.take_apart(true);
+        while train.next_alone().is_some() {
+            train.one_left();
+        }
+        train.left(true);
+        assert_eq!((train.count(), train.bytes()), (1, &framed(5, 24, 0)[..]));
+        train.left(true);
+        assert!(train.is_empty());
+    }
+
+    #[test]
+    fn a_message_of_1rma_is_for_range_0_and_keeps_its_tag_when_it_begins_a_train() {
+        let mut train = Train::new(64);
+        put_framed(&mut train, 3, 40);
+        let (buffer, _) = train.lend(Peer(1), 40, || true);
+        buffer.fill(0xe1);
+        train.commit();
+        train.left(true);
+        assert_eq!(train.bytes(), [0xe1; 40]);
+    }
+
+    #[test]
+    fn a_peer_with_one_nic_gets_trains_of_all_its_queue_pairs() {
+        let mut train = Train::new(64);
+        for range in [3, 9, 100] {
+            let (buffer, _) = train.lend(Peer(1), 40, || false);
+            buffer.fill(range << 1);
+            train.commit();
+        }
+        assert_eq!(train.count(), 3);
     }
 
     #[test]

@@ -1,0 +1,92 @@
+//! The sockets of one address that programs share: one for each QPN range, in a group of the kernel's
+//! (`SO_REUSEPORT`).
+//!
+//! The kernel numbers the sockets of a group as they are bound, and when one is closed the last takes its
+//! number. So whoever makes a group keeps all of its sockets open and hands out duplicates.
+
+use super::options::{OpenError, Options};
+use super::range::{RANGES, Steering};
+use super::socket::Socket;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Who brings a datagram to the QPN range that it is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SteeredBy {
+    /// The kernel, by a filter: one socket for each range.
+    Kernel,
+    /// Whoever reads the only socket.
+    Reader,
+}
+
+/// All sockets of one address.
+#[derive(Debug)]
+pub struct ReuseportGroup {
+    sockets: Vec<Socket>,
+}
+
+impl ReuseportGroup {
+    /// Binds the sockets of `address`, all to its one UDP port. With [`SteeredBy::Kernel`] there are
+    /// [`RANGES`], or a single one if the kernel refuses the filter; with [`SteeredBy::Reader`] a single one.
+    ///
+    /// # Errors
+    /// [`OpenError`]. `Taken` also if a process has a socket of an earlier group of this address: two groups
+    /// would be one, with other numbers.
+    pub fn bind(
+        address: SocketAddr,
+        steered: SteeredBy,
+        options: &Options,
+    ) -> Result<ReuseportGroup, OpenError> {
+        // Bound alone, it shows that nobody has the address; a group would let itself be joined.
+        let only = Socket::open(address, options)?;
+        if steered == SteeredBy::Reader {
+            return Ok(ReuseportGroup { sockets: vec![only] });
+        }
+        let local = only.local();
+        drop(only);
+        let mut sockets = vec![Socket::open_in_group(local, options)?];
+        if let Err(errno) = Steering::new().attach(&sockets[0]) {
+            tracing::warn!(
+                "{local} is shared by a relay: the kernel steers no datagrams (SO_ATTACH_REUSEPORT_CBPF: {errno})"
+            );
+            sockets.clear();
+            return ReuseportGroup::bind(local, SteeredBy::Reader, options);
+        }
+        while sockets.len() < RANGES {
+            sockets.push(Socket::open_in_group(local, options)?);
+        }
+        Ok(ReuseportGroup { sockets })
+    }
+
+    /// Who steers.
+    pub fn steered(&self) -> SteeredBy {
+        if self.sockets.len() == RANGES { SteeredBy::Kernel } else { SteeredBy::Reader }
+    }
+
+    /// The address and UDP port of all of them.
+    pub fn local(&self) -> SocketAddr {
+        self.sockets[0].local()
+    }
+
+    /// The sockets in the order of the ranges. A single one is that of all ranges.
+    pub fn sockets(&self) -> &[Socket] {
+        &self.sockets
+    }
+
+    /// Another descriptor of a range's socket, to be lent; `None`: it has none of its own.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn duplicate(&self, range: u8) -> std::io::Result<Option<OwnedFd>> {
+        let socket = self.sockets.get(usize::from(range)).filter(|_| self.steered() == SteeredBy::Kernel);
+        socket.map(|socket| socket.as_fd().try_clone_to_owned()).transpose()
+    }
+
+    /// Makes a range's socket as it was before it was lent, but for what waits in it: a borrower may have
+    /// asked for joined trains.
+    pub fn reset(&mut self, range: u8) {
+        if let Some(socket) = self.sockets.get_mut(usize::from(range)) {
+            let _ = socket.join(false);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! A port on an address that programs share. It receives from a socket that was handed in, which gets the
+//! frames of one QPN range, and sends from a socket of its own.
+//!
+//! Beside the socket there is a channel to the owner of the address, for frames that came the wrong way: the
+//! owner hands over those that reached it and are for this port, and takes those that reached this port and
+//! are for another one. Both directions have the same packets:
+//!
+//! ```text
+//!  0  address of the sender 128   16  its UDP port 16   18  bytes of each frame 16   20  frames
+//! ```
+//!
+//! A page that both map has the number of packets that the owner handed over. So a port that gets none asks
+//! the kernel nothing.
+
+use super::datagram::Arrival;
+use super::inbox::Inbox;
+use super::range::range_of;
+use remora_memory::Bytes;
+use remora_wire::frame::{Address, Endpoint, Ingress};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{SocketFlags, SocketType};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes before the frames.
+const HEADER: usize = 20;
+/// Bytes of the page.
+const PAGE: usize = 4096;
+/// First word of the page.
+const MAGIC: u64 = u64::from_le_bytes(*b"RemoraPg");
+/// Where the page has the number of packets handed over, and where its counters begin: a cache line each.
+const HANDED: usize = 64;
+const COUNTERS: usize = 128;
+
+/// The page that the owner of an address shares with one program: what was handed over, and the counters that
+/// the program publishes.
+#[derive(Clone, Debug)]
+pub struct SharedPage {
+    bytes: Bytes,
+}
+
+impl SharedPage {
+    /// Counters that fit.
+    pub const COUNTERS: usize = (PAGE - COUNTERS) / 8;
+
+    /// A fresh page in a memfd.
+    ///
+    /// # Errors
+    /// The system gives no memory or no descriptor.
+    pub fn new() -> io::Result<SharedPage> {
+        let bytes = Bytes::memfd("remora-page", PAGE).map_err(io::Error::other)?;
+        let page = SharedPage { bytes };
+        page.word(0).store(MAGIC, Ordering::Release);
+        Ok(page)
+    }
+
+    /// The page that came as a descriptor; `None`: it is none.
+    pub fn from_memfd(memfd: OwnedFd) -> Option<SharedPage> {
+        let page = SharedPage { bytes: Bytes::from_memfd(memfd).ok().filter(|bytes| bytes.len() >= PAGE)? };
+        (page.word(0).load(Ordering::Acquire) == MAGIC).then_some(page)
+    }
+
+    /// The descriptor to hand to the program.
+    pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
+        self.bytes.fd()
+    }
+
+    /// Writes the program's counters; those beyond [`SharedPage::COUNTERS`] are left out.
+    pub fn publish(&self, counters: impl IntoIterator<Item = u64>) {
+        for (place, value) in counters.into_iter().take(SharedPage::COUNTERS).enumerate() {
+            self.word(COUNTERS + 8 * place).store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The counters that the program published last.
+    pub fn counters(&self, count: usize) -> impl Iterator<Item = u64> + '_ {
+        let places = 0..count.min(SharedPage::COUNTERS);
+        places.map(|place| self.word(COUNTERS + 8 * place).load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn handed(&self) -> &AtomicU64 {
+        self.word(HANDED)
+    }
+
+    #[inline]
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // Every offset here is a multiple of 8 below the page's length, which was checked.
+        static NOWHERE: AtomicU64 = AtomicU64::new(0);
+        self.bytes.word(offset).unwrap_or(&NOWHERE)
+    }
+}
+
+/// What a program borrows of an address: a QPN range, the socket that receives for it, and the channel to the
+/// owner. A clone shares it.
+#[derive(Clone, Debug)]
+pub struct SharedEndpoint {
+    local: SocketAddr,
+    range: u8,
+    socket: Arc<OwnedFd>,
+    channel: Arc<OwnedFd>,
+    page: SharedPage,
+}
+
+impl SharedEndpoint {
+    /// A share of `local`, with the socket that receives for `range`, and the owner's side of it.
+    ///
+    /// # Errors
+    /// The system gives no descriptor or no memory.
+    pub fn share(local: SocketAddr, range: u8, socket: OwnedFd) -> io::Result<(SharedEndpoint, Handover)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let page = SharedPage::new()?;
+        let endpoint = SharedEndpoint {
+            local,
+            range,
+            socket: Arc::new(socket),
+            channel: Arc::new(theirs),
+            page: page.clone(),
+        };
+        Ok((endpoint, Handover { channel: ours, page }))
+    }
+
+    /// The share whose descriptors have come from the owner: socket, channel, page. `None`: the third is no
+    /// page.
+    pub fn from_descriptors(
+        local: SocketAddr,
+        range: u8,
+        [socket, channel, page]: [OwnedFd; 3],
+    ) -> Option<SharedEndpoint> {
+        let page = SharedPage::from_memfd(page)?;
+        let (socket, channel) = (Arc::new(socket), Arc::new(channel));
+        Some(SharedEndpoint { local, range, socket, channel, page })
+    }
+
+    /// The descriptors to hand to the program, in the order of [`SharedEndpoint::from_descriptors`].
+    pub fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
+        Some([self.socket.as_fd(), self.channel.as_fd(), self.page.memfd()?])
+    }
+
+    /// The shared address and UDP port.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The QPN range, 0 to 127.
+    pub fn range(&self) -> u8 {
+        self.range
+    }
+
+    /// The page, to publish counters in.
+    pub fn page(&self) -> &SharedPage {
+        &self.page
+    }
+
+    /// Another descriptor of the receiving socket.
+    pub(super) fn socket(&self) -> Result<OwnedFd, Errno> {
+        rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)
+    }
+}
+
+/// The owner's side of one program's share: frames go to the program, and come from it.
+#[derive(Debug)]
+pub struct Handover {
+    channel: OwnedFd,
+    page: SharedPage,
+}
+
+impl Handover {
+    /// Hands frames of `segment` bytes each (the last perhaps shorter) to the program. `false`: it has no
+    /// space, or is gone.
+    pub fn give(&self, source: Endpoint, segment: usize, frames: &[u8]) -> bool {
+        // Counted first: the program then looks until it finds the packet.
+        self.page.handed().fetch_add(1, Ordering::Release);
+        let given = send(&self.channel, source, segment, frames).is_ok();
+        if !given {
+            self.page.handed().fetch_sub(1, Ordering::Release);
+        }
+        given
+    }
+
+    /// Takes frames that reached the program and are for others; `None`: there are none. `buffer` must have
+    /// 65535 bytes.
+    pub fn take(&self, buffer: &mut [u8]) -> Option<Arrival> {
+        match receive(&self.channel, buffer) {
+            Received::Frames(arrival) => Some(arrival),
+            Received::Nothing | Received::Over => None,
+        }
+    }
+
+    /// The page that it shares with the program.
+    pub fn page(&self) -> &SharedPage {
+        &self.page
+    }
+}
+
+impl AsFd for Handover {
+    /// Readable while the program hands frames over.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+fn send(channel: &OwnedFd, source: Endpoint, segment: usize, frames: &[u8]) -> Result<(), Errno> {
+    let mut header = [0; HEADER];
+    header[..16].copy_from_slice(&source.address.0);
+    header[16..18].copy_from_slice(&source.udp_port.to_le_bytes());
+    header[18..].copy_from_slice(&(segment.min(usize::from(u16::MAX)) as u16).to_le_bytes());
+    let parts = [IoSlice::new(&header), IoSlice::new(frames)];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(channel, &parts, &mut SendAncillaryBuffer::default(), flags).map(|_| ())
+}
+
+enum Received {
+    Frames(Arrival),
+    Nothing,
+    /// The other side is gone.
+    Over,
+}
+
+/// A packet without frames, or a cut one, counts as nothing: only a broken other side sends it.
+fn receive(channel: &OwnedFd, buffer: &mut [u8]) -> Received {
+    let mut header = [0; HEADER];
+    let capacity = buffer.len();
+    let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = rustix::net::recvmsg(channel, &mut parts, &mut RecvAncillaryBuffer::default(), flags);
+    let bytes = match got {
+        Ok(got) if got.bytes > 0 => got.bytes,
+        Ok(_) => return Received::Over,
+        Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
+        Err(_) => return Received::Over,
+    };
+    let segment = usize::from(u16::from_le_bytes([header[18], header[19]]));
+    let len = bytes.saturating_sub(HEADER);
+    if segment == 0 || len == 0 || len > capacity {
+        return Received::Frames(Arrival {
+            len: 0,
+            segment: 1,
+            source: Endpoint::default(),
+            truncated: false,
+        });
+    }
+    let mut address = [0; 16];
+    address.copy_from_slice(&header[..16]);
+    let udp_port = u16::from_le_bytes([header[16], header[17]]);
+    let source = Endpoint { address: Address(address), udp_port };
+    Received::Frames(Arrival { len, segment, source, truncated: false })
+}
+
+/// The program's side, in its port.
+#[derive(Debug)]
+pub(super) struct Shared {
+    endpoint: SharedEndpoint,
+    /// Packets that were taken of those that the owner handed over.
+    taken: u64,
+    inbox: Inbox,
+    over: bool,
+    /// Frames of other ranges that reached this port, and those that came by the channel.
+    pub(super) strays: u64,
+    pub(super) forwarded: u64,
+}
+
+impl Shared {
+    pub(super) fn new(endpoint: &SharedEndpoint) -> Shared {
+        let endpoint = endpoint.clone();
+        Shared { endpoint, taken: 0, inbox: Inbox::new(), over: false, strays: 0, forwarded: 0 }
+    }
+
+    pub(super) fn range(&self) -> u8 {
+        self.endpoint.range
+    }
+
+    /// Is there, or was there a moment ago, a frame that the owner has handed over?
+    #[inline]
+    pub(super) fn has_forwarded(&self) -> bool {
+        !self.inbox.is_empty()
+            || !self.over && self.endpoint.page.handed().load(Ordering::Acquire) != self.taken
+    }
+
+    /// Hands on what came by the channel; how many frames and bytes.
+    pub(super) fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, usize) {
+        if self.inbox.is_empty() {
+            match receive(&self.endpoint.channel, self.inbox.buffer()) {
+                Received::Frames(arrival) => {
+                    self.taken = self.taken.wrapping_add(1);
+                    self.inbox.arrived(arrival);
+                }
+                Received::Nothing => return (0, 0),
+                Received::Over => {
+                    self.over = true;
+                    return (0, 0);
+                }
+            }
+        }
+        let (frames, bytes) = self.inbox.hand_on(budget, take);
+        self.forwarded += frames as u64;
+        (frames, bytes)
+    }
+
+    /// Hands a frame of the port's own range on, and one of another range to the owner of the address. A
+    /// frame to a group has come by a socket of the group.
+    #[inline]
+    pub(super) fn sort(&mut self, frame: Ingress<'_>, take: &mut impl FnMut(Ingress<'_>)) {
+        if frame.group.is_some() || range_of(frame.bytes) == self.endpoint.range {
+            return take(frame);
+        }
+        self.strays += 1;
+        // What finds no space there is lost, as on any network.
+        let _ = send(&self.endpoint.channel, frame.source, frame.bytes.len(), frame.bytes);
+    }
+
+    /// Becomes readable when the owner hands a frame over.
+    pub(super) fn channel(&self) -> BorrowedFd<'_> {
+        self.endpoint.channel.as_fd()
+    }
+}
