@@ -7,6 +7,7 @@
 //! queue pairs share.
 
 mod address_handles;
+mod fatal;
 mod multicast;
 mod objects;
 mod shared_receive_queues;

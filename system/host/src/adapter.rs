@@ -6,7 +6,7 @@ use remora_nic::Nic;
 use remora_port::capture::Capture;
 use remora_port::fault::{Fault, Rules};
 use remora_port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
-use remora_port::udp::UdpPort;
+use remora_port::udp::{SharedEndpoint, UdpPort};
 use remora_port::xdp::XdpPort;
 use remora_port::{Address, Endpoint, Port};
 use remora_transport::rc::irn::{self, Timers};
@@ -57,6 +57,13 @@ pub enum PortConfig {
         /// Attributes of the sockets.
         options: remora_port::udp::Options,
     },
+    /// A share of an address that several programs have, for one engine: frames of one QPN range.
+    Shared {
+        /// The share, as its owner lends it.
+        endpoint: SharedEndpoint,
+        /// Attributes of the socket that sends.
+        options: remora_port::udp::Options,
+    },
     /// A network interface by AF_XDP, for one engine.
     Xdp {
         /// Name of the interface.
@@ -77,6 +84,11 @@ impl PortConfig {
     /// UDP sockets on this address.
     pub fn udp(local: SocketAddr) -> PortConfig {
         PortConfig::Udp { local, options: remora_port::udp::Options::default() }
+    }
+
+    /// A share of an address, whose owner lends it.
+    pub fn shared(endpoint: SharedEndpoint) -> PortConfig {
+        PortConfig::Shared { endpoint, options: remora_port::udp::Options::default() }
     }
 
     /// The network interface of this name, by one of its addresses (`None`: its first).
@@ -317,6 +329,10 @@ impl Adapter {
                 let port = open_udp(*local, options, number)?;
                 core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
             }
+            PortConfig::Shared { endpoint, options } => {
+                let port = open_shared(endpoint, options, config.engines)?;
+                core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
+            }
             PortConfig::Xdp { interface, address, options } => {
                 let port = open_xdp(interface, *address, options, config.engines)?;
                 core_parts.wrapped(port, Cell::Xdp, Cell::FaultyXdp, Cell::CapturedXdp)?
@@ -359,7 +375,16 @@ impl Adapter {
         &self.port
     }
 
-    /// Has a thread that drives its engines failed? Nothing is certain after that.
+    /// Ends its work for good: its place on the network is lost. All queue pairs enter the error state, and
+    /// [`AsyncEvent::DeviceFatal`](remora_nic::AsyncEvent::DeviceFatal) is reported. Not for a forked child.
+    pub fn fail(&self) {
+        if self.is_ours() && !self.threads.failed.swap(true, Ordering::AcqRel) {
+            self.engines.iter().for_each(|engine| engine.control(|control| control.nic.fail()));
+        }
+    }
+
+    /// Has a thread that drives its engines failed, or is its place on the network lost? Nothing is certain
+    /// after that.
     pub fn has_failed(&self) -> bool {
         self.threads.failed.load(Ordering::Acquire)
     }
@@ -497,6 +522,19 @@ fn open_udp(
     UdpPort::open(local, options).map_err(|error| OpenError::Port(error.to_string()))
 }
 
+fn open_shared(
+    endpoint: &SharedEndpoint,
+    options: &remora_port::udp::Options,
+    engines: usize,
+) -> Result<UdpPort, OpenError> {
+    if engines > 1 {
+        let words =
+            "a share of an address has one engine, which gets all frames of its QPN range: leave it at 1";
+        return Err(OpenError::Port(words.to_owned()));
+    }
+    UdpPort::open_shared(endpoint, options).map_err(|error| OpenError::Port(error.to_string()))
+}
+
 fn open_xdp(
     interface: &str,
     address: Option<IpAddr>,
@@ -529,7 +567,8 @@ fn fitted(config: remora_nic::Config, port: &(impl Port + Attach)) -> remora_nic
         chosen => chosen,
     };
     let irn = irn::Settings { timers, ..config.irn };
-    remora_nic::Config { checks_icrc: port.seals(), window, endpoint, mtu, irn, ..config }
+    let qpn_range = port.qpn_range().or(config.qpn_range);
+    remora_nic::Config { checks_icrc: port.seals(), qpn_range, window, endpoint, mtu, irn, ..config }
 }
 
 #[cfg(test)]

@@ -118,6 +118,11 @@ pub trait Attach {
         None
     }
 
+    /// The range of QP numbers that this NIC has on an address that it shares; `None`: all are its own.
+    fn qpn_range(&self) -> Option<u8> {
+        None
+    }
+
     /// A few words on the method that the port has chosen, if it has a choice (zero-copy, say).
     fn manner(&self) -> &'static str {
         ""
@@ -220,6 +225,14 @@ impl Attach for UdpPort {
         remora_port::udp::Options::default().max_peers as usize
     }
 
+    fn qpn_range(&self) -> Option<u8> {
+        UdpPort::qpn_range(self)
+    }
+
+    fn manner(&self) -> &'static str {
+        if UdpPort::qpn_range(self).is_some() { "an address shared by a broker" } else { "" }
+    }
+
     /// Our own socket's buffer stands for the peer's, which is most likely set up alike. Packets beyond it
     /// are lost and sent again.
     fn window(&self) -> u32 {
@@ -301,6 +314,10 @@ macro_rules! attach_inside {
 
             fn resolver(&self) -> Option<Arc<Resolver>> {
                 Attach::resolver(self.port())
+            }
+
+            fn qpn_range(&self) -> Option<u8> {
+                self.port().qpn_range()
             }
 
             fn manner(&self) -> &'static str {

@@ -57,14 +57,26 @@ impl PacketSocket {
     /// The errno of connect(2); `TimedOut`: the listener has taken no connection for so long, and no more may
     /// wait for it.
     pub fn connect(path: &Path, patience: Duration) -> io::Result<PacketSocket> {
+        PacketSocket::connect_to(&SocketAddrUnix::new(path)?, patience)
+    }
+
+    fn connect_to(address: &SocketAddrUnix, patience: Duration) -> io::Result<PacketSocket> {
         let socket =
             net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let socket = PacketSocket { socket };
         socket.set_patience(Some(patience), Some(patience))?;
-        match net::connect(&socket.socket, &SocketAddrUnix::new(path)?) {
+        match net::connect(&socket.socket, address) {
             Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
             done => Ok(done.map(|()| socket)?),
         }
+    }
+
+    /// Connects to the listener of this abstract name, as [`connect`](PacketSocket::connect) does to a path.
+    ///
+    /// # Errors
+    /// The errno of connect(2): `ConnectionRefused` if nobody listens; `TimedOut` as there.
+    pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<PacketSocket> {
+        PacketSocket::connect_to(&SocketAddrUnix::new_abstract_name(name.as_bytes())?, patience)
     }
 
     /// The user of the process at the other end, as the kernel noted it.
@@ -82,6 +94,29 @@ impl PacketSocket {
     /// The errno of getsockopt(2).
     pub fn peer_pid(&self) -> io::Result<u32> {
         Ok(remora_port::shm::peer_pid(&self.socket)?)
+    }
+
+    /// A descriptor that becomes readable when the process at the other end has ended. The socket alone does
+    /// not show that: a child that the process forked holds it open, too. `by` chooses the kernel's means.
+    ///
+    /// # Errors
+    /// The errno of pidfd_open(2); `NotFound`: the process is in a pid namespace that this one cannot see into.
+    pub fn peer_process(&self, by: FoundBy) -> io::Result<OwnedFd> {
+        let by_socket = (by == FoundBy::Socket).then(|| remora_port::shm::peer_process(&self.socket));
+        if let Some(process) = by_socket.flatten() {
+            return Ok(process);
+        }
+        let number =
+            rustix::process::Pid::from_raw(self.peer_pid()? as i32).ok_or(io::ErrorKind::NotFound)?;
+        Ok(rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty())?)
+    }
+
+    /// Makes sending and receiving fail with `TimedOut` instead of waiting.
+    ///
+    /// # Errors
+    /// The errno of ioctl(2).
+    pub fn wait_for_nothing(&self) -> io::Result<()> {
+        Ok(rustix::io::ioctl_fionbio(&self.socket, true)?)
     }
 
     /// Sends one packet.
@@ -178,11 +213,21 @@ impl From<PacketSocket> for OwnedFd {
     }
 }
 
-/// A listener at a path, which is removed when this is dropped.
+/// How the process at the other end of a socket is found.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum FoundBy {
+    /// By the socket (SO_PEERPIDFD), or by its number before Linux 6.5.
+    #[default]
+    Socket,
+    /// By its number.
+    Number,
+}
+
+/// A listener at a path, which is removed when this is dropped, or at an abstract name, which goes with it.
 #[derive(Debug)]
 pub struct PacketListener {
     socket: OwnedFd,
-    path: std::path::PathBuf,
+    path: Option<std::path::PathBuf>,
     fork: ForkMark,
 }
 
@@ -210,7 +255,19 @@ impl PacketListener {
         let mode = if everybody { 0o666 } else { 0o600 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         net::listen(&socket, BACKLOG)?;
-        Ok(PacketListener { socket, path: path.to_owned(), fork: ForkMark::get() })
+        Ok(PacketListener { socket, path: Some(path.to_owned()), fork: ForkMark::get() })
+    }
+
+    /// Listens at an abstract name, which every process of this network namespace can reach.
+    ///
+    /// # Errors
+    /// `AddrInUse`: a process listens there; else the errno of bind(2).
+    pub fn bind_abstract(name: &str) -> io::Result<PacketListener> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        net::listen(&socket, BACKLOG)?;
+        Ok(PacketListener { socket, path: None, fork: ForkMark::get() })
     }
 
     /// The next connection; None: there is none at the moment.
@@ -229,8 +286,10 @@ impl PacketListener {
 impl Drop for PacketListener {
     fn drop(&mut self) {
         // In a forked child the parent still listens at it.
-        if !self.fork.is_child() {
-            let _ = std::fs::remove_file(&self.path);
+        if let Some(path) = &self.path
+            && !self.fork.is_child()
+        {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -307,6 +366,28 @@ mod tests {
         };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(PacketListener::bind(&path, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn an_abstract_name_has_one_listener_and_shows_the_end_of_a_process_by_either_means() {
+        let name = format!("remora-test-{}", std::process::id());
+        assert_eq!(
+            PacketSocket::connect_abstract(&name, ACCEPTING).unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
+        let listener = PacketListener::bind_abstract(&name).unwrap();
+        assert_eq!(PacketListener::bind_abstract(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let _client = PacketSocket::connect_abstract(&name, ACCEPTING).unwrap();
+        let taken = listener.accept().unwrap().expect("a client");
+        for by in [FoundBy::Socket, FoundBy::Number] {
+            let process = taken.peer_process(by).unwrap();
+            let over = crate::wait_readable(process.as_fd(), Some(Duration::ZERO)).unwrap();
+            assert!(!over, "this process lives");
+        }
+        taken.wait_for_nothing().unwrap();
+        assert_eq!(taken.receive(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(listener);
+        PacketListener::bind_abstract(&name).unwrap();
     }
 
     #[test]

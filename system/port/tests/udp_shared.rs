@@ -111,7 +111,7 @@ fn ports_of_one_address_exchange_trains_that_stay_within_a_range() {
     assert!(one.udp_counters().trains_sent > 4);
     for (port, handover) in [(two, over_two), (three, over_three)] {
         assert_eq!((port.udp_counters().strays, port.udp_counters().forwarded), (0, 0));
-        assert!(handover.take(&mut [0; 65_535]).is_none());
+        assert!(handover.take(&mut [0; 65_535]).unwrap().is_none());
     }
     // The source port is the sender's own, and whatever is sent there is dropped by the kernel.
     let flow = source[0].1;
@@ -139,7 +139,7 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
     );
     assert_eq!(five.udp_counters().strays, 1);
     let mut buffer = vec![0; 65_535];
-    let stray = owner_of_five.take(&mut buffer).expect("the frame of range 6");
+    let stray = owner_of_five.take(&mut buffer).unwrap().expect("the frame of range 6");
     assert_eq!(
         (&buffer[..stray.len], stray.segment, stray.source),
         (&frame(6, 2, 80)[..], 80, socket.endpoint())

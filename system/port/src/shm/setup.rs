@@ -211,7 +211,7 @@ fn peer_credentials(socket: &OwnedFd) -> Result<libc::ucred, Errno> {
 
 /// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The
 /// socket alone does not show the end: a child that the peer forked holds it open too.
-fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
+pub fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let (on, into) = (socket.as_raw_fd(), (&raw mut fd).cast());

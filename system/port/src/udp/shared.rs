@@ -20,6 +20,8 @@ use remora_wire::frame::{Address, Endpoint, Ingress};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustix::net::{SocketFlags, SocketType};
+use std::any::Any;
+use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -97,13 +99,22 @@ impl SharedPage {
 
 /// What a program borrows of an address: a QPN range, the socket that receives for it, and the channel to the
 /// owner. A clone shares it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SharedEndpoint {
     local: SocketAddr,
     range: u8,
     socket: Arc<OwnedFd>,
     channel: Arc<OwnedFd>,
     page: SharedPage,
+    /// Whatever keeps the share: it goes when the last clone does, and with it the share.
+    #[expect(dead_code, reason = "held for its Drop")]
+    lease: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for SharedEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedEndpoint").field("local", &self.local).field("range", &self.range).finish()
+    }
 }
 
 impl SharedEndpoint {
@@ -122,6 +133,7 @@ impl SharedEndpoint {
             socket: Arc::new(socket),
             channel: Arc::new(theirs),
             page: page.clone(),
+            lease: None,
         };
         Ok((endpoint, Handover { channel: ours, page }))
     }
@@ -135,7 +147,13 @@ impl SharedEndpoint {
     ) -> Option<SharedEndpoint> {
         let page = SharedPage::from_memfd(page)?;
         let (socket, channel) = (Arc::new(socket), Arc::new(channel));
-        Some(SharedEndpoint { local, range, socket, channel, page })
+        Some(SharedEndpoint { local, range, socket, channel, page, lease: None })
+    }
+
+    /// Keeps this value for as long as any clone of the share lives, in a port or elsewhere.
+    #[must_use]
+    pub fn held_by(self, lease: Arc<dyn Any + Send + Sync>) -> SharedEndpoint {
+        SharedEndpoint { lease: Some(lease), ..self }
     }
 
     /// The descriptors to hand to the program, in the order of [`SharedEndpoint::from_descriptors`].
@@ -184,12 +202,16 @@ impl Handover {
         given
     }
 
-    /// Takes frames that reached the program and are for others; `None`: there are none. `buffer` must have
-    /// 65535 bytes.
-    pub fn take(&self, buffer: &mut [u8]) -> Option<Arrival> {
+    /// Takes frames that reached the program and are for others; `Ok(None)`: there are none. `buffer` must
+    /// have 65535 bytes.
+    ///
+    /// # Errors
+    /// `PIPE`: the program is gone.
+    pub fn take(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         match receive(&self.channel, buffer) {
-            Received::Frames(arrival) => Some(arrival),
-            Received::Nothing | Received::Over => None,
+            Received::Frames(arrival) => Ok(Some(arrival)),
+            Received::Nothing => Ok(None),
+            Received::Over => Err(Errno::PIPE),
         }
     }
 
