@@ -148,6 +148,15 @@ impl Context {
         }
     }
 
+    /// Ends the work of a NIC of this process for good, as after a fault of the hardware: its place on the
+    /// network is lost. All queue pairs enter the error state, [`AsyncEvent::DeviceFatal`](crate::AsyncEvent) is
+    /// reported, and polling an empty queue says `Failed`.
+    pub fn fail(&self) {
+        if let Home::Own { adapter, .. } = &self.inner.home {
+            adapter.fail();
+        }
+    }
+
     /// Zeroed memory for a queue of `len` bytes: a memfd if the NIC is lent to other processes.
     pub(crate) fn memory(&self, len: usize) -> Result<Bytes, CreateError> {
         match &self.inner.home {

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use remora_port::udp::SharedEndpoint;
+
 use crate::nicd::Attachment;
 use crate::{Context, congestion, irn};
 
@@ -46,6 +48,13 @@ impl Device {
     /// may be `udp` as well.
     pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> Device {
         Device { config: Config::new(PortConfig::xdp(interface, address)) }
+    }
+
+    /// A NIC on a share of an address: other programs of this host have the same address and UDP port, and each
+    /// its own range of QP numbers. Whoever owns the address lends the share (`remora broker`), and says by
+    /// [`Context::fail`] that it is lost.
+    pub fn shared(endpoint: SharedEndpoint) -> Device {
+        Device { config: Config::new(PortConfig::shared(endpoint)) }
     }
 
     /// The NIC of a daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.
