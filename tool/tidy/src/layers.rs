@@ -93,6 +93,8 @@ pub const LAYERS: [Layer; 24] = [
     Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
     impure("system", "host", false),
     impure("api", "verbs", true),
+    // Shares an address between programs; a program that starts one forks twice.
+    Layer { names_only: Some(&["memory", "port", "host", "verbs"]), ..impure("api", "broker", true) },
     // Keys of 1RMA over TLS: the library of TLS is part of programs that want it alone.
     Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
     // What C programs link with: every argument is a foreign pointer.
@@ -104,7 +106,8 @@ pub const LAYERS: [Layer; 24] = [
     // The command is thin: what it runs is in `service` and `bench`, and a NIC's parts are not its business.
     Layer {
         names_only: Some(&[
-            "nic", "chain", "store", "members", "check", "host", "verbs", "grants", "service", "bench",
+            "nic", "chain", "store", "members", "check", "host", "verbs", "broker", "grants", "service",
+            "bench",
         ]),
         ..impure("tool", "cli", false)
     },

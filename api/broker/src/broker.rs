@@ -1,0 +1,132 @@
+//! The broker of an address: the thread that serves programs, and how it ends.
+
+mod addresses;
+mod programs;
+mod state;
+mod strays;
+
+use remora_host::Signal;
+use remora_host::packet::FoundBy;
+use remora_port::udp::{OpenError, Options as UdpOptions, Socket, SteeredBy};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::name;
+use state::State;
+
+/// Attributes of a broker that is to be started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Users that may borrow beside the broker's own and root.
+    pub allow: Vec<u32>,
+    /// Time after the last program, or after the start, in which the broker ends; `None`: never.
+    pub linger: Option<Duration>,
+    /// Time in which a new connection must say something.
+    pub patience: Duration,
+    /// Who brings frames to the range that they are for. `Reader`: the broker, as where the kernel cannot.
+    pub steered: SteeredBy,
+    /// It serves this process alone, which reads the only socket.
+    pub alone: bool,
+    /// How the end of a program is noticed.
+    pub found: FoundBy,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            allow: Vec::new(),
+            linger: Some(Duration::from_secs(10)),
+            patience: Duration::from_secs(3),
+            steered: SteeredBy::Kernel,
+            alone: false,
+            found: FoundBy::Socket,
+        }
+    }
+}
+
+/// Why there is no broker: one line with the fault and its mend.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// Another broker has the address.
+    #[error("a broker has {} already: programs find it by themselves, and `remora doctor` shows who has which QPN range", .0.ip())]
+    Running(SocketAddr),
+    /// The sockets cannot be bound.
+    #[error("{0}")]
+    Port(String),
+    /// The system refused.
+    #[error("the system gives the broker no {0}: {1} (descriptors are limited by `ulimit -n`)")]
+    System(&'static str, #[source] io::Error),
+}
+
+impl BrokerError {
+    /// For sockets that cannot be bound: whoever has the UDP port is named, as far as the system tells.
+    fn of_port(error: OpenError) -> BrokerError {
+        BrokerError::Port(match error {
+            OpenError::Taken(at) => addresses::who_has(at),
+            OpenError::Os(_, errno @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) => format!(
+                "an address takes {} descriptors, and no more are allowed ({errno}): run `ulimit -n 1024` first",
+                remora_port::udp::RANGES
+            ),
+            other => other.to_string(),
+        })
+    }
+}
+
+/// A running broker. Dropping it ends it, and with it the devices of the programs that borrow from it.
+#[derive(Debug)]
+pub struct Broker {
+    stop: Arc<Signal<()>>,
+    ended: Arc<Signal<()>>,
+    thread: Option<JoinHandle<()>>,
+    fork: remora_memory::ForkMark,
+}
+
+impl Broker {
+    /// Starts the broker of one address of this machine; its UDP port is RoCE's own. The sockets are bound when
+    /// the first program asks, and so are those of further addresses.
+    ///
+    /// # Errors
+    /// `Running`, `System`; `Port` if the address is none of this machine.
+    pub fn open(address: SocketAddr, options: &Options) -> Result<Broker, BrokerError> {
+        let address = name::standard(address);
+        let system = |what| move |error: io::Error| BrokerError::System(what, error);
+        let stop = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
+        let ended = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
+        let mut state = State::new(address, options, Arc::clone(&stop))?;
+        // Whoever starts it learns now whether the sockets can be bound later.
+        Socket::open(address, &UdpOptions::default()).map_err(BrokerError::of_port)?;
+        let over = Arc::clone(&ended);
+        let body = move || {
+            state.serve();
+            drop(state);
+            over.put(());
+        };
+        let thread = std::thread::Builder::new().name("remora-broker".to_owned()).spawn(body);
+        let thread = thread.map_err(system("thread"))?;
+        Ok(Broker { stop, ended, thread: Some(thread), fork: remora_memory::ForkMark::get() })
+    }
+
+    /// Becomes readable when it has ended by itself: nobody has borrowed anything for the time that
+    /// [`Options::linger`] has.
+    pub fn ended(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if self.fork.is_child() {
+            // The thread is the parent's.
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        self.stop.put(());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

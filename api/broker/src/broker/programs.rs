@@ -1,0 +1,192 @@
+//! The connections of a broker, the ranges that they have, and the counters of programs that are gone.
+
+use remora_host::packet::PacketSocket;
+use remora_port::udp::{Handover, SharedPage};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use crate::PROGRAMS;
+use crate::message::ProgramFacts;
+
+/// A program's share of one address.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// The address's place in the broker's list.
+    pub address: usize,
+    pub handover: Handover,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub socket: PacketSocket,
+    /// Readable when the process has ended.
+    pub process: Option<OwnedFd>,
+    pub pid: u32,
+    pub uid: u32,
+    pub since: Instant,
+    /// It has said its first word.
+    pub known: bool,
+    pub range: Option<u8>,
+    pub shares: Vec<Share>,
+    /// Counters that it publishes in the page of its first share.
+    pub counters: usize,
+}
+
+impl Client {
+    /// Its share of this address.
+    pub fn share(&self, address: usize) -> Option<&Handover> {
+        self.shares.iter().find(|share| share.address == address).map(|share| &share.handover)
+    }
+
+    fn facts(&self, range: u8) -> ProgramFacts {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        ProgramFacts { range, pid: self.pid, uid: self.uid, name: name.trim_end().to_owned() }
+    }
+}
+
+/// All connections.
+#[derive(Debug)]
+pub(super) struct Clients {
+    by_number: BTreeMap<u32, Client>,
+    /// Who has which range; place 0 stays empty.
+    ranges: [Option<u32>; PROGRAMS + 1],
+    /// Ranges that nobody has: the one that was given back last comes last.
+    free: VecDeque<u8>,
+    next: u32,
+    /// The sums of what programs published that are gone.
+    dead: Vec<u64>,
+}
+
+impl Clients {
+    pub fn new() -> Clients {
+        Clients {
+            by_number: BTreeMap::new(),
+            ranges: [None; PROGRAMS + 1],
+            free: (1..=PROGRAMS as u8).collect(),
+            next: 0,
+            dead: Vec::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Programs that have a range.
+    pub fn programs(&self) -> usize {
+        PROGRAMS - self.free.len()
+    }
+
+    /// Takes a connection in; its number.
+    pub fn add(&mut self, client: Client) -> u32 {
+        while self.by_number.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.by_number.insert(number, client);
+        number
+    }
+
+    pub fn get(&self, number: u32) -> Option<&Client> {
+        self.by_number.get(&number)
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut Client> {
+        self.by_number.get_mut(&number)
+    }
+
+    /// The program that has this range, and its number.
+    pub fn of_range(&self, range: u8) -> Option<(u32, &Client)> {
+        let number = (*self.ranges.get(usize::from(range))?)?;
+        self.by_number.get(&number).map(|client| (number, client))
+    }
+
+    /// The oldest connection that has said nothing yet.
+    pub fn silent(&self) -> Option<(u32, Instant)> {
+        let silent = self.by_number.iter().filter(|(_, client)| !client.known);
+        silent.map(|(number, client)| (*number, client.since)).min_by_key(|(_, since)| *since)
+    }
+
+    /// Lends a range to a connection that has none; `None`: all are taken.
+    pub fn lend(&mut self, number: u32) -> Option<u8> {
+        let client = self.by_number.get_mut(&number)?;
+        let range = self.free.pop_front()?;
+        client.range = Some(range);
+        self.ranges[usize::from(range)] = Some(number);
+        Some(range)
+    }
+
+    /// Removes a connection. Its range is the last to be lent again, and its counters are added to those of
+    /// the dead.
+    pub fn remove(&mut self, number: u32) -> Option<Client> {
+        let client = self.by_number.remove(&number)?;
+        if let Some(range) = client.range {
+            self.ranges[usize::from(range)] = None;
+            self.free.push_back(range);
+        }
+        add(&mut self.dead, &client);
+        Some(client)
+    }
+
+    /// The program with this index, in the order of ranges.
+    pub fn facts(&self, index: usize) -> Option<ProgramFacts> {
+        let mut ranges = (1..=PROGRAMS as u8).filter(|range| self.ranges[usize::from(*range)].is_some());
+        let range = ranges.nth(index)?;
+        self.of_range(range).map(|(_, client)| client.facts(range))
+    }
+
+    /// The sums of all counters that programs published, those of the dead included.
+    pub fn counters(&self) -> Vec<u64> {
+        let mut sums = self.dead.clone();
+        self.by_number.values().for_each(|client| add(&mut sums, client));
+        sums
+    }
+}
+
+/// Adds a program's counters to the sums.
+fn add(sums: &mut Vec<u64>, client: &Client) {
+    let Some(share) = client.shares.first() else { return };
+    let count = client.counters.min(SharedPage::COUNTERS);
+    if sums.len() < count {
+        sums.resize(count, 0);
+    }
+    for (sum, value) in sums.iter_mut().zip(share.handover.page().counters(count)) {
+        *sum = sum.wrapping_add(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> Client {
+        let (socket, _) = PacketSocket::pair().unwrap();
+        let since = Instant::now();
+        let (pid, uid, known, range, counters) = (1, 2, true, None, 0);
+        Client { socket, process: None, pid, uid, since, known, range, shares: Vec::new(), counters }
+    }
+
+    #[test]
+    fn each_range_is_one_programs_and_the_one_given_back_last_is_lent_last() {
+        let mut clients = Clients::new();
+        let numbers: Vec<u32> = (0..PROGRAMS + 1).map(|_| clients.add(client())).collect();
+        for (place, number) in numbers.iter().take(PROGRAMS).enumerate() {
+            assert_eq!(clients.lend(*number), Some(place as u8 + 1));
+        }
+        assert_eq!(clients.lend(numbers[PROGRAMS]), None, "all {PROGRAMS} are taken");
+        assert_eq!(clients.programs(), PROGRAMS);
+        for range in [40u8, 7] {
+            let (number, _) = clients.of_range(range).unwrap();
+            clients.remove(number).unwrap();
+            assert!(clients.of_range(range).is_none());
+        }
+        let newcomers = [clients.add(client()), clients.add(client())];
+        assert_eq!(newcomers.map(|number| clients.lend(number)), [Some(40), Some(7)]);
+        assert_eq!(clients.facts(0).map(|facts| facts.range), Some(1));
+        assert_eq!(clients.facts(PROGRAMS), None);
+        assert!(clients.of_range(0).is_none(), "range 0 is nobody's");
+    }
+}

@@ -1,0 +1,466 @@
+//! What the broker's thread does: it waits for all descriptors at once, and answers without ever waiting for
+//! one program.
+
+use remora_host::Signal;
+use remora_host::packet::{PacketSocket, own_uid};
+use remora_port::udp::{SharedEndpoint, SteeredBy};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::addresses::{ADDRESSES, Address};
+use super::programs::{Client, Clients, Share};
+use super::{BrokerError, Options};
+use crate::message::{BrokerFacts, MAX_PACKET, Reply, Request, VERSION};
+use crate::{PROGRAMS, Tally};
+
+/// Connections at a time: programs, and those who only ask.
+const CONNECTIONS: usize = PROGRAMS + 33;
+/// Descriptors that one look at the kernel reports.
+const EVENTS: usize = 64;
+/// Packets that one descriptor may bring before the others have their turn.
+const TURN: usize = 32;
+
+/// What a descriptor is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Source {
+    Stop,
+    /// Of the address with this place.
+    Listener(usize),
+    Connection(u32),
+    /// The process of this connection.
+    Process(u32),
+    /// The connection's share of the address with this place.
+    Channel(usize, u32),
+    /// The address's place and the range.
+    Socket(usize, u8),
+}
+
+impl Source {
+    fn data(self) -> EventData {
+        let (kind, address, number) = match self {
+            Source::Stop => (0, 0, 0),
+            Source::Listener(address) => (1, address, 0),
+            Source::Connection(number) => (2, 0, number),
+            Source::Process(number) => (3, 0, number),
+            Source::Channel(address, number) => (4, address, number),
+            Source::Socket(address, range) => (5, address, range.into()),
+        };
+        EventData::new_u64(kind << 48 | (address as u64 & 0xffff) << 32 | u64::from(number))
+    }
+
+    fn of(data: EventData) -> Source {
+        let word = data.u64();
+        let (address, number) = ((word >> 32 & 0xffff) as usize, word as u32);
+        match word >> 48 {
+            1 => Source::Listener(address),
+            2 => Source::Connection(number),
+            3 => Source::Process(number),
+            4 => Source::Channel(address, number),
+            5 => Source::Socket(address, number as u8),
+            _ => Source::Stop,
+        }
+    }
+}
+
+/// All of a broker but its thread.
+pub(super) struct State {
+    pub(super) options: Options,
+    uid: u32,
+    poll: OwnedFd,
+    stop: Arc<Signal<()>>,
+    pub(super) addresses: Vec<Address>,
+    pub(super) clients: Clients,
+    pub(super) tally: Tally,
+    /// For one datagram or train.
+    pub(super) buffer: Box<[u8]>,
+    /// Since when no program has a range.
+    idle: Option<Instant>,
+}
+
+impl State {
+    pub fn new(address: SocketAddr, options: &Options, stop: Arc<Signal<()>>) -> Result<State, BrokerError> {
+        let system = |what| move |error: rustix::io::Errno| BrokerError::System(what, error.into());
+        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(system("descriptor"))?;
+        let mut state = State {
+            options: options.clone(),
+            uid: own_uid(),
+            poll,
+            stop,
+            addresses: Vec::new(),
+            clients: Clients::new(),
+            tally: Tally::default(),
+            buffer: vec![0; 65_535].into_boxed_slice(),
+            idle: Some(Instant::now()),
+        };
+        watch(&state.poll, &state.stop.as_fd(), Source::Stop).map_err(system("descriptor"))?;
+        state.add_address(address)?;
+        Ok(state)
+    }
+
+    /// Serves until it is told to stop, or nobody has borrowed anything for long enough.
+    pub fn serve(&mut self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        while let Some(wait) = self.wait() {
+            events.clear();
+            let timeout = wait.map(|wait| rustix::event::Timespec {
+                tv_sec: wait.as_secs() as i64,
+                tv_nsec: wait.subsec_nanos().into(),
+            });
+            let filled =
+                epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+            if filled.is_err() {
+                continue;
+            }
+            for event in &events {
+                // The kernel's struct is packed.
+                let data = event.data;
+                match Source::of(data) {
+                    Source::Stop => return,
+                    Source::Listener(address) => self.accept(address),
+                    Source::Connection(number) => self.answer(number),
+                    Source::Process(number) => self.hang_up(number),
+                    Source::Channel(address, number) => self.take_strays(address, number),
+                    Source::Socket(address, range) => self.receive(address, range),
+                }
+            }
+        }
+    }
+
+    /// How long to wait for descriptors (inner `None`: for ever); `None`: the time is over. Hangs up on
+    /// connections that have said nothing for too long.
+    fn wait(&mut self) -> Option<Option<Duration>> {
+        let now = Instant::now();
+        let patience = self.options.patience;
+        let mut first_word = None;
+        while let Some((number, since)) = self.clients.silent() {
+            let left = patience.saturating_sub(now.duration_since(since));
+            if !left.is_zero() {
+                first_word = Some(left);
+                break;
+            }
+            self.tally.dropped += 1;
+            self.hang_up(number);
+        }
+        let end = match (self.idle, self.options.linger) {
+            (Some(since), Some(linger)) => Some(linger.saturating_sub(now.duration_since(since))),
+            _ => None,
+        };
+        if end.is_some_and(|left| left.is_zero()) {
+            return None;
+        }
+        // One millisecond more: the kernel must not wake it too early.
+        let wait = [first_word, end].into_iter().flatten().min();
+        Some(wait.map(|wait| wait + Duration::from_millis(1)))
+    }
+
+    fn add_address(&mut self, local: SocketAddr) -> Result<usize, BrokerError> {
+        let address = Address::new(local)?;
+        let place = self.addresses.len();
+        watch(&self.poll, &address.listener, Source::Listener(place))
+            .map_err(|errno| BrokerError::System("descriptor", errno.into()))?;
+        self.addresses.push(address);
+        Ok(place)
+    }
+
+    fn accept(&mut self, address: usize) {
+        for _ in 0..TURN {
+            match self.addresses[address].listener.accept() {
+                Ok(Some(socket)) => self.admit(socket),
+                Ok(None) => return,
+                Err(error) => {
+                    // Out of descriptors, most likely. The connection waits, and so does nobody else for long.
+                    tracing::warn!("a program waits for the broker: {error}");
+                    std::thread::sleep(Duration::from_millis(10));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a connection in, or refuses it.
+    fn admit(&mut self, socket: PacketSocket) {
+        if socket.wait_for_nothing().is_err() {
+            return;
+        }
+        if self.clients.len() >= CONNECTIONS
+            && let Some((oldest, _)) = self.clients.silent()
+        {
+            self.tally.dropped += 1;
+            self.hang_up(oldest);
+        }
+        let (uid, pid) = (socket.peer_uid(), socket.peer_pid().unwrap_or(0));
+        let own = self.options.alone && pid != std::process::id();
+        let refusal = match &uid {
+            Ok(_) if own => Some(format!(
+                "the program with number {} has the address alone (REMORA_ALONE): end it, or run both without",
+                std::process::id()
+            )),
+            Ok(uid) if *uid != self.uid && *uid != 0 && !self.options.allow.contains(uid) => Some(format!(
+                "the broker of this address belongs to user {} and does not admit user {uid}: start it with `remora broker \
+                 --allow-uid {uid}`, or choose another address",
+                self.uid
+            )),
+            Ok(_) if self.clients.len() >= CONNECTIONS => {
+                Some(format!("{CONNECTIONS} connections to the broker are open: end a program"))
+            }
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(words) = refusal {
+            return self.refuse(&socket, words);
+        }
+        let process = socket.peer_process(self.options.found).ok();
+        let client = Client {
+            socket,
+            process,
+            pid,
+            uid: uid.unwrap_or(0),
+            since: Instant::now(),
+            known: false,
+            range: None,
+            shares: Vec::new(),
+            counters: 0,
+        };
+        let number = self.clients.add(client);
+        let Some(client) = self.clients.get(number) else { return };
+        let watched = watch(&self.poll, &client.socket, Source::Connection(number)).and_then(|()| {
+            client
+                .process
+                .as_ref()
+                .map_or(Ok(()), |process| watch(&self.poll, process, Source::Process(number)))
+        });
+        if watched.is_err() {
+            self.hang_up(number);
+        }
+    }
+
+    fn refuse(&mut self, socket: &PacketSocket, words: String) {
+        self.tally.refused += 1;
+        let _ = socket.send(&Reply::Refused(words).emit(), &[]);
+    }
+
+    /// Takes one request and answers it.
+    fn answer(&mut self, number: u32) {
+        let mut buffer = [0; MAX_PACKET];
+        let Some(client) = self.clients.get(number) else { return };
+        let request = match client.socket.receive(&mut buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return,
+            Ok(packet) if packet.len > 0 && !packet.cut && packet.descriptors.is_empty() => {
+                Request::parse(&buffer[..packet.len])
+            }
+            Ok(packet) if packet.len > 0 => None,
+            _ => return self.hang_up(number),
+        };
+        let first = !client.known;
+        let Some(request) = request.filter(|request| first == request.is_first()) else {
+            return self.send_away(number, "a program's request makes no sense to the broker".to_owned());
+        };
+        if let Some(client) = self.clients.get_mut(number) {
+            client.known = true;
+        }
+        match self.reply(number, request) {
+            Ok(Some(reply)) => self.send(number, &reply, None),
+            Ok(None) => {}
+            Err(words) if first => self.send_away(number, words),
+            Err(words) => {
+                self.tally.refused += 1;
+                self.send(number, &Reply::Refused(words), None);
+            }
+        }
+    }
+
+    /// The reply; `None`: it is sent already, with descriptors.
+    fn reply(&mut self, number: u32, request: Request) -> Result<Option<Reply>, String> {
+        Ok(Some(match request {
+            Request::Open { version, .. } | Request::Ask { version } if version != VERSION => {
+                return Err(format!(
+                    "the program speaks version {version} to its broker, which speaks {VERSION}: update the older one; `remora \
+                     doctor` names the broker's process"
+                ));
+            }
+            Request::Open { address, counters, .. } => {
+                if let Some(client) = self.clients.get_mut(number) {
+                    client.counters = counters.into();
+                }
+                return self.lend(number, address).map(|()| None);
+            }
+            Request::Address(address) => return self.lend(number, address).map(|()| None),
+            Request::Ask { .. } => Reply::Facts(self.facts()),
+            Request::Program(index) => {
+                self.clients.facts(index.into()).map_or(Reply::Nothing, Reply::Program)
+            }
+            Request::Counters => Reply::Counters(self.clients.counters()),
+        }))
+    }
+
+    fn facts(&self) -> BrokerFacts {
+        let groups = self.addresses.iter().filter_map(|address| address.group.as_ref());
+        BrokerFacts {
+            pid: std::process::id(),
+            uid: self.uid,
+            address: self.addresses[0].local,
+            bound: groups.clone().count() as u16,
+            relays: groups.clone().any(|group| group.steered() == SteeredBy::Reader) && !self.options.alone,
+            alone: self.options.alone,
+            programs: self.clients.programs() as u16,
+            tally: self.tally,
+        }
+    }
+
+    /// Lends a share of an address: a program has the same range on each.
+    fn lend(&mut self, number: u32, local: SocketAddr) -> Result<(), String> {
+        let known = self.addresses.iter().position(|address| address.local == local);
+        let place = match known {
+            Some(place) => place,
+            None if self.addresses.len() >= ADDRESSES => {
+                return Err(format!("the broker has {ADDRESSES} addresses, and may have no more"));
+            }
+            None => self.add_address(local).map_err(|error| error.to_string())?,
+        };
+        let client = self.clients.get(number).ok_or("the connection is gone")?;
+        if client.share(place).is_some() {
+            return Err(format!("the program has its share of {} already", local.ip()));
+        }
+        self.bind(place)?;
+        let fresh = client_range(&self.clients, number).is_none();
+        let range = match client_range(&self.clients, number) {
+            Some(range) => range,
+            None => self.clients.lend(number).ok_or_else(|| {
+                format!(
+                    "{PROGRAMS} programs have the address {}, and no QPN range is left: end one",
+                    local.ip()
+                )
+            })?,
+        };
+        self.idle = None;
+        if fresh {
+            self.tally.lent += 1;
+        }
+        self.hand_out(number, place, range).map_err(|error| format!("lending a QPN range failed: {error}"))
+    }
+
+    /// Binds the sockets of an address at its first use.
+    fn bind(&mut self, place: usize) -> Result<(), String> {
+        let address = &mut self.addresses[place];
+        if address.group.is_some() {
+            return Ok(());
+        }
+        let steered = if self.options.alone { SteeredBy::Reader } else { self.options.steered };
+        let group = address.bind(steered).map_err(|error| error.to_string())?;
+        if self.options.alone {
+            // The program reads the only socket, and hands over what is not for it.
+            return Ok(());
+        }
+        for (range, socket) in group.sockets().iter().enumerate() {
+            watch(&self.poll, socket, Source::Socket(place, range as u8))
+                .map_err(|errno| errno.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Sends the descriptors of a share to its program.
+    fn hand_out(&mut self, number: u32, place: usize, range: u8) -> std::io::Result<()> {
+        let none = || std::io::Error::from(std::io::ErrorKind::NotConnected);
+        self.drain(place, range);
+        let local = self.addresses[place].local;
+        let group = self.addresses[place].group.as_ref().ok_or_else(none)?;
+        let own = match self.options.alone {
+            true => Some(group.sockets()[0].as_fd().try_clone_to_owned()?),
+            false => group.duplicate(range)?,
+        };
+        let socket = match own {
+            Some(own) => own,
+            // Nothing comes there; all frames are handed over.
+            None => {
+                let mut unused = local;
+                unused.set_port(0);
+                std::net::UdpSocket::bind(unused)?.into()
+            }
+        };
+        let (share, handover) = SharedEndpoint::share(local, range, socket)?;
+        watch(&self.poll, &handover, Source::Channel(place, number))?;
+        if let Some(socket) = self.lent_socket(place, range) {
+            epoll::delete(&self.poll, socket)?;
+        }
+        let client = self.clients.get_mut(number).ok_or_else(none)?;
+        client.shares.push(Share { address: place, handover });
+        let descriptors = share.descriptors().ok_or_else(none)?;
+        self.send(number, &Reply::Lent { range, address: local }, Some(descriptors));
+        Ok(())
+    }
+
+    /// The socket of a range, if the range has one of its own and a program reads it while it has the range.
+    fn lent_socket(&self, place: usize, range: u8) -> Option<&remora_port::udp::Socket> {
+        let group = self.addresses[place].group.as_ref()?;
+        let steered = group.steered() == SteeredBy::Kernel;
+        group.sockets().get(usize::from(range)).filter(|_| steered)
+    }
+
+    fn send(&mut self, number: u32, reply: &Reply, descriptors: Option<[std::os::fd::BorrowedFd<'_>; 3]>) {
+        let Some(client) = self.clients.get(number) else { return };
+        let descriptors = descriptors.as_ref().map_or(&[][..], |descriptors| &descriptors[..]);
+        if client.socket.send(&reply.emit(), descriptors).is_err() {
+            // It reads nothing, or is gone.
+            self.tally.dropped += 1;
+            self.hang_up(number);
+        }
+    }
+
+    /// Refuses a connection's request, and the connection.
+    fn send_away(&mut self, number: u32, words: String) {
+        if let Some(client) = self.clients.get(number) {
+            self.tally.refused += 1;
+            let _ = client.socket.send(&Reply::Refused(words).emit(), &[]);
+        }
+        self.hang_up(number);
+    }
+
+    /// Ends a connection, and takes its range back.
+    pub(super) fn hang_up(&mut self, number: u32) {
+        let Some(client) = self.clients.remove(number) else { return };
+        client.socket.hang_up();
+        let Some(range) = client.range else { return };
+        self.tally.taken_back += 1;
+        for share in &client.shares {
+            if let Some(group) = &mut self.addresses[share.address].group {
+                group.reset(range);
+            }
+            if let Some(socket) = self.lent_socket(share.address, range) {
+                let _ = watch(&self.poll, socket, Source::Socket(share.address, range));
+            }
+        }
+        if self.clients.programs() == 0 {
+            self.idle = Some(Instant::now());
+        }
+    }
+}
+
+fn client_range(clients: &Clients, number: u32) -> Option<u8> {
+    clients.get(number).and_then(|client| client.range)
+}
+
+fn watch(poll: &OwnedFd, descriptor: &impl AsFd, source: Source) -> Result<(), rustix::io::Errno> {
+    epoll::add(poll, descriptor, source.data(), EventFlags::IN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_comes_back_from_the_kernels_word() {
+        for source in [
+            Source::Stop,
+            Source::Listener(7),
+            Source::Connection(u32::MAX),
+            Source::Process(3),
+            Source::Channel(2, 99),
+            Source::Socket(ADDRESSES - 1, 127),
+        ] {
+            assert_eq!(Source::of(source.data()), source);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Frames that did not come to the program that they are for: those of ranges that nobody has, those that
+//! strayed, and all of them where the kernel cannot steer.
+
+use remora_port::udp::{Arrival, SteeredBy, range_of};
+
+use super::state::State;
+
+/// Receiving calls for one descriptor before the others have their turn.
+const TURN: usize = 32;
+/// Trains that may wait in a socket that is to be lent: its buffer has no space for more.
+const WAITING: usize = 1 << 16;
+
+impl State {
+    /// Takes what has come to a range's socket while no program reads it.
+    pub(super) fn receive(&mut self, place: usize, range: u8) {
+        for _ in 0..TURN {
+            let Some(arrival) = self.fetch(place, range) else { return };
+            self.route(place, &arrival, false);
+        }
+    }
+
+    /// Takes what waits in the socket of a range that is to be lent: it is for nobody, or for others.
+    pub(super) fn drain(&mut self, place: usize, range: u8) {
+        let group = self.addresses[place].group.as_ref();
+        if group.is_none_or(|group| group.steered() == SteeredBy::Reader) {
+            return;
+        }
+        for _ in 0..WAITING {
+            let Some(arrival) = self.fetch(place, range) else { return };
+            self.route(place, &arrival, false);
+        }
+    }
+
+    /// An arrival at a socket; failures of earlier datagrams (ICMP) are passed over.
+    fn fetch(&mut self, place: usize, range: u8) -> Option<Arrival> {
+        let socket = self.addresses[place].group.as_ref()?.sockets().get(usize::from(range))?;
+        match socket.recv_train(&mut self.buffer) {
+            Ok(arrival) => arrival,
+            Err(_) => Some(Arrival { len: 0, segment: 1, source: Default::default(), truncated: false }),
+        }
+    }
+
+    /// Takes the frames that reached a program and are for others.
+    pub(super) fn take_strays(&mut self, place: usize, number: u32) {
+        for _ in 0..TURN {
+            let Some(handover) = self.clients.get(number).and_then(|client| client.share(place)) else {
+                return;
+            };
+            match handover.take(&mut self.buffer) {
+                Ok(Some(arrival)) => self.route(place, &arrival, true),
+                Ok(None) => return,
+                // The program has closed its device, and the connection tells so as well.
+                Err(_) => return self.hang_up(number),
+            }
+        }
+    }
+
+    /// Brings each run of frames for one range to the program that has it.
+    fn route(&mut self, place: usize, arrival: &Arrival, strayed: bool) {
+        if arrival.truncated || arrival.len == 0 {
+            return;
+        }
+        let segment = arrival.segment.max(1);
+        let mut from = 0;
+        while from < arrival.len {
+            let range = range_of(&self.buffer[from..arrival.len.min(from + segment)]);
+            let mut to = (from + segment).min(arrival.len);
+            while to < arrival.len && range_of(&self.buffer[to..arrival.len.min(to + segment)]) == range {
+                to = (to + segment).min(arrival.len);
+            }
+            self.deliver(place, arrival, range, from..to, strayed);
+            from = to;
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        place: usize,
+        arrival: &Arrival,
+        range: u8,
+        run: std::ops::Range<usize>,
+        strayed: bool,
+    ) {
+        let frames = &self.buffer[run];
+        let count = frames.len().div_ceil(arrival.segment.max(1)) as u64;
+        // Whoever has an address alone hands over what is for the broker itself; nothing strays there.
+        self.tally.strays += if strayed && !self.options.alone { count } else { 0 };
+        if range == 0 {
+            let is_rma = frames.first().is_some_and(|byte| byte & 0xf8 == 0xe0);
+            let counter = match frames.get(5..8) {
+                _ if is_rma => &mut self.tally.rma,
+                Some([0, 0, 0 | 1]) => &mut self.tally.management,
+                _ => &mut self.tally.unclaimed,
+            };
+            *counter += count;
+            return;
+        }
+        let group = self.addresses[place].group.as_ref();
+        let relays = group.is_some_and(|group| group.steered() == SteeredBy::Reader);
+        let share = self.clients.of_range(range).and_then(|(_, client)| client.share(place));
+        let counter = match share {
+            None => &mut self.tally.unclaimed,
+            Some(handover) if !handover.give(arrival.source, arrival.segment, frames) => {
+                &mut self.tally.overflowed
+            }
+            Some(_) if relays => &mut self.tally.relayed,
+            Some(_) => &mut self.tally.forwarded,
+        };
+        *counter += count;
+    }
+}

@@ -1,0 +1,383 @@
+//! The program's side: a QPN range on an address that others share, and the device on it.
+//!
+//! ```no_run
+//! use remora_broker::client::{self, Options};
+//!
+//! let device = client::open_device("127.0.0.1:0".parse()?, &Options::default(), |device| device)?;
+//! println!("QP numbers {:#x} and up", u32::from(device.range().number()) << 17);
+//! let domain = device.context().alloc_pd()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod start;
+mod watch;
+
+use remora_host::packet::{PacketSocket, own_uid};
+use remora_port::udp::{SharedEndpoint, SteeredBy};
+use remora_verbs::{Context, Counters, Device, OpenError};
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::broker::{Broker, Options as BrokerOptions};
+use crate::message::{BrokerFacts, MAX_PACKET, ProgramFacts, Reply, Request, VERSION};
+use crate::name;
+pub use start::READY;
+pub use watch::Watch;
+
+/// The address of the device.
+pub const ADDRESS: &str = "REMORA_ADDRESS";
+/// The port of the device: `auto`, `udp`, `shm`, or `xdp:` and an interface.
+pub const PORT: &str = "REMORA_PORT";
+/// A file of fault rules.
+pub const FAULT: &str = "REMORA_FAULT";
+/// The folder of the libraries that `remora run` has programs use.
+pub const LIBRARY_PATH: &str = "REMORA_LIBRARY_PATH";
+/// The broker of a program that has an address alone is a thread of its own.
+pub const ALONE: &str = "REMORA_ALONE";
+/// The `remora` command, which is started as the broker.
+pub const COMMAND: &str = "REMORA_COMMAND";
+/// Another user whose broker this program uses.
+pub const ALLOW_UID: &str = "REMORA_ALLOW_UID";
+
+/// Pause between two attempts to reach a broker that starts or ends.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What to do where an address has no broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Start one: the `remora` command of the variable [`COMMAND`], or beside this program, or in PATH.
+    #[default]
+    Search,
+    /// Start this `remora` command.
+    Command(PathBuf),
+    /// The broker is a thread of this program, which has the address alone.
+    Alone,
+    /// Say so.
+    Never,
+}
+
+/// How a program finds its broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where there is none.
+    pub start: Start,
+    /// Users whose broker is trusted beside this program's own and root: it could read what it lends.
+    pub allow: Vec<u32>,
+    /// Time in which a broker must have started and answered.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { start: Start::Search, allow: Vec::new(), patience: Duration::from_secs(10) }
+    }
+}
+
+impl Options {
+    /// As the variables [`ALONE`], [`COMMAND`] and [`ALLOW_UID`] say.
+    pub fn from_environment() -> Options {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty() && value != OsStr::new("0"));
+        let allow = std::env::var(ALLOW_UID).unwrap_or_default();
+        Options {
+            start: if set(ALONE).is_some() { Start::Alone } else { Start::Search },
+            allow: allow.split(',').filter_map(|uid| uid.trim().parse().ok()).collect(),
+            ..Options::default()
+        }
+    }
+}
+
+/// Why a program has no QPN range: one line with the fault and its mend.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody has the address, and no broker was to be started.
+    #[error("no broker has {}: start a program with `remora run`, or `remora broker --address {}`", .0.ip(), .0.ip())]
+    None(SocketAddr),
+    /// The broker could not be started: its own text.
+    #[error("{0}")]
+    Start(String),
+    /// The broker's refusal.
+    #[error("{0}")]
+    Refused(String),
+    /// The broker belongs to this user.
+    #[error(
+        "the broker of this address belongs to user {0}, who could read what it lends: set {ALLOW_UID}={0} to trust that user, or \
+         choose another address"
+    )]
+    Stranger(u32),
+    /// It does not answer.
+    #[error("the broker has not answered for {} s: end it (`remora doctor` names its process)", .0.as_secs_f32())]
+    Silent(Duration),
+    /// What it answers makes no sense.
+    #[error("what the broker answers makes no sense: update the older one of program and broker")]
+    Nonsense,
+    /// The system refused.
+    #[error("the system refused: {0} (descriptors are limited by `ulimit -n`)")]
+    System(#[from] io::Error),
+}
+
+/// What keeps a range: the connection, and the broker if it is a thread of this process.
+#[derive(Debug)]
+struct Connection {
+    socket: PacketSocket,
+    /// One request at a time.
+    asking: Mutex<()>,
+    /// Dropped last, when the connection has ended.
+    _alone: Option<Broker>,
+}
+
+/// A QPN range on one address or more. It is given back when the last of it is gone: this, its clones, and the
+/// devices that were opened on its endpoints.
+#[derive(Clone, Debug)]
+pub struct Range {
+    connection: Arc<Connection>,
+    first: SharedEndpoint,
+}
+
+impl Range {
+    /// The range: the upper seven bits of the QP numbers, 1 to 127.
+    pub fn number(&self) -> u8 {
+        self.first.range()
+    }
+
+    /// The share of the address that it was opened for.
+    pub fn endpoint(&self) -> &SharedEndpoint {
+        &self.first
+    }
+
+    /// A share of a further address, with the same range.
+    ///
+    /// # Errors
+    /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
+    pub fn further(&self, address: SocketAddr) -> Result<SharedEndpoint, ClientError> {
+        let _one = self.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = Request::Address(name::standard(address));
+        let share = lent(ask(&self.connection.socket, &request)?)?;
+        Ok(share.held_by(Arc::clone(&self.connection) as _))
+    }
+
+    /// The connection to the broker: readable when the broker is gone.
+    pub fn broker(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.connection.socket.as_fd()
+    }
+}
+
+/// Borrows a QPN range on an address of this machine. Where the address has no broker, one is started.
+///
+/// # Errors
+/// [`ClientError`]: one line with the fault and its mend.
+pub fn open(address: SocketAddr, options: &Options) -> Result<Range, ClientError> {
+    let address = name::standard(address);
+    let counters = Counters::default().each().count() as u16;
+    let alone = if options.start == Start::Alone { Some(own_broker(address)?) } else { None };
+    let request = Request::Open { version: VERSION, address, counters };
+    let (socket, reply) = reach(address, options, &request)?;
+    let share = lent(reply)?;
+    let connection = Arc::new(Connection { socket, asking: Mutex::default(), _alone: alone });
+    let first = share.held_by(Arc::clone(&connection) as _);
+    Ok(Range { connection, first })
+}
+
+/// A device on a QPN range. While this value lives, its counters are in the sums of the broker, and the device
+/// fails when the broker is gone.
+#[derive(Debug)]
+pub struct SharedDevice {
+    context: Context,
+    range: Range,
+    _watch: Watch,
+}
+
+impl SharedDevice {
+    /// The open device.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Its range.
+    pub fn range(&self) -> &Range {
+        &self.range
+    }
+}
+
+/// Borrows a range and opens a device on it; `configure` sets the attributes of the device.
+///
+/// # Errors
+/// [`ClientError`]; `Refused` also if the device cannot be opened.
+pub fn open_device(
+    address: SocketAddr,
+    options: &Options,
+    configure: impl FnOnce(Device) -> Device,
+) -> Result<SharedDevice, ClientError> {
+    let range = open(address, options)?;
+    let opened = configure(Device::shared(range.endpoint().clone())).open();
+    let context = opened.map_err(|error: OpenError| ClientError::Refused(error.to_string()))?;
+    let watch = Watch::start(&range, &context)?;
+    Ok(SharedDevice { context, range, _watch: watch })
+}
+
+/// What a broker says of itself and its programs, and the sums of what programs counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The broker.
+    pub broker: BrokerFacts,
+    /// Its programs, in the order of ranges.
+    pub programs: Vec<ProgramFacts>,
+    /// The counters of all programs together, those of the dead included: name and value.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// Asks the broker of an address who has which range; it starts none.
+///
+/// # Errors
+/// `None`: there is no broker; else as [`open`].
+pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientError> {
+    let address = name::standard(address);
+    let options = Options { start: Start::Never, ..options.clone() };
+    let (socket, first) = reach(address, &options, &Request::Ask { version: VERSION })?;
+    let (Reply::Facts(broker), _) = first else { return Err(ClientError::Nonsense) };
+    let mut programs = Vec::new();
+    while programs.len() < crate::PROGRAMS {
+        match ask(&socket, &Request::Program(programs.len() as u16))? {
+            (Reply::Program(facts), _) => programs.push(facts),
+            (Reply::Nothing, _) => break,
+            _ => return Err(ClientError::Nonsense),
+        }
+    }
+    let (Reply::Counters(values), _) = ask(&socket, &Request::Counters)? else {
+        return Err(ClientError::Nonsense);
+    };
+    let names = Counters::default();
+    let values = values.into_iter().chain(std::iter::repeat(0));
+    let counters = names.each().map(|(name, _, _)| name).zip(values).collect();
+    Ok(Report { broker, programs, counters })
+}
+
+/// The address that programs share unless they are told another one: the IPv4 address that the default route
+/// leaves from, or 127.0.0.1. Nothing is sent.
+pub fn default_address() -> SocketAddr {
+    // An address for documentation (RFC 5737), so no route but the default one leads there.
+    let found = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("192.0.2.1:9")?;
+        socket.local_addr()
+    });
+    let ip = found.map(|local| local.ip()).ok().filter(|ip| !ip.is_unspecified());
+    name::standard((ip.unwrap_or(std::net::Ipv4Addr::LOCALHOST.into()), 0).into())
+}
+
+/// An address as the variable [`ADDRESS`] has it: with its interface, and without a UDP port.
+pub fn text(address: SocketAddr) -> String {
+    name::ip(address)
+}
+
+/// Sees to it that an address has a broker, and that this program may use it.
+///
+/// # Errors
+/// As [`open`].
+pub fn start(address: SocketAddr, options: &Options) -> Result<BrokerFacts, ClientError> {
+    let address = name::standard(address);
+    match reach(address, options, &Request::Ask { version: VERSION })? {
+        (_, (Reply::Facts(facts), _)) => Ok(facts),
+        _ => Err(ClientError::Nonsense),
+    }
+}
+
+/// The broker of a program that has an address alone.
+fn own_broker(address: SocketAddr) -> Result<Broker, ClientError> {
+    let options =
+        BrokerOptions { alone: true, linger: None, steered: SteeredBy::Reader, ..BrokerOptions::default() };
+    Broker::open(address, &options).map_err(|error| ClientError::Start(error.to_string()))
+}
+
+/// Connects to the broker of an address, starting one if there is none, and asks it.
+fn reach(
+    address: SocketAddr,
+    options: &Options,
+    request: &Request,
+) -> Result<(PacketSocket, Answer), ClientError> {
+    let until = Instant::now() + options.patience;
+    let mut started = false;
+    loop {
+        match attempt(address, options, request) {
+            Err(ClientError::None(_)) if Instant::now() < until => match &options.start {
+                Start::Never | Start::Alone => return Err(ClientError::None(address)),
+                how if !started => {
+                    start::broker(address, how, until)?;
+                    started = true;
+                }
+                // It ends at this moment, or another program has started one that is not ready.
+                _ => std::thread::sleep(PAUSE),
+            },
+            done => return done,
+        }
+    }
+}
+
+fn attempt(
+    address: SocketAddr,
+    options: &Options,
+    request: &Request,
+) -> Result<(PacketSocket, Answer), ClientError> {
+    let socket = match PacketSocket::connect_abstract(&name::of(address), options.patience) {
+        Ok(socket) => socket,
+        Err(error) => {
+            return Err(match error.kind() {
+                ErrorKind::ConnectionRefused | ErrorKind::NotFound => ClientError::None(address),
+                ErrorKind::TimedOut => ClientError::Silent(options.patience),
+                _ => ClientError::System(error),
+            });
+        }
+    };
+    let uid = socket.peer_uid()?;
+    if uid != own_uid() && uid != 0 && !options.allow.contains(&uid) {
+        return Err(ClientError::Stranger(uid));
+    }
+    match ask(&socket, request) {
+        // It ended before it took the connection.
+        Err(ClientError::System(error)) if is_end(&error) => Err(ClientError::None(address)),
+        Err(ClientError::Silent(_)) => Err(ClientError::Silent(options.patience)),
+        done => done.map(|answer| (socket, answer)),
+    }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
+}
+
+/// A reply and its descriptors.
+type Answer = (Reply, Vec<OwnedFd>);
+
+/// Sends a request and waits for its reply; a refusal is an error.
+fn ask(socket: &PacketSocket, request: &Request) -> Result<Answer, ClientError> {
+    let silent = |error: io::Error| match error.kind() {
+        ErrorKind::TimedOut => ClientError::Silent(Duration::ZERO),
+        _ => ClientError::System(error),
+    };
+    // A broker that refuses hangs up at once: its refusal is there to be read all the same.
+    let sent = socket.send(&request.emit(), &[]);
+    let mut buffer = [0; MAX_PACKET];
+    let packet = match socket.receive(&mut buffer) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut buffer),
+        done => done,
+    };
+    let packet = packet.map_err(silent)?;
+    if packet.len == 0 {
+        sent.map_err(silent)?;
+        return Err(ClientError::System(ErrorKind::UnexpectedEof.into()));
+    }
+    match Reply::parse(&buffer[..packet.len]) {
+        Some(Reply::Refused(words)) => Err(ClientError::Refused(words)),
+        Some(reply) if !packet.cut => Ok((reply, packet.descriptors)),
+        _ => Err(ClientError::Nonsense),
+    }
+}
+
+/// The share in a reply.
+fn lent((reply, descriptors): Answer) -> Result<SharedEndpoint, ClientError> {
+    let Reply::Lent { range, address } = reply else { return Err(ClientError::Nonsense) };
+    let descriptors = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
+    SharedEndpoint::from_descriptors(address, range, descriptors).ok_or(ClientError::Nonsense)
+}

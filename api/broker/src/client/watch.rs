@@ -1,0 +1,87 @@
+//! The thread that sees the broker's end, and publishes what the device counted.
+
+use remora_host::Signal;
+use remora_memory::ForkMark;
+use remora_verbs::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::Range;
+
+/// Time between two looks at the counters while they rise; a look makes other threads wait for the engine.
+const BUSY: Duration = Duration::from_millis(100);
+/// The longest time between two looks.
+const IDLE: Duration = Duration::from_millis(3200);
+
+/// A thread of a device on a shared address. Dropping it ends it, and publishes the counters once more.
+#[derive(Debug)]
+pub struct Watch {
+    stop: Arc<Signal<()>>,
+    thread: Option<JoinHandle<()>>,
+    fork: ForkMark,
+}
+
+impl Watch {
+    /// Starts it for this device, which is on the range's first address. If the broker goes away, the device
+    /// fails ([`Context::fail`]).
+    ///
+    /// # Errors
+    /// The system gives no descriptor or no thread.
+    pub fn start(range: &Range, context: &Context) -> io::Result<Watch> {
+        let stop = Arc::new(Signal::new(1)?);
+        let (told, range, context) = (Arc::clone(&stop), range.clone(), context.clone());
+        let body = move || {
+            watch(&told, &range, &context);
+            publish(&range, &context);
+        };
+        let thread = std::thread::Builder::new().name("remora-watch".to_owned()).spawn(body)?;
+        Ok(Watch { stop, thread: Some(thread), fork: ForkMark::get() })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.fork.is_child() {
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        self.stop.put(());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn publish(range: &Range, context: &Context) -> u64 {
+    let counters = context.counters();
+    range.endpoint().page().publish(counters.each().map(|(_, _, value)| value));
+    counters.each().fold(0, |sum, (_, _, value)| sum.wrapping_add(value))
+}
+
+/// Waits for the end of the broker, or of this device.
+fn watch(stop: &Signal<()>, range: &Range, context: &Context) {
+    let (mut pause, mut before) = (BUSY, publish(range, context));
+    loop {
+        let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+        // The broker says nothing unasked, so only its end is looked for.
+        let broker = range.broker();
+        let mut waited =
+            [PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(broker, PollFlags::empty())];
+        if poll(&mut waited, Some(&timeout)).is_err() {
+            continue;
+        }
+        if !waited[0].revents().is_empty() {
+            return;
+        }
+        if !waited[1].revents().is_empty() {
+            tracing::error!("the broker of {} is gone: the device fails", range.endpoint().local());
+            return context.fail();
+        }
+        let now = publish(range, context);
+        pause = if now == before { (pause * 2).min(IDLE) } else { BUSY };
+        before = now;
+    }
+}

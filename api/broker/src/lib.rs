@@ -1,0 +1,31 @@
+//! The broker shares one address, and RoCE's own UDP port there, between the programs of a network namespace.
+//! A peer names a queue pair by GID and QP number alone, so both must lead to one program.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `name.rs` | the abstract socket at which the broker of an address is found |
+//! | `message.rs` | what programs and broker say to each other |
+//! | `broker.rs` | [`Broker`]: its thread, and how it ends |
+//! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
+//! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
+//! | `tally.rs` | [`Tally`]: what the broker counts |
+//!
+//! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a socket for
+//! each range, and the kernel steers by those bits. The broker lends a range with its socket, and it is never
+//! on the data path. Where the kernel cannot steer, the broker reads the only socket and hands the frames over.
+//! Its process may end before the programs': they have lost their address then, and their devices fail.
+#![allow(unsafe_code, reason = "a program that starts a broker forks twice")]
+
+mod broker;
+pub mod client;
+mod message;
+mod name;
+mod tally;
+
+pub use broker::{Broker, BrokerError, Options};
+pub use message::{BrokerFacts, ProgramFacts};
+pub use remora_port::udp::SteeredBy;
+pub use tally::Tally;
+
+/// QPN ranges that programs can have at once; range 0 is the broker's own, for the management queue pairs.
+pub const PROGRAMS: usize = remora_port::udp::RANGES - 1;
