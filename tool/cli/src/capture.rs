@@ -94,7 +94,7 @@ fn interface_description(file: &[u8]) -> Option<String> {
 }
 
 /// As a shell says it.
-fn code(status: ExitStatus) -> i32 {
+pub fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 

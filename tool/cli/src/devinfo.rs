@@ -3,9 +3,10 @@
 use anyhow::Result;
 use clap::Parser;
 
-use remora_bench::command::device::LentArgs;
+use remora_bench::command::device::{LentArgs, OwnAddress};
 use remora_bench::command::print;
 use remora_bench::print_table;
+use remora_broker::client::{Options, report};
 use remora_verbs::doctor::icrc_check;
 
 /// Arguments of `remora devinfo`.
@@ -19,6 +20,19 @@ pub struct Args {
     /// Print the attributes as one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// The broker of the address, and who has which range of QP numbers; nothing where there is none.
+fn sharing(own: Option<OwnAddress>) -> Vec<(&'static str, String)> {
+    let address = own.unwrap_or_else(OwnAddress::loopback).at(0);
+    let Ok(report) = report(address, &Options::from_environment()) else { return Vec::new() };
+    let broker = &report.broker;
+    let ranges: Vec<String> =
+        report.programs.iter().map(|program| format!("{} {}", program.range, program.name)).collect();
+    vec![
+        ("broker", format!("process {} of user {} at {}", broker.pid, broker.uid, broker.address.ip())),
+        ("qpn_ranges", ranges.join(", ")),
+    ]
 }
 
 /// `remora devinfo`.
@@ -50,6 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
         ("services", "RC".to_owned()),
         ("atomics", "8 bytes, against every access of this host's CPUs".to_owned()),
     ];
+    facts.extend(sharing(args.port.port.address));
     facts.retain(|(_, value)| !value.is_empty());
     if args.json {
         let object: serde_json::Map<String, serde_json::Value> =

@@ -1,6 +1,7 @@
-//! `remora doctor`: what this machine can run, what is wrong with it, and how to mend that; and what the
-//! counters of a running program say of 1RMA.
+//! `remora doctor`: what this machine can run, what is wrong with it, and how to mend that; who shares an
+//! address; and what the counters of a running program say of 1RMA.
 
+mod broker;
 mod program;
 
 use anyhow::{Result, bail};
@@ -36,6 +37,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let own = args.address.unwrap_or_else(OwnAddress::loopback);
     let mut findings = examine(|port| own.at(port), args.interface.as_deref());
+    findings.extend(broker::examine(own.at(0)));
     if let Some(address) = &args.metrics {
         findings.extend(program::examine(address)?);
     }

@@ -4,6 +4,7 @@
 
 mod advice;
 mod block;
+mod broker;
 mod cache;
 mod capture;
 mod chain;
@@ -20,6 +21,7 @@ mod man;
 mod metrics;
 mod nicd;
 mod rma;
+mod run;
 mod top;
 mod txn;
 
@@ -87,6 +89,10 @@ enum Command {
         after_help = "Examples:\n  remora rma serve --credentials server.json --rights read,write &\n  echo hello | remora rma write --credentials server.json\n  remora rma read --credentials server.json --len 5"
     )]
     Rma(rma::RmaCommand),
+    /// Run an unmodified verbs program on Remora.
+    Run(run::Args),
+    /// Share an address between the programs of this host, each with its own QP numbers.
+    Broker(broker::Args),
     /// Own a NIC and its memory, and lend both to programs, which it outlives.
     Nicd(nicd::Args),
     /// Tell what the device is.
@@ -176,6 +182,8 @@ fn run(command: Command) -> Result<()> {
         Command::Cache(command) => cache::client::run(command),
         Command::Chain(command) => chain::run(command),
         Command::Rma(command) => rma::run(command),
+        Command::Run(args) => run::run(&args),
+        Command::Broker(args) => broker::run(&args),
         Command::Nicd(args) => nicd::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),

@@ -1,0 +1,63 @@
+//! What `remora doctor` says of the broker of an address.
+
+use std::net::SocketAddr;
+
+use remora_broker::client::{ClientError, Options, Report, report};
+use remora_verbs::doctor::{Finding, Verdict};
+
+/// Who shares the address, and who has which range.
+pub fn examine(address: SocketAddr) -> Vec<Finding> {
+    let ip = address.ip();
+    match report(address, &Options::from_environment()) {
+        Ok(report) => of_report(&report),
+        Err(ClientError::None(_)) => vec![Finding {
+            what: "broker",
+            verdict: Verdict::Good,
+            found: format!("none for {ip}: a program starts one"),
+            mend: "",
+        }],
+        Err(error) => vec![Finding {
+            what: "broker",
+            verdict: Verdict::Limited,
+            found: error.to_string(),
+            mend: "as it says",
+        }],
+    }
+}
+
+fn of_report(report: &Report) -> Vec<Finding> {
+    let broker = &report.broker;
+    let tally = broker.tally;
+    let manner = match (broker.alone, broker.relays) {
+        (true, _) => "a thread of the one program that has the address",
+        (false, true) => "the kernel cannot steer: it hands all frames over",
+        (false, false) => "the kernel steers",
+    };
+    let found = format!(
+        "process {} of user {} shares {}; {} of {} QPN ranges lent ({} taken back); {manner}; {} frames strayed, {} lost",
+        broker.pid,
+        broker.uid,
+        broker.address.ip(),
+        broker.programs,
+        remora_broker::PROGRAMS,
+        tally.taken_back,
+        tally.strays,
+        tally.overflowed,
+    );
+    let (verdict, mend) = match broker.relays {
+        true => {
+            (Verdict::Limited, "a kernel with SO_ATTACH_REUSEPORT_CBPF steers by itself, many times as fast")
+        }
+        false => (Verdict::Good, ""),
+    };
+    let ranges = report.programs.iter().map(|program| Finding {
+        what: "QPN range",
+        verdict: Verdict::Good,
+        found: format!(
+            "{}: process {} ({}) of user {}",
+            program.range, program.pid, program.name, program.uid
+        ),
+        mend: "",
+    });
+    std::iter::once(Finding { what: "broker", verdict, found, mend }).chain(ranges).collect()
+}

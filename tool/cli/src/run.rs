@@ -1,0 +1,148 @@
+//! `remora run`: runs a verbs program that knows nothing of Remora.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+
+use remora_bench::command::device::{CAPTURE, OwnAddress};
+use remora_bench::command::ending;
+use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
+
+use crate::{broker, capture};
+
+/// Arguments of `remora run`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/DROPIN.md."
+)]
+pub struct Args {
+    /// Port of the device: auto takes links of shared memory to neighbours and UDP to all others, udp and shm one
+    /// of the two, xdp an interface alone.
+    #[arg(long, default_value = "auto", value_name = "auto|udp|shm|xdp:IF")]
+    port: PortChoice,
+    /// Address of the device [default: the one that the default route leaves from, or 127.0.0.1].
+    #[arg(long)]
+    address: Option<OwnAddress>,
+    /// Lose, double, delay, reorder or break frames by the rules of this TOML file.
+    #[arg(long, value_name = "FILE")]
+    fault: Option<PathBuf>,
+    /// Record everything that passes the port in this pcapng file.
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// The program has the address alone: no broker is started, and no other program can share it.
+    #[arg(long)]
+    alone: bool,
+    /// The program and its arguments.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// A port, as the variable has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PortChoice(String);
+
+impl std::str::FromStr for PortChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PortChoice, String> {
+        match text.split_once(':') {
+            None if matches!(text, "auto" | "udp" | "shm") => Ok(PortChoice(text.to_owned())),
+            Some(("xdp", interface)) if !interface.is_empty() => Ok(PortChoice(text.to_owned())),
+            _ if text.starts_with("xdp") => Err("port xdp needs an interface, as in xdp:eth0".to_owned()),
+            _ => Err("choose auto, udp, shm, or xdp with an interface, as in xdp:eth0".to_owned()),
+        }
+    }
+}
+
+impl PortChoice {
+    /// Has the program its port alone, whatever else is said?
+    fn is_alone(&self) -> bool {
+        self.0.starts_with("xdp:")
+    }
+}
+
+/// `remora run`.
+pub fn run(args: &Args) -> Result<()> {
+    let Some((program, words)) = args.program.split_first() else { bail!("which program?") };
+    let libraries = libraries()?;
+    let alone = args.alone || args.port.is_alone();
+    let address = broker::address(args.address);
+    let own = std::env::current_exe().context("finding this command")?;
+    if !alone {
+        let start = client::Start::Command(own.clone());
+        client::start(address, &client::Options { start, ..client::Options::from_environment() })?;
+    }
+    let mut command = Command::new(program);
+    command.args(words).env(PORT, &args.port.0).env(COMMAND, own);
+    command.env("LD_LIBRARY_PATH", path_with(&libraries));
+    command.env(ADDRESS, client::text(address));
+    if let Some(path) = &args.fault {
+        let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
+        remora_host::Rules::parse(&rules).map_err(|error| {
+            anyhow::anyhow!("{}: {}", path.display(), error.to_string().replace('\n', " "))
+        })?;
+        command.env(FAULT, std::path::absolute(path)?);
+    }
+    if let Some(path) = &args.capture {
+        command.env(CAPTURE, std::path::absolute(path)?);
+    }
+    match alone {
+        true => command.env(ALONE, "1"),
+        false => command.env_remove(ALONE),
+    };
+    let status =
+        ending::pass_on(&mut command).with_context(|| format!("running {}", Path::new(program).display()))?;
+    if !status.success() {
+        std::process::exit(capture::code(status));
+    }
+    Ok(())
+}
+
+/// The folder of the libraries: that of the variable, or where this command was installed or built.
+fn libraries() -> Result<PathBuf> {
+    const LIBRARY: &str = "libibverbs.so.1";
+    if let Some(named) = std::env::var_os(LIBRARY_PATH).filter(|named| !named.is_empty()) {
+        return Ok(named.into());
+    }
+    let own = std::env::current_exe().context("finding this command")?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let places = ["", "lib", "../lib/remora", "../dropin/lib"].map(|place| folder.join(place));
+    let found = places.into_iter().find(|place| place.join(LIBRARY).exists());
+    found.with_context(|| {
+        format!(
+            "{LIBRARY} is not beside {}: run `make dropin`, or set {LIBRARY_PATH} to its folder",
+            own.display()
+        )
+    })
+}
+
+/// The folder before those where the program looks for libraries already.
+fn path_with(folder: &Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
+        path.push(":");
+        path.push(others);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_one_of_four_and_xdp_has_an_interface() {
+        for good in ["auto", "udp", "shm", "xdp:eth0"] {
+            assert_eq!(good.parse::<PortChoice>(), Ok(PortChoice(good.to_owned())));
+        }
+        for (bad, words) in
+            [("xdp", "xdp:eth0"), ("xdp:", "xdp:eth0"), ("tcp", "choose auto"), ("udp:1", "choose auto")]
+        {
+            assert!(bad.parse::<PortChoice>().unwrap_err().contains(words), "{bad}");
+        }
+        assert!(PortChoice("xdp:eth0".to_owned()).is_alone() && !PortChoice("udp".to_owned()).is_alone());
+    }
+}
