@@ -72,7 +72,7 @@ impl AddressHandle {
         uses: bool,
     ) -> Result<AddressHandle, CreateError> {
         domain.context().refuse_child()?;
-        let route = Route::new(engine.facts().endpoint, endpoint);
+        let route = Route::new(engine.facts().source, endpoint);
         let address = AddressVector { peer, route };
         let pd = domain.pd()?;
         let number = engine.control(|control| control.nic.create_address_handle(pd, &address))?;

@@ -163,7 +163,7 @@ impl LocalQp {
     }
 
     pub fn address_vector(&self, agreement: &Agreement) -> AddressVector {
-        let (ours, theirs) = (self.engine.facts().endpoint, agreement.remote.endpoint);
+        let (ours, theirs) = (self.engine.facts().source, agreement.remote.endpoint);
         AddressVector { peer: agreement.peer, route: Route::new(ours, theirs) }
     }
 

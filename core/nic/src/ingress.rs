@@ -45,7 +45,8 @@ impl QueuePair {
             shared.counters.unknown_qp += 1;
             return false;
         }
-        if shared.checks_icrc && !path.intact(arrived, &mut shared.spans, shared.now) {
+        let own_port = shared.endpoint.udp_port;
+        if shared.checks_icrc && !path.intact(arrived, own_port, &mut shared.spans, shared.now) {
             shared.counters.rx_icrc_encapsulated += 1;
             return false;
         }

@@ -68,17 +68,20 @@ impl PeerPath {
         self.address_path.route.destination.address.is(address)
     }
 
-    /// Is the ICRC right?
+    /// Is the ICRC right? `own_port`: the UDP port that packets are for which show none.
     #[inline(never)]
-    pub fn intact(&mut self, arrived: &Arrived<'_>, spans: &mut IdSpans, now: Instant) -> bool {
+    pub fn intact(
+        &mut self,
+        arrived: &Arrived<'_>,
+        own_port: u16,
+        spans: &mut IdSpans,
+        now: Instant,
+    ) -> bool {
         let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
         let (covered, trailer) = arrived.transport.split_at(split);
         let Some(received) = icrc::read(trailer) else { return false };
         // The peer may send to another port than the one that we send from (RoCE: 4791 and any).
-        let ports = (
-            arrived.source.udp_port,
-            arrived.destination_port.unwrap_or(self.address_path.route.source.udp_port),
-        );
+        let ports = (arrived.source.udp_port, arrived.destination_port.unwrap_or(own_port));
         if self.receiving_ports != ports {
             let here = Endpoint { udp_port: ports.1, ..self.address_path.route.source };
             self.receiving = Flow::new(arrived.source, here);

@@ -553,6 +553,7 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
     PortFacts {
         kind: port.kind(),
         endpoint: port.endpoint(),
+        source: port.source(),
         path_mtu: 1 << payload.ilog2(),
         manner: port.manner(),
     }

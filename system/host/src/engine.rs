@@ -177,6 +177,8 @@ pub struct PortFacts {
     pub kind: PortKind,
     /// Its address and UDP port.
     pub endpoint: Endpoint,
+    /// The address and UDP port that its frames come from: what routes to peers begin with.
+    pub source: Endpoint,
     /// Largest path MTU that it carries, bytes of payload.
     pub path_mtu: u32,
     /// A few words on the method that the port has chosen, if it has a choice.

@@ -44,6 +44,12 @@ pub trait Port: Egress {
     /// The port's name for its peers: its address (the RoCE GID) and UDP port.
     fn endpoint(&self) -> Endpoint;
 
+    /// The address and UDP port that its frames come from, which the ICRC covers: those of
+    /// [`Port::endpoint`], unless another socket sends.
+    fn source(&self) -> Endpoint {
+        self.endpoint()
+    }
+
     /// Largest number of bytes from BTH to ICRC, both included, in one frame.
     fn max_transport_bytes(&self) -> usize;
 

@@ -561,12 +561,9 @@ impl<'a> In<'a> {
             3 => PortKind::Xdp,
             _ => return None,
         };
-        Some(PortFacts {
-            kind,
-            endpoint: self.endpoint()?,
-            path_mtu: self.u32()?,
-            manner: "through its daemon",
-        })
+        let endpoint = self.endpoint()?;
+        let path_mtu = self.u32()?;
+        Some(PortFacts { kind, endpoint, source: endpoint, path_mtu, manner: "through its daemon" })
     }
 
     fn state(&mut self) -> Option<State> {

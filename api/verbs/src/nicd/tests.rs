@@ -245,7 +245,8 @@ fn replies() -> Vec<Reply> {
         agreement: Some(agreement.clone()),
     };
     let endpoint = hello().endpoint;
-    let port = PortFacts { kind: PortKind::Udp, endpoint, path_mtu: 4096, manner: "through its daemon" };
+    let (kind, source, manner) = (PortKind::Udp, endpoint, "through its daemon");
+    let port = PortFacts { kind, endpoint, source, path_mtu: 4096, manner };
     vec![
         Reply::Refused("no".to_owned()),
         Reply::Done,

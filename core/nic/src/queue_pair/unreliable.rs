@@ -172,7 +172,8 @@ impl QueuePair {
         let intact = !shared.checks_icrc
             || match unreliable {
                 Unreliable::Connected(connected) => {
-                    connected.path.intact(arrived, &mut shared.spans, shared.now)
+                    let own_port = shared.endpoint.udp_port;
+                    connected.path.intact(arrived, own_port, &mut shared.spans, shared.now)
                 }
                 Unreliable::Datagrams(datagrams) => datagrams.intact(arrived, shared),
             };

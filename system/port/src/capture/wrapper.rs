@@ -112,7 +112,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
             bytes[..6].copy_from_slice(&destination);
             bytes[6..12].copy_from_slice(&source);
         }
-        let ends = self.port.peer_endpoint(peer).map(|to| (self.port.endpoint(), to));
+        let ends = self.port.peer_endpoint(peer).map(|to| (self.port.source(), to));
         record(&mut self.recorder, time, PacketDirection::Out, start, self.port.seals(), ends, ip_id, bytes);
         true
     }
@@ -215,6 +215,10 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
 
     fn endpoint(&self) -> Endpoint {
         self.port.endpoint()
+    }
+
+    fn source(&self) -> Endpoint {
+        self.port.source()
     }
 
     fn max_transport_bytes(&self) -> usize {

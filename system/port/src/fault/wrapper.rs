@@ -256,6 +256,10 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
         self.port.endpoint()
     }
 
+    fn source(&self) -> Endpoint {
+        self.port.source()
+    }
+
     fn max_transport_bytes(&self) -> usize {
         self.port.max_transport_bytes()
     }

@@ -583,6 +583,10 @@ impl Port for UdpPort {
         self.socket.endpoint()
     }
 
+    fn source(&self) -> Endpoint {
+        self.sending().endpoint()
+    }
+
     fn max_transport_bytes(&self) -> usize {
         self.max_transport_bytes
     }
