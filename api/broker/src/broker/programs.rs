@@ -30,7 +30,8 @@ pub(super) struct Client {
     pub known: bool,
     pub range: Option<u8>,
     pub shares: Vec<Share>,
-    /// Counters that it publishes in the page of its first share.
+    /// The page of its first share, and how many counters it publishes there.
+    pub page: Option<SharedPage>,
     pub counters: usize,
 }
 
@@ -148,12 +149,12 @@ impl Clients {
 
 /// Adds a program's counters to the sums.
 fn add(sums: &mut Vec<u64>, client: &Client) {
-    let Some(share) = client.shares.first() else { return };
+    let Some(page) = &client.page else { return };
     let count = client.counters.min(SharedPage::COUNTERS);
     if sums.len() < count {
         sums.resize(count, 0);
     }
-    for (sum, value) in sums.iter_mut().zip(share.handover.page().counters(count)) {
+    for (sum, value) in sums.iter_mut().zip(page.counters(count)) {
         *sum = sum.wrapping_add(value);
     }
 }
@@ -166,7 +167,8 @@ mod tests {
         let (socket, _) = PacketSocket::pair().unwrap();
         let since = Instant::now();
         let (pid, uid, known, range, counters) = (1, 2, true, None, 0);
-        Client { socket, process: None, pid, uid, since, known, range, shares: Vec::new(), counters }
+        let (shares, page, process) = (Vec::new(), None, None);
+        Client { socket, process, pid, uid, since, known, range, shares, page, counters }
     }
 
     #[test]

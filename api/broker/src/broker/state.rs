@@ -222,6 +222,7 @@ impl State {
             known: false,
             range: None,
             shares: Vec::new(),
+            page: None,
             counters: 0,
         };
         let number = self.clients.add(client);
@@ -324,7 +325,12 @@ impl State {
         if client.share(place).is_some() {
             return Err(format!("the program has its share of {} already", local.ip()));
         }
-        self.bind(place)?;
+        let bound = self.bind(place);
+        if bound.is_err() && known.is_none() {
+            // Nobody has it, and another broker may.
+            self.addresses.pop();
+        }
+        bound?;
         let fresh = client_range(&self.clients, number).is_none();
         let range = match client_range(&self.clients, number) {
             Some(range) => range,
@@ -386,6 +392,7 @@ impl State {
             epoll::delete(&self.poll, socket)?;
         }
         let client = self.clients.get_mut(number).ok_or_else(none)?;
+        client.page.get_or_insert_with(|| handover.page().clone());
         client.shares.push(Share { address: place, handover });
         let descriptors = share.descriptors().ok_or_else(none)?;
         self.send(number, &Reply::Lent { range, address: local }, Some(descriptors));
@@ -418,6 +425,25 @@ impl State {
         self.hang_up(number);
     }
 
+    /// Takes a share of an address back, whose program keeps the range and its other shares.
+    pub(super) fn end_share(&mut self, place: usize, number: u32) {
+        let Some(client) = self.clients.get_mut(number) else { return };
+        client.shares.retain(|share| share.address != place);
+        if let Some(range) = client.range {
+            self.take_socket(place, range);
+        }
+    }
+
+    /// Reads the socket of a range again, which no program reads any more.
+    fn take_socket(&mut self, place: usize, range: u8) {
+        if let Some(group) = &mut self.addresses[place].group {
+            group.reset(range);
+        }
+        if let Some(socket) = self.lent_socket(place, range) {
+            let _ = watch(&self.poll, socket, Source::Socket(place, range));
+        }
+    }
+
     /// Ends a connection, and takes its range back.
     pub(super) fn hang_up(&mut self, number: u32) {
         let Some(client) = self.clients.remove(number) else { return };
@@ -425,12 +451,7 @@ impl State {
         let Some(range) = client.range else { return };
         self.tally.taken_back += 1;
         for share in &client.shares {
-            if let Some(group) = &mut self.addresses[share.address].group {
-                group.reset(range);
-            }
-            if let Some(socket) = self.lent_socket(share.address, range) {
-                let _ = watch(&self.poll, socket, Source::Socket(share.address, range));
-            }
+            self.take_socket(share.address, range);
         }
         if self.clients.programs() == 0 {
             self.idle = Some(Instant::now());

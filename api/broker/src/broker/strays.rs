@@ -49,8 +49,8 @@ impl State {
             match handover.take(&mut self.buffer) {
                 Ok(Some(arrival)) => self.route(place, &arrival, true),
                 Ok(None) => return,
-                // The program has closed its device, and the connection tells so as well.
-                Err(_) => return self.hang_up(number),
+                // The program has closed its device on this address.
+                Err(_) => return self.end_share(place, number),
             }
         }
     }

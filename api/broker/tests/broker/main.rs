@@ -1,0 +1,44 @@
+//! A broker and the programs that borrow from it: real processes, sockets and namespaces. This binary runs
+//! itself again as each program.
+#![allow(unsafe_code, reason = "a program of the tests forks")]
+
+mod clients;
+mod ends;
+mod namespaces;
+mod own;
+mod program;
+mod sharing;
+
+use remora_broker::client::{self, Options, Report, Start};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Longer than any test takes, unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// A program that starts no broker.
+fn never() -> Options {
+    Options { start: Start::Never, ..Options::default() }
+}
+
+fn report(address: SocketAddr) -> Report {
+    client::report(address, &never()).unwrap()
+}
+
+/// Waits until the broker says so.
+#[track_caller]
+fn until(address: SocketAddr, holds: impl Fn(&Report) -> bool) -> Report {
+    let limit = Instant::now() + LONG;
+    loop {
+        let report = report(address);
+        if holds(&report) {
+            return report;
+        }
+        assert!(Instant::now() < limit, "{report:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,120 @@
+//! Nobody in particular: an unprivileged user in a fresh user and network namespace, and two hosts.
+
+use remora_broker::client;
+use remora_broker::{Broker, Options, SteeredBy};
+use remora_netns::{Namespace, or_skip};
+use std::process::Command;
+
+use crate::program::Program;
+use crate::sharing::two_programs_work;
+use crate::{at, never};
+
+/// A user that owns nothing.
+const NOBODY: &str = "65534";
+
+/// Not a test by itself: what an unprivileged user does where only the loopback interface is up.
+#[test]
+fn only_loopback() {
+    if std::env::var_os("REMORA_TEST_LOOPBACK").is_none() {
+        return;
+    }
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        for steered in [SteeredBy::Kernel, SteeredBy::Reader] {
+            let tally = two_programs_work(address, &Options { steered, ..Options::default() });
+            assert_eq!((tally.strays, tally.forwarded), (0, 0), "{tally:?}");
+            assert_eq!(tally.relayed > 0, steered == SteeredBy::Reader, "{tally:?}");
+        }
+    }
+    println!("worked as user {}", rustix::process::getuid().as_raw());
+}
+
+/// Runs this binary's test by a shell, behind these words.
+fn shell(before: &[&str], test: &str, variable: &str) -> std::process::Output {
+    let own = std::env::current_exe().unwrap();
+    let script = format!("ip link set lo up && exec {} --exact {test} --nocapture", own.display());
+    let mut command = Command::new(before[0]);
+    command.args(&before[1..]).args(["sh", "-c", &script]).env(variable, "1");
+    command.output().unwrap()
+}
+
+#[test]
+fn an_unprivileged_user_shares_loopback_addresses_in_a_fresh_namespace_over_both_families() {
+    let privileged = rustix::process::geteuid().is_root();
+    let user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "unshare", "-Urn"];
+    let before = if privileged { &user[..] } else { &user[6..] };
+    let allowed = Command::new(before[0]).args(&before[1..]).arg("true").output().unwrap();
+    if !allowed.status.success() {
+        eprintln!("not run: {}", String::from_utf8_lossy(&allowed.stderr));
+        return;
+    }
+    let output = shell(before, "namespaces::only_loopback", "REMORA_TEST_LOOPBACK");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("worked as user"), "{out}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Not a test by itself: tries to reach the broker of another user.
+#[test]
+fn as_another_user() {
+    let Ok(address) = std::env::var("REMORA_TEST_STRANGER") else { return };
+    match client::open(at(&address), &never()) {
+        Ok(range) => println!("admitted to range {}", range.number()),
+        Err(error) => println!("told: {error}"),
+    }
+}
+
+/// What a program of nobody hears from the broker at this address.
+fn nobody_hears(address: &str) -> String {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "namespaces::as_another_user", "--nocapture"]);
+    let output = command.env("REMORA_TEST_STRANGER", address).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_program_of_another_user_is_told_what_to_do_and_an_allowed_one_is_admitted() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: only root can run programs of two users");
+        return;
+    }
+    let _broker = Broker::open(at("127.95.0.1:0"), &Options::default()).unwrap();
+    let told = nobody_hears("127.95.0.1:0");
+    assert!(told.contains("does not admit user 65534") && told.contains("--allow-uid 65534"), "{told}");
+    let options = Options { allow: vec![65_534], ..Options::default() };
+    let _other = Broker::open(at("127.95.0.2:0"), &options).unwrap();
+    let admitted = nobody_hears("127.95.0.2:0");
+    assert!(admitted.contains("admitted to range 1"), "{admitted}");
+}
+
+#[test]
+fn brokers_of_two_hosts_serve_programs_that_meet_over_the_network() {
+    let Some([near, far]) =
+        or_skip(Namespace::new("near").and_then(|near| Ok([near, Namespace::new("far")?])))
+    else {
+        return;
+    };
+    near.add_veth("eth0", &far, "eth0", "").unwrap();
+    for (host, end) in [(&near, 1), (&far, 2)] {
+        host.ip(&format!("address add 10.97.0.{end}/24 dev eth0")).unwrap();
+        host.ip(&format!("address add fd97::{end}/64 dev eth0 nodad")).unwrap();
+        host.ip("link set eth0 up").unwrap();
+    }
+    for [one, two] in [["10.97.0.1:0", "10.97.0.2:0"], ["[fd97::1]:0", "[fd97::2]:0"]] {
+        let start = |host: &Namespace, address: &str| {
+            host.inside(|| {
+                let broker = Broker::open(at(address), &Options::default()).unwrap();
+                // The first range of each host: numbers alone do not tell them apart.
+                (broker, Program::start_at(address), Program::start_at(address))
+            })
+        };
+        let (_near, mut a, mut b) = start(&near, one).unwrap();
+        let (_far, c, d) = start(&far, two).unwrap();
+        assert_eq!((a.range, c.range), (1, 1));
+        near.inside(|| a.ask(&format!("connect {}", c.listens))).unwrap();
+        near.inside(|| b.ask(&format!("connect {}", d.listens))).unwrap();
+        a.tell("work 100");
+        b.tell("work 100");
+        assert_eq!((a.hear("work: "), b.hear("work: ")), ("right".to_owned(), "right".to_owned()));
+    }
+}

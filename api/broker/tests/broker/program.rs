@@ -1,0 +1,258 @@
+//! A program: a process with a device on a shared address, which does what a test tells it line by line.
+
+use remora_broker::client::{self, Options, SharedDevice, Start};
+use remora_verbs::{
+    Access, AsyncEvent, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions,
+    QueuePair, RemoteMemory, Status, work,
+};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::LONG;
+
+/// Holds the address in a program's environment, and makes `a_program` act.
+const ADDRESS: &str = "REMORA_TEST_ADDRESS";
+/// Where a program waits for connections, unless on the loopback interface.
+const LISTEN: &str = "REMORA_TEST_LISTEN";
+/// Bytes of each program's table, and of one WRITE.
+const LEN: usize = 64 << 10;
+
+/// A program that runs; it never outlives its test.
+pub struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// The range that it was lent.
+    pub range: u8,
+    /// Where it waits for connections, over TCP.
+    pub listens: String,
+}
+
+impl Program {
+    /// Starts one on this address.
+    #[track_caller]
+    pub fn start(address: &str) -> Program {
+        Program::of(crate::own::test(module_path!(), "a_program"), address)
+    }
+
+    /// Starts one that waits for connections at its device's address.
+    #[track_caller]
+    pub fn start_at(address: &str) -> Program {
+        let mut command = crate::own::test(module_path!(), "a_program");
+        command.env(LISTEN, address);
+        Program::of(command, address)
+    }
+
+    /// As a thread of its own shares the address, if this is set.
+    #[track_caller]
+    pub fn alone(address: &str) -> Program {
+        let mut command = crate::own::test(module_path!(), "a_program");
+        command.env(client::ALONE, "1");
+        Program::of(command, address)
+    }
+
+    #[track_caller]
+    fn of(mut command: Command, address: &str) -> Program {
+        command.env(ADDRESS, address).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut program = Program { child, input, output, range: 0, listens: String::new() };
+        let said = program.hear("range ");
+        let (range, listens) = said.split_once(' ').unwrap();
+        (program.range, program.listens) = (range.parse().unwrap(), listens.to_owned());
+        program
+    }
+
+    /// Tells it to do something.
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+    }
+
+    /// The rest of its next line that has this word.
+    #[track_caller]
+    pub fn hear(&mut self, word: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "the program has ended before it said {word:?}"
+            );
+            if let Some((_, rest)) = line.split_once(word) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    /// Tells it to do something, and waits for the answer.
+    #[track_caller]
+    pub fn ask(&mut self, line: &str) -> String {
+        self.tell(line);
+        self.hear(&format!("{}: ", line.split(' ').next().unwrap()))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Lets it end by itself.
+    #[track_caller]
+    pub fn end(mut self) {
+        self.tell("end");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a program has.
+struct Bench {
+    device: SharedDevice,
+    domain: ProtectionDomain,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+    pairs: Vec<(QueuePair, RemoteMemory)>,
+}
+
+/// Not a test by itself: a program.
+#[test]
+fn a_program() {
+    let Ok(address) = std::env::var(ADDRESS) else { return };
+    let mut options = Options::from_environment();
+    if options.start == Start::Search {
+        options.start = Start::Never;
+    }
+    let device = client::open_device(crate::at(&address), &options, |device| device).unwrap();
+    let domain = device.context().alloc_pd().unwrap();
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let table = domain.allocate(LEN, rights).unwrap();
+    let listens = std::env::var(LISTEN).unwrap_or("127.0.0.1:0".to_owned());
+    let listener = Listener::bind(&*listens).unwrap();
+    println!("range {} {}", device.range().number(), listener.address());
+    let (serving, cq) = (domain.clone(), device.context().create_cq(256).unwrap());
+    std::thread::spawn(move || {
+        let mut served = Vec::new();
+        while let Ok(request) = listener.accept(None) {
+            let Some(request) = request else { continue };
+            let private_data = table.remote_memory().to_bytes().to_vec();
+            let pair =
+                serving.create_qp(&cq, &cq, &QpOptions { private_data, ..QpOptions::default() }).unwrap();
+            served.extend(request.accept(pair));
+        }
+    });
+    let cq = device.context().create_cq(256).unwrap();
+    let memory = domain.allocate(2 * LEN, Access::LOCAL_WRITE).unwrap();
+    let mut bench = Bench { device, domain, cq, memory, pairs: Vec::new() };
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let says = match word {
+            "connect" => bench.connect(rest),
+            "work" => bench.work(rest.parse().unwrap()),
+            "fatal" => bench.fatal(),
+            "unknown" => bench.device.context().counters().unknown_qp.to_string(),
+            "fork" => fork(),
+            "fork-device" => fork_device(&bench, &address, &options),
+            "end" => break,
+            other => panic!("{other}"),
+        };
+        println!("{word}: {says}");
+    }
+    // As a program ends that leaves its objects to the exit: other threads still use them.
+    drop(bench);
+    std::process::exit(0);
+}
+
+impl Bench {
+    fn connect(&mut self, to: &str) -> String {
+        // Few retries: a dead peer is to be noticed in time.
+        let options = QpOptions { timeout: 12, retry_cnt: 3, ..QpOptions::default() };
+        let pair = self.domain.create_qp(&self.cq, &self.cq, &options).unwrap().connect(to).unwrap();
+        let table = RemoteMemory::from_bytes(pair.peer_private_data()).unwrap();
+        self.pairs.clear();
+        self.pairs.push((pair, table));
+        "done".to_owned()
+    }
+
+    /// Writes and reads back, so often: what it read, or the status that ended it.
+    fn work(&mut self, rounds: u64) -> String {
+        let context = self.device.context().clone();
+        let Some((pair, table)) = self.pairs.last_mut() else { return "no peer".to_owned() };
+        for round in 0..rounds {
+            let len = 1 + (round as usize * 7919) % LEN;
+            let data: Vec<u8> = (0..len).map(|at| (at as u64 ^ at as u64 >> 8 ^ round) as u8).collect();
+            self.memory.write(0, &data).unwrap();
+            let (source, back) = (self.memory.sge(0, len), self.memory.sge(LEN, len));
+            for request in [work::write(1, &[source], table.at(0)), work::read(2, &[back], table.at(0))] {
+                if let Err(error) = pair.post_send(&request) {
+                    return format!("{error:?}");
+                }
+                let mut done = [EMPTY; 1];
+                match self.cq.wait(&mut done, LONG) {
+                    Ok(_) if done[0].status == Status::Success => {}
+                    Ok(_) => return format!("{:?}", done[0].status),
+                    Err(error) => return format!("{error:?}"),
+                }
+            }
+            let mut read = vec![0; len];
+            self.memory.read(LEN, &mut read).unwrap();
+            assert!(read == data, "round {round}");
+        }
+        assert_eq!(context.counters().rx_icrc_encapsulated, 0);
+        "right".to_owned()
+    }
+
+    /// Waits for the event of a device that has failed; then what becomes of a post, and of polling.
+    fn fatal(&mut self) -> String {
+        let limit = Instant::now() + LONG;
+        loop {
+            match self.device.context().poll_event().map(|event| event.event) {
+                Some(AsyncEvent::DeviceFatal) => break,
+                _ if Instant::now() > limit => return "no event".to_owned(),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        let work = self.work(1);
+        let mut done = [EMPTY; 1];
+        format!("{work} {:?}", self.cq.wait(&mut done, LONG).map(|_| done[0].status))
+    }
+}
+
+/// A child that has all of the program's descriptors, and does nothing.
+fn fork() -> String {
+    // SAFETY: the child makes one system call after the other, and allocates nothing.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        loop {
+            // SAFETY: sleeps until a signal ends it.
+            unsafe { libc::pause() };
+        }
+    }
+    child.to_string()
+}
+
+/// A child that opens a device of its own, works with its parent, and drops what it has inherited.
+fn fork_device(bench: &Bench, address: &str, options: &Options) -> String {
+    // SAFETY: the test's other thread sleeps in a system call, and holds no lock that the child takes.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let opened = client::open_device(crate::at(address), options, |device| device);
+        let good = opened.is_ok_and(|device| device.range().number() != bench.device.range().number());
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!good)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is an int of ours.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    status.to_string()
+}
