@@ -58,8 +58,13 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         eprintln!("sharing {ip} between programs, each with its own QP numbers; end with Ctrl-C");
     }
-    remora_host::wait_either(&broker.ended(), &told).context("waiting for programs")?;
-    Ok(())
+    // The signal interrupts the wait before its handler has made `told` readable, or after.
+    loop {
+        match remora_host::wait_either(&broker.ended(), &told) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done.context("waiting for programs"),
+        }
+    }
 }
 
 /// The address, with an UDP port that does not matter.

@@ -2,6 +2,8 @@
 
 use remora_broker::client::{self, ClientError};
 use remora_broker::{Broker, Options, PROGRAMS, SteeredBy};
+use remora_port::Port;
+use remora_port::udp::{Options as PortOptions, Socket, UdpPort};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::UdpSocket;
 
@@ -173,6 +175,39 @@ fn what_is_for_nobody_is_counted_by_kind_and_dropped() {
         (tally.rma, tally.management, tally.unclaimed) == (2, 2, 4)
     });
     assert_eq!(tally.broker.tally.strays, 0);
+}
+
+#[test]
+fn frames_that_strayed_reach_their_program_through_the_broker_and_are_counted() {
+    let address = at("127.92.0.12:4791");
+    let _broker = Broker::open(address, &Options::default()).unwrap();
+    let ranges = [client::open(address, &never()).unwrap(), client::open(address, &never()).unwrap()];
+    let mut ports = ranges
+        .each_ref()
+        .map(|range| UdpPort::open_shared(range.endpoint(), &PortOptions::default()).unwrap());
+    let frame = |range: u8, number: u8| {
+        let mut frame = [number; 80];
+        (frame[0], frame[5]) = (4, range << 1);
+        frame
+    };
+    // A train of two ranges and of one that nobody has, as a device may join it.
+    let socket = Socket::open(at("127.92.0.12:0"), &PortOptions::default()).unwrap();
+    let train = [frame(1, 0), frame(2, 1), frame(2, 2), frame(1, 3), frame(9, 4), frame(2, 5)].concat();
+    socket.send_train(&train, 80, &socket.destination(address)).unwrap();
+    let mut came = [Vec::new(), Vec::new()];
+    let limit = std::time::Instant::now() + crate::LONG;
+    while came[1].len() < 3 {
+        for (port, came) in ports.iter_mut().zip(&mut came) {
+            port.receive(64, &mut |frame| {
+                assert_eq!(frame.source, socket.endpoint());
+                came.push(frame.bytes[79]);
+            });
+        }
+        assert!(std::time::Instant::now() < limit, "{came:?}");
+    }
+    assert_eq!(came, [vec![0, 3], vec![1, 2, 5]]);
+    let tally = until(address, |report| report.broker.tally.unclaimed == 1).broker.tally;
+    assert_eq!((tally.strays, tally.forwarded, tally.overflowed), (4, 3, 0), "{tally:?}");
 }
 
 #[test]

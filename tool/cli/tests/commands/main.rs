@@ -4,6 +4,7 @@
 mod addresses;
 mod admission;
 mod block;
+mod broker;
 mod cache;
 mod capture;
 mod chain;

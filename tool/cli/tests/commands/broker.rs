@@ -1,0 +1,257 @@
+//! `remora broker` and `remora run`: a broker that is started by whoever needs it, and what people are told.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use remora_broker::client::{self, Options, Start};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::prism::Folder;
+use crate::running::{command, finish, remora};
+
+/// Holds the address of a program of these tests, and makes `a_program` act.
+const ADDRESS: &str = "REMORA_TEST_ADDRESS";
+const LONG: Duration = Duration::from_secs(60);
+
+fn at(ip: &str) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), 0)
+}
+
+/// Asks the broker of an address who is there; it starts none.
+fn report(ip: &str) -> Option<client::Report> {
+    client::report(at(ip), &Options { start: Start::Never, ..Options::default() }).ok()
+}
+
+/// Waits until it is so.
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Not a test by itself: a program that borrows a range as its environment says, and ends with its input.
+#[test]
+fn a_program() {
+    let Ok(ip) = std::env::var(ADDRESS) else { return };
+    let range = client::open(at(&ip), &Options::from_environment()).expect("a range");
+    println!("range {}", range.number());
+    let _ = std::io::stdin().lines().count();
+}
+
+/// That program, to be started.
+fn program(ip: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command.args(["--exact", "broker::a_program", "--nocapture"]).env(ADDRESS, ip);
+    command.env(client::COMMAND, env!("CARGO_BIN_EXE_remora"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// The session of a process, by its line in /proc.
+fn session(stat: &str) -> String {
+    stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(3)).unwrap_or_default().to_owned()
+}
+
+/// The range that a started program says it has, and what it will say further.
+fn range(child: &mut Child) -> (u8, BufReader<ChildStdout>) {
+    let mut output = BufReader::new(child.stdout.take().expect("its output"));
+    loop {
+        let mut line = String::new();
+        assert!(output.read_line(&mut line).expect("a line") > 0, "the program has ended");
+        if let Some((_, range)) = line.split_once("range ") {
+            return (range.trim().parse().expect("a number"), output);
+        }
+    }
+}
+
+/// Ends the broker of an address, and waits until its process has gone.
+fn end(ip: &str) {
+    let Some(report) = report(ip) else { return };
+    let id = Pid::from_raw(report.broker.pid as i32).expect("its number");
+    kill_process(id, Signal::TERM).expect("a signal");
+    until("the broker ends", || !PathBuf::from(format!("/proc/{}/exe", report.broker.pid)).exists());
+}
+
+/// A broker that runs; it never outlives its test.
+struct Running {
+    child: Child,
+    _output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(ip: &str, more: &[&str]) -> Running {
+        let mut command = command(&["broker", "--json", "--address", ip]);
+        let mut child = command.args(more).stdout(Stdio::piped()).spawn().expect("the broker");
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(ready["address"], ip);
+        Running { child, _output: output }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_first_of_many_programs_starts_a_broker_that_is_nobodys_child() {
+    let ip = "127.96.0.1";
+    let mut programs: Vec<Child> = (0..8).map(|_| program(ip).spawn().expect("a program")).collect();
+    let (mut ranges, _outputs): (Vec<u8>, Vec<_>) = programs.iter_mut().map(range).unzip();
+    ranges.sort_unstable();
+    assert_eq!(ranges, [1, 2, 3, 4, 5, 6, 7, 8]);
+    let broker = report(ip).expect("a broker").broker;
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", broker.pid)).expect("its process");
+    let fields: Vec<&str> = status.rsplit(')').next().expect("its fields").split_whitespace().collect();
+    let parent: u32 = fields[1].parse().expect("its parent");
+    assert!(!programs.iter().any(|program| program.id() == parent) && parent != std::process::id());
+    // A session of its own: the Ctrl-C of a program's terminal is not for it.
+    assert_ne!(
+        fields[3],
+        std::fs::read_to_string("/proc/self/stat").map(|own| session(&own)).expect("our own")
+    );
+    for program in &mut programs {
+        drop(program.stdin.take());
+        assert!(program.wait().expect("its end").success());
+    }
+    until("all ranges come back", || report(ip).is_some_and(|report| report.programs.is_empty()));
+    end(ip);
+    assert!(report(ip).is_none());
+}
+
+#[test]
+fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
+    let (ip, folder) = ("127.96.0.2", Folder::new("run"));
+    std::fs::create_dir(&folder.0).expect("a folder");
+    let rules = folder.0.join("loss.toml");
+    std::fs::write(&rules, "").expect("a file");
+    let run = |more: &[&str], script: &str| {
+        let mut command = command(&["run", "--address", ip]);
+        command.args(more).args(["--", "sh", "-c", script]);
+        command.env(client::LIBRARY_PATH, &folder.0).env("LD_LIBRARY_PATH", "/before");
+        finish(&mut command)
+    };
+    let script = "echo $REMORA_ADDRESS $REMORA_PORT $REMORA_FAULT $REMORA_CAPTURE $LD_LIBRARY_PATH $REMORA_ALONE; exit 7";
+    let fault = rules.to_str().expect("a name");
+    let ended = run(&["--port", "udp", "--fault", fault, "--capture", "/tmp/run.pcapng"], script);
+    let path = format!("{}:/before", folder.0.display());
+    assert_eq!((ended.status, ended.err), (7, String::new()));
+    assert_eq!(ended.out.trim(), format!("{ip} udp {fault} /tmp/run.pcapng {path}"));
+    assert!(report(ip).is_some(), "a broker is there for the program");
+    end(ip);
+    // Alone, and over xdp always, there is none.
+    for more in [&["--alone"][..], &["--port", "xdp:eth7"]] {
+        let ended = run(more, "echo alone=$REMORA_ALONE $REMORA_PORT; kill -TERM $$");
+        assert_eq!(ended.status, 143, "{}", ended.err);
+        assert!(ended.out.contains("alone=1"), "{}", ended.out);
+        assert!(report(ip).is_none());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_run_is_told_in_a_line() {
+    let (ip, folder) = ("127.96.0.3", Folder::new("wrong-run"));
+    let run = |words: &[&str]| {
+        let mut command = command(&["run", "--address", ip]);
+        finish(command.args(words).env(client::LIBRARY_PATH, &folder.0))
+    };
+    run(&["--alone", "--", "/no/such/program"]).one_line("running /no/such/program");
+    run(&["--alone", "--fault", "/no/such/file", "--", "true"]).one_line("opening /no/such/file");
+    run(&["--port", "xdp", "--", "true"]).bad_arguments("invalid value 'xdp'");
+    run(&[]).bad_arguments("required arguments");
+    remora(&["run", "--address", ip, "--", "true"]).one_line("run `make dropin`, or set REMORA_LIBRARY_PATH");
+    let _taken = UdpSocket::bind((ip, 4791)).expect("the port");
+    run(&["--", "true"]).one_line("UDP port 4791 on 127.96.0.3 is taken by a program of your own");
+    let mut elsewhere = command(&["run", "--address", "192.0.2.7", "--", "true"]);
+    finish(elsewhere.env(client::LIBRARY_PATH, &folder.0))
+        .one_line("192.0.2.7 is not an address of this machine");
+}
+
+#[test]
+fn doctor_and_devinfo_know_the_broker_and_who_has_which_range() {
+    let ip = "127.96.0.4";
+    let rows = || -> Vec<Value> {
+        let out = remora(&["doctor", "--address", ip, "--json"]).out;
+        out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let found = |rows: &[Value], what: &str| -> Vec<String> {
+        let of = rows.iter().filter(|row| row["what"] == what);
+        of.map(|row| row["found"].as_str().expect("a text").to_owned()).collect()
+    };
+    assert!(found(&rows(), "broker")[0].contains("none for 127.96.0.4"));
+    let broker = Running::start(ip, &[]);
+    let mut program = program(ip).spawn().expect("a program");
+    let (lent, _output) = range(&mut program);
+    assert_eq!(lent, 1);
+    let rows = rows();
+    let says = &found(&rows, "broker")[0];
+    assert!(
+        says.contains(&format!("process {} of user", broker.child.id()))
+            && says.contains("1 of 127 QPN ranges"),
+        "{says}"
+    );
+    let ranges = found(&rows, "QPN range");
+    assert!(ranges.len() == 1 && ranges[0].contains(&format!("1: process {}", program.id())), "{ranges:?}");
+    let words = ["devinfo", "--port", "udp", "--address", ip, "--json"];
+    let facts: Value = serde_json::from_str(&remora(&words).good()).expect("JSON");
+    assert!(facts["broker"].as_str().is_some_and(|broker| broker.contains("at 127.96.0.4")), "{facts}");
+    assert!(facts["qpn_ranges"].as_str().is_some_and(|ranges| ranges.starts_with("1 ")), "{facts}");
+    drop(program.stdin.take());
+    program.wait().expect("its end");
+}
+
+#[test]
+fn a_broker_ends_when_it_is_told_to_or_when_nobody_needs_it_and_a_second_one_says_who_is_first() {
+    let ip = "127.96.0.5";
+    let mut broker = Running::start(ip, &[]);
+    remora(&["broker", "--address", ip]).one_line("a broker has 127.96.0.5 already");
+    kill_process(Pid::from_child(&broker.child), Signal::TERM).expect("a signal");
+    assert!(broker.child.wait().expect("its end").success());
+    let mut idle = Running::start(ip, &["--linger", "0"]);
+    assert!(idle.child.wait().expect("its end").success());
+    remora(&["broker", "--address", "0.0.0.0"]).one_line("choose one that `ip address` lists");
+}
+
+#[test]
+fn where_remora_cannot_be_started_a_program_is_told_what_to_set() {
+    let options = Options { start: Start::Command("/no/such/remora".into()), ..Options::default() };
+    let words = client::open(at("127.96.0.6"), &options).expect_err("no broker").to_string();
+    assert!(
+        words.contains("/no/such/remora cannot be started") && words.contains("set REMORA_COMMAND"),
+        "{words}"
+    );
+    // What the broker says on its way is what the program hears.
+    let _taken = UdpSocket::bind("127.96.0.6:4791").expect("the port");
+    let options =
+        Options { start: Start::Command(env!("CARGO_BIN_EXE_remora").into()), ..Options::default() };
+    let words = client::open(at("127.96.0.6"), &options).expect_err("no broker").to_string();
+    assert!(words.contains("is taken by a program of your own") && !words.starts_with("error"), "{words}");
+    let options = Options { start: Start::Command("/bin/true".into()), ..Options::default() };
+    let words = client::open(at("127.96.0.7"), &options).expect_err("no broker").to_string();
+    assert!(words.contains("/bin/true ended and said nothing"), "{words}");
+    // One that never gets ready is given up.
+    let folder = Folder::new("slow-broker");
+    std::fs::create_dir(&folder.0).expect("a folder");
+    let slow = folder.0.join("slow");
+    std::fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").expect("a file");
+    let mut mode = File::open(&slow).expect("a file").metadata().expect("its mode").permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    std::fs::set_permissions(&slow, mode).expect("its mode");
+    let options =
+        Options { start: Start::Command(slow), patience: Duration::from_millis(300), ..Options::default() };
+    let words = client::open(at("127.96.0.7"), &options).expect_err("no broker").to_string();
+    assert!(words.contains("not ready in time"), "{words}");
+}
