@@ -86,8 +86,8 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts the broker of one address of this machine; its UDP port is RoCE's own. The sockets are bound when
-    /// the first program asks, and so are those of further addresses.
+    /// Starts the broker of one address of this machine; its UDP port is RoCE's own. The sockets are bound
+    /// when the first program asks, and so are those of further addresses.
     ///
     /// # Errors
     /// `Running`, `System`; `Port` if the address is none of this machine.

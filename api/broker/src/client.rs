@@ -130,8 +130,8 @@ struct Connection {
     _alone: Option<Broker>,
 }
 
-/// A QPN range on one address or more. It is given back when the last of it is gone: this, its clones, and the
-/// devices that were opened on its endpoints.
+/// A QPN range on one address or more. It is given back when the last of it is gone: this, its clones, and
+/// the devices that were opened on its endpoints.
 #[derive(Clone, Debug)]
 pub struct Range {
     connection: Arc<Connection>,
@@ -182,8 +182,8 @@ pub fn open(address: SocketAddr, options: &Options) -> Result<Range, ClientError
     Ok(Range { connection, first })
 }
 
-/// A device on a QPN range. While this value lives, its counters are in the sums of the broker, and the device
-/// fails when the broker is gone.
+/// A device on a QPN range. While this value lives, its counters are in the sums of the broker, and the
+/// device fails when the broker is gone.
 #[derive(Debug)]
 pub struct SharedDevice {
     context: Context,

@@ -10,10 +10,11 @@
 //! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
 //! | `tally.rs` | [`Tally`]: what the broker counts |
 //!
-//! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a socket for
-//! each range, and the kernel steers by those bits. The broker lends a range with its socket, and it is never
-//! on the data path. Where the kernel cannot steer, the broker reads the only socket and hands the frames over.
-//! Its process may end before the programs': they have lost their address then, and their devices fail.
+//! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a socket
+//! for each range, and the kernel steers by those bits. The broker lends a range with its socket, and it is
+//! never on the data path. Where the kernel cannot steer, the broker reads the only socket and hands the
+//! frames over. Its process may end before the programs': they have lost their address then, and their
+//! devices fail.
 #![allow(unsafe_code, reason = "a program that starts a broker forks twice")]
 
 mod broker;

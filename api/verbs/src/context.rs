@@ -149,8 +149,8 @@ impl Context {
     }
 
     /// Ends the work of a NIC of this process for good, as after a fault of the hardware: its place on the
-    /// network is lost. All queue pairs enter the error state, [`AsyncEvent::DeviceFatal`](crate::AsyncEvent) is
-    /// reported, and polling an empty queue says `Failed`.
+    /// network is lost. All queue pairs enter the error state, [`AsyncEvent::DeviceFatal`](crate::AsyncEvent)
+    /// is reported, and polling an empty queue says `Failed`.
     pub fn fail(&self) {
         if let Home::Own { adapter, .. } = &self.inner.home {
             adapter.fail();

@@ -50,9 +50,9 @@ impl Device {
         Device { config: Config::new(PortConfig::xdp(interface, address)) }
     }
 
-    /// A NIC on a share of an address: other programs of this host have the same address and UDP port, and each
-    /// its own range of QP numbers. Whoever owns the address lends the share (`remora broker`), and says by
-    /// [`Context::fail`] that it is lost.
+    /// A NIC on a share of an address: other programs of this host have the same address and UDP port, and
+    /// each its own range of QP numbers. Whoever owns the address lends the share (`remora broker`), and says
+    /// by [`Context::fail`] that it is lost.
     pub fn shared(endpoint: SharedEndpoint) -> Device {
         Device { config: Config::new(PortConfig::shared(endpoint)) }
     }

@@ -100,7 +100,8 @@ impl PacketSocket {
     /// not show that: a child that the process forked holds it open, too. `by` chooses the kernel's means.
     ///
     /// # Errors
-    /// The errno of pidfd_open(2); `NotFound`: the process is in a pid namespace that this one cannot see into.
+    /// The errno of pidfd_open(2); `NotFound`: the process is in a pid namespace that this one cannot see
+    /// into.
     pub fn peer_process(&self, by: FoundBy) -> io::Result<OwnedFd> {
         let by_socket = (by == FoundBy::Socket).then(|| remora_port::shm::peer_process(&self.socket));
         if let Some(process) = by_socket.flatten() {

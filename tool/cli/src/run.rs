@@ -19,8 +19,8 @@ use crate::{broker, capture};
     after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/DROPIN.md."
 )]
 pub struct Args {
-    /// Port of the device: auto takes links of shared memory to neighbours and UDP to all others, udp and shm one
-    /// of the two, xdp an interface alone.
+    /// Port of the device: auto takes links of shared memory to neighbours and UDP to all others, udp and shm
+    /// one of the two, xdp an interface alone.
     #[arg(long, default_value = "auto", value_name = "auto|udp|shm|xdp:IF")]
     port: PortChoice,
     /// Address of the device [default: the one that the default route leaves from, or 127.0.0.1].

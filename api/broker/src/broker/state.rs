@@ -171,7 +171,8 @@ impl State {
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
                 Err(error) => {
-                    // Out of descriptors, most likely. The connection waits, and so does nobody else for long.
+                    // Out of descriptors, most likely. The connection waits, and so does nobody else for
+                    // long.
                     tracing::warn!("a program waits for the broker: {error}");
                     std::thread::sleep(Duration::from_millis(10));
                     return;

@@ -67,8 +67,8 @@ fn command() -> PathBuf {
     beside.filter(|path| path.is_file()).unwrap_or_else(|| OsStr::new("remora").into())
 }
 
-/// In the child: a session of its own, and a child that nobody waits for. What else the program has open stays
-/// with the program.
+/// In the child: a session of its own, and a child that nobody waits for. What else the program has open
+/// stays with the program.
 fn detach() -> io::Result<()> {
     // SAFETY: system calls on no memory. A plain clone is a fork without the handlers of the C library, which
     // are not for the child of a program with threads.

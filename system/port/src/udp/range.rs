@@ -4,7 +4,6 @@
 //! The filter is a classic BPF program, which every user may attach to a group of sockets (`SO_REUSEPORT`,
 //! socket(7)). It sees the bytes behind the UDP header: the BTH.
 
-use super::last_errno;
 use remora_wire::rma;
 use rustix::io::Errno;
 use std::mem::size_of_val;
@@ -84,7 +83,8 @@ fn attach(socket: &impl AsFd, option: libc::c_int, program: &[libc::sock_filter]
     // SAFETY: `filter` has `len` bytes and points to as many instructions as it says; all live through the
     // call, which copies them.
     let status = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, from, len) };
-    if status == 0 { Ok(()) } else { Err(last_errno()) }
+    let failed = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    if status == 0 { Ok(()) } else { Err(failed()) }
 }
 
 #[cfg(test)]

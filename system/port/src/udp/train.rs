@@ -1,7 +1,8 @@
 //! The frames that wait to leave together: equal length, one peer, end to end in one buffer. No system calls.
 //!
-//! Where the peer's address is shared, they are for one QPN range. The range is in the frame, so it shows only
-//! when the frame is committed. A frame of another range then stands behind the train, and begins the next.
+//! Where the peer's address is shared, they are for one QPN range. The range is in the frame, so it shows
+//! only when the frame is committed. A frame of another range then stands behind the train, and begins the
+//! next.
 //!
 //! A train that the kernel refuses is taken apart: its frames leave one by one, each for identification 0.
 
