@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let own = args.address.unwrap_or_else(OwnAddress::loopback);
     let mut findings = examine(|port| own.at(port), args.interface.as_deref());
-    findings.extend(broker::examine(own.at(0)));
+    broker::examine(own.at(0), &mut findings);
     if let Some(address) = &args.metrics {
         findings.extend(program::examine(address)?);
     }

@@ -1,10 +1,12 @@
 //! A broker for an address that has none: another process, which outlives this one.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -58,13 +60,36 @@ fn cannot(program: &Path, error: &io::Error) -> ClientError {
     ))
 }
 
-/// The `remora` command: of the variable, beside this program, or in PATH.
+/// Where `remora` lies, seen from the folder of a library or program that is installed or was built with it.
+const PLACES: [&str; 5] =
+    ["remora", "../bin/remora", "../../bin/remora", "../../debug/remora", "../../release/remora"];
+
+/// The `remora` command: of the variable, where it was installed or built, or in PATH.
 fn command() -> PathBuf {
     if let Some(named) = std::env::var_os(COMMAND).filter(|named| !named.is_empty()) {
         return named.into();
     }
-    let beside = std::env::current_exe().ok().map(|own| own.with_file_name("remora"));
-    beside.filter(|path| path.is_file()).unwrap_or_else(|| OsStr::new("remora").into())
+    let own = object().and_then(|own| own.parent().map(Path::to_owned)).unwrap_or_default();
+    let found = PLACES.into_iter().map(|place| own.join(place)).find(|path| path.is_file());
+    found.unwrap_or_else(|| OsStr::new("remora").into())
+}
+
+/// The file of this code: a shared library that a program has loaded, or the program.
+fn object() -> Option<PathBuf> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the address is one of a function, and the C library writes one `Dl_info`.
+    if unsafe { libc::dladdr(object as *const libc::c_void, found.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: it was zeroed, and for an address that is known its name is a string that lives as long as the
+    // object is loaded, which this code is part of.
+    let name = unsafe {
+        let name = found.assume_init().dli_fname;
+        (!name.is_null()).then(|| CStr::from_ptr(name))?
+    };
+    // A program's own name is what it was called by; a library's is its path.
+    let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+    if path.is_absolute() { Some(path) } else { std::env::current_exe().ok() }
 }
 
 /// In the child: a session of its own, and a child that nobody waits for. What else the program has open
@@ -103,4 +128,15 @@ fn read(reader: io::PipeReader, until: Instant) -> Result<String, ClientError> {
         }
     }
     Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_this_code_is_the_test_and_no_other() {
+        let own = std::fs::canonicalize(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(std::fs::canonicalize(object().unwrap()).unwrap(), own);
+    }
 }

@@ -3,7 +3,8 @@
 use remora_broker::client;
 use remora_broker::{Broker, Options, SteeredBy};
 use remora_netns::{Namespace, or_skip};
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use crate::program::Program;
 use crate::sharing::two_programs_work;
@@ -85,6 +86,37 @@ fn a_program_of_another_user_is_told_what_to_do_and_an_allowed_one_is_admitted()
     let _other = Broker::open(at("127.95.0.2:0"), &options).unwrap();
     let admitted = nobody_hears("127.95.0.2:0");
     assert!(admitted.contains("admitted to range 1"), "{admitted}");
+}
+
+/// Not a test by itself: has RoCE's UDP port until its input ends.
+#[test]
+fn has_the_port() {
+    let Ok(address) = std::env::var("REMORA_TEST_PORT") else { return };
+    let _port = std::net::UdpSocket::bind(address).unwrap();
+    println!("bound");
+    let _ = std::io::stdin().lines().count();
+}
+
+#[test]
+fn a_udp_port_that_another_user_has_is_one_line_that_names_the_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: only root can run programs of two users");
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "namespaces::has_the_port", "--nocapture"]);
+    command.env("REMORA_TEST_PORT", "127.95.0.3:4791").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = command.spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("bound")));
+    let words = Broker::open(at("127.95.0.3:0"), &Options::default()).unwrap_err().to_string();
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert!(words.contains("is taken by user 65534") && words.contains("127.0.0.2"), "{words}");
+    assert!(!words.contains('\n'), "{words}");
+    Broker::open(at("127.95.0.3:0"), &Options::default()).unwrap();
 }
 
 #[test]

@@ -5,11 +5,19 @@ use std::net::SocketAddr;
 use remora_broker::client::{ClientError, Options, Report, report};
 use remora_verbs::doctor::{Finding, Verdict};
 
-/// Who shares the address, and who has which range.
-pub fn examine(address: SocketAddr) -> Vec<Finding> {
+/// Adds who shares the address, and who has which range. A UDP port that the broker has is no fault.
+pub fn examine(address: SocketAddr, findings: &mut Vec<Finding>) {
     let ip = address.ip();
-    match report(address, &Options::from_environment()) {
-        Ok(report) => of_report(&report),
+    let of_broker = match report(address, &Options::from_environment()) {
+        Ok(report) => {
+            let shared = report.broker.bound > 0;
+            let port = findings.iter_mut().find(|finding| finding.what == "UDP port 4791").filter(|_| shared);
+            if let Some(port) = port {
+                let found = format!("shared by the broker of {ip}");
+                *port = Finding { verdict: Verdict::Good, found, mend: "", ..port.clone() };
+            }
+            of_report(&report)
+        }
         Err(ClientError::None(_)) => vec![Finding {
             what: "broker",
             verdict: Verdict::Good,
@@ -22,7 +30,8 @@ pub fn examine(address: SocketAddr) -> Vec<Finding> {
             found: error.to_string(),
             mend: "as it says",
         }],
-    }
+    };
+    findings.extend(of_broker);
 }
 
 fn of_report(report: &Report) -> Vec<Finding> {

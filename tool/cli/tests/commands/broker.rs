@@ -203,6 +203,7 @@ fn doctor_and_devinfo_know_the_broker_and_who_has_which_range() {
             && says.contains("1 of 127 QPN ranges"),
         "{says}"
     );
+    assert_eq!(found(&rows, "UDP port 4791"), ["shared by the broker of 127.96.0.4"]);
     let ranges = found(&rows, "QPN range");
     assert!(ranges.len() == 1 && ranges[0].contains(&format!("1: process {}", program.id())), "{ranges:?}");
     let words = ["devinfo", "--port", "udp", "--address", ip, "--json"];
