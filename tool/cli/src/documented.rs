@@ -28,6 +28,10 @@ fn unknown(call: &str) -> Option<String> {
     let mut at = Cli::command();
     let own = call.split(['#', '>', '<', '&']).next().unwrap_or_default();
     for word in own.split_whitespace().skip(1) {
+        // What follows is another program's.
+        if word == "--" {
+            break;
+        }
         if let Some(option) = word.strip_prefix("--") {
             let name = option.split('=').next().unwrap_or_default();
             if name != "help" && !at.get_arguments().any(|argument| argument.get_long() == Some(name)) {
