@@ -20,9 +20,13 @@ use crate::attach::{Attach, PortKind};
 use crate::bells::{Bells, Rung, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
-use crate::pass::{Core, CqHook};
+use crate::pass::{Core, CqHook, EventHook};
 use crate::peers::{EngineId, Peers};
 use crate::watch::{Begun, Watch};
+
+mod inside;
+
+pub use inside::Inside;
 
 /// The threads that drive the engines of an adapter.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -57,18 +61,19 @@ pub(crate) type Captured<P> = Biased<Core<Fault<Capture<P>>>>;
 macro_rules! each {
     ($engine:expr, $cell:ident => $body:expr) => {
         match &$engine.cell {
-            Cell::Shm($cell) => $body,
-            Cell::Udp($cell) => $body,
-            Cell::Xdp($cell) => $body,
-            Cell::FaultyShm($cell) => $body,
-            Cell::FaultyUdp($cell) => $body,
-            Cell::FaultyXdp($cell) => $body,
-            Cell::CapturedShm($cell) => $body,
-            Cell::CapturedUdp($cell) => $body,
-            Cell::CapturedXdp($cell) => $body,
+            $crate::engine::Cell::Shm($cell) => $body,
+            $crate::engine::Cell::Udp($cell) => $body,
+            $crate::engine::Cell::Xdp($cell) => $body,
+            $crate::engine::Cell::FaultyShm($cell) => $body,
+            $crate::engine::Cell::FaultyUdp($cell) => $body,
+            $crate::engine::Cell::FaultyXdp($cell) => $body,
+            $crate::engine::Cell::CapturedShm($cell) => $body,
+            $crate::engine::Cell::CapturedUdp($cell) => $body,
+            $crate::engine::Cell::CapturedXdp($cell) => $body,
         }
     };
 }
+pub(crate) use each;
 
 /// Access to an engine's NIC, port and memory, to make and change resources.
 pub struct Control<'a> {
@@ -81,6 +86,7 @@ pub struct Control<'a> {
     /// The memory, for the time of this access.
     pub mem: Mem<'a>,
     hooks: &'a mut Vec<Option<CqHook>>,
+    event_hook: &'a mut Option<EventHook>,
     bells: &'a mut Bells,
     sets: &'a mut Sets,
     watch: &'a Watch,
@@ -95,6 +101,12 @@ impl Control<'_> {
             self.hooks.resize_with(place + 1, || None);
         }
         self.hooks[place] = hook;
+    }
+
+    /// From now on `hook` gets the asynchronous events of this engine, inside its lock. It must not call the
+    /// engine.
+    pub fn hook_events(&mut self, hook: EventHook) {
+        *self.event_hook = Some(hook);
     }
 
     /// Gives a queue pair a doorbell; returns its index. There are as many as queue pairs.
@@ -315,9 +327,9 @@ impl Engine {
         let result = each!(self, cell => {
             let mut guard = self.enter(cell);
             let (core, mem) = guard.parts();
-            let Core { nic, port, peers, hooks, bells, sets, watch, clock, .. } = core;
+            let Core { nic, port, peers, hooks, event_hook, bells, sets, watch, clock, .. } = core;
             let result =
-                change(&mut Control { nic, port, peers, mem, hooks, bells, sets, watch, clock });
+                change(&mut Control { nic, port, peers, mem, hooks, event_hook, bells, sets, watch, clock });
             core.pass_after_sleep(mem);
             core.notify();
             result

@@ -43,6 +43,9 @@ pub struct EngineEvent {
     pub event: AsyncEvent,
 }
 
+/// A program's own way to learn of asynchronous events, instead of the adapter's queue.
+pub type EventHook = Arc<dyn Fn(AsyncEvent) + Send + Sync>;
+
 /// The state of one engine: a NIC and its port.
 pub(crate) struct Core<P> {
     pub nic: Nic,
@@ -51,6 +54,7 @@ pub(crate) struct Core<P> {
     pub watch: Watch,
     /// Hooks by completion queue number.
     pub hooks: Vec<Option<CqHook>>,
+    pub event_hook: Option<EventHook>,
     /// Queue pairs and portals by their doorbells: the engine's own, and those that other processes ring.
     pub bells: Bells,
     pub sets: Sets,
@@ -78,6 +82,7 @@ impl<P: Port + Attach> Core<P> {
             peers: Peers::default(),
             watch,
             hooks: Vec::new(),
+            event_hook: None,
             bells: Bells::default(),
             sets: Sets::default(),
             events,
@@ -234,7 +239,10 @@ impl<P: Port + Attach> Core<P> {
             }
         }
         while let Some(event) = self.nic.event() {
-            self.events.put(EngineEvent { engine: self.engine, event });
+            match &self.event_hook {
+                Some(hook) => hook(event),
+                None => self.events.put(EngineEvent { engine: self.engine, event }),
+            }
         }
     }
 

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::event_queue::EventQueue;
+
 /// A bounded queue beside a descriptor that is readable while the queue is not empty.
 #[derive(Debug)]
 pub struct Signal<T> {
@@ -96,6 +98,8 @@ pub enum Channel {
     Here(Arc<Signal<u64>>),
     /// A socket to another process: a packet of 8 bytes for each.
     There(Arc<OwnedFd>),
+    /// Events in this process, read one by one.
+    Counted(Arc<EventQueue<u64>>),
 }
 
 impl Channel {
@@ -107,6 +111,7 @@ impl Channel {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 let _ = rustix::net::send(socket, &tag.to_ne_bytes(), flags);
             }
+            Channel::Counted(events) => events.put(tag),
         }
     }
 
@@ -119,6 +124,8 @@ impl Channel {
                 let (count, _) = rustix::net::recv(socket, &mut tag, RecvFlags::DONTWAIT).ok()?;
                 (count == tag.len()).then(|| u64::from_ne_bytes(tag))
             }
+            // Its reader has the descriptor.
+            Channel::Counted(_) => None,
         }
     }
 }
@@ -128,6 +135,7 @@ impl AsFd for Channel {
         match self {
             Channel::Here(signal) => signal.as_fd(),
             Channel::There(socket) => socket.as_fd(),
+            Channel::Counted(events) => events.as_fd(),
         }
     }
 }

@@ -1,0 +1,98 @@
+//! Callers that touch queues themselves, inside the engine's lock. So several threads may post to one queue pair
+//! and poll one completion queue, and pay for no lock beside the engine's.
+
+use remora_memory::Mem;
+use remora_nic::Nic;
+use remora_port::Port;
+use remora_transport::Instant;
+use remora_wire::Qpn;
+
+use super::Engine;
+use crate::attach::Attach;
+use crate::pass::Core;
+
+/// An engine whose lock the calling thread has. Nobody else touches its queues meanwhile.
+pub struct Inside<'a> {
+    engine: &'a Engine,
+    driven: &'a mut dyn Driven,
+    mem: Mem<'a>,
+}
+
+/// The steps of a core, whatever its port is. The type is erased once per call, never per packet.
+trait Driven {
+    fn nic(&mut self) -> &mut Nic;
+    fn post(&mut self, mem: Mem<'_>, qp: Qpn);
+    fn polled(&mut self, mem: Mem<'_>);
+    fn notify(&mut self);
+    fn now(&self) -> Instant;
+}
+
+impl<P: Port + Attach> Driven for Core<P> {
+    fn nic(&mut self) -> &mut Nic {
+        &mut self.nic
+    }
+
+    fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
+        Core::post(self, mem, qp);
+    }
+
+    fn polled(&mut self, mem: Mem<'_>) {
+        Core::polled(self, mem);
+    }
+
+    fn notify(&mut self) {
+        Core::notify(self);
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+}
+
+impl Inside<'_> {
+    /// Is it this engine's lock?
+    #[inline]
+    pub fn is_of(&self, engine: &Engine) -> bool {
+        std::ptr::eq(self.engine, engine)
+    }
+
+    /// The NIC itself.
+    #[inline]
+    pub fn nic(&mut self) -> &mut Nic {
+        self.driven.nic()
+    }
+
+    /// Work was posted to a queue of `qp`: packets that can leave then leave.
+    #[inline]
+    pub fn ring(&mut self, qp: Qpn) {
+        self.driven.post(self.mem, qp);
+    }
+
+    /// One pass, for a caller that found nothing in its completion queue.
+    #[inline]
+    pub fn pass(&mut self) {
+        self.driven.polled(self.mem);
+    }
+
+    /// Notifies channels of what the caller has changed.
+    pub fn notify(&mut self) {
+        self.driven.notify();
+    }
+
+    /// The time of the engine's clock.
+    pub fn now(&self) -> Instant {
+        self.driven.now()
+    }
+}
+
+impl Engine {
+    /// Calls `touch` inside the lock. It must be short, and must not call this engine again.
+    #[inline]
+    pub fn inside<R>(&self, touch: impl FnOnce(&mut Inside<'_>) -> R) -> R {
+        super::each!(self, cell => {
+            let mut guard = self.enter(cell);
+            let (core, mem) = guard.parts();
+            touch(&mut Inside { engine: self, driven: core, mem })
+        })
+    }
+}
