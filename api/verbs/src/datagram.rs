@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::completion_queue::Shared as Cq;
 use crate::local_qp::LocalQp;
 use crate::queue_pair::{Incoming, SendSide, parts};
+use crate::raw::{attach, leave};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions, Srq};
 
 /// The address of a destination of datagrams (`ibv_ah`). A clone shares it; it ends with the last clone.
@@ -204,17 +205,10 @@ pub struct DatagramQueuePair {
 impl Drop for DatagramQueuePair {
     fn drop(&mut self) {
         if !self.local.context.fork().is_child() {
-            self.groups.drain(..).for_each(|group| leave(&self.local, group));
+            let (engine, number) = (&self.local.engine, self.local.number);
+            self.groups.drain(..).for_each(|group| leave(engine, number, group));
         }
     }
-}
-
-fn leave(local: &LocalQp, group: Endpoint) {
-    local.engine.control(|control| {
-        let left = control.nic.detach_multicast(local.number, group.address);
-        debug_assert!(left.is_ok(), "it was attached");
-        control.port.leave(group);
-    });
 }
 
 /// How the NIC makes it: as any queue pair, or as queue pair 1.
@@ -325,17 +319,7 @@ impl DatagramQueuePair {
     /// `Forked`.
     pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
         self.local.context.refuse_child()?;
-        remora_host::connect::loop_back_multicast(&self.local.engine)
-            .map_err(|error| CreateError::Group(error.to_string()))?;
-        let number = self.local.number;
-        self.local.engine.control(|control| {
-            control.nic.attach_multicast(number, group.address)?;
-            control.port.join(group).map_err(|error| {
-                let undone = control.nic.detach_multicast(number, group.address);
-                debug_assert!(undone.is_ok(), "it has just been attached");
-                CreateError::Group(error.to_string())
-            })
-        })?;
+        attach(&self.local.engine, self.local.number, group)?;
         self.groups.push(group);
         Ok(())
     }
@@ -349,7 +333,7 @@ impl DatagramQueuePair {
         let place = self.groups.iter().position(|known| *known == group);
         let place = place.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
         self.groups.swap_remove(place);
-        leave(&self.local, group);
+        leave(&self.local.engine, self.local.number, group);
         Ok(())
     }
 

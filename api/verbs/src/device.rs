@@ -165,6 +165,11 @@ impl Device {
         self
     }
 
+    /// Its attributes, to open it without this API's context.
+    pub(crate) fn into_config(self) -> Config {
+        self.config
+    }
+
     /// Opens the NIC: its port, its engines and their threads.
     ///
     /// # Errors

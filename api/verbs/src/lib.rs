@@ -51,6 +51,7 @@ mod local_qp;
 pub mod nicd;
 mod offload;
 mod queue_pair;
+pub mod raw;
 mod region;
 pub mod rma;
 mod srq;

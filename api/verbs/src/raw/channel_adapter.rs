@@ -1,0 +1,123 @@
+//! The NIC of a process: one engine, whose lock guards all queues.
+
+use remora_host::{Adapter, Engine, EventHook, OpenError, PortFacts};
+use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
+use remora_nic::{AddressVector, NicError, Ring};
+use remora_wire::frame::{Endpoint, Route};
+use std::sync::Arc;
+
+use crate::{Bytes, CreateError, Device};
+
+/// The NIC of a process (IBTA's channel adapter), with one engine.
+#[derive(Debug)]
+pub struct ChannelAdapter {
+    adapter: Adapter,
+    fork: ForkMark,
+}
+
+impl ChannelAdapter {
+    /// Opens the port, and starts the thread that serves the NIC while the program does not poll.
+    ///
+    /// # Errors
+    /// One line with the fault and its mend.
+    pub fn open(device: &Device) -> Result<Arc<ChannelAdapter>, OpenError> {
+        let adapter = Adapter::open(&device.clone().engines(1).into_config())?;
+        Ok(Arc::new(ChannelAdapter { adapter, fork: ForkMark::get() }))
+    }
+
+    /// Is this a forked child of the process that opened it? Then nothing of it may be used.
+    #[inline]
+    pub fn is_child(&self) -> bool {
+        self.fork.is_child()
+    }
+
+    /// # Errors
+    /// `Forked`.
+    pub fn refuse_child(&self) -> Result<(), CreateError> {
+        if self.is_child() { Err(CreateError::Forked) } else { Ok(()) }
+    }
+
+    /// Has the thread that serves it failed?
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.adapter.has_failed()
+    }
+
+    #[inline]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.adapter.engines()[0]
+    }
+
+    /// Its protection domains, regions, windows and on-NIC memory.
+    pub fn table(&self) -> &Arc<Table> {
+        self.adapter.table()
+    }
+
+    /// Kind, address and path MTU of its port.
+    pub fn facts(&self) -> PortFacts {
+        self.engine().facts()
+    }
+
+    /// The NIC's counters; zeros in a forked child.
+    pub fn counters(&self) -> crate::Counters {
+        if self.is_child() { crate::Counters::default() } else { self.engine().counters() }
+    }
+
+    /// Nanoseconds of the NIC's clock.
+    pub fn now(&self) -> u64 {
+        if self.is_child() { 0 } else { self.engine().inside(|inside| inside.now().0) }
+    }
+
+    /// From now on `hook` gets all asynchronous events, inside the engine's lock: it may not call the NIC.
+    pub fn on_event(&self, hook: EventHook) {
+        self.engine().control(|control| control.hook_events(hook));
+    }
+
+    /// The way to the NIC, or to the multicast group, of this name.
+    ///
+    /// # Errors
+    /// `Unreachable`: the port's text; `Forked`.
+    pub fn address_vector(
+        &self,
+        to: Endpoint,
+        traffic_class: u8,
+        hop_limit: u8,
+    ) -> Result<AddressVector, CreateError> {
+        self.refuse_child()?;
+        let peer = remora_host::connect::reach(self.engine(), to)
+            .map_err(|error| CreateError::Unreachable(error.to_string()))?;
+        let route = Route { traffic_class, hop_limit, ..Route::new(self.facts().endpoint, to) };
+        Ok(AddressVector { peer, route })
+    }
+
+    /// A new XRC domain; its number.
+    ///
+    /// # Errors
+    /// `Nic(Full)`, `Forked`.
+    pub fn alloc_xrc_domain(&self) -> Result<u32, CreateError> {
+        self.refuse_child()?;
+        Ok(self.engine().control(|control| control.nic.alloc_xrc_domain())?)
+    }
+
+    /// Ends an XRC domain.
+    ///
+    /// # Errors
+    /// `Nic(Busy)` while a queue pair or shared receive queue is in it; `Forked`.
+    pub fn free_xrc_domain(&self, domain: u32) -> Result<(), CreateError> {
+        self.refuse_child()?;
+        Ok(self.engine().control(|control| control.nic.free_xrc_domain(domain))?)
+    }
+
+    /// May the NIC read these bytes by this local key?
+    ///
+    /// # Errors
+    /// The check's reason to refuse.
+    pub fn check_bytes(&self, pd: Pd, key: Key, addr: u64, len: u32) -> Result<(), AccessError> {
+        self.engine().control(|control| control.mem.probe(pd, key, addr, len as usize, Access::NONE))
+    }
+
+    /// A queue of at least so many slots.
+    pub(super) fn ring(&self, slots: u32) -> Result<Ring, CreateError> {
+        Ring::new(Bytes::heap(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
+    }
+}

@@ -1,0 +1,156 @@
+//! Completion queues that any thread polls.
+
+use remora_host::{CqHook, Inside};
+use remora_nic::cqe::Cqe;
+use remora_nic::{MAX_RING_SLOTS, Notify, Poller};
+use remora_wire::Qpn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::ChannelAdapter;
+use super::guarded::Guarded;
+use crate::{CreateError, PollError};
+
+/// A completion queue (`ibv_cq`).
+#[derive(Debug)]
+pub struct Cq {
+    adapter: Arc<ChannelAdapter>,
+    number: u32,
+    poller: Guarded<Poller>,
+    depth: AtomicU32,
+}
+
+impl Cq {
+    /// A queue for at least `depth` completions, which `hook` reports when it is armed.
+    ///
+    /// # Errors
+    /// `TooMany`, `Nic(Full)`, `Memory`; `Forked`.
+    pub fn create(
+        adapter: &Arc<ChannelAdapter>,
+        depth: u32,
+        hook: Option<CqHook>,
+    ) -> Result<Arc<Cq>, CreateError> {
+        adapter.refuse_child()?;
+        check(depth)?;
+        let ring = adapter.ring(depth)?;
+        let number = adapter.engine().control(|control| {
+            let number = control.nic.create_cq(ring.clone())?;
+            control.hook(number, hook);
+            Ok::<u32, CreateError>(number)
+        })?;
+        let depth = AtomicU32::new(ring.slots() as u32);
+        let poller = Guarded::new(adapter.engine(), Poller::new(ring));
+        Ok(Arc::new(Cq { adapter: Arc::clone(adapter), number, poller, depth }))
+    }
+
+    /// Its number in the NIC: asynchronous events name it.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Completions that it holds at most.
+    pub fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Gives up to `count` completions to `take` and returns how many. If there are none, drives the NIC one
+    /// step and looks again.
+    ///
+    /// # Errors
+    /// `Overrun`, once nothing is left; `Failed`; `Forked`.
+    #[inline]
+    pub fn poll(&self, count: usize, mut take: impl FnMut(&Cqe)) -> Result<usize, PollError> {
+        if self.adapter.is_child() {
+            return Err(PollError::Forked);
+        }
+        self.poller.engine().inside(|inside| {
+            let mut taken = self.drain(inside, count, &mut take);
+            if taken == 0 && count > 0 {
+                inside.pass();
+                taken = self.drain(inside, count, &mut take);
+            }
+            if taken > 0 { Ok(taken) } else { self.look_for_failure(inside) }
+        })
+    }
+
+    #[inline]
+    fn drain(&self, inside: &mut Inside<'_>, count: usize, take: &mut impl FnMut(&Cqe)) -> usize {
+        let (mut taken, mut looked) = (0, false);
+        while taken < count {
+            let Some(cqe) = self.poller.get(inside).poll() else { break };
+            looked = true;
+            // Completions of a queue pair that is gone are its program's no more.
+            if inside.nic().qp_state(Qpn::new(cqe.completion.qp_num)).is_some() {
+                take(&cqe);
+                taken += 1;
+            }
+        }
+        if looked {
+            self.poller.get(inside).free();
+        }
+        taken
+    }
+
+    fn look_for_failure(&self, inside: &mut Inside<'_>) -> Result<usize, PollError> {
+        if self.poller.get(inside).is_overrun() {
+            return Err(PollError::Overrun);
+        }
+        if self.adapter.has_failed() { Err(PollError::Failed) } else { Ok(0) }
+    }
+
+    /// From now on `hook` reports its completions.
+    pub fn report(&self, hook: CqHook) {
+        self.poller.engine().control(|control| control.hook(self.number, Some(hook)));
+    }
+
+    /// Asks for one report by its hook. Poll once more after this before sleeping.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn arm(&self, notify: Notify) -> Result<(), PollError> {
+        if self.adapter.is_child() {
+            return Err(PollError::Forked);
+        }
+        let armed = self.poller.engine().inside(|inside| inside.nic().notify_cq(self.number, notify));
+        debug_assert!(armed.is_ok(), "the queue lives as long as this");
+        Ok(())
+    }
+
+    /// Makes it hold at least `depth` completions; waiting ones stay.
+    ///
+    /// # Errors
+    /// `TooMany`; `Nic(TooSmall)` if the waiting ones do not fit; `Forked`.
+    pub fn resize(&self, depth: u32) -> Result<(), CreateError> {
+        self.adapter.refuse_child()?;
+        check(depth)?;
+        let ring = self.adapter.ring(depth)?;
+        self.poller.engine().inside(|inside| {
+            inside.nic().resize_cq(self.number, ring.clone())?;
+            self.depth.store(ring.slots() as u32, Ordering::Relaxed);
+            self.poller.get(inside).moved(ring);
+            Ok(())
+        })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// `Nic(Busy)` while a queue pair or shared receive queue completes here; `Nic(Unknown)` if it is ended.
+    pub fn destroy(&self) -> Result<(), CreateError> {
+        if self.adapter.is_child() {
+            return Ok(());
+        }
+        Ok(self.poller.engine().control(|control| {
+            control.nic.destroy_cq(self.number)?;
+            control.hook(self.number, None);
+            Ok::<(), remora_nic::NicError>(())
+        })?)
+    }
+}
+
+fn check(depth: u32) -> Result<(), CreateError> {
+    if (1..=MAX_RING_SLOTS).contains(&depth) {
+        return Ok(());
+    }
+    Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()))
+}

@@ -1,0 +1,37 @@
+//! Values that an engine's lock guards.
+
+use remora_host::{Engine, Inside};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+/// A value that only a thread inside the lock of its engine touches.
+#[derive(Debug)]
+pub(super) struct Guarded<T> {
+    engine: Arc<Engine>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `get` gives the value only to the one thread that is inside the engine's lock.
+unsafe impl<T: Send> Sync for Guarded<T> {}
+
+impl<T> Guarded<T> {
+    pub fn new(engine: &Arc<Engine>, value: T) -> Guarded<T> {
+        Guarded { engine: Arc::clone(engine), value: UnsafeCell::new(value) }
+    }
+
+    /// The engine whose lock it is.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The value, as long as `inside` is not used for anything else.
+    ///
+    /// # Panics
+    /// If the caller is inside another engine.
+    #[inline]
+    pub fn get<'a>(&'a self, inside: &'a mut Inside<'_>) -> &'a mut T {
+        assert!(inside.is_of(&self.engine), "the caller is inside this value's engine");
+        // SAFETY: an `Inside` exists on one thread at a time, and it is borrowed as long as the value is.
+        unsafe { &mut *self.value.get() }
+    }
+}

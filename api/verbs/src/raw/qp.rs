@@ -1,0 +1,302 @@
+//! Queue pairs that are made in RESET, and that any thread posts to.
+
+use remora_memory::{Owner, Pd};
+use remora_nic::wqe::{Bounds, MAX_INLINE, MAX_SGE, MAX_SLOTS, SLOT};
+use remora_nic::{
+    Fetching, MAX_RING_SLOTS, Modify, QueuePairInit, Receives as Source, Service, Target, WorkRequest,
+};
+use remora_transport::state::State;
+use remora_wire::Qpn;
+use remora_wire::frame::Endpoint;
+use std::sync::Arc;
+
+use super::guarded::Guarded;
+pub use super::srq::Receives;
+use super::srq::slots;
+use super::{ChannelAdapter, Cq, Srq};
+use crate::queue_pair::{ReceiveSide, SendSide};
+use crate::{CreateError, PostError, QueueError};
+
+/// The sizes of a queue pair's queues (`ibv_qp_cap`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct QpAttributes {
+    /// Send work requests outstanding, each with the longest list or the most inline data. 0: it only receives.
+    pub max_send_wr: u32,
+    /// Receive work requests outstanding. 0: it only sends.
+    pub max_recv_wr: u32,
+    /// Elements of a send work request's list, 0 to 30.
+    pub max_send_sge: u32,
+    /// Elements of a receive work request's list, 0 to 30.
+    pub max_recv_sge: u32,
+    /// Inline bytes of a send work request, 0 to 960.
+    pub max_inline: u32,
+    /// Every send work request is signaled.
+    pub signal_all: bool,
+}
+
+impl Default for QpAttributes {
+    fn default() -> QpAttributes {
+        QpAttributes {
+            max_send_wr: 1,
+            max_recv_wr: 1,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: 0,
+            signal_all: false,
+        }
+    }
+}
+
+impl QpAttributes {
+    /// Slots of the send queue.
+    fn send_slots(&self) -> Result<u32, CreateError> {
+        let bounds = [
+            ("max_send_sge", self.max_send_sge, MAX_SGE as u32),
+            ("max_inline", self.max_inline, MAX_INLINE as u32),
+        ];
+        if let Some((what, asked, most)) = bounds.into_iter().find(|(_, asked, most)| asked > most) {
+            return Err(CreateError::TooMany(what, asked.into(), most.into()));
+        }
+        let list = self.max_send_sge.saturating_sub(1).div_ceil(2);
+        let each = 1 + list.max(self.max_inline.div_ceil(SLOT as u32));
+        let most = MAX_RING_SLOTS / each;
+        if self.max_send_wr > most {
+            return Err(CreateError::TooMany("max_send_wr", self.max_send_wr.into(), most.into()));
+        }
+        Ok((self.max_send_wr * each).max(MAX_SLOTS as u32))
+    }
+}
+
+/// A queue pair (`ibv_qp`).
+#[derive(Debug)]
+pub struct Qp {
+    adapter: Arc<ChannelAdapter>,
+    number: Qpn,
+    service: Service,
+    /// None: an XRC target, which has no domain.
+    pd: Option<Pd>,
+    queues: Guarded<Queues>,
+}
+
+#[derive(Debug)]
+struct Queues {
+    send: SendSide,
+    /// None: its receives are a shared receive queue's, or it has none.
+    receive: Option<ReceiveSide>,
+    groups: Vec<Endpoint>,
+}
+
+impl Qp {
+    /// A queue pair in RESET. With `srq` it has no receive queue of its own.
+    ///
+    /// # Errors
+    /// `TooMany`, `Nic(Full)`, `Nic(Unknown)`: a queue that is ended; `Memory`; `Forked`.
+    pub fn create(
+        adapter: &Arc<ChannelAdapter>,
+        service: Service,
+        pd: Pd,
+        send_cq: &Cq,
+        receive_cq: &Cq,
+        srq: Option<&Srq>,
+        attributes: &QpAttributes,
+    ) -> Result<Arc<Qp>, CreateError> {
+        adapter.refuse_child()?;
+        let send_ring = adapter.ring(attributes.send_slots()?)?;
+        let max_sge = attributes.max_recv_sge;
+        let (receives, receive) = match (srq, service) {
+            (Some(srq), _) => (Source::Shared(srq.number()), None),
+            (None, Service::XrcInitiator) => (Source::None, None),
+            (None, _) => {
+                let ring = adapter.ring(slots(attributes.max_recv_wr.max(1), max_sge)?)?;
+                let side = ReceiveSide::new(ring.clone(), remora_nic::stride(max_sge), max_sge);
+                let side = if attributes.max_recv_wr == 0 { side.closed() } else { side };
+                (Source::Own { ring, max_sge }, Some(side))
+            }
+        };
+        let init = QueuePairInit {
+            service,
+            pd,
+            send_ring: send_ring.clone(),
+            receives,
+            send_cq: send_cq.number(),
+            receive_cq: receive_cq.number(),
+            signal_all: attributes.signal_all,
+            fetching: Fetching::Posted,
+        };
+        adapter.table().retain_pd(pd)?;
+        let made = adapter.engine().control(|control| control.nic.create_qp(init));
+        let number = made.inspect_err(|_| {
+            let _ = adapter.table().release_pd(pd);
+        })?;
+        let bounds = Bounds { max_sge: attributes.max_send_sge, max_inline: attributes.max_inline };
+        let send = SendSide::new(send_ring, bounds);
+        let send = if attributes.max_send_wr == 0 { send.closed() } else { send };
+        Ok(Qp::over(adapter, number, service, Some(pd), Queues { send, receive, groups: Vec::new() }))
+    }
+
+    /// The target of extended reliable connections, in RESET. It has no queues.
+    ///
+    /// # Errors
+    /// `Nic(Full)`, `Nic(Unknown)`: the XRC domain; `Forked`.
+    pub fn create_xrc_target(adapter: &Arc<ChannelAdapter>, domain: u32) -> Result<Arc<Qp>, CreateError> {
+        adapter.refuse_child()?;
+        let number = adapter.engine().control(|control| control.nic.create_xrc_target(domain))?;
+        let send = SendSide::new(adapter.ring(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
+        let queues = Queues { send, receive: None, groups: Vec::new() };
+        Ok(Qp::over(adapter, number, Service::XrcTarget, None, queues))
+    }
+
+    fn over(
+        adapter: &Arc<ChannelAdapter>,
+        number: Qpn,
+        service: Service,
+        pd: Option<Pd>,
+        queues: Queues,
+    ) -> Arc<Qp> {
+        let queues = Guarded::new(adapter.engine(), queues);
+        Arc::new(Qp { adapter: Arc::clone(adapter), number, service, pd, queues })
+    }
+
+    /// Its number, 24 bits.
+    pub fn number(&self) -> Qpn {
+        self.number
+    }
+
+    /// Its transport service.
+    pub fn service(&self) -> Service {
+        self.service
+    }
+
+    /// Changes its state and attributes, all or nothing.
+    ///
+    /// # Errors
+    /// `Modify`: the transition, or a value, is not allowed; `Forked`.
+    pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
+        self.adapter.refuse_child()?;
+        let modified = self.queues.engine().control(|control| control.nic.modify_qp(self.number, change));
+        modified.map_err(CreateError::Modify)
+    }
+
+    /// The attributes that were set so far, and its state. None in a forked child.
+    pub fn query(&self) -> Option<Modify> {
+        if self.adapter.is_child() {
+            return None;
+        }
+        self.queues.engine().control(|control| control.nic.query_qp(self.number))
+    }
+
+    /// Posts send work requests: `fill` gives them to its argument one by one. They become visible together,
+    /// with one doorbell.
+    ///
+    /// # Errors
+    /// `Queue(BadState)` before RTS; `Forked`.
+    #[inline]
+    pub fn post_send<R>(&self, fill: impl FnOnce(&mut SendQueue<'_>) -> R) -> Result<R, PostError> {
+        if self.adapter.is_child() {
+            return Err(PostError::Forked);
+        }
+        self.queues.engine().inside(|inside| {
+            let state = inside.nic().qp_state(self.number);
+            if !matches!(state, Some(State::Rts | State::Sqd | State::Sqe | State::Err)) {
+                return Err(PostError::Queue(QueueError::BadState));
+            }
+            let side = &mut self.queues.get(inside).send;
+            let filled = fill(&mut SendQueue(side));
+            if side.publish() {
+                inside.ring(self.number);
+            }
+            Ok(filled)
+        })
+    }
+
+    /// Posts receive work requests: `fill` gives them to its argument one by one.
+    ///
+    /// # Errors
+    /// `Queue(BadState)` in RESET; `NoReceiveQueue`; `Forked`.
+    #[inline]
+    pub fn post_recv<R>(&self, fill: impl FnOnce(&mut Receives<'_>) -> R) -> Result<R, PostError> {
+        if self.adapter.is_child() {
+            return Err(PostError::Forked);
+        }
+        self.queues.engine().inside(|inside| {
+            if matches!(inside.nic().qp_state(self.number), None | Some(State::Reset)) {
+                return Err(PostError::Queue(QueueError::BadState));
+            }
+            let side = self.queues.get(inside).receive.as_mut().ok_or(PostError::NoReceiveQueue)?;
+            let filled = fill(&mut Receives(side));
+            side.publish();
+            if side.must_ring() {
+                inside.ring(self.number);
+            }
+            Ok(filled)
+        })
+    }
+
+    /// Attaches it to a multicast group.
+    ///
+    /// # Errors
+    /// As [`DatagramQueuePair::attach`](crate::DatagramQueuePair::attach).
+    pub fn attach(&self, group: Endpoint) -> Result<(), CreateError> {
+        self.adapter.refuse_child()?;
+        let engine = self.queues.engine();
+        super::attach(engine, self.number, group)?;
+        engine.inside(|inside| self.queues.get(inside).groups.push(group));
+        Ok(())
+    }
+
+    /// Detaches it from a multicast group.
+    ///
+    /// # Errors
+    /// `Nic(Unknown)`: it is not attached to this one; `Forked`.
+    pub fn detach(&self, group: Endpoint) -> Result<(), CreateError> {
+        self.adapter.refuse_child()?;
+        let engine = self.queues.engine();
+        engine.inside(|inside| {
+            let groups = &mut self.queues.get(inside).groups;
+            let place = groups.iter().position(|known| *known == group);
+            let place = place.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
+            groups.swap_remove(place);
+            Ok::<(), CreateError>(())
+        })?;
+        super::leave(engine, self.number, group);
+        Ok(())
+    }
+
+    /// Ends it: what was posted is forgotten.
+    ///
+    /// # Errors
+    /// `Nic(Busy)` while it is attached to a multicast group; `Nic(Unknown)` if it is ended.
+    pub fn destroy(&self) -> Result<(), CreateError> {
+        if self.adapter.is_child() {
+            return Ok(());
+        }
+        let engine = self.queues.engine();
+        engine.control(|control| control.nic.destroy_qp(self.number))?;
+        let table = self.adapter.table();
+        // Windows of type 2 that were bound by it lose their owner.
+        table.unbind_owner(Owner::new(engine.number() as u16, self.number.get()));
+        if let Some(pd) = self.pd {
+            table.release_pd(pd)?;
+        }
+        Ok(())
+    }
+}
+
+/// A send queue that is being filled.
+pub struct SendQueue<'a>(&'a mut SendSide);
+
+impl SendQueue<'_> {
+    /// Adds one work request.
+    ///
+    /// # Errors
+    /// The queue's reason to refuse it; those before it stay.
+    #[inline]
+    pub fn push(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), remora_nic::PostError> {
+        self.0.push_to(request, target)
+    }
+
+    /// Forgets all that was added.
+    pub fn take_back(&mut self) {
+        self.0.take_back();
+    }
+}
