@@ -15,7 +15,7 @@ CHECKS = fmt tidy clippy unit abuse doc models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models demo bench soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models dropin demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -72,6 +72,10 @@ fuzz-soak: setup ## ten million executions of each fuzzer: hours
 
 planted: ## faults planted in the NIC, each of which its fuzzer must find within 50,000 executions
 	@scripts/planted
+
+dropin: ## libibverbs.so.1 for unmodified verbs programs, into target/dropin/lib
+	@scripts/setup dropin
+	@scripts/dropin
 
 demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build

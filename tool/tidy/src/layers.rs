@@ -99,6 +99,8 @@ pub const LAYERS: [Layer; 24] = [
     Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
     // What C programs link with: every argument is a foreign pointer.
     impure("api", "capi", true),
+    // The same for programs of verbs, by libibverbs' own ABI.
+    Layer { names_only: Some(&["nic", "verbs"]), ..impure("api", "ibverbs", true) },
     // The stores over real NICs, for programs: no arguments, no printing.
     impure("stores", "service", false),
     // Every benchmark and figure, and what they share with the command.

@@ -1,0 +1,110 @@
+//! Completion queues, channels and completions.
+
+use super::context::IbvContext;
+use super::memory::IbvPd;
+use std::ffi::{c_int, c_void};
+
+/// A reader of one value of the present completion.
+pub type Read<T> = Option<unsafe extern "C" fn(*mut IbvCqEx) -> T>;
+
+abi! {
+    /// A completion channel.
+    struct IbvCompChannel = "struct ibv_comp_channel" {
+        context: *mut IbvContext,
+        fd: c_int,
+        refcnt: c_int,
+    }
+
+    /// A completion queue.
+    struct IbvCq = "struct ibv_cq" {
+        context: *mut IbvContext,
+        channel: *mut IbvCompChannel,
+        cq_context: *mut c_void,
+        handle: u32,
+        cqe: c_int,
+        mutex: libc::pthread_mutex_t,
+        cond: libc::pthread_cond_t,
+        comp_events_completed: u32,
+        async_events_completed: u32,
+    }
+
+    /// A completion queue that is polled value by value. It begins as an [`IbvCq`].
+    struct IbvCqEx = "struct ibv_cq_ex" {
+        context: *mut IbvContext,
+        channel: *mut IbvCompChannel,
+        cq_context: *mut c_void,
+        handle: u32,
+        cqe: c_int,
+        mutex: libc::pthread_mutex_t,
+        cond: libc::pthread_cond_t,
+        comp_events_completed: u32,
+        async_events_completed: u32,
+        comp_mask: u32,
+        status: c_int,
+        wr_id: u64,
+        start_poll: Option<unsafe extern "C" fn(*mut IbvCqEx, *mut IbvPollCqAttr) -> c_int>,
+        next_poll: Read<c_int>,
+        end_poll: Read<()>,
+        read_opcode: Read<c_int>,
+        read_vendor_err: Read<u32>,
+        read_byte_len: Read<u32>,
+        read_imm_data: Read<u32>,
+        read_qp_num: Read<u32>,
+        read_src_qp: Read<u32>,
+        read_wc_flags: Read<u32>,
+        read_slid: Read<u32>,
+        read_sl: Read<u8>,
+        read_dlid_path_bits: Read<u8>,
+        read_completion_ts: Read<u64>,
+        read_cvlan: Read<u16>,
+        read_flow_tag: Read<u32>,
+        read_tm_info: Option<unsafe extern "C" fn(*mut IbvCqEx, *mut IbvWcTmInfo)>,
+        read_completion_wallclock_ns: Read<u64>,
+    }
+
+    /// Attributes of a poll.
+    struct IbvPollCqAttr = "struct ibv_poll_cq_attr" {
+        comp_mask: u32,
+    }
+
+    /// Tag matching, which this device has not.
+    struct IbvWcTmInfo = "struct ibv_wc_tm_info" {
+        tag: u64,
+        r#priv: u32,
+    }
+
+    /// Attributes of a completion queue that is polled value by value.
+    struct IbvCqInitAttrEx = "struct ibv_cq_init_attr_ex" {
+        cqe: u32,
+        cq_context: *mut c_void,
+        channel: *mut IbvCompChannel,
+        comp_vector: u32,
+        wc_flags: u64,
+        comp_mask: u32,
+        flags: u32,
+        parent_domain: *mut IbvPd,
+    }
+
+    /// What `ibv_modify_cq` changes.
+    struct IbvModifyCqAttr = "struct ibv_modify_cq_attr" {
+        attr_mask: u32,
+        moderate: [u16; 2],
+    }
+
+    /// One completion.
+    struct IbvWc = "struct ibv_wc" {
+        wr_id: u64,
+        status: c_int,
+        opcode: c_int,
+        vendor_err: u32,
+        byte_len: u32,
+        imm_data: u32,
+        qp_num: u32,
+        src_qp: u32,
+        wc_flags: u32,
+        pkey_index: u16,
+        slid: u16,
+        sl: u8,
+        dlid_path_bits: u8,
+    }
+}

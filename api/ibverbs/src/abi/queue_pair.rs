@@ -1,0 +1,181 @@
+//! Queue pairs, their attributes, and address vectors.
+
+use super::completion::IbvCq;
+use super::context::IbvContext;
+use super::device::IbvGid;
+use super::memory::{IbvMw, IbvMwBindInfo, IbvPd, IbvSge};
+use super::receive::{IbvSrq, IbvXrcd};
+use super::work::{IbvAh, IbvDataBuf};
+use std::ffi::{c_int, c_void};
+
+impl Default for IbvQpCap {
+    fn default() -> IbvQpCap {
+        IbvQpCap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 }
+    }
+}
+
+/// A queue pair that is posted to function by function.
+type Ex = *mut IbvQpEx;
+
+abi! {
+    /// A queue pair.
+    struct IbvQp = "struct ibv_qp" {
+        context: *mut IbvContext,
+        qp_context: *mut c_void,
+        pd: *mut IbvPd,
+        send_cq: *mut IbvCq,
+        recv_cq: *mut IbvCq,
+        srq: *mut IbvSrq,
+        handle: u32,
+        qp_num: u32,
+        state: c_int,
+        qp_type: c_int,
+        mutex: libc::pthread_mutex_t,
+        cond: libc::pthread_cond_t,
+        events_completed: u32,
+    }
+
+    /// A queue pair that is posted to function by function, as Debian 12 knows it.
+    struct IbvQpEx = "struct ibv_qp_ex" {
+        qp_base: IbvQp,
+        comp_mask: u64,
+        wr_id: u64,
+        wr_flags: u32,
+        wr_atomic_cmp_swp: Option<unsafe extern "C" fn(Ex, u32, u64, u64, u64)>,
+        wr_atomic_fetch_add: Option<unsafe extern "C" fn(Ex, u32, u64, u64)>,
+        wr_bind_mw: Option<unsafe extern "C" fn(Ex, *mut IbvMw, u32, *const IbvMwBindInfo)>,
+        wr_local_inv: Option<unsafe extern "C" fn(Ex, u32)>,
+        wr_rdma_read: Option<unsafe extern "C" fn(Ex, u32, u64)>,
+        wr_rdma_write: Option<unsafe extern "C" fn(Ex, u32, u64)>,
+        wr_rdma_write_imm: Option<unsafe extern "C" fn(Ex, u32, u64, u32)>,
+        wr_send: Option<unsafe extern "C" fn(Ex)>,
+        wr_send_imm: Option<unsafe extern "C" fn(Ex, u32)>,
+        wr_send_inv: Option<unsafe extern "C" fn(Ex, u32)>,
+        wr_send_tso: Option<unsafe extern "C" fn(Ex, *mut c_void, u16, u16)>,
+        wr_set_ud_addr: Option<unsafe extern "C" fn(Ex, *mut IbvAh, u32, u32)>,
+        wr_set_xrc_srqn: Option<unsafe extern "C" fn(Ex, u32)>,
+        wr_set_inline_data: Option<unsafe extern "C" fn(Ex, *mut c_void, usize)>,
+        wr_set_inline_data_list: Option<unsafe extern "C" fn(Ex, usize, *const IbvDataBuf)>,
+        wr_set_sge: Option<unsafe extern "C" fn(Ex, u32, u64, u32)>,
+        wr_set_sge_list: Option<unsafe extern "C" fn(Ex, usize, *const IbvSge)>,
+        wr_start: Option<unsafe extern "C" fn(Ex)>,
+        wr_complete: Option<unsafe extern "C" fn(Ex) -> c_int>,
+        wr_abort: Option<unsafe extern "C" fn(Ex)>,
+        wr_atomic_write: Option<unsafe extern "C" fn(Ex, u32, u64, *const c_void)>,
+    }
+
+    /// The sizes of a queue pair's queues.
+    struct IbvQpCap = "struct ibv_qp_cap" {
+        max_send_wr: u32,
+        max_recv_wr: u32,
+        max_send_sge: u32,
+        max_recv_sge: u32,
+        max_inline_data: u32,
+    }
+
+    /// Attributes of a queue pair that is to be made.
+    struct IbvQpInitAttr = "struct ibv_qp_init_attr" {
+        qp_context: *mut c_void,
+        send_cq: *mut IbvCq,
+        recv_cq: *mut IbvCq,
+        srq: *mut IbvSrq,
+        cap: IbvQpCap,
+        qp_type: c_int,
+        sq_sig_all: c_int,
+    }
+
+    /// Hashing of receives, which this device has not.
+    struct IbvRxHashConf = "struct ibv_rx_hash_conf" {
+        rx_hash_function: u8,
+        rx_hash_key_len: u8,
+        rx_hash_key: *mut u8,
+        rx_hash_fields_mask: u64,
+    }
+
+    /// More attributes of a queue pair that is to be made.
+    struct IbvQpInitAttrEx = "struct ibv_qp_init_attr_ex" {
+        qp_context: *mut c_void,
+        send_cq: *mut IbvCq,
+        recv_cq: *mut IbvCq,
+        srq: *mut IbvSrq,
+        cap: IbvQpCap,
+        qp_type: c_int,
+        sq_sig_all: c_int,
+        comp_mask: u32,
+        pd: *mut IbvPd,
+        xrcd: *mut IbvXrcd,
+        create_flags: u32,
+        max_tso_header: u16,
+        rwq_ind_tbl: *mut c_void,
+        rx_hash_conf: IbvRxHashConf,
+        source_qpn: u32,
+        send_ops_flags: u64,
+    }
+
+    /// Attributes of an XRC target that is shared.
+    struct IbvQpOpenAttr = "struct ibv_qp_open_attr" {
+        comp_mask: u32,
+        qp_num: u32,
+        xrcd: *mut IbvXrcd,
+        qp_context: *mut c_void,
+        qp_type: c_int,
+    }
+
+    /// A limit of a queue pair's rate.
+    struct IbvQpRateLimitAttr = "struct ibv_qp_rate_limit_attr" {
+        rate_limit: u32,
+        max_burst_sz: u32,
+        typical_pkt_sz: u16,
+        comp_mask: u32,
+    }
+
+    /// The part of an address vector that RoCE uses.
+    struct IbvGlobalRoute = "struct ibv_global_route" {
+        dgid: IbvGid,
+        flow_label: u32,
+        sgid_index: u8,
+        hop_limit: u8,
+        traffic_class: u8,
+    }
+
+    /// An address vector.
+    struct IbvAhAttr = "struct ibv_ah_attr" {
+        grh: IbvGlobalRoute,
+        dlid: u16,
+        sl: u8,
+        src_path_bits: u8,
+        static_rate: u8,
+        is_global: u8,
+        port_num: u8,
+    }
+
+    /// The attributes of a queue pair.
+    struct IbvQpAttr = "struct ibv_qp_attr" {
+        qp_state: c_int,
+        cur_qp_state: c_int,
+        path_mtu: c_int,
+        path_mig_state: c_int,
+        qkey: u32,
+        rq_psn: u32,
+        sq_psn: u32,
+        dest_qp_num: u32,
+        qp_access_flags: u32,
+        cap: IbvQpCap,
+        ah_attr: IbvAhAttr,
+        alt_ah_attr: IbvAhAttr,
+        pkey_index: u16,
+        alt_pkey_index: u16,
+        en_sqd_async_notify: u8,
+        sq_draining: u8,
+        max_rd_atomic: u8,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+        port_num: u8,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        alt_port_num: u8,
+        alt_timeout: u8,
+        rate_limit: u32,
+    }
+}

@@ -1,0 +1,56 @@
+//! Shared receive queues and XRC domains.
+
+use super::completion::IbvCq;
+use super::context::IbvContext;
+use super::memory::IbvPd;
+use std::ffi::{c_int, c_void};
+
+abi! {
+    /// A shared receive queue.
+    struct IbvSrq = "struct ibv_srq" {
+        context: *mut IbvContext,
+        srq_context: *mut c_void,
+        pd: *mut IbvPd,
+        handle: u32,
+        mutex: libc::pthread_mutex_t,
+        cond: libc::pthread_cond_t,
+        events_completed: u32,
+    }
+
+    /// The size and limit of a shared receive queue.
+    struct IbvSrqAttr = "struct ibv_srq_attr" {
+        max_wr: u32,
+        max_sge: u32,
+        srq_limit: u32,
+    }
+
+    /// Attributes of a shared receive queue that is to be made.
+    struct IbvSrqInitAttr = "struct ibv_srq_init_attr" {
+        srq_context: *mut c_void,
+        attr: IbvSrqAttr,
+    }
+
+    /// More of them.
+    struct IbvSrqInitAttrEx = "struct ibv_srq_init_attr_ex" {
+        srq_context: *mut c_void,
+        attr: IbvSrqAttr,
+        comp_mask: u32,
+        srq_type: c_int,
+        pd: *mut IbvPd,
+        xrcd: *mut IbvXrcd,
+        cq: *mut IbvCq,
+        tm_cap: [u32; 2],
+    }
+
+    /// An XRC domain.
+    struct IbvXrcd = "struct ibv_xrcd" {
+        context: *mut IbvContext,
+    }
+
+    /// Attributes of an XRC domain.
+    struct IbvXrcdInitAttr = "struct ibv_xrcd_init_attr" {
+        comp_mask: u32,
+        fd: c_int,
+        oflags: c_int,
+    }
+}

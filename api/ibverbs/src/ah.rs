@@ -1,0 +1,143 @@
+//! Address handles, and address vectors made of a GID and its index.
+
+use remora_verbs::raw::Ah;
+use remora_verbs::{AddressVector, GRH, GlobalRoute};
+use std::ffi::c_int;
+
+use crate::abi::completion::IbvWc;
+use crate::abi::context::IbvContext;
+use crate::abi::device::IbvGid;
+use crate::abi::memory::IbvPd;
+use crate::abi::queue_pair::{IbvAhAttr, IbvGlobalRoute};
+use crate::abi::work::{IbvAh, IbvGrh};
+use crate::context::ContextObject;
+use crate::handles::{self, Kind, Object};
+use crate::{context, errno, gid, pd, port};
+
+/// An address handle.
+#[repr(C)]
+pub struct AhObject {
+    verbs: IbvAh,
+    pub raw: Ah,
+}
+
+impl Object for AhObject {
+    type C = IbvAh;
+    const KIND: Kind = Kind::Ah;
+}
+
+/// Hops where the program says none.
+const HOPS: u8 = 64;
+
+/// The way that an address vector names. RoCE needs the GID.
+pub fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, c_int> {
+    let IbvGlobalRoute { dgid, sgid_index, hop_limit, traffic_class, .. } = attr.grh;
+    if attr.is_global == 0 {
+        return Err(libc::EINVAL);
+    }
+    port::check(attr.port_num.into())?;
+    gid::at(view, sgid_index.into())?;
+    let to = gid::endpoint(&dgid);
+    if !to.address.is_host() && !to.address.is_multicast() {
+        return Err(libc::EINVAL);
+    }
+    let hops = if hop_limit == 0 { HOPS } else { hop_limit };
+    view.nic.adapter.address_vector(to, traffic_class, hops).map_err(errno::of_create)
+}
+
+/// Makes an address handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah(pd: *mut IbvPd, attr: *mut IbvAhAttr) -> *mut IbvAh {
+    // SAFETY: NULL, or the program's.
+    errno::pointer(unsafe { attr.as_ref() }.ok_or(libc::EINVAL).and_then(|attr| create(pd, attr)))
+}
+
+fn create(pd: *mut IbvPd, attr: &IbvAhAttr) -> Result<*mut IbvAh, c_int> {
+    let domain = pd::look(pd)?;
+    let view = context::look(domain.verbs.context)?;
+    let address = resolve(view, attr)?;
+    let raw = Ah::create(&view.nic.adapter, domain.pd, &address).map_err(errno::of_create)?;
+    let verbs = IbvAh { context: domain.verbs.context, pd, handle: raw.number() };
+    Ok(handles::give(Box::new(AhObject { verbs, raw })))
+}
+
+/// Ends an address handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut IbvAh) -> c_int {
+    errno::number((|| {
+        handles::look::<AhObject>(ah)?.raw.destroy().map_err(errno::of_create)?;
+        handles::take::<AhObject>(ah).map(drop)
+    })())
+}
+
+/// `IBV_WC_GRH`.
+const WITH_GRH: u32 = 1;
+
+/// The way back to the sender of a datagram.
+fn back(
+    context: *mut IbvContext,
+    port: u8,
+    wc: *const IbvWc,
+    grh: *const IbvGrh,
+) -> Result<IbvAhAttr, c_int> {
+    let view = context::look(context)?;
+    port::check(port.into())?;
+    // SAFETY: NULL, or the program's.
+    let wc = unsafe { wc.as_ref() }.ok_or(libc::EINVAL)?;
+    if grh.is_null() || wc.wc_flags & WITH_GRH == 0 {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the bytes before the datagram, which are as many as a GRH has.
+    let bytes = unsafe { &*grh.cast::<[u8; GRH]>() };
+    let route = GlobalRoute::parse(bytes).ok_or(libc::EINVAL)?;
+    let own = gid::at(view, 0)?;
+    if route.destination.0 != own.raw && !route.destination.is_multicast() {
+        return Err(libc::EINVAL);
+    }
+    let grh = IbvGlobalRoute {
+        dgid: IbvGid { raw: route.source.0 },
+        flow_label: 0,
+        sgid_index: 0,
+        hop_limit: HOPS,
+        traffic_class: 0,
+    };
+    Ok(IbvAhAttr {
+        grh,
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        static_rate: 0,
+        is_global: 1,
+        port_num: port,
+    })
+}
+
+/// Fills an address vector with the way back to the sender of a datagram.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut IbvContext,
+    port: u8,
+    wc: *mut IbvWc,
+    grh: *mut IbvGrh,
+    out: *mut IbvAhAttr,
+) -> c_int {
+    errno::minus_one((|| {
+        // SAFETY: NULL, or the program's.
+        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = back(context, port, wc, grh)?;
+        Ok(())
+    })())
+}
+
+/// Makes an address handle of the way back to the sender of a datagram.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut IbvPd,
+    wc: *mut IbvWc,
+    grh: *mut IbvGrh,
+    port: u8,
+) -> *mut IbvAh {
+    errno::pointer((|| {
+        let attr = back(pd::look(pd)?.verbs.context, port, wc, grh)?;
+        create(pd, &attr)
+    })())
+}

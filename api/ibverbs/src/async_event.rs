@@ -1,0 +1,68 @@
+//! Asynchronous events.
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+
+use crate::abi::completion::IbvCq;
+use crate::abi::context::{IbvAsyncEvent, IbvContext};
+use crate::abi::queue_pair::IbvQp;
+use crate::abi::receive::IbvSrq;
+use crate::channel::read_one;
+use crate::cq::CqObject;
+use crate::handles;
+use crate::qp::QpObject;
+use crate::srq::SrqObject;
+use crate::{context, errno};
+
+/// Waits for an event. Obeys the `O_NONBLOCK` of the context's descriptor, and returns on a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn ibv_get_async_event(
+    context: *mut IbvContext,
+    out: *mut IbvAsyncEvent,
+) -> c_int {
+    let Ok(object) = context::look(context) else {
+        errno::set(libc::EINVAL);
+        return -1;
+    };
+    loop {
+        object.events.begin_read();
+        // SAFETY: the context's descriptor.
+        let succeeded = unsafe { read_one(object.verbs.context.async_fd) };
+        let event = object.events.end_read(succeeded);
+        if !succeeded {
+            return -1;
+        }
+        let Some(event) = event else { continue };
+        event.delivered.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: the program's.
+        unsafe { out.write(IbvAsyncEvent { element: event.element, event_type: event.event_type }) };
+        return 0;
+    }
+}
+
+/// Acknowledges an event: its object can end when all of its are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut IbvAsyncEvent) {
+    // SAFETY: NULL, or the program's.
+    let Some(event) = (unsafe { event.as_ref() }) else { return };
+    let element = event.element as usize;
+    match event.event_type {
+        0 => {
+            if let Ok(cq) = handles::look::<CqObject>(element as *mut IbvCq) {
+                cq.events_acknowledged().add(1);
+            }
+        }
+        1..=7 | 16 => {
+            if let Ok(qp) = handles::look::<QpObject>(element as *mut IbvQp) {
+                qp.events_acknowledged().add(1);
+            }
+        }
+        14 | 15 => {
+            if let Ok(srq) = handles::look::<SrqObject>(element as *mut IbvSrq) {
+                srq.events_acknowledged().add(1);
+            }
+        }
+        // Of a port or the device: nobody waits.
+        _ => {}
+    }
+}

@@ -1,0 +1,123 @@
+//! Completion channels: descriptors that programs wait on.
+
+use remora_verbs::raw::EventQueue;
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::completion::{IbvCompChannel, IbvCq};
+use crate::abi::context::IbvContext;
+use crate::cq::CqObject;
+use crate::handles::{self, Kind, Object};
+use crate::{context, errno};
+
+/// Reports of one channel that wait to be read: more than there are queues that can each have a few.
+const MAX_REPORTS: usize = 1 << 16;
+
+/// A channel.
+#[repr(C)]
+pub struct ChannelObject {
+    verbs: UnsafeCell<IbvCompChannel>,
+    pub reports: Arc<EventQueue<u64>>,
+    /// Queues that report here.
+    pub users: AtomicU32,
+}
+
+impl Object for ChannelObject {
+    type C = IbvCompChannel;
+    const KIND: Kind = Kind::Channel;
+}
+
+impl ChannelObject {
+    /// One queue more, or one less, reports here.
+    pub fn count(&self, more: bool) {
+        let before = if more {
+            self.users.fetch_add(1, Ordering::AcqRel) + 1
+        } else {
+            self.users.fetch_sub(1, Ordering::AcqRel) - 1
+        };
+        // SAFETY: programs read it at most.
+        unsafe { (*self.verbs.get()).refcnt = before as c_int };
+    }
+}
+
+/// Makes a channel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut IbvContext) -> *mut IbvCompChannel {
+    errno::pointer((|| {
+        context::look(context)?;
+        let reports =
+            EventQueue::new(MAX_REPORTS).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        let verbs = IbvCompChannel { context, fd: reports.as_fd().as_raw_fd(), refcnt: 0 };
+        let object =
+            ChannelObject { verbs: verbs.into(), reports: Arc::new(reports), users: AtomicU32::new(0) };
+        Ok(handles::give(Box::new(object)))
+    })())
+}
+
+/// Ends a channel; EBUSY while a queue reports there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) -> c_int {
+    errno::number((|| {
+        if handles::look::<ChannelObject>(channel)?.users.load(Ordering::Acquire) > 0 {
+            return Err(libc::EBUSY);
+        }
+        handles::take::<ChannelObject>(channel).map(drop)
+    })())
+}
+
+unsafe extern "C-unwind" {
+    /// The C library's read(2), in which a thread may be cancelled.
+    fn read(descriptor: c_int, out: *mut c_void, count: usize) -> isize;
+}
+
+/// Reads one event's 8 bytes of a descriptor. False: the errno says why not. A thread may be cancelled in it,
+/// so its callers keep nothing that a drop would end.
+#[inline(always)]
+pub unsafe fn read_one(descriptor: c_int) -> bool {
+    let mut word = 0u64;
+    // SAFETY: the word has 8 bytes.
+    unsafe { read(descriptor, (&raw mut word).cast(), 8) == 8 }
+}
+
+/// Waits for a queue that got a completion. Obeys the descriptor's `O_NONBLOCK`, and returns on a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn ibv_get_cq_event(
+    channel: *mut IbvCompChannel,
+    cq: *mut *mut IbvCq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    let Ok(object) = handles::look::<ChannelObject>(channel) else {
+        errno::set(libc::EINVAL);
+        return -1;
+    };
+    loop {
+        object.reports.begin_read();
+        // SAFETY: the channel's descriptor.
+        let succeeded = unsafe { read_one((*object.verbs.get()).fd) };
+        let report = object.reports.end_read(succeeded);
+        if !succeeded {
+            return -1;
+        }
+        let Some(address) = report else { continue };
+        let found = address as *mut IbvCq;
+        // SAFETY: a queue that has ended withdraws its reports first. The places are the program's.
+        unsafe {
+            let Some(queue) = handles::fast::<CqObject>(found) else { continue };
+            queue.delivered.fetch_add(1, Ordering::AcqRel);
+            *cq = found;
+            *cq_context = (*queue.verbs.get()).cq_context;
+        }
+        return 0;
+    }
+}
+
+/// Acknowledges reports: a queue can end when all of its are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut IbvCq, count: c_uint) {
+    if let Ok(object) = handles::look::<CqObject>(cq) {
+        object.completions_acknowledged().add(count);
+    }
+}

@@ -1,0 +1,196 @@
+//! Completion queues.
+
+use remora_verbs::Notify;
+use remora_verbs::raw::{Channel, Cq, CqHook, EventQueue};
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::completion::{IbvCompChannel, IbvCq, IbvCqEx, IbvModifyCqAttr, IbvWc};
+use crate::abi::context::IbvContext;
+use crate::attributes::MAX_CQE;
+use crate::channel::ChannelObject;
+use crate::cq_ex::{self, Polling};
+use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
+use crate::nic::{Subject, Watcher};
+use crate::{context, errno, requests};
+
+/// Completion vectors: one thread serves all queues.
+pub const VECTORS: c_int = 1;
+
+/// A completion queue, polled either way.
+#[repr(C)]
+pub struct CqObject {
+    pub verbs: UnsafeCell<IbvCqEx>,
+    pub raw: Arc<Cq>,
+    channel: *mut IbvCompChannel,
+    reports: Option<Arc<EventQueue<u64>>>,
+    /// Reports that the program has read.
+    pub delivered: AtomicU32,
+    watcher: Watcher,
+    pub polling: Polling,
+}
+
+impl Object for CqObject {
+    type C = IbvCq;
+    const KIND: Kind = Kind::Cq;
+}
+
+impl CqObject {
+    /// The count of acknowledged reports.
+    pub fn completions_acknowledged(&self) -> Acknowledged {
+        let verbs = self.verbs.get();
+        // SAFETY: parts of this object.
+        unsafe {
+            Acknowledged {
+                mutex: &raw mut (*verbs).mutex,
+                cond: &raw mut (*verbs).cond,
+                count: &raw mut (*verbs).comp_events_completed,
+            }
+        }
+    }
+
+    /// The count of acknowledged asynchronous events.
+    pub fn events_acknowledged(&self) -> Acknowledged {
+        let verbs = self.verbs.get();
+        // SAFETY: parts of this object.
+        unsafe {
+            Acknowledged {
+                count: &raw mut (*verbs).async_events_completed,
+                ..self.completions_acknowledged()
+            }
+        }
+    }
+}
+
+/// What both ways of making a queue need.
+pub struct CqAttributes {
+    pub cqe: u32,
+    pub cq_context: *mut c_void,
+    pub channel: *mut IbvCompChannel,
+    pub vector: u32,
+    /// `enum ibv_create_cq_wc_flags`.
+    pub wc_flags: u64,
+}
+
+/// Makes a queue.
+pub fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mut IbvCq, c_int> {
+    let object = context::look(context)?;
+    if !(1..=MAX_CQE).contains(&attributes.cqe) || attributes.vector >= VECTORS as u32 {
+        return Err(libc::EINVAL);
+    }
+    let channel = handles::look_if_any::<ChannelObject>(attributes.channel)?;
+    let raw = Cq::create(&object.nic.adapter, attributes.cqe, None).map_err(errno::of_create)?;
+    let verbs = IbvCqEx {
+        context,
+        channel: attributes.channel,
+        cq_context: attributes.cq_context,
+        handle: raw.number(),
+        cqe: raw.depth() as c_int,
+        mutex: MUTEX,
+        cond: COND,
+        comp_events_completed: 0,
+        async_events_completed: 0,
+        ..cq_ex::readers(attributes.wc_flags)
+    };
+    let mut made = Box::new(CqObject {
+        verbs: verbs.into(),
+        raw,
+        channel: attributes.channel,
+        reports: channel.map(|channel| Arc::clone(&channel.reports)),
+        delivered: AtomicU32::new(0),
+        watcher: Watcher::new(std::ptr::null_mut::<IbvCq>(), &object.events),
+        polling: Polling::default(),
+    });
+    let address = &raw mut *made;
+    made.watcher = Watcher::new(address, &object.events);
+    if let Some(channel) = channel {
+        channel.count(true);
+        let channel = Channel::Counted(Arc::clone(&channel.reports));
+        made.raw.report(CqHook { channel, tag: address as u64 });
+    }
+    object.nic.watch(Subject::Cq(made.raw.number()), made.watcher.clone());
+    Ok(handles::give(made))
+}
+
+/// Makes a queue for at least `cqe` completions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_cq(
+    context: *mut IbvContext,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut IbvCompChannel,
+    vector: c_int,
+) -> *mut IbvCq {
+    errno::pointer((|| {
+        let cqe = u32::try_from(cqe).map_err(|_| libc::EINVAL)?;
+        let vector = u32::try_from(vector).map_err(|_| libc::EINVAL)?;
+        create(context, &CqAttributes { cqe, cq_context, channel, vector, wc_flags: 0 })
+    })())
+}
+
+/// Makes a queue hold at least `cqe` completions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resize_cq(cq: *mut IbvCq, cqe: c_int) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<CqObject>(cq)?;
+        let cqe = u32::try_from(cqe).ok().filter(|cqe| (1..=MAX_CQE).contains(cqe)).ok_or(libc::EINVAL)?;
+        object.raw.resize(cqe).map_err(errno::of_create)?;
+        // SAFETY: programs read it at most.
+        unsafe { (*object.verbs.get()).cqe = object.raw.depth() as c_int };
+        Ok(())
+    })())
+}
+
+/// Ends a queue; EBUSY while a queue pair completes there. Waits until all that was read is acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<CqObject>(cq)?;
+        // SAFETY: a field that nobody changes.
+        let nic = &context::look(unsafe { (*object.verbs.get()).context })?.nic;
+        object.raw.destroy().map_err(errno::of_create)?;
+        nic.forget(Subject::Cq(object.raw.number()));
+        if let Some(reports) = &object.reports {
+            reports.withdraw(|report| *report == cq as u64);
+        }
+        if !nic.adapter.is_child() {
+            object.completions_acknowledged().wait(|| object.delivered.load(Ordering::Acquire));
+            object.events_acknowledged().wait(|| object.watcher.delivered());
+        }
+        if let Some(channel) = handles::look_if_any::<ChannelObject>(object.channel)? {
+            channel.count(false);
+        }
+        handles::take::<CqObject>(cq).map(drop)
+    })())
+}
+
+/// Takes up to `count` completions; returns their number, or a negative errno.
+pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) -> c_int {
+    // SAFETY: NULL, or a live handle.
+    let Some(object) = (unsafe { handles::fast::<CqObject>(cq) }) else { return -libc::EINVAL };
+    let mut taken = 0;
+    let polled = object.raw.poll(count.max(0) as usize, |cqe| {
+        // SAFETY: the program has `count` places, and no more are taken.
+        unsafe { out.add(taken).write(requests::completion(cqe)) };
+        taken += 1;
+    });
+    match polled {
+        Ok(taken) => taken as c_int,
+        Err(error) => -errno::of_poll(error),
+    }
+}
+
+/// Asks for one report through the channel.
+pub unsafe extern "C" fn req_notify_cq(cq: *mut IbvCq, solicited_only: c_int) -> c_int {
+    // SAFETY: NULL, or a live handle.
+    let Some(object) = (unsafe { handles::fast::<CqObject>(cq) }) else { return libc::EINVAL };
+    let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
+    object.raw.arm(notify).map_or_else(errno::of_poll, |()| 0)
+}
+
+/// Moderation of reports, which this NIC has not.
+pub unsafe extern "C" fn modify_cq(cq: *mut IbvCq, _attr: *mut IbvModifyCqAttr) -> c_int {
+    errno::number(handles::look::<CqObject>(cq).and(Err(libc::EOPNOTSUPP)))
+}

@@ -1,0 +1,211 @@
+//! Completion queues that are polled value by value.
+
+use remora_verbs::raw::Cqe;
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::abi::completion::{IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
+use crate::abi::context::IbvContext;
+use crate::cq::{self, CqAttributes, CqObject};
+use crate::handles::{self, COND, MUTEX};
+use crate::{context, errno, pd, requests};
+
+/// `enum ibv_create_cq_wc_flags` as far as a RoCE NIC has such values: length, immediate data, queue pairs,
+/// slid, sl, path bits, timestamps of both clocks.
+const KNOWN_VALUES: u64 = 0xff | 1 << 11;
+/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK`.
+const KNOWN_FLAGS: u32 = 3;
+/// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `_PD`.
+const FLAGS: u32 = 1;
+const DOMAIN: u32 = 2;
+
+/// The completion that a program reads value by value. One thread at a time is between start and end.
+#[derive(Default)]
+pub struct Polling {
+    busy: AtomicBool,
+    present: UnsafeCell<Option<Present>>,
+}
+
+struct Present {
+    cqe: Cqe,
+    /// Nanoseconds of the NIC's clock when it was taken.
+    at: u64,
+}
+
+impl Polling {
+    fn begin(&self) {
+        while self.busy.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn end(&self) {
+        self.busy.store(false, Ordering::Release);
+    }
+
+    /// The present completion.
+    ///
+    /// # Safety
+    /// The calling thread is between start and end.
+    unsafe fn present(&self) -> Option<&Present> {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.present.get()).as_ref() }
+    }
+}
+
+/// The part of a queue by which programs poll it value by value.
+pub fn readers(wc_flags: u64) -> IbvCqEx {
+    let null = std::ptr::null_mut();
+    let reads = |bit: u32| wc_flags & 1 << bit != 0;
+    IbvCqEx {
+        context: std::ptr::null_mut(),
+        channel: std::ptr::null_mut(),
+        cq_context: null,
+        handle: 0,
+        cqe: 0,
+        mutex: MUTEX,
+        cond: COND,
+        comp_events_completed: 0,
+        async_events_completed: 0,
+        comp_mask: 0,
+        status: 0,
+        wr_id: 0,
+        start_poll: Some(start_poll),
+        next_poll: Some(next_poll),
+        end_poll: Some(end_poll),
+        read_opcode: Some(read_opcode),
+        read_vendor_err: Some(read_vendor_err),
+        read_byte_len: Some(read_byte_len),
+        read_imm_data: Some(read_imm_data),
+        read_qp_num: Some(read_qp_num),
+        read_src_qp: Some(read_src_qp),
+        read_wc_flags: Some(read_wc_flags),
+        read_slid: Some(read_slid),
+        read_sl: Some(read_sl),
+        read_dlid_path_bits: Some(read_dlid_path_bits),
+        read_completion_ts: reads(7).then_some(read_completion_ts),
+        read_cvlan: None,
+        read_flow_tag: None,
+        read_tm_info: None::<unsafe extern "C" fn(*mut IbvCqEx, *mut IbvWcTmInfo)>,
+        read_completion_wallclock_ns: reads(11).then_some(read_completion_wallclock_ns),
+    }
+}
+
+/// Makes a queue that is polled value by value.
+pub unsafe extern "C" fn create_cq_ex(context: *mut IbvContext, attr: *mut IbvCqInitAttrEx) -> *mut IbvCqEx {
+    errno::pointer((|| {
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask & !(FLAGS | DOMAIN) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let unknown = attr.comp_mask & FLAGS != 0 && attr.flags & !KNOWN_FLAGS != 0;
+        if unknown || attr.wc_flags & !KNOWN_VALUES != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if attr.comp_mask & DOMAIN != 0 && pd::look(attr.parent_domain)?.parent_of.is_none() {
+            return Err(libc::EINVAL);
+        }
+        let attributes = CqAttributes {
+            cqe: attr.cqe,
+            cq_context: attr.cq_context,
+            channel: attr.channel,
+            vector: attr.comp_vector,
+            wc_flags: attr.wc_flags,
+        };
+        cq::create(context, &attributes).map(|cq| cq.cast::<IbvCqEx>())
+    })())
+}
+
+/// The queue of a handle.
+///
+/// # Safety
+/// The handle is a live one.
+unsafe fn object<'a>(cq: *mut IbvCqEx) -> Option<&'a CqObject> {
+    // SAFETY: the caller's promise.
+    unsafe { handles::fast::<CqObject>(cq.cast::<IbvCq>()) }
+}
+
+/// Takes the next completion. 0, ENOENT, or another errno.
+///
+/// # Safety
+/// The calling thread is between start and end.
+unsafe fn take(object: &CqObject) -> c_int {
+    let mut next = None;
+    if let Err(error) = object.raw.poll(1, |cqe| next = Some(*cqe)) {
+        return errno::of_poll(error);
+    }
+    let Some(cqe) = next else { return libc::ENOENT };
+    // SAFETY: the caller's promise; nobody else reads or writes these.
+    unsafe {
+        let verbs = object.verbs.get();
+        (*verbs).status = cqe.completion.status as c_int;
+        (*verbs).wr_id = cqe.completion.id;
+        let at = if (*verbs).read_completion_ts.is_some() {
+            context::look((*verbs).context).map_or(0, |context| context.nic.adapter.now())
+        } else {
+            0
+        };
+        *object.polling.present.get() = Some(Present { cqe, at });
+    }
+    0
+}
+
+unsafe extern "C" fn start_poll(cq: *mut IbvCqEx, attr: *mut IbvPollCqAttr) -> c_int {
+    // SAFETY: NULL or a live handle; the attributes are the program's.
+    let (object, attr) = unsafe { (object(cq), attr.as_ref()) };
+    let (Some(object), None | Some(IbvPollCqAttr { comp_mask: 0 })) = (object, attr) else {
+        return libc::EINVAL;
+    };
+    object.polling.begin();
+    // SAFETY: between start and end.
+    let taken = unsafe { take(object) };
+    if taken != 0 {
+        object.polling.end();
+    }
+    taken
+}
+
+unsafe extern "C" fn next_poll(cq: *mut IbvCqEx) -> c_int {
+    // SAFETY: NULL or a live handle, between start and end.
+    unsafe { object(cq).map_or(libc::EINVAL, |object| take(object)) }
+}
+
+unsafe extern "C" fn end_poll(cq: *mut IbvCqEx) {
+    // SAFETY: NULL or a live handle.
+    if let Some(object) = unsafe { object(cq) } {
+        object.polling.end();
+    }
+}
+
+/// Functions that read one value of the present completion.
+macro_rules! reads {
+    ($($name:ident: $type:ty = |$present:ident| $value:expr;)*) => {
+        $(unsafe extern "C" fn $name(cq: *mut IbvCqEx) -> $type {
+            // SAFETY: a live handle, between start and end.
+            let $present = unsafe { object(cq).and_then(|object| object.polling.present()) };
+            $present.map_or(0, |$present| $value)
+        })*
+    };
+}
+
+reads! {
+    read_opcode: c_int = |present| c_int::from(present.cqe.completion.kind as u8);
+    read_vendor_err: u32 = |_present| 0;
+    read_byte_len: u32 = |present| present.cqe.completion.byte_len;
+    read_imm_data: u32 = |present| requests::imm_data(&present.cqe);
+    read_qp_num: u32 = |present| present.cqe.completion.qp_num;
+    read_src_qp: u32 = |present| present.cqe.completion.src_qp;
+    read_wc_flags: u32 = |present| requests::wc_flags(&present.cqe);
+    read_slid: u32 = |_present| 0;
+    read_sl: u8 = |_present| 0;
+    read_dlid_path_bits: u8 = |_present| 0;
+    read_completion_ts: u64 = |present| present.at;
+    read_completion_wallclock_ns: u64 = |_present| wallclock();
+}
+
+fn wallclock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}

@@ -1,0 +1,113 @@
+//! The list of devices: one, `remora0`.
+
+use std::ffi::{c_char, c_int};
+use std::sync::OnceLock;
+
+use crate::abi::device::IbvDevice;
+use crate::{attributes, errno};
+
+/// `IBV_NODE_CA`.
+const NODE_CA: c_int = 1;
+/// `IBV_TRANSPORT_IB`: RoCE counts as it.
+const TRANSPORT_IB: c_int = 0;
+/// Zeros behind the device: `mlx5dv_is_supported` and its like look there for a provider's mark.
+const BEHIND: usize = 1024;
+
+#[repr(C)]
+struct DeviceObject {
+    verbs: IbvDevice,
+    behind: [u8; BEHIND],
+}
+
+/// The address of the device, which stays for the life of the process.
+struct Place(*mut IbvDevice);
+
+// SAFETY: nobody writes to the device once it is made.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+/// The device.
+pub fn device() -> *mut IbvDevice {
+    static DEVICE: OnceLock<Place> = OnceLock::new();
+    DEVICE.get_or_init(|| Place((&raw mut *Box::leak(Box::new(describe()))).cast())).0
+}
+
+fn describe() -> DeviceObject {
+    DeviceObject {
+        verbs: IbvDevice {
+            _ops: [std::ptr::null_mut(); 2],
+            node_type: NODE_CA,
+            transport_type: TRANSPORT_IB,
+            name: text(attributes::NAME),
+            dev_name: text("uverbs0"),
+            dev_path: text("/sys/class/infiniband_verbs/uverbs0"),
+            ibdev_path: text("/sys/class/infiniband/remora0"),
+        },
+        behind: [0; BEHIND],
+    }
+}
+
+/// A text in a field of `N` characters.
+pub fn text<const N: usize>(words: &str) -> [c_char; N] {
+    let mut field = [0; N];
+    for (place, byte) in field.iter_mut().zip(words.bytes().take(N - 1)) {
+        *place = byte as c_char;
+    }
+    field
+}
+
+/// The node's GUID, in network order: locally administered, and another one for each boot of each machine.
+pub fn guid() -> u64 {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // FNV-1a.
+    let hash = boot.trim().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let [a, b, c, d, e, ..] = hash.to_ne_bytes();
+    u64::from_ne_bytes([0x02, a, b, 0xff, 0xfe, c, d, e])
+}
+
+/// The list, which ends with NULL; its length goes to `count`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice {
+    // SAFETY: plain memory, for two pointers.
+    let list: *mut *mut IbvDevice = unsafe { libc::calloc(2, size_of::<*mut IbvDevice>()) }.cast();
+    if list.is_null() {
+        return errno::pointer(Err(libc::ENOMEM));
+    }
+    // SAFETY: it has two places; `count` is NULL or the program's.
+    unsafe {
+        *list = device();
+        if !count.is_null() {
+            *count = 1;
+        }
+    }
+    list
+}
+
+/// Frees the list; the device stays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut IbvDevice) {
+    // SAFETY: `ibv_get_device_list` has made it.
+    unsafe { libc::free(list.cast()) };
+}
+
+/// The device's name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_name(device: *mut IbvDevice) -> *const c_char {
+    // SAFETY: NULL, or the device of the list.
+    unsafe { device.as_ref() }.map_or(std::ptr::null(), |device| device.name.as_ptr())
+}
+
+/// The node's GUID, in network order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_guid(device: *mut IbvDevice) -> u64 {
+    if device.is_null() { 0 } else { guid() }
+}
+
+/// The kernel's number of the device, which it has not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_index(_device: *mut IbvDevice) -> c_int {
+    -1
+}

@@ -1,0 +1,129 @@
+//! Memory on the device.
+
+use remora_verbs::{Access, Bytes, Range};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::context::IbvContext;
+use crate::abi::memory::{IbvAllocDmAttr, IbvDm, IbvMr, IbvPd};
+use crate::handles::{self, Kind, Object};
+use crate::{context, errno, mr, pd};
+
+/// Largest alignment that may be asked for: the memory's own.
+const MAX_LOG_ALIGN: u32 = 6;
+
+/// A piece of the memory on the device.
+#[repr(C)]
+pub struct DmObject {
+    verbs: IbvDm,
+    bytes: Bytes,
+    length: usize,
+}
+
+impl Object for DmObject {
+    type C = IbvDm;
+    const KIND: Kind = Kind::Dm;
+}
+
+impl DmObject {
+    /// Is this its number?
+    pub fn is_numbered(&self, number: u32) -> bool {
+        self.verbs.handle == number
+    }
+
+    /// Another handle of the same memory.
+    pub fn again(&self, context: *mut IbvContext) -> *mut IbvDm {
+        let verbs = IbvDm { context, ..self.verbs };
+        handles::give(Box::new(DmObject { verbs, bytes: self.bytes.clone(), length: self.length }))
+    }
+}
+
+/// Allocates memory on the device.
+pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocDmAttr) -> *mut IbvDm {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    errno::pointer((|| {
+        let adapter = &context::look(context)?.nic.adapter;
+        adapter.refuse_child().map_err(errno::of_create)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask != 0
+            || attr.log_align_req > MAX_LOG_ALIGN
+            || attr.length > crate::attributes::DM_BYTES
+        {
+            return Err(libc::EINVAL);
+        }
+        let bytes = adapter.table().on_nic(attr.length).map_err(errno::of_memory)?;
+        let verbs = IbvDm {
+            context,
+            memcpy_to_dm: Some(memcpy_to_dm),
+            memcpy_from_dm: Some(memcpy_from_dm),
+            comp_mask: 0,
+            handle: NEXT.fetch_add(1, Ordering::Relaxed),
+        };
+        Ok(handles::give(Box::new(DmObject { verbs, bytes, length: attr.length })))
+    })())
+}
+
+/// Frees memory on the device; regions over it keep it until they end.
+pub unsafe extern "C" fn free_dm(dm: *mut IbvDm) -> c_int {
+    errno::number((|| {
+        context::look(handles::look::<DmObject>(dm)?.verbs.context)?;
+        handles::take::<DmObject>(dm).map(drop)
+    })())
+}
+
+/// The place of `length` bytes at `offset`.
+fn place(object: &DmObject, offset: u64, length: usize) -> Result<usize, c_int> {
+    let offset = usize::try_from(offset).map_err(|_| libc::EINVAL)?;
+    let end = offset.checked_add(length).ok_or(libc::EINVAL)?;
+    if end > object.length { Err(libc::EINVAL) } else { Ok(offset) }
+}
+
+unsafe extern "C" fn memcpy_to_dm(dm: *mut IbvDm, offset: u64, from: *const c_void, length: usize) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<DmObject>(dm)?;
+        let at = place(object, offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        // SAFETY: the program's bytes, as many as it says.
+        let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
+        object.bytes.write(at, bytes).map_err(|_| libc::EINVAL)
+    })())
+}
+
+unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut IbvDm, offset: u64, length: usize) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<DmObject>(dm)?;
+        let at = place(object, offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        // SAFETY: the program's bytes, as many as it says.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), length) };
+        object.bytes.read(at, bytes).map_err(|_| libc::EINVAL)
+    })())
+}
+
+/// Registers a part of it. Its addresses count from 0, which the program must ask for.
+pub unsafe extern "C" fn reg_dm_mr(
+    pd: *mut IbvPd,
+    dm: *mut IbvDm,
+    offset: u64,
+    length: usize,
+    flags: c_uint,
+) -> *mut IbvMr {
+    errno::pointer((|| {
+        let (domain, object) = (pd::look(pd)?, handles::look::<DmObject>(dm)?);
+        let access = mr::access(flags)?;
+        let offset = place(object, offset, length)?;
+        if !access.contains(Access::ZERO_BASED) {
+            return Err(libc::EINVAL);
+        }
+        let adapter = &context::look(domain.verbs.context)?.nic.adapter;
+        adapter.refuse_child().map_err(errno::of_create)?;
+        let range = Range { bytes: object.bytes.clone(), offset, len: length, iova: 0 };
+        let key = adapter.table().register(domain.pd, &[range], access).map_err(errno::of_memory)?;
+        mr::give(pd, key, std::ptr::null_mut(), length, flags)
+    })())
+}

@@ -1,0 +1,161 @@
+//! The GID table of the port, and its one partition key.
+
+use remora_verbs::{Address, Endpoint};
+use std::ffi::{c_int, c_uint};
+
+use crate::abi::context::IbvContext;
+use crate::abi::device::{IbvGid, IbvGidEntry};
+use crate::address::ROCE_PORT;
+use crate::context::{self, ContextObject};
+use crate::{errno, port};
+
+/// Entries of the table.
+pub const ENTRIES: u32 = 1;
+/// `IBV_GID_TYPE_ROCE_V2`.
+const ROCE_V2: u32 = 2;
+/// `IBV_GID_TYPE_SYSFS_ROCE_V2`.
+const SYSFS_ROCE_V2: c_uint = 1;
+/// The default partition, full member.
+const PKEY: u16 = 0xffff;
+
+/// The GID at this place of the table.
+pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
+    if index >= ENTRIES {
+        return Err(libc::EINVAL);
+    }
+    Ok(IbvGid { raw: object.nic.adapter.facts().endpoint.address.0 })
+}
+
+/// The NIC that a GID names: RoCE's UDP port at that address.
+pub fn endpoint(gid: &IbvGid) -> Endpoint {
+    Endpoint { address: Address(gid.raw), udp_port: ROCE_PORT }
+}
+
+/// The name of the interface that has this address, as its number; 0: unknown.
+fn interface(gid: &IbvGid) -> u32 {
+    // 127/8 is the loopback interface's.
+    let loopback = Address(gid.raw).as_ipv4().is_some_and(|address| address.is_loopback());
+    // SAFETY: a C string.
+    if loopback { unsafe { libc::if_nametoindex(c"lo".as_ptr()) } } else { 0 }
+}
+
+fn entry(object: &ContextObject, index: u32) -> Result<IbvGidEntry, c_int> {
+    let gid = at(object, index)?;
+    Ok(IbvGidEntry { gid, gid_index: index, port_num: 1, gid_type: ROCE_V2, ndev_ifindex: interface(&gid) })
+}
+
+/// The GID at this place of the table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid(
+    context: *mut IbvContext,
+    port: u8,
+    index: c_int,
+    out: *mut IbvGid,
+) -> c_int {
+    errno::minus_one((|| {
+        let object = context::look(context)?;
+        port::check(port.into())?;
+        let index = u32::try_from(index).map_err(|_| libc::EINVAL)?;
+        // SAFETY: NULL, or the program's.
+        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = at(object, index)?;
+        Ok(())
+    })())
+}
+
+/// The whole entry at this place of the table. Callers that are older know fewer bytes of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut IbvContext,
+    port: u32,
+    index: u32,
+    out: *mut IbvGidEntry,
+    flags: u32,
+    room: usize,
+) -> c_int {
+    errno::number((|| {
+        let object = context::look(context)?;
+        port::check(port)?;
+        if flags != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if out.is_null() {
+            return Err(libc::EINVAL);
+        }
+        let entry = entry(object, index).map_err(|_| libc::ENODATA)?;
+        context::copy_known(out, room, &entry);
+        Ok(())
+    })())
+}
+
+/// The entries of all ports; returns how many, or a negative errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut IbvContext,
+    out: *mut IbvGidEntry,
+    room_for: usize,
+    flags: u32,
+    room: usize,
+) -> isize {
+    let filled = (|| {
+        let object = context::look(context)?;
+        if flags != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if room_for < ENTRIES as usize || out.is_null() {
+            return Err(libc::EINVAL);
+        }
+        for index in 0..ENTRIES {
+            let place = out.wrapping_byte_add(index as usize * room);
+            context::copy_known(place, room, &entry(object, index)?);
+        }
+        Ok(ENTRIES as isize)
+    })();
+    filled.unwrap_or_else(|errno| -(errno::set(errno) as isize))
+}
+
+/// The type of an entry, as sysfs has it. Private to rdma-core, and used by `ibv_devinfo` and pyverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut IbvContext,
+    port: u8,
+    index: c_uint,
+    out: *mut c_uint,
+) -> c_int {
+    errno::minus_one((|| {
+        let object = context::look(context)?;
+        port::check(port.into())?;
+        at(object, index)?;
+        // SAFETY: NULL, or the program's.
+        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = SYSFS_ROCE_V2;
+        Ok(())
+    })())
+}
+
+/// The partition key at this place of the table, in network order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_pkey(
+    context: *mut IbvContext,
+    port: u8,
+    index: c_int,
+    out: *mut u16,
+) -> c_int {
+    errno::minus_one((|| {
+        context::look(context)?;
+        port::check(port.into())?;
+        if index != 0 {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: NULL, or the program's.
+        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = PKEY.to_be();
+        Ok(())
+    })())
+}
+
+/// The place of a partition key, which is in network order; -1: it is not there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_pkey_index(context: *mut IbvContext, port: u8, pkey: u16) -> c_int {
+    let found = context::look(context)
+        .and_then(|_| port::check(port.into()))
+        .and_then(|()| if pkey == PKEY.to_be() { Ok(()) } else { Err(libc::ENOENT) });
+    errno::minus_one(found)
+}

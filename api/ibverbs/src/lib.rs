@@ -1,0 +1,50 @@
+//! `libibverbs.so.1`: the verbs of C programs, by their own ABI, on a NIC in the program's process.
+//!
+//! Heads up: `abi/` has the shapes of what programs see, `handles.rs` makes objects of them, `nic.rs` is the NIC
+//! that all contexts of a process share. Then there is a file for each group of verbs. Each function checks its
+//! arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as rdma-core's providers do.
+//! `docs/COMPATIBILITY.md` has each function's state; `scripts/dropin` links the library.
+#![allow(unsafe_code, reason = "every argument is a foreign pointer")]
+#![allow(non_snake_case, reason = "some names of the ABI are not")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the manual pages of libibverbs say what each function asks for"
+)]
+
+mod abi;
+mod absent;
+mod address;
+mod ah;
+mod async_event;
+mod attributes;
+mod channel;
+mod context;
+mod cq;
+mod cq_ex;
+mod device;
+mod dm;
+mod ece;
+mod errno;
+mod fork;
+mod gid;
+mod handles;
+mod import;
+mod kernel_abi;
+mod mcast;
+mod mr;
+mod mw;
+mod nic;
+mod parent_domain;
+mod pd;
+mod port;
+mod post;
+mod private_abi;
+mod qp;
+mod qp_ex;
+mod query_device;
+mod rate;
+mod requests;
+mod srq;
+mod strings;
+mod sysfs;
+mod xrc;

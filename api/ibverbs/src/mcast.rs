@@ -1,0 +1,35 @@
+//! Multicast groups of datagram queue pairs.
+
+use std::ffi::c_int;
+
+use crate::abi::device::IbvGid;
+use crate::abi::queue_pair::IbvQp;
+use crate::errno;
+use crate::gid;
+use crate::handles;
+use crate::qp::QpObject;
+
+fn group<'a>(qp: *mut IbvQp, gid: *const IbvGid) -> Result<(&'a QpObject, remora_verbs::Endpoint), c_int> {
+    let object = handles::look::<QpObject>(qp)?;
+    // SAFETY: NULL, or the program's.
+    let gid = unsafe { gid.as_ref() }.ok_or(libc::EINVAL)?;
+    Ok((object, gid::endpoint(gid)))
+}
+
+/// Attaches a queue pair to a group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _lid: u16) -> c_int {
+    errno::number((|| {
+        let (object, group) = group(qp, gid)?;
+        object.raw.attach(group).map_err(errno::of_create)
+    })())
+}
+
+/// Detaches it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _lid: u16) -> c_int {
+    errno::number((|| {
+        let (object, group) = group(qp, gid)?;
+        object.raw.detach(group).map_err(errno::of_create)
+    })())
+}

@@ -1,0 +1,255 @@
+//! Memory regions: any memory of the program, which the NIC touches as the program's own CPU does.
+
+use remora_verbs::raw::Table;
+use remora_verbs::{Access, Key};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Mutex;
+
+use crate::abi::memory::{IbvMr, IbvPd, IbvSge};
+use crate::handles::{self, Kind, Object};
+use crate::pd::{self, PdObject};
+use crate::{context, errno};
+
+/// A region. Its keys and its place may change by `ibv_rereg_mr`, which the program does not call beside other
+/// uses.
+#[repr(C)]
+pub struct MrObject {
+    pub verbs: std::cell::UnsafeCell<IbvMr>,
+    access: Mutex<u32>,
+}
+
+impl Object for MrObject {
+    type C = IbvMr;
+    const KIND: Kind = Kind::Mr;
+}
+
+impl MrObject {
+    /// Is this its number?
+    pub fn is_numbered(&self, number: u32) -> bool {
+        // SAFETY: programs read it at most.
+        unsafe { (*self.verbs.get()).handle == number }
+    }
+}
+
+/// `IBV_ACCESS_FLUSH_GLOBAL` and `_PERSISTENT`: this NIC has no FLUSH.
+const FLUSH: u32 = 1 << 8 | 1 << 9;
+
+/// The rights of these access flags.
+pub fn access(flags: u32) -> Result<Access, c_int> {
+    if flags & FLUSH != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    // Bit 31 is Remora's own.
+    if flags >> 31 != 0 {
+        return Err(libc::EINVAL);
+    }
+    Access::from_bits(flags).ok_or(libc::EINVAL)
+}
+
+/// EFAULT if any page of the range is mapped nowhere. It walks mappings and touches no page.
+fn refuse_holes(start: *mut c_void, length: usize) -> Result<(), c_int> {
+    // SAFETY: asks the system for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let first = start as usize & !(page - 1);
+    let end = (start as usize).checked_add(length).ok_or(libc::EFAULT)?;
+    // SAFETY: MS_ASYNC changes nothing.
+    let found = unsafe { libc::msync(first as *mut c_void, end - first, libc::MS_ASYNC) };
+    if found == 0 { Ok(()) } else { Err(libc::EFAULT) }
+}
+
+/// Registers memory of the program.
+fn register(
+    table: &Table,
+    pd: &PdObject,
+    start: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: u32,
+) -> Result<Key, c_int> {
+    let access = access(flags)?;
+    if length == 0 {
+        return Err(libc::EINVAL);
+    }
+    refuse_holes(start, length)?;
+    let iova = if access.contains(Access::ZERO_BASED) { 0 } else { iova };
+    // SAFETY: the program keeps the memory until it ends the region; the manual pages ask for that.
+    let key = unsafe { table.register_raw(pd.pd, start.cast(), length, iova, access) };
+    key.map_err(errno::of_memory)
+}
+
+/// Hands a region to the program.
+pub fn give(
+    pd: *mut IbvPd,
+    key: Key,
+    start: *mut c_void,
+    length: usize,
+    flags: u32,
+) -> Result<*mut IbvMr, c_int> {
+    let context = pd::look(pd)?.verbs.context;
+    let verbs =
+        IbvMr { context, pd, addr: start, length, handle: key.get(), lkey: key.get(), rkey: key.get() };
+    Ok(handles::give(Box::new(MrObject { verbs: verbs.into(), access: Mutex::new(flags) })))
+}
+
+fn reg_mr(
+    pd: *mut IbvPd,
+    start: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: u32,
+) -> Result<*mut IbvMr, c_int> {
+    let object = pd::look(pd)?;
+    let adapter = &context::look(object.verbs.context)?.nic.adapter;
+    adapter.refuse_child().map_err(errno::of_create)?;
+    let key = register(adapter.table(), object, start, length, iova, flags)?;
+    give(pd, key, start, length, flags)
+}
+
+/// Registers memory under its own addresses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut IbvPd,
+    start: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> *mut IbvMr {
+    errno::pointer(reg_mr(pd, start, length, start as u64, flags as u32))
+}
+
+/// Registers memory whose first byte is named `iova`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut IbvPd,
+    start: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: c_int,
+) -> *mut IbvMr {
+    errno::pointer(reg_mr(pd, start, length, iova, flags as u32))
+}
+
+/// The same, where optional access flags are allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut IbvPd,
+    start: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: c_uint,
+) -> *mut IbvMr {
+    errno::pointer(reg_mr(pd, start, length, iova, flags))
+}
+
+/// Ends a region; EBUSY while windows are bound to it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<MrObject>(mr)?;
+        // SAFETY: the program changes nothing of a region.
+        let verbs = unsafe { *object.verbs.get() };
+        let adapter = &context::look(verbs.context)?.nic.adapter;
+        if !adapter.is_child() {
+            adapter.table().deregister(Key::new(verbs.lkey)).map_err(errno::of_memory)?;
+        }
+        handles::take::<MrObject>(mr).map(drop)
+    })())
+}
+
+/// `IBV_REREG_MR_CHANGE_TRANSLATION`, `_PD` and `_ACCESS`.
+const TRANSLATION: c_int = 1;
+const DOMAIN: c_int = 2;
+const ACCESS: c_int = 4;
+/// `IBV_REREG_MR_ERR_INPUT`: nothing has changed.
+const ERR_INPUT: c_int = -1;
+/// `IBV_REREG_MR_ERR_CMD`: the device refused.
+const ERR_CMD: c_int = -4;
+
+/// Registers a region anew, by new keys. The old ones are dead when this returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut IbvMr,
+    flags: c_int,
+    pd: *mut IbvPd,
+    start: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let Ok(object) = handles::look::<MrObject>(mr) else {
+        errno::set(libc::EINVAL);
+        return ERR_INPUT;
+    };
+    // SAFETY: the program changes nothing of a region, and calls this beside no other use.
+    let verbs = unsafe { &mut *object.verbs.get() };
+    let (moves, changes) = (flags & TRANSLATION != 0, flags & ACCESS != 0);
+    let senseless = flags & !(TRANSLATION | DOMAIN | ACCESS) != 0 || flags == 0;
+    if senseless || moves && (start.is_null() || length == 0) || flags & DOMAIN != 0 && pd.is_null() {
+        errno::set(libc::EINVAL);
+        return ERR_INPUT;
+    }
+    let done = (|| {
+        let pd = if flags & DOMAIN != 0 { pd } else { verbs.pd };
+        let (start, length) = if moves { (start, length) } else { (verbs.addr, verbs.length) };
+        let mut kept = object.access.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let access = if changes { access as u32 } else { *kept };
+        let adapter = &context::look(verbs.context)?.nic.adapter;
+        adapter.refuse_child().map_err(errno::of_create)?;
+        let table = adapter.table();
+        let key = register(table, pd::look(pd)?, start, length, start as u64, access)?;
+        if let Err(error) = table.deregister(Key::new(verbs.lkey)) {
+            let undone = table.deregister(key);
+            debug_assert!(undone.is_ok(), "it has just been registered");
+            return Err(errno::of_memory(error));
+        }
+        (verbs.pd, verbs.addr, verbs.length, *kept) = (pd, start, length, access);
+        (verbs.handle, verbs.lkey, verbs.rkey) = (key.get(), key.get(), key.get());
+        Ok(())
+    })();
+    match done {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno::set(errno);
+            ERR_CMD
+        }
+    }
+}
+
+/// The region whose bytes are zeros, and where writes are lost.
+pub unsafe extern "C" fn alloc_null_mr(pd: *mut IbvPd) -> *mut IbvMr {
+    errno::pointer((|| {
+        let object = pd::look(pd)?;
+        let adapter = &context::look(object.verbs.context)?.nic.adapter;
+        adapter.refuse_child().map_err(errno::of_create)?;
+        let key = adapter.table().register_null(object.pd).map_err(errno::of_memory)?;
+        give(pd, key, std::ptr::null_mut(), usize::MAX, 0)
+    })())
+}
+
+/// `IBV_ADVISE_MR_ADVICE_PREFETCH` and its variants; the flag that waits for the end of it.
+const LAST_ADVICE: c_int = 2;
+const FLUSH_ADVICE: u32 = 1;
+
+/// Advice on pages that will be used. The list must name regions of the domain.
+pub unsafe extern "C" fn advise_mr(
+    pd: *mut IbvPd,
+    advice: c_int,
+    flags: u32,
+    list: *mut IbvSge,
+    count: u32,
+) -> c_int {
+    errno::number((|| {
+        let object = pd::look(pd)?;
+        let known = (0..=LAST_ADVICE).contains(&advice) && flags & !FLUSH_ADVICE == 0;
+        if !known || list.is_null() || count == 0 {
+            return Err(if known { libc::EINVAL } else { libc::EOPNOTSUPP });
+        }
+        let adapter = &context::look(object.verbs.context)?.nic.adapter;
+        adapter.refuse_child().map_err(errno::of_create)?;
+        for at in 0..count as usize {
+            // SAFETY: the program's list has `count` elements.
+            let sge = unsafe { *list.add(at) };
+            let key = Key::new(sge.lkey);
+            adapter.check_bytes(object.pd, key, sge.addr, sge.length).map_err(|_| libc::EFAULT)?;
+        }
+        Ok(())
+    })())
+}

@@ -1,0 +1,110 @@
+//! Memory windows, of type 1 and of type 2B.
+
+use remora_verbs::{Access, Binding, Key, WindowType};
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::memory::{IbvMw, IbvMwBind, IbvMwBindInfo, IbvPd};
+use crate::abi::queue_pair::IbvQp;
+use crate::handles::{self, Kind, Object};
+use crate::mr::MrObject;
+use crate::requests::{Work, flags};
+use crate::{context, errno, mr, pd, post};
+
+/// `IBV_MW_TYPE_1` and `IBV_MW_TYPE_2`.
+const TYPE_1: c_int = 1;
+const TYPE_2: c_int = 2;
+
+/// A window.
+#[repr(C)]
+pub struct MwObject {
+    verbs: UnsafeCell<IbvMw>,
+    /// The key that it has once all bindings that were posted are executed.
+    key: AtomicU32,
+}
+
+impl Object for MwObject {
+    type C = IbvMw;
+    const KIND: Kind = Kind::Mw;
+}
+
+/// Allocates a window.
+pub unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
+    errno::pointer((|| {
+        let object = pd::look(pd)?;
+        let window = match kind {
+            TYPE_1 => WindowType::Type1,
+            TYPE_2 => WindowType::Type2B,
+            _ => return Err(libc::EINVAL),
+        };
+        let adapter = &context::look(object.verbs.context)?.nic.adapter;
+        adapter.refuse_child().map_err(errno::of_create)?;
+        let key = adapter.table().alloc_window(object.pd, window).map_err(errno::of_memory)?.get();
+        let context = object.verbs.context;
+        let verbs = UnsafeCell::new(IbvMw { context, pd, rkey: key, handle: key, r#type: kind });
+        Ok(handles::give(Box::new(MwObject { verbs, key: AtomicU32::new(key) })))
+    })())
+}
+
+/// Ends a window, bound or not.
+pub unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<MwObject>(mw)?;
+        // SAFETY: the program ends a window that nobody uses.
+        let context = unsafe { (*object.verbs.get()).context };
+        let adapter = &context::look(context)?.nic.adapter;
+        if !adapter.is_child() {
+            let key = Key::new(object.key.load(Ordering::Acquire));
+            adapter.table().free_window(key).map_err(errno::of_memory)?;
+        }
+        handles::take::<MwObject>(mw).map(drop)
+    })())
+}
+
+/// What a BIND_MW of this window asks for: it gets the key `next`.
+pub fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Binding, c_int> {
+    let object = handles::look::<MwObject>(mw)?;
+    let region = match handles::look_if_any::<MrObject>(info.mr)? {
+        // SAFETY: the program changes nothing of a region.
+        Some(region) => unsafe { (*region.verbs.get()).lkey },
+        None if info.length == 0 => 0,
+        None => return Err(libc::EINVAL),
+    };
+    Ok(Binding {
+        window: Key::new(object.key.load(Ordering::Acquire)),
+        key: Key::new(next),
+        region: Key::new(region),
+        va: info.addr,
+        len: info.length,
+        access: mr::access(info.mw_access_flags)?,
+    })
+}
+
+/// A binding was posted: the window's key will be this one.
+pub fn posted(mw: *mut IbvMw, next: u32) {
+    if let Ok(object) = handles::look::<MwObject>(mw) {
+        object.key.store(next, Ordering::Release);
+    }
+}
+
+/// Binds a window of type 1 by a work request of this queue pair; its key is a new one afterwards.
+pub unsafe extern "C" fn bind_mw(qp: *mut IbvQp, mw: *mut IbvMw, bind: *mut IbvMwBind) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<MwObject>(mw)?;
+        // SAFETY: NULL, or the program's.
+        let bind = unsafe { bind.as_ref() }.ok_or(libc::EINVAL)?;
+        // SAFETY: programs do not use a window while they bind it.
+        let verbs = unsafe { &mut *object.verbs.get() };
+        let info = &bind.bind_info;
+        if verbs.r#type != TYPE_1 || mr::access(info.mw_access_flags)?.contains(Access::ZERO_BASED) {
+            return Err(libc::EINVAL);
+        }
+        let next = Key::new(object.key.load(Ordering::Acquire)).next().get();
+        let work = Work::bind(bind.wr_id, flags(bind.send_flags), binding(mw, next, info)?);
+        post::post_one(qp, &work)?;
+        posted(mw, next);
+        verbs.rkey = next;
+        Ok(())
+    })())
+}

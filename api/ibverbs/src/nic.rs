@@ -1,0 +1,122 @@
+//! The NIC of this process, which every opened device is a view of, and who learns of its events.
+
+use remora_verbs::AsyncEvent;
+use remora_verbs::raw::{ChannelAdapter, EventQueue};
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{address, errno};
+
+/// Asynchronous events of one context that wait to be read.
+pub const MAX_EVENTS: usize = 1 << 12;
+
+/// The NIC and the subjects of its asynchronous events.
+pub struct Nic {
+    pub adapter: Arc<ChannelAdapter>,
+    subjects: Mutex<BTreeMap<Subject, Watcher>>,
+}
+
+/// The object that an asynchronous event is about, by its number in the NIC.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Cq(u32),
+    Qp(u32),
+    Srq(u32),
+}
+
+/// An event on its way to the program.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub element: u64,
+    pub event_type: c_int,
+    /// The count of the object's events that were delivered.
+    pub delivered: Arc<AtomicU32>,
+}
+
+/// Who is told of a subject's events.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    pub element: u64,
+    pub delivered: Arc<AtomicU32>,
+    pub events: Arc<EventQueue<Event>>,
+}
+
+static NIC: Mutex<Option<Arc<Nic>>> = Mutex::new(None);
+
+/// The NIC of this process, opened at the first call. A forked child opens one of its own.
+pub fn shared() -> Result<Arc<Nic>, c_int> {
+    let mut place = NIC.lock().unwrap_or_else(PoisonError::into_inner);
+    let inherited = place.as_ref().is_some_and(|nic| nic.adapter.is_child());
+    if let (Some(nic), false) = (&*place, inherited) {
+        return Ok(Arc::clone(nic));
+    }
+    let adapter = address::open(inherited).map_err(|error| {
+        eprintln!("remora: {error}");
+        errno::of_open(&error)
+    })?;
+    let nic = Arc::new(Nic { adapter, subjects: Mutex::new(BTreeMap::new()) });
+    let told = Arc::clone(&nic);
+    nic.adapter.on_event(Arc::new(move |event| told.tell(event)));
+    // What was inherited is the parent's: it is left to the exit.
+    std::mem::forget(place.replace(Arc::clone(&nic)));
+    Ok(nic)
+}
+
+impl Nic {
+    fn subjects(&self) -> MutexGuard<'_, BTreeMap<Subject, Watcher>> {
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on `watcher` is told of this subject's events.
+    pub fn watch(&self, subject: Subject, watcher: Watcher) {
+        self.subjects().insert(subject, watcher);
+    }
+
+    /// The subject ends: events of it that were not read are dropped.
+    pub fn forget(&self, subject: Subject) {
+        let watcher = self.subjects().remove(&subject);
+        if let Some(Watcher { element, delivered, events }) = watcher {
+            events.withdraw(|event| event.element == element && Arc::ptr_eq(&event.delivered, &delivered));
+        }
+    }
+
+    /// Called inside the engine's lock.
+    fn tell(&self, event: AsyncEvent) {
+        let (subject, event_type) = subject(event);
+        if let Some(Watcher { element, delivered, events }) = self.subjects().get(&subject) {
+            events.put(Event { element: *element, event_type, delivered: Arc::clone(delivered) });
+        }
+    }
+}
+
+impl Watcher {
+    /// A watcher for the object at this address.
+    pub fn new<T>(element: *mut T, events: &Arc<EventQueue<Event>>) -> Watcher {
+        Watcher {
+            element: element as u64,
+            delivered: Arc::new(AtomicU32::new(0)),
+            events: Arc::clone(events),
+        }
+    }
+
+    /// Events that the program has read.
+    pub fn delivered(&self) -> u32 {
+        self.delivered.load(Ordering::Acquire)
+    }
+}
+
+/// Whom an event is about, and its number in `enum ibv_event_type`.
+fn subject(event: AsyncEvent) -> (Subject, c_int) {
+    match event {
+        AsyncEvent::CqOverrun(cq) => (Subject::Cq(cq), 0),
+        AsyncEvent::QpFatal(qp) => (Subject::Qp(qp.get()), 1),
+        AsyncEvent::QpRequest(qp) => (Subject::Qp(qp.get()), 2),
+        AsyncEvent::QpAccess(qp) => (Subject::Qp(qp.get()), 3),
+        AsyncEvent::CommunicationEstablished(qp) => (Subject::Qp(qp.get()), 4),
+        AsyncEvent::SqDrained(qp) => (Subject::Qp(qp.get()), 5),
+        AsyncEvent::SrqLimit(srq) => (Subject::Srq(srq.get()), 15),
+        AsyncEvent::LastWqe(qp) => (Subject::Qp(qp.get()), 16),
+    }
+}

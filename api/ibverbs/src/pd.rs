@@ -1,0 +1,74 @@
+//! Protection domains.
+
+use remora_verbs::raw::Pd;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::context::IbvContext;
+use crate::abi::memory::{IbvPd, IbvTd};
+use crate::context;
+use crate::handles::{self, Kind, Object};
+use crate::{errno, parent_domain};
+
+/// A protection domain, or a parent domain that stands for one.
+#[repr(C)]
+pub struct PdObject {
+    pub verbs: IbvPd,
+    pub pd: Pd,
+    /// Of a parent domain: what it stands for.
+    pub parent_of: Option<Parent>,
+    /// Parent domains that stand for this one.
+    pub children: AtomicU32,
+}
+
+/// The domains that a parent domain names and keeps in use.
+pub struct Parent {
+    pub of: *mut IbvPd,
+    /// NULL: none.
+    pub td: *mut IbvTd,
+}
+
+impl Object for PdObject {
+    type C = IbvPd;
+    const KIND: Kind = Kind::Pd;
+}
+
+/// The domain of this handle.
+pub fn look<'a>(pd: *mut IbvPd) -> Result<&'a PdObject, c_int> {
+    handles::look::<PdObject>(pd)
+}
+
+/// Hands a domain to the program.
+pub fn give(context: *mut IbvContext, pd: Pd, parent_of: Option<Parent>) -> *mut IbvPd {
+    let verbs = IbvPd { context, handle: pd.get() };
+    handles::give(Box::new(PdObject { verbs, pd, parent_of, children: 0.into() }))
+}
+
+/// Allocates a protection domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd {
+    errno::pointer((|| {
+        let adapter = &context::look(context)?.nic.adapter;
+        adapter.refuse_child().map_err(errno::of_create)?;
+        Ok(give(context, adapter.table().alloc_pd().map_err(errno::of_memory)?, None))
+    })())
+}
+
+/// Ends a protection domain; EBUSY while anything belongs to it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
+    errno::number((|| {
+        let object = look(pd)?;
+        if object.parent_of.is_some() {
+            return parent_domain::dealloc(pd);
+        }
+        if object.children.load(Ordering::Acquire) > 0 {
+            return Err(libc::EBUSY);
+        }
+        let adapter = &context::look(object.verbs.context)?.nic.adapter;
+        if !adapter.is_child() {
+            adapter.table().free_pd(object.pd).map_err(errno::of_memory)?;
+        }
+        handles::take::<PdObject>(pd).map(drop)
+    })())
+}

@@ -1,0 +1,106 @@
+//! The attributes of the one port.
+
+use std::ffi::c_int;
+
+use crate::abi::context::IbvContext;
+use crate::abi::device::{COMPAT_PORT_ATTR, IbvPortAttr};
+use crate::context::{self, ContextObject};
+use crate::{attributes, errno};
+
+/// `IBV_PORT_ACTIVE`.
+const ACTIVE: c_int = 4;
+/// `IBV_MTU_4096`.
+const MTU_4096: c_int = 5;
+/// `IBV_PORT_CM_SUP` and `IBV_PORT_IP_BASED_GIDS`.
+const CAPABILITIES: u32 = 1 << 16 | 1 << 26;
+/// 4 lanes.
+const WIDTH_4X: u8 = 2;
+/// EDR, 25 Gbit/s a lane: what loopback does in software, about.
+const SPEED_EDR: u8 = 32;
+/// Speed of the port in units of 100 Mbit/s.
+const SPEED: u64 = 1000;
+/// Physical state `LinkUp`.
+const LINK_UP: u8 = 5;
+/// `IBV_LINK_LAYER_ETHERNET`.
+const ETHERNET: u8 = 2;
+/// `IBV_QPF_GRH_REQUIRED`.
+const GRH_REQUIRED: u8 = 1;
+
+/// The code of a path MTU (`enum ibv_mtu`).
+pub fn mtu_code(bytes: u32) -> c_int {
+    (bytes.clamp(256, 4096).ilog2() - 7) as c_int
+}
+
+/// The path MTU of a code, in bytes.
+pub fn mtu_bytes(code: c_int) -> Option<u32> {
+    (1..=MTU_4096).contains(&code).then(|| 128 << code)
+}
+
+/// EINVAL for every port but the one.
+pub fn check(port: u32) -> Result<(), c_int> {
+    if port == 1 { Ok(()) } else { Err(libc::EINVAL) }
+}
+
+fn describe(object: &ContextObject) -> IbvPortAttr {
+    IbvPortAttr {
+        state: ACTIVE,
+        max_mtu: MTU_4096,
+        active_mtu: mtu_code(object.nic.adapter.facts().path_mtu),
+        gid_tbl_len: crate::gid::ENTRIES as c_int,
+        port_cap_flags: CAPABILITIES,
+        max_msg_sz: attributes::MAX_MESSAGE,
+        bad_pkey_cntr: 0,
+        qkey_viol_cntr: object.nic.adapter.counters().qkey_viol_cntr as u32,
+        pkey_tbl_len: 1,
+        lid: 0,
+        sm_lid: 0,
+        lmc: 0,
+        max_vl_num: 1,
+        sm_sl: 0,
+        subnet_timeout: 0,
+        init_type_reply: 0,
+        active_width: WIDTH_4X,
+        active_speed: SPEED_EDR,
+        phys_state: LINK_UP,
+        link_layer: ETHERNET,
+        flags: GRH_REQUIRED,
+        port_cap_flags2: 0,
+    }
+}
+
+/// The attributes of a port, as many bytes as the caller knows.
+pub unsafe extern "C" fn query_port(
+    context: *mut IbvContext,
+    port: u8,
+    out: *mut IbvPortAttr,
+    room: usize,
+) -> c_int {
+    errno::number((|| {
+        let object = context::look(context)?;
+        check(port.into())?;
+        if out.is_null() {
+            return Err(libc::EINVAL);
+        }
+        context::copy_known(out, room, &describe(object));
+        Ok(())
+    })())
+}
+
+/// The same for programs that were compiled before ports had more attributes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port(context: *mut IbvContext, port: u8, out: *mut IbvPortAttr) -> c_int {
+    // SAFETY: such a program has so many bytes there.
+    unsafe { query_port(context, port, out, COMPAT_PORT_ATTR) }
+}
+
+/// The speed of a port in units of 100 Mbit/s.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port_speed(context: *mut IbvContext, port: u32, out: *mut u64) -> c_int {
+    errno::number((|| {
+        context::look(context)?;
+        check(port)?;
+        // SAFETY: NULL, or the program's.
+        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = SPEED;
+        Ok(())
+    })())
+}

@@ -1,0 +1,69 @@
+//! What rdma-core's libraries offer each other alone (`IBVERBS_PRIVATE_34`), so that Debian's libmlx5 and
+//! libefa load beside this library. They announce their drivers, which no kernel device here asks for.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicBool;
+
+use crate::absent::absent;
+
+/// Providers read it when a device is gone.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name is the ABI's")]
+pub static verbs_allow_disassociate_destroy: AtomicBool = AtomicBool::new(false);
+
+/// A provider announces its driver: nothing asks for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_register_driver_34(_ops: *const c_void) {}
+
+/// The same by the first ABI.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_register_driver(_name: *const c_void, _init: *const c_void) {}
+
+/// A provider's line for the log: nobody reads it.
+#[unsafe(no_mangle)]
+pub extern "C" fn __verbs_log(_context: *mut c_void, _level: u32, _format: *const c_void) {}
+
+/// A provider's context, of which there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_set_ops(_context: *mut c_void, _ops: *const c_void) {}
+
+/// The same.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_uninit_context(_context: *mut c_void) {}
+
+/// The same for a completion queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_init_cq(
+    _cq: *mut c_void,
+    _context: *mut c_void,
+    _channel: *mut c_void,
+    _cq_context: *mut c_void,
+) {
+}
+
+/// The attributes of a command, which nobody takes.
+#[unsafe(no_mangle)]
+pub extern "C" fn __ioctl_final_num_attrs(count: c_int) -> c_int {
+    count
+}
+
+absent! {
+    number:
+        execute_ioctl ibv_cmd_advise_mr ibv_cmd_alloc_dm ibv_cmd_alloc_mw ibv_cmd_alloc_pd
+        ibv_cmd_attach_mcast ibv_cmd_close_xrcd ibv_cmd_create_ah ibv_cmd_create_counters
+        ibv_cmd_create_cq ibv_cmd_create_cq_ex ibv_cmd_create_flow ibv_cmd_create_flow_action_esp
+        ibv_cmd_create_qp ibv_cmd_create_qp_ex ibv_cmd_create_qp_ex2 ibv_cmd_create_rwq_ind_table
+        ibv_cmd_create_srq ibv_cmd_create_srq_ex ibv_cmd_create_wq ibv_cmd_dealloc_mw
+        ibv_cmd_dealloc_pd ibv_cmd_dereg_mr ibv_cmd_destroy_ah ibv_cmd_destroy_counters
+        ibv_cmd_destroy_cq ibv_cmd_destroy_flow ibv_cmd_destroy_flow_action ibv_cmd_destroy_qp
+        ibv_cmd_destroy_rwq_ind_table ibv_cmd_destroy_srq ibv_cmd_destroy_wq ibv_cmd_detach_mcast
+        ibv_cmd_free_dm ibv_cmd_get_context ibv_cmd_modify_cq ibv_cmd_modify_flow_action_esp
+        ibv_cmd_modify_qp ibv_cmd_modify_qp_ex ibv_cmd_modify_srq ibv_cmd_modify_wq ibv_cmd_open_qp
+        ibv_cmd_open_xrcd ibv_cmd_poll_cq ibv_cmd_post_recv ibv_cmd_post_send ibv_cmd_post_srq_recv
+        ibv_cmd_query_context ibv_cmd_query_device_any ibv_cmd_query_mr ibv_cmd_query_port
+        ibv_cmd_query_qp ibv_cmd_query_srq ibv_cmd_read_counters ibv_cmd_reg_dm_mr
+        ibv_cmd_reg_dmabuf_mr ibv_cmd_reg_mr ibv_cmd_req_notify_cq ibv_cmd_rereg_mr ibv_cmd_resize_cq;
+    pointer:
+        _verbs_init_and_alloc_context verbs_open_device;
+    minus_one:
+}

@@ -1,0 +1,430 @@
+//! Queue pairs: made in RESET and moved by `ibv_modify_qp`.
+
+use remora_verbs::raw::{Qp, QpAttributes};
+use remora_verbs::{Modify, PathMigration, Psn, Service, State};
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::abi::context::{Absent, IbvContext};
+use crate::abi::memory::IbvPd;
+use crate::abi::queue_pair::{
+    IbvAhAttr, IbvQp, IbvQpAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx, IbvQpRateLimitAttr,
+};
+use crate::ah;
+use crate::attributes::{INLINE, MAX_QP_WR, SGES};
+use crate::context::ContextObject;
+use crate::cq::CqObject;
+use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
+use crate::nic::{Subject, Watcher};
+use crate::qp_ex::{self, Builder};
+use crate::srq::SrqObject;
+use crate::xrc::XrcdObject;
+use crate::{context, errno, mr, pd, port, requests};
+
+/// `IBV_QPT_RC`, `_UC`, `_UD`, `_RAW_PACKET`, `_XRC_SEND`, `_XRC_RECV` and `_DRIVER`.
+const RC: c_int = 2;
+const UC: c_int = 3;
+const UD: c_int = 4;
+const RAW_PACKET: c_int = 8;
+const XRC_SEND: c_int = 9;
+pub const XRC_RECV: c_int = 10;
+const DRIVER: c_int = 0xff;
+
+/// A queue pair. It always has room for what `ibv_qp_to_qp_ex` looks at.
+#[repr(C)]
+pub struct QpObject {
+    pub verbs: UnsafeCell<IbvQpEx>,
+    /// Functions that newer programs know (FLUSH).
+    _newer: [Absent; 3],
+    pub raw: Arc<Qp>,
+    /// It was made to be posted to function by function.
+    pub is_ex: bool,
+    pub xrc_domain: Option<u32>,
+    pub builder: Builder,
+    cap: IbvQpCap,
+    signal_all: bool,
+    /// The address vector as it was given last.
+    address: Mutex<Option<IbvAhAttr>>,
+    watcher: Watcher,
+}
+
+impl Object for QpObject {
+    type C = IbvQp;
+    const KIND: Kind = Kind::Qp;
+}
+
+impl QpObject {
+    /// The count of acknowledged asynchronous events.
+    pub fn events_acknowledged(&self) -> Acknowledged {
+        let verbs = self.verbs.get();
+        // SAFETY: parts of this object.
+        unsafe {
+            Acknowledged {
+                mutex: &raw mut (*verbs).qp_base.mutex,
+                cond: &raw mut (*verbs).qp_base.cond,
+                count: &raw mut (*verbs).qp_base.events_completed,
+            }
+        }
+    }
+}
+
+/// `enum ibv_qp_init_attr_mask`.
+const DOMAIN: u32 = 1;
+const XRC_DOMAIN: u32 = 2;
+const CREATE_FLAGS: u32 = 4;
+const SEND_OPS: u32 = 64;
+const KNOWN: u32 = 0x7f;
+
+fn service(qp_type: c_int) -> Result<Service, c_int> {
+    match qp_type {
+        RC => Ok(Service::Rc),
+        UC => Ok(Service::Uc),
+        UD => Ok(Service::Ud),
+        XRC_SEND => Ok(Service::XrcInitiator),
+        XRC_RECV => Ok(Service::XrcTarget),
+        RAW_PACKET | DRIVER => Err(libc::EOPNOTSUPP),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+fn check(cap: &IbvQpCap) -> Result<(), c_int> {
+    let bounds = [
+        (cap.max_send_wr, MAX_QP_WR),
+        (cap.max_recv_wr, MAX_QP_WR),
+        (cap.max_send_sge, SGES),
+        (cap.max_recv_sge, SGES),
+        (cap.max_inline_data, INLINE),
+    ];
+    if bounds.iter().any(|(asked, most)| asked > most) { Err(libc::EINVAL) } else { Ok(()) }
+}
+
+/// Makes a queue pair in the NIC.
+fn make(view: &ContextObject, attr: &IbvQpInitAttrEx, service: Service) -> Result<Arc<Qp>, c_int> {
+    let adapter = &view.nic.adapter;
+    if service == Service::XrcTarget {
+        let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
+        return Qp::create_xrc_target(adapter, domain).map_err(errno::of_create);
+    }
+    check(&attr.cap)?;
+    let pd = pd::look(attr.pd)?.pd;
+    let send_cq = handles::look::<CqObject>(attr.send_cq)?;
+    let receive_cq = match service {
+        Service::XrcInitiator => send_cq,
+        _ => handles::look::<CqObject>(attr.recv_cq)?,
+    };
+    let srq = match service {
+        Service::XrcInitiator => None,
+        _ => handles::look_if_any::<SrqObject>(attr.srq)?,
+    };
+    let IbvQpCap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
+    let attributes = QpAttributes {
+        max_send_wr,
+        max_recv_wr,
+        max_send_sge,
+        max_recv_sge,
+        max_inline: max_inline_data,
+        signal_all: attr.sq_sig_all != 0,
+    };
+    let srq = srq.map(|srq| &*srq.raw);
+    Qp::create(adapter, service, pd, &send_cq.raw, &receive_cq.raw, srq, &attributes)
+        .map_err(errno::of_create)
+}
+
+/// Makes a queue pair for the program. The sizes that it has go to `attr`.
+fn create(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut IbvQp, c_int> {
+    let view = context::look(context)?;
+    let has = |bit: u32| attr.comp_mask & bit != 0;
+    if attr.comp_mask & !KNOWN != 0 {
+        return Err(libc::EINVAL);
+    }
+    let service = service(attr.qp_type)?;
+    if !has(if service == Service::XrcTarget { XRC_DOMAIN } else { DOMAIN }) {
+        return Err(libc::EINVAL);
+    }
+    let unknown = attr.comp_mask & !(DOMAIN | XRC_DOMAIN | CREATE_FLAGS | SEND_OPS) != 0;
+    if unknown || has(CREATE_FLAGS) && attr.create_flags != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    if has(SEND_OPS) {
+        qp_ex::check(service, attr.send_ops_flags)?;
+    }
+    let raw = make(view, attr, service)?;
+    if service == Service::XrcTarget {
+        attr.cap = IbvQpCap::default();
+    } else if service == Service::XrcInitiator || !attr.srq.is_null() {
+        (attr.cap.max_recv_wr, attr.cap.max_recv_sge) = (0, 0);
+    }
+    let xrc_domain = match service {
+        Service::XrcTarget => Some(handles::look::<XrcdObject>(attr.xrcd)?.number),
+        _ => None,
+    };
+    Ok(give(context, view, raw, attr, xrc_domain))
+}
+
+/// Hands a queue pair to the program.
+fn give(
+    context: *mut IbvContext,
+    view: &ContextObject,
+    raw: Arc<Qp>,
+    attr: &IbvQpInitAttrEx,
+    xrc_domain: Option<u32>,
+) -> *mut IbvQp {
+    let number = raw.number().get();
+    let qp_base = IbvQp {
+        context,
+        qp_context: attr.qp_context,
+        pd: attr.pd,
+        send_cq: attr.send_cq,
+        recv_cq: attr.recv_cq,
+        srq: attr.srq,
+        handle: number,
+        qp_num: number,
+        state: State::Reset as c_int,
+        qp_type: attr.qp_type,
+        mutex: MUTEX,
+        cond: COND,
+        events_completed: 0,
+    };
+    let mut made = Box::new(QpObject {
+        verbs: qp_ex::functions(qp_base).into(),
+        _newer: [None; 3],
+        raw,
+        is_ex: attr.comp_mask & SEND_OPS != 0,
+        xrc_domain,
+        builder: Builder::default(),
+        cap: attr.cap,
+        signal_all: attr.sq_sig_all != 0,
+        address: Mutex::new(None),
+        watcher: Watcher::new(std::ptr::null_mut::<IbvQp>(), &view.events),
+    });
+    made.watcher = Watcher::new(&raw mut *made, &view.events);
+    view.nic.watch(Subject::Qp(number), made.watcher.clone());
+    handles::give(made)
+}
+
+/// Hands a target that exists to the program once more.
+pub fn give_opened(
+    context: *mut IbvContext,
+    view: &ContextObject,
+    raw: Arc<Qp>,
+    qp_context: *mut c_void,
+    domain: u32,
+) -> *mut IbvQp {
+    // SAFETY: all of it are numbers and pointers, for which zeros are values.
+    let empty: IbvQpInitAttrEx = unsafe { std::mem::zeroed() };
+    let attr = IbvQpInitAttrEx { qp_context, qp_type: XRC_RECV, ..empty };
+    give(context, view, raw, &attr, Some(domain))
+}
+
+/// Makes a queue pair of a protection domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_qp(pd: *mut IbvPd, attr: *mut IbvQpInitAttr) -> *mut IbvQp {
+    errno::pointer((|| {
+        let context = pd::look(pd)?.verbs.context;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
+        // SAFETY: all of it are numbers and pointers, for which zeros are values.
+        let empty: IbvQpInitAttrEx = unsafe { std::mem::zeroed() };
+        let mut extended = IbvQpInitAttrEx {
+            qp_context: attr.qp_context,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            cap: attr.cap,
+            qp_type: attr.qp_type,
+            sq_sig_all: attr.sq_sig_all,
+            comp_mask: DOMAIN,
+            pd,
+            ..empty
+        };
+        let made = create(context, &mut extended)?;
+        attr.cap = extended.cap;
+        Ok(made)
+    })())
+}
+
+/// Makes a queue pair, of XRC too, or to be posted to function by function.
+pub unsafe extern "C" fn create_qp_ex(context: *mut IbvContext, attr: *mut IbvQpInitAttrEx) -> *mut IbvQp {
+    // SAFETY: NULL, or the program's.
+    errno::pointer(unsafe { attr.as_mut() }.ok_or(libc::EINVAL).and_then(|attr| create(context, attr)))
+}
+
+/// What an attribute mask asks to change.
+fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c_int> {
+    let has = |bit: u32| mask & 1 << bit != 0;
+    let state = |number: c_int| u8::try_from(number).ok().and_then(State::from_number).ok_or(libc::EINVAL);
+    // Queue sizes stay as they are made, and there is no second path.
+    if mask & !0x021f_ffff != 0 || has(19) {
+        return Err(libc::EINVAL);
+    }
+    let path_mtu = match has(8) {
+        true => {
+            let most = view.nic.adapter.facts().path_mtu;
+            Some(port::mtu_bytes(attr.path_mtu).filter(|mtu| *mtu <= most).ok_or(libc::EINVAL)?)
+        }
+        false => None,
+    };
+    let migration = match (has(18), attr.path_mig_state) {
+        (false, _) => None,
+        (true, 0) => Some(PathMigration::Migrated),
+        (true, 1) => Some(PathMigration::Rearm),
+        (true, 2) => Some(PathMigration::Armed),
+        (true, _) => return Err(libc::EINVAL),
+    };
+    Ok(Modify {
+        state: has(0).then(|| state(attr.qp_state)).transpose()?,
+        current: has(1).then(|| state(attr.cur_qp_state)).transpose()?,
+        sqd_event: has(2).then_some(attr.en_sqd_async_notify != 0),
+        access: has(3).then(|| mr::access(attr.qp_access_flags)).transpose()?,
+        pkey_index: has(4).then_some(attr.pkey_index),
+        port: has(5).then_some(attr.port_num),
+        qkey: has(6).then_some(attr.qkey),
+        address: has(7).then(|| ah::resolve(view, &attr.ah_attr)).transpose()?,
+        path_mtu,
+        timeout: has(9).then_some(attr.timeout),
+        retry_cnt: has(10).then_some(attr.retry_cnt),
+        rnr_retry: has(11).then_some(attr.rnr_retry),
+        rq_psn: has(12).then_some(Psn::new(attr.rq_psn & 0x00ff_ffff)),
+        max_rd_atomic: has(13).then_some(attr.max_rd_atomic),
+        alternate: has(14).then(|| ah::resolve(view, &attr.alt_ah_attr)).transpose()?,
+        min_rnr_timer: has(15).then_some(attr.min_rnr_timer),
+        sq_psn: has(16).then_some(Psn::new(attr.sq_psn & 0x00ff_ffff)),
+        max_dest_rd_atomic: has(17).then_some(attr.max_dest_rd_atomic),
+        path_migration: migration,
+        dest_qp: has(20).then_some(requests::qpn_of(attr.dest_qp_num)),
+        // Kilobits per second in the verbs.
+        rate_limit: has(25).then_some(u64::from(attr.rate_limit) * 1000),
+        ..Modify::default()
+    })
+}
+
+/// Changes the state and the attributes that `mask` names, all or nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<QpObject>(qp)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        // SAFETY: a field that nobody changes.
+        let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
+        let change = change(view, attr, mask as u32)?;
+        object.raw.modify(&change).map_err(errno::of_create)?;
+        if change.address.is_some() {
+            *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);
+        }
+        if let Some(state) = change.state {
+            // SAFETY: programs read it at most.
+            unsafe { (*object.verbs.get()).qp_base.state = state as c_int };
+        }
+        Ok(())
+    })())
+}
+
+/// A limit of the rate, and nothing else.
+pub unsafe extern "C" fn modify_qp_rate_limit(qp: *mut IbvQp, attr: *mut IbvQpRateLimitAttr) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<QpObject>(qp)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask != 0 {
+            return Err(libc::EINVAL);
+        }
+        if attr.max_burst_sz != 0 || attr.typical_pkt_sz != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let change = Modify { rate_limit: Some(u64::from(attr.rate_limit) * 1000), ..Modify::default() };
+        object.raw.modify(&change).map_err(errno::of_create)
+    })())
+}
+
+/// The attributes of a queue pair that were set so far.
+fn describe(object: &QpObject) -> Result<IbvQpAttr, c_int> {
+    let given = object.raw.query().ok_or(libc::EIO)?;
+    // SAFETY: all of it are numbers, for which zeros are values.
+    let empty: IbvQpAttr = unsafe { std::mem::zeroed() };
+    let state = given.state.map_or(0, |state| state as c_int);
+    let address = *object.address.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(IbvQpAttr {
+        qp_state: state,
+        cur_qp_state: state,
+        path_mtu: given.path_mtu.map_or(0, port::mtu_code),
+        path_mig_state: given.path_migration.map_or(0, |state| state as c_int),
+        qkey: given.qkey.unwrap_or(0),
+        rq_psn: given.rq_psn.map_or(0, Psn::get),
+        sq_psn: given.sq_psn.map_or(0, Psn::get),
+        dest_qp_num: given.dest_qp.map_or(0, |qp| qp.get()),
+        qp_access_flags: given.access.map_or(0, |access| access.bits()),
+        cap: object.cap,
+        ah_attr: given.address.and(address).unwrap_or(empty.ah_attr),
+        pkey_index: given.pkey_index.unwrap_or(0),
+        max_rd_atomic: given.max_rd_atomic.unwrap_or(0),
+        max_dest_rd_atomic: given.max_dest_rd_atomic.unwrap_or(0),
+        min_rnr_timer: given.min_rnr_timer.unwrap_or(0),
+        port_num: given.port.unwrap_or(0),
+        timeout: given.timeout.unwrap_or(0),
+        retry_cnt: given.retry_cnt.unwrap_or(0),
+        rnr_retry: given.rnr_retry.unwrap_or(0),
+        rate_limit: given.rate_limit.map_or(0, |bits| (bits / 1000) as u32),
+        ..empty
+    })
+}
+
+/// The attributes of a queue pair, and those that it was made with.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_qp(
+    qp: *mut IbvQp,
+    attr: *mut IbvQpAttr,
+    _mask: c_int,
+    init: *mut IbvQpInitAttr,
+) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<QpObject>(qp)?;
+        let described = describe(object)?;
+        // SAFETY: NULL, or the program's; the base is read as programs read it.
+        unsafe {
+            let base = &mut (*object.verbs.get()).qp_base;
+            base.state = described.qp_state;
+            *attr.as_mut().ok_or(libc::EINVAL)? = described;
+            *init.as_mut().ok_or(libc::EINVAL)? = IbvQpInitAttr {
+                qp_context: base.qp_context,
+                send_cq: base.send_cq,
+                recv_cq: base.recv_cq,
+                srq: base.srq,
+                cap: object.cap,
+                qp_type: base.qp_type,
+                sq_sig_all: object.signal_all.into(),
+            };
+        }
+        Ok(())
+    })())
+}
+
+/// Ends a queue pair; EBUSY while it is attached to a multicast group. What was posted is forgotten. Waits
+/// until all events that were read are acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<QpObject>(qp)?;
+        // SAFETY: a field that nobody changes.
+        let nic = &context::look(unsafe { (*object.verbs.get()).qp_base.context })?.nic;
+        // The last handle of a target ends it.
+        if Arc::strong_count(&object.raw) == 1 {
+            object.raw.destroy().map_err(errno::of_create)?;
+            nic.forget(Subject::Qp(object.raw.number().get()));
+        }
+        if !nic.adapter.is_child() {
+            object.events_acknowledged().wait(|| object.watcher.delivered());
+        }
+        handles::take::<QpObject>(qp).map(drop)
+    })())
+}
+
+/// The queue pair as one that is posted to function by function, if it was made for that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut IbvQp) -> *mut IbvQpEx {
+    match handles::look::<QpObject>(qp) {
+        Ok(object) if object.is_ex => qp.cast(),
+        _ => std::ptr::null_mut(),
+    }
+}

@@ -1,0 +1,228 @@
+//! Work requests of `verbs.h` as those of the NIC, and completions back.
+
+use remora_verbs::raw::{Cqe, Destination, MAX_INLINE, MAX_SGE, Qpn, SendQueue, Target};
+use remora_verbs::{
+    Binding, Flags, Key, Operation, Payload, ReceiveRequest, Remote, Service, Sge, WorkRequest,
+};
+use std::ffi::c_int;
+
+use crate::abi::completion::IbvWc;
+use crate::abi::memory::IbvSge;
+use crate::abi::work::{IbvAh, IbvRecvWr, IbvSendWr};
+use crate::ah::AhObject;
+use crate::{errno, handles, mw};
+
+/// `IBV_SEND_INLINE`.
+pub const INLINE: u32 = 8;
+/// `IBV_SEND_IP_CSUM`: there is no such offload.
+const IP_CSUM: u32 = 16;
+
+/// A send work request without its bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct Work {
+    pub id: u64,
+    pub flags: Flags,
+    pub operation: Operation,
+    pub target: Target,
+}
+
+impl Work {
+    /// A BIND_MW.
+    pub fn bind(id: u64, flags: Flags, binding: Binding) -> Work {
+        Work { id, flags, operation: Operation::BindWindow(binding), target: Target::Peer }
+    }
+
+    /// The work request with these bytes.
+    #[inline]
+    pub fn with<'a>(&self, payload: Payload<'a>) -> WorkRequest<'a> {
+        WorkRequest { id: self.id, operation: self.operation, payload, flags: self.flags }
+    }
+}
+
+/// `enum ibv_send_flags`.
+#[inline]
+pub fn flags(bits: u32) -> Flags {
+    Flags { fence: bits & 1 != 0, signaled: bits & 2 != 0, solicited: bits & 4 != 0 }
+}
+
+/// The destination of a datagram.
+pub fn datagram(ah: *mut IbvAh, qpn: u32, qkey: u32) -> Result<Target, c_int> {
+    // SAFETY: NULL, or a live handle: the data path looks at no more.
+    let handle = unsafe { handles::fast::<AhObject>(ah) }.ok_or(libc::EINVAL)?;
+    Ok(Target::Datagram { handle: handle.raw.number(), to: Destination { qp: qpn_of(qpn), qkey } })
+}
+
+/// A number of 24 bits.
+pub fn qpn_of(number: u32) -> Qpn {
+    Qpn::new(number & 0x00ff_ffff)
+}
+
+/// What a work request asks for.
+///
+/// # Safety
+/// It is one of the program's, and the parts that its op-code has are set.
+unsafe fn work(service: Service, wr: &IbvSendWr) -> Result<Work, c_int> {
+    let imm = || u32::from_be(wr.imm_data);
+    // SAFETY: the op-code says which part of the union is set; all parts are plain numbers.
+    let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
+    let at = || Remote { addr: rdma.remote_addr, rkey: Key::new(rdma.rkey) };
+    let word = || Remote { addr: atomic.remote_addr, rkey: Key::new(atomic.rkey) };
+    let operation = match wr.opcode {
+        0 => Operation::Write(at()),
+        1 => Operation::WriteImm(at(), imm()),
+        2 => Operation::Send,
+        3 => Operation::SendImm(imm()),
+        4 => Operation::Read(at()),
+        5 => Operation::CompareSwap { remote: word(), compare: atomic.compare_add, swap: atomic.swap },
+        6 => Operation::FetchAdd { remote: word(), add: atomic.compare_add },
+        7 => Operation::LocalInv(Key::new(wr.imm_data)),
+        8 => Operation::BindWindow(mw::binding(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info)?),
+        9 => Operation::SendInv(Key::new(wr.imm_data)),
+        // TSO, FLUSH, ATOMIC WRITE.
+        10 | 14 | 15 => return Err(libc::EOPNOTSUPP),
+        _ => return Err(libc::EINVAL),
+    };
+    if !carries(service, &operation) {
+        return Err(libc::EINVAL);
+    }
+    let target = match service {
+        Service::Ud => {
+            // SAFETY: as above.
+            let to = unsafe { wr.wr.ud };
+            datagram(to.ah, to.remote_qpn, to.remote_qkey)?
+        }
+        Service::XrcInitiator => Target::Srq(qpn_of(wr.qp_type)),
+        _ => Target::Peer,
+    };
+    if wr.send_flags & IP_CSUM != 0 {
+        return Err(libc::EINVAL);
+    }
+    Ok(Work { id: wr.wr_id, flags: flags(wr.send_flags), operation, target })
+}
+
+/// Has a transport service this operation?
+pub fn carries(service: Service, operation: &Operation) -> bool {
+    match service {
+        Service::Rc | Service::XrcInitiator => true,
+        Service::Uc => !matches!(
+            operation,
+            Operation::Read(_) | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+        ),
+        Service::Ud => matches!(operation, Operation::Send | Operation::SendImm(_)),
+        Service::XrcTarget => false,
+    }
+}
+
+/// The elements of a program's list.
+///
+/// # Safety
+/// `list` has `count` elements.
+unsafe fn elements(list: *const IbvSge, count: c_int, out: &mut [Sge; MAX_SGE]) -> Result<&[Sge], c_int> {
+    let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
+    let places = out.get_mut(..count).ok_or(libc::EINVAL)?;
+    for (at, place) in places.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        let sge = unsafe { *list.add(at) };
+        *place = Sge { addr: sge.addr, len: sge.length, lkey: Key::new(sge.lkey) };
+    }
+    Ok(places)
+}
+
+/// An element of no bytes.
+const NO_BYTES: Sge = Sge { addr: 0, len: 0, lkey: Key::new(0) };
+
+/// The bytes that a list names, copied out of the program's memory.
+///
+/// # Safety
+/// The program owns the bytes.
+unsafe fn gather<'a>(list: &[Sge], out: &'a mut [u8; MAX_INLINE]) -> Result<&'a [u8], c_int> {
+    let mut filled = 0;
+    for sge in list {
+        let place = out.get_mut(filled..filled + sge.len as usize).ok_or(libc::EINVAL)?;
+        // SAFETY: the caller's promise; the place is as long.
+        unsafe { std::ptr::copy_nonoverlapping(sge.addr as *const u8, place.as_mut_ptr(), place.len()) };
+        filled += place.len();
+    }
+    Ok(&out[..filled])
+}
+
+/// Adds a work request of the program to a send queue.
+///
+/// # Safety
+/// The request, its list and its inline bytes are the program's.
+pub unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvSendWr) -> Result<(), c_int> {
+    // SAFETY: the caller's promise, here and below.
+    let work = unsafe { work(service, wr)? };
+    let mut places = [NO_BYTES; MAX_SGE];
+    let list = unsafe { elements(wr.sg_list, wr.num_sge, &mut places)? };
+    let pushed = if wr.send_flags & INLINE != 0 && !list.is_empty() {
+        let mut bytes = [0; MAX_INLINE];
+        let bytes = unsafe { gather(list, &mut bytes)? };
+        queue.push(&work.with(Payload::Inline(bytes)), &work.target)
+    } else {
+        queue.push(&work.with(Payload::Sges(list)), &work.target)
+    };
+    pushed.map_err(errno::of_queue)?;
+    if wr.opcode == 8 {
+        mw::posted(wr.bind_mw.mw, wr.bind_mw.rkey);
+    }
+    Ok(())
+}
+
+/// Gives a receive work request of the program to `push`.
+///
+/// # Safety
+/// The request and its list are the program's.
+pub unsafe fn receive(
+    wr: &IbvRecvWr,
+    push: impl FnOnce(&ReceiveRequest<'_>) -> Result<(), remora_verbs::QueueError>,
+) -> Result<(), c_int> {
+    let mut places = [NO_BYTES; MAX_SGE];
+    // SAFETY: the caller's promise.
+    let sges = unsafe { elements(wr.sg_list, wr.num_sge, &mut places)? };
+    push(&ReceiveRequest { id: wr.wr_id, sges }).map_err(errno::of_queue)
+}
+
+/// `IBV_WC_GRH`, `_WITH_IMM` and `_WITH_INV`.
+const WITH_GRH: u32 = 1;
+const WITH_IMM: u32 = 2;
+const WITH_INV: u32 = 8;
+
+/// The flags of a completion.
+pub fn wc_flags(cqe: &Cqe) -> u32 {
+    let wc = &cqe.completion;
+    u32::from(wc.grh) * WITH_GRH
+        | u32::from(wc.imm.is_some()) * WITH_IMM
+        | u32::from(wc.invalidated.is_some()) * WITH_INV
+}
+
+/// Immediate data in network order, or the key that was invalidated.
+pub fn imm_data(cqe: &Cqe) -> u32 {
+    let wc = &cqe.completion;
+    match (wc.imm, wc.invalidated) {
+        (Some(imm), _) => imm.to_be(),
+        (None, Some(key)) => key.get(),
+        (None, None) => 0,
+    }
+}
+
+/// A completion as programs read it.
+#[inline]
+pub fn completion(cqe: &Cqe) -> IbvWc {
+    let wc = &cqe.completion;
+    IbvWc {
+        wr_id: wc.id,
+        status: wc.status as c_int,
+        opcode: c_int::from(wc.kind as u8),
+        vendor_err: 0,
+        byte_len: wc.byte_len,
+        imm_data: imm_data(cqe),
+        qp_num: wc.qp_num,
+        src_qp: wc.src_qp,
+        wc_flags: wc_flags(cqe),
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}

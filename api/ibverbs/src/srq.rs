@@ -1,0 +1,219 @@
+//! Shared receive queues.
+
+use remora_verbs::raw::{Cq, Srq, SrqShape};
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use crate::abi::context::IbvContext;
+use crate::abi::memory::IbvPd;
+use crate::abi::receive::{IbvSrq, IbvSrqAttr, IbvSrqInitAttr, IbvSrqInitAttrEx};
+use crate::abi::work::IbvRecvWr;
+use crate::attributes::{MAX_SRQ_WR, SGES};
+use crate::cq::CqObject;
+use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
+use crate::nic::{Subject, Watcher};
+use crate::xrc::XrcdObject;
+use crate::{context, errno, pd, post, requests};
+
+/// A shared receive queue.
+#[repr(C)]
+pub struct SrqObject {
+    verbs: UnsafeCell<IbvSrq>,
+    pub raw: Arc<Srq>,
+    watcher: Watcher,
+    is_xrc: bool,
+}
+
+impl Object for SrqObject {
+    type C = IbvSrq;
+    const KIND: Kind = Kind::Srq;
+}
+
+impl SrqObject {
+    /// The count of acknowledged asynchronous events.
+    pub fn events_acknowledged(&self) -> Acknowledged {
+        let verbs = self.verbs.get();
+        // SAFETY: parts of this object.
+        unsafe {
+            Acknowledged {
+                mutex: &raw mut (*verbs).mutex,
+                cond: &raw mut (*verbs).cond,
+                count: &raw mut (*verbs).events_completed,
+            }
+        }
+    }
+}
+
+/// Makes a shared receive queue, for XRC with its domain and completion queue. The size that it has goes to
+/// `attr`.
+fn create(
+    pd: *mut IbvPd,
+    srq_context: *mut std::ffi::c_void,
+    attr: &mut IbvSrqAttr,
+    xrc: Option<(u32, &Cq)>,
+) -> Result<*mut IbvSrq, c_int> {
+    let domain = pd::look(pd)?;
+    let context = domain.verbs.context;
+    let view = context::look(context)?;
+    if !(1..=MAX_SRQ_WR).contains(&attr.max_wr) || attr.max_sge > SGES {
+        return Err(libc::EINVAL);
+    }
+    let shape = SrqShape { max_wr: attr.max_wr, max_sge: attr.max_sge.max(1) };
+    let is_xrc = xrc.is_some();
+    let raw = Srq::create(&view.nic.adapter, domain.pd, shape, xrc).map_err(errno::of_create)?;
+    attr.max_wr = raw.query().map_err(errno::of_create)?.max_wr;
+    attr.max_sge = shape.max_sge;
+    let verbs = IbvSrq {
+        context,
+        srq_context,
+        pd,
+        handle: raw.number().get(),
+        mutex: MUTEX,
+        cond: COND,
+        events_completed: 0,
+    };
+    let watcher = Watcher::new(std::ptr::null_mut::<IbvSrq>(), &view.events);
+    let mut made = Box::new(SrqObject { verbs: verbs.into(), raw, watcher, is_xrc });
+    made.watcher = Watcher::new(&raw mut *made, &view.events);
+    view.nic.watch(Subject::Srq(made.raw.number().get()), made.watcher.clone());
+    Ok(handles::give(made))
+}
+
+/// Makes a shared receive queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_srq(pd: *mut IbvPd, attr: *mut IbvSrqInitAttr) -> *mut IbvSrq {
+    errno::pointer((|| {
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
+        create(pd, attr.srq_context, &mut attr.attr, None)
+    })())
+}
+
+/// `enum ibv_srq_init_attr_mask`.
+const TYPE: u32 = 1;
+const DOMAIN: u32 = 2;
+const XRC_DOMAIN: u32 = 4;
+const COMPLETION: u32 = 8;
+/// `IBV_SRQT_XRC`.
+const XRC: c_int = 1;
+
+/// Makes a shared receive queue, plain or for XRC.
+pub unsafe extern "C" fn create_srq_ex(context: *mut IbvContext, attr: *mut IbvSrqInitAttrEx) -> *mut IbvSrq {
+    errno::pointer((|| {
+        context::look(context)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
+        let has = |bit: u32| attr.comp_mask & bit != 0;
+        let kind = if has(TYPE) { attr.srq_type } else { 0 };
+        if !has(DOMAIN) {
+            return Err(libc::EINVAL);
+        }
+        match kind {
+            0 => create(attr.pd, attr.srq_context, &mut attr.attr, None),
+            XRC if has(XRC_DOMAIN) && has(COMPLETION) => {
+                let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
+                let cq = handles::look::<CqObject>(attr.cq)?;
+                create(attr.pd, attr.srq_context, &mut attr.attr, Some((domain, &cq.raw)))
+            }
+            XRC => Err(libc::EINVAL),
+            _ => Err(libc::EOPNOTSUPP),
+        }
+    })())
+}
+
+/// `IBV_SRQ_MAX_WR` and `IBV_SRQ_LIMIT`.
+const MAX_WR: c_int = 1;
+const LIMIT: c_int = 2;
+
+/// Changes the size, or arms the limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr, mask: c_int) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<SrqObject>(srq)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if mask & !(MAX_WR | LIMIT) != 0 || mask & MAX_WR != 0 && attr.max_wr > MAX_SRQ_WR {
+            return Err(libc::EINVAL);
+        }
+        if mask & MAX_WR != 0 {
+            object.raw.resize(attr.max_wr).map_err(errno::of_create)?;
+        }
+        if mask & LIMIT != 0 {
+            object.raw.arm(attr.srq_limit).map_err(errno::of_create)?;
+        }
+        Ok(())
+    })())
+}
+
+/// The size and the limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<SrqObject>(srq)?;
+        let facts = object.raw.query().map_err(errno::of_create)?;
+        let max_sge = object.raw.max_sge();
+        // SAFETY: NULL, or the program's.
+        *unsafe { attr.as_mut() }.ok_or(libc::EINVAL)? =
+            IbvSrqAttr { max_wr: facts.max_wr, max_sge, srq_limit: facts.limit };
+        Ok(())
+    })())
+}
+
+/// Ends it; EBUSY while a queue pair takes from it. Waits until all events that were read are acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<SrqObject>(srq)?;
+        // SAFETY: a field that nobody changes.
+        let nic = &context::look(unsafe { (*object.verbs.get()).context })?.nic;
+        object.raw.destroy().map_err(errno::of_create)?;
+        nic.forget(Subject::Srq(object.raw.number().get()));
+        if !nic.adapter.is_child() {
+            object.events_acknowledged().wait(|| object.watcher.delivered());
+        }
+        handles::take::<SrqObject>(srq).map(drop)
+    })())
+}
+
+/// The number by which initiators of XRC name it.
+pub unsafe extern "C" fn get_srq_num(srq: *mut IbvSrq, out: *mut u32) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<SrqObject>(srq)?;
+        if !object.is_xrc {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: NULL, or the program's.
+        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = object.raw.number().get();
+        Ok(())
+    })())
+}
+
+/// Posts a list of receive work requests. `bad` gets the first that was not taken; those before it are.
+pub unsafe extern "C" fn post_srq_recv(
+    srq: *mut IbvSrq,
+    wr: *mut IbvRecvWr,
+    bad: *mut *mut IbvRecvWr,
+) -> c_int {
+    let mut at = wr;
+    // SAFETY: NULL, or a live handle; the requests are the program's.
+    let posted = unsafe { handles::fast::<SrqObject>(srq) }.map(|object| {
+        object.raw.post_recv(|queue| {
+            // SAFETY: as above.
+            while let Some(request) = unsafe { at.as_ref() } {
+                unsafe { requests::receive(request, |request| queue.push(request))? };
+                at = request.next;
+            }
+            Ok(())
+        })
+    });
+    let errno = match posted {
+        Some(Ok(Ok(()))) => return 0,
+        Some(Ok(Err(errno))) => errno,
+        Some(Err(error)) => errno::of_post(error),
+        None => libc::EINVAL,
+    };
+    // SAFETY: the program's.
+    unsafe { post::tell(bad, at) };
+    errno
+}

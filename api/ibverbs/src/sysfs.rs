@@ -1,0 +1,71 @@
+//! Reading files of sysfs, for programs that ask the library to.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::abi::device::IbvDevice;
+use crate::errno;
+
+/// Where sysfs is mounted.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
+    let path = PATH.get_or_init(|| {
+        let chosen = std::env::var_os("SYSFS_PATH").unwrap_or_else(|| "/sys".into());
+        std::ffi::CString::new(chosen.as_bytes()).unwrap_or_default()
+    });
+    path.as_ptr()
+}
+
+fn read(dir: &Path, file: &OsStr, out: *mut c_char, room: usize) -> c_int {
+    let bytes = match std::fs::read(dir.join(file)) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            errno::set(error.raw_os_error().unwrap_or(libc::EIO));
+            return -1;
+        }
+    };
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let count = bytes.len().min(room.saturating_sub(1));
+    if out.is_null() || room == 0 {
+        return -1;
+    }
+    // SAFETY: the program has `room` bytes there.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast(), count);
+        out.add(count).write(0);
+    }
+    count as c_int
+}
+
+/// Reads the first line of a file into a string; returns its length, or -1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_read_sysfs_file(
+    dir: *const c_char,
+    file: *const c_char,
+    out: *mut c_char,
+    room: usize,
+) -> c_int {
+    if dir.is_null() || file.is_null() {
+        return -1;
+    }
+    // SAFETY: strings of the program.
+    let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
+    read(Path::new(OsStr::from_bytes(dir.to_bytes())), OsStr::from_bytes(file.to_bytes()), out, room)
+}
+
+/// The same in the device's folder. Private to rdma-core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_read_ibdev_sysfs_file(
+    out: *mut c_char,
+    room: usize,
+    device: *mut IbvDevice,
+    file: *const c_char,
+) -> c_int {
+    // SAFETY: NULL, or the device of the list.
+    let Some(device) = (unsafe { device.as_ref() }) else { return -1 };
+    // SAFETY: as for the function above.
+    unsafe { ibv_read_sysfs_file(device.ibdev_path.as_ptr(), file, out, room) }
+}

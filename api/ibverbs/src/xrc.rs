@@ -1,0 +1,130 @@
+//! XRC domains, and queue pairs that several programs of a domain hold.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::abi::context::IbvContext;
+use crate::abi::queue_pair::{IbvQp, IbvQpOpenAttr};
+use crate::abi::receive::{IbvXrcd, IbvXrcdInitAttr};
+use crate::handles::{self, Kind, Object};
+use crate::qp::{self, QpObject};
+use crate::{context, errno};
+
+/// An XRC domain. Domains of one file are one, within this process.
+#[repr(C)]
+pub struct XrcdObject {
+    verbs: IbvXrcd,
+    pub number: u32,
+    file: Option<File>,
+}
+
+impl Object for XrcdObject {
+    type C = IbvXrcd;
+    const KIND: Kind = Kind::Xrcd;
+}
+
+/// A file by its device and inode.
+type File = (u64, u64);
+
+/// The domains of files: the NIC's number, and the handles that are open.
+static DOMAINS: Mutex<BTreeMap<File, (u32, u32)>> = Mutex::new(BTreeMap::new());
+
+fn domains() -> MutexGuard<'static, BTreeMap<File, (u32, u32)>> {
+    DOMAINS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn file(descriptor: c_int) -> Result<Option<File>, c_int> {
+    if descriptor == -1 {
+        return Ok(None);
+    }
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the system fills it.
+    unsafe {
+        if libc::fstat(descriptor, stat.as_mut_ptr()) != 0 {
+            return Err(libc::EBADF);
+        }
+        let stat = stat.assume_init();
+        Ok(Some((stat.st_dev, stat.st_ino)))
+    }
+}
+
+/// `IBV_XRCD_INIT_ATTR_FD` and `_OFLAGS`: both must be given.
+const BOTH: u32 = 3;
+
+/// Opens the XRC domain of a file, or a new one.
+pub unsafe extern "C" fn open_xrcd(context: *mut IbvContext, attr: *mut IbvXrcdInitAttr) -> *mut IbvXrcd {
+    errno::pointer((|| {
+        let adapter = &context::look(context)?.nic.adapter;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask != BOTH || attr.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let file = file(attr.fd)?;
+        let alloc = || adapter.alloc_xrc_domain().map_err(errno::of_create);
+        let number = match file {
+            None if attr.oflags & libc::O_CREAT == 0 => return Err(libc::EINVAL),
+            None => alloc()?,
+            Some(file) => {
+                let mut domains = domains();
+                match domains.get_mut(&file) {
+                    Some(_) if attr.oflags & libc::O_EXCL != 0 => return Err(libc::EINVAL),
+                    Some((number, users)) => {
+                        *users += 1;
+                        *number
+                    }
+                    None if attr.oflags & libc::O_CREAT == 0 => return Err(libc::EAGAIN),
+                    None => {
+                        let number = alloc()?;
+                        domains.insert(file, (number, 1));
+                        number
+                    }
+                }
+            }
+        };
+        Ok(handles::give(Box::new(XrcdObject { verbs: IbvXrcd { context }, number, file })))
+    })())
+}
+
+/// Closes a domain. The last handle ends it: EBUSY while anything is in it.
+pub unsafe extern "C" fn close_xrcd(xrcd: *mut IbvXrcd) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<XrcdObject>(xrcd)?;
+        let adapter = &context::look(object.verbs.context)?.nic.adapter;
+        let mut domains = domains();
+        let others = object.file.and_then(|file| domains.get(&file)).map_or(0, |(_, users)| users - 1);
+        if others == 0 && !adapter.is_child() {
+            adapter.free_xrc_domain(object.number).map_err(errno::of_create)?;
+        }
+        if let Some(file) = object.file {
+            match domains.get_mut(&file) {
+                Some((_, users)) if others > 0 => *users = others,
+                _ => drop(domains.remove(&file)),
+            }
+        }
+        handles::take::<XrcdObject>(xrcd).map(drop)
+    })())
+}
+
+/// `IBV_QP_OPEN_ATTR_NUM`, `_XRCD`, `_CONTEXT` and `_TYPE`.
+const NEEDED: u32 = 1 | 2 | 8;
+
+/// Opens a target that this process has made: one handle more.
+pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenAttr) -> *mut IbvQp {
+    errno::pointer((|| {
+        let view = context::look(context)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != qp::XRC_RECV {
+            return Err(libc::EINVAL);
+        }
+        let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
+        let is_it =
+            |object: &QpObject| object.raw.number().get() == attr.qp_num && object.xrc_domain == Some(domain);
+        let found = handles::find::<QpObject>(is_it).ok_or(libc::EINVAL)?;
+        let raw = Arc::clone(&handles::look::<QpObject>(found)?.raw);
+        let qp_context = if attr.comp_mask & 4 != 0 { attr.qp_context } else { std::ptr::null_mut() };
+        Ok(qp::give_opened(context, view, raw, qp_context, domain))
+    })())
+}
