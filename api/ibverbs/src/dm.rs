@@ -9,6 +9,8 @@ use crate::abi::memory::{IbvAllocDmAttr, IbvDm, IbvMr, IbvPd};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno, mr, pd};
 
+/// Offsets and lengths of copies are multiples of it, as hardware wants them.
+const GRAIN: u64 = 4;
 /// Largest alignment that may be asked for: the memory's own.
 const MAX_LOG_ALIGN: u32 = 6;
 
@@ -43,7 +45,6 @@ pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocD
     static NEXT: AtomicU32 = AtomicU32::new(1);
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
-        adapter.refuse_child().map_err(errno::of_create)?;
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         if attr.comp_mask != 0
@@ -52,7 +53,12 @@ pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocD
         {
             return Err(libc::EINVAL);
         }
-        let bytes = adapter.table().on_nic(attr.length).map_err(errno::of_memory)?;
+        // A forked child has no device, but memory that it can copy to and from.
+        let taken = match adapter.is_child() {
+            true => Bytes::heap(attr.length),
+            false => adapter.table().on_nic(attr.length),
+        };
+        let bytes = taken.map_err(errno::of_memory)?;
         let verbs = IbvDm {
             context,
             memcpy_to_dm: Some(memcpy_to_dm),
@@ -83,6 +89,9 @@ unsafe extern "C" fn memcpy_to_dm(dm: *mut IbvDm, offset: u64, from: *const c_vo
     errno::number((|| {
         let object = handles::look::<DmObject>(dm)?;
         let at = place(object, offset, length)?;
+        if !offset.is_multiple_of(GRAIN) || !(length as u64).is_multiple_of(GRAIN) {
+            return Err(libc::EINVAL);
+        }
         if length == 0 {
             return Ok(());
         }
@@ -96,6 +105,9 @@ unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut IbvDm, offset: u64
     errno::number((|| {
         let object = handles::look::<DmObject>(dm)?;
         let at = place(object, offset, length)?;
+        if !offset.is_multiple_of(GRAIN) || !(length as u64).is_multiple_of(GRAIN) {
+            return Err(libc::EINVAL);
+        }
         if length == 0 {
             return Ok(());
         }
@@ -122,7 +134,9 @@ pub unsafe extern "C" fn reg_dm_mr(
         }
         let adapter = &context::look(domain.verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
-        let range = Range { bytes: object.bytes.clone(), offset, len: length, iova: 0 };
+        // A region of no bytes has one that no peer gets.
+        let (len, access) = if length == 0 { (1, Access::ZERO_BASED) } else { (length, access) };
+        let range = Range { bytes: object.bytes.clone(), offset, len, iova: 0 };
         let key = adapter.table().register(domain.pd, &[range], access).map_err(errno::of_memory)?;
         mr::give(pd, key, std::ptr::null_mut(), length, flags)
     })())

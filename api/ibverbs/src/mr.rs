@@ -1,13 +1,12 @@
 //! Memory regions: any memory of the program, which the NIC touches as the program's own CPU does.
 
-use remora_verbs::raw::Table;
 use remora_verbs::{Access, Key};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
 use crate::abi::memory::{IbvMr, IbvPd, IbvSge};
 use crate::handles::{self, Kind, Object};
-use crate::pd::{self, PdObject};
+use crate::pd;
 use crate::{context, errno};
 
 /// A region. Its keys and its place may change by `ibv_rereg_mr`, which the program does not call beside other
@@ -57,24 +56,14 @@ fn refuse_holes(start: *mut c_void, length: usize) -> Result<(), c_int> {
     if found == 0 { Ok(()) } else { Err(libc::EFAULT) }
 }
 
-/// Registers memory of the program.
-fn register(
-    table: &Table,
-    pd: &PdObject,
-    start: *mut c_void,
-    length: usize,
-    iova: u64,
-    flags: u32,
-) -> Result<Key, c_int> {
+/// The rights and the first address of memory that is to be registered.
+fn checked(start: *mut c_void, length: usize, iova: u64, flags: u32) -> Result<(Access, u64), c_int> {
     let access = access(flags)?;
     if length == 0 {
         return Err(libc::EINVAL);
     }
     refuse_holes(start, length)?;
-    let iova = if access.contains(Access::ZERO_BASED) { 0 } else { iova };
-    // SAFETY: the program keeps the memory until it ends the region; the manual pages ask for that.
-    let key = unsafe { table.register_raw(pd.pd, start.cast(), length, iova, access) };
-    key.map_err(errno::of_memory)
+    Ok((access, if access.contains(Access::ZERO_BASED) { 0 } else { iova }))
 }
 
 /// Hands a region to the program.
@@ -101,8 +90,10 @@ fn reg_mr(
     let object = pd::look(pd)?;
     let adapter = &context::look(object.verbs.context)?.nic.adapter;
     adapter.refuse_child().map_err(errno::of_create)?;
-    let key = register(adapter.table(), object, start, length, iova, flags)?;
-    give(pd, key, start, length, flags)
+    let (access, iova) = checked(start, length, iova, flags)?;
+    // SAFETY: the program keeps the memory until it ends the region; the manual pages ask for that.
+    let key = unsafe { adapter.table().register_raw(object.pd, start.cast(), length, iova, access) };
+    give(pd, key.map_err(errno::of_memory)?, start, length, flags)
 }
 
 /// Registers memory under its own addresses.
@@ -164,7 +155,7 @@ const ERR_INPUT: c_int = -1;
 /// `IBV_REREG_MR_ERR_CMD`: the device refused.
 const ERR_CMD: c_int = -4;
 
-/// Registers a region anew, by new keys. The old ones are dead when this returns.
+/// Gives a region other memory, another domain or other rights. It keeps its keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut IbvMr,
@@ -193,15 +184,14 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         let access = if changes { access as u32 } else { *kept };
         let adapter = &context::look(verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
+        let domain = pd::look(pd)?.pd;
+        let (rights, iova) = checked(start, length, start as u64, access)?;
+        let key = Key::new(verbs.lkey);
         let table = adapter.table();
-        let key = register(table, pd::look(pd)?, start, length, start as u64, access)?;
-        if let Err(error) = table.deregister(Key::new(verbs.lkey)) {
-            let undone = table.deregister(key);
-            debug_assert!(undone.is_ok(), "it has just been registered");
-            return Err(errno::of_memory(error));
-        }
+        // SAFETY: as for a new region.
+        unsafe { table.reregister_raw(key, domain, start.cast(), length, iova, rights) }
+            .map_err(errno::of_memory)?;
         (verbs.pd, verbs.addr, verbs.length, *kept) = (pd, start, length, access);
-        (verbs.handle, verbs.lkey, verbs.rkey) = (key.get(), key.get(), key.get());
         Ok(())
     })();
     match done {

@@ -77,8 +77,14 @@ pub fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Bindin
         region: Key::new(region),
         va: info.addr,
         len: info.length,
-        access: mr::access(info.mw_access_flags)?,
+        access: rights(mr::access(info.mw_access_flags)?),
     })
+}
+
+/// What a window may give to peers; programs say what they may do themselves, too.
+fn rights(asked: Access) -> Access {
+    let known = [Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC, Access::ZERO_BASED];
+    known.into_iter().filter(|right| asked.contains(*right)).fold(Access::NONE, |all, right| all | right)
 }
 
 /// A binding was posted: the window's key will be this one.

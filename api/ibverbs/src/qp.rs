@@ -250,6 +250,17 @@ pub unsafe extern "C" fn create_qp_ex(context: *mut IbvContext, attr: *mut IbvQp
     errno::pointer(unsafe { attr.as_mut() }.ok_or(libc::EINVAL).and_then(|attr| create(context, attr)))
 }
 
+/// The attributes that a service has. Programs give both sides of XRC those of RC.
+fn masked(service: Service, mask: u32) -> u32 {
+    const RESPONDER: u32 = 1 << 15 | 1 << 17;
+    const REQUESTER: u32 = 1 << 10 | 1 << 11 | 1 << 13;
+    match service {
+        Service::XrcInitiator => mask & !RESPONDER,
+        Service::XrcTarget => mask & !REQUESTER,
+        _ => mask,
+    }
+}
+
 /// What an attribute mask asks to change.
 fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c_int> {
     let has = |bit: u32| mask & 1 << bit != 0;
@@ -308,7 +319,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         // SAFETY: a field that nobody changes.
         let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
-        let change = change(view, attr, mask as u32)?;
+        let change = change(view, attr, masked(object.raw.service(), mask as u32))?;
         object.raw.modify(&change).map_err(errno::of_create)?;
         if change.address.is_some() {
             *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);

@@ -1,5 +1,6 @@
 //! The table of protection domains and regions of one NIC.
 
+mod reregister;
 mod windows;
 
 use crate::entry::{Entry, Piece};

@@ -143,6 +143,11 @@ impl ReceiveSide {
         ReceiveSide { slots: 0, ..self }
     }
 
+    /// The side that holds this many requests, though the ring has room for more.
+    pub fn limited(self, requests: u32) -> ReceiveSide {
+        ReceiveSide { slots: self.slots.min(u64::from(requests) * self.stride), ..self }
+    }
+
     /// Goes on from the index that an earlier program has published.
     pub fn resumed(self) -> ReceiveSide {
         let (produced, consumed) =

@@ -109,8 +109,7 @@ impl Qp {
             (None, _) => {
                 let ring = adapter.ring(slots(attributes.max_recv_wr.max(1), max_sge)?)?;
                 let side = ReceiveSide::new(ring.clone(), remora_nic::stride(max_sge), max_sge);
-                let side = if attributes.max_recv_wr == 0 { side.closed() } else { side };
-                (Source::Own { ring, max_sge }, Some(side))
+                (Source::Own { ring, max_sge }, Some(side.limited(attributes.max_recv_wr)))
             }
         };
         let init = QueuePairInit {

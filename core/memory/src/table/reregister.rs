@@ -1,0 +1,118 @@
+//! Changing a region under its key (`ibv_rereg_mr`).
+
+use super::{Table, lay_out};
+use crate::entry::Piece;
+use crate::{Access, Error, Key, Pd};
+use std::sync::atomic::Ordering;
+
+impl Table {
+    /// Gives a region other memory, another domain or other rights, and leaves it its key. While this goes on
+    /// the key is dead. When it returns, no engine touches the old memory any more.
+    ///
+    /// # Errors
+    /// Those of [`register_raw`](Table::register_raw) and [`deregister`](Table::deregister); nothing has
+    /// changed then.
+    ///
+    /// # Safety
+    /// As for [`register_raw`](Table::register_raw).
+    pub unsafe fn reregister_raw(
+        &self,
+        key: Key,
+        pd: Pd,
+        start: *mut u8,
+        len: usize,
+        iova: u64,
+        access: Access,
+    ) -> Result<(), Error> {
+        if self.passes().is_inside() {
+            return Err(Error::InsidePass);
+        }
+        if start.is_null() || (start as usize).checked_add(len).is_none() {
+            return Err(Error::Invalid);
+        }
+        let mut pieces = vec![Piece { iova, len: len as u64, start }];
+        lay_out(&mut pieces, access)?;
+        let entry = self.entry(key);
+        {
+            let mut control = self.control();
+            control.domain(pd)?;
+            let held = control.held.get_mut(&key.0).filter(|held| !held.dying).ok_or(Error::Unknown)?;
+            if entry.windows.load(Ordering::Relaxed) > 0 {
+                return Err(Error::Busy);
+            }
+            held.dying = true;
+            let before = std::mem::replace(&mut held.pd, pd);
+            // Both domains are in use until the passes under way are over.
+            control.domain(pd)?.users += 1;
+            entry.kill(key.0);
+            drop(control);
+            self.passes().quiesce();
+            let mut control = self.control();
+            control.domain(before)?.users -= 1;
+            let held = control.held.get_mut(&key.0).ok_or(Error::Unknown)?;
+            held.dying = false;
+            (held.pieces, held._bytes) = (pieces, Vec::new());
+            entry.clear();
+            entry.publish(key.0, pd.0, access.0, &held.pieces);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::Bench;
+    use crate::{AccessError, Bytes};
+
+    #[test]
+    fn a_region_keeps_its_key_when_memory_domain_or_rights_change() {
+        let bench = Bench::small();
+        let (table, [one, two]) = (&bench.table, [(); 2].map(|()| Bytes::heap(64).unwrap()));
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        // SAFETY: both blocks live until the end, and are looked at by copying alone.
+        let key = unsafe { table.register_raw(bench.pd, one.as_ptr(), 64, 7, rights).unwrap() };
+        let other = table.alloc_pd().unwrap();
+        // SAFETY: as above.
+        unsafe { table.reregister_raw(key, other, two.as_ptr(), 64, 7, Access::LOCAL_WRITE).unwrap() };
+        {
+            let mut pass = bench.engine.enter();
+            let (_, mem) = pass.parts();
+            let refused = mem.check(bench.pd, key, 7, 1, Access::NONE).unwrap_err();
+            assert_eq!(refused, AccessError::WrongPd);
+            let refused = mem.check(other, key, 7, 1, Access::REMOTE_WRITE).unwrap_err();
+            assert_eq!(refused, AccessError::MissingRight);
+            mem.check(other, key, 7, 1, Access::LOCAL_WRITE).unwrap().write(b"x");
+        }
+        let mut there = [0; 1];
+        two.read(0, &mut there).unwrap();
+        assert_eq!(&there, b"x");
+        table.free_pd(bench.pd).unwrap();
+        assert_eq!(table.free_pd(other), Err(Error::Busy));
+        table.deregister(key).unwrap();
+        table.free_pd(other).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_changed_stays_as_it_was() {
+        let bench = Bench::small();
+        let (table, bytes) = (&bench.table, Bytes::heap(64).unwrap());
+        let gone = table.alloc_pd().unwrap();
+        table.free_pd(gone).unwrap();
+        // SAFETY: the block lives until the end, and is looked at by copying alone.
+        unsafe {
+            let key = table.register_raw(bench.pd, bytes.as_ptr(), 64, 0, Access::LOCAL_WRITE).unwrap();
+            let change = |pd, len, access| table.reregister_raw(key, pd, bytes.as_ptr(), len, 0, access);
+            assert_eq!(change(bench.pd, 0, Access::NONE), Err(Error::Invalid));
+            assert_eq!(change(bench.pd, 64, Access::REMOTE_WRITE), Err(Error::Invalid));
+            assert_eq!(change(gone, 64, Access::NONE), Err(Error::Unknown));
+            let mut pass = bench.engine.enter();
+            assert!(pass.parts().1.check(bench.pd, key, 0, 64, Access::LOCAL_WRITE).is_ok());
+            assert_eq!(change(bench.pd, 64, Access::NONE), Err(Error::InsidePass));
+            drop(pass);
+            table.deregister(key).unwrap();
+            let dead = table.reregister_raw(key, bench.pd, bytes.as_ptr(), 64, 0, Access::NONE);
+            assert_eq!(dead, Err(Error::Unknown));
+        }
+    }
+}
