@@ -16,10 +16,7 @@ use crate::{context, errno};
 
 /// Waits for an event. Obeys the `O_NONBLOCK` of the context's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ibv_get_async_event(
-    context: *mut IbvContext,
-    out: *mut IbvAsyncEvent,
-) -> c_int {
+pub unsafe extern "C" fn ibv_get_async_event(context: *mut IbvContext, out: *mut IbvAsyncEvent) -> c_int {
     let Ok(object) = context::look(context) else {
         errno::set(libc::EINVAL);
         return -1;

@@ -68,23 +68,21 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) 
     })())
 }
 
-unsafe extern "C-unwind" {
-    /// The C library's read(2), in which a thread may be cancelled.
-    fn read(descriptor: c_int, out: *mut c_void, count: usize) -> isize;
-}
-
-/// Reads one event's 8 bytes of a descriptor. False: the errno says why not. A thread may be cancelled in it,
-/// so its callers keep nothing that a drop would end.
+/// Reads one event's 8 bytes of a descriptor. False: the errno says why not.
+///
+/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would end.
+/// No call on the way is said to unwind (`C-unwind`): where panics abort, rustc aborts at those. A frame
+/// without drops has nothing to be run, and the unwinder passes it.
 #[inline(always)]
 pub unsafe fn read_one(descriptor: c_int) -> bool {
     let mut word = 0u64;
     // SAFETY: the word has 8 bytes.
-    unsafe { read(descriptor, (&raw mut word).cast(), 8) == 8 }
+    unsafe { libc::read(descriptor, (&raw mut word).cast(), 8) == 8 }
 }
 
 /// Waits for a queue that got a completion. Obeys the descriptor's `O_NONBLOCK`, and returns on a signal.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ibv_get_cq_event(
+pub unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut IbvCompChannel,
     cq: *mut *mut IbvCq,
     cq_context: *mut *mut c_void,

@@ -1,0 +1,45 @@
+//! Programs in C, compiled with Debian's headers.
+
+use crate::library::{done, folder, program};
+use std::process::Command;
+
+/// Compiles a program of `tests/c` against the system's headers, and runs it on this library.
+#[track_caller]
+fn runs(name: &str) -> String {
+    let built = std::env::temp_dir().join(format!("remora-ibverbs-{}-{name}", std::process::id()));
+    let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
+    cc.arg(&built).arg(source).arg("-L").arg(folder()).args(["-libverbs", "-lpthread", "-ldl"]);
+    done(&mut cc);
+    let printed = program(&[built.to_str().unwrap()]).output().unwrap();
+    std::fs::remove_file(&built).unwrap();
+    let errors = String::from_utf8_lossy(&printed.stderr);
+    assert!(printed.status.success(), "{name}: {}: {errors}", printed.status);
+    String::from_utf8(printed.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn four_threads_share_a_queue_pair_and_a_completion_queue_and_lose_nothing() {
+    assert_eq!(runs("threads"), "nothing lost");
+}
+
+#[test]
+fn a_child_opens_its_own_device_and_its_parent_goes_on() {
+    assert_eq!(runs("forks"), "unharmed");
+}
+
+#[test]
+fn waits_obey_flags_return_on_signals_and_may_be_cancelled() {
+    assert_eq!(runs("waits"), "waited");
+}
+
+#[test]
+fn bad_input_is_refused_with_the_errno_of_providers() {
+    assert_eq!(runs("refusals"), "refused");
+}
+
+#[test]
+fn a_program_finds_everything_by_dlvsym_beside_debians_providers() {
+    assert_eq!(runs("loads"), "remora0");
+}

@@ -1,0 +1,109 @@
+//! The library as `scripts/dropin` links it, and programs that run on it under a limit of time.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The root of the repository.
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// Seconds that a program may take.
+const LIMIT: &str = "120";
+
+/// The folder that has the library.
+pub fn folder() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        // target/debug/deps has this test.
+        let test = std::env::current_exe().unwrap();
+        let target = test.ancestors().nth(3).unwrap().to_owned();
+        let mut script = Command::new(format!("{ROOT}/scripts/dropin"));
+        done(script.env("CARGO_TARGET_DIR", &target));
+        target.join("dropin/lib")
+    });
+    &FOLDER
+}
+
+/// Runs a command to its end. Returns what it printed.
+#[track_caller]
+pub fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?} (`make setup`): {error}"));
+    succeeded(command, &output)
+}
+
+#[track_caller]
+fn succeeded(command: &Command, output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
+    out.into_owned()
+}
+
+/// A loopback address that no other program of these tests has.
+fn address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let (process, own) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    assert!(own < 255, "one test process has so many addresses");
+    format!("127.{}.{}.{own}", 1 + (process >> 8) % 127, process % 256)
+}
+
+/// A program on this library, at an address of its own.
+pub fn program(words: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", LIMIT]).args(words);
+    command.env("LD_LIBRARY_PATH", folder()).env("REMORA_ADDRESS", address());
+    command
+}
+
+/// A TCP port that is free at the moment.
+fn free_port() -> u16 {
+    TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Does anybody listen at this TCP port?
+fn is_listening(port: u16) -> bool {
+    let listens = |table: &str| {
+        let table = std::fs::read_to_string(table).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            let (local, state) = (words.nth(1), words.nth(1));
+            local.is_some_and(|local| local.ends_with(&format!(":{port:04X}"))) && state == Some("0A")
+        })
+    };
+    listens("/proc/net/tcp") || listens("/proc/net/tcp6")
+}
+
+/// A server that is gone when the test is over.
+struct Server(Option<Child>);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs a program as a server, and again as its client; `port` is the option that names the TCP port by which
+/// they find each other. Returns what the client printed.
+#[track_caller]
+pub fn pair(words: &[&str], port: &str) -> String {
+    let number = free_port();
+    let number_text = number.to_string();
+    let words: Vec<&str> = words.iter().copied().chain([port, &number_text]).collect();
+    let mut command = program(&words);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut server = Server(Some(child));
+    while !is_listening(number) {
+        let running = server.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
+        if !running {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    let client: Vec<&str> = words.iter().copied().chain(["127.0.0.1"]).collect();
+    let printed = program(&client).output().unwrap();
+    let served = server.0.take().unwrap().wait_with_output().unwrap();
+    succeeded(&command, &served);
+    succeeded(&command, &printed)
+}

@@ -1,0 +1,8 @@
+//! Unmodified programs of verbs, as Debian ships them or as its headers compile them, on this library.
+
+mod c_programs;
+mod library;
+mod perftest;
+mod pingpong;
+mod pyverbs;
+mod symbols;

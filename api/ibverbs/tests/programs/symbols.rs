@@ -1,0 +1,62 @@
+//! The symbols of the library and their versions.
+
+use crate::library::{done, folder};
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Lines of "version symbol" that `objdump` finds in a library.
+fn exported(library: &str) -> BTreeSet<String> {
+    let table = done(Command::new("objdump").args(["-T", library]));
+    let defined = table.lines().filter(|line| line.contains("IBVERBS_") && !line.contains("*UND*"));
+    let pairs = defined.filter_map(|line| {
+        let mut words = line.split_whitespace().rev();
+        let (symbol, version) = (words.next()?, words.next()?);
+        (symbol != version).then(|| format!("{version} {symbol}"))
+    });
+    pairs.collect()
+}
+
+#[test]
+fn the_library_exports_each_listed_symbol_by_its_version_and_nothing_else() {
+    let library = folder().join("libibverbs.so.1");
+    let listed: BTreeSet<String> = include_str!("../symbols.txt").lines().map(str::to_owned).collect();
+    assert_eq!(exported(library.to_str().unwrap()), listed);
+    let dynamic = done(Command::new("objdump").arg("-p").arg(&library));
+    assert!(dynamic.contains("libibverbs.so.1"), "its name: {dynamic}");
+    assert!(done(Command::new("readelf").arg("-d").arg(&library)).contains("NODELETE"));
+}
+
+/// The versions of symbols that a program or library wants of libibverbs.
+fn wanted(file: &str) -> BTreeSet<String> {
+    let table = done(Command::new("objdump").args(["-T", file]));
+    let lines = table.lines().filter(|line| line.contains("*UND*") && line.contains("IBVERBS_"));
+    let pairs = lines.filter_map(|line| {
+        let mut words = line.split_whitespace().rev();
+        let (symbol, version) = (words.next()?, words.next()?);
+        Some(format!("{} {symbol}", version.trim_matches(['(', ')'])))
+    });
+    pairs.collect()
+}
+
+#[test]
+fn every_symbol_that_debians_programs_and_providers_want_is_there() {
+    let library = exported(folder().join("libibverbs.so.1").to_str().unwrap());
+    let libraries = "/usr/lib/x86_64-linux-gnu";
+    let files = [
+        "/usr/bin/ibv_devinfo",
+        "/usr/bin/ibv_xsrq_pingpong",
+        "/usr/bin/ib_send_bw",
+        "/usr/bin/ib_atomic_lat",
+        "/usr/bin/qperf",
+        "/usr/bin/rping",
+        &format!("{libraries}/libmlx5.so.1"),
+        &format!("{libraries}/libefa.so.1"),
+        &format!("{libraries}/librdmacm.so.1"),
+    ];
+    for file in files {
+        let wanted = wanted(file);
+        assert!(!wanted.is_empty(), "{file}");
+        let missing: Vec<_> = wanted.difference(&library).collect();
+        assert!(missing.is_empty(), "{file} wants {missing:?}");
+    }
+}
