@@ -31,6 +31,7 @@ pub mod device;
 #[cfg(test)]
 mod layout_tests;
 pub mod memory;
+pub mod objects;
 pub mod queue_pair;
 pub mod receive;
 pub mod work;

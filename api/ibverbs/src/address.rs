@@ -1,7 +1,7 @@
 //! The port and the address of this process: the one place that chooses them.
 //!
-//! Each process has an address of its own for now, and is an ordinary RoCE v2 endpoint there. `REMORA_ADDRESS`
-//! names it; without it the first loopback address that is free is taken.
+//! Each process has an address of its own for now, and is an ordinary RoCE v2 endpoint there.
+//! `REMORA_ADDRESS` names it; without it the first loopback address that is free is taken.
 
 use remora_verbs::raw::ChannelAdapter;
 use remora_verbs::{Device, MemoryConfig, OpenError};

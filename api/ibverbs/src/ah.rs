@@ -4,12 +4,10 @@ use remora_verbs::raw::Ah;
 use remora_verbs::{AddressVector, GRH, GlobalRoute};
 use std::ffi::c_int;
 
-use crate::abi::completion::IbvWc;
-use crate::abi::context::IbvContext;
 use crate::abi::device::IbvGid;
-use crate::abi::memory::IbvPd;
+use crate::abi::objects::{IbvAh, IbvContext, IbvPd, IbvWc};
 use crate::abi::queue_pair::{IbvAhAttr, IbvGlobalRoute};
-use crate::abi::work::{IbvAh, IbvGrh};
+use crate::abi::work::IbvGrh;
 use crate::context::ContextObject;
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno, gid, pd, port};

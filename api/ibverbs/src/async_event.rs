@@ -3,10 +3,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use crate::abi::completion::IbvCq;
-use crate::abi::context::{IbvAsyncEvent, IbvContext};
-use crate::abi::queue_pair::IbvQp;
-use crate::abi::receive::IbvSrq;
+use crate::abi::context::IbvAsyncEvent;
+use crate::abi::objects::{IbvContext, IbvCq, IbvQp, IbvSrq};
 use crate::channel::read_one;
 use crate::cq::CqObject;
 use crate::handles;

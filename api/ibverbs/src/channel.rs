@@ -2,14 +2,12 @@
 
 use remora_verbs::raw::EventQueue;
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::completion::{IbvCompChannel, IbvCq};
-use crate::abi::context::IbvContext;
-use crate::cq::CqObject;
+use crate::abi::objects::{IbvCompChannel, IbvContext};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno};
 
@@ -19,7 +17,7 @@ const MAX_REPORTS: usize = 1 << 16;
 /// A channel.
 #[repr(C)]
 pub struct ChannelObject {
-    verbs: UnsafeCell<IbvCompChannel>,
+    pub verbs: UnsafeCell<IbvCompChannel>,
     pub reports: Arc<EventQueue<u64>>,
     /// Queues that report here.
     pub users: AtomicU32,
@@ -70,52 +68,12 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) 
 
 /// Reads one event's 8 bytes of a descriptor. False: the errno says why not.
 ///
-/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would end.
-/// No call on the way is said to unwind (`C-unwind`): where panics abort, rustc aborts at those. A frame
+/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would
+/// end. No call on the way is said to unwind (`C-unwind`): where panics abort, rustc aborts at those. A frame
 /// without drops has nothing to be run, and the unwinder passes it.
 #[inline(always)]
 pub unsafe fn read_one(descriptor: c_int) -> bool {
     let mut word = 0u64;
     // SAFETY: the word has 8 bytes.
     unsafe { libc::read(descriptor, (&raw mut word).cast(), 8) == 8 }
-}
-
-/// Waits for a queue that got a completion. Obeys the descriptor's `O_NONBLOCK`, and returns on a signal.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(
-    channel: *mut IbvCompChannel,
-    cq: *mut *mut IbvCq,
-    cq_context: *mut *mut c_void,
-) -> c_int {
-    let Ok(object) = handles::look::<ChannelObject>(channel) else {
-        errno::set(libc::EINVAL);
-        return -1;
-    };
-    loop {
-        object.reports.begin_read();
-        // SAFETY: the channel's descriptor.
-        let succeeded = unsafe { read_one((*object.verbs.get()).fd) };
-        let report = object.reports.end_read(succeeded);
-        if !succeeded {
-            return -1;
-        }
-        let Some(address) = report else { continue };
-        let found = address as *mut IbvCq;
-        // SAFETY: a queue that has ended withdraws its reports first. The places are the program's.
-        unsafe {
-            let Some(queue) = handles::fast::<CqObject>(found) else { continue };
-            queue.delivered.fetch_add(1, Ordering::AcqRel);
-            *cq = found;
-            *cq_context = (*queue.verbs.get()).cq_context;
-        }
-        return 0;
-    }
-}
-
-/// Acknowledges reports: a queue can end when all of its are.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut IbvCq, count: c_uint) {
-    if let Ok(object) = handles::look::<CqObject>(cq) {
-        object.completions_acknowledged().add(count);
-    }
 }

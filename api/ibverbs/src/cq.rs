@@ -1,5 +1,8 @@
 //! Completion queues.
 
+mod cq_ex;
+
+pub use cq_ex::create_cq_ex;
 use remora_verbs::Notify;
 use remora_verbs::raw::{Channel, Cq, CqHook, EventQueue};
 use std::cell::UnsafeCell;
@@ -7,11 +10,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::completion::{IbvCompChannel, IbvCq, IbvCqEx, IbvModifyCqAttr, IbvWc};
-use crate::abi::context::IbvContext;
+use crate::abi::completion::{IbvCqEx, IbvModifyCqAttr};
+use crate::abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvWc};
 use crate::attributes::MAX_CQE;
 use crate::channel::ChannelObject;
-use crate::cq_ex::{self, Polling};
+use cq_ex::Polling;
+
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
 use crate::{context, errno, requests};

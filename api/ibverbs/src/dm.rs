@@ -4,8 +4,8 @@ use remora_verbs::{Access, Bytes, Range};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::context::IbvContext;
-use crate::abi::memory::{IbvAllocDmAttr, IbvDm, IbvMr, IbvPd};
+use crate::abi::memory::{IbvAllocDmAttr, IbvDm};
+use crate::abi::objects::{IbvContext, IbvMr, IbvPd};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno, mr, pd};
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use crate::abi::device::IbvEce;
-use crate::abi::queue_pair::IbvQp;
+use crate::abi::objects::IbvQp;
 use crate::errno;
 use crate::handles;
 use crate::qp::QpObject;

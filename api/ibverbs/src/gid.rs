@@ -3,14 +3,13 @@
 use remora_verbs::{Address, Endpoint};
 use std::ffi::{c_int, c_uint};
 
-use crate::abi::context::IbvContext;
 use crate::abi::device::{IbvGid, IbvGidEntry};
+use crate::abi::objects::IbvContext;
 use crate::address::ROCE_PORT;
+use crate::attributes::GIDS;
 use crate::context::{self, ContextObject};
 use crate::{errno, port};
 
-/// Entries of the table.
-pub const ENTRIES: u32 = 1;
 /// `IBV_GID_TYPE_ROCE_V2`.
 const ROCE_V2: u32 = 2;
 /// `IBV_GID_TYPE_SYSFS_ROCE_V2`.
@@ -20,7 +19,7 @@ const PKEY: u16 = 0xffff;
 
 /// The GID at this place of the table.
 pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
-    if index >= ENTRIES {
+    if index >= GIDS {
         return Err(libc::EINVAL);
     }
     Ok(IbvGid { raw: object.nic.adapter.facts().endpoint.address.0 })
@@ -70,7 +69,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     index: u32,
     out: *mut IbvGidEntry,
     flags: u32,
-    room: usize,
+    capacity: usize,
 ) -> c_int {
     errno::number((|| {
         let object = context::look(context)?;
@@ -82,7 +81,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
             return Err(libc::EINVAL);
         }
         let entry = entry(object, index).map_err(|_| libc::ENODATA)?;
-        context::copy_known(out, room, &entry);
+        context::copy_known(out, capacity, &entry);
         Ok(())
     })())
 }
@@ -92,23 +91,23 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut IbvContext,
     out: *mut IbvGidEntry,
-    room_for: usize,
+    entries: usize,
     flags: u32,
-    room: usize,
+    capacity: usize,
 ) -> isize {
     let filled = (|| {
         let object = context::look(context)?;
         if flags != 0 {
             return Err(libc::EOPNOTSUPP);
         }
-        if room_for < ENTRIES as usize || out.is_null() {
+        if entries < GIDS as usize || out.is_null() {
             return Err(libc::EINVAL);
         }
-        for index in 0..ENTRIES {
-            let place = out.wrapping_byte_add(index as usize * room);
-            context::copy_known(place, room, &entry(object, index)?);
+        for index in 0..GIDS {
+            let place = out.wrapping_byte_add(index as usize * capacity);
+            context::copy_known(place, capacity, &entry(object, index)?);
         }
-        Ok(ENTRIES as isize)
+        Ok(GIDS as isize)
     })();
     filled.unwrap_or_else(|errno| -(errno::set(errno) as isize))
 }

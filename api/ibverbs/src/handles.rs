@@ -1,7 +1,7 @@
 //! The objects that programs have by their address: boxes that begin with what `verbs.h` shows of them.
 //!
-//! Verbs that make, change and end objects look an address up among those that live: NULL, a wrong kind and an
-//! ended object are EINVAL. The data path looks at NULL alone.
+//! Verbs that make, change and end objects look an address up among those that live: NULL, a wrong kind and
+//! an ended object are EINVAL. The data path looks at NULL alone.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;

@@ -2,14 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::abi::context::IbvContext;
-use crate::abi::memory::{IbvDm, IbvMr, IbvPd};
+use crate::abi::memory::IbvDm;
+use crate::abi::objects::{IbvContext, IbvMr, IbvPd};
 use crate::context::{self, ContextObject};
 use crate::dm::DmObject;
 use crate::handles;
 use crate::mr::MrObject;
 use crate::pd::{self, Parent, PdObject};
-use crate::{device, errno, parent_domain};
+use crate::{device, errno, open};
 
 /// Another view of the NIC that a context with this descriptor, or a duplicate of it, is a view of.
 #[unsafe(no_mangle)]
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut IbvContext
     errno::pointer((|| {
         let is_it = |object: &ContextObject| context::is_command(object, descriptor);
         handles::find::<ContextObject>(is_it).ok_or(libc::EINVAL)?;
-        context::open(device::device())
+        open::open(device::device())
     })())
 }
 
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut IbvContext, number: u32) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut IbvPd) {
     if pd::look(pd).is_ok_and(|object| object.parent_of.is_some()) {
-        let ended = parent_domain::dealloc(pd);
+        let ended = pd::dealloc_parent(pd);
         debug_assert!(ended.is_ok(), "it has just been found");
     }
 }

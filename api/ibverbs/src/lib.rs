@@ -1,9 +1,9 @@
 //! `libibverbs.so.1`: the verbs of C programs, by their own ABI, on a NIC in the program's process.
 //!
-//! Heads up: `abi/` has the shapes of what programs see, `handles.rs` makes objects of them, `nic.rs` is the NIC
-//! that all contexts of a process share. Then there is a file for each group of verbs. Each function checks its
-//! arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as rdma-core's providers do.
-//! `docs/COMPATIBILITY.md` has each function's state; `scripts/dropin` links the library.
+//! Heads up: `abi/` has the shapes of what programs see, `handles.rs` makes objects of them, `nic.rs` is the
+//! NIC that all contexts of a process share. Then there is a file for each group of verbs. Each function
+//! checks its arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as rdma-core's
+//! providers do. `docs/COMPATIBILITY.md` has each function's state; `scripts/dropin` links the library.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![allow(non_snake_case, reason = "some names of the ABI are not")]
 #![allow(
@@ -17,10 +17,11 @@ mod address;
 mod ah;
 mod async_event;
 mod attributes;
+mod bind_mw;
 mod channel;
 mod context;
 mod cq;
-mod cq_ex;
+mod cq_event;
 mod device;
 mod dm;
 mod ece;
@@ -34,17 +35,19 @@ mod mcast;
 mod mr;
 mod mw;
 mod nic;
+mod open;
+mod open_qp;
 mod parent_domain;
 mod pd;
 mod port;
 mod post;
 mod private_abi;
 mod qp;
-mod qp_ex;
 mod query_device;
 mod rate;
 mod requests;
 mod srq;
 mod strings;
 mod sysfs;
+mod td;
 mod xrc;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use crate::abi::device::IbvGid;
-use crate::abi::queue_pair::IbvQp;
+use crate::abi::objects::IbvQp;
 use crate::errno;
 use crate::gid;
 use crate::handles;

@@ -4,13 +4,13 @@ use remora_verbs::{Access, Key};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
-use crate::abi::memory::{IbvMr, IbvPd, IbvSge};
+use crate::abi::objects::{IbvMr, IbvPd, IbvSge};
 use crate::handles::{self, Kind, Object};
 use crate::pd;
 use crate::{context, errno};
 
-/// A region. Its keys and its place may change by `ibv_rereg_mr`, which the program does not call beside other
-/// uses.
+/// A region. Its keys and its place may change by `ibv_rereg_mr`, which the program does not call beside
+/// other uses.
 #[repr(C)]
 pub struct MrObject {
     pub verbs: std::cell::UnsafeCell<IbvMr>,

@@ -5,23 +5,21 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::memory::{IbvMw, IbvMwBind, IbvMwBindInfo, IbvPd};
-use crate::abi::queue_pair::IbvQp;
+use crate::abi::objects::{IbvMw, IbvMwBindInfo, IbvPd};
 use crate::handles::{self, Kind, Object};
 use crate::mr::MrObject;
-use crate::requests::{Work, flags};
-use crate::{context, errno, mr, pd, post};
+use crate::{context, errno, mr, pd};
 
 /// `IBV_MW_TYPE_1` and `IBV_MW_TYPE_2`.
-const TYPE_1: c_int = 1;
+pub const TYPE_1: c_int = 1;
 const TYPE_2: c_int = 2;
 
 /// A window.
 #[repr(C)]
 pub struct MwObject {
-    verbs: UnsafeCell<IbvMw>,
+    pub verbs: UnsafeCell<IbvMw>,
     /// The key that it has once all bindings that were posted are executed.
-    key: AtomicU32,
+    pub key: AtomicU32,
 }
 
 impl Object for MwObject {
@@ -92,25 +90,4 @@ pub fn posted(mw: *mut IbvMw, next: u32) {
     if let Ok(object) = handles::look::<MwObject>(mw) {
         object.key.store(next, Ordering::Release);
     }
-}
-
-/// Binds a window of type 1 by a work request of this queue pair; its key is a new one afterwards.
-pub unsafe extern "C" fn bind_mw(qp: *mut IbvQp, mw: *mut IbvMw, bind: *mut IbvMwBind) -> c_int {
-    errno::number((|| {
-        let object = handles::look::<MwObject>(mw)?;
-        // SAFETY: NULL, or the program's.
-        let bind = unsafe { bind.as_ref() }.ok_or(libc::EINVAL)?;
-        // SAFETY: programs do not use a window while they bind it.
-        let verbs = unsafe { &mut *object.verbs.get() };
-        let info = &bind.bind_info;
-        if verbs.r#type != TYPE_1 || mr::access(info.mw_access_flags)?.contains(Access::ZERO_BASED) {
-            return Err(libc::EINVAL);
-        }
-        let next = Key::new(object.key.load(Ordering::Acquire)).next().get();
-        let work = Work::bind(bind.wr_id, flags(bind.send_flags), binding(mw, next, info)?);
-        post::post_one(qp, &work)?;
-        posted(mw, next);
-        verbs.rkey = next;
-        Ok(())
-    })())
 }

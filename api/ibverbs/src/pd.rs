@@ -4,11 +4,12 @@ use remora_verbs::raw::Pd;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::context::IbvContext;
-use crate::abi::memory::{IbvPd, IbvTd};
+use crate::abi::memory::IbvTd;
+use crate::abi::objects::{IbvContext, IbvPd};
 use crate::context;
+use crate::errno;
 use crate::handles::{self, Kind, Object};
-use crate::{errno, parent_domain};
+use crate::td::TdObject;
 
 /// A protection domain, or a parent domain that stands for one.
 #[repr(C)]
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
     errno::number((|| {
         let object = look(pd)?;
         if object.parent_of.is_some() {
-            return parent_domain::dealloc(pd);
+            return dealloc_parent(pd);
         }
         if object.children.load(Ordering::Acquire) > 0 {
             return Err(libc::EBUSY);
@@ -71,4 +72,15 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
         }
         handles::take::<PdObject>(pd).map(drop)
     })())
+}
+
+/// Ends a parent domain. Its objects are those of the domain that it stands for.
+pub fn dealloc_parent(parent: *mut IbvPd) -> Result<(), c_int> {
+    let object = handles::take::<PdObject>(parent)?;
+    let Some(Parent { of, td }) = object.parent_of else { return Ok(()) };
+    look(of)?.children.fetch_sub(1, Ordering::AcqRel);
+    if let Some(td) = handles::look_if_any::<TdObject>(td)? {
+        td.users.fetch_sub(1, Ordering::AcqRel);
+    }
+    Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
-use crate::abi::context::IbvContext;
 use crate::abi::device::{COMPAT_PORT_ATTR, IbvPortAttr};
+use crate::abi::objects::IbvContext;
 use crate::context::{self, ContextObject};
 use crate::{attributes, errno};
 
@@ -46,7 +46,7 @@ fn describe(object: &ContextObject) -> IbvPortAttr {
         state: ACTIVE,
         max_mtu: MTU_4096,
         active_mtu: mtu_code(object.nic.adapter.facts().path_mtu),
-        gid_tbl_len: crate::gid::ENTRIES as c_int,
+        gid_tbl_len: attributes::GIDS as c_int,
         port_cap_flags: CAPABILITIES,
         max_msg_sz: attributes::MAX_MESSAGE,
         bad_pkey_cntr: 0,
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn query_port(
     context: *mut IbvContext,
     port: u8,
     out: *mut IbvPortAttr,
-    room: usize,
+    capacity: usize,
 ) -> c_int {
     errno::number((|| {
         let object = context::look(context)?;
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn query_port(
         if out.is_null() {
             return Err(libc::EINVAL);
         }
-        context::copy_known(out, room, &describe(object));
+        context::copy_known(out, capacity, &describe(object));
         Ok(())
     })())
 }

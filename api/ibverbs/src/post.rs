@@ -1,74 +1,96 @@
-//! Posting to the queues of a queue pair.
+//! Posting to the queues of queue pairs, and to shared receive queues.
 
-use remora_verbs::Payload;
+use remora_verbs::raw::Receives;
+use remora_verbs::{Payload, PostError};
 use std::ffi::c_int;
 
-use crate::abi::queue_pair::IbvQp;
-use crate::abi::work::{IbvRecvWr, IbvSendWr};
-use crate::errno;
-use crate::handles;
+use crate::abi::objects::{IbvQp, IbvRecvWr, IbvSendWr, IbvSrq};
 use crate::qp::QpObject;
 use crate::requests::{self, Work};
+use crate::srq::SrqObject;
+use crate::{errno, handles};
+
+/// The result of a list: 0, or the errno, and `bad` gets the first request that was not taken.
+///
+/// # Safety
+/// `bad` is NULL or the program's.
+#[inline]
+unsafe fn concluded<T>(
+    posted: Option<Result<Result<(), c_int>, PostError>>,
+    at: *mut T,
+    bad: *mut *mut T,
+) -> c_int {
+    let errno = match posted {
+        Some(Ok(Ok(()))) => return 0,
+        Some(Ok(Err(errno))) => errno,
+        Some(Err(error)) => errno::of_post(error),
+        None => libc::EINVAL,
+    };
+    if !bad.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { *bad = at };
+    }
+    errno
+}
 
 /// Posts a list of send work requests. `bad` gets the first that was not taken; those before it are.
 pub unsafe extern "C" fn post_send(qp: *mut IbvQp, wr: *mut IbvSendWr, bad: *mut *mut IbvSendWr) -> c_int {
     let mut at = wr;
-    // SAFETY: NULL, or a live handle; the requests are the program's.
+    // SAFETY: NULL, or a live handle.
     let posted = unsafe { handles::fast::<QpObject>(qp) }.map(|object| {
         let service = object.raw.service();
         object.raw.post_send(|queue| {
-            // SAFETY: as above.
+            // SAFETY: the requests are the program's, and the last names none.
             while let Some(request) = unsafe { at.as_ref() } {
+                // SAFETY: as above.
                 unsafe { requests::push(queue, service, request)? };
                 at = request.next;
             }
             Ok(())
         })
     });
-    let errno = match posted {
-        Some(Ok(Ok(()))) => return 0,
-        Some(Ok(Err(errno))) => errno,
-        Some(Err(error)) => errno::of_post(error),
-        None => libc::EINVAL,
-    };
-    // SAFETY: the program's.
-    unsafe { tell(bad, at) };
-    errno
+    // SAFETY: NULL, or the program's.
+    unsafe { concluded(posted, at, bad) }
+}
+
+/// Takes a list of receive work requests, up to the first that is refused.
+///
+/// # Safety
+/// The requests are the program's, and the last names none.
+#[inline]
+unsafe fn receive_all(queue: &mut Receives<'_>, at: &mut *mut IbvRecvWr) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    while let Some(request) = unsafe { at.as_ref() } {
+        // SAFETY: as above.
+        unsafe { requests::receive(request, |request| queue.push(request))? };
+        *at = request.next;
+    }
+    Ok(())
 }
 
 /// Posts a list of receive work requests, likewise.
 pub unsafe extern "C" fn post_recv(qp: *mut IbvQp, wr: *mut IbvRecvWr, bad: *mut *mut IbvRecvWr) -> c_int {
     let mut at = wr;
-    // SAFETY: as for sends.
-    let posted = unsafe { handles::fast::<QpObject>(qp) }.map(|object| {
-        object.raw.post_recv(|queue| {
-            // SAFETY: as above.
-            while let Some(request) = unsafe { at.as_ref() } {
-                unsafe { requests::receive(request, |request| queue.push(request))? };
-                at = request.next;
-            }
-            Ok(())
-        })
-    });
-    let errno = match posted {
-        Some(Ok(Ok(()))) => return 0,
-        Some(Ok(Err(errno))) => errno,
-        Some(Err(error)) => errno::of_post(error),
-        None => libc::EINVAL,
-    };
-    // SAFETY: the program's.
-    unsafe { tell(bad, at) };
-    errno
+    // SAFETY: NULL, or a live handle; the requests are the program's.
+    unsafe {
+        let posted = handles::fast::<QpObject>(qp)
+            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut at)));
+        concluded(posted, at, bad)
+    }
 }
 
-/// Tells the program which request was not taken.
-///
-/// # Safety
-/// `bad` is NULL or the program's.
-pub unsafe fn tell<T>(bad: *mut *mut T, which: *mut T) {
-    if !bad.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe { *bad = which };
+/// Posts a list of receive work requests to a shared receive queue, likewise.
+pub unsafe extern "C" fn post_srq_recv(
+    srq: *mut IbvSrq,
+    wr: *mut IbvRecvWr,
+    bad: *mut *mut IbvRecvWr,
+) -> c_int {
+    let mut at = wr;
+    // SAFETY: as above.
+    unsafe {
+        let posted = handles::fast::<SrqObject>(srq)
+            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut at)));
+        concluded(posted, at, bad)
     }
 }
 

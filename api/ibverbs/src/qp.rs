@@ -1,23 +1,25 @@
 //! Queue pairs: made in RESET and moved by `ibv_modify_qp`.
 
+mod qp_ex;
+
 use remora_verbs::raw::{Qp, QpAttributes};
 use remora_verbs::{Modify, PathMigration, Psn, Service, State};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::abi::context::{Absent, IbvContext};
-use crate::abi::memory::IbvPd;
+use crate::abi::objects::{Absent, IbvContext, IbvPd, IbvQp};
 use crate::abi::queue_pair::{
-    IbvAhAttr, IbvQp, IbvQpAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx, IbvQpRateLimitAttr,
+    IbvAhAttr, IbvQpAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx, IbvQpRateLimitAttr,
 };
 use crate::ah;
 use crate::attributes::{INLINE, MAX_QP_WR, SGES};
 use crate::context::ContextObject;
 use crate::cq::CqObject;
+use qp_ex::Builder;
+
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
-use crate::qp_ex::{self, Builder};
 use crate::srq::SrqObject;
 use crate::xrc::XrcdObject;
 use crate::{context, errno, mr, pd, port, requests};
@@ -31,7 +33,11 @@ const XRC_SEND: c_int = 9;
 pub const XRC_RECV: c_int = 10;
 const DRIVER: c_int = 0xff;
 
-/// A queue pair. It always has room for what `ibv_qp_to_qp_ex` looks at.
+/// Sizes of what has no queues.
+const NO_QUEUES: IbvQpCap =
+    IbvQpCap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 };
+
+/// A queue pair. It always has what `ibv_qp_to_qp_ex` looks at.
 #[repr(C)]
 pub struct QpObject {
     pub verbs: UnsafeCell<IbvQpEx>,
@@ -151,7 +157,7 @@ fn create(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut I
     }
     let raw = make(view, attr, service)?;
     if service == Service::XrcTarget {
-        attr.cap = IbvQpCap::default();
+        attr.cap = NO_QUEUES;
     } else if service == Service::XrcInitiator || !attr.srq.is_null() {
         (attr.cap.max_recv_wr, attr.cap.max_recv_sge) = (0, 0);
     }

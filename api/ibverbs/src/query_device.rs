@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::abi::context::IbvContext;
 use crate::abi::device::{IbvDeviceAttr, IbvDeviceAttrEx, IbvOdpCaps, IbvRssCaps, IbvValuesEx};
+use crate::abi::objects::IbvContext;
 use crate::attributes::{
     self, MAX_AH, MAX_CQ, MAX_CQE, MAX_QP, MAX_QP_WR, MAX_SRQ, MAX_SRQ_WR, RD_ATOM, SGES,
 };
@@ -118,14 +118,14 @@ pub unsafe extern "C" fn query_device_ex(
     context: *mut IbvContext,
     _input: *const c_void,
     out: *mut IbvDeviceAttrEx,
-    room: usize,
+    capacity: usize,
 ) -> c_int {
     errno::number((|| {
         context::look(context)?;
-        if out.is_null() || room < size_of::<IbvDeviceAttr>() {
+        if out.is_null() || capacity < size_of::<IbvDeviceAttr>() {
             return Err(libc::EINVAL);
         }
-        context::copy_known(out, room, &describe_ex());
+        context::copy_known(out, capacity, &describe_ex());
         Ok(())
     })())
 }

@@ -6,9 +6,7 @@ use remora_verbs::{
 };
 use std::ffi::c_int;
 
-use crate::abi::completion::IbvWc;
-use crate::abi::memory::IbvSge;
-use crate::abi::work::{IbvAh, IbvRecvWr, IbvSendWr};
+use crate::abi::objects::{IbvAh, IbvRecvWr, IbvSendWr, IbvSge, IbvWc};
 use crate::ah::AhObject;
 use crate::{errno, handles, mw};
 
@@ -151,12 +149,14 @@ unsafe fn gather<'a>(list: &[Sge], out: &'a mut [u8; MAX_INLINE]) -> Result<&'a 
 /// # Safety
 /// The request, its list and its inline bytes are the program's.
 pub unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvSendWr) -> Result<(), c_int> {
-    // SAFETY: the caller's promise, here and below.
+    // SAFETY: the caller's promise.
     let work = unsafe { work(service, wr)? };
     let mut places = [NO_BYTES; MAX_SGE];
+    // SAFETY: as above.
     let list = unsafe { elements(wr.sg_list, wr.num_sge, &mut places)? };
     let pushed = if wr.send_flags & INLINE != 0 && !list.is_empty() {
         let mut bytes = [0; MAX_INLINE];
+        // SAFETY: as above.
         let bytes = unsafe { gather(list, &mut bytes)? };
         queue.push(&work.with(Payload::Inline(bytes)), &work.target)
     } else {
@@ -191,9 +191,8 @@ const WITH_INV: u32 = 8;
 /// The flags of a completion.
 pub fn wc_flags(cqe: &Cqe) -> u32 {
     let wc = &cqe.completion;
-    u32::from(wc.grh) * WITH_GRH
-        | u32::from(wc.imm.is_some()) * WITH_IMM
-        | u32::from(wc.invalidated.is_some()) * WITH_INV
+    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+    bit(wc.grh, WITH_GRH) | bit(wc.imm.is_some(), WITH_IMM) | bit(wc.invalidated.is_some(), WITH_INV)
 }
 
 /// Immediate data in network order, or the key that was invalidated.

@@ -5,16 +5,14 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use crate::abi::context::IbvContext;
-use crate::abi::memory::IbvPd;
-use crate::abi::receive::{IbvSrq, IbvSrqAttr, IbvSrqInitAttr, IbvSrqInitAttrEx};
-use crate::abi::work::IbvRecvWr;
+use crate::abi::objects::{IbvContext, IbvPd, IbvSrq};
+use crate::abi::receive::{IbvSrqAttr, IbvSrqInitAttr, IbvSrqInitAttrEx};
 use crate::attributes::{MAX_SRQ_WR, SGES};
 use crate::cq::CqObject;
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
 use crate::xrc::XrcdObject;
-use crate::{context, errno, pd, post, requests};
+use crate::{context, errno, pd};
 
 /// A shared receive queue.
 #[repr(C)]
@@ -187,33 +185,4 @@ pub unsafe extern "C" fn get_srq_num(srq: *mut IbvSrq, out: *mut u32) -> c_int {
         *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = object.raw.number().get();
         Ok(())
     })())
-}
-
-/// Posts a list of receive work requests. `bad` gets the first that was not taken; those before it are.
-pub unsafe extern "C" fn post_srq_recv(
-    srq: *mut IbvSrq,
-    wr: *mut IbvRecvWr,
-    bad: *mut *mut IbvRecvWr,
-) -> c_int {
-    let mut at = wr;
-    // SAFETY: NULL, or a live handle; the requests are the program's.
-    let posted = unsafe { handles::fast::<SrqObject>(srq) }.map(|object| {
-        object.raw.post_recv(|queue| {
-            // SAFETY: as above.
-            while let Some(request) = unsafe { at.as_ref() } {
-                unsafe { requests::receive(request, |request| queue.push(request))? };
-                at = request.next;
-            }
-            Ok(())
-        })
-    });
-    let errno = match posted {
-        Some(Ok(Ok(()))) => return 0,
-        Some(Ok(Err(errno))) => errno,
-        Some(Err(error)) => errno::of_post(error),
-        None => libc::EINVAL,
-    };
-    // SAFETY: the program's.
-    unsafe { post::tell(bad, at) };
-    errno
 }

@@ -19,7 +19,7 @@ pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     path.as_ptr()
 }
 
-fn read(dir: &Path, file: &OsStr, out: *mut c_char, room: usize) -> c_int {
+fn read(dir: &Path, file: &OsStr, out: *mut c_char, capacity: usize) -> c_int {
     let bytes = match std::fs::read(dir.join(file)) {
         Ok(bytes) => bytes,
         Err(error) => {
@@ -28,11 +28,11 @@ fn read(dir: &Path, file: &OsStr, out: *mut c_char, room: usize) -> c_int {
         }
     };
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let count = bytes.len().min(room.saturating_sub(1));
-    if out.is_null() || room == 0 {
+    let count = bytes.len().min(capacity.saturating_sub(1));
+    if out.is_null() || capacity == 0 {
         return -1;
     }
-    // SAFETY: the program has `room` bytes there.
+    // SAFETY: the program has `capacity` bytes there.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast(), count);
         out.add(count).write(0);
@@ -46,26 +46,26 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char,
     file: *const c_char,
     out: *mut c_char,
-    room: usize,
+    capacity: usize,
 ) -> c_int {
     if dir.is_null() || file.is_null() {
         return -1;
     }
     // SAFETY: strings of the program.
     let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
-    read(Path::new(OsStr::from_bytes(dir.to_bytes())), OsStr::from_bytes(file.to_bytes()), out, room)
+    read(Path::new(OsStr::from_bytes(dir.to_bytes())), OsStr::from_bytes(file.to_bytes()), out, capacity)
 }
 
 /// The same in the device's folder. Private to rdma-core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_read_ibdev_sysfs_file(
     out: *mut c_char,
-    room: usize,
+    capacity: usize,
     device: *mut IbvDevice,
     file: *const c_char,
 ) -> c_int {
     // SAFETY: NULL, or the device of the list.
     let Some(device) = (unsafe { device.as_ref() }) else { return -1 };
     // SAFETY: as for the function above.
-    unsafe { ibv_read_sysfs_file(device.ibdev_path.as_ptr(), file, out, room) }
+    unsafe { ibv_read_sysfs_file(device.ibdev_path.as_ptr(), file, out, capacity) }
 }

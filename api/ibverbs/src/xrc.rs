@@ -1,14 +1,12 @@
-//! XRC domains, and queue pairs that several programs of a domain hold.
+//! XRC domains.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::abi::context::IbvContext;
-use crate::abi::queue_pair::{IbvQp, IbvQpOpenAttr};
+use crate::abi::objects::IbvContext;
 use crate::abi::receive::{IbvXrcd, IbvXrcdInitAttr};
 use crate::handles::{self, Kind, Object};
-use crate::qp::{self, QpObject};
 use crate::{context, errno};
 
 /// An XRC domain. Domains of one file are one, within this process.
@@ -104,27 +102,5 @@ pub unsafe extern "C" fn close_xrcd(xrcd: *mut IbvXrcd) -> c_int {
             }
         }
         handles::take::<XrcdObject>(xrcd).map(drop)
-    })())
-}
-
-/// `IBV_QP_OPEN_ATTR_NUM`, `_XRCD`, `_CONTEXT` and `_TYPE`.
-const NEEDED: u32 = 1 | 2 | 8;
-
-/// Opens a target that this process has made: one handle more.
-pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenAttr) -> *mut IbvQp {
-    errno::pointer((|| {
-        let view = context::look(context)?;
-        // SAFETY: NULL, or the program's.
-        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != qp::XRC_RECV {
-            return Err(libc::EINVAL);
-        }
-        let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
-        let is_it =
-            |object: &QpObject| object.raw.number().get() == attr.qp_num && object.xrc_domain == Some(domain);
-        let found = handles::find::<QpObject>(is_it).ok_or(libc::EINVAL)?;
-        let raw = Arc::clone(&handles::look::<QpObject>(found)?.raw);
-        let qp_context = if attr.comp_mask & 4 != 0 { attr.qp_context } else { std::ptr::null_mut() };
-        Ok(qp::give_opened(context, view, raw, qp_context, domain))
     })())
 }

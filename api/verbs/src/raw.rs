@@ -1,8 +1,8 @@
 //! The raw layer: the verbs as C programs know them, for libraries that speak their ABI.
 //!
-//! Queue pairs are made in RESET and moved by [`Modify`](crate::Modify). Address vectors come from a GID. Objects
-//! are shared by any threads without a lock beside the engine's. Nothing is ended by a drop: each object has a
-//! `destroy`, which is refused while another one uses it, as the kernel refuses.
+//! Queue pairs are made in RESET and moved by [`Modify`](crate::Modify). Address vectors come from a GID.
+//! Objects are shared by any threads without a lock beside the engine's. Nothing is ended by a drop: each
+//! object has a `destroy`, which is refused while another one uses it, as the kernel refuses.
 //!
 //! ```
 //! use remora_verbs::raw::{ChannelAdapter, Cq, Qp, QpAttributes};

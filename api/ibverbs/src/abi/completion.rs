@@ -1,33 +1,12 @@
-//! Completion queues, channels and completions.
+//! Completion queues that are polled value by value, and what they are made with.
 
-use super::context::IbvContext;
-use super::memory::IbvPd;
+use super::objects::{IbvCompChannel, IbvContext, IbvPd};
 use std::ffi::{c_int, c_void};
 
 /// A reader of one value of the present completion.
 pub type Read<T> = Option<unsafe extern "C" fn(*mut IbvCqEx) -> T>;
 
 abi! {
-    /// A completion channel.
-    struct IbvCompChannel = "struct ibv_comp_channel" {
-        context: *mut IbvContext,
-        fd: c_int,
-        refcnt: c_int,
-    }
-
-    /// A completion queue.
-    struct IbvCq = "struct ibv_cq" {
-        context: *mut IbvContext,
-        channel: *mut IbvCompChannel,
-        cq_context: *mut c_void,
-        handle: u32,
-        cqe: c_int,
-        mutex: libc::pthread_mutex_t,
-        cond: libc::pthread_cond_t,
-        comp_events_completed: u32,
-        async_events_completed: u32,
-    }
-
     /// A completion queue that is polled value by value. It begins as an [`IbvCq`].
     struct IbvCqEx = "struct ibv_cq_ex" {
         context: *mut IbvContext,
@@ -89,22 +68,5 @@ abi! {
     struct IbvModifyCqAttr = "struct ibv_modify_cq_attr" {
         attr_mask: u32,
         moderate: [u16; 2],
-    }
-
-    /// One completion.
-    struct IbvWc = "struct ibv_wc" {
-        wr_id: u64,
-        status: c_int,
-        opcode: c_int,
-        vendor_err: u32,
-        byte_len: u32,
-        imm_data: u32,
-        qp_num: u32,
-        src_qp: u32,
-        wc_flags: u32,
-        pkey_index: u16,
-        slid: u16,
-        sl: u8,
-        dlid_path_bits: u8,
     }
 }

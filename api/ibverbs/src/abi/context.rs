@@ -1,51 +1,17 @@
-//! Contexts: the table of functions that the inline functions of `verbs.h` call.
+//! The table of functions before a context, which the inline functions of `verbs.h` call.
 
-use super::completion::{IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvModifyCqAttr, IbvWc};
-use super::device::{IbvDevice, IbvDeviceAttrEx, IbvPortAttr, IbvValuesEx};
-use super::memory::{
-    IbvAllocDmAttr, IbvDm, IbvMr, IbvMw, IbvMwBind, IbvParentDomainInitAttr, IbvPd, IbvSge, IbvTd,
-    IbvTdInitAttr,
-};
-use super::queue_pair::{IbvQp, IbvQpInitAttrEx, IbvQpOpenAttr, IbvQpRateLimitAttr};
-use super::receive::{IbvSrq, IbvSrqInitAttrEx, IbvXrcd, IbvXrcdInitAttr};
-use super::work::{IbvRecvWr, IbvSendWr};
+use super::completion::{IbvCqEx, IbvCqInitAttrEx, IbvModifyCqAttr};
+use super::device::{IbvDeviceAttrEx, IbvPortAttr, IbvValuesEx};
+use super::memory::{IbvAllocDmAttr, IbvDm, IbvParentDomainInitAttr, IbvTd, IbvTdInitAttr};
+use super::objects::{Absent, IbvContext, IbvCq, IbvMr, IbvPd, IbvQp, IbvSge, IbvSrq};
+use super::queue_pair::{IbvQpInitAttrEx, IbvQpOpenAttr, IbvQpRateLimitAttr};
+use super::receive::{IbvSrqInitAttrEx, IbvXrcd, IbvXrcdInitAttr};
 use std::ffi::{c_int, c_uint, c_void};
-
-/// A function that this library does not offer: programs see the empty place and answer EOPNOTSUPP.
-pub type Absent = Option<unsafe extern "C" fn()>;
 
 /// `abi_compat` of a context that has a [`VerbsContext`] around it.
 pub const EXTENDED: *mut c_void = usize::MAX as *mut c_void;
 
 abi! {
-    /// The functions of the data path. The places between them belonged to the first ABI.
-    struct IbvContextOps = "struct ibv_context_ops" {
-        _compat_query_device: [Absent; 7],
-        alloc_mw: Option<unsafe extern "C" fn(*mut IbvPd, c_int) -> *mut IbvMw>,
-        bind_mw: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvMw, *mut IbvMwBind) -> c_int>,
-        dealloc_mw: Option<unsafe extern "C" fn(*mut IbvMw) -> c_int>,
-        _compat_create_cq: [Absent; 1],
-        poll_cq: Option<unsafe extern "C" fn(*mut IbvCq, c_int, *mut IbvWc) -> c_int>,
-        req_notify_cq: Option<unsafe extern "C" fn(*mut IbvCq, c_int) -> c_int>,
-        _compat_cq_event: [Absent; 7],
-        post_srq_recv: Option<unsafe extern "C" fn(*mut IbvSrq, *mut IbvRecvWr, *mut *mut IbvRecvWr) -> c_int>,
-        _compat_create_qp: [Absent; 4],
-        post_send: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvSendWr, *mut *mut IbvSendWr) -> c_int>,
-        post_recv: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvRecvWr, *mut *mut IbvRecvWr) -> c_int>,
-        _compat_create_ah: [Absent; 5],
-    }
-
-    /// An open device.
-    struct IbvContext = "struct ibv_context" {
-        device: *mut IbvDevice,
-        ops: IbvContextOps,
-        cmd_fd: c_int,
-        async_fd: c_int,
-        num_comp_vectors: c_int,
-        mutex: libc::pthread_mutex_t,
-        abi_compat: *mut c_void,
-    }
-
     /// What stands before the context. It grows upwards: `sz` tells how much of it is there.
     struct VerbsContext = "struct verbs_context" {
         query_port: Option<unsafe extern "C" fn(*mut IbvContext, u8, *mut IbvPortAttr, usize) -> c_int>,

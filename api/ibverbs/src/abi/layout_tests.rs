@@ -1,6 +1,6 @@
 //! Every size and offset of the public structs, compared with Debian's headers by the C compiler.
 
-use super::{Layout, completion, context, device, memory, queue_pair, receive, work};
+use super::{Layout, completion, context, device, memory, objects, queue_pair, receive, work};
 use std::fmt::Write;
 use std::process::Command;
 
@@ -10,6 +10,7 @@ fn layouts() -> impl Iterator<Item = &'static Layout> {
         context::LAYOUTS,
         device::LAYOUTS,
         memory::LAYOUTS,
+        objects::LAYOUTS,
         queue_pair::LAYOUTS,
         receive::LAYOUTS,
         work::LAYOUTS,

@@ -1,40 +1,15 @@
-//! Queue pairs, their attributes, and address vectors.
+//! Queue pairs that are posted to function by function, attributes of queue pairs, and address vectors.
 
-use super::completion::IbvCq;
-use super::context::IbvContext;
 use super::device::IbvGid;
-use super::memory::{IbvMw, IbvMwBindInfo, IbvPd, IbvSge};
-use super::receive::{IbvSrq, IbvXrcd};
-use super::work::{IbvAh, IbvDataBuf};
+use super::objects::{IbvAh, IbvCq, IbvMw, IbvMwBindInfo, IbvPd, IbvQp, IbvSge, IbvSrq};
+use super::receive::IbvXrcd;
+use super::work::IbvDataBuf;
 use std::ffi::{c_int, c_void};
-
-impl Default for IbvQpCap {
-    fn default() -> IbvQpCap {
-        IbvQpCap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 }
-    }
-}
 
 /// A queue pair that is posted to function by function.
 type Ex = *mut IbvQpEx;
 
 abi! {
-    /// A queue pair.
-    struct IbvQp = "struct ibv_qp" {
-        context: *mut IbvContext,
-        qp_context: *mut c_void,
-        pd: *mut IbvPd,
-        send_cq: *mut IbvCq,
-        recv_cq: *mut IbvCq,
-        srq: *mut IbvSrq,
-        handle: u32,
-        qp_num: u32,
-        state: c_int,
-        qp_type: c_int,
-        mutex: libc::pthread_mutex_t,
-        cond: libc::pthread_cond_t,
-        events_completed: u32,
-    }
-
     /// A queue pair that is posted to function by function, as Debian 12 knows it.
     struct IbvQpEx = "struct ibv_qp_ex" {
         qp_base: IbvQp,

@@ -1,22 +1,9 @@
-//! Shared receive queues and XRC domains.
+//! Attributes of shared receive queues, and XRC domains.
 
-use super::completion::IbvCq;
-use super::context::IbvContext;
-use super::memory::IbvPd;
+use super::objects::{IbvContext, IbvCq, IbvPd};
 use std::ffi::{c_int, c_void};
 
 abi! {
-    /// A shared receive queue.
-    struct IbvSrq = "struct ibv_srq" {
-        context: *mut IbvContext,
-        srq_context: *mut c_void,
-        pd: *mut IbvPd,
-        handle: u32,
-        mutex: libc::pthread_mutex_t,
-        cond: libc::pthread_cond_t,
-        events_completed: u32,
-    }
-
     /// The size and limit of a shared receive queue.
     struct IbvSrqAttr = "struct ibv_srq_attr" {
         max_wr: u32,

@@ -60,3 +60,13 @@ fn every_symbol_that_debians_programs_and_providers_want_is_there() {
         assert!(missing.is_empty(), "{file} wants {missing:?}");
     }
 }
+
+#[test]
+fn every_public_symbol_has_its_state_in_the_documents() {
+    let text = std::fs::read_to_string(format!("{}/docs/COMPATIBILITY.md", crate::library::ROOT)).unwrap();
+    for line in include_str!("../symbols.txt").lines() {
+        let (version, symbol) = line.split_once(' ').unwrap();
+        let public = !version.contains("PRIVATE");
+        assert!(!public || text.contains(&format!("`{symbol}`")), "{line}");
+    }
+}

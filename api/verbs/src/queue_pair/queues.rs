@@ -143,7 +143,7 @@ impl ReceiveSide {
         ReceiveSide { slots: 0, ..self }
     }
 
-    /// The side that holds this many requests, though the ring has room for more.
+    /// The side that holds this many requests, though the ring has more slots.
     pub fn limited(self, requests: u32) -> ReceiveSide {
         ReceiveSide { slots: self.slots.min(u64::from(requests) * self.stride), ..self }
     }

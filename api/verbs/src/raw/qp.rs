@@ -20,7 +20,8 @@ use crate::{CreateError, PostError, QueueError};
 /// The sizes of a queue pair's queues (`ibv_qp_cap`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QpAttributes {
-    /// Send work requests outstanding, each with the longest list or the most inline data. 0: it only receives.
+    /// Send work requests outstanding, each with the longest list or the most inline data. 0: it only
+    /// receives.
     pub max_send_wr: u32,
     /// Receive work requests outstanding. 0: it only sends.
     pub max_recv_wr: u32,

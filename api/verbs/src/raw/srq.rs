@@ -31,7 +31,8 @@ pub struct Srq {
 }
 
 impl Srq {
-    /// A shared receive queue of this domain. `xrc` are the XRC domain that it serves, and where it completes.
+    /// A shared receive queue of this domain. `xrc` are the XRC domain that it serves, and where it
+    /// completes.
     ///
     /// # Errors
     /// `TooMany`, `Nic(Full)`, `Memory`; `Forked`.

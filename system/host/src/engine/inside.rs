@@ -1,5 +1,5 @@
-//! Callers that touch queues themselves, inside the engine's lock. So several threads may post to one queue pair
-//! and poll one completion queue, and pay for no lock beside the engine's.
+//! Callers that touch queues themselves, inside the engine's lock. So several threads may post to one queue
+//! pair and poll one completion queue, and pay for no lock beside the engine's.
 
 use remora_memory::Mem;
 use remora_nic::Nic;

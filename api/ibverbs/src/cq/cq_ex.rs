@@ -6,9 +6,9 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::abi::completion::{IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
-use crate::abi::context::IbvContext;
-use crate::cq::{self, CqAttributes, CqObject};
+use super::{CqAttributes, CqObject};
+use crate::abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
+use crate::abi::objects::{IbvContext, IbvCq};
 use crate::handles::{self, COND, MUTEX};
 use crate::{context, errno, pd, requests};
 
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn create_cq_ex(context: *mut IbvContext, attr: *mut IbvCq
             vector: attr.comp_vector,
             wc_flags: attr.wc_flags,
         };
-        cq::create(context, &attributes).map(|cq| cq.cast::<IbvCqEx>())
+        super::create(context, &attributes).map(|cq| cq.cast::<IbvCqEx>())
     })())
 }
 

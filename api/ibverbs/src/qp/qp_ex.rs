@@ -7,10 +7,10 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::abi::memory::{IbvMw, IbvMwBindInfo, IbvSge};
-use crate::abi::queue_pair::{IbvQp, IbvQpEx};
-use crate::abi::work::{IbvAh, IbvDataBuf};
-use crate::qp::QpObject;
+use super::QpObject;
+use crate::abi::objects::{IbvAh, IbvMw, IbvMwBindInfo, IbvQp, IbvSge};
+use crate::abi::queue_pair::IbvQpEx;
+use crate::abi::work::IbvDataBuf;
 use crate::requests::{self, Work, flags};
 use crate::{errno, handles, mw};
 
@@ -196,7 +196,7 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut IbvQpEx, number: u32) {
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut IbvQpEx, addr: *mut c_void, length: usize) {
     // SAFETY: the program started this queue pair, and the bytes are the program's.
-    unsafe { wr_set_inline_data_list(qp, 1, &raw const *&IbvDataBuf { addr, length }) };
+    unsafe { wr_set_inline_data_list(qp, 1, &IbvDataBuf { addr, length }) };
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut IbvQpEx, count: usize, list: *const IbvDataBuf) {
@@ -220,7 +220,7 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut IbvQpEx, count: usize, lis
 
 unsafe extern "C" fn wr_set_sge(qp: *mut IbvQpEx, lkey: u32, addr: u64, length: u32) {
     // SAFETY: the program started this queue pair.
-    unsafe { wr_set_sge_list(qp, 1, &raw const *&IbvSge { addr, length, lkey }) };
+    unsafe { wr_set_sge_list(qp, 1, &IbvSge { addr, length, lkey }) };
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut IbvQpEx, count: usize, list: *const IbvSge) {

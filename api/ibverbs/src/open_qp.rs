@@ -1,0 +1,31 @@
+//! Targets of XRC that several parts of a program hold.
+
+use std::sync::Arc;
+
+use crate::abi::objects::{IbvContext, IbvQp};
+use crate::abi::queue_pair::IbvQpOpenAttr;
+use crate::qp::{self, QpObject};
+use crate::xrc::XrcdObject;
+use crate::{context, errno, handles};
+
+/// `IBV_QP_OPEN_ATTR_NUM`, `_XRCD`, `_CONTEXT` and `_TYPE`.
+const NEEDED: u32 = 1 | 2 | 8;
+
+/// Opens a target that this process has made: one handle more.
+pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenAttr) -> *mut IbvQp {
+    errno::pointer((|| {
+        let view = context::look(context)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != qp::XRC_RECV {
+            return Err(libc::EINVAL);
+        }
+        let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
+        let is_it =
+            |object: &QpObject| object.raw.number().get() == attr.qp_num && object.xrc_domain == Some(domain);
+        let found = handles::find::<QpObject>(is_it).ok_or(libc::EINVAL)?;
+        let raw = Arc::clone(&handles::look::<QpObject>(found)?.raw);
+        let qp_context = if attr.comp_mask & 4 != 0 { attr.qp_context } else { std::ptr::null_mut() };
+        Ok(qp::give_opened(context, view, raw, qp_context, domain))
+    })())
+}
