@@ -114,7 +114,7 @@ pub fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mu
         let channel = Channel::Counted(Arc::clone(&channel.reports));
         made.raw.report(CqHook { channel, tag: address as u64 });
     }
-    object.nic.watch(Subject::Cq(made.raw.number()), made.watcher.clone());
+    object.nic.watch(Subject::Cq(made.raw.number()), &made.watcher);
     Ok(handles::give(made))
 }
 
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {
         // SAFETY: a field that nobody changes.
         let nic = &context::look(unsafe { (*object.verbs.get()).context })?.nic;
         object.raw.destroy().map_err(errno::of_create)?;
-        nic.forget(Subject::Cq(object.raw.number()));
+        nic.forget(Subject::Cq(object.raw.number()), &object.watcher);
         if let Some(reports) = &object.reports {
             reports.withdraw(|report| *report == cq as u64);
         }

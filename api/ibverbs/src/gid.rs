@@ -25,9 +25,14 @@ pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
     Ok(IbvGid { raw: object.nic.adapter.facts().endpoint.address.0 })
 }
 
-/// The NIC that a GID names: RoCE's UDP port at that address.
+/// The NIC, or the multicast group, that a GID names: RoCE's UDP port at that address. An IPv4 group may stand
+/// in an IPv6 multicast address.
 pub fn endpoint(gid: &IbvGid) -> Endpoint {
-    Endpoint { address: Address(gid.raw), udp_port: ROCE_PORT }
+    let mut raw = gid.raw;
+    if raw[0] == 0xff && raw[2..10] == [0; 8] && raw[10..12] == [0xff; 2] {
+        raw[..2].fill(0);
+    }
+    Endpoint { address: Address(raw), udp_port: ROCE_PORT }
 }
 
 /// The name of the interface that has this address, as its number; 0: unknown.

@@ -69,17 +69,20 @@ impl Nic {
         self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on `watcher` is told of this subject's events.
-    pub fn watch(&self, subject: Subject, watcher: Watcher) {
-        self.subjects().insert(subject, watcher);
+    /// From now on `watcher` is told of this subject's events, unless another handle of it is.
+    pub fn watch(&self, subject: Subject, watcher: &Watcher) {
+        self.subjects().entry(subject).or_insert_with(|| watcher.clone());
     }
 
-    /// The subject ends: events of it that were not read are dropped.
-    pub fn forget(&self, subject: Subject) {
-        let watcher = self.subjects().remove(&subject);
-        if let Some(Watcher { element, delivered, events }) = watcher {
-            events.withdraw(|event| event.element == element && Arc::ptr_eq(&event.delivered, &delivered));
+    /// The watcher's handle ends: events that it has not read are dropped.
+    pub fn forget(&self, subject: Subject, watcher: &Watcher) {
+        let mut subjects = self.subjects();
+        let is_own = |known: &mut Watcher| Arc::ptr_eq(&known.delivered, &watcher.delivered);
+        if subjects.get_mut(&subject).is_some_and(is_own) {
+            subjects.remove(&subject);
         }
+        drop(subjects);
+        watcher.events.withdraw(|event| Arc::ptr_eq(&event.delivered, &watcher.delivered));
     }
 
     /// Called inside the engine's lock.

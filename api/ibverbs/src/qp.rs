@@ -205,7 +205,7 @@ fn give(
         watcher: Watcher::new(std::ptr::null_mut::<IbvQp>(), &view.events),
     });
     made.watcher = Watcher::new(&raw mut *made, &view.events);
-    view.nic.watch(Subject::Qp(number), made.watcher.clone());
+    view.nic.watch(Subject::Qp(number), &made.watcher);
     handles::give(made)
 }
 
@@ -428,8 +428,8 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
         // The last handle of a target ends it.
         if Arc::strong_count(&object.raw) == 1 {
             object.raw.destroy().map_err(errno::of_create)?;
-            nic.forget(Subject::Qp(object.raw.number().get()));
         }
+        nic.forget(Subject::Qp(object.raw.number().get()), &object.watcher);
         if !nic.adapter.is_child() {
             object.events_acknowledged().wait(|| object.watcher.delivered());
         }

@@ -74,7 +74,7 @@ fn create(
     let watcher = Watcher::new(std::ptr::null_mut::<IbvSrq>(), &view.events);
     let mut made = Box::new(SrqObject { verbs: verbs.into(), raw, watcher, is_xrc });
     made.watcher = Watcher::new(&raw mut *made, &view.events);
-    view.nic.watch(Subject::Srq(made.raw.number().get()), made.watcher.clone());
+    view.nic.watch(Subject::Srq(made.raw.number().get()), &made.watcher);
     Ok(handles::give(made))
 }
 
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int {
         // SAFETY: a field that nobody changes.
         let nic = &context::look(unsafe { (*object.verbs.get()).context })?.nic;
         object.raw.destroy().map_err(errno::of_create)?;
-        nic.forget(Subject::Srq(object.raw.number().get()));
+        nic.forget(Subject::Srq(object.raw.number().get()), &object.watcher);
         if !nic.adapter.is_child() {
             object.events_acknowledged().wait(|| object.watcher.delivered());
         }

@@ -43,3 +43,18 @@ fn bad_input_is_refused_with_the_errno_of_providers() {
 fn a_program_finds_everything_by_dlvsym_beside_debians_providers() {
     assert_eq!(runs("loads"), "remora0");
 }
+
+#[test]
+fn events_are_told_once_and_ends_wait_for_their_acknowledgement() {
+    assert_eq!(runs("events"), "told");
+}
+
+#[test]
+fn datagrams_groups_null_regions_and_values_of_completions_are_delivered() {
+    assert_eq!(runs("datagrams"), "delivered");
+}
+
+#[test]
+fn as_many_objects_as_there_may_be_and_no_more() {
+    assert_eq!(runs("bounds"), "bounded");
+}
