@@ -5,33 +5,56 @@ use std::sync::atomic::Ordering;
 
 use crate::abi::context::IbvAsyncEvent;
 use crate::abi::objects::{IbvContext, IbvCq, IbvQp, IbvSrq};
-use crate::channel::read_one;
+use crate::channel::{Step, read_one};
 use crate::cq::CqObject;
 use crate::handles;
 use crate::qp::QpObject;
 use crate::srq::SrqObject;
 use crate::{context, errno};
 
-/// Waits for an event. Obeys the `O_NONBLOCK` of the context's descriptor, and returns on a signal.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_async_event(context: *mut IbvContext, out: *mut IbvAsyncEvent) -> c_int {
+/// Begins a wait: the context's descriptor, or -1 with the errno set.
+#[inline(never)]
+unsafe extern "C" fn begin(context: *mut IbvContext) -> c_int {
     let Ok(object) = context::look(context) else {
         errno::set(libc::EINVAL);
         return -1;
     };
+    object.events.begin_read();
+    object.verbs.context.async_fd
+}
+
+/// Ends a wait whose read has succeeded or not.
+#[inline(never)]
+unsafe extern "C" fn end(context: *mut IbvContext, succeeded: bool, out: *mut IbvAsyncEvent) -> Step {
+    let Ok(object) = context::look(context) else { return Step::Failed };
+    let event = object.events.end_read(succeeded);
+    if !succeeded {
+        return Step::Failed;
+    }
+    let Some(event) = event else { return Step::Again };
+    event.delivered.fetch_add(1, Ordering::AcqRel);
+    // SAFETY: the program's.
+    unsafe { out.write(IbvAsyncEvent { element: event.element, event_type: event.event_type }) };
+    Step::Done
+}
+
+/// Waits for an event. Obeys the `O_NONBLOCK` of the context's descriptor, and returns on a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_async_event(context: *mut IbvContext, out: *mut IbvAsyncEvent) -> c_int {
     loop {
-        object.events.begin_read();
-        // SAFETY: the context's descriptor.
-        let succeeded = unsafe { read_one(object.verbs.context.async_fd) };
-        let event = object.events.end_read(succeeded);
-        if !succeeded {
-            return -1;
+        // SAFETY: what the program gave.
+        unsafe {
+            let descriptor = begin(context);
+            if descriptor < 0 {
+                return -1;
+            }
+            let succeeded = read_one(descriptor);
+            match end(context, succeeded, out) {
+                Step::Done => return 0,
+                Step::Again => {}
+                Step::Failed => return -1,
+            }
         }
-        let Some(event) = event else { continue };
-        event.delivered.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: the program's.
-        unsafe { out.write(IbvAsyncEvent { element: event.element, event_type: event.event_type }) };
-        return 0;
     }
 }
 

@@ -66,11 +66,22 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) 
     })())
 }
 
+/// Where a wait for an event stands.
+#[repr(C)]
+pub enum Step {
+    /// There is an event, and the program has it.
+    Done,
+    /// The event was withdrawn: the wait goes on.
+    Again,
+    /// The errno says why not.
+    Failed,
+}
+
 /// Reads one event's 8 bytes of a descriptor. False: the errno says why not.
 ///
-/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would
-/// end. No call on the way is said to unwind (`C-unwind`): where panics abort, rustc aborts at those. A frame
-/// without drops has nothing to be run, and the unwinder passes it.
+/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would end,
+/// and call nothing that Rust lets unwind: functions of C's ABI that are not inlined. Such a frame has no table
+/// of what to run, and the unwinder passes it, whether panics unwind or abort.
 #[inline(always)]
 pub unsafe fn read_one(descriptor: c_int) -> bool {
     let mut word = 0u64;

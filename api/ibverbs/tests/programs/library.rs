@@ -14,14 +14,25 @@ const LIMIT: &str = "120";
 /// The folder that has the library.
 pub fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        // target/debug/deps has this test.
+        // The static library stands beside this test; older ones may, too.
         let test = std::env::current_exe().unwrap();
-        let target = test.ancestors().nth(3).unwrap().to_owned();
+        let built = test.parent().unwrap();
+        let folder = built.join("dropin");
         let mut script = Command::new(format!("{ROOT}/scripts/dropin"));
-        done(script.env("CARGO_TARGET_DIR", &target));
-        target.join("dropin/lib")
+        done(script.arg("--archive").arg(newest_archive(built)).arg(&folder));
+        folder
     });
     &FOLDER
+}
+
+/// The static library that was built last.
+fn newest_archive(built: &Path) -> PathBuf {
+    let archives = std::fs::read_dir(built).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("libremora_ibverbs") && name.ends_with(".a")
+    });
+    let made = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
+    archives.max_by_key(made).expect("cargo has built the static library")
 }
 
 /// Runs a command to its end. Returns what it printed.
