@@ -18,6 +18,7 @@ mod prism;
 mod prism_conformance;
 mod processes;
 mod queue_sizes;
+mod raw;
 mod refused_trains;
 mod regions;
 mod rma_captures;

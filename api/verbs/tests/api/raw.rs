@@ -1,0 +1,188 @@
+//! The raw layer: queue pairs by `Modify`, addresses by GID, objects in use, and threads that share all of it.
+
+use remora_verbs::raw::{Ah, ChannelAdapter, Cq, Qp, QpAttributes, Srq, SrqShape, Target};
+use remora_verbs::{
+    Access, CreateError, Device, Flags, MemoryError, Modify, NicError, Operation, Payload, PostError, Psn,
+    QueueError, ReceiveRequest, Service, Sge, State, Status, WorkRequest,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+fn adapter() -> Arc<ChannelAdapter> {
+    ChannelAdapter::open(&Device::udp("127.0.0.1:0").unwrap()).unwrap()
+}
+
+/// Moves a queue pair to RTS, connected with `peer` of the same NIC.
+fn connect(adapter: &ChannelAdapter, qp: &Qp, peer: &Qp) {
+    let own = adapter.facts().endpoint;
+    let changes = [
+        Modify {
+            state: Some(State::Init),
+            access: Some(Access::REMOTE_WRITE),
+            pkey_index: Some(0),
+            port: Some(1),
+            ..Modify::default()
+        },
+        Modify {
+            state: Some(State::Rtr),
+            address: Some(adapter.address_vector(own, 0, 64).unwrap()),
+            path_mtu: Some(1024),
+            dest_qp: Some(peer.number()),
+            rq_psn: Some(Psn::new(7)),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(12),
+            ..Modify::default()
+        },
+        Modify {
+            state: Some(State::Rts),
+            sq_psn: Some(Psn::new(7)),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(1),
+            ..Modify::default()
+        },
+    ];
+    changes.iter().for_each(|change| qp.modify(change).unwrap());
+}
+
+fn nop(id: u64) -> WorkRequest<'static> {
+    let flags = Flags { signaled: true, ..Flags::default() };
+    WorkRequest { id, operation: Operation::Nop, payload: Payload::Sges(&[]), flags }
+}
+
+#[test]
+fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked_for() {
+    let adapter = adapter();
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None).unwrap());
+    let attributes = QpAttributes { max_recv_wr: 3, ..QpAttributes::default() };
+    let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
+    let bad_state = PostError::Queue(QueueError::BadState);
+    let receive = |id| qp.post_recv(|queue| queue.push(&ReceiveRequest { id, sges: &[] }));
+    assert_eq!(receive(0), Err(bad_state));
+    assert_eq!(qp.post_send(|queue| queue.push(&nop(1), &Target::Peer)), Err(bad_state));
+    let init = Modify {
+        state: Some(State::Init),
+        access: Some(Access::NONE),
+        pkey_index: Some(0),
+        port: Some(1),
+        ..Modify::default()
+    };
+    qp.modify(&init).unwrap();
+    (0..3).for_each(|id| assert_eq!(receive(id), Ok(Ok(()))));
+    assert_eq!(receive(3), Ok(Err(QueueError::QueueFull)));
+    assert_eq!(qp.post_send(|queue| queue.push(&nop(1), &Target::Peer)), Err(bad_state));
+    // To ERR: all of it is flushed, in order.
+    qp.modify(&Modify { state: Some(State::Err), ..Modify::default() }).unwrap();
+    let mut ids = Vec::new();
+    let taken = cq.poll(16, |cqe| ids.push((cqe.completion.id, cqe.completion.status))).unwrap();
+    assert_eq!((taken, ids), (3, (0..3).map(|id| (id, Status::WrFlushed)).collect()));
+}
+
+#[test]
+fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
+    let adapter = adapter();
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None).unwrap());
+    let srq = Srq::create(&adapter, pd, SrqShape { max_wr: 4, max_sge: 1 }, None).unwrap();
+    let attributes = QpAttributes::default();
+    let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, Some(&srq), &attributes).unwrap();
+    let way = adapter.address_vector(adapter.facts().endpoint, 0, 1).unwrap();
+    let ah = Ah::create(&adapter, pd, &way).unwrap();
+    assert_eq!(cq.destroy(), Err(CreateError::Nic(NicError::Busy)));
+    assert_eq!(srq.destroy(), Err(CreateError::Nic(NicError::Busy)));
+    qp.destroy().unwrap();
+    assert_eq!(qp.destroy(), Err(CreateError::Nic(NicError::Unknown)));
+    srq.destroy().unwrap();
+    assert_eq!(adapter.table().free_pd(pd), Err(MemoryError::Busy), "of the address handle");
+    ah.destroy().unwrap();
+    adapter.table().free_pd(pd).unwrap();
+    cq.destroy().unwrap();
+    let gone = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes);
+    assert!(matches!(gone, Err(CreateError::Memory(MemoryError::Unknown))), "{gone:?}");
+}
+
+#[test]
+fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
+    let adapter = adapter();
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None).unwrap());
+    let create = |attributes| Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes);
+    let plain = QpAttributes::default();
+    for attributes in [
+        QpAttributes { max_send_sge: 31, ..plain },
+        QpAttributes { max_recv_sge: 31, ..plain },
+        QpAttributes { max_inline: 961, ..plain },
+        QpAttributes { max_send_wr: 1 << 21, ..plain },
+        QpAttributes { max_recv_wr: 1 << 21, ..plain },
+    ] {
+        assert!(matches!(create(attributes), Err(CreateError::TooMany(..))), "{attributes:?}");
+    }
+    let large = QpAttributes { max_send_wr: 40, max_inline: 960, ..plain };
+    let (one, other) = (create(large).unwrap(), create(large).unwrap());
+    connect(&adapter, &one, &other);
+    // Drained, so that requests stay in the queue.
+    one.modify(&Modify { state: Some(State::Sqd), ..Modify::default() }).unwrap();
+    let send = WorkRequest { operation: Operation::Send, payload: Payload::Inline(&[7; 960]), ..nop(1) };
+    for posted in 0..40 {
+        let pushed = one.post_send(|queue| queue.push(&send, &Target::Peer));
+        assert_eq!(pushed, Ok(Ok(())), "request {posted}");
+    }
+}
+
+#[test]
+fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
+    const EACH: u32 = 2000;
+    let adapter = adapter();
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 256, None).unwrap());
+    let attributes = QpAttributes { max_send_wr: 64, ..QpAttributes::default() };
+    let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
+    let (one, other) = (qp(), qp());
+    connect(&adapter, &one, &other);
+    connect(&adapter, &other, &one);
+    let seen: Vec<AtomicU32> = (0..3).map(|_| AtomicU32::new(0)).collect();
+    let (seen, one, cq) = (&seen, &one, &cq);
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            scope.spawn(move || {
+                let mut left = EACH;
+                while left > 0 || seen.iter().map(|seen| seen.load(Ordering::Relaxed)).sum::<u32>() < 3 * EACH
+                {
+                    if left > 0 {
+                        match one.post_send(|queue| queue.push(&nop(thread), &Target::Peer)).unwrap() {
+                            Ok(()) => left -= 1,
+                            Err(error) => assert_eq!(error, QueueError::QueueFull),
+                        }
+                    }
+                    let taken = cq.poll(8, |cqe| {
+                        assert_eq!(cqe.completion.status, Status::Success);
+                        seen[cqe.completion.id as usize].fetch_add(1, Ordering::Relaxed);
+                    });
+                    if taken.unwrap() == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    assert!(seen.iter().all(|seen| seen.load(Ordering::Relaxed) == EACH), "{seen:?}");
+}
+
+#[test]
+fn what_a_batch_takes_back_is_never_seen() {
+    let adapter = adapter();
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None).unwrap());
+    let attributes = QpAttributes { max_send_wr: 8, ..QpAttributes::default() };
+    let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
+    let (one, other) = (qp(), qp());
+    connect(&adapter, &one, &other);
+    let refused = one.post_send(|queue| {
+        queue.push(&nop(1), &Target::Peer)?;
+        let long = [Sge { addr: 0, len: 1, lkey: remora_verbs::Key::new(0) }; 2];
+        let send = WorkRequest { operation: Operation::Send, payload: Payload::Sges(&long), ..nop(2) };
+        queue.push(&send, &Target::Peer).inspect_err(|_| queue.take_back())
+    });
+    assert_eq!(refused, Ok(Err(QueueError::TooManySges)));
+    one.post_send(|queue| queue.push(&nop(3), &Target::Peer)).unwrap().unwrap();
+    let mut ids = Vec::new();
+    while cq.poll(8, |cqe| ids.push(cqe.completion.id)).unwrap() == 0 {}
+    assert_eq!(ids, [3]);
+}
