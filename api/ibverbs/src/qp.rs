@@ -94,15 +94,11 @@ fn service(qp_type: c_int) -> Result<Service, c_int> {
     }
 }
 
-fn check(cap: &IbvQpCap) -> Result<(), c_int> {
-    let bounds = [
-        (cap.max_send_wr, MAX_QP_WR),
-        (cap.max_recv_wr, MAX_QP_WR),
-        (cap.max_send_sge, SGES),
-        (cap.max_recv_sge, SGES),
-        (cap.max_inline_data, INLINE),
-    ];
-    if bounds.iter().any(|(asked, most)| asked > most) { Err(libc::EINVAL) } else { Ok(()) }
+/// Sizes within the bounds. Those of a receive queue count only if there is one.
+fn check(cap: &IbvQpCap, receives: bool) -> Result<(), c_int> {
+    let send = cap.max_send_wr <= MAX_QP_WR && cap.max_send_sge <= SGES && cap.max_inline_data <= INLINE;
+    let receive = !receives || cap.max_recv_wr <= MAX_QP_WR && cap.max_recv_sge <= SGES;
+    if send && receive { Ok(()) } else { Err(libc::EINVAL) }
 }
 
 /// Makes a queue pair in the NIC.
@@ -112,7 +108,7 @@ fn make(view: &ContextObject, attr: &IbvQpInitAttrEx, service: Service) -> Resul
         let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
         return Qp::create_xrc_target(adapter, domain).map_err(errno::of_create);
     }
-    check(&attr.cap)?;
+    check(&attr.cap, service != Service::XrcInitiator && attr.srq.is_null())?;
     let pd = pd::look(attr.pd)?.pd;
     let send_cq = handles::look::<CqObject>(attr.send_cq)?;
     let receive_cq = match service {

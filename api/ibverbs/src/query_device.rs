@@ -11,8 +11,8 @@ use crate::context::{self, ContextObject};
 use crate::device::{guid, text};
 use crate::errno;
 
-/// `IBV_DEVICE_*`: bad P_Key and Q_Key counters are kept, the current state may be given, system image GUID,
-/// RNR NAKs, resizable SRQ, no need to notify all CQs, windows of both types, XRC, resizable queues of CQs.
+/// `IBV_DEVICE_*`: the current state may be given, system image GUID, RNR NAKs, SRQs change their size, N
+/// completions to be told of, windows of types 1 and 2B, XRC, SEND with invalidation.
 const CAPABILITIES: u32 =
     1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
 /// `IBV_ATOMIC_HCA`: atomic among the requests of this NIC.

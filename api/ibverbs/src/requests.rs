@@ -117,6 +117,9 @@ pub fn carries(service: Service, operation: &Operation) -> bool {
 /// `list` has `count` elements.
 unsafe fn elements(list: *const IbvSge, count: c_int, out: &mut [Sge; MAX_SGE]) -> Result<&[Sge], c_int> {
     let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
+    if list.is_null() && count > 0 {
+        return Err(libc::EINVAL);
+    }
     let places = out.get_mut(..count).ok_or(libc::EINVAL)?;
     for (at, place) in places.iter_mut().enumerate() {
         // SAFETY: the caller's promise.

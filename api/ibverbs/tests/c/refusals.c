@@ -109,7 +109,9 @@ static void lists(struct loopback *one) {
     CHECK(ibv_post_send(one->qp[0], &wrs[1], &bad) == EOPNOTSUPP);
     wrs[1].opcode = 200;
     CHECK(ibv_post_send(one->qp[0], &wrs[1], &bad) == EINVAL);
-    wrs[1].opcode = IBV_WR_RDMA_WRITE, wrs[1].num_sge = -1;
+    wrs[1].opcode = IBV_WR_RDMA_WRITE, wrs[1].sg_list = NULL;
+    CHECK(ibv_post_send(one->qp[0], &wrs[1], &bad) == EINVAL);
+    wrs[1].sg_list = sges, wrs[1].num_sge = -1;
     CHECK(ibv_post_send(one->qp[0], &wrs[1], &bad) == EINVAL);
     /* A full queue: ENOMEM, and what was taken is done. */
     int taken = 0;
