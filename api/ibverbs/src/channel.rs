@@ -79,9 +79,9 @@ pub enum Step {
 
 /// Reads one event's 8 bytes of a descriptor. False: the errno says why not.
 ///
-/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would end,
-/// and call nothing that Rust lets unwind: functions of C's ABI that are not inlined. Such a frame has no table
-/// of what to run, and the unwinder passes it, whether panics unwind or abort.
+/// A thread may be cancelled in it, which unwinds the stack. So its callers keep nothing that a drop would
+/// end, and call nothing that Rust lets unwind: functions of C's ABI that are not inlined. Such a frame has
+/// no table of what to run, and the unwinder passes it, whether panics unwind or abort.
 #[inline(always)]
 pub unsafe fn read_one(descriptor: c_int) -> bool {
     let mut word = 0u64;

@@ -25,8 +25,8 @@ pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
     Ok(IbvGid { raw: object.nic.adapter.facts().endpoint.address.0 })
 }
 
-/// The NIC, or the multicast group, that a GID names: RoCE's UDP port at that address. An IPv4 group may stand
-/// in an IPv6 multicast address.
+/// The NIC, or the multicast group, that a GID names: RoCE's UDP port at that address. An IPv4 group may
+/// stand in an IPv6 multicast address.
 pub fn endpoint(gid: &IbvGid) -> Endpoint {
     let mut raw = gid.raw;
     if raw[0] == 0xff && raw[2..10] == [0; 8] && raw[10..12] == [0xff; 2] {

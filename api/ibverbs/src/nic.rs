@@ -4,7 +4,7 @@ use remora_verbs::AsyncEvent;
 use remora_verbs::raw::{ChannelAdapter, EventQueue};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{address, errno};
@@ -16,6 +16,9 @@ pub const MAX_EVENTS: usize = 1 << 12;
 pub struct Nic {
     pub adapter: Arc<ChannelAdapter>,
     subjects: Mutex<BTreeMap<Subject, Watcher>>,
+    /// The thread that waits for packets and serves them, by the system's number; 0: none. One is enough: a
+    /// packet need not wake more.
+    waiter: AtomicI32,
 }
 
 /// The object that an asynchronous event is about, by its number in the NIC.
@@ -56,7 +59,7 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
         eprintln!("remora: {error}");
         errno::of_open(&error)
     })?;
-    let nic = Arc::new(Nic { adapter, subjects: Mutex::new(BTreeMap::new()) });
+    let nic = Arc::new(Nic { adapter, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
     let told = Arc::clone(&nic);
     nic.adapter.on_event(Arc::new(move |event| told.tell(event)));
     // What was inherited is the parent's: it is left to the exit.
@@ -85,6 +88,23 @@ impl Nic {
         watcher.events.withdraw(|event| Arc::ptr_eq(&event.delivered, &watcher.delivered));
     }
 
+    /// Makes the calling thread the one that waits for packets, unless another one does.
+    pub fn begin_waiting(&self) -> bool {
+        // SAFETY: asks the system for a number.
+        let own = unsafe { libc::gettid() };
+        let take = |from| self.waiter.compare_exchange(from, own, Ordering::AcqRel, Ordering::Acquire);
+        match take(0) {
+            Ok(_) => true,
+            // A thread that was cancelled has not said that it waits no more.
+            Err(other) => is_gone(other) && take(other).is_ok(),
+        }
+    }
+
+    /// The calling thread, which was the one, waits no more.
+    pub fn end_waiting(&self) {
+        self.waiter.store(0, Ordering::Release);
+    }
+
     /// Called inside the engine's lock.
     fn tell(&self, event: AsyncEvent) {
         let (subject, event_type) = subject(event);
@@ -92,6 +112,13 @@ impl Nic {
             events.put(Event { element: *element, event_type, delivered: Arc::clone(delivered) });
         }
     }
+}
+
+/// Has this thread of the process ended?
+fn is_gone(thread: i32) -> bool {
+    // SAFETY: signal 0 is none: the system only looks for the thread.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) };
+    found < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 impl Watcher {

@@ -64,6 +64,7 @@ static void cancelled(void *(*wait)(void *)) {
 }
 
 int main(void) {
+    pthread_t thread;
     struct sigaction action = {.sa_handler = on_alarm};
     CHECK(!sigaction(SIGALRM, &action, NULL));
     one = loopback();
@@ -90,13 +91,23 @@ int main(void) {
     CHECK(wait_completion() == 0);
     CHECK(wait_one(&one).wr_id == 7);
 
+    /* A thread that was cancelled while it waited for packets is not waited for. */
+    CHECK(!ibv_req_notify_cq(one.cq, 0));
+    CHECK(!pthread_create(&thread, NULL, completions, NULL));
+    CHECK(!pthread_cancel(thread) && !pthread_join(thread, NULL));
+    for (int at = 0; at < 20; at++) {
+        CHECK(!post_write(&one, 0, 100 + at, 0, 64));
+        CHECK(wait_completion() == 0);
+        CHECK(!ibv_req_notify_cq(one.cq, 0));
+        CHECK(wait_one(&one).wr_id == (uint64_t)(100 + at));
+    }
+
     CHECK(!ibv_destroy_qp(one.qp[0]) && !ibv_destroy_qp(one.qp[1]));
-    pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, destroy, NULL));
     struct timespec while_it_waits = {.tv_nsec = 50000000};
     nanosleep(&while_it_waits, NULL);
     atomic_store(&acknowledged, 1);
-    ibv_ack_cq_events(one.cq, 2);
+    ibv_ack_cq_events(one.cq, 22);
     CHECK(!pthread_join(thread, NULL));
     CHECK(!ibv_destroy_comp_channel(one.channel));
     puts("waited");

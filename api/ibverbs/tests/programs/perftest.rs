@@ -46,7 +46,8 @@ fn bandwidth_both_ways_with_several_queue_pairs_and_events() {
 
 #[test]
 fn bandwidth_over_uc_ud_and_xrc() {
-    // A socket of an unprivileged program holds 208 KiB, which so few messages fit into: nothing repeats them.
+    // A socket of an unprivileged program holds 208 KiB, which so few messages fit into: nothing repeats
+    // them.
     runs("ib_write_bw", "-n 50 -s 1024 -c UC");
     runs("ib_send_bw", "-n 50 -s 1024 -c UC");
     runs("ib_send_bw", "-n 50 -s 1024 -c UD");

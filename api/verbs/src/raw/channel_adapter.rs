@@ -1,9 +1,10 @@
 //! The NIC of a process: one engine, whose lock guards all queues.
 
-use remora_host::{Adapter, Engine, EventHook, OpenError, PortFacts};
+use remora_host::{Adapter, Engine, EventHook, OpenError, PortFacts, PortKind};
 use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
 use remora_nic::{AddressVector, NicError, Ring};
 use remora_wire::frame::{Endpoint, Route};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::{Bytes, CreateError, Device};
@@ -66,6 +67,21 @@ impl ChannelAdapter {
     /// Nanoseconds of the NIC's clock.
     pub fn now(&self) -> u64 {
         if self.is_child() { 0 } else { self.engine().inside(|inside| inside.now().0) }
+    }
+
+    /// Makes a pass, for a thread that is about to wait for packets itself: it is woken once, and by nobody
+    /// else. Puts descriptors into `out` that become readable with the next packet, and returns their number;
+    /// 0 where the port has none that show each packet by themselves. None: there is work already, so wait
+    /// for nothing.
+    pub fn await_packets(&self, out: &mut [RawFd]) -> Option<usize> {
+        if self.is_child() || self.facts().kind != PortKind::Udp {
+            return Some(0);
+        }
+        let mut descriptors = Vec::new();
+        let waits = self.engine().inside(|inside| inside.await_port(&mut descriptors));
+        let count = descriptors.len().min(out.len());
+        out[..count].copy_from_slice(&descriptors[..count]);
+        waits.then_some(count)
     }
 
     /// From now on `hook` gets all asynchronous events, inside the engine's lock: it may not call the NIC.

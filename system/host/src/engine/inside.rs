@@ -6,6 +6,7 @@ use remora_nic::Nic;
 use remora_port::Port;
 use remora_transport::Instant;
 use remora_wire::Qpn;
+use std::os::fd::RawFd;
 
 use super::Engine;
 use crate::attach::Attach;
@@ -24,6 +25,7 @@ trait Driven {
     fn post(&mut self, mem: Mem<'_>, qp: Qpn);
     fn polled(&mut self, mem: Mem<'_>);
     fn notify(&mut self);
+    fn await_port(&mut self, mem: Mem<'_>, descriptors: &mut Vec<RawFd>) -> bool;
     fn now(&self) -> Instant;
 }
 
@@ -42,6 +44,12 @@ impl<P: Port + Attach> Driven for Core<P> {
 
     fn notify(&mut self) {
         Core::notify(self);
+    }
+
+    fn await_port(&mut self, mem: Mem<'_>, descriptors: &mut Vec<RawFd>) -> bool {
+        Core::polled(self, mem);
+        self.port.poll_fds(descriptors);
+        !self.port.arm()
     }
 
     fn now(&self) -> Instant {
@@ -72,6 +80,14 @@ impl Inside<'_> {
     #[inline]
     pub fn pass(&mut self) {
         self.driven.polled(self.mem);
+    }
+
+    /// Makes a pass, for a caller that is about to wait for packets itself. Appends the descriptors that
+    /// become readable with the next one. False: there is work already, so wait for nothing.
+    ///
+    /// Only for a port whose descriptors show each packet by themselves: `udp`.
+    pub fn await_port(&mut self, descriptors: &mut Vec<RawFd>) -> bool {
+        self.driven.await_port(self.mem, descriptors)
     }
 
     /// Notifies channels of what the caller has changed.
