@@ -2,6 +2,7 @@
 
 mod cq_ex;
 
+use cq_ex::Polling;
 pub use cq_ex::create_cq_ex;
 use remora_verbs::Notify;
 use remora_verbs::raw::{Channel, Cq, CqHook, EventQueue};
@@ -14,8 +15,6 @@ use crate::abi::completion::{IbvCqEx, IbvModifyCqAttr};
 use crate::abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvWc};
 use crate::attributes::MAX_CQE;
 use crate::channel::ChannelObject;
-use cq_ex::Polling;
-
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
 use crate::{context, errno, requests};

@@ -1,4 +1,4 @@
-//! The raw layer: queue pairs by `Modify`, addresses by GID, objects in use, and threads that share all of it.
+//! The raw layer: queue pairs by `Modify`, addresses by GID, objects in use, and threads that share all.
 
 use remora_verbs::raw::{Ah, ChannelAdapter, Cq, Qp, QpAttributes, Srq, SrqShape, Target};
 use remora_verbs::{

@@ -1,0 +1,172 @@
+//! The attributes of queue pairs: changed, and asked for.
+
+use remora_verbs::{Modify, PathMigration, Psn, Service, State};
+use std::ffi::c_int;
+use std::sync::PoisonError;
+
+use super::QpObject;
+use crate::abi::objects::IbvQp;
+use crate::abi::queue_pair::{IbvQpAttr, IbvQpInitAttr, IbvQpRateLimitAttr};
+use crate::context::ContextObject;
+use crate::{ah, context, errno, handles, mr, port, requests};
+
+/// The attributes that a service has. Programs give both sides of XRC those of RC.
+fn masked(service: Service, mask: u32) -> u32 {
+    const RESPONDER: u32 = 1 << 15 | 1 << 17;
+    const REQUESTER: u32 = 1 << 10 | 1 << 11 | 1 << 13;
+    match service {
+        Service::XrcInitiator => mask & !RESPONDER,
+        Service::XrcTarget => mask & !REQUESTER,
+        _ => mask,
+    }
+}
+
+/// What an attribute mask asks to change.
+fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c_int> {
+    let has = |bit: u32| mask & 1 << bit != 0;
+    let state = |number: c_int| u8::try_from(number).ok().and_then(State::from_number).ok_or(libc::EINVAL);
+    // Queue sizes stay as they are made, and there is no second path.
+    if mask & !0x021f_ffff != 0 || has(19) {
+        return Err(libc::EINVAL);
+    }
+    let path_mtu = match has(8) {
+        true => {
+            let most = view.nic.adapter.facts().path_mtu;
+            Some(port::mtu_bytes(attr.path_mtu).filter(|mtu| *mtu <= most).ok_or(libc::EINVAL)?)
+        }
+        false => None,
+    };
+    let migration = match (has(18), attr.path_mig_state) {
+        (false, _) => None,
+        (true, 0) => Some(PathMigration::Migrated),
+        (true, 1) => Some(PathMigration::Rearm),
+        (true, 2) => Some(PathMigration::Armed),
+        (true, _) => return Err(libc::EINVAL),
+    };
+    Ok(Modify {
+        state: has(0).then(|| state(attr.qp_state)).transpose()?,
+        current: has(1).then(|| state(attr.cur_qp_state)).transpose()?,
+        sqd_event: has(2).then_some(attr.en_sqd_async_notify != 0),
+        access: has(3).then(|| mr::access(attr.qp_access_flags)).transpose()?,
+        pkey_index: has(4).then_some(attr.pkey_index),
+        port: has(5).then_some(attr.port_num),
+        qkey: has(6).then_some(attr.qkey),
+        address: has(7).then(|| ah::resolve(view, &attr.ah_attr)).transpose()?,
+        path_mtu,
+        timeout: has(9).then_some(attr.timeout),
+        retry_cnt: has(10).then_some(attr.retry_cnt),
+        rnr_retry: has(11).then_some(attr.rnr_retry),
+        rq_psn: has(12).then_some(Psn::new(attr.rq_psn & 0x00ff_ffff)),
+        max_rd_atomic: has(13).then_some(attr.max_rd_atomic),
+        alternate: has(14).then(|| ah::resolve(view, &attr.alt_ah_attr)).transpose()?,
+        min_rnr_timer: has(15).then_some(attr.min_rnr_timer),
+        sq_psn: has(16).then_some(Psn::new(attr.sq_psn & 0x00ff_ffff)),
+        max_dest_rd_atomic: has(17).then_some(attr.max_dest_rd_atomic),
+        path_migration: migration,
+        dest_qp: has(20).then_some(requests::qpn_of(attr.dest_qp_num)),
+        // Kilobits per second in the verbs.
+        rate_limit: has(25).then_some(u64::from(attr.rate_limit) * 1000),
+        ..Modify::default()
+    })
+}
+
+/// Changes the state and the attributes that `mask` names, all or nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<QpObject>(qp)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        // SAFETY: a field that nobody changes.
+        let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
+        let change = change(view, attr, masked(object.raw.service(), mask as u32))?;
+        object.raw.modify(&change).map_err(errno::of_create)?;
+        if change.address.is_some() {
+            *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);
+        }
+        if let Some(state) = change.state {
+            // SAFETY: programs read it at most.
+            unsafe { (*object.verbs.get()).qp_base.state = state as c_int };
+        }
+        Ok(())
+    })())
+}
+
+/// A limit of the rate, and nothing else.
+pub unsafe extern "C" fn modify_qp_rate_limit(qp: *mut IbvQp, attr: *mut IbvQpRateLimitAttr) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<QpObject>(qp)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask != 0 {
+            return Err(libc::EINVAL);
+        }
+        if attr.max_burst_sz != 0 || attr.typical_pkt_sz != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let change = Modify { rate_limit: Some(u64::from(attr.rate_limit) * 1000), ..Modify::default() };
+        object.raw.modify(&change).map_err(errno::of_create)
+    })())
+}
+
+/// The attributes of a queue pair that were set so far.
+fn describe(object: &QpObject) -> Result<IbvQpAttr, c_int> {
+    let given = object.raw.query().ok_or(libc::EIO)?;
+    // SAFETY: all of it are numbers, for which zeros are values.
+    let empty: IbvQpAttr = unsafe { std::mem::zeroed() };
+    let state = given.state.map_or(0, |state| state as c_int);
+    let address = *object.address.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(IbvQpAttr {
+        qp_state: state,
+        cur_qp_state: state,
+        path_mtu: given.path_mtu.map_or(0, port::mtu_code),
+        path_mig_state: given.path_migration.map_or(0, |state| state as c_int),
+        qkey: given.qkey.unwrap_or(0),
+        rq_psn: given.rq_psn.map_or(0, Psn::get),
+        sq_psn: given.sq_psn.map_or(0, Psn::get),
+        dest_qp_num: given.dest_qp.map_or(0, |qp| qp.get()),
+        qp_access_flags: given.access.map_or(0, |access| access.bits()),
+        cap: object.cap,
+        ah_attr: given.address.and(address).unwrap_or(empty.ah_attr),
+        pkey_index: given.pkey_index.unwrap_or(0),
+        max_rd_atomic: given.max_rd_atomic.unwrap_or(0),
+        max_dest_rd_atomic: given.max_dest_rd_atomic.unwrap_or(0),
+        min_rnr_timer: given.min_rnr_timer.unwrap_or(0),
+        port_num: given.port.unwrap_or(0),
+        timeout: given.timeout.unwrap_or(0),
+        retry_cnt: given.retry_cnt.unwrap_or(0),
+        rnr_retry: given.rnr_retry.unwrap_or(0),
+        rate_limit: given.rate_limit.map_or(0, |bits| (bits / 1000) as u32),
+        ..empty
+    })
+}
+
+/// The attributes of a queue pair, and those that it was made with.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_qp(
+    qp: *mut IbvQp,
+    attr: *mut IbvQpAttr,
+    _mask: c_int,
+    init: *mut IbvQpInitAttr,
+) -> c_int {
+    errno::number((|| {
+        let object = handles::look::<QpObject>(qp)?;
+        let described = describe(object)?;
+        // SAFETY: NULL, or the program's; the base is read as programs read it.
+        unsafe {
+            let base = &mut (*object.verbs.get()).qp_base;
+            base.state = described.qp_state;
+            *attr.as_mut().ok_or(libc::EINVAL)? = described;
+            *init.as_mut().ok_or(libc::EINVAL)? = IbvQpInitAttr {
+                qp_context: base.qp_context,
+                send_cq: base.send_cq,
+                recv_cq: base.recv_cq,
+                srq: base.srq,
+                cap: object.cap,
+                qp_type: base.qp_type,
+                sq_sig_all: object.signal_all.into(),
+            };
+        }
+        Ok(())
+    })())
+}
