@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::abi::context::VerbsContext;
 use crate::abi::objects::IbvContext;
 use crate::handles::{self, Kind, Object};
-use crate::nic::{Event, Nic};
+use crate::nic::{Event, Nic, Subject, Watcher};
 
 /// An open device.
 #[repr(C)]
@@ -17,6 +17,8 @@ pub struct ContextObject {
     pub nic: Arc<Nic>,
     /// Asynchronous events of this context's objects; its descriptor is the context's `async_fd`.
     pub events: Arc<EventQueue<Event>>,
+    /// Told of the device's own events.
+    pub watcher: Watcher,
     /// A descriptor for programs that hand contexts around by it (`ibv_import_device`).
     pub command: OwnedFd,
 }
@@ -26,6 +28,12 @@ impl Object for ContextObject {
     const KIND: Kind = Kind::Context;
     const OFFSET: usize =
         std::mem::offset_of!(ContextObject, verbs) + std::mem::offset_of!(VerbsContext, context);
+}
+
+impl Drop for ContextObject {
+    fn drop(&mut self) {
+        self.nic.forget(Subject::Device(self.verbs.context.async_fd), &self.watcher);
+    }
 }
 
 /// The context of this handle.

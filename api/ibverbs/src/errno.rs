@@ -50,6 +50,7 @@ pub fn of_create(error: CreateError) -> c_int {
         CreateError::Nic(NicError::Full) => libc::ENOMEM,
         CreateError::Nic(NicError::Busy) => libc::EBUSY,
         CreateError::Forked => libc::EIO,
+        CreateError::Reentered => libc::EBUSY,
         CreateError::Unreachable(_) => libc::EHOSTUNREACH,
         CreateError::System(errno) => errno,
         _ => libc::EINVAL,
@@ -73,6 +74,7 @@ pub fn of_post(error: PostError) -> c_int {
     match error {
         PostError::Queue(error) => of_queue(error),
         PostError::Forked | PostError::Failed => libc::EIO,
+        PostError::Reentered => libc::EBUSY,
         _ => libc::EINVAL,
     }
 }
@@ -82,6 +84,7 @@ pub fn of_poll(error: PollError) -> c_int {
         PollError::Overrun => libc::EOVERFLOW,
         PollError::Timeout => libc::ETIMEDOUT,
         PollError::Forked | PollError::Failed => libc::EIO,
+        PollError::Reentered => libc::EBUSY,
         PollError::System(errno) => errno,
     }
 }

@@ -27,6 +27,8 @@ pub enum Subject {
     Cq(u32),
     Qp(u32),
     Srq(u32),
+    /// The device itself, as the context whose events have this descriptor sees it.
+    Device(i32),
 }
 
 /// An event on its way to the program.
@@ -107,9 +109,18 @@ impl Nic {
 
     /// Called inside the engine's lock.
     fn tell(&self, event: AsyncEvent) {
-        let (subject, event_type) = subject(event);
-        if let Some(Watcher { element, delivered, events }) = self.subjects().get(&subject) {
+        let put = |Watcher { element, delivered, events }: &Watcher, event_type| {
             events.put(Event { element: *element, event_type, delivered: Arc::clone(delivered) });
+        };
+        let subjects = self.subjects();
+        match subject(event) {
+            Some((subject, event_type)) => {
+                subjects.get(&subject).into_iter().for_each(|watcher| put(watcher, event_type));
+            }
+            // Every context is told that the device has failed.
+            None => subjects
+                .range(Subject::Device(0)..)
+                .for_each(|(_, watcher)| put(watcher, IBV_EVENT_DEVICE_FATAL)),
         }
     }
 }
@@ -137,9 +148,12 @@ impl Watcher {
     }
 }
 
-/// Whom an event is about, and its number in `enum ibv_event_type`.
-fn subject(event: AsyncEvent) -> (Subject, c_int) {
-    match event {
+/// In `enum ibv_event_type`.
+const IBV_EVENT_DEVICE_FATAL: c_int = 8;
+
+/// Whom an event is about, and its number in `enum ibv_event_type`. None: the device has failed.
+fn subject(event: AsyncEvent) -> Option<(Subject, c_int)> {
+    Some(match event {
         AsyncEvent::CqOverrun(cq) => (Subject::Cq(cq), 0),
         AsyncEvent::QpFatal(qp) => (Subject::Qp(qp.get()), 1),
         AsyncEvent::QpRequest(qp) => (Subject::Qp(qp.get()), 2),
@@ -148,5 +162,6 @@ fn subject(event: AsyncEvent) -> (Subject, c_int) {
         AsyncEvent::SqDrained(qp) => (Subject::Qp(qp.get()), 5),
         AsyncEvent::SrqLimit(srq) => (Subject::Srq(srq.get()), 15),
         AsyncEvent::LastWqe(qp) => (Subject::Qp(qp.get()), 16),
-    }
+        AsyncEvent::DeviceFatal => return None,
+    })
 }

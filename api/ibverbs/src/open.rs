@@ -10,6 +10,7 @@ use crate::abi::device::IbvDevice;
 use crate::abi::objects::{Absent, IbvContext, IbvContextOps};
 use crate::context::ContextObject;
 use crate::handles::{self, MUTEX};
+use crate::nic::{Subject, Watcher};
 use crate::{
     bind_mw, cq, device, dm, errno, mr, mw, nic, open_qp, parent_domain, port, post, qp, query_device, srq,
     td, xrc,
@@ -109,7 +110,9 @@ pub fn open(device: *mut IbvDevice) -> Result<*mut IbvContext, c_int> {
         mutex: MUTEX,
         abi_compat: EXTENDED,
     };
-    Ok(handles::give(Box::new(ContextObject { verbs: verbs(context), nic, events, command })))
+    let watcher = Watcher::new::<IbvDevice>(std::ptr::null_mut(), &events);
+    nic.watch(Subject::Device(context.async_fd), &watcher);
+    Ok(handles::give(Box::new(ContextObject { verbs: verbs(context), nic, events, watcher, command })))
 }
 
 /// Opens the device.
