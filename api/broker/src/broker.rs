@@ -101,6 +101,8 @@ impl Broker {
         Socket::open(address, &UdpOptions::default()).map_err(BrokerError::of_port)?;
         let over = Arc::clone(&ended);
         let body = move || {
+            // Signals are for the threads of whoever started it.
+            let _ = remora_port::block_signals();
             state.serve();
             drop(state);
             over.put(());

@@ -2,7 +2,7 @@
 
 use remora_host::Signal;
 use remora_memory::ForkMark;
-use remora_verbs::Context;
+use remora_verbs::{Context, Counters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::sync::Arc;
@@ -31,11 +31,30 @@ impl Watch {
     /// # Errors
     /// The system gives no descriptor or no thread.
     pub fn start(range: &Range, context: &Context) -> io::Result<Watch> {
+        let (counted, failing) = (context.clone(), context.clone());
+        Watch::of(range, move || counted.counters(), move || failing.fail())
+    }
+
+    /// Starts it for a device that another library opened on the range: `counters` reads what the device has
+    /// counted, and `fail` is called once, when the broker has gone. Both run on the thread.
+    ///
+    /// # Errors
+    /// The system gives no descriptor or no thread.
+    pub fn of(
+        range: &Range,
+        counters: impl Fn() -> Counters + Send + 'static,
+        fail: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Watch> {
         let stop = Arc::new(Signal::new(1)?);
-        let (told, range, context) = (Arc::clone(&stop), range.clone(), context.clone());
+        let (told, range) = (Arc::clone(&stop), range.clone());
         let body = move || {
-            watch(&told, &range, &context);
-            publish(&range, &context);
+            // A handler of the program that ran here would find this thread inside the engine.
+            let _ = remora_port::block_signals();
+            if watch(&told, &range, &counters) == End::Broker {
+                tracing::error!("the broker of {} is gone: the device fails", range.endpoint().local());
+                fail();
+            }
+            publish(&range, &counters);
         };
         let thread = std::thread::Builder::new().name("remora-watch".to_owned()).spawn(body)?;
         Ok(Watch { stop, thread: Some(thread), fork: ForkMark::get() })
@@ -55,15 +74,23 @@ impl Drop for Watch {
     }
 }
 
-fn publish(range: &Range, context: &Context) -> u64 {
-    let counters = context.counters();
+/// Publishes the counters; their sum.
+fn publish(range: &Range, counters: impl Fn() -> Counters) -> u64 {
+    let counters = counters();
     range.endpoint().page().publish(counters.each().map(|(_, _, value)| value));
     counters.each().fold(0, |sum, (_, _, value)| sum.wrapping_add(value))
 }
 
-/// Waits for the end of the broker, or of this device.
-fn watch(stop: &Signal<()>, range: &Range, context: &Context) {
-    let (mut pause, mut before) = (BUSY, publish(range, context));
+/// What a watch ended by.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum End {
+    Device,
+    Broker,
+}
+
+/// Waits for the end of the broker, or of the device.
+fn watch(stop: &Signal<()>, range: &Range, counters: impl Fn() -> Counters) -> End {
+    let (mut pause, mut before) = (BUSY, publish(range, &counters));
     loop {
         let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
         // The broker says nothing unasked, so only its end is looked for.
@@ -74,13 +101,12 @@ fn watch(stop: &Signal<()>, range: &Range, context: &Context) {
             continue;
         }
         if !waited[0].revents().is_empty() {
-            return;
+            return End::Device;
         }
         if !waited[1].revents().is_empty() {
-            tracing::error!("the broker of {} is gone: the device fails", range.endpoint().local());
-            return context.fail();
+            return End::Broker;
         }
-        let now = publish(range, context);
+        let now = publish(range, &counters);
         pause = if now == before { (pause * 2).min(IDLE) } else { BUSY };
         before = now;
     }
