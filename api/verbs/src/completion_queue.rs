@@ -264,8 +264,12 @@ impl CompletionQueue {
         }
         self.shared.engine_handle.poll()?;
         let taken = self.take(out, &of);
-        if taken == 0 {
-            self.look_for_failure()?;
+        if taken == 0
+            && let Err(failure) = self.look_for_failure()
+        {
+            // What was flushed came before the NIC counted as failed.
+            let flushed = self.take(out, &of);
+            return if flushed > 0 { Ok(flushed) } else { Err(failure) };
         }
         Ok(taken)
     }
@@ -280,9 +284,16 @@ impl CompletionQueue {
             self.shared.engine_handle.poll()?;
             entry = self.poller.poll();
         }
-        match entry {
-            Some(_) => self.poller.free(),
-            None => self.look_for_failure()?,
+        if entry.is_none()
+            && let Err(failure) = self.look_for_failure()
+        {
+            entry = self.poller.poll();
+            if entry.is_none() {
+                return Err(failure);
+            }
+        }
+        if entry.is_some() {
+            self.poller.free();
         }
         Ok(entry)
     }

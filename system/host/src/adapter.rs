@@ -184,6 +184,8 @@ pub struct Adapter {
     port: PortConfig,
     next: AtomicUsize,
     threads: Threads,
+    /// Its place on the network is lost.
+    lost: AtomicBool,
     fork: ForkMark,
 }
 
@@ -265,6 +267,7 @@ impl Adapter {
             port: config.port.clone(),
             next: AtomicUsize::new(0),
             threads: Threads::default(),
+            lost: AtomicBool::new(false),
             fork: ForkMark::get(),
         };
         let clock = Clock::new();
@@ -378,8 +381,10 @@ impl Adapter {
     /// Ends its work for good: its place on the network is lost. All queue pairs enter the error state, and
     /// [`AsyncEvent::DeviceFatal`](remora_nic::AsyncEvent::DeviceFatal) is reported. Not for a forked child.
     pub fn fail(&self) {
-        if self.is_ours() && !self.threads.failed.swap(true, Ordering::AcqRel) {
+        if self.is_ours() && !self.lost.swap(true, Ordering::AcqRel) {
             self.engines.iter().for_each(|engine| engine.control(|control| control.nic.fail()));
+            // Only now: whoever finds it failed finds all that was flushed, too.
+            self.threads.failed.store(true, Ordering::Release);
         }
     }
 

@@ -21,7 +21,8 @@ fn a_broker_that_goes_is_a_fatal_event_for_every_device_and_nobody_waits_for_eve
     one.tell("work 1000000");
     drop(broker);
     let worked = one.hear("work: ");
-    assert!(["WrFlushed", "Failed"].contains(&worked.as_str()), "{worked}");
+    // The peer's device may fail first, and answers no more.
+    assert!(["WrFlushed", "Failed", "RetryExceeded"].contains(&worked.as_str()), "{worked}");
     for program in [&mut one, &mut other] {
         assert_eq!(program.ask("fatal"), "WrFlushed Err(Failed)");
     }
