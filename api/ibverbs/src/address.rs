@@ -1,48 +1,67 @@
-//! The port and the address of this process: the one place that chooses them.
-//!
-//! Each process has an address of its own for now, and is an ordinary RoCE v2 endpoint there.
-//! `REMORA_ADDRESS` names it; without it the first loopback address that is free is taken.
+//! The port and the address of this process: the one place that chooses them. docs/DROPIN.md has the
+//! variables that it reads.
 
+use remora_broker::client::{self, ADDRESS, FAULT, Options, PORT, Range, Start, Watch};
 use remora_verbs::raw::ChannelAdapter;
-use remora_verbs::{Device, MemoryConfig, OpenError};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use remora_verbs::{Device, MemoryConfig, OpenError, Rules};
+use std::ffi::CString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use crate::attributes;
 
 /// RoCE v2's UDP port.
 pub const ROCE_PORT: u16 = 4791;
-/// Random loopback addresses that are tried where nothing is said.
+/// The variable of the file that records all frames.
+const CAPTURE: &str = "REMORA_CAPTURE";
+/// Random loopback addresses that are tried for a forked child of a program that has its address alone.
 const TRIES: u32 = 16;
 
-/// Opens the NIC of this process. A forked child of a process that has one cannot have its parent's address.
-pub fn open(is_child: bool) -> Result<Arc<ChannelAdapter>, OpenError> {
-    match std::env::var("REMORA_ADDRESS") {
-        Ok(text) if !is_child => {
-            let address = text.parse::<IpAddr>().map_err(|_| {
-                OpenError::Port(format!(
-                    "REMORA_ADDRESS={text}: not an address; choose one such as 127.0.0.2"
-                ))
-            })?;
-            at(address)
+/// The NIC of this process, and what keeps its share of the address.
+pub struct Opened {
+    pub adapter: Arc<ChannelAdapter>,
+    /// Fails the NIC when the broker of a shared address is gone.
+    pub watch: Option<Watch>,
+}
+
+/// Opens the NIC of this process, or of a forked child of a process that has one.
+pub fn open(is_child: bool) -> Result<Opened, OpenError> {
+    let port = text(PORT)?.unwrap_or_else(|| "auto".to_owned());
+    let address = text(ADDRESS)?.map(|text| parse(&text)).transpose()?;
+    match port.split_once(':') {
+        None if port == "auto" || port == "udp" => {}
+        Some(("xdp", interface)) if !interface.is_empty() => {
+            let device = configured(Device::xdp(interface, address.map(|address| address.ip())))?;
+            return Ok(Opened { adapter: ChannelAdapter::open(&device)?, watch: None });
         }
-        _ => anywhere(),
+        _ => {
+            let words = format!("{PORT}={port}: choose auto, udp, or xdp with an interface, as in xdp:eth0");
+            return Err(OpenError::Port(words));
+        }
     }
+    let options = Options::from_environment();
+    let address = address.unwrap_or_else(client::default_address);
+    if is_child && options.start == Start::Alone { beside(&options) } else { shared(address, &options) }
 }
 
-fn at(address: IpAddr) -> Result<Arc<ChannelAdapter>, OpenError> {
-    let local = SocketAddr::new(address, ROCE_PORT);
-    let memory = MemoryConfig { on_nic_bytes: attributes::DM_BYTES, ..MemoryConfig::default() };
-    let device = Device::udp(local)?.nic_limits(attributes::limits()).memory_limits(memory);
-    ChannelAdapter::open(&device)
+/// A share of an address.
+fn shared(address: SocketAddr, options: &Options) -> Result<Opened, OpenError> {
+    let range = client::open(address, options).map_err(|error| OpenError::Port(error.to_string()))?;
+    let device = configured(Device::shared(range.endpoint().clone()))?;
+    let adapter = ChannelAdapter::open(&device)?;
+    let watch = watch(&range, &adapter)?;
+    Ok(Opened { adapter, watch: Some(watch) })
 }
 
-fn anywhere() -> Result<Arc<ChannelAdapter>, OpenError> {
-    let mut opened = at(Ipv4Addr::LOCALHOST.into());
+fn watch(range: &Range, adapter: &Arc<ChannelAdapter>) -> Result<Watch, OpenError> {
+    let (counted, failing) = (Arc::clone(adapter), Arc::clone(adapter));
+    Ok(Watch::of(range, move || counted.counters(), move || failing.fail())?)
+}
+
+/// An address for a forked child whose parent has its own alone.
+fn beside(options: &Options) -> Result<Opened, OpenError> {
+    let mut opened = Err(OpenError::Port("no loopback address is free".to_owned()));
     for _ in 0..TRIES {
-        if !matches!(opened, Err(OpenError::Port(_))) {
-            break;
-        }
         let mut bytes = [0u8; 3];
         // SAFETY: the buffer has as many bytes.
         let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -50,7 +69,55 @@ fn anywhere() -> Result<Arc<ChannelAdapter>, OpenError> {
             break;
         }
         let [b, c, d] = bytes;
-        opened = at(Ipv4Addr::new(127, b, c, d.clamp(2, 254)).into());
+        let address = IpAddr::from(Ipv4Addr::new(127, b, c, d.clamp(2, 254)));
+        opened = shared(SocketAddr::new(address, ROCE_PORT), options);
+        if !matches!(opened, Err(OpenError::Port(_))) {
+            break;
+        }
     }
     opened
+}
+
+/// The device with the limits that the attributes name, and with what the variables add.
+fn configured(device: Device) -> Result<Device, OpenError> {
+    let memory = MemoryConfig { on_nic_bytes: attributes::DM_BYTES, ..MemoryConfig::default() };
+    let mut device = device.nic_limits(attributes::limits()).memory_limits(memory);
+    if let Some(file) = text(CAPTURE)? {
+        device = device.capture(file);
+    }
+    if let Some(file) = text(FAULT)? {
+        let words = |error: &dyn std::fmt::Display| OpenError::Port(format!("{FAULT}={file}: {error}"));
+        let rules = std::fs::read_to_string(&file).map_err(|error| words(&error))?;
+        device = device.fault(Rules::parse(&rules).map_err(|error| words(&error))?);
+    }
+    Ok(device)
+}
+
+/// A variable that is set and not empty.
+fn text(variable: &str) -> Result<Option<String>, OpenError> {
+    match std::env::var(variable) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(OpenError::Port(format!("{variable}: {error}"))),
+    }
+}
+
+/// An address; a link-local one with its interface, `fe80::1%eth0`.
+fn parse(text: &str) -> Result<SocketAddr, OpenError> {
+    let fault = || {
+        let words = format!("{ADDRESS}={text}: not an address of this machine; choose one such as 127.0.0.2");
+        OpenError::Port(words)
+    };
+    let (ip, interface) = text.split_once('%').map_or((text, None), |(ip, name)| (ip, Some(name)));
+    let ip = ip.parse::<IpAddr>().map_err(|_| fault())?;
+    match (ip, interface) {
+        (_, None) => Ok(SocketAddr::new(ip, ROCE_PORT)),
+        (IpAddr::V6(ip), Some(name)) => {
+            let name = CString::new(name).map_err(|_| fault())?;
+            // SAFETY: a C string.
+            let number = unsafe { libc::if_nametoindex(name.as_ptr()) };
+            if number == 0 { Err(fault()) } else { Ok(SocketAddrV6::new(ip, ROCE_PORT, 0, number).into()) }
+        }
+        _ => Err(fault()),
+    }
 }

@@ -1,5 +1,6 @@
 //! The NIC of this process, which every opened device is a view of, and who learns of its events.
 
+use remora_broker::client::Watch;
 use remora_verbs::AsyncEvent;
 use remora_verbs::raw::{ChannelAdapter, EventQueue};
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::address::Opened;
 use crate::{address, errno};
 
 /// Asynchronous events of one context that wait to be read.
@@ -15,6 +17,8 @@ pub const MAX_EVENTS: usize = 1 << 12;
 /// The NIC and the subjects of its asynchronous events.
 pub struct Nic {
     pub adapter: Arc<ChannelAdapter>,
+    /// Fails the NIC when the broker of its address is gone.
+    _watch: Option<Watch>,
     subjects: Mutex<BTreeMap<Subject, Watcher>>,
     /// The thread that waits for packets and serves them, by the system's number; 0: none. One is enough: a
     /// packet need not wake more.
@@ -57,11 +61,11 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
     if let (Some(nic), false) = (&*place, inherited) {
         return Ok(Arc::clone(nic));
     }
-    let adapter = address::open(inherited).map_err(|error| {
+    let Opened { adapter, watch } = address::open(inherited).map_err(|error| {
         eprintln!("remora: {error}");
         errno::of_open(&error)
     })?;
-    let nic = Arc::new(Nic { adapter, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
+    let nic = Arc::new(Nic { adapter, _watch: watch, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
     let told = Arc::clone(&nic);
     nic.adapter.on_event(Arc::new(move |event| told.tell(event)));
     // What was inherited is the parent's: it is left to the exit.

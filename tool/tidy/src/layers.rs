@@ -100,7 +100,7 @@ pub const LAYERS: [Layer; 26] = [
     // What C programs link with: every argument is a foreign pointer.
     impure("api", "capi", true),
     // The same for programs of verbs, by libibverbs' own ABI.
-    Layer { names_only: Some(&["nic", "verbs"]), ..impure("api", "ibverbs", true) },
+    Layer { names_only: Some(&["nic", "verbs", "broker"]), ..impure("api", "ibverbs", true) },
     // The stores over real NICs, for programs: no arguments, no printing.
     impure("stores", "service", false),
     // Every benchmark and figure, and what they share with the command.

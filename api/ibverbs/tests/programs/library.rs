@@ -50,18 +50,38 @@ fn succeeded(command: &Command, output: &Output) -> String {
 }
 
 /// A loopback address that no other program of these tests has.
-fn address() -> String {
+pub fn address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let (process, own) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     assert!(own < 255, "one test process has so many addresses");
     format!("127.{}.{}.{own}", 1 + (process >> 8) % 127, process % 256)
 }
 
-/// A program on this library, at an address of its own.
+/// A program on this library, at an address that it has alone.
 pub fn program(words: &[&str]) -> Command {
+    let mut command = limited(words);
+    command.env("REMORA_ADDRESS", address()).env("REMORA_ALONE", "1");
+    command
+}
+
+/// A program on this library that shares the address with others.
+pub fn program_at(address: &str, words: &[&str]) -> Command {
+    let mut command = limited(words);
+    command.env("REMORA_ADDRESS", address).env("REMORA_COMMAND", remora());
+    command
+}
+
+fn limited(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", LIMIT]).args(words);
-    command.env("LD_LIBRARY_PATH", folder()).env("REMORA_ADDRESS", address());
+    command.args(["--signal=KILL", LIMIT]).args(words).env("LD_LIBRARY_PATH", folder());
+    command
+}
+
+/// The `remora` command, which is built beside the tests' folder.
+fn remora() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let command = test.ancestors().nth(2).unwrap().join("remora");
+    assert!(command.exists(), "{} is missing: cargo build -p remora-cli", command.display());
     command
 }
 
@@ -99,10 +119,16 @@ impl Drop for Server {
 /// they find each other. Returns what the client printed.
 #[track_caller]
 pub fn pair(words: &[&str], port: &str) -> String {
+    pair_of(&program, words, port)
+}
+
+/// The same for two programs that `make` makes of their words.
+#[track_caller]
+pub fn pair_of(make: &dyn Fn(&[&str]) -> Command, words: &[&str], port: &str) -> String {
     let number = free_port();
     let number_text = number.to_string();
     let words: Vec<&str> = words.iter().copied().chain([port, &number_text]).collect();
-    let mut command = program(&words);
+    let mut command = make(&words);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut server = Server(Some(child));
     while !is_listening(number) {
@@ -113,7 +139,7 @@ pub fn pair(words: &[&str], port: &str) -> String {
         std::thread::yield_now();
     }
     let client: Vec<&str> = words.iter().copied().chain(["127.0.0.1"]).collect();
-    let printed = program(&client).output().unwrap();
+    let printed = make(&client).output().unwrap();
     let served = server.0.take().unwrap().wait_with_output().unwrap();
     succeeded(&command, &served);
     succeeded(&command, &printed)

@@ -2,6 +2,7 @@
 
 mod c_programs;
 mod library;
+mod one_address;
 mod perftest;
 mod pingpong;
 mod pyverbs;

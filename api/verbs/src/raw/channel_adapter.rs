@@ -44,6 +44,12 @@ impl ChannelAdapter {
         self.adapter.has_failed()
     }
 
+    /// Ends its work for good: its place on the network is lost. All queue pairs enter the error state, and
+    /// every context is told.
+    pub fn fail(&self) {
+        self.adapter.fail();
+    }
+
     #[inline]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.adapter.engines()[0]
@@ -102,7 +108,7 @@ impl ChannelAdapter {
         self.refuse_child()?;
         let peer = remora_host::connect::reach(self.engine(), to)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
-        let route = Route { traffic_class, hop_limit, ..Route::new(self.facts().endpoint, to) };
+        let route = Route { traffic_class, hop_limit, ..Route::new(self.facts().source, to) };
         Ok(AddressVector { peer, route })
     }
 

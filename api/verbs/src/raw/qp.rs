@@ -200,6 +200,7 @@ impl Qp {
             if !matches!(state, Some(State::Rts | State::Sqd | State::Sqe | State::Err)) {
                 return Err(PostError::Queue(QueueError::BadState));
             }
+            self.refuse_failed(state)?;
             let side = &mut self.queues.get(inside).send;
             let filled = fill(&mut SendQueue(side));
             if side.publish() {
@@ -207,6 +208,15 @@ impl Qp {
             }
             Ok(filled)
         })
+    }
+
+    /// All queue pairs of a NIC that has failed are in the error state, and take no more work.
+    #[inline]
+    fn refuse_failed(&self, state: Option<State>) -> Result<(), PostError> {
+        if state == Some(State::Err) && self.adapter.has_failed() {
+            return Err(PostError::Failed);
+        }
+        Ok(())
     }
 
     /// Posts receive work requests: `fill` gives them to its argument one by one.
@@ -219,9 +229,11 @@ impl Qp {
             return Err(PostError::Forked);
         }
         self.queues.engine().inside(|inside| {
-            if matches!(inside.nic().qp_state(self.number), None | Some(State::Reset)) {
+            let state = inside.nic().qp_state(self.number);
+            if matches!(state, None | Some(State::Reset)) {
                 return Err(PostError::Queue(QueueError::BadState));
             }
+            self.refuse_failed(state)?;
             let side = self.queues.get(inside).receive.as_mut().ok_or(PostError::NoReceiveQueue)?;
             let filled = fill(&mut Receives(side));
             side.publish();

@@ -1,0 +1,57 @@
+//! Many programs on one address, each in a QPN range that the broker lends.
+
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crate::library::{address, pair_of, program_at};
+
+#[test]
+fn two_programs_on_one_address_reach_each_other_and_themselves() {
+    let address = address();
+    let at = |words: &[&str]| program_at(&address, words);
+    for name in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong"] {
+        let printed = pair_of(&at, &[name, "-g", "0", "-n", "200", "-s", "1024"], "-p");
+        assert!(printed.contains("200 iters in"), "{name}: {printed}");
+    }
+}
+
+/// Pairs of programs that run at once.
+const PAIRS: [&[&str]; 6] = [
+    &["ib_write_bw", "-s", "4096", "-n", "500"],
+    &["ib_send_lat", "-s", "64", "-n", "500"],
+    &["ib_read_bw", "-s", "65536", "-n", "100"],
+    &["ib_atomic_lat", "-n", "200"],
+    &["ibv_rc_pingpong", "-g", "0", "-n", "500"],
+    &["ibv_ud_pingpong", "-g", "0", "-n", "500", "-s", "1024"],
+];
+
+#[test]
+fn six_pairs_finish_at_once_on_one_address_while_others_are_killed() {
+    let address = address();
+    let at = |words: &[&str]| program_at(&address, words);
+    thread::scope(|scope| {
+        for words in PAIRS {
+            scope.spawn(move || pair_of(&at, words, "-p"));
+        }
+        for _ in 0..3 {
+            // A server that waits for its client.
+            let mut victim: Command = at(&["ibv_rc_pingpong", "-g", "0", "-p", "0"]);
+            let mut victim = victim.stdout(Stdio::null()).spawn().unwrap();
+            thread::yield_now();
+            victim.kill().unwrap();
+            victim.wait().unwrap();
+        }
+    });
+}
+
+#[test]
+fn nobody_in_a_namespace_where_only_loopback_is_up_runs_a_pair() {
+    let script = "ip link set lo up && \
+        (ibv_rc_pingpong -g 0 -n 100 & for try in $(seq 200); do \
+            ibv_rc_pingpong -g 0 -n 100 127.0.0.1 && break; sleep 0.05; done; wait)";
+    let mut command = program_at("127.0.0.1", &["unshare", "-Urn", "sh", "-c", script]);
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(printed.matches("100 iters in").count(), 2, "{printed} {told}");
+}
