@@ -84,7 +84,8 @@ pub fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mu
         return Err(libc::EINVAL);
     }
     let channel = handles::look_if_any::<ChannelObject>(attributes.channel)?;
-    let raw = Cq::create(&object.nic.adapter, attributes.cqe, None).map_err(errno::of_create)?;
+    let timestamps = attributes.wc_flags & cq_ex::TIMESTAMP != 0;
+    let raw = Cq::create(&object.nic.adapter, attributes.cqe, None, timestamps).map_err(errno::of_create)?;
     let verbs = IbvCqEx {
         context,
         channel: attributes.channel,

@@ -1,5 +1,6 @@
 //! The attributes of the device, in the style of Soft-RoCE's, as they are true for this NIC.
 
+use remora_verbs::TIMESTAMP_BITS;
 use std::ffi::{c_int, c_void};
 
 use crate::abi::device::{IbvDeviceAttr, IbvDeviceAttrEx, IbvOdpCaps, IbvRssCaps, IbvValuesEx};
@@ -79,7 +80,7 @@ fn describe_ex() -> IbvDeviceAttrEx {
         comp_mask: 0,
         // Every region works with absent pages; datagrams too, but programs ask for send and receive only.
         odp_caps: IbvOdpCaps { general_caps: ODP_SUPPORT, per_transport_caps: [ODP_ALL, 0x3, 0x3] },
-        completion_timestamp_mask: u64::MAX,
+        completion_timestamp_mask: (1 << TIMESTAMP_BITS) - 1,
         hca_core_clock: CLOCK_KHZ,
         device_cap_flags_ex: CAPABILITIES.into(),
         tso_caps: [0; 2],

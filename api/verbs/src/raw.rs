@@ -10,7 +10,7 @@
 //!
 //! let adapter = ChannelAdapter::open(&Device::udp("127.0.0.1:0")?)?;
 //! let pd = adapter.table().alloc_pd()?;
-//! let cq = Cq::create(&adapter, 16, None)?;
+//! let cq = Cq::create(&adapter, 16, None, false)?;
 //! let attributes = QpAttributes { max_send_wr: 4, max_recv_wr: 4, ..QpAttributes::default() };
 //! let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes)?;
 //! assert_eq!(qp.query().and_then(|attributes| attributes.state), Some(State::Reset));

@@ -10,12 +10,14 @@ use super::{CqAttributes, CqObject};
 use crate::abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
 use crate::abi::objects::{IbvContext, IbvCq};
 use crate::handles::{self, COND, MUTEX};
-use crate::{context, errno, pd, requests};
+use crate::{errno, pd, requests};
 
 /// `enum ibv_create_cq_wc_flags` as far as a RoCE NIC has such values: length, immediate data, queue pairs,
 /// slid, sl, path bits, timestamps of both clocks.
 const KNOWN_VALUES: u64 = 0xff | 1 << 11;
-/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK`.
+/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
+pub const TIMESTAMP: u64 = 1 << 7;
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `_IGNORE_OVERRUN`.
 const KNOWN_FLAGS: u32 = 3;
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `_PD`.
 const FLAGS: u32 = 1;
@@ -25,13 +27,7 @@ const DOMAIN: u32 = 2;
 #[derive(Default)]
 pub struct Polling {
     busy: AtomicBool,
-    present: UnsafeCell<Option<Present>>,
-}
-
-struct Present {
-    cqe: Cqe,
-    /// Nanoseconds of the NIC's clock when it was taken.
-    at: u64,
+    present: UnsafeCell<Option<Cqe>>,
 }
 
 impl Polling {
@@ -49,7 +45,7 @@ impl Polling {
     ///
     /// # Safety
     /// The calling thread is between start and end.
-    unsafe fn present(&self) -> Option<&Present> {
+    unsafe fn present(&self) -> Option<&Cqe> {
         // SAFETY: the caller's promise.
         unsafe { (*self.present.get()).as_ref() }
     }
@@ -143,12 +139,7 @@ unsafe fn take(object: &CqObject) -> c_int {
         let verbs = object.verbs.get();
         (*verbs).status = cqe.completion.status as c_int;
         (*verbs).wr_id = cqe.completion.id;
-        let at = if (*verbs).read_completion_ts.is_some() {
-            context::look((*verbs).context).map_or(0, |context| context.nic.adapter.now())
-        } else {
-            0
-        };
-        *object.polling.present.get() = Some(Present { cqe, at });
+        *object.polling.present.get() = Some(cqe);
     }
     0
 }
@@ -192,17 +183,17 @@ macro_rules! reads {
 }
 
 reads! {
-    read_opcode: c_int = |present| c_int::from(present.cqe.completion.kind as u8);
+    read_opcode: c_int = |present| c_int::from(present.completion.kind as u8);
     read_vendor_err: u32 = |_present| 0;
-    read_byte_len: u32 = |present| present.cqe.completion.byte_len;
-    read_imm_data: u32 = |present| requests::imm_data(&present.cqe);
-    read_qp_num: u32 = |present| present.cqe.completion.qp_num;
-    read_src_qp: u32 = |present| present.cqe.completion.src_qp;
-    read_wc_flags: u32 = |present| requests::wc_flags(&present.cqe);
+    read_byte_len: u32 = |present| present.completion.byte_len;
+    read_imm_data: u32 = |present| requests::imm_data(present);
+    read_qp_num: u32 = |present| present.completion.qp_num;
+    read_src_qp: u32 = |present| present.completion.src_qp;
+    read_wc_flags: u32 = |present| requests::wc_flags(present);
     read_slid: u32 = |_present| 0;
     read_sl: u8 = |_present| 0;
     read_dlid_path_bits: u8 = |_present| 0;
-    read_completion_ts: u64 = |present| present.at;
+    read_completion_ts: u64 = |present| present.timestamp;
     read_completion_wallclock_ns: u64 = |_present| wallclock();
 }
 

@@ -71,6 +71,14 @@ pub fn program_at(address: &str, words: &[&str]) -> Command {
     command
 }
 
+/// The same without a limit of time, for who is killed: what runs it would survive it.
+pub fn unlimited_at(address: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("LD_LIBRARY_PATH", folder());
+    command.env("REMORA_ADDRESS", address).env("REMORA_COMMAND", remora());
+    command
+}
+
 fn limited(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", LIMIT]).args(words).env("LD_LIBRARY_PATH", folder());
@@ -86,12 +94,12 @@ fn remora() -> PathBuf {
 }
 
 /// A TCP port that is free at the moment.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Does anybody listen at this TCP port?
-fn is_listening(port: u16) -> bool {
+pub fn is_listening(port: u16) -> bool {
     let listens = |table: &str| {
         let table = std::fs::read_to_string(table).unwrap_or_default();
         table.lines().any(|line| {

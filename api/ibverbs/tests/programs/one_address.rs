@@ -1,9 +1,10 @@
 //! Many programs on one address, each in a QPN range that the broker lends.
 
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 use std::thread;
 
-use crate::library::{address, pair_of, program_at};
+use crate::library::{address, free_port, is_listening, pair_of, program_at, unlimited_at};
 
 #[test]
 fn two_programs_on_one_address_reach_each_other_and_themselves() {
@@ -34,12 +35,15 @@ fn six_pairs_finish_at_once_on_one_address_while_others_are_killed() {
             scope.spawn(move || pair_of(&at, words, "-p"));
         }
         for _ in 0..3 {
-            // A server that waits for its client.
-            let mut victim: Command = at(&["ibv_rc_pingpong", "-g", "0", "-p", "0"]);
+            // Its queue pair is there before it says its address; then it waits for its client.
+            let port = free_port();
+            let mut victim = unlimited_at(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port.to_string()]);
             let mut victim = victim.stdout(Stdio::null()).spawn().unwrap();
-            thread::yield_now();
+            while victim.try_wait().unwrap().is_none() && !is_listening(port) {
+                thread::yield_now();
+            }
             victim.kill().unwrap();
-            victim.wait().unwrap();
+            assert!(victim.wait().unwrap().signal().is_some(), "it was killed while it waited");
         }
     });
 }

@@ -33,9 +33,13 @@ impl ChannelAdapter {
     }
 
     /// # Errors
-    /// `Forked`.
+    /// `Forked`; `Reentered`.
     pub fn refuse_child(&self) -> Result<(), CreateError> {
-        if self.is_child() { Err(CreateError::Forked) } else { Ok(()) }
+        match (self.is_child(), self.engine().has_caller()) {
+            (true, _) => Err(CreateError::Forked),
+            (_, true) => Err(CreateError::Reentered),
+            _ => Ok(()),
+        }
     }
 
     /// Has the thread that serves it failed?
@@ -72,7 +76,7 @@ impl ChannelAdapter {
 
     /// Nanoseconds of the NIC's clock.
     pub fn now(&self) -> u64 {
-        if self.is_child() { 0 } else { self.engine().inside(|inside| inside.now().0) }
+        if self.is_child() { 0 } else { self.engine().inside(|inside| inside.now().0).unwrap_or(0) }
     }
 
     /// Makes a pass, for a thread that is about to wait for packets itself: it is woken once, and by nobody
@@ -87,7 +91,11 @@ impl ChannelAdapter {
         let waits = self.engine().inside(|inside| inside.await_port(&mut descriptors));
         let count = descriptors.len().min(out.len());
         out[..count].copy_from_slice(&descriptors[..count]);
-        waits.then_some(count)
+        // A signal handler inside the engine waits for what comes by itself.
+        match waits {
+            Ok(waits) => waits.then_some(count),
+            Err(_) => Some(0),
+        }
     }
 
     /// From now on `hook` gets all asynchronous events, inside the engine's lock: it may not call the NIC.

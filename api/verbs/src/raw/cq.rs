@@ -2,8 +2,7 @@
 
 use remora_host::{CqHook, Inside};
 use remora_nic::cqe::Cqe;
-use remora_nic::{MAX_RING_SLOTS, Notify, Poller};
-use remora_wire::Qpn;
+use remora_nic::{CqFlags, MAX_RING_SLOTS, Notify, Poller};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,7 +20,8 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// A queue for at least `depth` completions, which `hook` reports when it is armed.
+    /// A queue for at least `depth` completions, which `hook` reports when it is armed. With `timestamps`
+    /// they say when the NIC wrote them.
     ///
     /// # Errors
     /// `TooMany`, `Nic(Full)`, `Memory`; `Forked`.
@@ -29,12 +29,14 @@ impl Cq {
         adapter: &Arc<ChannelAdapter>,
         depth: u32,
         hook: Option<CqHook>,
+        timestamps: bool,
     ) -> Result<Arc<Cq>, CreateError> {
         adapter.refuse_child()?;
         check(depth)?;
         let ring = adapter.ring(depth)?;
+        let flags = CqFlags { timestamps, ..CqFlags::default() };
         let number = adapter.engine().control(|control| {
-            let number = control.nic.create_cq(ring.clone())?;
+            let number = control.nic.create_cq_with(ring.clone(), flags)?;
             control.hook(number, hook);
             Ok::<u32, CreateError>(number)
         })?;
@@ -63,30 +65,27 @@ impl Cq {
         if self.adapter.is_child() {
             return Err(PollError::Forked);
         }
-        self.poller.engine().inside(|inside| {
+        let polled = self.poller.engine().inside(|inside| {
             let mut taken = self.drain(inside, count, &mut take);
             if taken == 0 && count > 0 {
                 inside.pass();
                 taken = self.drain(inside, count, &mut take);
             }
             if taken > 0 { Ok(taken) } else { self.look_for_failure(inside) }
-        })
+        });
+        polled?
     }
 
     #[inline]
     fn drain(&self, inside: &mut Inside<'_>, count: usize, take: &mut impl FnMut(&Cqe)) -> usize {
-        let (mut taken, mut looked) = (0, false);
+        let (poller, mut taken) = (self.poller.get(inside), 0);
         while taken < count {
-            let Some(cqe) = self.poller.get(inside).poll() else { break };
-            looked = true;
-            // Completions of a queue pair that is gone are its program's no more.
-            if inside.nic().qp_state(Qpn::new(cqe.completion.qp_num)).is_some() {
-                take(&cqe);
-                taken += 1;
-            }
+            let Some(cqe) = poller.poll() else { break };
+            take(&cqe);
+            taken += 1;
         }
-        if looked {
-            self.poller.get(inside).free();
+        if taken > 0 {
+            poller.free();
         }
         taken
     }
@@ -111,7 +110,7 @@ impl Cq {
         if self.adapter.is_child() {
             return Err(PollError::Forked);
         }
-        let armed = self.poller.engine().inside(|inside| inside.nic().notify_cq(self.number, notify));
+        let armed = self.poller.engine().inside(|inside| inside.nic().notify_cq(self.number, notify))?;
         debug_assert!(armed.is_ok(), "the queue lives as long as this");
         Ok(())
     }
@@ -124,12 +123,13 @@ impl Cq {
         self.adapter.refuse_child()?;
         check(depth)?;
         let ring = self.adapter.ring(depth)?;
-        self.poller.engine().inside(|inside| {
+        let resized = self.poller.engine().inside(|inside| {
             inside.nic().resize_cq(self.number, ring.clone())?;
             self.depth.store(ring.slots() as u32, Ordering::Relaxed);
             self.poller.get(inside).moved(ring);
             Ok(())
-        })
+        });
+        resized.map_err(|_| CreateError::Reentered)?
     }
 
     /// Ends it.

@@ -195,7 +195,7 @@ impl Qp {
         if self.adapter.is_child() {
             return Err(PostError::Forked);
         }
-        self.queues.engine().inside(|inside| {
+        let posted = self.queues.engine().inside(|inside| {
             let state = inside.nic().qp_state(self.number);
             if !matches!(state, Some(State::Rts | State::Sqd | State::Sqe | State::Err)) {
                 return Err(PostError::Queue(QueueError::BadState));
@@ -207,7 +207,8 @@ impl Qp {
                 inside.ring(self.number);
             }
             Ok(filled)
-        })
+        });
+        posted?
     }
 
     /// All queue pairs of a NIC that has failed are in the error state, and take no more work.
@@ -228,7 +229,7 @@ impl Qp {
         if self.adapter.is_child() {
             return Err(PostError::Forked);
         }
-        self.queues.engine().inside(|inside| {
+        let posted = self.queues.engine().inside(|inside| {
             let state = inside.nic().qp_state(self.number);
             if matches!(state, None | Some(State::Reset)) {
                 return Err(PostError::Queue(QueueError::BadState));
@@ -241,7 +242,8 @@ impl Qp {
                 inside.ring(self.number);
             }
             Ok(filled)
-        })
+        });
+        posted?
     }
 
     /// Attaches it to a multicast group.
@@ -252,8 +254,8 @@ impl Qp {
         self.adapter.refuse_child()?;
         let engine = self.queues.engine();
         super::attach(engine, self.number, group)?;
-        engine.inside(|inside| self.queues.get(inside).groups.push(group));
-        Ok(())
+        let kept = engine.inside(|inside| self.queues.get(inside).groups.push(group));
+        kept.map_err(|_| CreateError::Reentered)
     }
 
     /// Detaches it from a multicast group.
@@ -263,13 +265,14 @@ impl Qp {
     pub fn detach(&self, group: Endpoint) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let engine = self.queues.engine();
-        engine.inside(|inside| {
+        let known = engine.inside(|inside| {
             let groups = &mut self.queues.get(inside).groups;
             let place = groups.iter().position(|known| *known == group);
             let place = place.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
             groups.swap_remove(place);
             Ok::<(), CreateError>(())
-        })?;
+        });
+        known.map_err(|_| CreateError::Reentered)??;
         super::leave(engine, self.number, group);
         Ok(())
     }

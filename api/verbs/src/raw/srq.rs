@@ -75,7 +75,7 @@ impl Srq {
             let filled = fill(&mut Receives(side));
             side.publish();
             filled
-        }))
+        })?)
     }
 
     /// Asks for one event when fewer than `limit` work requests are left; 0 asks for none.
@@ -108,11 +108,12 @@ impl Srq {
     pub fn resize(&self, max_wr: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let ring = self.adapter.ring(slots(max_wr, self.max_sge)?)?;
-        self.receive.engine().inside(|inside| {
+        let resized = self.receive.engine().inside(|inside| {
             inside.nic().resize_srq(self.number, ring.clone())?;
             self.receive.get(inside).moved(ring);
             Ok(())
-        })
+        });
+        resized.map_err(|_| CreateError::Reentered)?
     }
 
     /// Ends it.

@@ -54,7 +54,7 @@ fn nop(id: u64) -> WorkRequest<'static> {
 #[test]
 fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked_for() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None).unwrap());
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
     let attributes = QpAttributes { max_recv_wr: 3, ..QpAttributes::default() };
     let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
     let bad_state = PostError::Queue(QueueError::BadState);
@@ -82,7 +82,7 @@ fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked
 #[test]
 fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None).unwrap());
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
     let srq = Srq::create(&adapter, pd, SrqShape { max_wr: 4, max_sge: 1 }, None).unwrap();
     let attributes = QpAttributes::default();
     let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, Some(&srq), &attributes).unwrap();
@@ -104,7 +104,7 @@ fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
 #[test]
 fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None).unwrap());
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None, false).unwrap());
     let create = |attributes| Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes);
     let plain = QpAttributes::default();
     for attributes in [
@@ -132,7 +132,7 @@ fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
 fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
     const EACH: u32 = 2000;
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 256, None).unwrap());
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 256, None, false).unwrap());
     let attributes = QpAttributes { max_send_wr: 64, ..QpAttributes::default() };
     let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
     let (one, other) = (qp(), qp());
@@ -169,7 +169,7 @@ fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
 #[test]
 fn what_a_batch_takes_back_is_never_seen() {
     let adapter = adapter();
-    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None).unwrap());
+    let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 64, None, false).unwrap());
     let attributes = QpAttributes { max_send_wr: 8, ..QpAttributes::default() };
     let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
     let (one, other) = (qp(), qp());

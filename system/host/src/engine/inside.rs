@@ -1,7 +1,7 @@
 //! Callers that touch queues themselves, inside the engine's lock. So several threads may post to one queue
 //! pair and poll one completion queue, and pay for no lock beside the engine's.
 
-use remora_memory::Mem;
+use remora_memory::{Mem, Reentered};
 use remora_nic::Nic;
 use remora_port::Port;
 use remora_transport::Instant;
@@ -103,12 +103,15 @@ impl Inside<'_> {
 
 impl Engine {
     /// Calls `touch` inside the lock. It must be short, and must not call this engine again.
+    ///
+    /// # Errors
+    /// The calling thread is inside the engine already.
     #[inline]
-    pub fn inside<R>(&self, touch: impl FnOnce(&mut Inside<'_>) -> R) -> R {
+    pub fn inside<R>(&self, touch: impl FnOnce(&mut Inside<'_>) -> R) -> Result<R, Reentered> {
         super::each!(self, cell => {
-            let mut guard = self.enter(cell);
+            let mut guard = self.enter_once(cell)?;
             let (core, mem) = guard.parts();
-            touch(&mut Inside { engine: self, driven: core, mem })
+            Ok(touch(&mut Inside { engine: self, driven: core, mem }))
         })
     }
 }
