@@ -144,7 +144,7 @@ impl Keys {
 
 /// A place below `places` by the upper half of a hash: a multiplication, where a remainder is a division.
 fn scaled(hash: u64, places: usize) -> usize {
-    ((hash >> 32) * places as u64 >> 32) as usize
+    (((hash >> 32) * places as u64) >> 32) as usize
 }
 
 impl Drop for Keys {
