@@ -18,7 +18,8 @@ use serde::Serialize;
     after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  sudo remora doctor --interface eth0\n  remora doctor --metrics 127.0.0.1:9464\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
 )]
 pub struct Args {
-    /// Address that the udp port shall use [default: the loopback interface's].
+    /// Address that the udp port shall use, and that verbs programs share [default: the loopback interface's;
+    /// programs share the one that the default route leaves from].
     #[arg(long)]
     address: Option<OwnAddress>,
     /// Network interface that the xdp port shall use: it is tried there, for a moment.
@@ -37,7 +38,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let own = args.address.unwrap_or_else(OwnAddress::loopback);
     let mut findings = examine(|port| own.at(port), args.interface.as_deref());
-    broker::examine(own.at(0), &mut findings);
+    // Verbs programs share this one if they are told no other.
+    let shared = args.address.map_or_else(remora_broker::client::default_address, |own| own.at(0));
+    broker::examine(shared, &mut findings);
     if let Some(address) = &args.metrics {
         findings.extend(program::examine(address)?);
     }
