@@ -21,7 +21,7 @@ fn positive(line: &Value, field: &str) {
 #[test]
 fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     // It checks each value itself, and fails if one is wrong.
-    let words = ["demo", "--records", "2000", "--gets", "300", "--value-len", "64,300", "--json"];
+    let words = ["demo", "--records", "2000", "--gets", "1000", "--value-len", "64,300", "--json"];
     let out = remora(&words).good();
     let lines = lines(&out);
     let cases: Vec<&str> = lines.iter().filter_map(|line| line["case"].as_str()).collect();
