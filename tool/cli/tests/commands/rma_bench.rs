@@ -135,7 +135,15 @@ fn the_cipher_stands_beside_openssl_where_that_is_installed() {
 #[test]
 fn another_key_is_a_gap_of_a_readers_and_readers_of_other_regions_stand_beside_it() {
     let case = |way: &str| format!("udp/rekey/{way}");
-    let ways = ["announced", "unannounced", "one-grant", "deregister-and-register", "rc-reconnect"].map(case);
+    let ways = [
+        "announced",
+        "unannounced",
+        "one-grant",
+        "deregister-and-register",
+        "deregister-and-register/nicd",
+        "rc-reconnect",
+    ]
+    .map(case);
     let other = case("other-region");
     let rekey = rows(
         &["rekey"],
@@ -145,6 +153,7 @@ fn another_key_is_a_gap_of_a_readers_and_readers_of_other_regions_stand_beside_i
             (&ways[2], "gap", None),
             (&ways[3], "gap", Some("announced")),
             (&ways[4], "gap", Some("announced")),
+            (&ways[5], "gap", Some("announced")),
             (&other, "latency_p50", Some("no key changes")),
             (&other, "latency_p99", Some("no key changes")),
         ],
