@@ -89,7 +89,7 @@ impl Nic {
     }
 
     /// Makes queue pair 1 in RESET, that of the general services interface (IBTA vol. 1 §3.9.4): a datagram
-    /// queue pair whose Q_Key is always [`GSI_QKEY`]. Packets for number 1 come to it whatever the NIC's QPN
+    /// queue pair whose Q_Key is always [`GSI_QKEY`](crate::GSI_QKEY). Packets for number 1 come to it whatever the NIC's QPN
     /// range.
     ///
     /// # Errors
