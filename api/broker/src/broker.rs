@@ -1,6 +1,10 @@
 //! The broker of an address: the thread that serves programs, and how it ends.
 
 mod addresses;
+mod cm_agent;
+mod cm_requests;
+mod gsi;
+mod port_table;
 mod programs;
 mod state;
 mod strays;

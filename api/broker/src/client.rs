@@ -9,6 +9,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cm;
 mod start;
 mod watch;
 
@@ -26,6 +27,7 @@ use std::time::{Duration, Instant};
 use crate::broker::{Broker, Options as BrokerOptions};
 use crate::message::{BrokerFacts, MAX_PACKET, ProgramFacts, Reply, Request, VERSION};
 use crate::name;
+pub use cm::{CmClient, EventChannel};
 pub use start::READY;
 pub use watch::Watch;
 

@@ -4,10 +4,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `name.rs` | the abstract socket at which the broker of an address is found |
-//! | `message.rs` | what programs and broker say to each other |
+//! | `message.rs`, `message/` | what programs and broker say to each other |
 //! | `broker.rs` | [`Broker`]: its thread, and how it ends |
 //! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
+//! | `broker/gsi.rs` | queue pair 1 of the addresses |
+//! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the communication manager: whose each id is, and what programs ask of it |
+//! | `broker/port_table.rs` | which id is bound to which port |
 //! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
+//! | `client/cm.rs` | [`client::CmClient`]: ids that connect, and the channels of their events |
 //! | `tally.rs` | [`Tally`]: what the broker counts |
 //!
 //! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a socket
@@ -15,6 +19,10 @@
 //! never on the data path. Where the kernel cannot steer, the broker reads the only socket and hands the
 //! frames over. Its process may end before the programs': they have lost their address then, and their
 //! devices fail.
+//!
+//! Range 0 is the broker's own. There it speaks the communication manager of InfiniBand (`remora_cm`) for all
+//! programs, as a kernel does: the ports of `rdma_cm` are the namespace's, and a program that dies is
+//! disconnected for it.
 #![allow(unsafe_code, reason = "a program that starts a broker forks twice")]
 
 mod broker;
@@ -24,7 +32,7 @@ mod name;
 mod tally;
 
 pub use broker::{Broker, BrokerError, Options};
-pub use message::{BrokerFacts, ProgramFacts};
+pub use message::{BrokerFacts, Connect, IdEvent, IdEventKind, ProgramFacts};
 pub use remora_port::udp::SteeredBy;
 pub use tally::Tally;
 

@@ -6,20 +6,29 @@
 //! ```
 //!
 //! A text or a list begins with its length, 16 bits. An address is 16 bytes (IPv4 mapped), and the number of
-//! its interface, 32 bits. The kinds from [`RESERVED`] on are the connection manager's.
+//! its interface, 32 bits. Private data begin with their length, 8 bits. The kinds from [`RESERVED`] on are
+//! the communication manager's (`message/cm.rs`); its events have an own numbering (`message/id_event.rs`).
 //!
 //! A packet is not trusted: one that is too short or too long, or has an impossible value, is no message.
+
+mod cm;
+mod id_event;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::Tally;
+pub use cm::Connect;
+pub(crate) use cm::{CmReply, CmRequest, MAX_PRIVATE};
+pub use id_event::{IdEvent, IdEventKind};
 
 /// Version of this format, and of the page that a program shares with the broker.
 pub(crate) const VERSION: u16 = 1;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
-/// Kinds from here on belong to the connection manager.
-pub(crate) const RESERVED: u8 = 0x40;
+/// Kinds from here on belong to the communication manager.
+const RESERVED: u8 = 0x40;
 /// First bytes of the first packet.
 const MAGIC: u64 = u64::from_le_bytes(*b"RemoraBr");
 
@@ -27,15 +36,26 @@ const MAGIC: u64 = u64::from_le_bytes(*b"RemoraBr");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The first: a QPN range, and a share of this address. `counters`: how many the program publishes.
-    Open { version: u16, address: SocketAddr, counters: u16 },
+    Open {
+        version: u16,
+        address: SocketAddr,
+        counters: u16,
+    },
     /// The first of a program that only asks.
-    Ask { version: u16 },
+    Ask {
+        version: u16,
+    },
+    /// The first of a program that connects by the communication manager.
+    OpenCm {
+        version: u16,
+    },
     /// A share of a further address, with the same range.
     Address(SocketAddr),
     /// The program with this index, in the order of ranges.
     Program(u16),
     /// The sums of all programs' counters.
     Counters,
+    Cm(CmRequest),
 }
 
 /// What a broker says of itself.
@@ -87,6 +107,7 @@ pub(crate) enum Reply {
     /// There is no program with this index.
     Nothing,
     Counters(Vec<u64>),
+    Cm(CmReply),
 }
 
 /// A writer of little-endian fields.
@@ -208,7 +229,7 @@ impl In<'_> {
 impl Request {
     /// Is it the first of a connection?
     pub(crate) fn is_first(&self) -> bool {
-        matches!(self, Request::Open { .. } | Request::Ask { .. })
+        matches!(self, Request::Open { .. } | Request::Ask { .. } | Request::OpenCm { .. })
     }
 
     /// The packet.
@@ -221,6 +242,8 @@ impl Request {
             Request::Address(address) => Out::kind(3).address(*address),
             Request::Program(index) => Out::kind(4).u16(*index),
             Request::Counters => Out::kind(5),
+            Request::OpenCm { version } => Out::kind(RESERVED).u64(MAGIC).u16(*version),
+            Request::Cm(request) => request.emit(),
         }
         .0
     }
@@ -240,10 +263,12 @@ impl Request {
             3 => Request::Address(fields.address()?),
             4 => Request::Program(fields.u16()?),
             5 => Request::Counters,
-            RESERVED.. => return None,
+            RESERVED => Request::OpenCm { version: fields.magic()? },
+            kind @ RESERVED.. => Request::Cm(CmRequest::parse(kind, &mut fields)?),
             _ => return None,
         };
-        let known = !matches!(request, Request::Ask { version } if version != VERSION);
+        let known =
+            !matches!(request, Request::Ask { version } | Request::OpenCm { version } if version != VERSION);
         (!known || fields.end().is_some()).then_some(request)
     }
 }
@@ -264,6 +289,7 @@ impl Reply {
             }
             Reply::Nothing => Out::kind(5),
             Reply::Counters(values) => Out::kind(6).list(values),
+            Reply::Cm(reply) => reply.emit(),
         }
         .0
     }
@@ -295,107 +321,9 @@ impl Reply {
             }),
             5 => Reply::Nothing,
             6 => Reply::Counters(fields.list()?),
+            kind @ RESERVED.. => Reply::Cm(CmReply::parse(kind, &mut fields)?),
             _ => return None,
         };
         fields.end().map(|()| reply)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(text: &str) -> SocketAddr {
-        text.parse().unwrap()
-    }
-
-    fn requests() -> Vec<Request> {
-        vec![
-            Request::Open { version: VERSION, address: at("127.0.0.1:4791"), counters: 50 },
-            Request::Ask { version: VERSION },
-            Request::Address(at("[fe80::1%3]:4791")),
-            Request::Program(126),
-            Request::Counters,
-        ]
-    }
-
-    fn replies() -> Vec<Reply> {
-        vec![
-            Reply::Refused("no".to_owned()),
-            Reply::Lent { range: 127, address: at("[::1]:4791") },
-            Reply::Facts(BrokerFacts {
-                pid: 1,
-                uid: 2,
-                address: at("10.0.0.1:4791"),
-                bound: 1,
-                relays: true,
-                alone: false,
-                programs: 3,
-                tally: Tally { lent: 4, rma: 5, ..Tally::default() },
-            }),
-            Reply::Program(ProgramFacts { range: 1, pid: 2, uid: 3, name: "ib_write_bw".to_owned() }),
-            Reply::Nothing,
-            Reply::Counters(vec![1, u64::MAX]),
-        ]
-    }
-
-    #[test]
-    fn what_is_emitted_is_parsed_and_anything_shorter_or_longer_is_no_message() {
-        for request in requests() {
-            let packet = request.emit();
-            assert_eq!(Request::parse(&packet), Some(request));
-            for len in 0..packet.len() {
-                assert_eq!(Request::parse(&packet[..len]), None, "{len} bytes of {packet:?}");
-            }
-            assert_eq!(Request::parse(&[packet, vec![0]].concat()), None);
-        }
-        for reply in replies() {
-            let packet = reply.emit();
-            assert!(packet.len() <= MAX_PACKET);
-            assert_eq!(Reply::parse(&packet), Some(reply));
-            for len in 0..packet.len() {
-                assert_eq!(Reply::parse(&packet[..len]), None, "{len} bytes of {packet:?}");
-            }
-            assert_eq!(Reply::parse(&[packet, vec![0]].concat()), None);
-        }
-    }
-
-    #[test]
-    fn of_another_version_the_version_is_understood_whatever_follows() {
-        let open = Request::Open { version: VERSION, address: at("127.0.0.1:4791"), counters: 50 };
-        let mut packet = open.emit();
-        packet[9..11].copy_from_slice(&7u16.to_le_bytes());
-        for len in 11..packet.len() {
-            assert_eq!(Request::parse(&packet[..len]), Some(Request::Ask { version: 7 }));
-        }
-        packet[1] ^= 1;
-        assert_eq!(Request::parse(&packet), None, "another protocol's first packet");
-    }
-
-    #[test]
-    fn kinds_of_the_connection_manager_are_none_of_these() {
-        for kind in RESERVED..=255 {
-            assert_eq!((Request::parse(&[kind]), Reply::parse(&[kind])), (None, None));
-        }
-    }
-
-    #[test]
-    fn a_text_longer_than_a_packet_is_cut_at_a_character() {
-        let packet = Reply::Refused("é".repeat(MAX_PACKET)).emit();
-        assert!(packet.len() <= MAX_PACKET);
-        assert!(
-            matches!(Reply::parse(&packet), Some(Reply::Refused(words)) if words.len() == MAX_PACKET / 2)
-        );
-    }
-
-    #[test]
-    fn no_bytes_make_parsing_panic() {
-        let mut state = 0x5eed_u64;
-        for _ in 0..100_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let mut packet = state.to_le_bytes().repeat(1 + (state >> 60) as usize);
-            packet[0] %= 8;
-            let _ = (Request::parse(&packet), Reply::parse(&packet));
-        }
     }
 }

@@ -46,10 +46,14 @@ tally! {
     overflowed,
     /// Frames dropped: no program has their QPN range.
     unclaimed,
-    /// Frames dropped: they were for the management queue pairs, numbers 0 and 1.
+    /// Frames dropped: they were for queue pair 0, or for queue pair 1 and no intact MADs.
     management,
     /// Messages of 1RMA dropped: nobody on a shared address speaks it.
     rma,
+    /// MADs that came in for the communication manager.
+    mads,
+    /// MADs of the communication manager that the system did not send.
+    unsent,
 }
 
 #[cfg(test)]

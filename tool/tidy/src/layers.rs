@@ -93,8 +93,11 @@ pub const LAYERS: [Layer; 26] = [
     Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
     impure("system", "host", false),
     impure("api", "verbs", true),
-    // Shares an address between programs; a program that starts one forks twice.
-    Layer { names_only: Some(&["memory", "port", "host", "verbs"]), ..impure("api", "broker", true) },
+    // Shares an address between programs, and connects them; a program that starts one forks twice.
+    Layer {
+        names_only: Some(&["wire", "memory", "cm", "port", "host", "verbs"]),
+        ..impure("api", "broker", true)
+    },
     // Keys of 1RMA over TLS: the library of TLS is part of programs that want it alone.
     Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
     // What C programs link with: every argument is a foreign pointer.

@@ -28,6 +28,8 @@ pub(super) struct Client {
     pub since: Instant,
     /// It has said its first word.
     pub known: bool,
+    /// It asks the communication manager, and has no range.
+    pub connects: bool,
     pub range: Option<u8>,
     pub shares: Vec<Share>,
     /// The page of its first share, and how many counters it publishes there.
@@ -99,6 +101,11 @@ impl Clients {
         self.by_number.get_mut(&number)
     }
 
+    /// Does any program connect by the communication manager?
+    pub fn any_connects(&self) -> bool {
+        self.by_number.values().any(|client| client.connects)
+    }
+
     /// The program that has this range, and its number.
     pub fn of_range(&self, range: u8) -> Option<(u32, &Client)> {
         let number = (*self.ranges.get(usize::from(range))?)?;
@@ -166,9 +173,9 @@ mod tests {
     fn client() -> Client {
         let (socket, _) = PacketSocket::pair().unwrap();
         let since = Instant::now();
-        let (pid, uid, known, range, counters) = (1, 2, true, None, 0);
+        let (pid, uid, known, connects, range, counters) = (1, 2, true, false, None, 0);
         let (shares, page, process) = (Vec::new(), None, None);
-        Client { socket, process, pid, uid, since, known, range, shares, page, counters }
+        Client { socket, process, pid, uid, since, known, connects, range, shares, page, counters }
     }
 
     #[test]

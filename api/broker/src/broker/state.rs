@@ -5,19 +5,21 @@ use remora_host::Signal;
 use remora_host::packet::{PacketSocket, own_uid};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::addresses::{ADDRESSES, Address};
+use super::cm_agent::CmAgent;
 use super::programs::{Client, Clients, Share};
 use super::{BrokerError, Options};
-use crate::message::{BrokerFacts, MAX_PACKET, Reply, Request, VERSION};
+use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
 use crate::{PROGRAMS, Tally};
 
-/// Connections at a time: programs, and those who only ask.
-const CONNECTIONS: usize = PROGRAMS + 33;
+/// Connections at a time: programs, each with one for the communication manager, and those who only ask.
+const CONNECTIONS: usize = 2 * PROGRAMS + 33;
 /// Descriptors that one look at the kernel reports.
 const EVENTS: usize = 64;
 /// Packets that one descriptor may bring before the others have their turn.
@@ -25,7 +27,7 @@ const TURN: usize = 32;
 
 /// What a descriptor is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Source {
+pub(super) enum Source {
     Stop,
     /// Of the address with this place.
     Listener(usize),
@@ -36,10 +38,12 @@ enum Source {
     Channel(usize, u32),
     /// The address's place and the range.
     Socket(usize, u8),
+    /// The event channel with this number.
+    Events(u32),
 }
 
 impl Source {
-    fn data(self) -> EventData {
+    pub(super) fn data(self) -> EventData {
         let (kind, address, number) = match self {
             Source::Stop => (0, 0, 0),
             Source::Listener(address) => (1, address, 0),
@@ -47,6 +51,7 @@ impl Source {
             Source::Process(number) => (3, 0, number),
             Source::Channel(address, number) => (4, address, number),
             Source::Socket(address, range) => (5, address, range.into()),
+            Source::Events(number) => (6, 0, number),
         };
         EventData::new_u64(kind << 48 | (address as u64 & 0xffff) << 32 | u64::from(number))
     }
@@ -60,6 +65,7 @@ impl Source {
             3 => Source::Process(number),
             4 => Source::Channel(address, number),
             5 => Source::Socket(address, number as u8),
+            6 => Source::Events(number),
             _ => Source::Stop,
         }
     }
@@ -69,14 +75,17 @@ impl Source {
 pub(super) struct State {
     pub(super) options: Options,
     uid: u32,
-    poll: OwnedFd,
+    pub(super) poll: OwnedFd,
     stop: Arc<Signal<()>>,
     pub(super) addresses: Vec<Address>,
     pub(super) clients: Clients,
     pub(super) tally: Tally,
+    pub(super) agent: CmAgent,
+    /// Connections whose programs read no events.
+    pub(super) deaf: BTreeSet<u32>,
     /// For one datagram or train.
     pub(super) buffer: Box<[u8]>,
-    /// Since when no program has a range.
+    /// Since when no program has a range or connects.
     idle: Option<Instant>,
 }
 
@@ -92,6 +101,8 @@ impl State {
             addresses: Vec::new(),
             clients: Clients::new(),
             tally: Tally::default(),
+            agent: CmAgent::new(),
+            deaf: BTreeSet::new(),
             buffer: vec![0; 65_535].into_boxed_slice(),
             idle: Some(Instant::now()),
         };
@@ -124,7 +135,9 @@ impl State {
                     Source::Process(number) => self.hang_up(number),
                     Source::Channel(address, number) => self.take_strays(address, number),
                     Source::Socket(address, range) => self.receive(address, range),
+                    Source::Events(number) => self.look_at_channel(number),
                 }
+                self.hang_up_on_the_deaf();
             }
         }
     }
@@ -132,6 +145,8 @@ impl State {
     /// How long to wait for descriptors (inner `None`: for ever); `None`: the time is over. Hangs up on
     /// connections that have said nothing for too long.
     fn wait(&mut self) -> Option<Option<Duration>> {
+        self.expire_cm();
+        self.hang_up_on_the_deaf();
         let now = Instant::now();
         let patience = self.options.patience;
         let mut first_word = None;
@@ -152,7 +167,7 @@ impl State {
             return None;
         }
         // One millisecond more: the kernel must not wake it too early.
-        let wait = [first_word, end].into_iter().flatten().min();
+        let wait = [first_word, end, self.agent.rest()].into_iter().flatten().min();
         Some(wait.map(|wait| wait + Duration::from_millis(1)))
     }
 
@@ -221,6 +236,7 @@ impl State {
             uid: uid.unwrap_or(0),
             since: Instant::now(),
             known: false,
+            connects: false,
             range: None,
             shares: Vec::new(),
             page: None,
@@ -256,20 +272,22 @@ impl State {
             Ok(packet) if packet.len > 0 => None,
             _ => return self.hang_up(number),
         };
-        let first = !client.known;
-        let Some(request) = request.filter(|request| first == request.is_first()) else {
+        let (first, connects) = (!client.known, client.connects);
+        let fits =
+            |request: &Request| request.is_first() == first && connects == matches!(request, Request::Cm(_));
+        let Some(request) = request.filter(fits) else {
             return self.send_away(number, "a program's request makes no sense to the broker".to_owned());
         };
         if let Some(client) = self.clients.get_mut(number) {
             client.known = true;
         }
         match self.reply(number, request) {
-            Ok(Some(reply)) => self.send(number, &reply, None),
+            Ok(Some(reply)) => self.send(number, &reply, &[]),
             Ok(None) => {}
             Err(words) if first => self.send_away(number, words),
             Err(words) => {
                 self.tally.refused += 1;
-                self.send(number, &Reply::Refused(words), None);
+                self.send(number, &Reply::Refused(words), &[]);
             }
         }
     }
@@ -277,7 +295,9 @@ impl State {
     /// The reply; `None`: it is sent already, with descriptors.
     fn reply(&mut self, number: u32, request: Request) -> Result<Option<Reply>, String> {
         Ok(Some(match request {
-            Request::Open { version, .. } | Request::Ask { version } if version != VERSION => {
+            Request::Open { version, .. } | Request::Ask { version } | Request::OpenCm { version }
+                if version != VERSION =>
+            {
                 return Err(format!(
                     "the program speaks version {version} to its broker, which speaks {VERSION}: update the older one; `remora \
                      doctor` names the broker's process"
@@ -295,6 +315,17 @@ impl State {
                 self.clients.facts(index.into()).map_or(Reply::Nothing, Reply::Program)
             }
             Request::Counters => Reply::Counters(self.clients.counters()),
+            Request::OpenCm { .. } => {
+                if let Some(client) = self.clients.get_mut(number) {
+                    client.connects = true;
+                }
+                self.idle = None;
+                Reply::Cm(CmReply::Opened)
+            }
+            Request::Cm(request) => {
+                self.answer_cm(number, request);
+                return Ok(None);
+            }
         }))
     }
 
@@ -350,7 +381,7 @@ impl State {
     }
 
     /// Binds the sockets of an address at its first use.
-    fn bind(&mut self, place: usize) -> Result<(), String> {
+    pub(super) fn bind(&mut self, place: usize) -> Result<(), String> {
         let address = &mut self.addresses[place];
         if address.group.is_some() {
             return Ok(());
@@ -396,7 +427,7 @@ impl State {
         client.page.get_or_insert_with(|| handover.page().clone());
         client.shares.push(Share { address: place, handover });
         let descriptors = share.descriptors().ok_or_else(none)?;
-        self.send(number, &Reply::Lent { range, address: local }, Some(descriptors));
+        self.send(number, &Reply::Lent { range, address: local }, &descriptors);
         Ok(())
     }
 
@@ -407,9 +438,8 @@ impl State {
         group.sockets().get(usize::from(range)).filter(|_| steered)
     }
 
-    fn send(&mut self, number: u32, reply: &Reply, descriptors: Option<[std::os::fd::BorrowedFd<'_>; 3]>) {
+    pub(super) fn send(&mut self, number: u32, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
         let Some(client) = self.clients.get(number) else { return };
-        let descriptors = descriptors.as_ref().map_or(&[][..], |descriptors| &descriptors[..]);
         if client.socket.send(&reply.emit(), descriptors).is_err() {
             // It reads nothing, or is gone.
             self.tally.dropped += 1;
@@ -445,16 +475,29 @@ impl State {
         }
     }
 
-    /// Ends a connection, and takes its range back.
+    /// Ends connections whose programs have left more events unread than may wait.
+    fn hang_up_on_the_deaf(&mut self) {
+        while let Some(number) = self.deaf.pop_first() {
+            self.tally.dropped += 1;
+            self.hang_up(number);
+        }
+    }
+
+    /// Ends a connection, and takes its range or its ids back.
     pub(super) fn hang_up(&mut self, number: u32) {
         let Some(client) = self.clients.remove(number) else { return };
         client.socket.hang_up();
-        let Some(range) = client.range else { return };
-        self.tally.taken_back += 1;
-        for share in &client.shares {
-            self.take_socket(share.address, range);
+        if client.connects {
+            self.end_cm_of(number);
         }
-        if self.clients.programs() == 0 {
+        if let Some(range) = client.range {
+            self.tally.taken_back += 1;
+            for share in &client.shares {
+                self.take_socket(share.address, range);
+            }
+        }
+        let borrowed = client.range.is_some() || client.connects;
+        if borrowed && self.clients.programs() == 0 && !self.clients.any_connects() {
             self.idle = Some(Instant::now());
         }
     }
@@ -481,6 +524,7 @@ mod tests {
             Source::Process(3),
             Source::Channel(2, 99),
             Source::Socket(ADDRESSES - 1, 127),
+            Source::Events(u32::MAX),
         ] {
             assert_eq!(Source::of(source.data()), source);
         }

@@ -81,19 +81,12 @@ impl State {
         run: std::ops::Range<usize>,
         strayed: bool,
     ) {
-        let frames = &self.buffer[run];
+        let frames = &self.buffer[run.clone()];
         let count = frames.len().div_ceil(arrival.segment.max(1)) as u64;
         // Whoever has an address alone hands over what is for the broker itself; nothing strays there.
         self.tally.strays += if strayed && !self.options.alone { count } else { 0 };
         if range == 0 {
-            let is_rma = frames.first().is_some_and(|byte| byte & 0xf8 == 0xe0);
-            let counter = match frames.get(5..8) {
-                _ if is_rma => &mut self.tally.rma,
-                Some([0, 0, 0 | 1]) => &mut self.tally.management,
-                _ => &mut self.tally.unclaimed,
-            };
-            *counter += count;
-            return;
+            return self.deliver_own(place, arrival, run);
         }
         let group = self.addresses[place].group.as_ref();
         let relays = group.is_some_and(|group| group.steered() == SteeredBy::Reader);
@@ -107,5 +100,21 @@ impl State {
             Some(_) => &mut self.tally.forwarded,
         };
         *counter += count;
+    }
+
+    /// Takes a run of frames for range 0, the broker's own.
+    fn deliver_own(&mut self, place: usize, arrival: &Arrival, run: std::ops::Range<usize>) {
+        let segment = arrival.segment.max(1);
+        for from in run.clone().step_by(segment) {
+            let frame = from..run.end.min(from + segment);
+            let bytes = &self.buffer[frame.clone()];
+            let is_rma = bytes.first().is_some_and(|byte| byte & 0xf8 == 0xe0);
+            match bytes.get(5..8) {
+                _ if is_rma => self.tally.rma += 1,
+                Some([0, 0, 1]) => self.receive_mad(place, arrival.source, frame),
+                Some([0, 0, 0]) => self.tally.management += 1,
+                _ => self.tally.unclaimed += 1,
+            }
+        }
     }
 }

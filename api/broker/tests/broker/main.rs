@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "a program of the tests forks")]
 
 mod clients;
+mod cm;
 mod ends;
 mod namespaces;
 mod own;

@@ -1,0 +1,199 @@
+//! The communication manager of the broker's addresses: its machines, and whose each id is.
+
+mod event_channel;
+
+use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, Instant};
+use remora_wire::Address;
+use remora_wire::mad::LEN;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+
+use super::gsi::Gsi;
+use super::port_table::PortTable;
+use crate::message::{IdEvent, IdEventKind};
+pub(super) use event_channel::{EventChannel, Full};
+
+/// Ids at most, all programs' together.
+const IDS: usize = 16_384;
+/// Event channels at most, all programs' together: each takes a descriptor.
+pub(super) const CHANNELS: usize = 256;
+
+/// Where an id is bound.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    /// `None`: at every address.
+    pub address: Option<Address>,
+    pub port: u16,
+}
+
+/// An id of a program.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Id {
+    /// The number of the program's connection to the broker.
+    pub client: u32,
+    /// Where its events go.
+    pub channel: u32,
+    pub bound: Option<Bound>,
+}
+
+/// All of the communication manager.
+#[derive(Debug)]
+pub(super) struct CmAgent {
+    pub cm: Cm,
+    pub gsi: Gsi,
+    pub ports: PortTable,
+    started: std::time::Instant,
+    ids: BTreeMap<u64, Id>,
+    channels: BTreeMap<u32, EventChannel>,
+    next_id: u64,
+    next_channel: u32,
+}
+
+impl CmAgent {
+    pub fn new() -> CmAgent {
+        // Peers tell managers apart by their GUID, and messages of an earlier one by the first id.
+        let random = || RandomState::new().hash_one(std::process::id());
+        let config = CmConfig { max_ids: IDS as u32, ..CmConfig::new(random(), random() as u32) };
+        CmAgent {
+            cm: Cm::new(config),
+            gsi: Gsi::new(),
+            ports: PortTable::new(random()),
+            started: std::time::Instant::now(),
+            ids: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            next_id: 1,
+            next_channel: 0,
+        }
+    }
+
+    /// The time, as the machines have it.
+    pub fn now(&self) -> Instant {
+        Instant(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// How long no timer of the machines is due; `None`: none runs.
+    pub fn rest(&self) -> Option<std::time::Duration> {
+        let deadline = self.cm.next_deadline();
+        let left = || deadline.0.saturating_sub(self.now().0);
+        (deadline < Instant::NEVER).then(|| std::time::Duration::from_nanos(left()))
+    }
+
+    /// A new id of a program, unless there are as many as there may be.
+    pub fn create_id(&mut self, id: Id) -> Option<u64> {
+        (self.ids.len() < IDS).then(|| {
+            let number = self.next_id;
+            self.next_id += 1;
+            self.ids.insert(number, id);
+            number
+        })
+    }
+
+    /// A program's id; `None`: it has none of this number.
+    pub fn id(&self, client: u32, id: u64) -> Option<Id> {
+        self.ids.get(&id).copied().filter(|id| id.client == client)
+    }
+
+    pub fn id_mut(&mut self, client: u32, id: u64) -> Option<&mut Id> {
+        self.ids.get_mut(&id).filter(|id| id.client == client)
+    }
+
+    /// All ids of a program.
+    pub fn ids_of(&self, client: u32) -> Vec<u64> {
+        self.ids.iter().filter(|(_, id)| id.client == client).map(|(number, _)| *number).collect()
+    }
+
+    /// Ends an id in any state: its peer gets to know, its port is free, and it has no more events.
+    ///
+    /// # Errors
+    /// `Busy`: MADs have to be taken first, and nothing has changed.
+    pub fn destroy(&mut self, id: u64) -> Result<(), CmError> {
+        match self.cm.destroy(self.now(), id) {
+            Ok(()) | Err(CmError::NoSuchHandle) => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(Id { bound: Some(bound), .. }) = self.ids.remove(&id) {
+            self.ports.release(id, bound.port);
+        }
+        Ok(())
+    }
+
+    /// Takes a channel in; its number. `None`: there are as many as there may be.
+    pub fn add_channel(&mut self, channel: EventChannel) -> Option<u32> {
+        if self.channels.len() >= CHANNELS {
+            return None;
+        }
+        while self.channels.contains_key(&self.next_channel) {
+            self.next_channel = self.next_channel.wrapping_add(1);
+        }
+        let number = self.next_channel;
+        self.next_channel = self.next_channel.wrapping_add(1);
+        self.channels.insert(number, channel);
+        Some(number)
+    }
+
+    pub fn channel(&mut self, number: u32) -> Option<&mut EventChannel> {
+        self.channels.get_mut(&number)
+    }
+
+    /// Closes a channel: the events of its ids are lost from now on.
+    pub fn remove_channel(&mut self, number: u32) {
+        self.channels.remove(&number);
+    }
+
+    /// Closes all channels of a program.
+    pub fn remove_channels_of(&mut self, client: u32) {
+        self.channels.retain(|_, channel| channel.client != client);
+    }
+
+    /// Takes a MAD that came for one of our addresses.
+    pub fn receive(&mut self, now: Instant, gids: remora_cm::GidPair, mad: &[u8]) {
+        let fresh = self.next_id;
+        if self.cm.receive(now, gids, mad, fresh) {
+            self.next_id += 1;
+        }
+    }
+
+    /// Puts an event into its id's channel. `Err`: the program of this number reads none.
+    pub fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
+        let told = match &event.kind {
+            EventKind::ConnectRequest(request) => self.request(event, request),
+            kind => IdEvent::of(event.handle, kind, &event.private_data),
+        };
+        let Some(told) = told else { return Ok(()) };
+        let Some(id) = self.ids.get(&told.id) else { return Ok(()) };
+        let (client, channel) = (id.client, id.channel);
+        match self.channels.get_mut(&channel).map(|channel| channel.put(told.emit())) {
+            Some(Err(Full)) => Err(client),
+            _ => Ok(()),
+        }
+    }
+
+    /// A request becomes a new id of the program that listens. `None`: nobody can be told, and the peer is
+    /// refused.
+    fn request(&mut self, event: &CmEvent, request: &remora_cm::ConnectRequest) -> Option<IdEvent> {
+        let listener = self.ids.get(&request.listener).copied();
+        let reachable = listener.filter(|id| self.channels.contains_key(&id.channel));
+        let (Some(listener), Some(ip)) = (reachable.filter(|_| self.ids.len() < IDS), request.ip) else {
+            // There is space for the refusal: nothing else was sent since the request came.
+            let refused = self.cm.destroy(self.now(), event.handle);
+            debug_assert_eq!(refused, Ok(()), "a request that nobody has seen");
+            return None;
+        };
+        self.ids.insert(event.handle, Id { bound: None, ..listener });
+        let at = |address: Address, port| SocketAddr::new(address.into(), port);
+        let kind = IdEventKind::ConnectRequest {
+            listener: request.listener,
+            local: at(request.gids.local, request.service_id.port()),
+            remote: at(request.gids.remote, ip.port),
+            service: request.service,
+            param: request.param,
+        };
+        Some(IdEvent { id: event.handle, kind, private_data: event.private_data.to_vec() })
+    }
+
+    /// The next MAD that leaves, and between which addresses.
+    pub fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<remora_cm::GidPair> {
+        self.cm.transmit(mad)
+    }
+}

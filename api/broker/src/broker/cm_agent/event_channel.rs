@@ -1,0 +1,90 @@
+//! The broker's end of an event channel: a socket, and the events for which it has no space.
+
+use remora_host::packet::PacketSocket;
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Events that wait for a program at most, beside those in the socket.
+const WAITING: usize = 4096;
+
+/// More events wait than may, or the program's end is gone.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// The broker's end.
+#[derive(Debug)]
+pub(crate) struct EventChannel {
+    /// The number of the program's connection to the broker.
+    pub client: u32,
+    socket: PacketSocket,
+    waiting: VecDeque<Vec<u8>>,
+}
+
+impl EventChannel {
+    /// The broker's end of a channel. Its socket must be one that waits for nothing.
+    pub fn new(client: u32, socket: PacketSocket) -> EventChannel {
+        EventChannel { client, socket, waiting: VecDeque::new() }
+    }
+
+    /// Sends an event, or keeps it until there is space.
+    pub fn put(&mut self, event: Vec<u8>) -> Result<(), Full> {
+        if self.waiting.len() >= WAITING {
+            return Err(Full);
+        }
+        self.waiting.push_back(event);
+        self.flush();
+        Ok(())
+    }
+
+    /// Sends as many events as there is space for.
+    pub fn flush(&mut self) {
+        while let Some(event) = self.waiting.front() {
+            match self.socket.send(event, &[]) {
+                Err(error) if error.kind() == ErrorKind::TimedOut => return,
+                // Its program has closed it: nobody takes the event.
+                _ => drop(self.waiting.pop_front()),
+            }
+        }
+    }
+
+    /// Has the program closed its end, or said something, which it never should?
+    pub fn is_over(&self) -> bool {
+        !matches!(self.socket.receive(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::TimedOut)
+    }
+}
+
+impl AsFd for EventChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_beyond_the_sockets_space_wait_in_order_and_no_more_than_may() {
+        let (ours, theirs) = PacketSocket::pair().unwrap();
+        ours.wait_for_nothing().unwrap();
+        let mut channel = EventChannel::new(1, ours);
+        let mut put = 0_u32;
+        while channel.put(put.to_le_bytes().repeat(64)).is_ok() {
+            put += 1;
+            assert!(put < 1_000_000, "events are stored without end");
+        }
+        assert!(put as usize > WAITING && !channel.waiting.is_empty() && !channel.is_over());
+        let mut buffer = [0; 512];
+        for number in 0..put {
+            let len = theirs.receive(&mut buffer).unwrap().len;
+            assert_eq!((len, &buffer[..4]), (256, &number.to_le_bytes()[..]));
+            channel.flush();
+        }
+        assert!(channel.waiting.is_empty());
+        drop(theirs);
+        assert!(channel.is_over());
+        assert_eq!(channel.put(vec![1]), Ok(()), "nobody takes it");
+        assert!(channel.waiting.is_empty());
+    }
+}

@@ -1,0 +1,299 @@
+//! What programs ask of the communication manager, and the way of MADs and events.
+
+use remora_cm::{AcceptParam, CmError, ConnParam, ConnectParam, GidPair, Listen, RejectParam};
+use remora_host::packet::PacketSocket;
+use remora_port::udp;
+use remora_wire::mad::{LEN, PortSpace, RejectReason, ServiceId, ip_cm};
+use remora_wire::{Address, Endpoint, ROCE_PORT};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use super::cm_agent::{Bound, EventChannel, Id};
+use super::state::{Source, State};
+use crate::message::{CmReply, CmRequest, Connect, Reply};
+
+/// Requests that may wait for a listener's answer at most, and for who asks for 0: as in Linux'
+/// `rdma_ucm` (`max_backlog`).
+const BACKLOG: u32 = 1024;
+
+/// The errno of a refusal by the machines.
+fn errno(error: CmError) -> Errno {
+    match error {
+        CmError::NoSuchHandle | CmError::HandleInUse | CmError::WrongState | CmError::OutOfRange => {
+            Errno::INVAL
+        }
+        CmError::AddressInUse => Errno::ADDRINUSE,
+        CmError::NoResources => Errno::NOMEM,
+        CmError::Busy => Errno::AGAIN,
+    }
+}
+
+fn socket_address(bound: Bound) -> SocketAddr {
+    let unspecified = IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED);
+    SocketAddr::new(bound.address.map_or(unspecified, IpAddr::from), bound.port)
+}
+
+fn accept_param<'a>(param: &ConnParam, private_data: &'a [u8]) -> AcceptParam<'a> {
+    AcceptParam {
+        qpn: param.qpn,
+        starting_psn: param.starting_psn,
+        responder_resources: param.responder_resources,
+        initiator_depth: param.initiator_depth,
+        flow_control: param.flow_control,
+        rnr_retry_count: param.rnr_retry_count,
+        srq: param.srq,
+        private_data,
+    }
+}
+
+impl State {
+    /// Answers a request. What it causes leaves before the reply does.
+    pub(super) fn answer_cm(&mut self, number: u32, request: CmRequest) {
+        if matches!(request, CmRequest::CreateChannel) {
+            return self.create_channel(number);
+        }
+        let reply = match self.cm_request(number, request) {
+            Ok(reply) => reply,
+            Err(errno) => CmReply::Failed(errno.raw_os_error() as u16),
+        };
+        self.pump_cm();
+        self.send(number, &Reply::Cm(reply), &[]);
+    }
+
+    fn cm_request(&mut self, client: u32, request: CmRequest) -> Result<CmReply, Errno> {
+        let now = self.agent.now();
+        if let Some(id) = request.id() {
+            self.agent.id(client, id).ok_or(Errno::INVAL)?;
+        }
+        let done = match request {
+            CmRequest::CreateChannel => return Err(Errno::INVAL),
+            CmRequest::CreateId { channel } => {
+                self.own_channel(client, channel)?;
+                let id = self.agent.create_id(Id { client, channel, bound: None });
+                return id.map(CmReply::Id).ok_or(Errno::NOMEM);
+            }
+            CmRequest::Bind { id, address, reuses } => {
+                let bound = self.bind_id(client, id, address, reuses)?;
+                return Ok(CmReply::Bound(socket_address(bound)));
+            }
+            CmRequest::Listen { id, backlog } => {
+                let bound = self.listen(client, id, backlog)?;
+                return Ok(CmReply::Bound(socket_address(bound)));
+            }
+            CmRequest::Migrate { id, channel } => {
+                self.own_channel(client, channel)?;
+                if let Some(id) = self.agent.id_mut(client, id) {
+                    id.channel = channel;
+                }
+                return Ok(CmReply::Done);
+            }
+            CmRequest::QpAttributes { id } => {
+                let attributes = self.agent.cm.qp_attributes(id).map_err(errno)?;
+                return Ok(CmReply::QpAttributes(attributes));
+            }
+            CmRequest::Connect { id, connect } => return self.connect(client, id, &connect),
+            CmRequest::Accept { id, param, private_data } => {
+                self.agent.cm.accept(now, id, &accept_param(&param, &private_data))
+            }
+            CmRequest::Reject { id, private_data } => {
+                let reject = RejectParam::new(RejectReason::CONSUMER);
+                self.agent.cm.reject(now, id, &RejectParam { private_data: &private_data, ..reject })
+            }
+            CmRequest::Ready { id, private_data } => self.agent.cm.ready_to_use(id, &private_data),
+            CmRequest::Disconnect { id, private_data } => self.agent.cm.disconnect(now, id, &private_data),
+            CmRequest::Establish { id } => self.agent.cm.establish(id),
+            CmRequest::Destroy { id } => self.agent.destroy(id),
+        };
+        done.map(|()| CmReply::Done).map_err(errno)
+    }
+
+    /// An event channel is one of this program's.
+    fn own_channel(&mut self, client: u32, channel: u32) -> Result<(), Errno> {
+        let own = self.agent.channel(channel).is_some_and(|channel| channel.client == client);
+        own.then_some(()).ok_or(Errno::BADF)
+    }
+
+    /// Makes an event channel, whose one end goes to the program.
+    fn create_channel(&mut self, client: u32) {
+        let made = PacketSocket::pair().and_then(|(ours, theirs)| {
+            ours.wait_for_nothing()?;
+            let number = self.agent.add_channel(EventChannel::new(client, ours)).ok_or(Errno::MFILE)?;
+            if let Some(channel) = self.agent.channel(number) {
+                // At its edges: when the program reads after the socket was full, or closes it.
+                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+                let watched = epoll::add(&self.poll, &*channel, Source::Events(number).data(), flags);
+                if let Err(errno) = watched {
+                    self.agent.remove_channel(number);
+                    return Err(errno.into());
+                }
+            }
+            Ok((number, theirs))
+        });
+        match made {
+            Ok((number, theirs)) => {
+                self.send(client, &Reply::Cm(CmReply::Channel(number)), &[theirs.as_fd()]);
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(Errno::NOMEM.raw_os_error());
+                self.send(client, &Reply::Cm(CmReply::Failed(errno as u16)), &[]);
+            }
+        }
+    }
+
+    /// The place of an address, whose sockets are bound then.
+    fn place_of(&mut self, address: Address) -> Result<usize, Errno> {
+        let is = |local: SocketAddr| Address::from(local.ip()) == address;
+        let place = self.addresses.iter().position(|address| is(address.local));
+        let place = place.ok_or(Errno::ADDRNOTAVAIL)?;
+        self.bind(place).map_err(|_| Errno::NODEV)?;
+        Ok(place)
+    }
+
+    fn bind_id(&mut self, client: u32, id: u64, at: SocketAddr, reuses: bool) -> Result<Bound, Errno> {
+        let there = self.agent.id(client, id).ok_or(Errno::INVAL)?;
+        if there.bound.is_some() || self.agent.cm.state(id).is_some() {
+            return Err(Errno::INVAL);
+        }
+        let address = (!at.ip().is_unspecified()).then(|| Address::from(at.ip()));
+        if let Some(address) = address {
+            self.place_of(address)?;
+        }
+        let port = self.agent.ports.bind(id, address, at.port(), reuses).map_err(|_| Errno::ADDRINUSE)?;
+        let bound = Bound { address, port };
+        if let Some(id) = self.agent.id_mut(client, id) {
+            id.bound = Some(bound);
+        }
+        Ok(bound)
+    }
+
+    /// As listen(2), an id that is not bound gets a port of every address.
+    fn listen(&mut self, client: u32, id: u64, backlog: u32) -> Result<Bound, Errno> {
+        let bound = match self.agent.id(client, id).ok_or(Errno::INVAL)?.bound {
+            Some(bound) => bound,
+            None => self.bind_id(client, id, (IpAddr::from([0; 4]), 0).into(), false)?,
+        };
+        // The broker's first address may have no sockets yet. All others have.
+        self.bind(0).map_err(|_| Errno::NODEV)?;
+        let service_id = ServiceId::rdma_ip(PortSpace::Tcp, bound.port);
+        let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
+        let listen = Listen { service_id, address: bound.address, backlog };
+        self.agent.cm.listen(id, &listen).map_err(errno)?;
+        if self.agent.ports.listen(id, bound.port).is_err() {
+            let now = self.agent.now();
+            let _ = self.agent.cm.destroy(now, id);
+            return Err(Errno::ADDRINUSE);
+        }
+        Ok(bound)
+    }
+
+    fn connect(&mut self, client: u32, id: u64, connect: &Connect) -> Result<CmReply, Errno> {
+        let bound = self.agent.id(client, id).and_then(|id| id.bound).ok_or(Errno::INVAL)?;
+        let local = bound.address.ok_or(Errno::INVAL)?;
+        let remote = Address::from(connect.destination.ip());
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(Errno::NETUNREACH);
+        }
+        self.place_of(local)?;
+        let gids = GidPair { local, remote };
+        let service_id = ServiceId::rdma_ip(PortSpace::Tcp, connect.destination.port());
+        let ip = ip_cm::Repr { port: bound.port, addresses: ip_cm::Addresses::of(local, remote) };
+        let ConnParam { qpn, starting_psn, .. } = connect.param;
+        let param = ConnectParam {
+            ip: Some(ip),
+            starting_psn,
+            path_mtu: connect.path_mtu,
+            traffic_class: connect.traffic_class,
+            responder_resources: connect.param.responder_resources,
+            initiator_depth: connect.param.initiator_depth,
+            flow_control: connect.param.flow_control,
+            retry_count: connect.param.retry_count,
+            rnr_retry_count: connect.param.rnr_retry_count,
+            srq: connect.param.srq,
+            private_data: &connect.private_data,
+            ..ConnectParam::new(gids, service_id, qpn)
+        };
+        let now = self.agent.now();
+        self.agent.cm.connect(now, id, &param).map_err(errno)?;
+        Ok(CmReply::Done)
+    }
+
+    /// Takes a frame for queue pair 1 of an address, which stands here in the buffer.
+    pub(super) fn receive_mad(&mut self, place: usize, source: Endpoint, frame: std::ops::Range<usize>) {
+        let local = udp::endpoint(self.addresses[place].local);
+        let Some(mad) = self.agent.gsi.open(source, local, &self.buffer[frame]) else {
+            self.tally.management += 1;
+            return;
+        };
+        self.tally.mads += 1;
+        let gids = GidPair { local: local.address, remote: source.address };
+        let now = self.agent.now();
+        self.agent.receive(now, gids, mad);
+        self.pump_cm();
+    }
+
+    /// Repeats and ends what is due.
+    pub(super) fn expire_cm(&mut self) {
+        while self.agent.cm.next_deadline() <= self.agent.now() {
+            let now = self.agent.now();
+            self.agent.cm.expire(now);
+            self.pump_cm();
+        }
+    }
+
+    /// Sends what the machines want to send, and tells programs what they are to know.
+    pub(super) fn pump_cm(&mut self) {
+        let mut mad = [0; LEN];
+        loop {
+            if let Some(gids) = self.agent.transmit(&mut mad) {
+                self.send_mad(gids, &mad);
+            } else if let Some(event) = self.agent.cm.next_event() {
+                if let Err(deaf) = self.agent.tell(&event) {
+                    self.deaf.insert(deaf);
+                }
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// A MAD that cannot be sent is lost, as in a network; it comes again.
+    fn send_mad(&mut self, gids: GidPair, mad: &[u8; LEN]) {
+        let is = |local: SocketAddr| Address::from(local.ip()) == gids.local;
+        let own = self.addresses.iter().find(|address| is(address.local));
+        let Some((local, group)) = own.and_then(|own| Some((own.local, own.group.as_ref()?))) else {
+            self.tally.unsent += 1;
+            return;
+        };
+        let to = Endpoint { address: gids.remote, udp_port: ROCE_PORT };
+        let scope = match local {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let frame = self.agent.gsi.seal(udp::endpoint(local), to, mad);
+        let socket = &group.sockets()[0];
+        let sent = socket.send_to(&frame, &socket.destination(udp::socket_address(to, scope)));
+        self.tally.unsent += u64::from(sent.is_err());
+    }
+
+    /// A program reads its events again, or has closed a channel.
+    pub(super) fn look_at_channel(&mut self, number: u32) {
+        let Some(channel) = self.agent.channel(number) else { return };
+        channel.flush();
+        if channel.is_over() {
+            self.agent.remove_channel(number);
+        }
+    }
+
+    /// Ends what a program that is gone had of the communication manager: its peers get to know.
+    pub(super) fn end_cm_of(&mut self, client: u32) {
+        self.agent.remove_channels_of(client);
+        for id in self.agent.ids_of(client) {
+            self.pump_cm();
+            let ended = self.agent.destroy(id);
+            debug_assert_eq!(ended, Ok(()), "all MADs have been taken");
+        }
+        self.pump_cm();
+    }
+}

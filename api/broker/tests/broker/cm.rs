@@ -1,0 +1,399 @@
+//! Programs that connect by the communication manager: on one address, on two, and when one dies.
+
+use remora_broker::client::{self, CmClient, EventChannel};
+use remora_broker::{Broker, Connect, IdEvent, IdEventKind, Options};
+use remora_cm::ConnParam;
+use remora_host::wait_readable;
+use remora_wire::{Psn, Qpn};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::process::Stdio;
+
+use crate::{LONG, at, never, report, until};
+
+const EINVAL: i32 = 22;
+const EMFILE: i32 = 24;
+const ENOMEM: i32 = 12;
+const EBADF: i32 = 9;
+const EADDRINUSE: i32 = 98;
+const EADDRNOTAVAIL: i32 = 99;
+const ENETUNREACH: i32 = 101;
+
+/// The address of a program's own broker, and the service that it connects to.
+const ADDRESS: &str = "REMORA_TEST_CM_ADDRESS";
+const SERVICE: &str = "REMORA_TEST_CM_SERVICE";
+
+/// A program: its connection to the communication manager, and an event channel.
+struct Side {
+    cm: CmClient,
+    channel: EventChannel,
+}
+
+impl Side {
+    fn open(address: &str) -> Side {
+        let cm = CmClient::open(at(address), &never()).unwrap();
+        let channel = cm.create_channel().unwrap();
+        Side { cm, channel }
+    }
+
+    /// An id that listens at this address, and where.
+    fn listen(&self, address: &str) -> (u64, SocketAddr) {
+        let id = self.cm.create_id(&self.channel).unwrap();
+        self.cm.bind(id, at(address), false).unwrap();
+        (id, self.cm.listen(id, 8).unwrap())
+    }
+
+    /// An id that asks this service for a connection, from this address.
+    fn connect(&self, from: &str, to: SocketAddr) -> u64 {
+        self.connect_by(from, asking(to))
+    }
+
+    fn connect_by(&self, from: &str, connect: Connect) -> u64 {
+        let id = self.cm.create_id(&self.channel).unwrap();
+        self.cm.bind(id, at(from), false).unwrap();
+        self.cm.connect(id, connect).unwrap();
+        id
+    }
+
+    #[track_caller]
+    fn event(&self) -> IdEvent {
+        assert!(wait_readable(self.channel.as_fd(), Some(LONG)).unwrap(), "no event comes");
+        self.channel.next_event().unwrap()
+    }
+
+    /// The next event, which must be of this id and kind; its private data.
+    #[track_caller]
+    fn expect(&self, id: u64, kind: IdEventKind) -> Vec<u8> {
+        let event = self.event();
+        assert_eq!((event.id, event.kind), (id, kind));
+        event.private_data
+    }
+
+    /// The next event, which must be a request: the new id, and the event.
+    #[track_caller]
+    fn request(&self) -> (u64, IdEvent) {
+        let event = self.event();
+        assert!(matches!(event.kind, IdEventKind::ConnectRequest { .. }), "{event:?}");
+        (event.id, event)
+    }
+}
+
+fn param(qpn: u32) -> ConnParam {
+    ConnParam {
+        responder_resources: 4,
+        initiator_depth: 3,
+        flow_control: true,
+        retry_count: 7,
+        rnr_retry_count: 6,
+        srq: false,
+        qpn: Qpn::new(qpn),
+        starting_psn: Psn::new(qpn + 1),
+    }
+}
+
+fn asking(destination: SocketAddr) -> Connect {
+    let private_data = b"from the active side".to_vec();
+    Connect { destination, path_mtu: 3, traffic_class: 0x20, param: param(0x10_0000), private_data }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, errno: i32) {
+    assert_eq!(result.unwrap_err().raw_os_error(), Some(errno));
+}
+
+/// What a program says of its queue pair, as the other side gets it.
+fn turned(of: ConnParam) -> ConnParam {
+    let (responder_resources, initiator_depth) = (of.initiator_depth, of.responder_resources);
+    ConnParam { responder_resources, initiator_depth, ..of }
+}
+
+/// A connection from one program to the other: private data both ways, what queue pairs need, the end.
+#[track_caller]
+fn two_programs_connect(passive: &str, active: &str) {
+    let (server, client) = (Side::open(passive), Side::open(active));
+    let (listener, service) = server.listen(passive);
+    let asks = client.connect(active, service);
+    let (accepts, request) = server.request();
+    assert_eq!(&request.private_data[..20], b"from the active side");
+    let IdEventKind::ConnectRequest { listener: of, local, remote, param: proposed, .. } = request.kind
+    else {
+        panic!("{request:?}")
+    };
+    assert_eq!((of, local, remote.ip()), (listener, service, at(active).ip()));
+    assert!(remote.port() >= 32_768, "an ephemeral port");
+    assert_eq!(proposed, turned(param(0x10_0000)));
+    server.cm.accept(accepts, &param(0x20_0000), b"from the passive side").unwrap();
+    let response = ConnParam { retry_count: 0, ..turned(param(0x20_0000)) };
+    let said = client.expect(asks, IdEventKind::ConnectResponse(response));
+    assert_eq!(&said[..21], b"from the passive side");
+    client.cm.ready_to_use(asks, b"ready").unwrap();
+    assert_eq!(&server.expect(accepts, IdEventKind::Established)[..5], b"ready");
+    let [here, there] = [client.cm.qp_attributes(asks), server.cm.qp_attributes(accepts)].map(Result::unwrap);
+    assert_eq!((here.remote_qpn, there.remote_qpn), (Qpn::new(0x20_0000), Qpn::new(0x10_0000)));
+    assert_eq!((here.sq_psn, here.rq_psn), (there.rq_psn, there.sq_psn));
+    assert_eq!((here.path_mtu, there.path_mtu, there.traffic_class), (3, 3, 0x20));
+    client.cm.disconnect(asks, b"").unwrap();
+    server.expect(accepts, IdEventKind::Disconnected);
+    server.cm.disconnect(accepts, b"").unwrap();
+    client.expect(asks, IdEventKind::Disconnected);
+    refused(client.cm.disconnect(asks, b""), EINVAL);
+    for (side, id) in [(&client, asks), (&server, accepts), (&server, listener)] {
+        side.cm.destroy(id).unwrap();
+        refused(side.cm.destroy(id), EINVAL);
+    }
+}
+
+#[test]
+fn two_programs_of_one_address_connect_speak_and_disconnect() {
+    let _broker = Broker::open(at("127.95.0.1:0"), &Options::default()).unwrap();
+    two_programs_connect("127.95.0.1:7174", "127.95.0.1:0");
+    let tally = report(at("127.95.0.1:0")).broker.tally;
+    assert_eq!((tally.management, tally.unsent, tally.refused), (0, 0, 0), "{tally:?}");
+    assert!(tally.mads >= 5, "REQ, REP, RTU, DREQ, DREP: {tally:?}");
+}
+
+#[test]
+fn programs_of_two_addresses_connect_over_both_families_and_also_where_the_kernel_cannot_steer() {
+    let relaying = Options { steered: remora_broker::SteeredBy::Reader, ..Options::default() };
+    let _brokers = [
+        Broker::open(at("127.95.0.2:0"), &Options::default()).unwrap(),
+        Broker::open(at("127.95.0.3:0"), &relaying).unwrap(),
+        Broker::open(at("[::1]:0"), &Options::default()).unwrap(),
+    ];
+    two_programs_connect("127.95.0.2:7174", "127.95.0.3:0");
+    two_programs_connect("127.95.0.3:7174", "127.95.0.2:0");
+    two_programs_connect("[::1]:7174", "[::1]:0");
+}
+
+#[test]
+fn a_refusal_has_its_reason_and_private_data_and_nobody_who_listens_is_one_too() {
+    let address = "127.95.0.4:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (server, client) = (Side::open(address), Side::open(address));
+    let (listener, service) = server.listen(address);
+    let asks = client.connect(address, service);
+    let (refuses, _) = server.request();
+    server.cm.reject(refuses, b"not today").unwrap();
+    let said = client.expect(asks, IdEventKind::Rejected(28));
+    assert_eq!(&said[..9], b"not today");
+    // An id that is destroyed with a request refuses it.
+    let asks = client.connect(address, service);
+    let (forgotten, _) = server.request();
+    server.cm.destroy(forgotten).unwrap();
+    client.expect(asks, IdEventKind::Rejected(28));
+    // The active side may refuse the response.
+    let asks = client.connect(address, service);
+    let (accepts, _) = server.request();
+    server.cm.accept(accepts, &param(0x20_0000), b"").unwrap();
+    assert!(matches!(client.event().kind, IdEventKind::ConnectResponse(_)));
+    client.cm.reject(asks, b"").unwrap();
+    server.expect(accepts, IdEventKind::Rejected(28));
+    server.cm.destroy(listener).unwrap();
+    let asks = client.connect(address, service);
+    client.expect(asks, IdEventKind::Rejected(8));
+}
+
+#[test]
+fn a_response_is_enough_for_the_passive_side_when_its_queue_pair_has_heard_the_peer() {
+    let address = "127.95.0.5:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (server, client) = (Side::open(address), Side::open(address));
+    let (_, service) = server.listen(address);
+    let asks = client.connect(address, service);
+    let (accepts, _) = server.request();
+    refused(server.cm.establish(accepts), EINVAL);
+    server.cm.accept(accepts, &param(0x20_0000), b"").unwrap();
+    assert!(matches!(client.event().kind, IdEventKind::ConnectResponse(_)));
+    server.cm.establish(accepts).unwrap();
+    server.expect(accepts, IdEventKind::Established);
+    client.cm.ready_to_use(asks, b"").unwrap();
+    client.cm.disconnect(asks, b"").unwrap();
+    server.expect(accepts, IdEventKind::Disconnected);
+}
+
+/// Not a test by itself: a program that connects, says so, and is connected until it is killed.
+#[test]
+fn a_program_that_connects() {
+    let Ok(address) = std::env::var(ADDRESS) else { return };
+    let side = Side::open(&address);
+    let id = side.connect(&address, at(&std::env::var(SERVICE).unwrap()));
+    assert!(matches!(side.event().kind, IdEventKind::ConnectResponse(_)));
+    side.cm.ready_to_use(id, b"").unwrap();
+    println!("connected");
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn a_program_that_is_killed_is_disconnected_for_it_and_its_ports_are_free() {
+    let (here, there) = ("127.95.0.6:0", "127.95.0.7:0");
+    let _brokers = [here, there].map(|address| Broker::open(at(address), &Options::default()).unwrap());
+    let server = Side::open(here);
+    let (_, service) = server.listen(here);
+    // On the server's own address, and on another one.
+    for address in [here, there] {
+        let mut program = crate::own::test(module_path!(), "a_program_that_connects");
+        program.env(ADDRESS, address).env(SERVICE, service.to_string());
+        let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (accepts, _) = server.request();
+        server.cm.accept(accepts, &param(0x20_0000), b"").unwrap();
+        server.expect(accepts, IdEventKind::Established);
+        let lines = BufReader::new(program.stdout.take().unwrap()).lines();
+        assert!(lines.map(Result::unwrap).any(|line| line.contains("connected")));
+        program.kill().unwrap();
+        program.wait().unwrap();
+        server.expect(accepts, IdEventKind::Disconnected);
+        server.cm.disconnect(accepts, b"").unwrap();
+        server.cm.destroy(accepts).unwrap();
+    }
+    // A program that goes with a listener and a request that is not answered.
+    let client = Side::open(there);
+    let asks = client.connect(there, service);
+    server.request();
+    drop(server);
+    client.expect(asks, IdEventKind::Rejected(28));
+    let next = Side::open(here);
+    until(at(here), |_| {
+        let id = next.cm.create_id(&next.channel).unwrap();
+        next.cm.bind(id, service, false).is_ok()
+    });
+}
+
+#[test]
+fn a_port_is_one_programs_and_addresses_are_those_of_the_broker() {
+    let address = "127.95.0.8:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (one, other) = (Side::open(address), Side::open(address));
+    let (listener, service) = one.listen("0.0.0.0:7174");
+    assert_eq!(service, at("[::]:7174"), "every address");
+    let id = other.cm.create_id(&other.channel).unwrap();
+    refused(other.cm.bind(id, at("127.95.0.8:7174"), false), EADDRINUSE);
+    refused(other.cm.bind(id, at("127.95.0.8:7174"), true), EADDRINUSE);
+    refused(other.cm.bind(id, at("127.95.0.9:7174"), false), EADDRNOTAVAIL);
+    refused(other.cm.connect(id, asking(service)), EINVAL);
+    refused(one.cm.bind(id, at(address), false), EINVAL);
+    refused(one.cm.destroy(id), EINVAL);
+    refused(other.cm.listen(listener, 1), EINVAL);
+    let bound = other.cm.bind(id, at(address), false).unwrap();
+    assert!(bound.ip() == at(address).ip() && bound.port() >= 32_768, "{bound}");
+    refused(other.cm.bind(id, at(address), false), EINVAL);
+    refused(other.cm.connect(id, asking(at("[::1]:7174"))), ENETUNREACH);
+    for wrong in [
+        Connect { path_mtu: 6, ..asking(at("127.95.0.8:7174")) },
+        Connect { private_data: vec![0; 57], ..asking(at("127.95.0.8:7174")) },
+        asking(at("224.0.0.1:7174")),
+    ] {
+        refused(other.cm.connect(id, wrong), EINVAL);
+    }
+    refused(other.cm.accept(id, &param(1), &[0; 225]), EINVAL);
+    other.cm.connect(id, asking(at("127.95.0.8:7174"))).unwrap();
+    let (accepts, _) = one.request();
+    refused(one.cm.accept(accepts, &param(1), &[0; 197]), EINVAL);
+    one.cm.accept(accepts, &param(0x20_0000), &[0; 196]).unwrap();
+    assert!(matches!(other.event().kind, IdEventKind::ConnectResponse(_)));
+    // Where everybody listens at every port, the next one is told.
+    one.cm.destroy(listener).unwrap();
+    let id = other.cm.create_id(&other.channel).unwrap();
+    assert_eq!(other.cm.bind(id, at("127.95.0.8:7174"), false).unwrap(), at("127.95.0.8:7174"));
+}
+
+#[test]
+fn an_id_moves_to_another_channel_and_a_closed_channel_takes_nobody_with_it() {
+    let address = "127.95.0.10:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (mut server, client) = (Side::open(address), Side::open(address));
+    let (listener, service) = server.listen(address);
+    let first = std::mem::replace(&mut server.channel, server.cm.create_channel().unwrap());
+    server.cm.migrate(listener, &server.channel).unwrap();
+    refused(client.cm.create_id(&server.channel), EBADF);
+    let asks = client.connect(address, service);
+    let (accepts, _) = server.request();
+    server.cm.migrate(accepts, &first).unwrap();
+    server.cm.accept(accepts, &param(0x20_0000), b"").unwrap();
+    assert!(matches!(client.event().kind, IdEventKind::ConnectResponse(_)));
+    client.cm.ready_to_use(asks, b"").unwrap();
+    assert!(wait_readable(first.as_fd(), Some(LONG)).unwrap());
+    assert_eq!(first.next_event().unwrap().kind, IdEventKind::Established);
+    drop(first);
+    client.cm.disconnect(asks, b"").unwrap();
+    // Nobody hears of it, and so the first queue pair is in use still. The listener's channel is as it was.
+    let by = |qpn| Connect { param: param(qpn), ..asking(service) };
+    client.connect_by(address, by(0x10_0001));
+    server.request();
+    // A request that nobody can hear of is refused.
+    drop(server.channel);
+    let asks = client.connect_by(address, by(0x10_0002));
+    loop {
+        let event = client.event();
+        if event.id == asks {
+            break assert_eq!(event.kind, IdEventKind::Rejected(28));
+        }
+    }
+}
+
+#[test]
+fn a_program_that_reads_no_events_is_hung_up_and_everybody_else_is_served() {
+    let address = "127.95.0.11:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (deaf, good) = (Side::open(address), Side::open(address));
+    let (_, service) = good.listen(address);
+    // Each question to a port where nobody listens is an event.
+    let mut asked = 0;
+    let hung_up = loop {
+        let asking = || -> std::io::Result<()> {
+            let id = deaf.cm.create_id(&deaf.channel)?;
+            deaf.cm.bind(id, at(address), false)?;
+            deaf.cm.connect(id, asking(at("127.95.0.11:9")))
+        };
+        match asking() {
+            Ok(()) => asked += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(asked > 4096, "{asked}: {hung_up}");
+    let tally = until(at(address), |report| report.broker.tally.dropped == 1).broker.tally;
+    assert_eq!(tally.refused, 0);
+    drop(deaf);
+    let next = Side::open(address);
+    let asks = next.connect(address, service);
+    let (refuses, _) = good.request();
+    good.cm.reject(refuses, b"").unwrap();
+    next.expect(asks, IdEventKind::Rejected(28));
+}
+
+#[test]
+fn ids_and_channels_are_bounded_and_free_again_when_their_program_is_gone() {
+    let address = "127.95.0.12:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (greedy, other) = (Side::open(address), Side::open(address));
+    let mut ids = 0;
+    while greedy.cm.create_id(&greedy.channel).map_err(|error| error.raw_os_error()).is_ok() {
+        ids += 1;
+    }
+    assert_eq!(ids, 16_384);
+    refused(other.cm.create_id(&other.channel), ENOMEM);
+    let channels: Vec<EventChannel> = std::iter::from_fn(|| greedy.cm.create_channel().ok()).collect();
+    assert_eq!(channels.len(), 254);
+    refused(other.cm.create_channel(), EMFILE);
+    drop((greedy, channels));
+    until(at(address), |_| other.cm.create_id(&other.channel).is_ok());
+    other.cm.create_channel().unwrap();
+}
+
+#[test]
+fn a_program_of_the_communication_manager_may_not_ask_for_ranges_nor_others_for_ids() {
+    let address = at("127.95.0.13:0");
+    let _broker = Broker::open(address, &Options::default()).unwrap();
+    let connect = || {
+        remora_host::packet::PacketSocket::connect_abstract("remora-broker/127.95.0.13:4791", LONG).unwrap()
+    };
+    for (kind, then) in [(0x40_u8, 5_u8), (0x40, 0x40), (2, 0x41)] {
+        let socket = connect();
+        socket.send(&[&[kind][..], b"RemoraBr", &1_u16.to_le_bytes()].concat(), &[]).unwrap();
+        let mut buffer = [0; 2048];
+        assert!(socket.receive(&mut buffer).unwrap().len > 0 && buffer[0] != 1, "opened");
+        socket.send(&[then], &[]).unwrap();
+        assert!(socket.receive(&mut buffer).unwrap().len > 0 && buffer[0] == 1, "refused");
+    }
+    assert_eq!(client::open(address, &never()).unwrap().number(), 1);
+}
