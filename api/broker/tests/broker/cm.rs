@@ -1,5 +1,7 @@
 //! Programs that connect by the communication manager: on one address, on two, and when one dies.
 
+mod strangers;
+
 use remora_broker::client::{self, CmClient, EventChannel};
 use remora_broker::{Broker, Connect, IdEvent, IdEventKind, Options};
 use remora_cm::ConnParam;
@@ -9,6 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::{LONG, at, never, report, until};
 
@@ -378,6 +381,24 @@ fn ids_and_channels_are_bounded_and_free_again_when_their_program_is_gone() {
     drop((greedy, channels));
     until(at(address), |_| other.cm.create_id(&other.channel).is_ok());
     other.cm.create_channel().unwrap();
+}
+
+#[test]
+fn a_broker_stays_while_a_program_connects_and_its_end_ends_the_channels() {
+    let address = "127.95.0.14:0";
+    let options = Options { linger: Some(Duration::from_millis(300)), ..Options::default() };
+    let broker = Broker::open(at(address), &options).unwrap();
+    let side = Side::open(address);
+    let stays = !wait_readable(broker.ended(), Some(Duration::from_millis(900))).unwrap();
+    assert!(stays, "a program connects");
+    drop(side);
+    assert!(wait_readable(broker.ended(), Some(LONG)).unwrap());
+    let broker = Broker::open(at(address), &Options::default()).unwrap();
+    let side = Side::open(address);
+    drop(broker);
+    assert!(wait_readable(side.channel.as_fd(), Some(LONG)).unwrap());
+    refused(side.channel.next_event(), 32);
+    assert!(side.cm.create_id(&side.channel).is_err());
 }
 
 #[test]
