@@ -2,9 +2,9 @@
 
 mod event_channel;
 
-use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, Instant};
+use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant};
 use remora_wire::Address;
-use remora_wire::mad::LEN;
+use remora_wire::mad::{LEN, PortSpace, ServiceId, ip_cm};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -34,7 +34,17 @@ pub(super) struct Id {
     pub client: u32,
     /// Where its events go.
     pub channel: u32,
+    /// Of connections (`Tcp`) or of datagrams (`Udp`).
+    pub space: PortSpace,
     pub bound: Option<Bound>,
+}
+
+/// What a peer asks for.
+struct Asked {
+    listener: u64,
+    gids: GidPair,
+    service_id: ServiceId,
+    ip: Option<ip_cm::Repr>,
 }
 
 /// All of the communication manager.
@@ -42,7 +52,8 @@ pub(super) struct Id {
 pub(super) struct CmAgent {
     pub cm: Cm,
     pub gsi: Gsi,
-    pub ports: PortTable,
+    /// Of connections and of datagrams.
+    ports: [PortTable; 2],
     started: std::time::Instant,
     ids: BTreeMap<u64, Id>,
     channels: BTreeMap<u32, EventChannel>,
@@ -58,7 +69,7 @@ impl CmAgent {
         CmAgent {
             cm: Cm::new(config),
             gsi: Gsi::new(),
-            ports: PortTable::new(random()),
+            ports: [PortTable::new(random()), PortTable::new(random())],
             started: std::time::Instant::now(),
             ids: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -70,6 +81,11 @@ impl CmAgent {
     /// The time, as the machines have it.
     pub fn now(&self) -> Instant {
         Instant(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// The ports of a port space.
+    pub fn ports(&mut self, space: PortSpace) -> &mut PortTable {
+        &mut self.ports[usize::from(space == PortSpace::Udp)]
     }
 
     /// How long no timer of the machines is due; `None`: none runs.
@@ -94,6 +110,11 @@ impl CmAgent {
         self.ids.get(&id).copied().filter(|id| id.client == client)
     }
 
+    /// Is it an id of datagrams?
+    pub fn is_datagrams(&self, id: u64) -> bool {
+        self.ids.get(&id).is_some_and(|id| id.space == PortSpace::Udp)
+    }
+
     pub fn id_mut(&mut self, client: u32, id: u64) -> Option<&mut Id> {
         self.ids.get_mut(&id).filter(|id| id.client == client)
     }
@@ -112,8 +133,8 @@ impl CmAgent {
             Ok(()) | Err(CmError::NoSuchHandle) => {}
             Err(error) => return Err(error),
         }
-        if let Some(Id { bound: Some(bound), .. }) = self.ids.remove(&id) {
-            self.ports.release(id, bound.port);
+        if let Some(Id { bound: Some(bound), space, .. }) = self.ids.remove(&id) {
+            self.ports(space).release(id, bound.port);
         }
         Ok(())
     }
@@ -147,7 +168,7 @@ impl CmAgent {
     }
 
     /// Takes a MAD that came for one of our addresses.
-    pub fn receive(&mut self, now: Instant, gids: remora_cm::GidPair, mad: &[u8]) {
+    pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8]) {
         let fresh = self.next_id;
         if self.cm.receive(now, gids, mad, fresh) {
             self.next_id += 1;
@@ -157,7 +178,26 @@ impl CmAgent {
     /// Puts an event into its id's channel. `Err`: the program of this number reads none.
     pub fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
         let told = match &event.kind {
-            EventKind::ConnectRequest(request) => self.request(event, request),
+            EventKind::ConnectRequest(request) => {
+                let remora_cm::ConnectRequest { listener, gids, service_id, ip, service, param } = *request;
+                let kind = |[local, remote]: [SocketAddr; 2]| IdEventKind::ConnectRequest {
+                    listener,
+                    local,
+                    remote,
+                    service,
+                    param,
+                };
+                self.request(event, &Asked { listener, gids, service_id, ip }, kind)
+            }
+            EventKind::SidrRequest { listener, gids, service_id, ip, .. } => {
+                let asked = Asked { listener: *listener, gids: *gids, service_id: *service_id, ip: *ip };
+                let kind = |[local, remote]: [SocketAddr; 2]| IdEventKind::DatagramRequest {
+                    listener: asked.listener,
+                    local,
+                    remote,
+                };
+                self.request(event, &asked, kind)
+            }
             kind => IdEvent::of(event.handle, kind, &event.private_data),
         };
         let Some(told) = told else { return Ok(()) };
@@ -171,10 +211,15 @@ impl CmAgent {
 
     /// A request becomes a new id of the program that listens. `None`: nobody can be told, and the peer is
     /// refused.
-    fn request(&mut self, event: &CmEvent, request: &remora_cm::ConnectRequest) -> Option<IdEvent> {
-        let listener = self.ids.get(&request.listener).copied();
+    fn request(
+        &mut self,
+        event: &CmEvent,
+        asked: &Asked,
+        kind: impl FnOnce([SocketAddr; 2]) -> IdEventKind,
+    ) -> Option<IdEvent> {
+        let listener = self.ids.get(&asked.listener).copied();
         let reachable = listener.filter(|id| self.channels.contains_key(&id.channel));
-        let (Some(listener), Some(ip)) = (reachable.filter(|_| self.ids.len() < IDS), request.ip) else {
+        let (Some(listener), Some(ip)) = (reachable.filter(|_| self.ids.len() < IDS), asked.ip) else {
             // There is space for the refusal: nothing else was sent since the request came.
             let refused = self.cm.destroy(self.now(), event.handle);
             debug_assert_eq!(refused, Ok(()), "a request that nobody has seen");
@@ -182,18 +227,12 @@ impl CmAgent {
         };
         self.ids.insert(event.handle, Id { bound: None, ..listener });
         let at = |address: Address, port| SocketAddr::new(address.into(), port);
-        let kind = IdEventKind::ConnectRequest {
-            listener: request.listener,
-            local: at(request.gids.local, request.service_id.port()),
-            remote: at(request.gids.remote, ip.port),
-            service: request.service,
-            param: request.param,
-        };
-        Some(IdEvent { id: event.handle, kind, private_data: event.private_data.to_vec() })
+        let ends = [at(asked.gids.local, asked.service_id.port()), at(asked.gids.remote, ip.port)];
+        Some(IdEvent { id: event.handle, kind: kind(ends), private_data: event.private_data.to_vec() })
     }
 
     /// The next MAD that leaves, and between which addresses.
-    pub fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<remora_cm::GidPair> {
+    pub fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<GidPair> {
         self.cm.transmit(mad)
     }
 }

@@ -1,10 +1,13 @@
 //! What programs ask of the communication manager, and the way of MADs and events.
 
-use remora_cm::{AcceptParam, CmError, ConnParam, ConnectParam, GidPair, Listen, RejectParam};
+use remora_cm::{
+    AcceptParam, CmError, ConnParam, ConnectParam, GidPair, Listen, RejectParam, SidrReplyParam,
+    SidrRequestParam,
+};
 use remora_host::packet::PacketSocket;
 use remora_port::udp;
-use remora_wire::mad::{LEN, PortSpace, RejectReason, ServiceId, ip_cm};
-use remora_wire::{Address, Endpoint, ROCE_PORT};
+use remora_wire::mad::{LEN, PortSpace, RejectReason, ServiceId, SidrStatus, ip_cm};
+use remora_wire::{Address, Endpoint, Qpn, ROCE_PORT};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
@@ -69,9 +72,9 @@ impl State {
         }
         let done = match request {
             CmRequest::CreateChannel => return Err(Errno::INVAL),
-            CmRequest::CreateId { channel } => {
+            CmRequest::CreateId { channel, space } => {
                 self.own_channel(client, channel)?;
-                let id = self.agent.create_id(Id { client, channel, bound: None });
+                let id = self.agent.create_id(Id { client, channel, space, bound: None });
                 return id.map(CmReply::Id).ok_or(Errno::NOMEM);
             }
             CmRequest::Bind { id, address, reuses } => {
@@ -96,6 +99,14 @@ impl State {
             CmRequest::Connect { id, connect } => return self.connect(client, id, &connect),
             CmRequest::Accept { id, param, private_data } => {
                 self.agent.cm.accept(now, id, &accept_param(&param, &private_data))
+            }
+            CmRequest::AcceptDatagrams { id, qpn, qkey, private_data } => {
+                let (status, private_data) = (SidrStatus::VALID, &private_data[..]);
+                self.agent.cm.sidr_reply(now, id, &SidrReplyParam { status, qpn, qkey, private_data })
+            }
+            CmRequest::Reject { id, private_data } if self.agent.is_datagrams(id) => {
+                let (status, qpn, private_data) = (SidrStatus::REJECTED, Qpn::new(0), &private_data[..]);
+                self.agent.cm.sidr_reply(now, id, &SidrReplyParam { status, qpn, qkey: 0, private_data })
             }
             CmRequest::Reject { id, private_data } => {
                 let reject = RejectParam::new(RejectReason::CONSUMER);
@@ -160,7 +171,11 @@ impl State {
         if let Some(address) = address {
             self.place_of(address)?;
         }
-        let port = self.agent.ports.bind(id, address, at.port(), reuses).map_err(|_| Errno::ADDRINUSE)?;
+        let port = self
+            .agent
+            .ports(there.space)
+            .bind(id, address, at.port(), reuses)
+            .map_err(|_| Errno::ADDRINUSE)?;
         let bound = Bound { address, port };
         if let Some(id) = self.agent.id_mut(client, id) {
             id.bound = Some(bound);
@@ -170,17 +185,18 @@ impl State {
 
     /// As listen(2), an id that is not bound gets a port of every address.
     fn listen(&mut self, client: u32, id: u64, backlog: u32) -> Result<Bound, Errno> {
-        let bound = match self.agent.id(client, id).ok_or(Errno::INVAL)?.bound {
+        let Id { space, bound, .. } = self.agent.id(client, id).ok_or(Errno::INVAL)?;
+        let bound = match bound {
             Some(bound) => bound,
             None => self.bind_id(client, id, (IpAddr::from([0; 4]), 0).into(), false)?,
         };
         // The broker's first address may have no sockets yet. All others have.
         self.bind(0).map_err(|_| Errno::NODEV)?;
-        let service_id = ServiceId::rdma_ip(PortSpace::Tcp, bound.port);
+        let service_id = ServiceId::rdma_ip(space, bound.port);
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         let listen = Listen { service_id, address: bound.address, backlog };
         self.agent.cm.listen(id, &listen).map_err(errno)?;
-        if self.agent.ports.listen(id, bound.port).is_err() {
+        if self.agent.ports(space).listen(id, bound.port).is_err() {
             let now = self.agent.now();
             let _ = self.agent.cm.destroy(now, id);
             return Err(Errno::ADDRINUSE);
@@ -189,7 +205,8 @@ impl State {
     }
 
     fn connect(&mut self, client: u32, id: u64, connect: &Connect) -> Result<CmReply, Errno> {
-        let bound = self.agent.id(client, id).and_then(|id| id.bound).ok_or(Errno::INVAL)?;
+        let Id { space, bound, .. } = self.agent.id(client, id).ok_or(Errno::INVAL)?;
+        let bound = bound.ok_or(Errno::INVAL)?;
         let local = bound.address.ok_or(Errno::INVAL)?;
         let remote = Address::from(connect.destination.ip());
         if local.is_ipv4() != remote.is_ipv4() {
@@ -197,8 +214,15 @@ impl State {
         }
         self.place_of(local)?;
         let gids = GidPair { local, remote };
-        let service_id = ServiceId::rdma_ip(PortSpace::Tcp, connect.destination.port());
+        let service_id = ServiceId::rdma_ip(space, connect.destination.port());
         let ip = ip_cm::Repr { port: bound.port, addresses: ip_cm::Addresses::of(local, remote) };
+        let now = self.agent.now();
+        if space == PortSpace::Udp {
+            let new = SidrRequestParam::new(gids, service_id);
+            let param = SidrRequestParam { ip: Some(ip), private_data: &connect.private_data, ..new };
+            self.agent.cm.sidr_request(now, id, &param).map_err(errno)?;
+            return Ok(CmReply::Done);
+        }
         let ConnParam { qpn, starting_psn, .. } = connect.param;
         let param = ConnectParam {
             ip: Some(ip),
@@ -214,7 +238,6 @@ impl State {
             private_data: &connect.private_data,
             ..ConnectParam::new(gids, service_id, qpn)
         };
-        let now = self.agent.now();
         self.agent.cm.connect(now, id, &param).map_err(errno)?;
         Ok(CmReply::Done)
     }

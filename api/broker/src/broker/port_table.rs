@@ -1,4 +1,4 @@
-//! The ports of `rdma_cm`'s port space for connections (`RDMA_PS_TCP`): who is bound to which.
+//! The ports of one of `rdma_cm`'s port spaces: who is bound to which.
 
 use remora_wire::Address;
 use std::collections::BTreeMap;

@@ -2,10 +2,11 @@
 //!
 //! ```no_run
 //! use remora_broker::client::{CmClient, Options};
+//! use remora_broker::PortSpace;
 //!
 //! let manager = CmClient::open("127.0.0.1:0".parse()?, &Options::default())?;
 //! let channel = manager.create_channel()?;
-//! let listener = manager.create_id(&channel)?;
+//! let listener = manager.create_id(&channel, PortSpace::Tcp)?;
 //! manager.bind(listener, "127.0.0.1:7174".parse()?, false)?;
 //! manager.listen(listener, 8)?;
 //! println!("{:?}", channel.next_event()?);
@@ -14,6 +15,8 @@
 
 use remora_cm::{ConnParam, QpAttributes};
 use remora_host::packet::PacketSocket;
+use remora_wire::Qpn;
+use remora_wire::mad::PortSpace;
 use rustix::io::Errno;
 use std::io;
 use std::net::SocketAddr;
@@ -90,12 +93,17 @@ impl CmClient {
         Ok(EventChannel { number, socket: socket.into() })
     }
 
-    /// An id for connections (`RDMA_PS_TCP`), whose events come by this channel (`rdma_create_id`).
+    /// An id of connections (`Tcp`) or of datagrams (`Udp`), whose events come by this channel
+    /// (`rdma_create_id`).
     ///
     /// # Errors
-    /// `EBADF`: the channel is closed. `ENOMEM`: there are as many ids as there may be.
-    pub fn create_id(&self, channel: &EventChannel) -> io::Result<u64> {
-        match self.ask(CmRequest::CreateId { channel: channel.number })? {
+    /// `EPROTONOSUPPORT`: another port space. `EBADF`: the channel is closed. `ENOMEM`: there are as many ids
+    /// as there may be.
+    pub fn create_id(&self, channel: &EventChannel, space: PortSpace) -> io::Result<u64> {
+        if !matches!(space, PortSpace::Tcp | PortSpace::Udp) {
+            return Err(Errno::PROTONOSUPPORT.into());
+        }
+        match self.ask(CmRequest::CreateId { channel: channel.number, space })? {
             (CmReply::Id(id), _) => Ok(id),
             _ => Err(Errno::IO.into()),
         }
@@ -119,7 +127,7 @@ impl CmClient {
         self.bound(CmRequest::Listen { id, backlog })
     }
 
-    /// Asks for a connection (`rdma_connect`). The id must be bound to one address.
+    /// Asks for a connection, or which queue pair a service of datagrams has (`rdma_connect`). The id must be bound to one address.
     ///
     /// # Errors
     /// `ENETUNREACH`: one address is of IPv4, the other of IPv6.
@@ -136,7 +144,18 @@ impl CmClient {
         self.done(CmRequest::Accept { id, param: *param, private_data })
     }
 
-    /// Refuses a request or a response (`rdma_reject`), with up to 148 bytes of private data.
+    /// Answers a request for datagrams (`rdma_accept` with `RDMA_PS_UDP`): the queue pair, the Q_Key that they
+    /// must carry, and up to 136 bytes of private data.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub fn accept_datagrams(&self, id: u64, qpn: Qpn, qkey: u32, private_data: &[u8]) -> io::Result<()> {
+        let private_data = bounded(private_data)?;
+        self.done(CmRequest::AcceptDatagrams { id, qpn, qkey, private_data })
+    }
+
+    /// Refuses a request or a response (`rdma_reject`), with up to 148 bytes of private data, or 136 to one
+    /// for datagrams.
     ///
     /// # Errors
     /// `EINVAL`.

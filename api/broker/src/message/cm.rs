@@ -3,6 +3,7 @@
 //! [`RESERVED`]: super::RESERVED
 
 use remora_cm::{ConnParam, GidPair, QpAttributes};
+use remora_wire::mad::PortSpace;
 use remora_wire::mad::req::ConnectedService;
 use remora_wire::{Address, Psn, Qpn};
 use std::net::SocketAddr;
@@ -17,13 +18,13 @@ pub(crate) const MAX_PRIVATE: usize = 224;
 pub(crate) enum CmRequest {
     /// An event channel: the reply brings its socket.
     CreateChannel,
-    /// An id for connections, whose events come by this channel.
-    CreateId { channel: u32 },
+    /// An id of connections or of datagrams, whose events come by this channel.
+    CreateId { channel: u32, space: PortSpace },
     /// Binds an id to an address (unspecified: to all) and a port (0: any).
     Bind { id: u64, address: SocketAddr, reuses: bool },
     /// Offers a service at the id's address and port.
     Listen { id: u64, backlog: u32 },
-    /// Asks the service at an address and port for a connection.
+    /// Asks the service at an address and port for a connection, or which queue pair it has.
     Connect { id: u64, connect: Box<Connect> },
     /// Accepts the request that came with this id.
     Accept { id: u64, param: ConnParam, private_data: Vec<u8> },
@@ -41,6 +42,8 @@ pub(crate) enum CmRequest {
     Migrate { id: u64, channel: u32 },
     /// What the id's queue pair needs.
     QpAttributes { id: u64 },
+    /// Says which queue pair the datagram service has, to the request that came with this id.
+    AcceptDatagrams { id: u64, qpn: Qpn, qkey: u32, private_data: Vec<u8> },
 }
 
 /// What the active side asks for.
@@ -52,9 +55,9 @@ pub struct Connect {
     pub path_mtu: u8,
     /// The traffic class (of IPv4: the type of service).
     pub traffic_class: u8,
-    /// Of this side's queue pair.
+    /// Of this side's queue pair; with datagrams it means nothing, as path MTU and traffic class do.
     pub param: ConnParam,
-    /// Up to 56 bytes.
+    /// Up to 56 bytes; with datagrams, up to 180.
     pub private_data: Vec<u8>,
 }
 
@@ -117,7 +120,12 @@ impl In<'_> {
         (len <= MAX_PRIVATE).then(|| data.to_vec())
     }
 
-    fn number(&mut self) -> Option<u32> {
+    fn space(&mut self) -> Option<PortSpace> {
+        let number = self.u8()?;
+        [PortSpace::Tcp, PortSpace::Udp].into_iter().find(|space| *space as u8 == number)
+    }
+
+    pub(super) fn number(&mut self) -> Option<u32> {
         self.u32().filter(|number| *number < 1 << 24)
     }
 
@@ -198,6 +206,7 @@ impl CmRequest {
             | CmRequest::Establish { id }
             | CmRequest::Destroy { id }
             | CmRequest::Migrate { id, .. }
+            | CmRequest::AcceptDatagrams { id, .. }
             | CmRequest::QpAttributes { id } => Some(*id),
         }
     }
@@ -206,7 +215,7 @@ impl CmRequest {
         let of = |kind, id: &u64| Out::kind(kind).u64(*id);
         match self {
             CmRequest::CreateChannel => Out::kind(0x41),
-            CmRequest::CreateId { channel } => Out::kind(0x42).u32(*channel),
+            CmRequest::CreateId { channel, space } => Out::kind(0x42).u32(*channel).u8(*space as u8),
             CmRequest::Bind { id, address, reuses } => of(0x43, id).ip_port(*address).u8((*reuses).into()),
             CmRequest::Listen { id, backlog } => of(0x44, id).u32(*backlog),
             CmRequest::Connect { id, connect } => of(0x45, id)
@@ -225,13 +234,16 @@ impl CmRequest {
             CmRequest::Destroy { id } => of(0x4b, id),
             CmRequest::Migrate { id, channel } => of(0x4c, id).u32(*channel),
             CmRequest::QpAttributes { id } => of(0x4d, id),
+            CmRequest::AcceptDatagrams { id, qpn, qkey, private_data } => {
+                of(0x4e, id).u32(qpn.get()).u32(*qkey).private_data(private_data)
+            }
         }
     }
 
     pub(super) fn parse(kind: u8, fields: &mut In<'_>) -> Option<CmRequest> {
         match kind {
             0x41 => return Some(CmRequest::CreateChannel),
-            0x42 => return Some(CmRequest::CreateId { channel: fields.u32()? }),
+            0x42 => return Some(CmRequest::CreateId { channel: fields.u32()?, space: fields.space()? }),
             _ => {}
         }
         let id = fields.u64()?;
@@ -253,6 +265,10 @@ impl CmRequest {
             0x4b => CmRequest::Destroy { id },
             0x4c => CmRequest::Migrate { id, channel: fields.u32()? },
             0x4d => CmRequest::QpAttributes { id },
+            0x4e => {
+                let (qpn, qkey) = (Qpn::new(fields.number()?), fields.u32()?);
+                CmRequest::AcceptDatagrams { id, qpn, qkey, private_data: fields.private_data()? }
+            }
             _ => return None,
         })
     }

@@ -5,6 +5,7 @@
 //! ```
 
 use remora_cm::{ConnParam, EventKind};
+use remora_wire::Qpn;
 use remora_wire::mad::req::ConnectedService;
 use std::net::SocketAddr;
 
@@ -50,6 +51,24 @@ pub enum IdEventKind {
     Unreachable,
     /// No packet of the connection is on its way any more.
     TimewaitExit,
+    /// A peer asks a listener of the program for its queue pair of datagrams.
+    DatagramRequest {
+        /// The listener's id.
+        listener: u64,
+        /// The address and port that the peer asked.
+        local: SocketAddr,
+        /// The peer's address and port.
+        remote: SocketAddr,
+    },
+    /// The service's queue pair of datagrams, if the status is 0.
+    DatagramResponse {
+        /// 0, or why there is none (IBTA volume 1, chapter 12.11.2).
+        status: u8,
+        /// The queue pair.
+        qpn: Qpn,
+        /// The Q_Key that datagrams must carry.
+        qkey: u32,
+    },
 }
 
 impl IdEvent {
@@ -66,6 +85,12 @@ impl IdEvent {
             IdEventKind::Disconnected => of(5),
             IdEventKind::Unreachable => of(6),
             IdEventKind::TimewaitExit => of(7),
+            IdEventKind::DatagramRequest { listener, local, remote } => {
+                of(8).u64(*listener).ip_port(*local).ip_port(*remote)
+            }
+            IdEventKind::DatagramResponse { status, qpn, qkey } => {
+                of(9).u8(*status).u32(qpn.get()).u32(*qkey)
+            }
         };
         out.private_data(&self.private_data).0
     }
@@ -88,13 +113,23 @@ impl IdEvent {
             5 => IdEventKind::Disconnected,
             6 => IdEventKind::Unreachable,
             7 => IdEventKind::TimewaitExit,
+            8 => IdEventKind::DatagramRequest {
+                listener: fields.u64()?,
+                local: fields.ip_port()?,
+                remote: fields.ip_port()?,
+            },
+            9 => IdEventKind::DatagramResponse {
+                status: fields.u8()?,
+                qpn: Qpn::new(fields.number()?),
+                qkey: fields.u32()?,
+            },
             _ => return None,
         };
         let private_data = fields.private_data()?;
         fields.end().map(|()| IdEvent { id, kind, private_data })
     }
 
-    /// The event of a connection but for a request, which needs addresses; `None`: it is of no connection.
+    /// The event; `None`: it is a request, which needs an id and addresses.
     pub(crate) fn of(id: u64, kind: &EventKind, private_data: &[u8]) -> Option<IdEvent> {
         let kind = match kind {
             EventKind::ConnectResponse(param) => IdEventKind::ConnectResponse(*param),
@@ -103,9 +138,10 @@ impl IdEvent {
             EventKind::Disconnected(_) => IdEventKind::Disconnected,
             EventKind::Unreachable => IdEventKind::Unreachable,
             EventKind::TimewaitExit => IdEventKind::TimewaitExit,
-            EventKind::ConnectRequest(_) | EventKind::SidrRequest { .. } | EventKind::SidrResponse { .. } => {
-                return None;
+            EventKind::SidrResponse { status, qpn, qkey } => {
+                IdEventKind::DatagramResponse { status: status.0, qpn: *qpn, qkey: *qkey }
             }
+            EventKind::ConnectRequest(_) | EventKind::SidrRequest { .. } => return None,
         };
         Some(IdEvent { id, kind, private_data: private_data.to_vec() })
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use remora_cm::{ConnParam, GidPair, QpAttributes};
+use remora_wire::mad::PortSpace;
 use remora_wire::mad::req::ConnectedService;
 use remora_wire::{Address, Psn, Qpn};
 
@@ -33,7 +34,13 @@ fn cm_requests() -> Vec<CmRequest> {
     };
     vec![
         CmRequest::CreateChannel,
-        CmRequest::CreateId { channel: 3 },
+        CmRequest::CreateId { channel: 3, space: PortSpace::Udp },
+        CmRequest::AcceptDatagrams {
+            id,
+            qpn: Qpn::new(2),
+            qkey: 0x0123_4567,
+            private_data: private_data.clone(),
+        },
         CmRequest::Bind { id, address: at("0.0.0.0:0"), reuses: true },
         CmRequest::Listen { id, backlog: 5 },
         CmRequest::Connect { id, connect: Box::new(connect) },
@@ -165,6 +172,8 @@ fn events_of_ids_come_back_from_their_bytes_and_nothing_shorter_or_longer_is_one
         IdEventKind::Disconnected,
         IdEventKind::Unreachable,
         IdEventKind::TimewaitExit,
+        IdEventKind::DatagramRequest { listener: 1, local: at("10.0.0.1:1"), remote: at("10.0.0.2:2") },
+        IdEventKind::DatagramResponse { status: 0, qpn: Qpn::new(5), qkey: 0x8000_0001 },
     ] {
         let event = IdEvent { id: u64::MAX - 1, kind, private_data: vec![0x5a; 224] };
         let packet = event.emit();

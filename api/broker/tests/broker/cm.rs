@@ -3,7 +3,7 @@
 mod strangers;
 
 use remora_broker::client::{self, CmClient, EventChannel};
-use remora_broker::{Broker, Connect, IdEvent, IdEventKind, Options};
+use remora_broker::{Broker, Connect, IdEvent, IdEventKind, Options, PortSpace};
 use remora_cm::ConnParam;
 use remora_host::wait_readable;
 use remora_wire::{Psn, Qpn};
@@ -42,7 +42,7 @@ impl Side {
 
     /// An id that listens at this address, and where.
     fn listen(&self, address: &str) -> (u64, SocketAddr) {
-        let id = self.cm.create_id(&self.channel).unwrap();
+        let id = self.cm.create_id(&self.channel, PortSpace::Tcp).unwrap();
         self.cm.bind(id, at(address), false).unwrap();
         (id, self.cm.listen(id, 8).unwrap())
     }
@@ -53,7 +53,7 @@ impl Side {
     }
 
     fn connect_by(&self, from: &str, connect: Connect) -> u64 {
-        let id = self.cm.create_id(&self.channel).unwrap();
+        let id = self.cm.create_id(&self.channel, PortSpace::Tcp).unwrap();
         self.cm.bind(id, at(from), false).unwrap();
         self.cm.connect(id, connect).unwrap();
         id
@@ -215,6 +215,47 @@ fn a_response_is_enough_for_the_passive_side_when_its_queue_pair_has_heard_the_p
     server.expect(accepts, IdEventKind::Disconnected);
 }
 
+#[test]
+fn a_service_of_datagrams_says_its_queue_pair_or_refuses_and_its_ports_are_others() {
+    let address = "127.95.0.17:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let (server, client) = (Side::open(address), Side::open(address));
+    let (_, service) = server.listen("127.95.0.17:7174");
+    let listener = server.cm.create_id(&server.channel, PortSpace::Udp).unwrap();
+    server.cm.bind(listener, service, false).unwrap();
+    server.cm.listen(listener, 8).unwrap();
+    refused(client.cm.create_id(&client.channel, PortSpace::Ib), 93);
+    let ask = |port: u16| {
+        let id = client.cm.create_id(&client.channel, PortSpace::Udp).unwrap();
+        client.cm.bind(id, at(address), false).unwrap();
+        client.cm.connect(id, asking(SocketAddr::new(service.ip(), port))).unwrap();
+        id
+    };
+    let request = || {
+        let event = server.event();
+        let IdEventKind::DatagramRequest { listener: of, local, remote } = event.kind else {
+            panic!("{event:?}")
+        };
+        assert_eq!((of, local, remote.ip()), (listener, service, service.ip()));
+        assert_eq!(&event.private_data[..20], b"from the active side");
+        event.id
+    };
+    let response = |status, qpn, qkey| IdEventKind::DatagramResponse { status, qpn: Qpn::new(qpn), qkey };
+    let (asks, answers) = (ask(7174), request());
+    refused(server.cm.accept(answers, &param(1), b""), EINVAL);
+    refused(server.cm.accept_datagrams(answers, Qpn::new(5), 1, &[0; 137]), EINVAL);
+    server.cm.accept_datagrams(answers, Qpn::new(0x20_0005), 0x0123_4567, b"here").unwrap();
+    assert_eq!(&client.expect(asks, response(0, 0x20_0005, 0x0123_4567))[..4], b"here");
+    let (asks, answers) = (ask(7174), request());
+    server.cm.reject(answers, b"no").unwrap();
+    assert_eq!(&client.expect(asks, response(2, 0, 0))[..2], b"no");
+    let (asks, answers) = (ask(7174), request());
+    server.cm.destroy(answers).unwrap();
+    client.expect(asks, response(2, 0, 0));
+    let asks = ask(7175);
+    client.expect(asks, response(1, 0, 0));
+}
+
 /// Not a test by itself: a program that connects, says so, and is connected until it is killed.
 #[test]
 fn a_program_that_connects() {
@@ -257,7 +298,7 @@ fn a_program_that_is_killed_is_disconnected_for_it_and_its_ports_are_free() {
     client.expect(asks, IdEventKind::Rejected(28));
     let next = Side::open(here);
     until(at(here), |_| {
-        let id = next.cm.create_id(&next.channel).unwrap();
+        let id = next.cm.create_id(&next.channel, PortSpace::Tcp).unwrap();
         next.cm.bind(id, service, false).is_ok()
     });
 }
@@ -269,7 +310,7 @@ fn a_port_is_one_programs_and_addresses_are_those_of_the_broker() {
     let (one, other) = (Side::open(address), Side::open(address));
     let (listener, service) = one.listen("0.0.0.0:7174");
     assert_eq!(service, at("[::]:7174"), "every address");
-    let id = other.cm.create_id(&other.channel).unwrap();
+    let id = other.cm.create_id(&other.channel, PortSpace::Tcp).unwrap();
     refused(other.cm.bind(id, at("127.95.0.8:7174"), false), EADDRINUSE);
     refused(other.cm.bind(id, at("127.95.0.8:7174"), true), EADDRINUSE);
     refused(other.cm.bind(id, at("127.95.0.9:7174"), false), EADDRNOTAVAIL);
@@ -296,7 +337,7 @@ fn a_port_is_one_programs_and_addresses_are_those_of_the_broker() {
     assert!(matches!(other.event().kind, IdEventKind::ConnectResponse(_)));
     // Where everybody listens at every port, the next one is told.
     one.cm.destroy(listener).unwrap();
-    let id = other.cm.create_id(&other.channel).unwrap();
+    let id = other.cm.create_id(&other.channel, PortSpace::Tcp).unwrap();
     assert_eq!(other.cm.bind(id, at("127.95.0.8:7174"), false).unwrap(), at("127.95.0.8:7174"));
 }
 
@@ -308,7 +349,7 @@ fn an_id_moves_to_another_channel_and_a_closed_channel_takes_nobody_with_it() {
     let (listener, service) = server.listen(address);
     let first = std::mem::replace(&mut server.channel, server.cm.create_channel().unwrap());
     server.cm.migrate(listener, &server.channel).unwrap();
-    refused(client.cm.create_id(&server.channel), EBADF);
+    refused(client.cm.create_id(&server.channel, PortSpace::Tcp), EBADF);
     let asks = client.connect(address, service);
     let (accepts, _) = server.request();
     server.cm.migrate(accepts, &first).unwrap();
@@ -344,7 +385,7 @@ fn a_program_that_reads_no_events_is_hung_up_and_everybody_else_is_served() {
     let mut asked = 0;
     let hung_up = loop {
         let asking = || -> std::io::Result<()> {
-            let id = deaf.cm.create_id(&deaf.channel)?;
+            let id = deaf.cm.create_id(&deaf.channel, PortSpace::Tcp)?;
             deaf.cm.bind(id, at(address), false)?;
             deaf.cm.connect(id, asking(at("127.95.0.11:9")))
         };
@@ -370,16 +411,16 @@ fn ids_and_channels_are_bounded_and_free_again_when_their_program_is_gone() {
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
     let (greedy, other) = (Side::open(address), Side::open(address));
     let mut ids = 0;
-    while greedy.cm.create_id(&greedy.channel).map_err(|error| error.raw_os_error()).is_ok() {
+    while greedy.cm.create_id(&greedy.channel, PortSpace::Tcp).map_err(|error| error.raw_os_error()).is_ok() {
         ids += 1;
     }
     assert_eq!(ids, 16_384);
-    refused(other.cm.create_id(&other.channel), ENOMEM);
+    refused(other.cm.create_id(&other.channel, PortSpace::Tcp), ENOMEM);
     let channels: Vec<EventChannel> = std::iter::from_fn(|| greedy.cm.create_channel().ok()).collect();
     assert_eq!(channels.len(), 254);
     refused(other.cm.create_channel(), EMFILE);
     drop((greedy, channels));
-    until(at(address), |_| other.cm.create_id(&other.channel).is_ok());
+    until(at(address), |_| other.cm.create_id(&other.channel, PortSpace::Tcp).is_ok());
     other.cm.create_channel().unwrap();
 }
 
@@ -398,7 +439,7 @@ fn a_broker_stays_while_a_program_connects_and_its_end_ends_the_channels() {
     drop(broker);
     assert!(wait_readable(side.channel.as_fd(), Some(LONG)).unwrap());
     refused(side.channel.next_event(), 32);
-    assert!(side.cm.create_id(&side.channel).is_err());
+    assert!(side.cm.create_id(&side.channel, PortSpace::Tcp).is_err());
 }
 
 #[test]
