@@ -127,7 +127,8 @@ impl CmClient {
         self.bound(CmRequest::Listen { id, backlog })
     }
 
-    /// Asks for a connection, or which queue pair a service of datagrams has (`rdma_connect`). The id must be bound to one address.
+    /// Asks for a connection, or which queue pair a service of datagrams has (`rdma_connect`). The id must be
+    /// bound to one address.
     ///
     /// # Errors
     /// `ENETUNREACH`: one address is of IPv4, the other of IPv6.
@@ -144,8 +145,8 @@ impl CmClient {
         self.done(CmRequest::Accept { id, param: *param, private_data })
     }
 
-    /// Answers a request for datagrams (`rdma_accept` with `RDMA_PS_UDP`): the queue pair, the Q_Key that they
-    /// must carry, and up to 136 bytes of private data.
+    /// Answers a request for datagrams (`rdma_accept` with `RDMA_PS_UDP`): the queue pair, the Q_Key that
+    /// they must carry, and up to 136 bytes of private data.
     ///
     /// # Errors
     /// `EINVAL`.

@@ -170,6 +170,17 @@ fn programs_of_two_addresses_connect_over_both_families_and_also_where_the_kerne
 }
 
 #[test]
+fn a_program_that_has_its_address_alone_connects_by_the_device_that_reads_the_only_socket() {
+    let (here, there) = ("127.95.0.18:0", "127.95.0.19:0");
+    let alone = client::Options { start: client::Start::Alone, ..never() };
+    let _device = client::open_device(at(here), &alone, |device| device).unwrap();
+    let _broker = Broker::open(at(there), &Options::default()).unwrap();
+    two_programs_connect("127.95.0.18:7174", there);
+    two_programs_connect("127.95.0.19:7174", here);
+    two_programs_connect("127.95.0.18:7175", here);
+}
+
+#[test]
 fn a_refusal_has_its_reason_and_private_data_and_nobody_who_listens_is_one_too() {
     let address = "127.95.0.4:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
