@@ -176,7 +176,7 @@ fn a_program() {
 impl Bench {
     fn connect(&mut self, to: &str) -> String {
         // Few retries: a dead peer is to be noticed in time.
-        let options = QpOptions { timeout: 12, retry_cnt: 3, ..QpOptions::default() };
+        let options = QpOptions { timeout: 14, retry_cnt: 7, ..QpOptions::default() };
         let pair = self.domain.create_qp(&self.cq, &self.cq, &options).unwrap().connect(to).unwrap();
         let table = RemoteMemory::from_bytes(pair.peer_private_data()).unwrap();
         self.pairs.clear();
