@@ -175,7 +175,7 @@ fn a_program() {
 
 impl Bench {
     fn connect(&mut self, to: &str) -> String {
-        // Few retries: a dead peer is to be noticed in time.
+        // A dead peer is noticed within half a second or so, and one without a core is waited for.
         let options = QpOptions { timeout: 14, retry_cnt: 7, ..QpOptions::default() };
         let pair = self.domain.create_qp(&self.cq, &self.cq, &options).unwrap().connect(to).unwrap();
         let table = RemoteMemory::from_bytes(pair.peer_private_data()).unwrap();

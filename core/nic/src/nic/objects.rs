@@ -89,8 +89,8 @@ impl Nic {
     }
 
     /// Makes queue pair 1 in RESET, that of the general services interface (IBTA vol. 1 §3.9.4): a datagram
-    /// queue pair whose Q_Key is always [`GSI_QKEY`](crate::GSI_QKEY). Packets for number 1 come to it whatever the NIC's QPN
-    /// range.
+    /// queue pair whose Q_Key is always [`GSI_QKEY`](crate::GSI_QKEY). Packets for number 1 come to it
+    /// whatever the NIC's QPN range.
     ///
     /// # Errors
     /// `Busy`: there is one. `NotThisService`: it is none of datagrams. Else those of
