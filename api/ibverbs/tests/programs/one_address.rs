@@ -59,3 +59,25 @@ fn nobody_in_a_namespace_where_only_loopback_is_up_runs_a_pair() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(printed.matches("100 iters in").count(), 2, "{printed} {told}");
 }
+
+#[test]
+fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
+    let (address, folder) = (address(), std::env::temp_dir());
+    let file = |name: &str| folder.join(format!("remora-{}-{name}", std::process::id()));
+    let (rules, capture) = (file("loss.toml"), file("frames.pcapng"));
+    std::fs::write(&rules, "[[rule]]\nfault = 'drop'\nprobability = 0.05\n").unwrap();
+    let at = |words: &[&str]| {
+        let mut command = program_at(&address, words);
+        // The client's, which comes last and has the address as its last word.
+        if words.last() == Some(&"127.0.0.1") {
+            command.env("REMORA_FAULT", &rules).env("REMORA_CAPTURE", &capture);
+        }
+        command
+    };
+    let printed = pair_of(&at, &["ib_write_bw", "-s", "4096", "-n", "200"], "-p");
+    assert!(printed.contains(" 4096 "), "{printed}");
+    let captured = std::fs::metadata(&capture).unwrap().len();
+    std::fs::remove_file(&rules).unwrap();
+    std::fs::remove_file(&capture).unwrap();
+    assert!(captured > 200 * 4096, "{captured} bytes");
+}
