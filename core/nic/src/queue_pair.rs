@@ -40,7 +40,7 @@ use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 /// The number of the queue pair of the general services interface.
 pub(crate) const GSI: u32 = 1;
 /// The Q_Key of queue pair 1 (IBTA vol. 1 §10.2.5).
-pub const GSI_QKEY: u32 = 0x8001_0000;
+pub const GSI_QKEY: u32 = remora_wire::mad::QKEY;
 
 /// A queue pair.
 pub(crate) struct QueuePair {

@@ -9,104 +9,15 @@
 //!   8|                      private data (224)                      |
 //!   +---------------------------------------------------------------+
 //! ```
+//!
+//! The body is that of a RTU.
 
-use core::fmt;
-
-use zerocopy::network_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use super::BODY_LEN;
-use crate::WireError;
-
-/// Bytes of the body.
-pub const LEN: usize = BODY_LEN;
-
-/// Bytes of private data.
-pub const PRIVATE_LEN: usize = 224;
-
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Raw {
-    local_comm_id: U32,
-    remote_comm_id: U32,
-    private_data: [u8; PRIVATE_LEN],
-}
-const _: () = assert!(size_of::<Raw>() == LEN);
-
-/// A body whose length has been checked.
-#[derive(Copy, Clone, Debug)]
-pub struct View<'a>(&'a Raw);
-
-impl<'a> View<'a> {
-    /// The body at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
-        Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
-    }
-
-    /// The sender's communication id.
-    #[inline]
-    pub fn local_comm_id(&self) -> u32 {
-        self.0.local_comm_id.get()
-    }
-
-    /// The receiver's communication id.
-    #[inline]
-    pub fn remote_comm_id(&self) -> u32 {
-        self.0.remote_comm_id.get()
-    }
-
-    /// What the sender's program says to the receiver's.
-    #[inline]
-    pub fn private_data(&self) -> &'a [u8; PRIVATE_LEN] {
-        &self.0.private_data
-    }
-}
-
-/// The body as a value.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Repr {
-    /// The sender's communication id.
-    pub local_comm_id: u32,
-    /// The receiver's communication id.
-    pub remote_comm_id: u32,
-    /// What the sender's program says to the receiver's.
-    pub private_data: [u8; PRIVATE_LEN],
-}
-
-impl Repr {
-    /// The value of a checked body.
-    #[inline]
-    pub fn parse(view: &View<'_>) -> Repr {
-        Repr {
-            local_comm_id: view.local_comm_id(),
-            remote_comm_id: view.remote_comm_id(),
-            private_data: *view.private_data(),
-        }
-    }
-
-    /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
-    #[inline]
-    pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for a DREP");
-        *place = Raw {
-            local_comm_id: U32::new(self.local_comm_id),
-            remote_comm_id: U32::new(self.remote_comm_id),
-            private_data: self.private_data,
-        };
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Repr { local_comm_id, remote_comm_id, .. } = self;
-        write!(f, "local_comm_id={local_comm_id:#010x} remote_comm_id={remote_comm_id:#010x}")
-    }
-}
+pub use super::rtu::{LEN, PRIVATE_LEN, Repr, View};
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WireError;
     use crate::mad::tests::{any_body, body};
     use proptest::prelude::*;
 

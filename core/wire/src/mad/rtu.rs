@@ -1,4 +1,5 @@
-//! RTU: the active side is ready to use the connection (IBTA volume 1, chapter 12.6.9).
+//! RTU: the active side is ready to use the connection (IBTA volume 1, chapter 12.6.9). A DREP has the same
+//! body.
 //!
 //! ```text
 //!   +---------------------------------------------------------------+
@@ -88,7 +89,7 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if it is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for a RTU");
+        let (place, _) = Raw::mut_from_prefix(out).expect("space for the body");
         *place = Raw {
             local_comm_id: U32::new(self.local_comm_id),
             remote_comm_id: U32::new(self.remote_comm_id),
