@@ -1,6 +1,6 @@
 //! Errors of the Rust API as an errno, and as a text.
 
-use remora_verbs::{ConnectError, CreateError, MemoryError, OpenError, PollError, PostError, QueueError};
+use remora_verbs::{ConnectError, CreateError, OpenError, PollError, PostError, errno_of_open};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::fmt::Display;
@@ -46,68 +46,27 @@ pub extern "C" fn remora_error() -> *const c_char {
     WORDS.try_with(|kept| kept.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-fn of_memory(error: &MemoryError) -> c_int {
-    match error {
-        MemoryError::Invalid | MemoryError::Unknown => libc::EINVAL,
-        MemoryError::Full => libc::ENOMEM,
-        MemoryError::Busy => libc::EBUSY,
-        MemoryError::InsidePass => libc::EDEADLK,
-        MemoryError::Os(errno) => *errno,
-    }
-}
-
 impl From<OpenError> for Fault {
     fn from(error: OpenError) -> Fault {
-        let errno = match &error {
-            OpenError::Engines(_) => libc::EINVAL,
-            OpenError::Port(_) => libc::ENODEV,
-            OpenError::Memory(error) => of_memory(error),
-            OpenError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
-        };
-        Fault::new(errno, error)
+        Fault::new(errno_of_open(&error), error)
     }
 }
 
 impl From<CreateError> for Fault {
     fn from(error: CreateError) -> Fault {
-        let errno = match &error {
-            CreateError::Memory(error) => of_memory(error),
-            CreateError::Nic(remora_nic::NicError::Full) => libc::ENOMEM,
-            CreateError::Nic(remora_nic::NicError::Busy) => libc::EBUSY,
-            CreateError::Forked => libc::EPERM,
-            CreateError::Reentered => libc::EBUSY,
-            CreateError::Unreachable(_) => libc::EHOSTUNREACH,
-            CreateError::System(errno) => *errno,
-            _ => libc::EINVAL,
-        };
-        Fault::new(errno, error)
+        Fault::new(error.errno(), error)
     }
 }
 
 impl From<PostError> for Fault {
     fn from(error: PostError) -> Fault {
-        let errno = match error {
-            PostError::Queue(QueueError::QueueFull) => libc::ENOMEM,
-            PostError::Forked => libc::EPERM,
-            PostError::Reentered => libc::EBUSY,
-            PostError::Failed => libc::EIO,
-            _ => libc::EINVAL,
-        };
-        Fault::new(errno, error)
+        Fault::new(error.errno(), error)
     }
 }
 
 impl From<PollError> for Fault {
     fn from(error: PollError) -> Fault {
-        let errno = match error {
-            PollError::Overrun => libc::EOVERFLOW,
-            PollError::Timeout => libc::ETIMEDOUT,
-            PollError::Forked => libc::EPERM,
-            PollError::Reentered => libc::EBUSY,
-            PollError::Failed => libc::EIO,
-            PollError::System(errno) => errno,
-        };
-        Fault::new(errno, error)
+        Fault::new(error.errno(), error)
     }
 }
 

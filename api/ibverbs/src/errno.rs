@@ -1,6 +1,7 @@
 //! Errors of the raw layer as an errno.
 
-use remora_verbs::{CreateError, MemoryError, NicError, OpenError, PollError, PostError, QueueError};
+use remora_verbs::{CreateError, PollError, PostError, QueueError};
+pub use remora_verbs::{errno_of_memory as of_memory, errno_of_open as of_open};
 use std::ffi::c_int;
 
 /// Sets the calling thread's errno and returns it.
@@ -34,57 +35,19 @@ pub fn pointer<T>(made: Result<*mut T, c_int>) -> *mut T {
     })
 }
 
-pub fn of_memory(error: MemoryError) -> c_int {
-    match error {
-        MemoryError::Invalid | MemoryError::Unknown => libc::EINVAL,
-        MemoryError::Full => libc::ENOMEM,
-        MemoryError::Busy => libc::EBUSY,
-        MemoryError::InsidePass => libc::EDEADLK,
-        MemoryError::Os(errno) => errno,
-    }
-}
-
 pub fn of_create(error: CreateError) -> c_int {
-    match error {
-        CreateError::Memory(error) => of_memory(error),
-        CreateError::Nic(NicError::Full) => libc::ENOMEM,
-        CreateError::Nic(NicError::Busy) => libc::EBUSY,
-        CreateError::Forked => libc::EIO,
-        CreateError::Reentered => libc::EBUSY,
-        CreateError::Unreachable(_) => libc::EHOSTUNREACH,
-        CreateError::System(errno) => errno,
-        _ => libc::EINVAL,
-    }
-}
-
-pub fn of_open(error: &OpenError) -> c_int {
-    match error {
-        OpenError::Engines(_) => libc::EINVAL,
-        OpenError::Port(_) => libc::ENODEV,
-        OpenError::Memory(error) => of_memory(*error),
-        OpenError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
-    }
+    // A device that is gone, as providers say of one that has failed.
+    if error == CreateError::Forked { libc::EIO } else { error.errno() }
 }
 
 pub fn of_queue(error: QueueError) -> c_int {
-    if error == QueueError::QueueFull { libc::ENOMEM } else { libc::EINVAL }
+    PostError::Queue(error).errno()
 }
 
 pub fn of_post(error: PostError) -> c_int {
-    match error {
-        PostError::Queue(error) => of_queue(error),
-        PostError::Forked | PostError::Failed => libc::EIO,
-        PostError::Reentered => libc::EBUSY,
-        _ => libc::EINVAL,
-    }
+    if error == PostError::Forked { libc::EIO } else { error.errno() }
 }
 
 pub fn of_poll(error: PollError) -> c_int {
-    match error {
-        PollError::Overrun => libc::EOVERFLOW,
-        PollError::Timeout => libc::ETIMEDOUT,
-        PollError::Forked | PollError::Failed => libc::EIO,
-        PollError::Reentered => libc::EBUSY,
-        PollError::System(errno) => errno,
-    }
+    if error == PollError::Forked { libc::EIO } else { error.errno() }
 }
