@@ -1,6 +1,7 @@
 //! Shared receive queues.
 
-use remora_verbs::raw::{Cq, Srq, SrqShape};
+use remora_verbs::ReceiveCaps;
+use remora_verbs::raw::{Cq, Srq};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -57,11 +58,11 @@ fn create(
     if !(1..=MAX_SRQ_WR).contains(&attr.max_wr) || attr.max_sge > SGES {
         return Err(libc::EINVAL);
     }
-    let shape = SrqShape { max_wr: attr.max_wr, max_sge: attr.max_sge.max(1) };
+    let caps = ReceiveCaps { max_wr: attr.max_wr, max_sge: attr.max_sge.max(1) };
     let is_xrc = xrc.is_some();
-    let raw = Srq::create(&view.nic.adapter, domain.pd, shape, xrc).map_err(errno::of_create)?;
+    let raw = Srq::create(&view.nic.adapter, domain.pd, caps, xrc).map_err(errno::of_create)?;
     attr.max_wr = raw.query().map_err(errno::of_create)?.max_wr;
-    attr.max_sge = shape.max_sge;
+    attr.max_sge = caps.max_sge;
     let verbs = IbvSrq {
         context,
         srq_context,

@@ -58,4 +58,4 @@ pub use remora_nic::cqe::Cqe;
 pub use remora_nic::wqe::{MAX_INLINE, MAX_SGE};
 pub use remora_nic::{Destination, MAX_RING_SLOTS, Target};
 pub use remora_wire::Qpn;
-pub use srq::{Srq, SrqShape};
+pub use srq::Srq;

@@ -1,9 +1,9 @@
 //! Queue pairs that are made in RESET, and that any thread posts to.
 
 use remora_memory::{Owner, Pd};
-use remora_nic::wqe::{Bounds, MAX_INLINE, MAX_SGE, MAX_SLOTS, SLOT};
+use remora_nic::wqe::{Bounds, MAX_SLOTS};
 use remora_nic::{
-    Fetching, MAX_RING_SLOTS, Modify, QueuePairInit, Receives as Source, Service, Target, WorkRequest,
+    Fetching, Modify, QueuePairInit, ReceiveCaps, Receives as Source, SendCaps, Service, Target, WorkRequest,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -51,20 +51,18 @@ impl Default for QpAttributes {
 impl QpAttributes {
     /// Slots of the send queue.
     fn send_slots(&self) -> Result<u32, CreateError> {
+        let most = SendCaps::MOST;
         let bounds = [
-            ("max_send_sge", self.max_send_sge, MAX_SGE as u32),
-            ("max_inline", self.max_inline, MAX_INLINE as u32),
+            ("max_send_sge", self.max_send_sge, most.max_sge),
+            ("max_inline", self.max_inline, most.max_inline),
+            ("max_send_wr", self.max_send_wr, most.max_wr),
         ];
         if let Some((what, asked, most)) = bounds.into_iter().find(|(_, asked, most)| asked > most) {
             return Err(CreateError::TooMany(what, asked.into(), most.into()));
         }
-        let list = self.max_send_sge.saturating_sub(1).div_ceil(2);
-        let each = 1 + list.max(self.max_inline.div_ceil(SLOT as u32));
-        let most = MAX_RING_SLOTS / each;
-        if self.max_send_wr > most {
-            return Err(CreateError::TooMany("max_send_wr", self.max_send_wr.into(), most.into()));
-        }
-        Ok((self.max_send_wr * each).max(MAX_SLOTS as u32))
+        let QpAttributes { max_send_wr: max_wr, max_send_sge: max_sge, max_inline, .. } = *self;
+        let slots = SendCaps { max_wr, max_sge, max_inline }.slots();
+        Ok(slots.unwrap_or_default().max(MAX_SLOTS as u32))
     }
 }
 
@@ -108,7 +106,8 @@ impl Qp {
             (Some(srq), _) => (Source::Shared(srq.number()), None),
             (None, Service::XrcInitiator) => (Source::None, None),
             (None, _) => {
-                let ring = adapter.ring(slots(attributes.max_recv_wr.max(1), max_sge)?)?;
+                let ring =
+                    adapter.ring(slots(ReceiveCaps { max_wr: attributes.max_recv_wr.max(1), max_sge })?)?;
                 let side = ReceiveSide::new(ring.clone(), remora_nic::stride(max_sge), max_sge);
                 (Source::Own { ring, max_sge }, Some(side.limited(attributes.max_recv_wr)))
             }

@@ -1,8 +1,7 @@
 //! Shared receive queues that any thread posts to.
 
 use remora_memory::Pd;
-use remora_nic::wqe::MAX_SGE;
-use remora_nic::{MAX_RING_SLOTS, ReceiveRequest, SrqFacts, SrqInit, XrcSrq};
+use remora_nic::{ReceiveCaps, ReceiveRequest, SrqFacts, SrqInit, XrcSrq};
 use remora_wire::Qpn;
 use std::sync::Arc;
 
@@ -10,15 +9,6 @@ use super::guarded::Guarded;
 use super::{ChannelAdapter, Cq};
 use crate::queue_pair::ReceiveSide;
 use crate::{CreateError, PostError};
-
-/// The size of a shared receive queue.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct SrqShape {
-    /// Work requests that it holds at least.
-    pub max_wr: u32,
-    /// Elements of a work request's list, 1 to 30.
-    pub max_sge: u32,
-}
 
 /// A shared receive queue (`ibv_srq`).
 #[derive(Debug)]
@@ -39,12 +29,12 @@ impl Srq {
     pub fn create(
         adapter: &Arc<ChannelAdapter>,
         pd: Pd,
-        shape: SrqShape,
+        caps: ReceiveCaps,
         xrc: Option<(u32, &Cq)>,
     ) -> Result<Arc<Srq>, CreateError> {
         adapter.refuse_child()?;
-        let SrqShape { max_wr, max_sge } = shape;
-        let ring = adapter.ring(slots(max_wr, max_sge)?)?;
+        let ring = adapter.ring(slots(caps)?)?;
+        let max_sge = caps.max_sge;
         let xrc = xrc.map(|(domain, cq)| XrcSrq { domain, cq: cq.number() });
         let init = SrqInit { pd, ring: ring.clone(), max_sge, xrc };
         adapter.table().retain_pd(pd)?;
@@ -107,7 +97,7 @@ impl Srq {
     /// `TooMany`; `Nic(TooSmall)` if the waiting ones, or the limit, do not fit; `Forked`.
     pub fn resize(&self, max_wr: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
-        let ring = self.adapter.ring(slots(max_wr, self.max_sge)?)?;
+        let ring = self.adapter.ring(slots(ReceiveCaps { max_wr, max_sge: self.max_sge })?)?;
         let resized = self.receive.engine().inside(|inside| {
             inside.nic().resize_srq(self.number, ring.clone())?;
             self.receive.get(inside).moved(ring);
@@ -143,14 +133,14 @@ impl Receives<'_> {
     }
 }
 
-pub(super) fn slots(max_wr: u32, max_sge: u32) -> Result<u32, CreateError> {
-    let stride = remora_nic::stride(max_sge) as u32;
-    let most = MAX_RING_SLOTS / stride;
-    if max_sge > MAX_SGE as u32 {
-        return Err(CreateError::TooMany("max_sge", max_sge.into(), MAX_SGE as u64));
-    }
-    if !(1..=most).contains(&max_wr) {
-        return Err(CreateError::TooMany("max_wr", max_wr.into(), most.into()));
-    }
-    Ok(max_wr * stride)
+/// Slots of a receive queue. It holds one work request at least.
+pub(super) fn slots(caps: ReceiveCaps) -> Result<u32, CreateError> {
+    let most = ReceiveCaps::MOST;
+    let slots = caps.slots().filter(|_| caps.max_wr > 0);
+    slots.ok_or_else(|| {
+        if caps.max_sge > most.max_sge {
+            return CreateError::TooMany("max_sge", caps.max_sge.into(), most.max_sge.into());
+        }
+        CreateError::TooMany("max_wr", caps.max_wr.into(), most.max_wr.into())
+    })
 }

@@ -1,6 +1,7 @@
 //! The raw layer: queue pairs by `Modify`, addresses by GID, objects in use, and threads that share all.
 
-use remora_verbs::raw::{Ah, ChannelAdapter, Cq, Qp, QpAttributes, Srq, SrqShape, Target};
+use remora_verbs::ReceiveCaps;
+use remora_verbs::raw::{Ah, ChannelAdapter, Cq, Qp, QpAttributes, Srq, Target};
 use remora_verbs::{
     Access, CreateError, Device, Flags, MemoryError, Modify, NicError, Operation, Payload, PostError, Psn,
     QueueError, ReceiveRequest, Service, Sge, State, Status, WorkRequest,
@@ -83,7 +84,7 @@ fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked
 fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
     let adapter = adapter();
     let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
-    let srq = Srq::create(&adapter, pd, SrqShape { max_wr: 4, max_sge: 1 }, None).unwrap();
+    let srq = Srq::create(&adapter, pd, ReceiveCaps { max_wr: 4, max_sge: 1 }, None).unwrap();
     let attributes = QpAttributes::default();
     let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, Some(&srq), &attributes).unwrap();
     let way = adapter.address_vector(adapter.facts().endpoint, 0, 1).unwrap();
