@@ -4,8 +4,7 @@
 use remora_broker::client::{self, ADDRESS, FAULT, Options, PORT, Range, Start, Watch};
 use remora_verbs::raw::ChannelAdapter;
 use remora_verbs::{Device, MemoryConfig, OpenError, Rules};
-use std::ffi::CString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::attributes;
@@ -104,20 +103,11 @@ fn text(variable: &str) -> Result<Option<String>, OpenError> {
 
 /// An address; a link-local one with its interface, `fe80::1%eth0`.
 fn parse(text: &str) -> Result<SocketAddr, OpenError> {
-    let fault = || {
+    let (ip, _) = text.split_once('%').unwrap_or((text, ""));
+    // No name is looked up.
+    let found = ip.parse::<IpAddr>().ok().and_then(|_| (text, ROCE_PORT).to_socket_addrs().ok()?.next());
+    found.ok_or_else(|| {
         let words = format!("{ADDRESS}={text}: not an address of this machine; choose one such as 127.0.0.2");
         OpenError::Port(words)
-    };
-    let (ip, interface) = text.split_once('%').map_or((text, None), |(ip, name)| (ip, Some(name)));
-    let ip = ip.parse::<IpAddr>().map_err(|_| fault())?;
-    match (ip, interface) {
-        (_, None) => Ok(SocketAddr::new(ip, ROCE_PORT)),
-        (IpAddr::V6(ip), Some(name)) => {
-            let name = CString::new(name).map_err(|_| fault())?;
-            // SAFETY: a C string.
-            let number = unsafe { libc::if_nametoindex(name.as_ptr()) };
-            if number == 0 { Err(fault()) } else { Ok(SocketAddrV6::new(ip, ROCE_PORT, 0, number).into()) }
-        }
-        _ => Err(fault()),
-    }
+    })
 }

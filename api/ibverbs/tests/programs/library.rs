@@ -66,22 +66,26 @@ pub fn program(words: &[&str]) -> Command {
 
 /// A program on this library that shares the address with others.
 pub fn program_at(address: &str, words: &[&str]) -> Command {
-    let mut command = limited(words);
-    command.env("REMORA_ADDRESS", address).env("REMORA_COMMAND", remora());
-    command
+    shares(limited(words), address)
 }
 
 /// The same without a limit of time, for who is killed: what runs it would survive it.
 pub fn unlimited_at(address: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).env("LD_LIBRARY_PATH", folder());
+    shares(unlimited(words), address)
+}
+
+fn shares(mut command: Command, address: &str) -> Command {
     command.env("REMORA_ADDRESS", address).env("REMORA_COMMAND", remora());
     command
 }
 
 fn limited(words: &[&str]) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", LIMIT]).args(words).env("LD_LIBRARY_PATH", folder());
+    unlimited(&[&["timeout", "--signal=KILL", LIMIT], words].concat())
+}
+
+fn unlimited(words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("LD_LIBRARY_PATH", folder());
     command
 }
 
