@@ -199,13 +199,12 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
 }
 
 fn measure(system: System, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Measured> {
-    let gets = plan.operations;
     match system {
         System::Store(design, TransportName::Rc) => {
-            with_design!(design, measure_store(testbed, link, plan, design, gets))
+            with_design!(design, measure_store(testbed, link, plan, design))
         }
-        System::Store(_, transport) => measure_transport(testbed, link, plan, transport, gets),
-        System::Redn => redn::measure(testbed, link, plan, gets),
+        System::Store(_, transport) => measure_transport(testbed, link, plan, transport),
+        System::Redn => redn::measure(testbed, link, plan),
     }
 }
 
@@ -214,11 +213,10 @@ fn measure_store<D: KvDesign>(
     link: usize,
     plan: &Plan,
     design: Design,
-    gets: u64,
 ) -> Result<Measured> {
     let server = Server::start(design, testbed, link, plan)?;
     let runner = Runner::<Session<D>>::connect(&server.address, &testbed.client(link), plan)?;
-    measure_gets(&server, runner, plan, gets)
+    measure_gets(&server, runner, plan)
 }
 
 /// Design farm over another transport than RC.
@@ -227,24 +225,19 @@ fn measure_transport(
     link: usize,
     plan: &Plan,
     transport: TransportName,
-    gets: u64,
 ) -> Result<Measured> {
     let server = transports::start(transport, testbed, link, plan)?;
     let port = testbed.client(link);
     if transport == TransportName::Rma {
         let session = transports::by_rma(&[&server], &port, plan)?;
-        return measure_gets(&server, Runner::over(session, plan), plan, gets);
+        return measure_gets(&server, Runner::over(session, plan), plan);
     }
     let session = transports::by_pairs(&server, transport, &port, plan)?;
-    measure_gets(&server, Runner::over(session, plan), plan, gets)
+    measure_gets(&server, Runner::over(session, plan), plan)
 }
 
-fn measure_gets<S: KvSession>(
-    server: &Server,
-    mut runner: Runner<S>,
-    plan: &Plan,
-    gets: u64,
-) -> Result<Measured> {
+fn measure_gets<S: KvSession>(server: &Server, mut runner: Runner<S>, plan: &Plan) -> Result<Measured> {
+    let gets = plan.operations;
     let mut parts = Parts::new(Mix::C, plan.records, plan.seed);
     runner.alone(&mut parts, gets / 10)?;
     let alone = runner.alone(&mut parts, gets)?;

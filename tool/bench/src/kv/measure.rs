@@ -23,7 +23,7 @@ pub struct Plan {
     pub records: u64,
     /// Bytes of a value.
     pub value_len: u32,
-    /// Operations of a round with the window full; of a client, until it ends.
+    /// Operations of a round with the window full; of a client, until it ends; GETs of the demo.
     pub operations: u64,
     /// Operations in flight for rates.
     pub window: u32,

@@ -18,7 +18,8 @@ pub const SERVER: &str = "__chains";
 const PROGRAM: &str = "get-two-parallel";
 
 /// The same GETs as of all other systems.
-pub(super) fn measure(testbed: &Testbed, link: usize, plan: &Plan, gets: u64) -> Result<Measured> {
+pub(super) fn measure(testbed: &Testbed, link: usize, plan: &Plan) -> Result<Measured> {
+    let gets = plan.operations;
     let server = Server::start_as(&[SERVER], testbed, link, plan)?;
     let mut client = Client::connect(&server.address, &testbed.client(link), plan)?;
     client.alone(gets / 10)?;
