@@ -212,6 +212,10 @@ fn no_random_forgery_is_accepted() {
                 let at = random.below(bytes.len() as u64) as usize;
                 bytes[at] ^= random.between(1, 255) as u8;
             }
+            // Two changes of one byte may cancel out.
+            if bytes == message.bytes {
+                continue;
+            }
         }
         let route = bed.world.route(from, to);
         let mut frame = vec![0; 28];
