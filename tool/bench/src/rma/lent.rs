@@ -1,4 +1,4 @@
-//! A region whose NIC the daemon lends: its owner's program changes it by messages.
+//! The NIC daemon, and a region of a program on its NIC, which the program changes by messages.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -16,32 +16,56 @@ use crate::testbed::process::Process;
 const REGION: usize = 4096;
 const LEN: u64 = 64;
 
-/// The daemon, and a region of this program on its NIC.
-pub struct Lent {
-    region: RmaRegion,
-    grant: Grant,
-    _context: Context,
-    _daemon: Process,
+/// A daemon over UDP on the second core.
+pub struct Daemon {
     socket: PathBuf,
+    _process: Process,
 }
 
-impl Lent {
-    /// Starts a daemon over UDP on the second core.
-    pub fn open(client: &Client, cores: [usize; 2]) -> Result<Lent> {
-        let socket = std::env::temp_dir().join(format!("remora-rekey-{}.sock", std::process::id()));
+impl Daemon {
+    /// Starts one.
+    pub fn start(cores: [usize; 2]) -> Result<Daemon> {
+        let socket = std::env::temp_dir().join(format!("remora-bench-{}.sock", std::process::id()));
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["nicd", "--json", "--child", "--port", "udp", "--socket"]).arg(&socket);
         // A process begins on the core of the thread that starts it, and ends when that thread does.
         pin(cores[1])?;
         let started = Process::start_ready(command.stdin(Stdio::null()), 1);
         pin(cores[0])?;
-        let (daemon, _) = started.context("the NIC daemon did not start")?;
-        let context = Device::nicd(&socket).open()?;
+        let (process, _) = started.context("the NIC daemon did not start")?;
+        Ok(Daemon { socket, _process: process })
+    }
+
+    /// Its NIC for one more tenant.
+    pub fn attach(&self) -> Result<Context> {
+        Ok(Device::nicd(&self.socket).open()?)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// A region of this program on a daemon's NIC.
+pub struct Lent {
+    region: RmaRegion,
+    grant: Grant,
+    _context: Context,
+    _daemon: Daemon,
+}
+
+impl Lent {
+    /// Starts the daemon, too.
+    pub fn open(client: &Client, cores: [usize; 2]) -> Result<Lent> {
+        let daemon = Daemon::start(cores)?;
+        let context = daemon.attach()?;
         let rma = context.open_rma(&RmaOptions::default())?;
         let memory = context.alloc_pd()?.allocate(REGION, Access::LOCAL_WRITE)?;
         let region = rma.expose(memory, Rights::READ, None)?;
         let grant = region.grant(&client.portal.identity());
-        Ok(Lent { region, grant, _context: context, _daemon: daemon, socket })
+        Ok(Lent { region, grant, _context: context, _daemon: daemon })
     }
 
     /// The gap of a reader if the region is deregistered and registered through the daemon.
@@ -53,11 +77,5 @@ impl Lent {
         self.grant = self.region.grant(&client.portal.identity());
         client.portal.read(&client.local, 0, &self.grant, 0, LEN, PATIENCE)?;
         Ok(last.elapsed())
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.socket);
     }
 }

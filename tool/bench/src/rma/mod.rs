@@ -13,6 +13,7 @@
 //! | `incast.rs` | one reads from many at once |
 //! | `executor.rs` | the software above the NIC |
 //! | `rekey.rs`, `rotate.rs` | another key, as a reader sees it |
+//! | `lent.rs`, `tenants.rs` | the NIC daemon's NIC, and programs that share it |
 
 mod beside;
 mod client;
@@ -25,6 +26,7 @@ pub mod place;
 mod rekey;
 mod rotate;
 mod single;
+mod tenants;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
@@ -40,7 +42,7 @@ use crate::{Benchmark, PortName, Report, Row, progress};
 /// Arguments of `remora bench rma`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench rma\n  remora bench rma --json > rma.jsonl\n  remora bench rma --port udp --rounds 9 --only read/64\n  remora bench rma --only rekey\n  remora bench rma --only rotate --rotate 60\n  remora bench rma --only software\n\nCases: crypto, PORT/read/64, PORT/write/64, PORT/read/64/window-128, PORT/read/4096/window-32, PORT/read/64/beside-4-MiB, udp/cold, udp/incast,\nsoftware/executor, software/commands, udp/rekey, udp/rotate."
+    after_help = "Examples:\n  remora bench rma\n  remora bench rma --json > rma.jsonl\n  remora bench rma --port udp --rounds 9 --only read/64\n  remora bench rma --only rekey\n  remora bench rma --only rotate --rotate 60\n  remora bench rma --only software\n\nCases: crypto, PORT/read/64, PORT/write/64, PORT/read/64/window-128, PORT/read/4096/window-32, PORT/read/64/beside-4-MiB, udp/cold, udp/incast,\nsoftware/executor, software/commands, udp/rekey, udp/tenants, udp/rotate."
 )]
 pub struct Args {
     /// Only this port: shm or udp.
@@ -65,6 +67,9 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
 }
+
+/// Cases of port `udp` alone.
+const OF_UDP: [&str; 4] = [cold::CASE, incast::CASE, rekey::CASE, rekey::OTHERS];
 
 /// The part of each round that is done: an Nth.
 #[derive(Copy, Clone, Debug)]
@@ -105,6 +110,7 @@ impl Benchmark for Args {
                 bench.over(port, &peer)?;
             }
         }
+        tenants::run(&mut bench)?;
         rotate::run(&mut bench)?;
         bench.bar.finish_and_clear();
         ensure!(
@@ -132,8 +138,7 @@ impl Bench<'_> {
 
     fn wants_port(&self, port: PortName) -> bool {
         let of_both = single::CASES.iter().chain([&beside::CASE]);
-        let of_udp: &[&str] =
-            if port == PortName::Udp { &[cold::CASE, incast::CASE, rekey::CASE, rekey::OTHERS] } else { &[] };
+        let of_udp: &[&str] = if port == PortName::Udp { &OF_UDP } else { &[] };
         of_both.chain(of_udp).any(|case| self.wants(&path(port, case)))
     }
 

@@ -162,6 +162,25 @@ fn another_key_is_a_gap_of_a_readers_and_readers_of_other_regions_stand_beside_i
 }
 
 #[test]
+fn programs_of_a_daemon_have_rates_by_their_slots_and_delays_beside_a_bulk_program() {
+    let share = |slots: u16| format!("udp/tenants/shares/slots-{slots}");
+    let (shares, bulk) = ([4, 16, 64].map(share), "udp/tenants/read-64-beside-bulk");
+    let its_share = Some("its slots' share of the rate");
+    let tenants = rows(
+        &["tenants"],
+        &[
+            (&shares[0], "rate", its_share),
+            (&shares[1], "rate", its_share),
+            (&shares[2], "rate", its_share),
+            (bulk, "latency_p99", Some("alone + two chunks")),
+            (bulk, "latency_p99", Some("alone")),
+            (bulk, "time_of_a_chunk", None),
+        ],
+    );
+    measured(&tenants, 4);
+}
+
+#[test]
 fn while_the_server_rotates_its_key_reads_fail_and_recover() {
     let case = "udp/rotate";
     let out = remora(&["bench", "rma", "--json", "--only", "rotate", "--rotate", "3"]).good();
