@@ -4,6 +4,7 @@ mod addresses;
 mod cm_agent;
 mod cm_requests;
 mod gsi;
+mod paths;
 mod port_table;
 mod programs;
 mod state;

@@ -12,6 +12,8 @@
 //! | `broker/port_table.rs` | which id is bound to which port |
 //! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
 //! | `client/cm.rs` | [`client::CmClient`]: ids that connect, and the channels of their events |
+//! | `paths.rs`, `paths/`, `broker/paths.rs` | the device's paths of `/sys` and `/dev`, and its counters as files |
+//! | `client/paths.rs` | [`client::Paths`]: keeps them while a program reads them |
 //! | `tally.rs` | [`Tally`]: what the broker counts |
 //!
 //! Each program has a *QPN range*: all QP numbers with the same upper seven bits. The broker binds a socket
@@ -29,6 +31,7 @@ mod broker;
 pub mod client;
 mod message;
 mod name;
+pub mod paths;
 mod tally;
 
 pub use broker::{Broker, BrokerError, Options};

@@ -24,7 +24,7 @@ pub(crate) use cm::{CmReply, CmRequest, MAX_PRIVATE};
 pub use id_event::{IdEvent, IdEventKind};
 
 /// Version of this format, and of the page that a program shares with the broker.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Kinds from here on belong to the communication manager.
@@ -48,6 +48,15 @@ pub(crate) enum Request {
     /// The first of a program that connects by the communication manager.
     OpenCm {
         version: u16,
+    },
+    /// The first of a program that reads the device's paths; the tree stays while the connection does.
+    Paths {
+        version: u16,
+    },
+    /// The first, and only one, of a program that reads a counter: its file below the port's folder.
+    Counter {
+        version: u16,
+        name: String,
     },
     /// A share of a further address, with the same range.
     Address(SocketAddr),
@@ -107,6 +116,10 @@ pub(crate) enum Reply {
     /// There is no program with this index.
     Nothing,
     Counters(Vec<u64>),
+    /// The folder of the tree of paths.
+    Paths(String),
+    /// With the file.
+    Counter,
     Cm(CmReply),
 }
 
@@ -229,7 +242,11 @@ impl In<'_> {
 impl Request {
     /// Is it the first of a connection?
     pub(crate) fn is_first(&self) -> bool {
-        matches!(self, Request::Open { .. } | Request::Ask { .. } | Request::OpenCm { .. })
+        match self {
+            Request::Open { .. } | Request::Ask { .. } | Request::OpenCm { .. } => true,
+            Request::Paths { .. } | Request::Counter { .. } => true,
+            Request::Address(_) | Request::Program(_) | Request::Counters | Request::Cm(_) => false,
+        }
     }
 
     /// The packet.
@@ -242,6 +259,8 @@ impl Request {
             Request::Address(address) => Out::kind(3).address(*address),
             Request::Program(index) => Out::kind(4).u16(*index),
             Request::Counters => Out::kind(5),
+            Request::Paths { version } => Out::kind(6).u64(MAGIC).u16(*version),
+            Request::Counter { version, name } => Out::kind(7).u64(MAGIC).u16(*version).text(name),
             Request::OpenCm { version } => Out::kind(RESERVED).u64(MAGIC).u16(*version),
             Request::Cm(request) => request.emit(),
         }
@@ -263,12 +282,22 @@ impl Request {
             3 => Request::Address(fields.address()?),
             4 => Request::Program(fields.u16()?),
             5 => Request::Counters,
+            6 => Request::Paths { version: fields.magic()? },
+            7 => {
+                let version = fields.magic()?;
+                if version != VERSION {
+                    return Some(Request::Ask { version });
+                }
+                Request::Counter { version, name: fields.text()? }
+            }
             RESERVED => Request::OpenCm { version: fields.magic()? },
             kind @ RESERVED.. => Request::Cm(CmRequest::parse(kind, &mut fields)?),
             _ => return None,
         };
-        let known =
-            !matches!(request, Request::Ask { version } | Request::OpenCm { version } if version != VERSION);
+        let known = !matches!(
+            request,
+            Request::Ask { version } | Request::OpenCm { version } | Request::Paths { version } if version != VERSION
+        );
         (!known || fields.end().is_some()).then_some(request)
     }
 }
@@ -289,6 +318,8 @@ impl Reply {
             }
             Reply::Nothing => Out::kind(5),
             Reply::Counters(values) => Out::kind(6).list(values),
+            Reply::Paths(folder) => Out::kind(7).text(folder),
+            Reply::Counter => Out::kind(8),
             Reply::Cm(reply) => reply.emit(),
         }
         .0
@@ -321,6 +352,8 @@ impl Reply {
             }),
             5 => Reply::Nothing,
             6 => Reply::Counters(fields.list()?),
+            7 => Reply::Paths(fields.text()?),
+            8 => Reply::Counter,
             kind @ RESERVED.. => Reply::Cm(CmReply::parse(kind, &mut fields)?),
             _ => return None,
         };

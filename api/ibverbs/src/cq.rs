@@ -4,8 +4,8 @@ mod cq_ex;
 
 use cq_ex::Polling;
 pub use cq_ex::create_cq_ex;
-use remora_verbs::Notify;
 use remora_verbs::raw::{Channel, Cq, CqHook, EventQueue};
+use remora_verbs::{Notify, Status};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::attributes::MAX_CQE;
 use crate::channel::ChannelObject;
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
-use crate::{context, errno, requests};
+use crate::{context, errno, explain, requests};
 
 /// Completion vectors: one thread serves all queues.
 pub const VECTORS: c_int = 1;
@@ -175,11 +175,19 @@ pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) 
     // SAFETY: NULL, or a live handle.
     let Some(object) = (unsafe { handles::fast::<CqObject>(cq) }) else { return -libc::EINVAL };
     let mut taken = 0;
+    let mut failed = false;
     let polled = object.raw.poll(count.max(0) as usize, |cqe| {
+        failed |= cqe.completion.status != Status::Success;
         // SAFETY: the program has `count` places, and no more are taken.
         unsafe { out.add(taken).write(requests::completion(cqe)) };
         taken += 1;
     });
+    if failed && explain::is_wanted() {
+        for place in 0..taken {
+            // SAFETY: the places that were written to above.
+            explain::completion(object, unsafe { &*out.add(place) });
+        }
+    }
     match polled {
         Ok(taken) => taken as c_int,
         Err(error) => -errno::of_poll(error),

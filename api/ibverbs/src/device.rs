@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use crate::abi::device::IbvDevice;
 use crate::{attributes, errno};
 
+pub use remora_broker::paths::node_guid as guid;
+
 /// `IBV_NODE_CA`.
 const NODE_CA: c_int = 1;
 /// `IBV_TRANSPORT_IB`: RoCE counts as it.
@@ -55,17 +57,6 @@ pub fn text<const N: usize>(words: &str) -> [c_char; N] {
         *place = byte as c_char;
     }
     field
-}
-
-/// The node's GUID, in network order: locally administered, and another one for each boot of each machine.
-pub fn guid() -> u64 {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // FNV-1a.
-    let hash = boot.trim().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let [a, b, c, d, e, ..] = hash.to_ne_bytes();
-    u64::from_ne_bytes([0x02, a, b, 0xff, 0xfe, c, d, e])
 }
 
 /// The list, which ends with NULL; its length goes to `count`.

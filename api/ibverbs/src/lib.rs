@@ -26,6 +26,7 @@ mod device;
 mod dm;
 mod ece;
 mod errno;
+mod explain;
 mod fork;
 mod gid;
 mod handles;

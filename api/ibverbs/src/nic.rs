@@ -18,7 +18,7 @@ pub const MAX_EVENTS: usize = 1 << 12;
 pub struct Nic {
     pub adapter: Arc<ChannelAdapter>,
     /// Fails the NIC when the broker of its address is gone.
-    _watch: Option<Watch>,
+    watch: Option<Watch>,
     subjects: Mutex<BTreeMap<Subject, Watcher>>,
     /// The thread that waits for packets and serves them, by the system's number; 0: none. One is enough: a
     /// packet need not wake more.
@@ -65,7 +65,7 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
         eprintln!("remora: {error}");
         errno::of_open(&error)
     })?;
-    let nic = Arc::new(Nic { adapter, _watch: watch, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
+    let nic = Arc::new(Nic { adapter, watch, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
     let told = Arc::clone(&nic);
     nic.adapter.on_event(Arc::new(move |event| told.tell(event)));
     // What was inherited is the parent's: it is left to the exit.
@@ -109,6 +109,13 @@ impl Nic {
     /// The calling thread, which was the one, waits no more.
     pub fn end_waiting(&self) {
         self.waiter.store(0, Ordering::Release);
+    }
+
+    /// Has what was counted in the broker's sums now: the program may end before the thread looks again.
+    pub fn publish(&self) {
+        if let Some(watch) = self.watch.as_ref().filter(|_| !self.adapter.is_child()) {
+            watch.publish();
+        }
     }
 
     /// Called inside the engine's lock.

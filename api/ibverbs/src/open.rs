@@ -12,8 +12,8 @@ use crate::context::ContextObject;
 use crate::handles::{self, MUTEX};
 use crate::nic::{Subject, Watcher};
 use crate::{
-    bind_mw, cq, device, dm, errno, mr, mw, nic, open_qp, parent_domain, port, post, qp, query_device, srq,
-    td, xrc,
+    bind_mw, cq, device, dm, errno, explain, mr, mw, nic, open_qp, parent_domain, port, post, qp,
+    query_device, srq, td, xrc,
 };
 
 /// The functions of the data path.
@@ -124,5 +124,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvCont
 /// Closes a view; the NIC stays for the life of the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut IbvContext) -> c_int {
-    errno::minus_one(handles::take::<ContextObject>(context).map(drop))
+    errno::minus_one(handles::take::<ContextObject>(context).map(|object| {
+        object.nic.publish();
+        explain::waits(&object.nic);
+    }))
 }

@@ -21,7 +21,7 @@ use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
 use crate::srq::SrqObject;
 use crate::xrc::XrcdObject;
-use crate::{context, errno, pd};
+use crate::{context, errno, explain, pd};
 
 /// `IBV_QPT_RC`, `_UC`, `_UD`, `_RAW_PACKET`, `_XRC_SEND`, `_XRC_RECV` and `_DRIVER`.
 const RC: c_int = 2;
@@ -97,7 +97,12 @@ fn service(qp_type: c_int) -> Result<Service, c_int> {
 fn check(cap: &IbvQpCap, receives: bool) -> Result<(), c_int> {
     let send = cap.max_send_wr <= MAX_QP_WR && cap.max_send_sge <= SGES && cap.max_inline_data <= INLINE;
     let receive = !receives || cap.max_recv_wr <= MAX_QP_WR && cap.max_recv_sge <= SGES;
-    if send && receive { Ok(()) } else { Err(libc::EINVAL) }
+    if send && receive {
+        return Ok(());
+    }
+    let why = format!("at most {MAX_QP_WR} requests, {SGES} entries of a list, and {INLINE} bytes inline");
+    explain::refused("ibv_create_qp", "cap", &why);
+    Err(libc::EINVAL)
 }
 
 /// Makes a queue pair in the NIC.
@@ -264,6 +269,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
             object.raw.destroy().map_err(errno::of_create)?;
         }
         nic.forget(Subject::Qp(object.raw.number().get()), &object.watcher);
+        explain::forget(object.raw.number().get());
         if !nic.adapter.is_child() {
             object.events_acknowledged().wait(|| object.watcher.delivered());
         }

@@ -30,6 +30,8 @@ pub(super) struct Client {
     pub known: bool,
     /// It asks the communication manager, and has no range.
     pub connects: bool,
+    /// It reads the tree of paths.
+    pub reads: bool,
     pub range: Option<u8>,
     pub shares: Vec<Share>,
     /// The page of its first share, and how many counters it publishes there.
@@ -41,6 +43,11 @@ impl Client {
     /// Its share of this address.
     pub fn share(&self, address: usize) -> Option<&Handover> {
         self.shares.iter().find(|share| share.address == address).map(|share| &share.handover)
+    }
+
+    /// Does the broker stay for it, though it has no range?
+    pub fn stays(&self) -> bool {
+        self.connects || self.reads
     }
 
     fn facts(&self, range: u8) -> ProgramFacts {
@@ -101,9 +108,9 @@ impl Clients {
         self.by_number.get_mut(&number)
     }
 
-    /// Does any program connect by the communication manager?
-    pub fn any_connects(&self) -> bool {
-        self.by_number.values().any(|client| client.connects)
+    /// Does any program connect by the communication manager, or read the device's paths?
+    pub fn any_stays(&self) -> bool {
+        self.by_number.values().any(Client::stays)
     }
 
     /// The program that has this range, and its number.
@@ -173,9 +180,9 @@ mod tests {
     fn client() -> Client {
         let (socket, _) = PacketSocket::pair().unwrap();
         let since = Instant::now();
-        let (pid, uid, known, connects, range, counters) = (1, 2, true, false, None, 0);
+        let (pid, uid, known, connects, reads, range, counters) = (1, 2, true, false, false, None, 0);
         let (shares, page, process) = (Vec::new(), None, None);
-        Client { socket, process, pid, uid, since, known, connects, range, shares, page, counters }
+        Client { socket, process, pid, uid, since, known, connects, reads, range, shares, page, counters }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::cm_agent::CmAgent;
 use super::programs::{Client, Clients, Share};
 use super::{BrokerError, Options};
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
+use crate::paths::Tree;
 use crate::{PROGRAMS, Tally};
 
 /// Connections at a time: programs, each with one for the communication manager, and those who only ask.
@@ -81,12 +82,14 @@ pub(super) struct State {
     pub(super) clients: Clients,
     pub(super) tally: Tally,
     pub(super) agent: CmAgent,
+    /// Written when the first program asks.
+    pub(super) tree: Option<Tree>,
     /// Connections whose programs read no events.
     pub(super) deaf: BTreeSet<u32>,
     /// For one datagram or train.
     pub(super) buffer: Box<[u8]>,
-    /// Since when no program has a range or connects.
-    idle: Option<Instant>,
+    /// Since when no program has a range, connects or reads paths.
+    pub(super) idle: Option<Instant>,
 }
 
 impl State {
@@ -102,6 +105,7 @@ impl State {
             clients: Clients::new(),
             tally: Tally::default(),
             agent: CmAgent::new(),
+            tree: None,
             deaf: BTreeSet::new(),
             buffer: vec![0; 65_535].into_boxed_slice(),
             idle: Some(Instant::now()),
@@ -237,6 +241,7 @@ impl State {
             since: Instant::now(),
             known: false,
             connects: false,
+            reads: false,
             range: None,
             shares: Vec::new(),
             page: None,
@@ -295,7 +300,10 @@ impl State {
     /// The reply; `None`: it is sent already, with descriptors.
     fn reply(&mut self, number: u32, request: Request) -> Result<Option<Reply>, String> {
         Ok(Some(match request {
-            Request::Open { version, .. } | Request::Ask { version } | Request::OpenCm { version }
+            Request::Open { version, .. }
+            | Request::Ask { version }
+            | Request::OpenCm { version }
+            | Request::Paths { version }
                 if version != VERSION =>
             {
                 return Err(format!(
@@ -315,6 +323,8 @@ impl State {
                 self.clients.facts(index.into()).map_or(Reply::Nothing, Reply::Program)
             }
             Request::Counters => Reply::Counters(self.clients.counters()),
+            Request::Paths { .. } => self.tree(number).map(Reply::Paths)?,
+            Request::Counter { name, .. } => return self.hand_out_counter(number, &name).map(|()| None),
             Request::OpenCm { .. } => {
                 if let Some(client) = self.clients.get_mut(number) {
                     client.connects = true;
@@ -496,8 +506,8 @@ impl State {
                 self.take_socket(share.address, range);
             }
         }
-        let borrowed = client.range.is_some() || client.connects;
-        if borrowed && self.clients.programs() == 0 && !self.clients.any_connects() {
+        let borrowed = client.range.is_some() || client.stays();
+        if borrowed && self.clients.programs() == 0 && !self.clients.any_stays() {
             self.idle = Some(Instant::now());
         }
     }

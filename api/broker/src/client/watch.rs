@@ -2,6 +2,7 @@
 
 use remora_host::Signal;
 use remora_memory::ForkMark;
+use remora_port::udp::SharedPage;
 use remora_verbs::{Context, Counters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -17,11 +18,17 @@ const BUSY: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(3200);
 
 /// A thread of a device on a shared address. Dropping it ends it, and publishes the counters once more.
-#[derive(Debug)]
 pub struct Watch {
     stop: Arc<Signal<()>>,
+    publish: Arc<dyn Fn() -> u64 + Send + Sync>,
     thread: Option<JoinHandle<()>>,
     fork: ForkMark,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
 }
 
 impl Watch {
@@ -42,22 +49,34 @@ impl Watch {
     /// The system gives no descriptor or no thread.
     pub fn of(
         range: &Range,
-        counters: impl Fn() -> Counters + Send + 'static,
+        counters: impl Fn() -> Counters + Send + Sync + 'static,
         fail: impl FnOnce() + Send + 'static,
     ) -> io::Result<Watch> {
         let stop = Arc::new(Signal::new(1)?);
         let (told, range) = (Arc::clone(&stop), range.clone());
+        let page = range.endpoint().clone();
+        let publish: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || publish(page.page(), &counters));
+        let publishes = Arc::clone(&publish);
         let body = move || {
             // A handler of the program that ran here would find this thread inside the engine.
             let _ = remora_port::block_signals();
-            if watch(&told, &range, &counters) == End::Broker {
+            if watch(&told, &range, &*publishes) == End::Broker {
                 tracing::error!("the broker of {} is gone: the device fails", range.endpoint().local());
                 fail();
             }
-            publish(&range, &counters);
+            publishes();
         };
         let thread = std::thread::Builder::new().name("remora-watch".to_owned()).spawn(body)?;
-        Ok(Watch { stop, thread: Some(thread), fork: ForkMark::get() })
+        Ok(Watch { stop, publish, thread: Some(thread), fork: ForkMark::get() })
+    }
+}
+
+impl Watch {
+    /// Publishes the counters now: the process may end before the thread does.
+    pub fn publish(&self) {
+        if !self.fork.is_child() {
+            (self.publish)();
+        }
     }
 }
 
@@ -75,9 +94,9 @@ impl Drop for Watch {
 }
 
 /// Publishes the counters; their sum.
-fn publish(range: &Range, counters: impl Fn() -> Counters) -> u64 {
+fn publish(page: &SharedPage, counters: impl Fn() -> Counters) -> u64 {
     let counters = counters();
-    range.endpoint().page().publish(counters.each().map(|(_, _, value)| value));
+    page.publish(counters.each().map(|(_, _, value)| value));
     counters.each().fold(0, |sum, (_, _, value)| sum.wrapping_add(value))
 }
 
@@ -89,8 +108,8 @@ enum End {
 }
 
 /// Waits for the end of the broker, or of the device.
-fn watch(stop: &Signal<()>, range: &Range, counters: impl Fn() -> Counters) -> End {
-    let (mut pause, mut before) = (BUSY, publish(range, &counters));
+fn watch(stop: &Signal<()>, range: &Range, publish: &dyn Fn() -> u64) -> End {
+    let (mut pause, mut before) = (BUSY, publish());
     loop {
         let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
         // The broker says nothing unasked, so only its end is looked for.
@@ -106,7 +125,7 @@ fn watch(stop: &Signal<()>, range: &Range, counters: impl Fn() -> Counters) -> E
         if !waited[1].revents().is_empty() {
             return End::Broker;
         }
-        let now = publish(range, &counters);
+        let now = publish();
         pause = if now == before { (pause * 2).min(IDLE) } else { BUSY };
         before = now;
     }

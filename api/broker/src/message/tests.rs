@@ -92,6 +92,8 @@ fn requests() -> Vec<Request> {
         Request::Address(at("[fe80::1%3]:4791")),
         Request::Program(126),
         Request::Counters,
+        Request::Paths { version: VERSION },
+        Request::Counter { version: VERSION, name: "counters/port_xmit_data".to_owned() },
         Request::OpenCm { version: VERSION },
     ]
     .into_iter()
@@ -116,6 +118,8 @@ fn replies() -> Vec<Reply> {
         Reply::Program(ProgramFacts { range: 1, pid: 2, uid: 3, name: "ib_write_bw".to_owned() }),
         Reply::Nothing,
         Reply::Counters(vec![1, u64::MAX]),
+        Reply::Paths("/tmp/x".to_owned()),
+        Reply::Counter,
     ]
     .into_iter()
     .chain(cm_replies().into_iter().map(Reply::Cm))

@@ -1,5 +1,6 @@
 //! Completion queues that are polled value by value.
 
+use remora_verbs::Status;
 use remora_verbs::raw::Cqe;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -10,7 +11,7 @@ use super::{CqAttributes, CqObject};
 use crate::abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
 use crate::abi::objects::{IbvContext, IbvCq};
 use crate::handles::{self, COND, MUTEX};
-use crate::{errno, pd, requests};
+use crate::{errno, explain, pd, requests};
 
 /// `enum ibv_create_cq_wc_flags` as far as a RoCE NIC has such values: length, immediate data, queue pairs,
 /// slid, sl, path bits, timestamps of both clocks.
@@ -140,6 +141,9 @@ unsafe fn take(object: &CqObject) -> c_int {
         (*verbs).status = cqe.completion.status as c_int;
         (*verbs).wr_id = cqe.completion.id;
         *object.polling.present.get() = Some(cqe);
+    }
+    if cqe.completion.status != Status::Success && explain::is_wanted() {
+        explain::completion(object, &requests::completion(&cqe));
     }
     0
 }

@@ -8,7 +8,7 @@ use super::QpObject;
 use crate::abi::objects::IbvQp;
 use crate::abi::queue_pair::{IbvQpAttr, IbvQpInitAttr, IbvQpRateLimitAttr};
 use crate::context::ContextObject;
-use crate::{ah, context, errno, handles, mr, port, requests};
+use crate::{ah, context, errno, explain, handles, mr, port, requests};
 
 /// The attributes that a service has. Programs give both sides of XRC those of RC.
 fn masked(service: Service, mask: u32) -> u32 {
@@ -21,18 +21,24 @@ fn masked(service: Service, mask: u32) -> u32 {
     }
 }
 
+/// A refusal is explained by the attribute's name.
+fn named<T>(attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
+    explain::named("ibv_modify_qp", attribute, result)
+}
+
 /// What an attribute mask asks to change.
 fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c_int> {
     let has = |bit: u32| mask & 1 << bit != 0;
     let state = |number: c_int| u8::try_from(number).ok().and_then(State::from_number).ok_or(libc::EINVAL);
     // Queue sizes stay as they are made, and there is no second path.
     if mask & !0x021f_ffff != 0 || has(19) {
-        return Err(libc::EINVAL);
+        return named("the mask", Err(libc::EINVAL));
     }
     let path_mtu = match has(8) {
         true => {
             let most = view.nic.adapter.facts().path_mtu;
-            Some(port::mtu_bytes(attr.path_mtu).filter(|mtu| *mtu <= most).ok_or(libc::EINVAL)?)
+            let fits = port::mtu_bytes(attr.path_mtu).filter(|mtu| *mtu <= most).ok_or(libc::EINVAL);
+            Some(named("path_mtu", fits)?)
         }
         false => None,
     };
@@ -41,24 +47,24 @@ fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c
         (true, 0) => Some(PathMigration::Migrated),
         (true, 1) => Some(PathMigration::Rearm),
         (true, 2) => Some(PathMigration::Armed),
-        (true, _) => return Err(libc::EINVAL),
+        (true, _) => return named("path_mig_state", Err(libc::EINVAL)),
     };
     Ok(Modify {
-        state: has(0).then(|| state(attr.qp_state)).transpose()?,
-        current: has(1).then(|| state(attr.cur_qp_state)).transpose()?,
+        state: has(0).then(|| named("qp_state", state(attr.qp_state))).transpose()?,
+        current: has(1).then(|| named("cur_qp_state", state(attr.cur_qp_state))).transpose()?,
         sqd_event: has(2).then_some(attr.en_sqd_async_notify != 0),
-        access: has(3).then(|| mr::access(attr.qp_access_flags)).transpose()?,
+        access: has(3).then(|| named("qp_access_flags", mr::access(attr.qp_access_flags))).transpose()?,
         pkey_index: has(4).then_some(attr.pkey_index),
         port: has(5).then_some(attr.port_num),
         qkey: has(6).then_some(attr.qkey),
-        address: has(7).then(|| ah::resolve(view, &attr.ah_attr)).transpose()?,
+        address: has(7).then(|| named("ah_attr", ah::resolve(view, &attr.ah_attr))).transpose()?,
         path_mtu,
         timeout: has(9).then_some(attr.timeout),
         retry_cnt: has(10).then_some(attr.retry_cnt),
         rnr_retry: has(11).then_some(attr.rnr_retry),
         rq_psn: has(12).then_some(Psn::new(attr.rq_psn & 0x00ff_ffff)),
         max_rd_atomic: has(13).then_some(attr.max_rd_atomic),
-        alternate: has(14).then(|| ah::resolve(view, &attr.alt_ah_attr)).transpose()?,
+        alternate: has(14).then(|| named("alt_ah_attr", ah::resolve(view, &attr.alt_ah_attr))).transpose()?,
         min_rnr_timer: has(15).then_some(attr.min_rnr_timer),
         sq_psn: has(16).then_some(Psn::new(attr.sq_psn & 0x00ff_ffff)),
         max_dest_rd_atomic: has(17).then_some(attr.max_dest_rd_atomic),
@@ -80,8 +86,13 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         // SAFETY: a field that nobody changes.
         let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
         let change = change(view, attr, masked(object.raw.service(), mask as u32))?;
-        object.raw.modify(&change).map_err(errno::of_create)?;
+        object.raw.modify(&change).map_err(|error| {
+            let name = format!("queue pair {:#x}", object.raw.number().get());
+            explain::refused("ibv_modify_qp", &name, &error);
+            errno::of_create(error)
+        })?;
         if change.address.is_some() {
+            explain::peer(object.raw.number().get(), &attr.ah_attr.grh.dgid, attr.dest_qp_num);
             *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);
         }
         if let Some(state) = change.state {

@@ -1,0 +1,197 @@
+//! The paths of `/sys` and `/dev` by which programs see the device, as a tree of files in a folder of its own.
+//!
+//! The kernel's own paths cannot be written to. A preload library (`api/paths`) reads this tree in their place.
+//! Its files are those of a device of Soft-RoCE: a virtual one, without a `device` link.
+
+mod counter;
+mod interface;
+mod sweep;
+
+use std::ffi::{CString, OsString};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+pub(crate) use counter::file;
+
+/// The variable that has the folder of the tree.
+pub const PATHS: &str = "REMORA_PATHS";
+/// The folder of the device in the tree.
+const DEVICE: &str = "sys/class/infiniband/remora0";
+/// The folder of its character device's entry.
+const UVERBS: &str = "sys/class/infiniband_verbs/uverbs0";
+/// A link in the tree whose target is the abstract name of the broker, for whoever asks it for a counter.
+const BROKER: &str = "broker";
+
+/// The node's GUID, in network order: locally administered, and another one for each boot of each machine.
+pub fn node_guid() -> u64 {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // FNV-1a.
+    let hash = boot.trim().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let [a, b, c, d, e, ..] = hash.to_ne_bytes();
+    u64::from_ne_bytes([0x02, a, b, 0xff, 0xfe, c, d, e])
+}
+
+/// A tree. Dropping it removes its folder.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    folder: PathBuf,
+    /// Locked while the tree is in use: a broker that was killed leaves a folder without an owner.
+    _lock: File,
+}
+
+impl Tree {
+    /// Writes the tree of a device with these addresses, in the order of the GID table, into a folder of the
+    /// temporary ones. `broker`: the abstract name of the broker. `all`: other users may read it, too.
+    ///
+    /// # Errors
+    /// The system refuses a folder or a file.
+    pub fn write(addresses: &[SocketAddr], broker: &str, all: bool) -> io::Result<Tree> {
+        sweep::sweep();
+        let folder = fresh_folder()?;
+        let written = sweep::lock(&folder).and_then(|lock| {
+            fs::set_permissions(&folder, Permissions::from_mode(if all { 0o755 } else { 0o700 }))?;
+            symlink(broker, folder.join(BROKER))?;
+            write_verbs(&folder)?;
+            write_device(&folder.join(DEVICE))?;
+            write_port(&folder.join(DEVICE).join("ports/1"), addresses)?;
+            Ok(lock)
+        });
+        match written {
+            Ok(lock) => Ok(Tree { folder, _lock: lock }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&folder);
+                Err(error)
+            }
+        }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A folder that nobody else can have made.
+fn fresh_folder() -> io::Result<PathBuf> {
+    let pattern = std::env::temp_dir().join(format!("{}XXXXXX", sweep::BEGIN));
+    let mut bytes = CString::new(pattern.as_os_str().as_bytes())?.into_bytes_with_nul();
+    // SAFETY: a C string, whose last six characters are changed.
+    if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    bytes.pop();
+    Ok(OsString::from_vec(bytes).into())
+}
+
+/// One line in a file, as sysfs has it.
+fn line(folder: &Path, name: &str, words: &str) -> io::Result<()> {
+    fs::write(folder.join(name), format!("{words}\n"))
+}
+
+fn write_verbs(root: &Path) -> io::Result<()> {
+    let (entry, devices) = (root.join(UVERBS), root.join("dev/infiniband"));
+    fs::create_dir_all(&entry)?;
+    fs::create_dir_all(&devices)?;
+    line(&root.join("sys/class/infiniband_verbs"), "abi_version", "6")?;
+    line(&entry, "ibdev", "remora0")?;
+    line(&entry, "abi_version", "1")?;
+    line(&entry, "dev", "1:3")?;
+    // Programs look for a readable character device, and open it at most.
+    symlink("/dev/null", devices.join("uverbs0"))?;
+    symlink("/dev/null", devices.join("rdma_cm"))
+}
+
+/// Four groups of 16 bits of a GUID in network order.
+fn guid_text(guid: u64) -> String {
+    groups(&guid.to_ne_bytes())
+}
+
+/// Groups of 16 bits with colons between them.
+fn groups(bytes: &[u8]) -> String {
+    let groups: Vec<String> =
+        bytes.chunks(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    groups.join(":")
+}
+
+fn write_device(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let guid = guid_text(node_guid());
+    line(folder, "node_type", "1: CA")?;
+    line(folder, "node_guid", &guid)?;
+    line(folder, "sys_image_guid", &guid)?;
+    line(folder, "node_desc", "remora0")?;
+    line(folder, "fw_ver", env!("CARGO_PKG_VERSION"))?;
+    line(folder, "hca_type", "remora")?;
+    line(folder, "hw_rev", "0x0")?;
+    line(folder, "uevent", "NAME=remora0")
+}
+
+fn write_port(port: &Path, addresses: &[SocketAddr]) -> io::Result<()> {
+    for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "pkeys", "counters", "hw_counters"] {
+        fs::create_dir_all(port.join(folder))?;
+    }
+    // As `ibv_query_port` says (`api/ibverbs/src/port.rs`).
+    line(port, "state", "4: ACTIVE")?;
+    line(port, "phys_state", "5: LinkUp")?;
+    line(port, "rate", "100 Gb/sec (4X EDR)")?;
+    line(port, "link_layer", "Ethernet")?;
+    line(port, "lid", "0x0")?;
+    line(port, "lid_mask_count", "0")?;
+    line(port, "sm_lid", "0x0")?;
+    line(port, "sm_sl", "0")?;
+    line(port, "cap_mask", "0x04010000")?;
+    line(&port.join("pkeys"), "0", "0xffff")?;
+    for (index, address) in addresses.iter().enumerate() {
+        let name = index.to_string();
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        line(&port.join("gids"), &name, &groups(&ip.octets()))?;
+        line(&port.join("gid_attrs/types"), &name, "RoCE v2")?;
+        if let Some(interface) = interface::of(address.ip()) {
+            line(&port.join("gid_attrs/ndevs"), &name, &interface)?;
+        }
+    }
+    // What is read is what the broker says; here are the names.
+    for (name, value) in counter::all(&[]) {
+        line(port, &name, &value.to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_has_the_device_and_its_gids_and_goes_when_it_is_dropped() {
+        let addresses = ["127.0.0.1:4791".parse().unwrap(), "[fd00::1]:4791".parse().unwrap()];
+        let tree = Tree::write(&addresses, "remora-broker/x", false).unwrap();
+        let folder = tree.folder().to_owned();
+        let read = |name: &str| fs::read_to_string(folder.join(DEVICE).join(name)).unwrap();
+        assert_eq!(read("ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:7f00:0001\n");
+        assert_eq!(read("ports/1/gids/1"), "fd00:0000:0000:0000:0000:0000:0000:0001\n");
+        assert_eq!(read("ports/1/gid_attrs/types/1"), "RoCE v2\n");
+        assert_eq!(read("ports/1/gid_attrs/ndevs/0"), "lo\n");
+        assert_eq!(read("ports/1/hw_counters/duplicate_request"), "0\n");
+        assert_eq!(read("node_guid"), format!("{}\n", guid_text(node_guid())));
+        assert_eq!(fs::read_link(folder.join(BROKER)).unwrap(), Path::new("remora-broker/x"));
+        assert_eq!(fs::read_link(folder.join("dev/infiniband/uverbs0")).unwrap(), Path::new("/dev/null"));
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "nobody else's");
+        drop(tree);
+        assert!(!folder.exists());
+    }
+}

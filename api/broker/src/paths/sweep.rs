@@ -1,0 +1,65 @@
+//! Folders of trees whose brokers were killed: nobody holds their lock any more.
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// What the name of a tree's folder begins with.
+pub(super) const BEGIN: &str = "remora-paths-";
+/// The file in it that its broker locks.
+const LOCK: &str = "lock";
+/// Folders that are looked at.
+const MOST: usize = 1024;
+
+/// Locks a fresh folder for as long as the file is open.
+pub(super) fn lock(folder: &Path) -> io::Result<File> {
+    let file = File::create(folder.join(LOCK))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Removes folders of this user that no broker has.
+pub(super) fn sweep() {
+    sweep_in(&std::env::temp_dir());
+}
+
+fn sweep_in(temporary: &Path) {
+    let own = remora_host::packet::own_uid();
+    let Ok(entries) = fs::read_dir(temporary) else { return };
+    let named = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(BEGIN));
+    for entry in named.take(MOST) {
+        let is_own = entry.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own);
+        if !is_own {
+            continue;
+        }
+        // One without the file is being made at this moment.
+        let Ok(file) = File::open(entry.path().join(LOCK)) else { continue };
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_killed_broker_goes_and_that_of_a_running_one_stays() {
+        let temporary = std::env::temp_dir().join(format!("remora-sweep-{}", std::process::id()));
+        let make = |name: &str| {
+            let folder = temporary.join(format!("{BEGIN}{name}"));
+            fs::create_dir_all(&folder).unwrap();
+            folder
+        };
+        let (running, killed, fresh) = (make("running"), make("killed"), make("fresh"));
+        let held = lock(&running).unwrap();
+        drop(lock(&killed).unwrap());
+        sweep_in(&temporary);
+        assert!(running.exists() && !killed.exists() && fresh.exists());
+        drop(held);
+        fs::remove_dir_all(temporary).unwrap();
+    }
+}

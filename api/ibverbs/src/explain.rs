@@ -1,0 +1,169 @@
+//! Errors in words, if the variable `REMORA_EXPLAIN` asks for them: on the standard error, each kind once for a
+//! queue pair.
+
+use remora_verbs::Status;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fmt::Display;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::abi::device::IbvGid;
+use crate::abi::objects::IbvWc;
+use crate::context;
+use crate::cq::CqObject;
+use crate::nic::Nic;
+
+/// The variable.
+const EXPLAIN: &str = "REMORA_EXPLAIN";
+/// Queue pairs that are known, and explanations of a process; past that nothing is said.
+const MOST: usize = 1024;
+/// `IBV_WC_SUCCESS` and `IBV_WC_WR_FLUSH_ERR`.
+const SUCCESS: c_int = 0;
+const FLUSHED: c_int = 5;
+
+/// What has been said, and what helps to say it.
+#[derive(Default)]
+struct Known {
+    /// The peer of a queue pair: GID and QP number.
+    peers: BTreeMap<u32, (IpAddr, u32)>,
+    /// Statuses explained, one bit each, by the queue pair's number.
+    statuses: BTreeMap<u32, u64>,
+    /// Calls and attributes whose refusal was explained.
+    refused: Vec<(&'static str, String)>,
+}
+
+fn known() -> MutexGuard<'static, Known> {
+    static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
+    KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does the program's user want words?
+pub fn is_wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0"))
+}
+
+fn say(words: &str) {
+    // Whoever closed the standard error wants no words.
+    let _ = writeln!(std::io::stderr(), "remora: {words}");
+}
+
+/// From now on the queue pair's peer is this one.
+pub fn peer(qp: u32, gid: &IbvGid, number: u32) {
+    if !is_wanted() {
+        return;
+    }
+    let peers = &mut known().peers;
+    if peers.len() < MOST || peers.contains_key(&qp) {
+        peers.insert(qp, (Ipv6Addr::from(gid.raw).to_canonical(), number));
+    }
+}
+
+/// The queue pair has ended, and its number may come again.
+pub fn forget(qp: u32) {
+    if is_wanted() {
+        let mut known = known();
+        known.peers.remove(&qp);
+        known.statuses.remove(&qp);
+    }
+}
+
+/// What an error completion most likely means. Those that were flushed follow from another one.
+#[cold]
+pub fn completion(cq: &CqObject, completion: &IbvWc) {
+    let (status, qp) = (completion.status, completion.qp_num);
+    if status == SUCCESS || status == FLUSHED || !is_first(status, qp) {
+        return;
+    }
+    let peer = match known().peers.get(&qp) {
+        Some((ip, number)) => format!("queue pair {number:#x} at {ip}"),
+        None => "unknown".to_owned(),
+    };
+    let status = Status::from_number(status as u8);
+    say(&format!(
+        "queue pair {qp:#x}: work request {:#x} ended with status {} (vendor_err {}), peer {peer}: {}{}",
+        completion.wr_id,
+        status as u8,
+        completion.vendor_err,
+        status.explain(),
+        advice(status)
+    ));
+    // SAFETY: a field that nobody changes.
+    if let Ok(view) = context::look(unsafe { (*cq.verbs.get()).context }) {
+        waits(&view.nic);
+    }
+}
+
+/// Is it the queue pair's first completion of this status?
+fn is_first(status: c_int, qp: u32) -> bool {
+    let statuses = &mut known().statuses;
+    if statuses.len() >= MOST && !statuses.contains_key(&qp) {
+        return false;
+    }
+    let said = statuses.entry(qp).or_default();
+    let bit = 1u64 << (status as u32 % 64);
+    let first = *said & bit == 0;
+    *said |= bit;
+    first
+}
+
+/// What to look at beside the usual cause.
+fn advice(status: Status) -> &'static str {
+    match status {
+        Status::RetryExceeded => {
+            "; look whether the peer runs and is in RTR, whether GID and QP number are right, and whether UDP port 4791 passes \
+             (`remora doctor` shows who has which QP numbers)"
+        }
+        Status::RnrRetryExceeded => {
+            "; let the peer post receives in time, or set rnr_retry to 7, which is for ever"
+        }
+        Status::RemoteAccess => {
+            "; compare rkey, address and length with the peer's region, its rights, and its protection domain"
+        }
+        Status::LocalProtection => {
+            "; compare lkey, address and length with the region, and look for IBV_ACCESS_LOCAL_WRITE"
+        }
+        Status::RemoteInvalidRequest => {
+            "; look at the length of the peer's receives, its max_dest_rd_atomic, and the alignment of atomics"
+        }
+        _ => "",
+    }
+}
+
+/// Passes a result on; a refusal is explained by the name of the attribute.
+pub fn named<T>(call: &'static str, attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
+    if let Err(errno) = result {
+        refused(call, attribute, &format_args!("not a value that this device takes (errno {errno})"));
+    }
+    result
+}
+
+/// Explains a refused call: what was refused, and why.
+#[cold]
+pub fn refused(call: &'static str, what: &str, why: &dyn Display) {
+    if !is_wanted() {
+        return;
+    }
+    let key = (call, format!("{what}: {why}"));
+    let mut known = known();
+    if known.refused.len() < MOST && !known.refused.contains(&key) {
+        say(&format!("{call} is refused: {}", key.1));
+        known.refused.push(key);
+    }
+}
+
+/// How often the process waited for receives of its peers.
+pub fn waits(nic: &Nic) {
+    if !is_wanted() || nic.adapter.is_child() {
+        return;
+    }
+    let waits = nic.adapter.counters().rnr_nak_retry_err;
+    if waits > 0 {
+        say(&format!(
+            "requests of this process waited {waits} times because a peer had no receive posted (RNR), each for the peer's \
+             min_rnr_timer; 0 means 655 ms there"
+        ));
+    }
+}
