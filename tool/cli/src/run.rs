@@ -10,6 +10,7 @@ use clap::Parser;
 use remora_bench::command::device::{CAPTURE, OwnAddress};
 use remora_bench::command::ending;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
+use remora_broker::paths::PATHS;
 
 use crate::{broker, capture};
 
@@ -35,10 +36,16 @@ pub struct Args {
     /// The program has the address alone: no broker is started, and no other program can share it.
     #[arg(long)]
     alone: bool,
+    /// Leave /sys, /dev and the search path as they are: no library is preloaded.
+    #[arg(long)]
+    no_paths: bool,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
+
+/// The library by which programs see the device's paths.
+const PRELOAD: &str = "libremora-paths.so";
 
 /// A port, as the variable has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,13 +78,23 @@ pub fn run(args: &Args) -> Result<()> {
     let alone = args.alone || args.port.is_alone();
     let address = broker::address(args.address);
     let own = std::env::current_exe().context("finding this command")?;
+    let start = if alone { client::Start::Alone } else { client::Start::Command(own.clone()) };
+    let options = client::Options { start, ..client::Options::from_environment() };
     if !alone {
-        let start = client::Start::Command(own.clone());
-        client::start(address, &client::Options { start, ..client::Options::from_environment() })?;
+        client::start(address, &options)?;
     }
+    let preload = Some(libraries.join(PRELOAD)).filter(|preload| !args.no_paths && preload.exists());
+    // They stay while the program runs.
+    let paths = preload.as_ref().map(|_| client::Paths::open(address, &options)).transpose()?;
     let mut command = Command::new(program);
+    command.env_remove(PATHS);
+    if let (Some(preload), Some(paths)) = (preload, &paths) {
+        command.env(PATHS, paths.folder()).env("LD_PRELOAD", before("LD_PRELOAD", &preload));
+        // Stand-ins for programs that ask the kernel.
+        command.env("PATH", before("PATH", &libraries.join("bin")));
+    }
     command.args(words).env(PORT, &args.port.0).env(COMMAND, own);
-    command.env("LD_LIBRARY_PATH", path_with(&libraries));
+    command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries));
     command.env(ADDRESS, client::text(address));
     if let Some(path) = &args.fault {
         let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
@@ -119,10 +136,10 @@ fn libraries() -> Result<PathBuf> {
     })
 }
 
-/// The folder before those where the program looks for libraries already.
-fn path_with(folder: &Path) -> OsString {
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
+/// The path before those that a variable has already.
+fn before(variable: &str, first: &Path) -> OsString {
+    let mut path = first.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
         path.push(":");
         path.push(others);
     }

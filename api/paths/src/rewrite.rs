@@ -1,0 +1,242 @@
+//! Where a path of the device's leads: into the tree of the broker.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::next::{errno, set_errno};
+use crate::own::{self, Own};
+
+/// Bytes of a path at most, with its end.
+pub const PATH_MAX: usize = libc::PATH_MAX as usize;
+/// The variable that has the folder of the tree (`api/broker/src/paths.rs`).
+const PATHS: &CStr = c"REMORA_PATHS";
+
+/// Whether the process has ever been inside the tree, by a folder that it opened or works in. Only then are all
+/// relative paths looked at.
+static INSIDE: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const OUTSIDE: u8 = 1;
+const ENTERED: u8 = 2;
+
+/// A path with its end, in a space of its own.
+pub struct Space {
+    bytes: [u8; PATH_MAX],
+    len: usize,
+}
+
+impl Space {
+    fn new() -> Space {
+        Space { bytes: [0; PATH_MAX], len: 0 }
+    }
+
+    /// Appends; `None`: it is too long.
+    fn push(&mut self, more: &[u8]) -> Option<()> {
+        let end = self.len + more.len();
+        // The byte behind it stays 0.
+        self.bytes.get_mut(self.len..end).filter(|_| end < PATH_MAX)?.copy_from_slice(more);
+        self.len = end;
+        Some(())
+    }
+
+    /// Its bytes without the end.
+    pub fn path(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// As the C library takes it.
+    pub fn pointer(&self) -> *const c_char {
+        self.bytes.as_ptr().cast()
+    }
+}
+
+/// The folder of the tree; `None`: this process has none.
+pub fn folder<'a>() -> Option<&'a [u8]> {
+    // SAFETY: a C string. The string that it returns lives as long as the program does not change the
+    // variable; the caller copies or compares it at once.
+    let folder = unsafe {
+        let folder = libc::getenv(PATHS.as_ptr());
+        (!folder.is_null()).then(|| CStr::from_ptr(folder))?
+    };
+    Some(folder.to_bytes()).filter(|folder| folder.starts_with(b"/") && folder.len() > 1)
+}
+
+/// Where a path of the device's leads.
+pub struct Found {
+    /// The path in the tree.
+    pub space: Space,
+    /// Where the name of a counter begins in it, if it is one's.
+    counter: Option<usize>,
+}
+
+impl Found {
+    /// The counter's file below the port's folder.
+    pub fn counter(&self) -> Option<&[u8]> {
+        self.counter.map(|begin| &self.space.path()[begin..])
+    }
+}
+
+/// May this path be the device's? Nearly all are not, so this uses little of the stack.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+#[inline]
+pub unsafe fn may_be_own(path: *const c_char) -> bool {
+    if path.is_null() {
+        return false;
+    }
+    // SAFETY: the string has a first byte, if only its end, and a second one unless the first is its end.
+    let (first, second) = unsafe {
+        let first = *path as u8;
+        (first, if first == 0 { 0 } else { *path.add(1) as u8 })
+    };
+    let candidate = match first {
+        // `/sys`, `/dev`, or slashes.
+        b'/' => matches!(second, b's' | b'd' | b'/'),
+        0 => false,
+        _ => matches!(first, b's' | b'c' | b'i' | b'd' | b'.') || INSIDE.load(Ordering::Relaxed) != OUTSIDE,
+    };
+    // SAFETY: a C string.
+    candidate && looks_own(unsafe { CStr::from_ptr(path) }.to_bytes())
+}
+
+#[inline(never)]
+fn looks_own(path: &[u8]) -> bool {
+    match path {
+        [b'/', ..] => own::own(path).is_some(),
+        _ => own::may_be_own(path) || has_entered(),
+    }
+}
+
+/// Looks where a path leads that may be the device's. `dir` is a folder's descriptor, or AT_FDCWD. `None`: it is
+/// not the device's, and the call goes on as the program made it.
+///
+/// # Safety
+/// `path` is a C string.
+#[inline(never)]
+pub unsafe fn find(dir: c_int, path: *const c_char) -> Option<Found> {
+    // SAFETY: as the caller says.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let kept = errno();
+    let found = match path {
+        [b'/', ..] => own::own(path).and_then(|own| in_tree(&own)),
+        _ => look_from(dir, path),
+    };
+    set_errno(kept);
+    found
+}
+
+/// Has the process been inside the tree? Its working folder may have been inherited.
+fn has_entered() -> bool {
+    match INSIDE.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let kept = errno();
+            let mut space = Space::new();
+            let inside = folder_of(libc::AT_FDCWD, &mut space)
+                .and_then(|()| folder().map(|tree| space.path().starts_with(tree)));
+            INSIDE.store(if inside == Some(true) { ENTERED } else { OUTSIDE }, Ordering::Relaxed);
+            set_errno(kept);
+            inside == Some(true)
+        }
+        known => known == ENTERED,
+    }
+}
+
+#[inline(never)]
+fn look_from(dir: c_int, path: &[u8]) -> Option<Found> {
+    let mut whole = Space::new();
+    folder_of(dir, &mut whole)?;
+    if whole.path() != b"/" {
+        whole.push(b"/")?;
+    }
+    whole.push(path.strip_prefix(b"./").unwrap_or(path))?;
+    let tree = folder()?;
+    // A folder of the tree stands for the device's own.
+    let path = whole.path().strip_prefix(tree).filter(|rest| rest.starts_with(b"/"));
+    own::own(path.unwrap_or(whole.path())).and_then(|own| in_tree(&own))
+}
+
+/// The path of an open folder, or of the working folder.
+fn folder_of(dir: c_int, space: &mut Space) -> Option<()> {
+    let mut name = [0u8; 32];
+    let link: &[u8] = if dir == libc::AT_FDCWD { b"/proc/self/cwd\0" } else { descriptor(dir, &mut name)? };
+    // SAFETY: a C string, and as many bytes as the space has but one. A system call, since the C library's
+    // function of this name is this library's.
+    let got = unsafe {
+        let to = space.bytes.as_mut_ptr();
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), to, PATH_MAX - 1)
+    };
+    space.len = usize::try_from(got).ok()?;
+    space.bytes[space.len] = 0;
+    Some(())
+}
+
+/// The name of a descriptor's link, with its end.
+fn descriptor(dir: c_int, name: &mut [u8; 32]) -> Option<&[u8]> {
+    let mut digits = [0u8; 10];
+    let mut left = u32::try_from(dir).ok()?;
+    let mut begin = digits.len();
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    let prefix = b"/proc/self/fd/";
+    name[..prefix.len()].copy_from_slice(prefix);
+    let end = prefix.len() + digits.len() - begin;
+    name[prefix.len()..end].copy_from_slice(&digits[begin..]);
+    name[end] = 0;
+    Some(&name[..=end])
+}
+
+#[inline(never)]
+fn in_tree(own: &Own<'_>) -> Option<Found> {
+    let mut space = Space::new();
+    space.push(folder()?)?;
+    space.push(own.folder)?;
+    space.push(own.rest)?;
+    INSIDE.store(ENTERED, Ordering::Relaxed);
+    let counter = own::counter(own).map(|name| space.len - name.len());
+    Some(Found { space, counter })
+}
+
+/// Makes a path that the system resolved one that the program knows: without the tree's folder.
+///
+/// # Safety
+/// `path` is NULL, or a C string that may be written to.
+pub unsafe fn out_of_tree(path: *mut c_char) {
+    if path.is_null() || INSIDE.load(Ordering::Relaxed) != ENTERED {
+        return;
+    }
+    let Some(tree) = folder() else { return };
+    // SAFETY: a C string.
+    let resolved = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if resolved.strip_prefix(tree).is_some_and(|rest| rest.starts_with(b"/")) {
+        let left = resolved.len() - tree.len();
+        // SAFETY: the bytes behind the folder and the end, inside one string.
+        unsafe { std::ptr::copy(path.add(tree.len()), path, left + 1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptors_link_has_its_number() {
+        let mut name = [0; 32];
+        assert_eq!(descriptor(0, &mut name), Some(&b"/proc/self/fd/0\0"[..]));
+        assert_eq!(descriptor(i32::MAX, &mut name), Some(&b"/proc/self/fd/2147483647\0"[..]));
+        assert_eq!(descriptor(-3, &mut name), None);
+    }
+
+    #[test]
+    fn a_path_that_would_be_too_long_is_left_to_the_system() {
+        let mut space = Space::new();
+        assert!(space.push(&[b'x'; PATH_MAX - 1]).is_some());
+        assert!(space.push(b"x").is_none());
+        assert_eq!((space.path().len(), space.bytes[PATH_MAX - 1]), (PATH_MAX - 1, 0));
+    }
+}
