@@ -15,7 +15,7 @@ CHECKS = fmt tidy clippy unit abuse doc models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models dropin demo bench soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models dropin compat compat-full install uninstall demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -73,9 +73,27 @@ fuzz-soak: setup ## ten million executions of each fuzzer: hours
 planted: ## faults planted in the NIC, each of which its fuzzer must find within 50,000 executions
 	@scripts/planted
 
-dropin: ## libibverbs.so.1 for unmodified verbs programs, into target/dropin/lib
+dropin: ## libraries for unmodified verbs programs, into target/dropin/lib
 	@scripts/setup dropin
 	@scripts/dropin
+
+compat: ## unmodified verbs programs, a row each, into docs/COMPATIBILITY.md; REMORA_PORTS='udp shm' chooses ports
+	@scripts/setup dropin
+	@scripts/dropin
+	$(CARGO) build --quiet --package remora-cli --bin remora
+	@scripts/compat
+
+compat-full: ## the same with each size and path MTU, and with UCX, libfabric, OpenMPI and fio
+	@scripts/setup compat
+	@scripts/dropin
+	$(CARGO) build --quiet --package remora-cli --bin remora
+	@scripts/compat --full
+
+install: ## the remora command and its libraries into PREFIX (/usr/local), below DESTDIR
+	@scripts/install
+
+uninstall: ## remove what `make install` has installed
+	@scripts/install uninstall
 
 demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build

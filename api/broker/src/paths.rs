@@ -108,9 +108,9 @@ fn write_verbs(root: &Path) -> io::Result<()> {
     line(&entry, "ibdev", "remora0")?;
     line(&entry, "abi_version", "1")?;
     line(&entry, "dev", "1:3")?;
-    // Programs look for a readable character device, and open it at most.
-    symlink("/dev/null", devices.join("uverbs0"))?;
-    symlink("/dev/null", devices.join("rdma_cm"))
+    // Programs look for a readable character device, and open it at most. There is no `rdma_cm`: Debian's
+    // librdmacm would take it for the kernel's, and crash on its answers.
+    symlink("/dev/null", devices.join("uverbs0"))
 }
 
 /// Four groups of 16 bits of a GUID in network order.
@@ -190,6 +190,7 @@ mod tests {
         assert_eq!(read("node_guid"), format!("{}\n", guid_text(node_guid())));
         assert_eq!(fs::read_link(folder.join(BROKER)).unwrap(), Path::new("remora-broker/x"));
         assert_eq!(fs::read_link(folder.join("dev/infiniband/uverbs0")).unwrap(), Path::new("/dev/null"));
+        assert!(!folder.join("dev/infiniband/rdma_cm").exists(), "the kernel's connection manager");
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "nobody else's");
         drop(tree);
         assert!(!folder.exists());

@@ -129,7 +129,7 @@ pub const FOLDERS: [(&str, &str); 7] = [
     ("stores", "key-value, block and transaction stores; shard maps"),
     ("sim", "faults, the simulated network, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
-    ("api", "for Rust programs and for C programs; the NIC daemon; 1RMA's grants"),
+    ("api", "for Rust programs and C programs; the NIC daemon; 1RMA's grants"),
     ("tool", "benchmarks; the remora command; style as a test"),
 ];
 

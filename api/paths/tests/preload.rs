@@ -1,0 +1,112 @@
+//! The preload library as `scripts/dropin` links it, in programs that the `remora` command runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// The root of the repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// The port of the device.
+const PORT: &str = "/sys/class/infiniband/remora0/ports/1";
+
+/// The folder of this test.
+fn built() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// The folder that has the library.
+fn folder() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let archives =
+            std::fs::read_dir(built()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
+                let name = path.file_name().unwrap().to_string_lossy();
+                name.starts_with("libremora_paths") && name.ends_with(".a")
+            });
+        let made = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
+        let newest = archives.max_by_key(made).expect("cargo has built the static library");
+        let folder = built().join("paths");
+        let mut script = Command::new(format!("{ROOT}/scripts/dropin"));
+        let status = script.arg("--archive").arg(newest).arg(&folder).status().unwrap();
+        assert!(status.success());
+        folder
+    });
+    &FOLDER
+}
+
+/// Runs a program at this address under `remora run`. Returns what it printed.
+#[track_caller]
+fn run(address: &str, words: &[&str]) -> String {
+    let remora = built().parent().unwrap().join("remora");
+    assert!(remora.exists(), "{} is missing: cargo build -p remora-cli", remora.display());
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60"]).arg(remora).args(["run", "--address", address, "--"]).args(words);
+    let output = command.env("REMORA_LIBRARY_PATH", folder()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {}\n{out}\n{err}", output.status);
+    assert_eq!(err, "", "{words:?}");
+    out.into_owned()
+}
+
+#[test]
+fn programs_see_one_device_below_sys_and_dev() {
+    let address = "127.94.0.1";
+    assert_eq!(run(address, &["ls", "/sys/class/infiniband"]), "remora0\n");
+    assert_eq!(run(address, &["cat", &format!("{PORT}/state")]), "4: ACTIVE\n");
+    assert_eq!(run(address, &["cat", "/sys/class/infiniband_verbs/uverbs0/ibdev"]), "remora0\n");
+    assert!(run(address, &["ls", "-lR", "/sys/class/infiniband"]).contains("port_xmit_data"));
+    let gid = run(address, &["cat", &format!("{PORT}/gids/0")]);
+    assert_eq!(gid, "0000:0000:0000:0000:0000:ffff:7f5e:0001\n");
+    assert_eq!(run(address, &["readlink", "-f", PORT]), format!("{PORT}\n"), "no path of the tree is shown");
+    let character = "test -c /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 && echo readable";
+    assert_eq!(run(address, &["sh", "-c", character]), "readable\n");
+    // Another folder of the kernel's stays what it is.
+    assert_eq!(run(address, &["cat", "/sys/class/net/lo/ifindex"]), "1\n");
+}
+
+#[test]
+fn a_counter_is_a_file_of_the_broker_by_each_way_to_open_it() {
+    let script = format!(
+        "import os\n\
+         port = '{PORT}'\n\
+         def told(fd):\n\
+         \x20   return os.readlink(f'/proc/self/fd/{{fd}}').startswith('/memfd:remora-counter'), os.read(fd, 9)\n\
+         dir = os.open(port + '/counters', os.O_RDONLY)\n\
+         root = os.open('/', os.O_RDONLY)\n\
+         os.chdir(port)\n\
+         ways = [os.open(port + '/hw_counters/sent_pkts', os.O_RDONLY),\n\
+         \x20   os.open('port_xmit_data', os.O_RDONLY, dir_fd=dir),\n\
+         \x20   os.open(port[1:] + '/counters/port_rcv_data', os.O_RDONLY, dir_fd=root),\n\
+         \x20   os.open('counters/port_rcv_packets', os.O_RDONLY)]\n\
+         print([told(fd) for fd in ways])\n"
+    );
+    let printed = run("127.94.0.2", &["python3", "-c", &script]);
+    assert_eq!(printed, "[(True, b'0\\n'), (True, b'0\\n'), (True, b'0\\n'), (True, b'0\\n')]\n");
+}
+
+#[test]
+fn programs_without_rdma_do_as_they_would_alone() {
+    let address = "127.94.0.3";
+    let script = "cd $(mktemp -d) && echo 'int main(void) { return 0; }' >x.c && cc x.c && ./a.out && cat x.c && \
+                  cat missing 2>&1; rm -r \"$PWD\"";
+    let printed = run(address, &["bash", "-c", script]);
+    assert_eq!(printed, "int main(void) { return 0; }\ncat: missing: No such file or directory\n");
+    let forks = "import os, subprocess; pid = os.fork(); pid or os._exit(len(os.listdir('/sys/class/infiniband'))); \
+                 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), subprocess.check_output(['echo', 'x']))";
+    assert_eq!(run(address, &["python3", "-c", forks]), "1 b'x\\n'\n");
+}
+
+#[test]
+fn the_kernels_rdma_netlink_is_refused_and_its_command_is_stood_in_for() {
+    let address = "127.94.0.4";
+    let script = "import socket, errno\n\
+                  try: socket.socket(16, 3, 20)\n\
+                  except OSError as error: print(errno.errorcode[error.errno])\n\
+                  socket.socket(16, 3, 0).close()";
+    assert_eq!(run(address, &["python3", "-c", script]), "EPROTONOSUPPORT\n");
+    let shown = run(address, &["rdma", "link", "show", "-j"]);
+    assert!(
+        shown.starts_with("[{\"ifindex\":0,\"ifname\":\"remora0\",\"port\":1,\"state\":\"ACTIVE\""),
+        "{shown}"
+    );
+    assert!(shown.contains("\"netdev\":\"lo\",\"netdev_index\":1"), "{shown}");
+}
