@@ -1,7 +1,8 @@
-//! The paths of `/sys` and `/dev` by which programs see the device, as a tree of files in a folder of its own.
+//! The paths of `/sys` and `/dev` by which programs see the device, as a tree of files in a folder of its
+//! own.
 //!
-//! The kernel's own paths cannot be written to. A preload library (`api/paths`) reads this tree in their place.
-//! Its files are those of a device of Soft-RoCE: a virtual one, without a `device` link.
+//! The kernel's own paths cannot be written to. A preload library (`api/paths`) reads this tree in their
+//! place. Its files are those of a device of Soft-RoCE: a virtual one, without a `device` link.
 
 mod counter;
 mod interface;

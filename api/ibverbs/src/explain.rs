@@ -1,5 +1,5 @@
-//! Errors in words, if the variable `REMORA_EXPLAIN` asks for them: on the standard error, each kind once for a
-//! queue pair.
+//! Errors in words, if the variable `REMORA_EXPLAIN` asks for them: on the standard error, each kind once for
+//! a queue pair.
 
 use remora_verbs::Status;
 use std::collections::BTreeMap;

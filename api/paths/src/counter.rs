@@ -71,8 +71,8 @@ fn connect() -> Option<Descriptor> {
     let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + named;
     let wait = libc::timeval { tv_sec: PATIENCE, tv_usec: 0 };
     let size = size_of::<libc::timeval>() as libc::socklen_t;
-    // SAFETY: a fresh descriptor, an address of this length, and a value of the option's type. The system call
-    // is made by its number, since the C library's `socket` is this library's.
+    // SAFETY: a fresh descriptor, an address of this length, and a value of the option's type. The system
+    // call is made by its number, since the C library's `socket` is this library's.
     unsafe {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         let made = libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0);

@@ -1,8 +1,8 @@
-//! The functions that programs call, one file for each group. Every one asks whether its path is the device's,
-//! and calls the next function of its name.
+//! The functions that programs call, one file for each group. Every one asks whether its path is the
+//! device's, and calls the next function of its name.
 
-/// Calls the next function of this name and type, inside an unsafe block; where there is none, the value behind
-/// `or` is the result, and errno is ENOSYS.
+/// Calls the next function of this name and type, inside an unsafe block; where there is none, the value
+/// behind `or` is the result, and errno is ENOSYS.
 macro_rules! next {
     ($name:literal as fn($($type:ty),*) -> $result:ty, ($($argument:expr),*) or $none:expr) => {{
         static FOUND: std::sync::atomic::AtomicPtr<std::ffi::c_void> =

@@ -1,8 +1,8 @@
 //! `libremora-paths.so`: a preload library by which programs see the device below `/sys` and `/dev`.
 //!
-//! It stands before the functions of the C library that take a path. A path of the device's is rewritten to one
-//! in the tree that the broker wrote (`api/broker/src/paths.rs`); every other path costs one comparison. Where
-//! the variable `REMORA_PATHS` is missing, nothing is rewritten.
+//! It stands before the functions of the C library that take a path. A path of the device's is rewritten to
+//! one in the tree that the broker wrote (`api/broker/src/paths.rs`); every other path costs one comparison.
+//! Where the variable `REMORA_PATHS` is missing, nothing is rewritten.
 //!
 //! | file | holds |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `counter.rs` | a counter's file, from the broker |
 //! | `hook/` | the functions that programs call |
 //!
-//! Programs call these functions in signal handlers and in forked children. So nothing here allocates or locks,
-//! and the standard library's files are not used: they would come back here.
+//! Programs call these functions in signal handlers and in forked children. So nothing here allocates or
+//! locks, and the standard library's files are not used: they would come back here.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![cfg_attr(test, allow(dead_code, reason = "the functions that programs call are left out"))]
 #![allow(

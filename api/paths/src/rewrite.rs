@@ -11,8 +11,8 @@ pub const PATH_MAX: usize = libc::PATH_MAX as usize;
 /// The variable that has the folder of the tree (`api/broker/src/paths.rs`).
 const PATHS: &CStr = c"REMORA_PATHS";
 
-/// Whether the process has ever been inside the tree, by a folder that it opened or works in. Only then are all
-/// relative paths looked at.
+/// Whether the process has ever been inside the tree, by a folder that it opened or works in. Only then are
+/// all relative paths looked at.
 static INSIDE: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const OUTSIDE: u8 = 1;
@@ -107,8 +107,8 @@ fn looks_own(path: &[u8]) -> bool {
     }
 }
 
-/// Looks where a path leads that may be the device's. `dir` is a folder's descriptor, or AT_FDCWD. `None`: it is
-/// not the device's, and the call goes on as the program made it.
+/// Looks where a path leads that may be the device's. `dir` is a folder's descriptor, or AT_FDCWD. `None`: it
+/// is not the device's, and the call goes on as the program made it.
 ///
 /// # Safety
 /// `path` is a C string.

@@ -1,5 +1,5 @@
-//! The counters of the port as files: those of InfiniBand in `counters`, and in `hw_counters` what mlx5 and rxe
-//! count, under their names.
+//! The counters of the port as files: those of InfiniBand in `counters`, and in `hw_counters` what mlx5 and
+//! rxe count, under their names.
 
 use remora_verbs::Counters;
 use std::io;
@@ -44,8 +44,8 @@ const RXE: [(&str, &[&str], u64); 5] = [
     ("rdma_recvs", &["rx_send_requests"], 1),
 ];
 
-/// Every counter's file below the port's folder, and its value; `sums` are in the order of [`Counters::each`],
-/// and those that are missing are 0.
+/// Every counter's file below the port's folder, and its value; `sums` are in the order of
+/// [`Counters::each`], and those that are missing are 0.
 pub(super) fn all(sums: &[u64]) -> Vec<(String, u64)> {
     let names = Counters::default();
     let own: Vec<(&str, u64)> =

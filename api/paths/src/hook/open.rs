@@ -7,8 +7,8 @@ use crate::counter;
 use crate::next::{errno, set_errno};
 use crate::rewrite::{Found, find, may_be_own};
 
-/// The counter that a path of the device's names, opened by the broker; `None`: it is none, or the program does
-/// not read it, or no broker answers.
+/// The counter that a path of the device's names, opened by the broker; `None`: it is none, or the program
+/// does not read it, or no broker answers.
 fn counted(found: &Found, flags: c_int) -> Option<c_int> {
     let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
     let name = found.counter().filter(|_| reads && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0)?;
