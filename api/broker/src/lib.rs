@@ -35,10 +35,11 @@ pub mod paths;
 mod tally;
 
 pub use broker::{Broker, BrokerError, Options};
-pub use message::{BrokerFacts, Connect, IdEvent, IdEventKind, ProgramFacts};
+pub use message::{BrokerFacts, Connect, IdEvent, IdEventKind, Posted, ProgramFacts};
 pub use remora_cm::{ConnParam, QpAttributes};
 pub use remora_port::udp::SteeredBy;
 pub use remora_wire::mad::PortSpace;
+pub use remora_wire::mad::req::ConnectedService;
 pub use tally::Tally;
 
 /// QPN ranges that programs can have at once; range 0 is the broker's own, for the management queue pairs.

@@ -19,8 +19,8 @@ mod tests;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::Tally;
-pub use cm::Connect;
 pub(crate) use cm::{CmReply, CmRequest, MAX_PRIVATE};
+pub use cm::{Connect, Posted};
 pub use id_event::{IdEvent, IdEventKind};
 
 /// Version of this format, and of the page that a program shares with the broker.

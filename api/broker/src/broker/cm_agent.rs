@@ -34,7 +34,7 @@ pub(super) struct Id {
     pub client: u32,
     /// Where its events go.
     pub channel: u32,
-    /// Of connections (`Tcp`) or of datagrams (`Udp`).
+    /// Of connections (`Tcp`, `Ib`) or of datagrams (`Udp`).
     pub space: PortSpace,
     pub bound: Option<Bound>,
 }
@@ -52,8 +52,8 @@ struct Asked {
 pub(super) struct CmAgent {
     pub cm: Cm,
     pub gsi: Gsi,
-    /// Of connections and of datagrams.
-    ports: [PortTable; 2],
+    /// Of connections, of datagrams, and of `RDMA_PS_IB`.
+    ports: [PortTable; 3],
     started: std::time::Instant,
     ids: BTreeMap<u64, Id>,
     channels: BTreeMap<u32, EventChannel>,
@@ -69,7 +69,7 @@ impl CmAgent {
         CmAgent {
             cm: Cm::new(config),
             gsi: Gsi::new(),
-            ports: [PortTable::new(random()), PortTable::new(random())],
+            ports: std::array::from_fn(|_| PortTable::new(random())),
             started: std::time::Instant::now(),
             ids: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -85,7 +85,11 @@ impl CmAgent {
 
     /// The ports of a port space.
     pub fn ports(&mut self, space: PortSpace) -> &mut PortTable {
-        &mut self.ports[usize::from(space == PortSpace::Udp)]
+        &mut self.ports[match space {
+            PortSpace::Udp => 1,
+            PortSpace::Ib => 2,
+            _ => 0,
+        }]
     }
 
     /// How long no timer of the machines is due; `None`: none runs.
@@ -113,6 +117,11 @@ impl CmAgent {
     /// Is it an id of datagrams?
     pub fn is_datagrams(&self, id: u64) -> bool {
         self.ids.get(&id).is_some_and(|id| id.space == PortSpace::Udp)
+    }
+
+    /// Has the id's port a listener, which is this id?
+    pub fn is_listening(&mut self, id: u64, of: Id) -> bool {
+        of.bound.is_some_and(|bound| self.ports(of.space).is_listening(id, bound.port))
     }
 
     pub fn id_mut(&mut self, client: u32, id: u64) -> Option<&mut Id> {
@@ -200,13 +209,15 @@ impl CmAgent {
             }
             kind => IdEvent::of(event.handle, kind, &event.private_data),
         };
-        let Some(told) = told else { return Ok(()) };
-        let Some(id) = self.ids.get(&told.id) else { return Ok(()) };
-        let (client, channel) = (id.client, id.channel);
-        match self.channels.get_mut(&channel).map(|channel| channel.put(told.emit())) {
-            Some(Err(Full)) => Err(client),
-            _ => Ok(()),
-        }
+        told.and_then(|told| self.put(&told)).unwrap_or(Ok(()))
+    }
+
+    /// Puts an event into its id's channel. `None`: there is no such id, or its channel is closed.
+    /// `Some(Err)`: the program of this number reads none.
+    pub fn put(&mut self, event: &IdEvent) -> Option<Result<(), u32>> {
+        let Id { client, channel, .. } = *self.ids.get(&event.id)?;
+        let put = self.channels.get_mut(&channel)?.put(event.emit());
+        Some(put.map_err(|Full| client))
     }
 
     /// A request becomes a new id of the program that listens. `None`: nobody can be told, and the peer is

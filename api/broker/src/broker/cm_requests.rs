@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 
 use super::cm_agent::{Bound, EventChannel, Id};
 use super::state::{Source, State};
-use crate::message::{CmReply, CmRequest, Connect, Reply};
+use crate::message::{CmReply, CmRequest, Connect, IdEvent, IdEventKind, Posted, Reply};
 
 /// Requests that may wait for a listener's answer at most, and for who asks for 0: as in Linux'
 /// `rdma_ucm` (`max_backlog`).
@@ -96,6 +96,7 @@ impl State {
                 let attributes = self.agent.cm.qp_attributes(id).map_err(errno)?;
                 return Ok(CmReply::QpAttributes(attributes));
             }
+            CmRequest::Post { id, posted } => return self.post(id, posted),
             CmRequest::Connect { id, connect } => return self.connect(client, id, &connect),
             CmRequest::Accept { id, param, private_data } => {
                 self.agent.cm.accept(now, id, &accept_param(&param, &private_data))
@@ -164,12 +165,22 @@ impl State {
 
     fn bind_id(&mut self, client: u32, id: u64, at: SocketAddr, reuses: bool) -> Result<Bound, Errno> {
         let there = self.agent.id(client, id).ok_or(Errno::INVAL)?;
-        if there.bound.is_some() || self.agent.cm.state(id).is_some() {
+        let address = (!at.ip().is_unspecified()).then(|| Address::from(at.ip()));
+        if self.agent.cm.state(id).is_some() || self.agent.is_listening(id, there) {
             return Err(Errno::INVAL);
         }
-        let address = (!at.ip().is_unspecified()).then(|| Address::from(at.ip()));
         if let Some(address) = address {
             self.place_of(address)?;
+        }
+        let mut at = at;
+        match there.bound {
+            // A port of all addresses becomes the same port of one: no other id can have that.
+            Some(Bound { address: None, port }) if address.is_some() && [0, port].contains(&at.port()) => {
+                self.agent.ports(there.space).release(id, port);
+                at.set_port(port);
+            }
+            Some(_) => return Err(Errno::INVAL),
+            None => {}
         }
         let port = self
             .agent
@@ -181,6 +192,19 @@ impl State {
             id.bound = Some(bound);
         }
         Ok(bound)
+    }
+
+    /// Puts an event of the program's own into the id's channel.
+    fn post(&mut self, id: u64, posted: Posted) -> Result<CmReply, Errno> {
+        let event = IdEvent { id, kind: IdEventKind::Posted(posted), private_data: Vec::new() };
+        match self.agent.put(&event) {
+            Some(Err(deaf)) => {
+                self.deaf.insert(deaf);
+                Err(Errno::NOBUFS)
+            }
+            Some(Ok(())) => Ok(CmReply::Done),
+            None => Err(Errno::BADF),
+        }
     }
 
     /// As listen(2), an id that is not bound gets a port of every address.
@@ -227,6 +251,7 @@ impl State {
         let param = ConnectParam {
             ip: Some(ip),
             starting_psn,
+            service: connect.service,
             path_mtu: connect.path_mtu,
             traffic_class: connect.traffic_class,
             responder_resources: connect.param.responder_resources,

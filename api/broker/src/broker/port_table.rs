@@ -86,6 +86,12 @@ impl PortTable {
         Ok(())
     }
 
+    /// Does the id listen at this port?
+    pub fn is_listening(&self, id: u64, port: u16) -> bool {
+        let there = self.by_port.get(&port).map_or(&[][..], Vec::as_slice);
+        there.iter().any(|binding| binding.id == id && binding.listens)
+    }
+
     /// Frees the id's port.
     pub fn release(&mut self, id: u64, port: u16) {
         if let Some(bindings) = self.by_port.get_mut(&port) {

@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use super::{ClientError, Options, ask, reach};
-use crate::message::{CmReply, CmRequest, Connect, IdEvent, MAX_PACKET, Reply, Request, VERSION};
+use crate::message::{CmReply, CmRequest, Connect, IdEvent, MAX_PACKET, Posted, Reply, Request, VERSION};
 use crate::name;
 
 /// A program's connection to the communication manager. When it ends, the broker ends all its ids, and their
@@ -93,14 +93,14 @@ impl CmClient {
         Ok(EventChannel { number, socket: socket.into() })
     }
 
-    /// An id of connections (`Tcp`) or of datagrams (`Udp`), whose events come by this channel
+    /// An id of connections (`Tcp`, `Ib`) or of datagrams (`Udp`), whose events come by this channel
     /// (`rdma_create_id`).
     ///
     /// # Errors
     /// `EPROTONOSUPPORT`: another port space. `EBADF`: the channel is closed. `ENOMEM`: there are as many ids
     /// as there may be.
     pub fn create_id(&self, channel: &EventChannel, space: PortSpace) -> io::Result<u64> {
-        if !matches!(space, PortSpace::Tcp | PortSpace::Udp) {
+        if !matches!(space, PortSpace::Tcp | PortSpace::Udp | PortSpace::Ib) {
             return Err(Errno::PROTONOSUPPORT.into());
         }
         match self.ask(CmRequest::CreateId { channel: channel.number, space })? {
@@ -111,7 +111,8 @@ impl CmClient {
 
     /// Binds an id (`rdma_bind_addr`): to one of the broker's addresses, or to all of them (unspecified), and
     /// to a port, or to any that is free (0). `reuses`: others that say so may have the same port, until one
-    /// listens. Returns address and port.
+    /// listens. An id that has a port of all addresses keeps it at the one that it is bound to then. Returns
+    /// address and port.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL`, `EADDRINUSE`; `ENODEV`: the address cannot be shared.
@@ -203,6 +204,14 @@ impl CmClient {
     /// `EBADF`: the channel is closed.
     pub fn migrate(&self, id: u64, channel: &EventChannel) -> io::Result<()> {
         self.done(CmRequest::Migrate { id, channel: channel.number })
+    }
+
+    /// Puts an event of the program's own into the id's channel, behind those that are there.
+    ///
+    /// # Errors
+    /// `EINVAL`; `EBADF`: the channel is closed.
+    pub fn post(&self, id: u64, posted: Posted) -> io::Result<()> {
+        self.done(CmRequest::Post { id, posted })
     }
 
     /// What the id's queue pair needs to send and receive, once the peer has been heard

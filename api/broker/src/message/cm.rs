@@ -42,6 +42,8 @@ pub(crate) enum CmRequest {
     Migrate { id: u64, channel: u32 },
     /// What the id's queue pair needs.
     QpAttributes { id: u64 },
+    /// Puts an event of the program's own into the id's channel.
+    Post { id: u64, posted: Posted },
     /// Says which queue pair the datagram service has, to the request that came with this id.
     AcceptDatagrams { id: u64, qpn: Qpn, qkey: u32, private_data: Vec<u8> },
 }
@@ -51,14 +53,28 @@ pub(crate) enum CmRequest {
 pub struct Connect {
     /// The peer's address and port.
     pub destination: SocketAddr,
+    /// The transport service of both queue pairs.
+    pub service: ConnectedService,
     /// The code of the path MTU: 1 for 256 bytes to 5 for 4096.
     pub path_mtu: u8,
     /// The traffic class (of IPv4: the type of service).
     pub traffic_class: u8,
-    /// Of this side's queue pair; with datagrams it means nothing, as path MTU and traffic class do.
+    /// Of this side's queue pair; with datagrams it means nothing, as service, path MTU and traffic class do.
     pub param: ConnParam,
     /// Up to 56 bytes; with datagrams, up to 180.
     pub private_data: Vec<u8>,
+}
+
+/// An event that a program sends to a channel of its own, so that it comes in its turn and the channel's
+/// descriptor shows it. The numbers are the program's.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Posted {
+    /// Which event.
+    pub code: u32,
+    /// How it ended.
+    pub status: i32,
+    /// What it is about.
+    pub subject: u64,
 }
 
 /// A reply of the communication manager.
@@ -87,6 +103,10 @@ impl Out {
         let mut out = self.u8(data.len() as u8);
         out.0.extend(data);
         out
+    }
+
+    pub(super) fn posted(self, posted: &Posted) -> Out {
+        self.u32(posted.code).u32(posted.status as u32).u64(posted.subject)
     }
 
     pub(super) fn param(self, param: &ConnParam) -> Out {
@@ -122,7 +142,11 @@ impl In<'_> {
 
     fn space(&mut self) -> Option<PortSpace> {
         let number = self.u8()?;
-        [PortSpace::Tcp, PortSpace::Udp].into_iter().find(|space| *space as u8 == number)
+        [PortSpace::Tcp, PortSpace::Udp, PortSpace::Ib].into_iter().find(|space| *space as u8 == number)
+    }
+
+    pub(super) fn posted(&mut self) -> Option<Posted> {
+        Some(Posted { code: self.u32()?, status: self.u32()? as i32, subject: self.u64()? })
     }
 
     pub(super) fn number(&mut self) -> Option<u32> {
@@ -207,6 +231,7 @@ impl CmRequest {
             | CmRequest::Destroy { id }
             | CmRequest::Migrate { id, .. }
             | CmRequest::AcceptDatagrams { id, .. }
+            | CmRequest::Post { id, .. }
             | CmRequest::QpAttributes { id } => Some(*id),
         }
     }
@@ -220,6 +245,7 @@ impl CmRequest {
             CmRequest::Listen { id, backlog } => of(0x44, id).u32(*backlog),
             CmRequest::Connect { id, connect } => of(0x45, id)
                 .ip_port(connect.destination)
+                .u8(connect.service.codes()[0])
                 .u8(connect.path_mtu)
                 .u8(connect.traffic_class)
                 .param(&connect.param)
@@ -237,6 +263,7 @@ impl CmRequest {
             CmRequest::AcceptDatagrams { id, qpn, qkey, private_data } => {
                 of(0x4e, id).u32(qpn.get()).u32(*qkey).private_data(private_data)
             }
+            CmRequest::Post { id, posted } => of(0x4f, id).posted(posted),
         }
     }
 
@@ -251,10 +278,14 @@ impl CmRequest {
             0x43 => CmRequest::Bind { id, address: fields.ip_port()?, reuses: fields.flag()? },
             0x44 => CmRequest::Listen { id, backlog: fields.u32()? },
             0x45 => {
-                let (destination, path_mtu) = (fields.ip_port()?, fields.u8()?);
-                let (traffic_class, param) = (fields.u8()?, fields.param()?);
-                let private_data = fields.private_data()?;
-                let connect = Connect { destination, path_mtu, traffic_class, param, private_data };
+                let connect = Connect {
+                    destination: fields.ip_port()?,
+                    service: fields.service()?,
+                    path_mtu: fields.u8()?,
+                    traffic_class: fields.u8()?,
+                    param: fields.param()?,
+                    private_data: fields.private_data()?,
+                };
                 CmRequest::Connect { id, connect: Box::new(connect) }
             }
             0x46 => CmRequest::Accept { id, param: fields.param()?, private_data: fields.private_data()? },
@@ -269,6 +300,7 @@ impl CmRequest {
                 let (qpn, qkey) = (Qpn::new(fields.number()?), fields.u32()?);
                 CmRequest::AcceptDatagrams { id, qpn, qkey, private_data: fields.private_data()? }
             }
+            0x4f => CmRequest::Post { id, posted: fields.posted()? },
             _ => return None,
         })
     }

@@ -9,7 +9,7 @@ use remora_wire::Qpn;
 use remora_wire::mad::req::ConnectedService;
 use std::net::SocketAddr;
 
-use super::{In, Out};
+use super::{In, Out, Posted};
 
 /// Something happened to an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +69,14 @@ pub enum IdEventKind {
         /// The Q_Key that datagrams must carry.
         qkey: u32,
     },
+    /// An event that the program posted itself.
+    Posted(Posted),
 }
 
 impl IdEvent {
+    /// Bytes of a packet that has an event, at most.
+    pub const MAX_LEN: usize = super::MAX_PACKET;
+
     /// The packet.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let of = |kind| Out::kind(kind).u64(self.id);
@@ -91,12 +96,13 @@ impl IdEvent {
             IdEventKind::DatagramResponse { status, qpn, qkey } => {
                 of(9).u8(*status).u32(qpn.get()).u32(*qkey)
             }
+            IdEventKind::Posted(posted) => of(10).posted(posted),
         };
         out.private_data(&self.private_data).0
     }
 
-    /// The event in a packet; `None`: it is none.
-    pub(crate) fn parse(packet: &[u8]) -> Option<IdEvent> {
+    /// The event in a packet that came by an event channel; `None`: it is none.
+    pub fn parse(packet: &[u8]) -> Option<IdEvent> {
         let mut fields = In(packet);
         let (kind, id) = (fields.u8()?, fields.u64()?);
         let kind = match kind {
@@ -123,6 +129,7 @@ impl IdEvent {
                 qpn: Qpn::new(fields.number()?),
                 qkey: fields.u32()?,
             },
+            10 => IdEventKind::Posted(fields.posted()?),
             _ => return None,
         };
         let private_data = fields.private_data()?;

@@ -27,6 +27,7 @@ fn cm_requests() -> Vec<CmRequest> {
     let (id, private_data) = (7, b"said".to_vec());
     let connect = Connect {
         destination: at("10.0.0.2:7174"),
+        service: ConnectedService::Xrc,
         path_mtu: 3,
         traffic_class: 0x20,
         param: param(),
@@ -52,6 +53,7 @@ fn cm_requests() -> Vec<CmRequest> {
         CmRequest::Destroy { id },
         CmRequest::Migrate { id, channel: 4 },
         CmRequest::QpAttributes { id },
+        CmRequest::Post { id, posted: Posted { code: 1, status: -2, subject: 3 } },
     ]
 }
 
@@ -178,6 +180,7 @@ fn events_of_ids_come_back_from_their_bytes_and_nothing_shorter_or_longer_is_one
         IdEventKind::TimewaitExit,
         IdEventKind::DatagramRequest { listener: 1, local: at("10.0.0.1:1"), remote: at("10.0.0.2:2") },
         IdEventKind::DatagramResponse { status: 0, qpn: Qpn::new(5), qkey: 0x8000_0001 },
+        IdEventKind::Posted(Posted { code: u32::MAX, status: -110, subject: u64::MAX }),
     ] {
         let event = IdEvent { id: u64::MAX - 1, kind, private_data: vec![0x5a; 224] };
         let packet = event.emit();

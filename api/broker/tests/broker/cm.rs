@@ -3,7 +3,7 @@
 mod strangers;
 
 use remora_broker::client::{self, CmClient, EventChannel};
-use remora_broker::{Broker, Connect, IdEvent, IdEventKind, Options, PortSpace};
+use remora_broker::{Broker, Connect, ConnectedService, IdEvent, IdEventKind, Options, PortSpace, Posted};
 use remora_cm::ConnParam;
 use remora_host::wait_readable;
 use remora_wire::{Psn, Qpn};
@@ -97,7 +97,8 @@ fn param(qpn: u32) -> ConnParam {
 
 fn asking(destination: SocketAddr) -> Connect {
     let private_data = b"from the active side".to_vec();
-    Connect { destination, path_mtu: 3, traffic_class: 0x20, param: param(0x10_0000), private_data }
+    let service = ConnectedService::Rc;
+    Connect { destination, service, path_mtu: 3, traffic_class: 0x20, param: param(0x10_0000), private_data }
 }
 
 #[track_caller]
