@@ -47,7 +47,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 27] = [
+pub const LAYERS: [Layer; 28] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -104,6 +104,8 @@ pub const LAYERS: [Layer; 27] = [
     impure("api", "capi", true),
     // The same for programs of verbs, by libibverbs' own ABI.
     Layer { names_only: Some(&["nic", "verbs", "broker"]), ..impure("api", "ibverbs", true) },
+    // Connections of such programs, by librdmacm's ABI: it knows the device by libibverbs' ABI alone.
+    Layer { names_only: Some(&["wire", "memory", "broker"]), ..impure("api", "rdmacm", true) },
     // Stands before functions of the C library; it names no crate, so that it is small.
     Layer { names_only: Some(&[]), ..impure("api", "paths", true) },
     // The stores over real NICs, for programs: no arguments, no printing.

@@ -1,0 +1,155 @@
+//! What `rdma_cma.h` shows.
+
+use super::verbs::{
+    IbvAhAttr, IbvCompChannel, IbvContext, IbvCq, IbvGid, IbvPd, IbvQp, IbvSaPathRec, IbvSrq,
+};
+use std::ffi::{c_char, c_int, c_void};
+
+/// `RDMA_PS_TCP`.
+pub const PS_TCP: c_int = 0x0106;
+/// `RDMA_PS_UDP`.
+pub const PS_UDP: c_int = 0x0111;
+/// `RDMA_PS_IB`.
+pub const PS_IB: c_int = 0x013f;
+/// The Q_Key of datagrams (`RDMA_UDP_QKEY`).
+pub const UDP_QKEY: u32 = 0x0123_4567;
+/// As many READs and atomics as the device allows (`RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`).
+pub const MOST: u8 = 0xff;
+/// `RAI_PASSIVE`.
+pub const RAI_PASSIVE: c_int = 1;
+/// `RAI_NUMERICHOST`.
+pub const RAI_NUMERICHOST: c_int = 2;
+/// `RAI_FAMILY`.
+pub const RAI_FAMILY: c_int = 8;
+
+/// `enum rdma_cm_event_type`.
+pub mod event_type {
+    use std::ffi::c_int;
+
+    pub const ADDR_RESOLVED: c_int = 0;
+    pub const ADDR_ERROR: c_int = 1;
+    pub const ROUTE_RESOLVED: c_int = 2;
+    pub const CONNECT_REQUEST: c_int = 4;
+    pub const CONNECT_RESPONSE: c_int = 5;
+    pub const CONNECT_ERROR: c_int = 6;
+    pub const UNREACHABLE: c_int = 7;
+    pub const REJECTED: c_int = 8;
+    pub const ESTABLISHED: c_int = 9;
+    pub const DISCONNECTED: c_int = 10;
+    pub const DEVICE_REMOVAL: c_int = 11;
+    pub const MULTICAST_JOIN: c_int = 12;
+    pub const MULTICAST_ERROR: c_int = 13;
+    pub const TIMEWAIT_EXIT: c_int = 15;
+}
+
+abi! {
+    /// GIDs of both ends, and the partition.
+    struct RdmaIbAddr = "struct rdma_ib_addr" {
+        sgid: IbvGid,
+        dgid: IbvGid,
+        pkey: u16,
+    }
+
+    /// Addresses of both ends.
+    struct RdmaAddr = "struct rdma_addr" {
+        src_storage: libc::sockaddr_storage,
+        dst_storage: libc::sockaddr_storage,
+        addr: RdmaIbAddr,
+    }
+
+    /// The way to the peer.
+    struct RdmaRoute = "struct rdma_route" {
+        addr: RdmaAddr,
+        path_rec: *mut IbvSaPathRec,
+        num_paths: c_int,
+    }
+
+    /// A channel of events.
+    struct RdmaEventChannel = "struct rdma_event_channel" {
+        fd: c_int,
+    }
+
+    /// An id: what a socket is to TCP.
+    struct RdmaCmId = "struct rdma_cm_id" {
+        verbs: *mut IbvContext,
+        channel: *mut RdmaEventChannel,
+        context: *mut c_void,
+        qp: *mut IbvQp,
+        route: RdmaRoute,
+        ps: c_int,
+        port_num: u8,
+        event: *mut RdmaCmEvent,
+        send_cq_channel: *mut IbvCompChannel,
+        send_cq: *mut IbvCq,
+        recv_cq_channel: *mut IbvCompChannel,
+        recv_cq: *mut IbvCq,
+        srq: *mut IbvSrq,
+        pd: *mut IbvPd,
+        qp_type: c_int,
+    }
+
+    /// What one side says of its connection.
+    struct RdmaConnParam = "struct rdma_conn_param" {
+        private_data: *const c_void,
+        private_data_len: u8,
+        responder_resources: u8,
+        initiator_depth: u8,
+        flow_control: u8,
+        retry_count: u8,
+        rnr_retry_count: u8,
+        srq: u8,
+        qp_num: u32,
+    }
+
+    /// Where datagrams go.
+    struct RdmaUdParam = "struct rdma_ud_param" {
+        private_data: *const c_void,
+        private_data_len: u8,
+        ah_attr: IbvAhAttr,
+        qp_num: u32,
+        qkey: u32,
+    }
+
+    /// An event.
+    struct RdmaCmEvent = "struct rdma_cm_event" {
+        id: *mut RdmaCmId,
+        listen_id: *mut RdmaCmId,
+        event: c_int,
+        status: c_int,
+        param: EventParam,
+    }
+
+    /// What `rdma_getaddrinfo` finds and takes as hints.
+    struct RdmaAddrinfo = "struct rdma_addrinfo" {
+        ai_flags: c_int,
+        ai_family: c_int,
+        ai_qp_type: c_int,
+        ai_port_space: c_int,
+        ai_src_len: libc::socklen_t,
+        ai_dst_len: libc::socklen_t,
+        ai_src_addr: *mut libc::sockaddr,
+        ai_dst_addr: *mut libc::sockaddr,
+        ai_src_canonname: *mut c_char,
+        ai_dst_canonname: *mut c_char,
+        ai_route_len: usize,
+        ai_route: *mut c_void,
+        ai_connect_len: usize,
+        ai_connect: *mut c_void,
+        ai_next: *mut RdmaAddrinfo,
+    }
+
+    /// How a multicast group is joined.
+    struct RdmaCmJoinMcAttrEx = "struct rdma_cm_join_mc_attr_ex" {
+        comp_mask: u32,
+        join_flags: u32,
+        addr: *mut libc::sockaddr,
+    }
+}
+
+/// What an event says, by the port space of its id.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union EventParam {
+    pub conn: RdmaConnParam,
+    pub ud: RdmaUdParam,
+}

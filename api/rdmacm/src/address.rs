@@ -1,0 +1,201 @@
+//! Addresses: as C programs have them, as GIDs, and which GID of the device has which.
+
+use remora_wire::Address;
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+
+use crate::abi::verbs::IbvGid;
+use crate::ibverbs;
+use crate::manager::Gid;
+
+/// The address at a place of the program. NULL and other families than IPv4 and IPv6 are EINVAL.
+pub fn parse(at: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
+    if at.is_null() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the program's: as many bytes as its family has. They may lie at any place.
+    unsafe {
+        match c_int::from(at.cast::<libc::sa_family_t>().read_unaligned()) {
+            libc::AF_INET => {
+                let there = at.cast::<libc::sockaddr_in>().read_unaligned();
+                let ip = Ipv4Addr::from(u32::from_be(there.sin_addr.s_addr));
+                Ok(SocketAddrV4::new(ip, u16::from_be(there.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                let there = at.cast::<libc::sockaddr_in6>().read_unaligned();
+                let (ip, port) = (Ipv6Addr::from(there.sin6_addr.s6_addr), u16::from_be(there.sin6_port));
+                Ok(SocketAddrV6::new(ip, port, there.sin6_flowinfo, there.sin6_scope_id).into())
+            }
+            _ => Err(libc::EINVAL),
+        }
+    }
+}
+
+/// An address as programs have it.
+pub fn store(at: SocketAddr) -> libc::sockaddr_storage {
+    let mut storage: libc::sockaddr_storage = ibverbs::zeroed();
+    let place = &raw mut storage;
+    // SAFETY: the storage has space for each family.
+    unsafe {
+        match at {
+            SocketAddr::V4(at) => place.cast::<libc::sockaddr_in>().write(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: at.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*at.ip()).to_be() },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(at) => place.cast::<libc::sockaddr_in6>().write(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: at.port().to_be(),
+                sin6_flowinfo: at.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: at.ip().octets() },
+                sin6_scope_id: at.scope_id(),
+            }),
+        }
+    }
+    storage
+}
+
+/// Bytes of such an address.
+pub fn len(at: SocketAddr) -> libc::socklen_t {
+    let len = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
+    len as libc::socklen_t
+}
+
+/// The port, in network order; 0: there is no address.
+pub fn port(of: &libc::sockaddr_storage) -> u16 {
+    parse((&raw const *of).cast()).map_or(0, |at| at.port().to_be())
+}
+
+/// The GID of an address.
+pub fn gid(of: SocketAddr) -> IbvGid {
+    IbvGid { raw: Address::from(of.ip()).0 }
+}
+
+/// Have two addresses the same GID?
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    one.ip().to_canonical() == other.ip().to_canonical()
+}
+
+fn is_ipv4(at: SocketAddr) -> bool {
+    at.ip().to_canonical().is_ipv4()
+}
+
+/// The device's first GID of an address's family.
+fn first(gids: &[Gid], like: SocketAddr) -> Result<Gid, c_int> {
+    gids.iter().find(|gid| is_ipv4(gid.address) == is_ipv4(like)).copied().ok_or(libc::ENODEV)
+}
+
+/// The GID that an address of this host is. Who says "loopback" means the device's own address, unless it has
+/// such a one.
+pub fn own(gids: &[Gid], at: SocketAddr) -> Result<Gid, c_int> {
+    if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, at)) {
+        return Ok(*gid);
+    }
+    if is_loopback_itself(at) {
+        return first(gids, at).map_err(|_| libc::EADDRNOTAVAIL);
+    }
+    // The system says whether the address is one of this host that the device has not.
+    let is_of_host = UdpSocket::bind((at.ip().to_canonical(), 0)).is_ok();
+    Err(if is_of_host { libc::ENODEV } else { libc::EADDRNOTAVAIL })
+}
+
+/// 127.0.0.1 or ::1: programs name this host by it.
+fn is_loopback_itself(at: SocketAddr) -> bool {
+    let ip = at.ip().to_canonical();
+    ip == IpAddr::from(Ipv4Addr::LOCALHOST) || ip == IpAddr::from(Ipv6Addr::LOCALHOST)
+}
+
+/// The destination as a peer's address: this host's own where the program says "any" or "loopback".
+pub fn destination(gids: &[Gid], at: SocketAddr) -> SocketAddr {
+    let is_known = gids.iter().any(|gid| is_same(gid.address, at));
+    let has_loopback = gids.iter().any(|gid| gid.address.ip().to_canonical().is_loopback());
+    let means_own = at.ip().is_unspecified() || is_loopback_itself(at) && !is_known && !has_loopback;
+    match first(gids, at) {
+        Ok(gid) if means_own => SocketAddr::new(gid.address.ip(), at.port()),
+        _ => at,
+    }
+}
+
+/// The GID from which packets to a destination leave.
+pub fn source(gids: &[Gid], to: SocketAddr) -> Result<Gid, c_int> {
+    let first = first(gids, to)?;
+    if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, to)) {
+        return Ok(*gid);
+    }
+    let any: IpAddr = if is_ipv4(to) { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Nothing is sent: the system only looks for the route. A device on another address sends from that.
+    let routed = UdpSocket::bind((any, 0)).and_then(|socket| {
+        let port = if to.port() == 0 { 9 } else { to.port() };
+        let to = match to {
+            SocketAddr::V6(v6) if !is_ipv4(to) => SocketAddrV6::new(*v6.ip(), port, 0, v6.scope_id()).into(),
+            _ => SocketAddr::new(to.ip().to_canonical(), port),
+        };
+        socket.connect(to)?;
+        socket.local_addr()
+    });
+    match routed {
+        Ok(local) => Ok(gids.iter().find(|gid| is_same(gid.address, local)).copied().unwrap_or(first)),
+        // Groups need no route.
+        Err(_) if to.ip().to_canonical().is_multicast() => Ok(first),
+        Err(error) => Err(error.raw_os_error().unwrap_or(libc::ENETUNREACH)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn gids(of: &[&str]) -> Vec<Gid> {
+        let numbered = of.iter().zip(0..);
+        numbered
+            .map(|(text, index)| Gid { index, address: SocketAddr::new(text.parse().unwrap(), 0) })
+            .collect()
+    }
+
+    #[test]
+    fn addresses_come_back_from_their_c_form() {
+        for text in ["10.0.0.1:7174", "[::1]:0", "[fe80::1%3]:4791"] {
+            let stored = store(at(text));
+            assert_eq!(parse((&raw const stored).cast()), Ok(at(text)));
+            assert_eq!(port(&stored), at(text).port().to_be());
+        }
+        let unknown = libc::sockaddr_storage { ss_family: 27, ..store(at("10.0.0.1:1")) };
+        assert_eq!(parse((&raw const unknown).cast()), Err(libc::EINVAL));
+        assert_eq!((parse(std::ptr::null()), port(&unknown)), (Err(libc::EINVAL), 0));
+    }
+
+    #[test]
+    fn an_address_is_the_devices_the_hosts_or_nobodys() {
+        let device = gids(&["127.3.4.5"]);
+        assert_eq!(own(&device, at("127.3.4.5:7")), Ok(device[0]));
+        assert_eq!(own(&device, at("[::ffff:127.3.4.5]:7")), Ok(device[0]));
+        assert_eq!(own(&device, at("127.0.0.1:7")), Ok(device[0]), "this host");
+        assert_eq!(own(&device, at("127.0.0.9:7")), Err(libc::ENODEV));
+        assert_eq!(own(&device, at("192.0.2.1:7")), Err(libc::EADDRNOTAVAIL));
+        assert_eq!(own(&device, at("[::1]:7")), Err(libc::EADDRNOTAVAIL));
+    }
+
+    #[test]
+    fn packets_leave_from_the_destination_itself_the_route_or_the_first_of_the_family() {
+        let device = gids(&["127.3.4.5", "127.0.0.1"]);
+        assert_eq!(source(&device, at("127.3.4.5:7")), Ok(device[0]));
+        assert_eq!(source(&device, at("127.9.9.9:7")), Ok(device[1]), "the route's");
+        assert_eq!(source(&device[..1], at("127.9.9.9:7")), Ok(device[0]));
+        assert_eq!(source(&device, at("[::1]:7")), Err(libc::ENODEV));
+        assert!(source(&device, at("239.1.1.1:0")).is_ok());
+    }
+
+    #[test]
+    fn who_says_loopback_or_any_means_the_devices_own_address() {
+        let device = gids(&["10.0.0.1"]);
+        assert_eq!(destination(&device, at("127.0.0.1:7")), at("10.0.0.1:7"));
+        assert_eq!(destination(&device, at("0.0.0.0:7")), at("10.0.0.1:7"));
+        assert_eq!(destination(&device, at("10.0.0.2:7")), at("10.0.0.2:7"));
+        assert_eq!(destination(&gids(&["127.0.0.2"]), at("127.0.0.1:7")), at("127.0.0.1:7"));
+    }
+}

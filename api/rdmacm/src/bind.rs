@@ -1,0 +1,70 @@
+//! Binding ids to addresses and ports, and listening there.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::abi::cma::RdmaCmId;
+use crate::id::{IdObject, IdState, Phase};
+use crate::manager::Gid;
+use crate::{address, errno, id};
+
+/// Binds an id to a GID's address and this port; 0: the one that it has, or any.
+pub fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result<(), c_int> {
+    let at = SocketAddr::new(gid.address.ip(), port);
+    let at = match gid.address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => {
+            std::net::SocketAddrV6::new(*v6.ip(), port, 0, v6.scope_id()).into()
+        }
+        _ => at,
+    };
+    let bound = id.manager.client.bind(id.number, at, state.options.reuses);
+    let bound = bound.map_err(|error| errno::of_io(&error))?;
+    id.at_device(state, gid);
+    id.set_local(state, SocketAddr::new(at.ip(), bound.port()));
+    state.phase = Phase::Bound;
+    Ok(())
+}
+
+/// Binds an id to an address of the device, or to a port of all of them.
+pub fn bind(id: &IdObject, at: SocketAddr) -> Result<(), c_int> {
+    let mut state = id.state();
+    if state.phase != Phase::Idle {
+        return Err(libc::EINVAL);
+    }
+    if !at.ip().is_unspecified() {
+        let gid = address::own(&id.manager.gids(), at)?;
+        return to_gid(id, &mut state, gid, at.port());
+    }
+    let bound = id.manager.client.bind(id.number, at, state.options.reuses);
+    let bound = bound.map_err(|error| errno::of_io(&error))?;
+    id.set_local(&mut state, SocketAddr::new(at.ip(), bound.port()));
+    state.phase = Phase::Bound;
+    Ok(())
+}
+
+/// Binds an id.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_bind_addr(id: *mut RdmaCmId, at: *mut libc::sockaddr) -> c_int {
+    errno::minus_one(id::look(id).and_then(|id| bind(&id, address::parse(at)?)))
+}
+
+/// Listens. An id that is not bound gets a port of all addresses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
+    errno::minus_one((|| {
+        let id = id::look(id)?;
+        let mut state = id.state();
+        if !matches!(state.phase, Phase::Idle | Phase::Bound) {
+            return Err(libc::EINVAL);
+        }
+        // As many as may be, if it is not more than nobody.
+        let backlog = u32::try_from(backlog).unwrap_or(0);
+        let listens = id.manager.client.listen(id.number, backlog);
+        let at = listens.map_err(|error| errno::of_io(&error))?;
+        if state.local.is_none() {
+            id.set_local(&mut state, SocketAddr::new(IpAddr::from(Ipv6Addr::UNSPECIFIED), at.port()));
+        }
+        state.phase = Phase::Listening;
+        Ok(())
+    })())
+}

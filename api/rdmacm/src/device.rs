@@ -1,0 +1,27 @@
+//! The list of devices.
+
+use std::ffi::c_int;
+
+use crate::abi::verbs::IbvContext;
+use crate::{errno, manager};
+
+/// The open devices, and NULL behind them: one, which stays open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut IbvContext {
+    errno::pointer(manager::shared().map(|manager| {
+        // SAFETY: NULL, or the program's.
+        if let Some(count) = unsafe { count.as_mut() } {
+            *count = 1;
+        }
+        Box::into_raw(Box::new([manager.context, std::ptr::null_mut()])).cast()
+    }))
+}
+
+/// Frees the list.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut IbvContext) {
+    if !list.is_null() {
+        // SAFETY: a list of the function above has two places.
+        drop(unsafe { Box::from_raw(list.cast::<[*mut IbvContext; 2]>()) });
+    }
+}

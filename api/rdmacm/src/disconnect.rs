@@ -1,0 +1,26 @@
+//! The end of a connection.
+
+use std::ffi::c_int;
+
+use crate::abi::cma::RdmaCmId;
+use crate::id::{IdObject, Phase};
+use crate::{errno, id, qp_state, sync};
+
+fn disconnect(id: &IdObject) -> Result<(), c_int> {
+    if id.is_datagrams() || id.state().phase != Phase::Connecting {
+        return Err(libc::EINVAL);
+    }
+    qp_state::fail(id);
+    match id.manager.client.disconnect(id.number, &[]) {
+        // It is over already, which is as good.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+        done => done.map_err(|error| errno::of_io(&error))?,
+    }
+    sync::complete(id)
+}
+
+/// Ends a connection, or agrees that it ends. What is posted to the queue pair is flushed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_disconnect(id: *mut RdmaCmId) -> c_int {
+    errno::minus_one(id::look(id).and_then(|id| disconnect(&id)))
+}

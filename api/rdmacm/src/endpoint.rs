@@ -1,0 +1,113 @@
+//! Endpoints: an id and its queue pair by one call, and requests that a call waits for.
+
+use std::ffi::c_int;
+
+use crate::abi::cma::{RAI_PASSIVE, RdmaAddrinfo, RdmaCmId, event_type};
+use crate::abi::verbs::{IbvPd, IbvQpInitAttr};
+use crate::event::{self, EVENTS};
+use crate::id::{self, Endpoint, IDS, IdObject};
+use crate::{address, bind, destroy, errno, get_event, qp, resolve, srq, sync};
+
+/// Gives an id the addresses that were found, and its queue pair: at once, or with each request.
+fn prepare(
+    id: &IdObject,
+    found: &RdmaAddrinfo,
+    pd: *mut IbvPd,
+    attr: Option<&mut IbvQpInitAttr>,
+) -> Result<(), c_int> {
+    if found.ai_flags & RAI_PASSIVE != 0 {
+        bind::bind(id, address::parse(found.ai_src_addr)?)?;
+        let qp_type = id.shown().qp_type;
+        id.state().endpoint = attr.map(|attr| Endpoint { pd, attr: IbvQpInitAttr { qp_type, ..*attr } });
+        return Ok(());
+    }
+    let from = if found.ai_src_addr.is_null() { None } else { Some(address::parse(found.ai_src_addr)?) };
+    resolve::resolve_address(id, from, address::parse(found.ai_dst_addr)?)?;
+    resolve::resolve_route(id)?;
+    if let Some(attr) = attr {
+        attr.qp_type = id.shown().qp_type;
+        qp::create_plain(id, pd, attr)?;
+    }
+    Ok(())
+}
+
+/// Makes an endpoint of what `rdma_getaddrinfo` has found.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_ep(
+    out: *mut *mut RdmaCmId,
+    found: *mut RdmaAddrinfo,
+    pd: *mut IbvPd,
+    attr: *mut IbvQpInitAttr,
+) -> c_int {
+    errno::minus_one((|| {
+        // SAFETY: NULL, or the program's.
+        let (out, found, attr) = unsafe { (out.as_mut(), found.as_ref(), attr.as_mut()) };
+        let (out, found) = (out.ok_or(libc::EINVAL)?, found.ok_or(libc::EINVAL)?);
+        let none = std::ptr::null_mut();
+        let id = id::create(none, none.cast(), found.ai_port_space, Some(found.ai_qp_type))?;
+        IDS.give(std::sync::Arc::clone(&id));
+        if let Err(errno) = prepare(&id, found, pd, attr) {
+            let _ = destroy::destroy(id.handle());
+            return Err(errno);
+        }
+        *out = id.handle();
+        Ok(())
+    })())
+}
+
+/// Ends an endpoint and what it has made.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_ep(id: *mut RdmaCmId) {
+    if let Ok(object) = IDS.look(id) {
+        qp::destroy(&object);
+        srq::destroy(&object);
+        let _ = destroy::destroy(id);
+    }
+}
+
+/// The id of the next request to a listener, with its queue pair.
+fn next_request(listener: &IdObject) -> Result<*mut RdmaCmId, c_int> {
+    let (channel, endpoint) = {
+        let state = listener.state();
+        if !state.is_sync {
+            return Err(libc::EINVAL);
+        }
+        (state.channel.clone(), state.endpoint)
+    };
+    sync::forget_event(listener);
+    let told = get_event::wait(&channel)?;
+    let shown = EVENTS.look(told)?.shown();
+    let taken = (|| {
+        if shown.status != 0 {
+            return Err(shown.status.abs());
+        }
+        if shown.event != event_type::CONNECT_REQUEST {
+            return Err(libc::EINVAL);
+        }
+        let id = id::look(shown.id)?;
+        if let Some(Endpoint { pd, mut attr }) = endpoint {
+            qp::create_plain(&id, pd, &mut attr)?;
+        }
+        id.show(|id| id.event = told);
+        Ok(shown.id)
+    })();
+    if taken.is_err() {
+        let _ = event::acknowledge(told);
+        if shown.event == event_type::CONNECT_REQUEST {
+            let _ = destroy::destroy(shown.id);
+        }
+    }
+    taken
+}
+
+/// Waits for a request to a listener that has no channel of the program's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_request(listener: *mut RdmaCmId, out: *mut *mut RdmaCmId) -> c_int {
+    errno::minus_one((|| {
+        let listener = id::look(listener)?;
+        // SAFETY: NULL, or the program's.
+        let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
+        *out = next_request(&listener)?;
+        Ok(())
+    })())
+}

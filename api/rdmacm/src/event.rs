@@ -1,0 +1,109 @@
+//! Events that programs have, and their acknowledgement.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use crate::abi::cma::{EventParam, RdmaCmEvent, RdmaConnParam, RdmaUdParam};
+use crate::errno;
+use crate::id::IdObject;
+use crate::live::Live;
+use crate::outstanding::Outstanding;
+
+/// An event.
+#[repr(C)]
+pub struct EventObject {
+    verbs: UnsafeCell<RdmaCmEvent>,
+    /// What the peer said; the event points to it.
+    private_data: Box<[u8]>,
+    /// Where it is acknowledged.
+    outstanding: Arc<Outstanding>,
+}
+
+// SAFETY: programs only read what they see of it.
+unsafe impl Send for EventObject {}
+// SAFETY: as above.
+unsafe impl Sync for EventObject {}
+
+/// The events that programs have.
+pub static EVENTS: Live<EventObject> = Live::new();
+
+/// What an event says beside its kind.
+pub enum Said {
+    Nothing,
+    /// Of a connection.
+    Connection(RdmaConnParam),
+    /// Where datagrams go.
+    Datagrams(RdmaUdParam),
+}
+
+/// An event that is to be handed out.
+pub struct Told {
+    pub event: c_int,
+    pub status: c_int,
+    pub said: Said,
+    pub private_data: Vec<u8>,
+}
+
+impl Told {
+    /// An event that says nothing but how it ended.
+    pub fn plain(event: c_int, status: c_int) -> Told {
+        Told { event, status, said: Said::Nothing, private_data: Vec::new() }
+    }
+
+    /// Hands it to the program. `listener`: who was asked, if it is a request.
+    pub fn give(
+        self,
+        id: &IdObject,
+        listener: Option<&IdObject>,
+        outstanding: &Arc<Outstanding>,
+    ) -> *mut RdmaCmEvent {
+        let private_data = self.private_data.into_boxed_slice();
+        // The heap's bytes stay where they are when the box moves.
+        let begin = if private_data.is_empty() { std::ptr::null() } else { private_data.as_ptr().cast() };
+        let (begin, len): (*const c_void, u8) = (begin, private_data.len().min(255) as u8);
+        let param = match self.said {
+            Said::Nothing => {
+                let conn = RdmaConnParam { private_data: begin, ..crate::ibverbs::zeroed() };
+                EventParam { conn: RdmaConnParam { private_data_len: len, ..conn } }
+            }
+            Said::Connection(conn) => {
+                EventParam { conn: RdmaConnParam { private_data: begin, private_data_len: len, ..conn } }
+            }
+            // A group's event has the program's context there.
+            Said::Datagrams(ud) if begin.is_null() => EventParam { ud },
+            Said::Datagrams(ud) => {
+                EventParam { ud: RdmaUdParam { private_data: begin, private_data_len: len, ..ud } }
+            }
+        };
+        let verbs = RdmaCmEvent {
+            id: id.handle(),
+            listen_id: listener.map_or(std::ptr::null_mut(), IdObject::handle),
+            event: self.event,
+            status: self.status,
+            param,
+        };
+        let outstanding = Arc::clone(outstanding);
+        EVENTS.give(Arc::new(EventObject { verbs: verbs.into(), private_data, outstanding })) as *mut _
+    }
+}
+
+impl EventObject {
+    /// What programs see of it.
+    pub fn shown(&self) -> RdmaCmEvent {
+        debug_assert!(self.private_data.len() < 256, "a field of a message");
+        // SAFETY: programs read it at most.
+        unsafe { *self.verbs.get() }
+    }
+}
+
+/// Acknowledges an event, which ends with it.
+pub fn acknowledge(event: *const RdmaCmEvent) -> Result<(), c_int> {
+    EVENTS.take(event).map(|event| event.outstanding.acknowledge())
+}
+
+/// Acknowledges an event.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut RdmaCmEvent) -> c_int {
+    errno::minus_one(acknowledge(event))
+}

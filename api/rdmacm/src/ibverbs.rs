@@ -1,0 +1,108 @@
+//! `libibverbs.so.1`, by its public ABI. What its headers have as inline functions stands here as functions.
+
+use std::ffi::{c_int, c_void};
+
+use crate::abi::verbs::{
+    EXTENDED, IbvCompChannel, IbvContext, IbvCq, IbvDevice, IbvDeviceAttr, IbvGid, IbvGidEntry, IbvPd,
+    IbvPortAttr, IbvQp, IbvQpAttr, IbvQpInitAttrEx, IbvSrq, IbvSrqInitAttrEx, IbvXrcd, IbvXrcdInitAttr,
+    VerbsContext,
+};
+use crate::errno;
+
+// Unit tests are programs, and use the system's library.
+#[cfg_attr(test, link(name = "ibverbs"))]
+unsafe extern "C" {
+    pub fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice;
+    pub fn ibv_free_device_list(list: *mut *mut IbvDevice);
+    pub fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvContext;
+    pub fn ibv_query_device(context: *mut IbvContext, attr: *mut IbvDeviceAttr) -> c_int;
+    pub fn ibv_query_port(context: *mut IbvContext, port: u8, attr: *mut IbvPortAttr) -> c_int;
+    pub fn _ibv_query_gid_table(
+        context: *mut IbvContext,
+        entries: *mut IbvGidEntry,
+        count: usize,
+        flags: u32,
+        entry_size: usize,
+    ) -> isize;
+    pub fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd;
+    pub fn ibv_create_comp_channel(context: *mut IbvContext) -> *mut IbvCompChannel;
+    pub fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) -> c_int;
+    pub fn ibv_create_cq(
+        context: *mut IbvContext,
+        cqe: c_int,
+        cq_context: *mut c_void,
+        channel: *mut IbvCompChannel,
+        comp_vector: c_int,
+    ) -> *mut IbvCq;
+    pub fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int;
+    pub fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int;
+    pub fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int;
+    pub fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int;
+    pub fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, lid: u16) -> c_int;
+    pub fn ibv_detach_mcast(qp: *mut IbvQp, gid: *const IbvGid, lid: u16) -> c_int;
+}
+
+/// What a function returned that answers NULL with an errno.
+pub fn made<T>(pointer: *mut T) -> Result<*mut T, c_int> {
+    if pointer.is_null() { Err(errno::last()) } else { Ok(pointer) }
+}
+
+/// What a function returned that answers an errno.
+pub fn done(number: c_int) -> Result<(), c_int> {
+    match number {
+        0 => Ok(()),
+        -1 => Err(errno::last()),
+        errno => Err(errno),
+    }
+}
+
+/// The functions before a context.
+///
+/// # Safety
+/// The context is one that libibverbs has opened, and is open.
+unsafe fn functions<'a>(context: *mut IbvContext) -> Result<&'a VerbsContext, c_int> {
+    // SAFETY: the caller's promise.
+    if context.is_null() || unsafe { (*context).abi_compat } != EXTENDED {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let offset = std::mem::offset_of!(VerbsContext, context);
+    // SAFETY: what the mark above says: such a context is the end of these functions.
+    Ok(unsafe { &*context.wrapping_byte_sub(offset).cast::<VerbsContext>() })
+}
+
+/// `ibv_create_qp_ex`.
+///
+/// # Safety
+/// The context is an open one.
+pub unsafe fn create_qp(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut IbvQp, c_int> {
+    // SAFETY: the caller's promise, and the function's own context.
+    unsafe { made(functions(context)?.create_qp_ex.ok_or(libc::EOPNOTSUPP)?(context, attr)) }
+}
+
+/// `ibv_create_srq_ex`.
+///
+/// # Safety
+/// The context is an open one.
+pub unsafe fn create_srq(
+    context: *mut IbvContext,
+    attr: &mut IbvSrqInitAttrEx,
+) -> Result<*mut IbvSrq, c_int> {
+    // SAFETY: the caller's promise, and the function's own context.
+    unsafe { made(functions(context)?.create_srq_ex.ok_or(libc::EOPNOTSUPP)?(context, attr)) }
+}
+
+/// `ibv_open_xrcd`, of a domain that no file names.
+///
+/// # Safety
+/// The context is an open one.
+pub unsafe fn open_xrcd(context: *mut IbvContext) -> Result<*mut IbvXrcd, c_int> {
+    let mut attr = IbvXrcdInitAttr { comp_mask: 3, fd: -1, oflags: libc::O_CREAT };
+    // SAFETY: the caller's promise, and the function's own context.
+    unsafe { made(functions(context)?.open_xrcd.ok_or(libc::EOPNOTSUPP)?(context, &mut attr)) }
+}
+
+/// A struct of numbers and pointers with zeros in it.
+pub fn zeroed<T: Copy>() -> T {
+    // SAFETY: it is used for structs of the ABI, for which zeros are values: C programs fill them so.
+    unsafe { std::mem::zeroed() }
+}

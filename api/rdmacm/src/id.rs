@@ -1,0 +1,303 @@
+//! Ids: made by programs, or by a peer's request.
+
+use remora_broker::PortSpace;
+use remora_wire::Psn;
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::abi::cma::{PS_IB, PS_TCP, PS_UDP, RdmaCmId, RdmaEventChannel};
+use crate::abi::verbs::{
+    IbvGid, IbvPd, IbvQpInitAttr, IbvSaPathRec, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND,
+};
+use crate::channel::{self, ChannelObject};
+use crate::live::Live;
+use crate::manager::{Gid, Manager, PORT};
+use crate::multicast::Membership;
+use crate::option::IdOptions;
+use crate::outstanding::Outstanding;
+use crate::{address, errno, ibverbs};
+
+/// Hops of packets.
+pub const HOPS: u8 = 64;
+/// The default partition, full member.
+const PKEY: u16 = 0xffff;
+
+/// How far an id is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Idle,
+    Bound,
+    Listening,
+    AddressResolved,
+    RouteResolved,
+    /// A request came with it.
+    Requested,
+    /// It asked for a connection or accepted one, which may have ended since.
+    Connecting,
+}
+
+/// An id.
+#[repr(C)]
+pub struct IdObject {
+    verbs: UnsafeCell<RdmaCmId>,
+    path: UnsafeCell<IbvSaPathRec>,
+    pub manager: Arc<Manager>,
+    /// The broker's number.
+    pub number: u64,
+    pub outstanding: Arc<Outstanding>,
+    state: Mutex<IdState>,
+}
+
+/// What changes of an id, beside what programs see.
+pub struct IdState {
+    pub phase: Phase,
+    pub channel: Arc<ChannelObject>,
+    /// The channel is hidden: calls wait for their events.
+    pub is_sync: bool,
+    pub options: IdOptions,
+    pub local: Option<SocketAddr>,
+    pub remote: Option<SocketAddr>,
+    pub gid_index: u8,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    /// The PSN of the first packet that the peer sends.
+    pub starting_psn: Psn,
+    /// Of requests to a listener of `rdma_create_ep`: the queue pair that each gets.
+    pub endpoint: Option<Endpoint>,
+    pub groups: Vec<Membership>,
+    /// This id made its completion queues itself.
+    pub made_cqs: bool,
+    /// The program knows that the device is gone.
+    pub is_bereft: bool,
+}
+
+/// The queue pair of requests.
+#[derive(Copy, Clone)]
+pub struct Endpoint {
+    pub pd: *mut IbvPd,
+    pub attr: IbvQpInitAttr,
+}
+
+// SAFETY: what programs see is changed by the calls that their manual pages name, one at a time. All else is
+// behind locks, and pointers are to libibverbs' objects, which any thread may use.
+unsafe impl Send for IdObject {}
+// SAFETY: as above.
+unsafe impl Sync for IdObject {}
+// SAFETY: as above.
+unsafe impl Send for IdState {}
+
+impl std::fmt::Debug for IdObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "id {}", self.number)
+    }
+}
+
+/// A random PSN, so that packets of an earlier connection are none of this one.
+fn random_psn() -> Psn {
+    Psn::new(RandomState::new().hash_one(0) as u32 & 0x00ff_ffff)
+}
+
+/// The ids that programs have.
+pub static IDS: Live<IdObject> = Live::new();
+
+/// What an id is made of.
+pub struct Made {
+    pub number: u64,
+    pub channel: Arc<ChannelObject>,
+    pub is_sync: bool,
+    pub context: *mut c_void,
+    pub ps: c_int,
+    pub qp_type: c_int,
+}
+
+impl IdObject {
+    /// A new id, which its events find from now on.
+    pub fn new(made: Made) -> Arc<IdObject> {
+        let Made { number, channel, is_sync, context, ps, qp_type } = made;
+        let manager = Arc::clone(&channel.manager);
+        let verbs = RdmaCmId { channel: channel.handle(), context, ps, qp_type, ..ibverbs::zeroed() };
+        let state = IdState {
+            phase: Phase::Idle,
+            channel,
+            is_sync,
+            options: IdOptions::default(),
+            local: None,
+            remote: None,
+            gid_index: 0,
+            responder_resources: 0,
+            initiator_depth: 0,
+            starting_psn: random_psn(),
+            endpoint: None,
+            groups: Vec::new(),
+            made_cqs: false,
+            is_bereft: false,
+        };
+        let id = Arc::new(IdObject {
+            verbs: verbs.into(),
+            path: UnsafeCell::new(ibverbs::zeroed()),
+            manager,
+            number,
+            outstanding: Arc::default(),
+            state: state.into(),
+        });
+        id.manager.add(&id);
+        id
+    }
+
+    /// What programs have of it.
+    pub fn handle(&self) -> *mut RdmaCmId {
+        self.verbs.get()
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, IdState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What programs see, as it is at the moment.
+    pub fn shown(&self) -> RdmaCmId {
+        // SAFETY: the object lives; the program's threads take turns, as the manual pages demand.
+        unsafe { *self.verbs.get() }
+    }
+
+    /// Changes what programs see.
+    pub fn show(&self, change: impl FnOnce(&mut RdmaCmId)) {
+        // SAFETY: as above.
+        change(unsafe { &mut *self.verbs.get() });
+    }
+
+    pub fn is_datagrams(&self) -> bool {
+        self.shown().qp_type == QPT_UD
+    }
+
+    /// The id is the device's from now on, at this GID.
+    pub fn at_device(&self, state: &mut IdState, gid: Gid) {
+        state.gid_index = gid.index;
+        self.show(|id| {
+            (id.verbs, id.port_num) = (self.manager.context, PORT);
+            id.route.addr.addr.sgid = address::gid(gid.address);
+            id.route.addr.addr.pkey = PKEY.to_be();
+        });
+    }
+
+    /// Where it is bound.
+    pub fn set_local(&self, state: &mut IdState, at: SocketAddr) {
+        state.local = Some(at);
+        self.show(|id| id.route.addr.src_storage = address::store(at));
+    }
+
+    /// Where its peer is.
+    pub fn set_remote(&self, state: &mut IdState, at: SocketAddr) {
+        state.remote = Some(at);
+        self.show(|id| {
+            id.route.addr.dst_storage = address::store(at);
+            id.route.addr.addr.dgid = address::gid(at);
+        });
+    }
+
+    /// The one path to the peer, as a subnet manager would describe it.
+    pub fn set_path(&self, traffic_class: u8) {
+        let IbvGids { sgid, dgid } = self.gids();
+        let path = IbvSaPathRec {
+            dgid,
+            sgid,
+            hop_limit: HOPS,
+            traffic_class,
+            reversible: 1,
+            numb_path: 1,
+            pkey: PKEY.to_be(),
+            // Selectors say "exactly".
+            mtu_selector: 2,
+            mtu: self.manager.path_mtu(),
+            rate_selector: 2,
+            packet_life_time_selector: 2,
+            packet_life_time: 18,
+            ..ibverbs::zeroed()
+        };
+        // SAFETY: programs read it at most.
+        unsafe { *self.path.get() = path };
+        self.show(|id| (id.route.path_rec, id.route.num_paths) = (self.path.get(), 1));
+    }
+
+    fn gids(&self) -> IbvGids {
+        let addr = self.shown().route.addr.addr;
+        IbvGids { sgid: addr.sgid, dgid: addr.dgid }
+    }
+}
+
+/// GIDs of both ends.
+struct IbvGids {
+    sgid: IbvGid,
+    dgid: IbvGid,
+}
+
+/// An id that the program has; not one that was inherited from a parent.
+pub fn look(id: *const RdmaCmId) -> Result<Arc<IdObject>, c_int> {
+    let object = IDS.look(id)?;
+    if object.manager.is_foreign() { Err(libc::EINVAL) } else { Ok(object) }
+}
+
+/// The broker's name of a port space.
+pub fn port_space(ps: c_int) -> Result<PortSpace, c_int> {
+    match ps {
+        PS_TCP => Ok(PortSpace::Tcp),
+        PS_UDP => Ok(PortSpace::Udp),
+        PS_IB => Ok(PortSpace::Ib),
+        // Datagrams of IP over InfiniBand: RoCE has no such thing.
+        2 => Err(libc::EPROTONOSUPPORT),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// Makes an id; without a channel it gets a hidden one.
+pub fn create(
+    channel: *mut RdmaEventChannel,
+    context: *mut c_void,
+    ps: c_int,
+    qp_type: Option<c_int>,
+) -> Result<Arc<IdObject>, c_int> {
+    let space = port_space(ps)?;
+    let qp_type = match (space, qp_type) {
+        (PortSpace::Udp, _) => QPT_UD,
+        (PortSpace::Ib, Some(kind @ (QPT_UC | QPT_XRC_SEND | QPT_XRC_RECV))) => kind,
+        (PortSpace::Ib, Some(QPT_UD)) => return Err(libc::EOPNOTSUPP),
+        _ => QPT_RC,
+    };
+    let is_sync = channel.is_null();
+    let channel = if is_sync { ChannelObject::open()? } else { channel::look(channel)? };
+    let created = channel.manager.client.create_id(&channel.socket, space);
+    let number = created.map_err(|error| errno::of_io(&error))?;
+    Ok(IdObject::new(Made { number, channel, is_sync, context, ps, qp_type }))
+}
+
+/// Makes an id.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_id(
+    channel: *mut RdmaEventChannel,
+    out: *mut *mut RdmaCmId,
+    context: *mut c_void,
+    ps: c_int,
+) -> c_int {
+    errno::minus_one((|| {
+        // SAFETY: NULL, or the program's.
+        let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
+        let id = create(channel, context, ps, None)?;
+        *out = id.handle();
+        IDS.give(id);
+        Ok(())
+    })())
+}
+
+/// The port that the id is bound to, in network order; 0: none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_src_port(id: *mut RdmaCmId) -> u16 {
+    IDS.look(id).map_or(0, |id| address::port(&id.shown().route.addr.src_storage))
+}
+
+/// The peer's port, in network order; 0: none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_dst_port(id: *mut RdmaCmId) -> u16 {
+    IDS.look(id).map_or(0, |id| address::port(&id.shown().route.addr.dst_storage))
+}

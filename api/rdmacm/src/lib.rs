@@ -1,0 +1,44 @@
+//! `librdmacm.so.1`: connections of C programs, by their own ABI, over the communication manager of the broker.
+//!
+//! Heads up: `abi/` has the shapes of what programs see, `id.rs` and `channel.rs` make objects of them, and
+//! `manager.rs` is what all ids of a process share: the open device and the connection to the broker. The
+//! device is `libibverbs.so.1`'s, and this library knows it by its public ABI alone (`ibverbs.rs`). Then
+//! there is a file for each group of calls. `docs/COMPATIBILITY.md` has each function's state;
+//! `scripts/dropin` links the library.
+#![allow(unsafe_code, reason = "every argument is a foreign pointer")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the manual pages of librdmacm say what each function asks for"
+)]
+
+mod abi;
+mod accept;
+mod address;
+mod addrinfo;
+mod bind;
+mod channel;
+mod connect;
+mod destroy;
+mod device;
+mod disconnect;
+mod ece;
+mod endpoint;
+mod errno;
+mod event;
+mod event_name;
+mod get_event;
+mod ibverbs;
+mod id;
+mod live;
+mod manager;
+mod migrate;
+mod multicast;
+mod option;
+mod outstanding;
+mod qp;
+mod qp_state;
+mod received;
+mod resolve;
+mod rsocket;
+mod srq;
+mod sync;

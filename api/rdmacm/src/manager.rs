@@ -1,0 +1,202 @@
+//! What all ids of a process share: the open device, and the connection to the communication manager.
+
+use remora_broker::client::{CmClient, Options, Start};
+use remora_memory::ForkMark;
+use remora_wire::Address;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::abi::verbs::{IbvContext, IbvDeviceAttr, IbvGidEntry, IbvPd, IbvPortAttr, IbvXrcd};
+use crate::ibverbs;
+use crate::id::IdObject;
+
+/// The device's one port.
+pub const PORT: u8 = 1;
+/// Entries of the GID table that are looked at.
+const GIDS: usize = 64;
+
+/// A GID of the device's port.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Gid {
+    pub index: u8,
+    /// Its address; the UDP port means nothing.
+    pub address: SocketAddr,
+}
+
+/// What all ids share.
+#[derive(Debug)]
+pub struct Manager {
+    fork: ForkMark,
+    /// The device, which stays open for the life of the process.
+    pub context: *mut IbvContext,
+    pub client: CmClient,
+    /// READs and atomics from the peer that a queue pair holds at most.
+    pub max_responder_resources: u8,
+    /// READs and atomics that a queue pair has outstanding at most.
+    pub max_initiator_depth: u8,
+    /// By the broker's number: whom events are about.
+    ids: Mutex<BTreeMap<u64, Arc<IdObject>>>,
+    defaults: Mutex<Defaults>,
+}
+
+/// Objects of programs that bring none, made when the first one needs them.
+#[derive(Debug)]
+struct Defaults {
+    pd: *mut IbvPd,
+    xrcd: *mut IbvXrcd,
+}
+
+// SAFETY: the pointers are libibverbs' objects, which any thread may use.
+unsafe impl Send for Manager {}
+// SAFETY: as above; what changes is behind locks.
+unsafe impl Sync for Manager {}
+
+static MANAGER: Mutex<Option<Arc<Manager>>> = Mutex::new(None);
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The manager of this process, opened at the first call. A forked child opens one of its own.
+pub fn shared() -> Result<Arc<Manager>, c_int> {
+    let mut place = locked(&MANAGER);
+    if let Some(manager) = place.as_ref().filter(|manager| !manager.is_foreign()) {
+        return Ok(Arc::clone(manager));
+    }
+    let manager = Arc::new(Manager::open()?);
+    // What was inherited is the parent's: it is left to the exit.
+    std::mem::forget(place.replace(Arc::clone(&manager)));
+    Ok(manager)
+}
+
+/// Opens the first device. The broker of its address runs then.
+fn open_device() -> Result<*mut IbvContext, c_int> {
+    // SAFETY: the list ends with NULL, and is freed once.
+    unsafe {
+        let list = ibverbs::made(ibverbs::ibv_get_device_list(std::ptr::null_mut()))?;
+        let first = *list;
+        let opened =
+            if first.is_null() { Err(libc::ENODEV) } else { ibverbs::made(ibverbs::ibv_open_device(first)) };
+        ibverbs::ibv_free_device_list(list);
+        opened
+    }
+}
+
+impl Manager {
+    fn open() -> Result<Manager, c_int> {
+        let context = open_device()?;
+        let gids = gids(context);
+        let first = gids.first().ok_or(libc::ENODEV)?;
+        // The device has a broker already, or is its own.
+        let options = Options { start: Start::Never, ..Options::from_environment() };
+        let client = CmClient::open(first.address, &options).map_err(|error| {
+            eprintln!("remora: {error}");
+            libc::ENODEV
+        })?;
+        let mut attr: IbvDeviceAttr = ibverbs::zeroed();
+        // SAFETY: an open device.
+        ibverbs::done(unsafe { ibverbs::ibv_query_device(context, &mut attr) })?;
+        let most = |number: c_int| number.clamp(0, 0xfe) as u8;
+        Ok(Manager {
+            fork: ForkMark::get(),
+            context,
+            client,
+            max_responder_resources: most(attr.max_qp_rd_atom),
+            max_initiator_depth: most(attr.max_qp_init_rd_atom),
+            ids: Mutex::default(),
+            defaults: Mutex::new(Defaults { pd: std::ptr::null_mut(), xrcd: std::ptr::null_mut() }),
+        })
+    }
+
+    /// Is it the parent's, which this process only inherited?
+    pub fn is_foreign(&self) -> bool {
+        self.fork.is_child()
+    }
+
+    /// The GIDs of the port.
+    pub fn gids(&self) -> Vec<Gid> {
+        gids(self.context)
+    }
+
+    /// The code of the port's path MTU.
+    pub fn path_mtu(&self) -> u8 {
+        let mut attr: IbvPortAttr = ibverbs::zeroed();
+        // SAFETY: an open device.
+        let asked = ibverbs::done(unsafe { ibverbs::ibv_query_port(self.context, PORT, &mut attr) });
+        if asked.is_ok() && (1..=5).contains(&attr.active_mtu) { attr.active_mtu as u8 } else { 3 }
+    }
+
+    /// The protection domain of ids that bring none.
+    pub fn default_pd(&self) -> Result<*mut IbvPd, c_int> {
+        let mut defaults = locked(&self.defaults);
+        if defaults.pd.is_null() {
+            // SAFETY: an open device.
+            defaults.pd = ibverbs::made(unsafe { ibverbs::ibv_alloc_pd(self.context) })?;
+        }
+        Ok(defaults.pd)
+    }
+
+    /// The XRC domain of ids that bring none.
+    pub fn default_xrcd(&self) -> Result<*mut IbvXrcd, c_int> {
+        let mut defaults = locked(&self.defaults);
+        if defaults.xrcd.is_null() {
+            // SAFETY: an open device.
+            defaults.xrcd = unsafe { ibverbs::open_xrcd(self.context) }?;
+        }
+        Ok(defaults.xrcd)
+    }
+
+    /// Knows an id from now on.
+    pub fn add(&self, id: &Arc<IdObject>) {
+        locked(&self.ids).insert(id.number, Arc::clone(id));
+    }
+
+    /// The id of this number. An event of it is delivered: it does not end before that is acknowledged.
+    pub fn deliver_to(&self, number: u64) -> Option<Arc<IdObject>> {
+        let ids = locked(&self.ids);
+        let id = ids.get(&number)?;
+        id.outstanding.deliver();
+        Some(Arc::clone(id))
+    }
+
+    /// Knows the id no more: events of it are dropped.
+    pub fn remove(&self, number: u64) {
+        locked(&self.ids).remove(&number);
+    }
+
+    /// An id whose events come by this channel, and that has not been told that the device is gone.
+    pub fn next_bereft(&self, channel: *const crate::channel::ChannelObject) -> Option<Arc<IdObject>> {
+        let ids = locked(&self.ids);
+        let id = ids.values().find(|id| {
+            let mut state = id.state();
+            let is_it = std::ptr::eq(Arc::as_ptr(&state.channel), channel) && !state.is_bereft;
+            state.is_bereft |= is_it;
+            is_it
+        })?;
+        id.outstanding.deliver();
+        Some(Arc::clone(id))
+    }
+}
+
+fn gids(context: *mut IbvContext) -> Vec<Gid> {
+    let empty: IbvGidEntry = ibverbs::zeroed();
+    let mut entries = [empty; GIDS];
+    let size = size_of::<IbvGidEntry>();
+    // SAFETY: an open device, and as many entries as are said.
+    let count = unsafe { ibverbs::_ibv_query_gid_table(context, entries.as_mut_ptr(), GIDS, 0, size) };
+    let filled = &entries[..usize::try_from(count).unwrap_or(0).min(GIDS)];
+    let of_port = filled.iter().filter(|entry| entry.port_num == u32::from(PORT) && entry.gid_index < 256);
+    of_port.map(|entry| Gid { index: entry.gid_index as u8, address: socket_address(entry) }).collect()
+}
+
+/// The address that a GID is. A link-local one needs its interface.
+fn socket_address(entry: &IbvGidEntry) -> SocketAddr {
+    match IpAddr::from(Address(entry.gid.raw)) {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, 0, 0, entry.ndev_ifindex).into()
+        }
+        ip => SocketAddr::new(ip, 0),
+    }
+}

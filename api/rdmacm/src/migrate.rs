@@ -1,0 +1,35 @@
+//! Ids that move to another channel.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use crate::abi::cma::{RdmaCmId, RdmaEventChannel};
+use crate::channel::{self, ChannelObject};
+use crate::{errno, id, sync};
+
+/// Moves an id to another channel, or to a hidden one: events come there from now on. Returns when all events
+/// of it are acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
+    errno::minus_one((|| {
+        let id = id::look(id)?;
+        let is_sync = channel.is_null();
+        let to = if is_sync { ChannelObject::open()? } else { channel::look(channel)? };
+        if !Arc::ptr_eq(&to.manager, &id.manager) {
+            return Err(libc::EINVAL);
+        }
+        id.manager.client.migrate(id.number, &to.socket).map_err(|error| errno::of_io(&error))?;
+        let was_sync = {
+            let mut state = id.state();
+            id.show(|id| id.channel = to.handle());
+            let was_sync = std::mem::replace(&mut state.is_sync, is_sync);
+            state.channel = to;
+            was_sync
+        };
+        if was_sync {
+            sync::forget_event(&id);
+        }
+        id.outstanding.wait();
+        Ok(())
+    })())
+}

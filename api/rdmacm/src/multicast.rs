@@ -1,0 +1,159 @@
+//! Multicast groups of ids. On RoCE a queue pair is attached to a group, and that is all.
+
+use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::abi::cma::{RdmaCmEvent, RdmaCmId, RdmaCmJoinMcAttrEx, RdmaUdParam, UDP_QKEY, event_type};
+use crate::abi::verbs::{IbvAhAttr, IbvGid, IbvGlobalRoute};
+use crate::event::{Said, Told};
+use crate::id::{HOPS, IdObject, IdState, Phase};
+use crate::manager::PORT;
+use crate::outstanding::Outstanding;
+use crate::{address, errno, ibverbs, id, resolve};
+
+/// The queue pair number that means all of a group.
+const GROUP_QPN: u32 = 0x00ff_ffff;
+/// Attributes of `rdma_join_multicast_ex` that have to be there: address and flags.
+const NEEDED: u32 = 1 << 0 | 1 << 1;
+
+/// A group that an id has joined.
+pub struct Membership {
+    number: u64,
+    group: SocketAddr,
+    context: usize,
+    sends_only: bool,
+    is_attached: bool,
+    outstanding: Arc<Outstanding>,
+}
+
+/// The GID of a group. RoCE v2 has IPv4 groups as mapped addresses.
+fn mgid(group: SocketAddr) -> IbvGid {
+    address::gid(group)
+}
+
+fn join(id: &IdObject, group: SocketAddr, context: *mut c_void, sends_only: bool) -> Result<(), c_int> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut state = id.state();
+    let is_ready = !matches!(state.phase, Phase::Idle | Phase::Listening) && !id.shown().verbs.is_null();
+    if !id.is_datagrams() || !is_ready || !group.ip().to_canonical().is_multicast() {
+        return Err(libc::EINVAL);
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let (context, outstanding) = (context as usize, Arc::default());
+    state.groups.push(Membership { number, group, context, sends_only, is_attached: false, outstanding });
+    resolve::post(id, event_type::MULTICAST_JOIN, 0, number).inspect_err(|_| {
+        state.groups.pop();
+    })
+}
+
+/// The way to a group.
+fn address_vector(state: &IdState, dgid: IbvGid) -> IbvAhAttr {
+    let IdState { gid_index, options, .. } = state;
+    let grh = IbvGlobalRoute {
+        dgid,
+        flow_label: 0,
+        sgid_index: *gid_index,
+        hop_limit: HOPS,
+        traffic_class: options.tos,
+    };
+    IbvAhAttr { grh, is_global: 1, port_num: PORT, ..ibverbs::zeroed() }
+}
+
+/// The event that a group is joined, which attaches the id's queue pair. `None`: the id has left it since.
+pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
+    let mut state = id.state();
+    let at = state.groups.iter().position(|membership| membership.number == number)?;
+    let Membership { group, context, sends_only, .. } = state.groups[at];
+    let (gid, qp) = (mgid(group), id.shown().qp);
+    let attached = if qp.is_null() || sends_only {
+        Ok(())
+    } else {
+        // SAFETY: the id's own queue pair.
+        let attached = ibverbs::done(unsafe { ibverbs::ibv_attach_mcast(qp, &gid, 0) });
+        state.groups[at].is_attached = attached.is_ok();
+        attached
+    };
+    let ud = RdmaUdParam {
+        private_data: context as *const c_void,
+        private_data_len: 0,
+        ah_attr: address_vector(&state, gid),
+        qp_num: GROUP_QPN,
+        qkey: UDP_QKEY,
+    };
+    let (event, status) = match attached {
+        Ok(()) => (event_type::MULTICAST_JOIN, 0),
+        Err(errno) => (event_type::MULTICAST_ERROR, -errno),
+    };
+    let outstanding = Arc::clone(&state.groups[at].outstanding);
+    drop(state);
+    // Leaving waits for this event, and the end of the id does not.
+    outstanding.deliver();
+    id.outstanding.acknowledge();
+    let told = Told { event, status, said: Said::Datagrams(ud), private_data: Vec::new() };
+    Some(told.give(id, None, &outstanding))
+}
+
+fn detach(id: &IdObject, membership: &Membership) -> Result<(), c_int> {
+    let qp = id.shown().qp;
+    if qp.is_null() || !membership.is_attached {
+        return Ok(());
+    }
+    // SAFETY: the id's own queue pair.
+    ibverbs::done(unsafe { ibverbs::ibv_detach_mcast(qp, &mgid(membership.group), 0) })
+}
+
+fn leave(id: &IdObject, group: SocketAddr) -> Result<(), c_int> {
+    let mut state = id.state();
+    let is_it = |membership: &Membership| membership.group.ip() == group.ip();
+    let at = state.groups.iter().position(is_it).ok_or(libc::EADDRNOTAVAIL)?;
+    let membership = state.groups.remove(at);
+    drop(state);
+    detach(id, &membership)?;
+    membership.outstanding.wait();
+    Ok(())
+}
+
+/// Leaves all groups of an id that ends.
+pub fn leave_all(id: &IdObject) {
+    let groups = std::mem::take(&mut id.state().groups);
+    for membership in &groups {
+        // The queue pair may have ended before.
+        let _ = detach(id, membership);
+    }
+}
+
+/// Joins a group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_join_multicast(
+    id: *mut RdmaCmId,
+    group: *mut libc::sockaddr,
+    context: *mut c_void,
+) -> c_int {
+    errno::minus_one(id::look(id).and_then(|id| join(&id, address::parse(group)?, context, false)))
+}
+
+/// Joins a group, also to send to it alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_join_multicast_ex(
+    id: *mut RdmaCmId,
+    attr: *mut RdmaCmJoinMcAttrEx,
+    context: *mut c_void,
+) -> c_int {
+    errno::minus_one((|| {
+        let id = id::look(id)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        if attr.comp_mask != NEEDED || attr.join_flags > 1 {
+            return Err(libc::EINVAL);
+        }
+        join(&id, address::parse(attr.addr)?, context, attr.join_flags == 1)
+    })())
+}
+
+/// Leaves a group. Returns when the event that it was joined is acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_leave_multicast(id: *mut RdmaCmId, group: *mut libc::sockaddr) -> c_int {
+    errno::minus_one(id::look(id).and_then(|id| leave(&id, address::parse(group)?)))
+}

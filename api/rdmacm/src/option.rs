@@ -1,0 +1,61 @@
+//! Options of ids.
+
+use std::ffi::{c_int, c_void};
+
+use crate::abi::cma::RdmaCmId;
+use crate::id::Phase;
+use crate::{errno, id};
+
+/// The options that an id has.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct IdOptions {
+    /// The type of service of packets.
+    pub tos: u8,
+    /// Others that say so may have the same port.
+    pub reuses: bool,
+    /// An IPv6 address stands for itself alone. The broker's port of all addresses is one of both families.
+    pub v6_only: bool,
+    /// The code of the local ACK timeout, in place of the one that follows from the path.
+    pub ack_timeout: Option<u8>,
+}
+
+/// Sets an option: type of service, reuse of ports, IPv6 alone, ACK timeout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_set_option(
+    id: *mut RdmaCmId,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: usize,
+) -> c_int {
+    errno::minus_one((|| {
+        let id = id::look(id)?;
+        if value.is_null() {
+            return Err(libc::EINVAL);
+        }
+        let byte = || {
+            // SAFETY: the program's, with as many bytes as it says.
+            if len == 1 { Ok(unsafe { *value.cast::<u8>() }) } else { Err(libc::EINVAL) }
+        };
+        let flag = || {
+            let fits = len == size_of::<c_int>();
+            // SAFETY: as above.
+            if fits { Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0) } else { Err(libc::EINVAL) }
+        };
+        let mut state = id.state();
+        let may_choose_port = state.phase == Phase::Idle;
+        match (level, name) {
+            (0, 0) => state.options.tos = byte()?,
+            (0, 1) if may_choose_port || state.phase == Phase::Bound => state.options.reuses = flag()?,
+            (0, 2) if may_choose_port => state.options.v6_only = flag()?,
+            (0, 1 | 2) => return Err(libc::EINVAL),
+            (0, 3) => match byte()? {
+                code @ 0..=31 => state.options.ack_timeout = Some(code),
+                _ => return Err(libc::EINVAL),
+            },
+            // Paths of a subnet manager, which RoCE has not.
+            _ => return Err(libc::EOPNOTSUPP),
+        }
+        Ok(())
+    })())
+}

@@ -1,0 +1,58 @@
+//! Events that a program has, and has not acknowledged: what they are about does not end before.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The count of such events of one object.
+#[derive(Debug, Default)]
+pub struct Outstanding {
+    count: Mutex<u32>,
+    changed: Condvar,
+}
+
+impl Outstanding {
+    fn count(&self) -> MutexGuard<'_, u32> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program gets an event.
+    pub fn deliver(&self) {
+        *self.count() += 1;
+    }
+
+    /// It acknowledges one.
+    pub fn acknowledge(&self) {
+        let mut count = self.count();
+        *count = count.saturating_sub(1);
+        self.changed.notify_all();
+    }
+
+    /// Waits until all are acknowledged.
+    pub fn wait(&self) {
+        let mut count = self.count();
+        while *count > 0 {
+            count = self.changed.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_wait_ends_with_the_last_acknowledgement() {
+        let events = Arc::new(Outstanding::default());
+        events.wait();
+        events.deliver();
+        events.deliver();
+        let waits = std::thread::spawn({
+            let events = Arc::clone(&events);
+            move || events.wait()
+        });
+        events.acknowledge();
+        assert!(!waits.is_finished(), "one is left");
+        events.acknowledge();
+        waits.join().unwrap();
+    }
+}

@@ -1,0 +1,147 @@
+//! The way of a queue pair through its states, by what both sides of a connection have agreed on.
+
+use remora_broker::{ConnectedService, QpAttributes};
+use std::ffi::c_int;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::abi::cma::{RdmaCmId, UDP_QKEY};
+use crate::abi::verbs::{IbvAhAttr, IbvGlobalRoute, IbvQp, IbvQpAttr, attr_mask as mask, qp_state};
+use crate::id::{HOPS, IdObject};
+use crate::manager::PORT;
+use crate::{address, errno, ibverbs, id};
+
+/// `IBV_ACCESS_REMOTE_WRITE`, `_READ` and `_ATOMIC`.
+const ACCESS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
+/// The code of the time after which a peer that met "receiver not ready" sends again: 0.64 ms. Linux says 0,
+/// which means 655 ms, and no program can set it.
+const MIN_RNR_TIMER: u8 = 12;
+
+/// A queue pair's attributes, and which of them count.
+pub type Attributes = (IbvQpAttr, c_int);
+
+/// The address vector of an id's peer.
+pub fn address_vector(id: &IdObject) -> IbvAhAttr {
+    let (dgid, state) = (id.shown().route.addr.addr.dgid, id.state());
+    let traffic_class = state.options.tos;
+    let grh =
+        IbvGlobalRoute { dgid, flow_label: 0, sgid_index: state.gid_index, hop_limit: HOPS, traffic_class };
+    IbvAhAttr { grh, is_global: 1, port_num: PORT, ..ibverbs::zeroed() }
+}
+
+fn of_datagrams(to: c_int) -> Result<Attributes, c_int> {
+    let attr = IbvQpAttr { qp_state: to, qkey: UDP_QKEY, port_num: PORT, ..ibverbs::zeroed() };
+    let more = match to {
+        qp_state::INIT => mask::PKEY_INDEX | mask::PORT | mask::QKEY,
+        qp_state::RTR => 0,
+        qp_state::RTS => mask::SQ_PSN,
+        _ => return Err(libc::EINVAL),
+    };
+    Ok((attr, mask::STATE | more))
+}
+
+fn ready_to_receive(id: &IdObject, agreed: &QpAttributes) -> Attributes {
+    let QpAttributes { gids, flow_label, hop_limit, traffic_class, sl, .. } = *agreed;
+    let dgid = address::gid(SocketAddr::new(IpAddr::from(gids.remote), 0));
+    let grh = IbvGlobalRoute { dgid, flow_label, sgid_index: id.state().gid_index, hop_limit, traffic_class };
+    let attr = IbvQpAttr {
+        ah_attr: IbvAhAttr { grh, sl, is_global: 1, port_num: PORT, ..ibverbs::zeroed() },
+        path_mtu: agreed.path_mtu.into(),
+        dest_qp_num: agreed.remote_qpn.get(),
+        // The broker gets to know it only when the id accepts.
+        rq_psn: id.state().starting_psn.get(),
+        max_dest_rd_atomic: agreed.responder_resources.min(id.manager.max_responder_resources),
+        min_rnr_timer: MIN_RNR_TIMER,
+        ..ibverbs::zeroed()
+    };
+    let both = mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
+    let reliable = agreed.service != ConnectedService::Uc;
+    (attr, if reliable { both | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { both })
+}
+
+fn ready_to_send(id: &IdObject, agreed: &QpAttributes) -> Attributes {
+    let attr = IbvQpAttr {
+        sq_psn: agreed.sq_psn.get(),
+        timeout: id.state().options.ack_timeout.unwrap_or(agreed.timeout),
+        retry_cnt: agreed.retry_count,
+        rnr_retry: agreed.rnr_retry_count,
+        max_rd_atomic: agreed.initiator_depth.min(id.manager.max_initiator_depth),
+        ..ibverbs::zeroed()
+    };
+    let reliable = mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_QP_RD_ATOMIC;
+    (attr, if agreed.service == ConnectedService::Uc { mask::SQ_PSN } else { mask::SQ_PSN | reliable })
+}
+
+/// What a queue pair of the id needs to reach a state.
+pub fn attributes(id: &IdObject, to: c_int) -> Result<Attributes, c_int> {
+    if id.shown().verbs.is_null() {
+        return Err(libc::EINVAL);
+    }
+    if id.is_datagrams() {
+        return of_datagrams(to);
+    }
+    let agreed = || id.manager.client.qp_attributes(id.number).map_err(|error| errno::of_io(&error));
+    let (attr, more) = match to {
+        qp_state::INIT => {
+            let attr = IbvQpAttr { qp_access_flags: ACCESS, port_num: PORT, ..ibverbs::zeroed() };
+            (attr, mask::ACCESS_FLAGS | mask::PKEY_INDEX | mask::PORT)
+        }
+        qp_state::RTR => ready_to_receive(id, &agreed()?),
+        qp_state::RTS => ready_to_send(id, &agreed()?),
+        _ => return Err(libc::EINVAL),
+    };
+    Ok((IbvQpAttr { qp_state: to, ..attr }, mask::STATE | more))
+}
+
+fn modify(qp: *mut IbvQp, (mut attr, mask): Attributes) -> Result<(), c_int> {
+    // SAFETY: a queue pair that the id or the caller has.
+    ibverbs::done(unsafe { ibverbs::ibv_modify_qp(qp, &mut attr, mask) })
+}
+
+/// A queue pair of connections may be posted receives to.
+pub fn to_init(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
+    modify(qp, attributes(id, qp_state::INIT)?)
+}
+
+/// A queue pair of datagrams may be posted to.
+pub fn begin_datagrams(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
+    let states = [qp_state::INIT, qp_state::RTR, qp_state::RTS];
+    states.into_iter().try_for_each(|state| modify(qp, attributes(id, state)?))
+}
+
+/// The id's queue pair receives and sends from now on. `depths`: READs and atomics from the peer and to it,
+/// where they are not as agreed.
+pub fn connect(id: &IdObject, depths: Option<[u8; 2]>) -> Result<(), c_int> {
+    let qp = id.shown().qp;
+    let (mut attr, mask) = attributes(id, qp_state::RTR)?;
+    attr.max_dest_rd_atomic = depths.map_or(attr.max_dest_rd_atomic, |depths| depths[0]);
+    modify(qp, (attr, mask))?;
+    let (mut attr, mask) = attributes(id, qp_state::RTS)?;
+    attr.max_rd_atomic = depths.map_or(attr.max_rd_atomic, |depths| depths[1]);
+    modify(qp, (attr, mask))
+}
+
+/// The id's queue pair, if it has one, ends what is posted.
+pub fn fail(id: &IdObject) {
+    let qp = id.shown().qp;
+    if !qp.is_null() && !id.is_datagrams() {
+        let attr = IbvQpAttr { qp_state: qp_state::ERR, ..ibverbs::zeroed() };
+        let _ = modify(qp, (attr, mask::STATE));
+    }
+}
+
+/// What a queue pair needs to reach the state that the attributes name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut RdmaCmId,
+    attr: *mut IbvQpAttr,
+    out_mask: *mut c_int,
+) -> c_int {
+    errno::minus_one((|| {
+        let id = id::look(id)?;
+        // SAFETY: NULL, or the program's.
+        let (attr, out_mask) = unsafe { (attr.as_mut(), out_mask.as_mut()) };
+        let (attr, out_mask) = (attr.ok_or(libc::EINVAL)?, out_mask.ok_or(libc::EINVAL)?);
+        (*attr, *out_mask) = attributes(&id, attr.qp_state)?;
+        Ok(())
+    })())
+}

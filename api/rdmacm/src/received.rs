@@ -1,0 +1,184 @@
+//! What the broker tells becomes an event of the program.
+
+use remora_broker::{ConnParam, ConnectedService, IdEvent, IdEventKind, Posted};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::abi::cma::{RdmaCmEvent, RdmaConnParam, RdmaUdParam, event_type};
+use crate::abi::verbs::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
+use crate::channel::ChannelObject;
+use crate::event::{Said, Told};
+use crate::id::{IDS, IdObject, Made, Phase};
+use crate::{address, connect, ibverbs, multicast, qp_state};
+
+/// The code of a posted event that stands for one in [`ChannelObject::moved`].
+pub const MOVED: u32 = u32::MAX;
+
+/// The event that the program gets; `None`: it is nobody's.
+pub fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
+    if let IdEventKind::Posted(Posted { code: MOVED, .. }) = event.kind {
+        let moved = channel.moved().pop_front()?;
+        return hand_out(channel, moved);
+    }
+    let target = match event.kind {
+        IdEventKind::ConnectRequest { listener, .. } | IdEventKind::DatagramRequest { listener, .. } => {
+            listener
+        }
+        _ => event.id,
+    };
+    let Some(id) = channel.manager.deliver_to(target) else {
+        if target != event.id {
+            // Its listener has ended: the peer is refused.
+            let _ = channel.manager.client.destroy(event.id);
+        }
+        return None;
+    };
+    let told = if is_elsewhere(channel, &id, &event) { None } else { tell(&id, event) };
+    if told.is_none() {
+        id.outstanding.acknowledge();
+    }
+    told
+}
+
+/// Did the id move to another channel after the broker had sent the event here? Then it is told there.
+fn is_elsewhere(channel: &Arc<ChannelObject>, id: &IdObject, event: &IdEvent) -> bool {
+    let there = Arc::clone(&id.state().channel);
+    if Arc::ptr_eq(&there, channel) {
+        return false;
+    }
+    there.moved().push_back(event.clone());
+    let posted = Posted { code: MOVED, ..Posted::default() };
+    let _ = id.manager.client.post(id.number, posted);
+    true
+}
+
+fn tell(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
+    let IdEvent { id: number, kind, private_data } = event;
+    let told = match kind {
+        IdEventKind::ConnectRequest { local, remote, service, param, .. } => {
+            let qp_type = match service {
+                ConnectedService::Uc => QPT_UC,
+                ConnectedService::Xrc => QPT_XRC_RECV,
+                _ => QPT_RC,
+            };
+            let told =
+                Told { event: event_type::CONNECT_REQUEST, status: 0, said: said(&param), private_data };
+            let depths = [param.responder_resources, param.initiator_depth];
+            return request(id, &Request { number, qp_type, ends: [local, remote], depths }, told);
+        }
+        IdEventKind::DatagramRequest { local, remote, .. } => {
+            let said = Said::Datagrams(ibverbs::zeroed());
+            let told = Told { event: event_type::CONNECT_REQUEST, status: 0, said, private_data };
+            let ends = [local, remote];
+            return request(id, &Request { number, qp_type: QPT_UD, ends, depths: [0; 2] }, told);
+        }
+        IdEventKind::Posted(posted) if posted.code == event_type::MULTICAST_JOIN as u32 => {
+            return multicast::joined(id, posted.subject);
+        }
+        IdEventKind::Posted(posted) => Told::plain(posted.code as i32, posted.status),
+        IdEventKind::ConnectResponse(param) => responded(id, &param, private_data),
+        IdEventKind::Established => Told::plain(event_type::ESTABLISHED, 0),
+        IdEventKind::Rejected(reason) => {
+            qp_state::fail(id);
+            let told = Told::plain(event_type::REJECTED, reason.into());
+            Told { private_data, ..told }
+        }
+        IdEventKind::Disconnected => Told::plain(event_type::DISCONNECTED, 0),
+        IdEventKind::Unreachable => {
+            qp_state::fail(id);
+            Told::plain(event_type::UNREACHABLE, -libc::ETIMEDOUT)
+        }
+        IdEventKind::TimewaitExit => Told::plain(event_type::TIMEWAIT_EXIT, 0),
+        IdEventKind::DatagramResponse { status: 0, qpn, qkey } => {
+            let ah_attr = qp_state::address_vector(id);
+            let ud = RdmaUdParam { ah_attr, qp_num: qpn.get(), qkey, ..ibverbs::zeroed() };
+            Told { event: event_type::ESTABLISHED, status: 0, said: Said::Datagrams(ud), private_data }
+        }
+        IdEventKind::DatagramResponse { status, .. } => {
+            Told { private_data, ..Told::plain(event_type::UNREACHABLE, status.into()) }
+        }
+    };
+    Some(told.give(id, None, &id.outstanding))
+}
+
+/// What the peer says of its queue pair.
+fn said(param: &ConnParam) -> Said {
+    Said::Connection(RdmaConnParam {
+        responder_resources: param.responder_resources,
+        initiator_depth: param.initiator_depth,
+        flow_control: param.flow_control.into(),
+        retry_count: param.retry_count,
+        rnr_retry_count: param.rnr_retry_count,
+        srq: param.srq.into(),
+        qp_num: param.qpn.get(),
+        ..ibverbs::zeroed()
+    })
+}
+
+/// The peer accepted. An id without a queue pair leaves the rest to its program.
+fn responded(id: &IdObject, param: &ConnParam, private_data: Vec<u8>) -> Told {
+    let told = Told { event: event_type::CONNECT_RESPONSE, status: 0, said: said(param), private_data };
+    if id.shown().qp.is_null() {
+        return told;
+    }
+    match connect::finish(id) {
+        Ok(()) => Told { event: event_type::ESTABLISHED, ..told },
+        Err(errno) => Told::plain(event_type::CONNECT_ERROR, -errno),
+    }
+}
+
+/// What a peer asks for.
+struct Request {
+    number: u64,
+    qp_type: i32,
+    /// The address that it asked, and its own.
+    ends: [SocketAddr; 2],
+    /// READs and atomics that this side holds, and has outstanding.
+    depths: [u8; 2],
+}
+
+/// A request brings a new id, with the listener's channel or, if that is hidden, with an own one.
+fn request(listener: &Arc<IdObject>, request: &Request, told: Told) -> Option<*mut RdmaCmEvent> {
+    let Request { number, qp_type, ends: [local, remote], depths } = *request;
+    let client = &listener.manager.client;
+    let refuse = || {
+        let _ = client.destroy(number);
+    };
+    let (is_sync, options, mut channel) = {
+        let state = listener.state();
+        (state.is_sync, state.options, Arc::clone(&state.channel))
+    };
+    let gids = listener.manager.gids();
+    let Ok(gid) = address::own(&gids, local) else {
+        refuse();
+        return None;
+    };
+    if is_sync {
+        let hidden = ChannelObject::open().ok().filter(|own| client.migrate(number, &own.socket).is_ok());
+        let Some(hidden) = hidden else {
+            refuse();
+            return None;
+        };
+        channel = hidden;
+    }
+    let shown = listener.shown();
+    let id = IdObject::new(Made { number, channel, is_sync, context: shown.context, ps: shown.ps, qp_type });
+    {
+        let mut state = id.state();
+        [state.responder_resources, state.initiator_depth] = depths;
+        (state.phase, state.options) = (Phase::Requested, options);
+        id.at_device(&mut state, gid);
+        id.set_local(&mut state, local);
+        id.set_remote(&mut state, remote);
+    }
+    id.set_path(options.tos);
+    let event = told.give(&id, Some(listener), &listener.outstanding);
+    IDS.give(id);
+    Some(event)
+}
+
+/// The broker is gone, and the device with it: each id is told once. `None`: all have been.
+pub fn bereft(channel: &Arc<ChannelObject>) -> Option<*mut RdmaCmEvent> {
+    let id = channel.manager.next_bereft(Arc::as_ptr(channel))?;
+    Some(Told::plain(event_type::DEVICE_REMOVAL, 0).give(&id, None, &id.outstanding))
+}

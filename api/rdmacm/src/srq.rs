@@ -1,0 +1,103 @@
+//! Shared receive queues of ids.
+
+use std::ffi::c_int;
+
+use crate::abi::cma::RdmaCmId;
+use crate::abi::verbs::{
+    IbvPd, IbvSrqInitAttr, IbvSrqInitAttrEx, QPT_XRC_RECV, QPT_XRC_SEND, SRQ_INIT_ATTR, SRQT_BASIC, SRQT_XRC,
+};
+use crate::id::IdObject;
+use crate::{errno, ibverbs, id, qp};
+
+fn create(id: &IdObject, attr: &mut IbvSrqInitAttrEx) -> Result<(), c_int> {
+    let shown = id.shown();
+    if shown.verbs.is_null() || !shown.srq.is_null() {
+        return Err(libc::EINVAL);
+    }
+    let [of_type, of_pd, of_xrcd, of_cq] = SRQ_INIT_ATTR;
+    if attr.comp_mask & of_type == 0 {
+        return Err(libc::EINVAL);
+    }
+    if attr.comp_mask & of_pd == 0 || attr.pd.is_null() {
+        attr.pd = if shown.pd.is_null() { id.manager.default_pd()? } else { shown.pd };
+        attr.comp_mask |= of_pd;
+    }
+    if attr.srq_type == SRQT_XRC {
+        if attr.comp_mask & of_xrcd == 0 || attr.xrcd.is_null() {
+            attr.xrcd = id.manager.default_xrcd()?;
+        }
+        if attr.comp_mask & of_cq == 0 || attr.cq.is_null() {
+            if shown.recv_cq.is_null() {
+                qp::create_cqs(id, 0, attr.attr.max_wr)?;
+            }
+            attr.cq = id.shown().recv_cq;
+        }
+        attr.comp_mask |= of_xrcd | of_cq;
+    }
+    // SAFETY: an open device.
+    let srq = unsafe { ibverbs::create_srq(shown.verbs, attr) }.inspect_err(|_| qp::destroy_cqs(id))?;
+    id.show(|id| {
+        if id.pd.is_null() {
+            id.pd = attr.pd;
+        }
+        id.srq = srq;
+    });
+    Ok(())
+}
+
+/// Makes the id's shared receive queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut RdmaCmId, attr: *mut IbvSrqInitAttrEx) -> c_int {
+    errno::minus_one((|| {
+        let id = id::look(id)?;
+        // SAFETY: NULL, or the program's.
+        create(&id, unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?)
+    })())
+}
+
+/// The same, of attributes that the first programs know. An id of XRC gets a queue of XRC.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq(
+    id: *mut RdmaCmId,
+    pd: *mut IbvPd,
+    attr: *mut IbvSrqInitAttr,
+) -> c_int {
+    errno::minus_one((|| {
+        let id = id::look(id)?;
+        // SAFETY: NULL, or the program's.
+        let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
+        let is_xrc = matches!(id.shown().qp_type, QPT_XRC_SEND | QPT_XRC_RECV);
+        let mut full = IbvSrqInitAttrEx {
+            srq_context: attr.srq_context,
+            attr: attr.attr,
+            comp_mask: SRQ_INIT_ATTR[0] | SRQ_INIT_ATTR[1],
+            srq_type: if is_xrc { SRQT_XRC } else { SRQT_BASIC },
+            pd,
+            ..ibverbs::zeroed()
+        };
+        create(&id, &mut full)?;
+        attr.attr = full.attr;
+        Ok(())
+    })())
+}
+
+/// Ends the id's shared receive queue.
+pub fn destroy(id: &IdObject) {
+    let srq = id.shown().srq;
+    if !srq.is_null() {
+        // SAFETY: the id's own.
+        unsafe { ibverbs::ibv_destroy_srq(srq) };
+        id.show(|id| id.srq = std::ptr::null_mut());
+        if id.shown().qp.is_null() {
+            qp::destroy_cqs(id);
+        }
+    }
+}
+
+/// Ends the id's shared receive queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_srq(id: *mut RdmaCmId) {
+    if let Ok(id) = id::IDS.look(id) {
+        destroy(&id);
+    }
+}
