@@ -93,6 +93,9 @@ fn service(qp_type: c_int) -> Result<Service, c_int> {
     }
 }
 
+/// Inline bytes of a queue pair, if it asks for less: those of one slot.
+const LEAST_INLINE: u32 = 64;
+
 /// Sizes within the bounds. Those of a receive queue count only if there is one.
 fn check(cap: &IbvQpCap, receives: bool) -> Result<(), c_int> {
     let send = cap.max_send_wr <= MAX_QP_WR && cap.max_send_sge <= SGES && cap.max_inline_data <= INLINE;
@@ -154,6 +157,11 @@ fn create(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut I
     }
     if has(SEND_OPS) {
         qp_ex::check(service, attr.send_ops_flags)?;
+    }
+    // Programs that ask for none count on a few bytes all the same: other providers have space for them. The
+    // longest queues have none.
+    if attr.cap.max_send_wr <= MAX_QP_WR / 2 {
+        attr.cap.max_inline_data = attr.cap.max_inline_data.max(LEAST_INLINE);
     }
     let raw = make(view, attr, service)?;
     if service == Service::XrcTarget {

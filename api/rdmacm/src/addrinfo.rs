@@ -1,7 +1,7 @@
 //! Names and services as addresses (`rdma_getaddrinfo`), by the C library's resolver.
 
-use std::ffi::{c_char, c_int};
-use std::net::SocketAddr;
+use std::ffi::{CStr, c_char, c_int};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::abi::cma::{PS_TCP, PS_UDP, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RdmaAddrinfo};
 use crate::abi::verbs::{QPT_RC, QPT_UD};
@@ -60,11 +60,28 @@ fn resolve(
     }
 }
 
+/// A port of all addresses, where no name is to be resolved. perftest's server counts on it that this takes
+/// no time: its client connects meanwhile.
+fn any_address(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Option<SocketAddr> {
+    if !node.is_null() || service.is_null() || hints.ai_flags & RAI_PASSIVE == 0 {
+        return None;
+    }
+    // SAFETY: a C string of the program.
+    let port = unsafe { CStr::from_ptr(service) }.to_str().ok()?.parse().ok()?;
+    match (hints.ai_flags & RAI_FAMILY, hints.ai_family) {
+        (0, _) | (_, 0 | libc::AF_INET) => Some((Ipv4Addr::UNSPECIFIED, port).into()),
+        (_, libc::AF_INET6) => Some((Ipv6Addr::UNSPECIFIED, port).into()),
+        _ => None,
+    }
+}
+
 fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Result<Found, c_int> {
     let is_passive = hints.ai_flags & RAI_PASSIVE != 0;
     let (mut source, mut destination) = (None, None);
     let mut name = std::ptr::null_mut();
-    if !node.is_null() || !service.is_null() {
+    if let Some(any) = any_address(node, service, hints) {
+        source = Some(any);
+    } else if !node.is_null() || !service.is_null() {
         let (at, canonical) = resolve(node, service, hints)?;
         name = canonical;
         *(if is_passive { &mut source } else { &mut destination }) = Some(at);
