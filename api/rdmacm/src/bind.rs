@@ -19,7 +19,7 @@ pub fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result
     };
     let bound = id.manager.client.bind(id.number, at, state.options.reuses);
     let bound = bound.map_err(|error| errno::of_io(&error))?;
-    id.at_device(state, gid);
+    id.at_device(state, gid)?;
     id.set_local(state, SocketAddr::new(at.ip(), bound.port()));
     state.phase = Phase::Bound;
     Ok(())

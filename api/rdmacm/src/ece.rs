@@ -10,7 +10,7 @@ use crate::{errno, ibverbs, id};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_set_local_ece(id: *mut RdmaCmId, ece: *mut IbvEce) -> c_int {
     // SAFETY: NULL, or the program's.
-    let ece = unsafe { ece.as_ref() }.filter(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
+    let ece = unsafe { ece.as_ref() }.filter(|ece| ece.comp_mask == 0);
     errno::minus_one(id::look(id).and_then(|_| ece.map(drop).ok_or(libc::EINVAL)))
 }
 

@@ -172,14 +172,19 @@ impl IdObject {
         self.shown().qp_type == QPT_UD
     }
 
-    /// The id is the device's from now on, at this GID.
-    pub fn at_device(&self, state: &mut IdState, gid: Gid) {
+    /// The id is the device's from now on, at this GID, and has the domain of those that bring none.
+    pub fn at_device(&self, state: &mut IdState, gid: Gid) -> Result<(), c_int> {
+        let pd = self.manager.default_pd()?;
         state.gid_index = gid.index;
         self.show(|id| {
+            if id.pd.is_null() {
+                id.pd = pd;
+            }
             (id.verbs, id.port_num) = (self.manager.context, PORT);
             id.route.addr.addr.sgid = address::gid(gid.address);
             id.route.addr.addr.pkey = PKEY.to_be();
         });
+        Ok(())
     }
 
     /// Where it is bound.

@@ -161,13 +161,18 @@ fn request(listener: &Arc<IdObject>, request: &Request, told: Told) -> Option<*m
         };
         channel = hidden;
     }
+    if listener.manager.default_pd().is_err() {
+        refuse();
+        return None;
+    }
     let shown = listener.shown();
     let id = IdObject::new(Made { number, channel, is_sync, context: shown.context, ps: shown.ps, qp_type });
     {
         let mut state = id.state();
         [state.responder_resources, state.initiator_depth] = depths;
         (state.phase, state.options) = (Phase::Requested, options);
-        id.at_device(&mut state, gid);
+        // The domain is there.
+        let _ = id.at_device(&mut state, gid);
         id.set_local(&mut state, local);
         id.set_remote(&mut state, remote);
     }
