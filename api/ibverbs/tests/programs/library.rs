@@ -1,5 +1,7 @@
-//! The library as `scripts/dropin` links it, and programs that run on it under a limit of time.
+//! The libraries as `scripts/dropin` links them, and programs that run on them under a limit of time. The tests
+//! of librdmacm have this file, too.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,28 +13,43 @@ pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Seconds that a program may take.
 const LIMIT: &str = "120";
 
-/// The folder that has the library.
+/// The folder that has the libraries.
 pub fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        // The static library stands beside this test; older ones may, too.
+        // The static libraries stand beside this test; older ones may, too.
         let test = std::env::current_exe().unwrap();
         let built = test.parent().unwrap();
         let folder = built.join("dropin");
-        let mut script = Command::new(format!("{ROOT}/scripts/dropin"));
-        done(script.arg("--archive").arg(newest_archive(built)).arg(&folder));
+        for name in crate::LIBRARIES {
+            let mut script = Command::new(format!("{ROOT}/scripts/dropin"));
+            done(script.arg("--archive").arg(newest_archive(built, name)).arg(&folder));
+        }
         folder
     });
     &FOLDER
 }
 
 /// The static library that was built last.
-fn newest_archive(built: &Path) -> PathBuf {
+fn newest_archive(built: &Path, of: &str) -> PathBuf {
     let archives = std::fs::read_dir(built).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with("libremora_ibverbs") && name.ends_with(".a")
+        name.starts_with(&format!("libremora_{of}")) && name.ends_with(".a")
     });
     let made = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
-    archives.max_by_key(made).expect("cargo has built the static library")
+    archives.max_by_key(made).unwrap_or_else(|| panic!("cargo build -p remora-{of}"))
+}
+
+/// Lines of "version symbol" that a file has of versions that begin so: those that it exports, or those that
+/// it wants of other files.
+pub fn symbols(file: &str, version: &str, wanted: bool) -> BTreeSet<String> {
+    let table = done(Command::new("objdump").args(["-T", file]));
+    let lines = table.lines().filter(|line| line.contains(version) && line.contains("*UND*") == wanted);
+    let pairs = lines.filter_map(|line| {
+        let mut words = line.split_whitespace().rev();
+        let (symbol, version) = (words.next()?, words.next()?);
+        (symbol != version).then(|| format!("{} {symbol}", version.trim_matches(['(', ')'])))
+    });
+    pairs.collect()
 }
 
 /// Runs a command to its end. Returns what it printed.

@@ -5,5 +5,7 @@ mod library;
 mod one_address;
 mod perftest;
 mod pingpong;
-mod pyverbs;
 mod symbols;
+
+/// The libraries that the tests link.
+const LIBRARIES: [&str; 1] = ["ibverbs"];

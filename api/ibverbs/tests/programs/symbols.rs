@@ -1,19 +1,12 @@
 //! The symbols of the library and their versions.
 
-use crate::library::{done, folder};
+use crate::library::{done, folder, symbols};
 use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Lines of "version symbol" that `objdump` finds in a library.
 fn exported(library: &str) -> BTreeSet<String> {
-    let table = done(Command::new("objdump").args(["-T", library]));
-    let defined = table.lines().filter(|line| line.contains("IBVERBS_") && !line.contains("*UND*"));
-    let pairs = defined.filter_map(|line| {
-        let mut words = line.split_whitespace().rev();
-        let (symbol, version) = (words.next()?, words.next()?);
-        (symbol != version).then(|| format!("{version} {symbol}"))
-    });
-    pairs.collect()
+    symbols(library, "IBVERBS_", false)
 }
 
 #[test]
@@ -28,14 +21,7 @@ fn the_library_exports_each_listed_symbol_by_its_version_and_nothing_else() {
 
 /// The versions of symbols that a program or library wants of libibverbs.
 fn wanted(file: &str) -> BTreeSet<String> {
-    let table = done(Command::new("objdump").args(["-T", file]));
-    let lines = table.lines().filter(|line| line.contains("*UND*") && line.contains("IBVERBS_"));
-    let pairs = lines.filter_map(|line| {
-        let mut words = line.split_whitespace().rev();
-        let (symbol, version) = (words.next()?, words.next()?);
-        Some(format!("{} {symbol}", version.trim_matches(['(', ')'])))
-    });
-    pairs.collect()
+    symbols(file, "IBVERBS_", true)
 }
 
 #[test]
