@@ -1,6 +1,7 @@
 //! The communication manager of the broker's addresses: its machines, and whose each id is.
 
 mod event_channel;
+mod unheard;
 
 use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant};
 use remora_wire::Address;
@@ -13,6 +14,7 @@ use super::gsi::Gsi;
 use super::port_table::PortTable;
 use crate::message::{IdEvent, IdEventKind};
 pub(super) use event_channel::{EventChannel, Full};
+use unheard::Unheard;
 
 /// Ids at most, all programs' together.
 const IDS: usize = 16_384;
@@ -59,6 +61,7 @@ pub(super) struct CmAgent {
     channels: BTreeMap<u32, EventChannel>,
     next_id: u64,
     next_channel: u32,
+    pub unheard: Unheard,
 }
 
 impl CmAgent {
@@ -75,6 +78,7 @@ impl CmAgent {
             channels: BTreeMap::new(),
             next_id: 1,
             next_channel: 0,
+            unheard: Unheard::default(),
         }
     }
 
@@ -92,9 +96,9 @@ impl CmAgent {
         }]
     }
 
-    /// How long no timer of the machines is due; `None`: none runs.
+    /// How long nothing is due; `None`: no timer runs.
     pub fn rest(&self) -> Option<std::time::Duration> {
-        let deadline = self.cm.next_deadline();
+        let deadline = self.cm.next_deadline().min(self.unheard.next_deadline());
         let left = || deadline.0.saturating_sub(self.now().0);
         (deadline < Instant::NEVER).then(|| std::time::Duration::from_nanos(left()))
     }
@@ -142,6 +146,7 @@ impl CmAgent {
             Ok(()) | Err(CmError::NoSuchHandle) => {}
             Err(error) => return Err(error),
         }
+        self.unheard.forget(id);
         if let Some(Id { bound: Some(bound), space, .. }) = self.ids.remove(&id) {
             self.ports(space).release(id, bound.port);
         }
@@ -186,6 +191,10 @@ impl CmAgent {
 
     /// Puts an event into its id's channel. `Err`: the program of this number reads none.
     pub fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
+        let now = self.now();
+        if self.unheard.is_postponed(now, event.handle, &event.kind) {
+            return Ok(());
+        }
         let told = match &event.kind {
             EventKind::ConnectRequest(request) => {
                 let remora_cm::ConnectRequest { listener, gids, service_id, ip, service, param } = *request;

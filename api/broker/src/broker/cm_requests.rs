@@ -229,6 +229,28 @@ impl State {
     }
 
     fn connect(&mut self, client: u32, id: u64, connect: &Connect) -> Result<CmReply, Errno> {
+        self.ask(client, id, connect)?;
+        self.agent.unheard.ask(client, id, connect);
+        Ok(CmReply::Done)
+    }
+
+    /// Makes requests again that met nobody who listens.
+    fn ask_again(&mut self) {
+        let now = self.agent.now();
+        while let Some((client, id, connect)) = self.agent.unheard.next_due(now) {
+            if self.ask(client, id, &connect).is_err() {
+                self.agent.unheard.forget(id);
+                let kind = IdEventKind::Rejected(RejectReason::INVALID_SERVICE_ID.0);
+                let refused = IdEvent { id, kind, private_data: Vec::new() };
+                if let Some(Err(deaf)) = self.agent.put(&refused) {
+                    self.deaf.insert(deaf);
+                }
+            }
+            self.pump_cm();
+        }
+    }
+
+    fn ask(&mut self, client: u32, id: u64, connect: &Connect) -> Result<(), Errno> {
         let Id { space, bound, .. } = self.agent.id(client, id).ok_or(Errno::INVAL)?;
         let bound = bound.ok_or(Errno::INVAL)?;
         let local = bound.address.ok_or(Errno::INVAL)?;
@@ -244,8 +266,7 @@ impl State {
         if space == PortSpace::Udp {
             let new = SidrRequestParam::new(gids, service_id);
             let param = SidrRequestParam { ip: Some(ip), private_data: &connect.private_data, ..new };
-            self.agent.cm.sidr_request(now, id, &param).map_err(errno)?;
-            return Ok(CmReply::Done);
+            return self.agent.cm.sidr_request(now, id, &param).map_err(errno);
         }
         let ConnParam { qpn, starting_psn, .. } = connect.param;
         let param = ConnectParam {
@@ -263,8 +284,7 @@ impl State {
             private_data: &connect.private_data,
             ..ConnectParam::new(gids, service_id, qpn)
         };
-        self.agent.cm.connect(now, id, &param).map_err(errno)?;
-        Ok(CmReply::Done)
+        self.agent.cm.connect(now, id, &param).map_err(errno)
     }
 
     /// Takes a frame for queue pair 1 of an address, which stands here in the buffer.
@@ -288,6 +308,7 @@ impl State {
             self.agent.cm.expire(now);
             self.pump_cm();
         }
+        self.ask_again();
     }
 
     /// Sends what the machines want to send, and tells programs what they are to know.

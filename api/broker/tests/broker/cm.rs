@@ -471,3 +471,57 @@ fn a_program_of_the_communication_manager_may_not_ask_for_ranges_nor_others_for_
     }
     assert_eq!(client::open(address, &never()).unwrap().number(), 1);
 }
+
+#[test]
+fn an_event_of_the_programs_own_comes_behind_those_that_are_there() {
+    let address = "127.95.0.21:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let side = Side::open(address);
+    let id = side.cm.create_id(&side.channel, PortSpace::Tcp).unwrap();
+    let posted = |code| Posted { code, status: -110, subject: u64::MAX };
+    for code in 0..3 {
+        side.cm.post(id, posted(code)).unwrap();
+    }
+    for code in 0..3 {
+        side.expect(id, IdEventKind::Posted(posted(code)));
+    }
+    refused(side.cm.post(id + 1, posted(0)), EINVAL);
+    side.cm.destroy(id).unwrap();
+    refused(side.cm.post(id, posted(0)), EINVAL);
+}
+
+#[test]
+fn a_port_of_all_addresses_becomes_the_same_port_of_one() {
+    let address = "127.95.0.22:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let side = Side::open(address);
+    let [id, other] = [(); 2].map(|()| side.cm.create_id(&side.channel, PortSpace::Tcp).unwrap());
+    let everywhere = side.cm.bind(id, at("0.0.0.0:0"), false).unwrap();
+    refused(side.cm.bind(id, at("0.0.0.0:0"), false), EINVAL);
+    refused(side.cm.bind(id, at("127.95.0.22:1"), false), EINVAL);
+    let here = side.cm.bind(id, at(address), false).unwrap();
+    assert_eq!(here, SocketAddr::new(at(address).ip(), everywhere.port()));
+    refused(side.cm.bind(id, at(address), false), EINVAL);
+    refused(side.cm.bind(other, here, false), EADDRINUSE);
+    side.cm.listen(id, 1).unwrap();
+    refused(side.cm.bind(id, at(address), false), EINVAL);
+}
+
+#[test]
+fn programs_of_xrc_connect_in_the_port_space_of_ib() {
+    let address = "127.95.0.24:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let side = Side::open(address);
+    let [listener, asks] = [(); 2].map(|()| side.cm.create_id(&side.channel, PortSpace::Ib).unwrap());
+    side.cm.bind(listener, at(address), false).unwrap();
+    let service = side.cm.listen(listener, 8).unwrap();
+    side.cm.bind(asks, at(address), false).unwrap();
+    side.cm.connect(asks, Connect { service: ConnectedService::Xrc, ..asking(service) }).unwrap();
+    let (accepts, request) = side.request();
+    let IdEventKind::ConnectRequest { service, .. } = request.kind else { panic!("{request:?}") };
+    assert_eq!(service, ConnectedService::Xrc);
+    side.cm.accept(accepts, &param(0x20_0000), b"").unwrap();
+    let response = side.event();
+    assert!(matches!(response.kind, IdEventKind::ConnectResponse(_)), "{response:?}");
+    assert_eq!(side.cm.qp_attributes(asks).unwrap().service, ConnectedService::Xrc);
+}

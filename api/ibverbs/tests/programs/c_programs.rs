@@ -1,45 +1,36 @@
 //! Programs in C, compiled with Debian's headers.
 
-use crate::library::{done, folder, program};
-use std::process::Command;
+use crate::library::{c_program, program};
 
-/// Compiles a program of `tests/c` against the system's headers, and runs it on this library.
+/// Runs a program of `tests/c`, at an address that it has alone.
 #[track_caller]
 fn runs(name: &str) -> String {
-    runs_with(name, &[]).0
+    c_program(name, &[], &program)
 }
 
-/// The same with variables. Returns what it printed on its standard output and error.
-#[track_caller]
-fn runs_with(name: &str, variables: &[(&str, &str)]) -> (String, String) {
-    let number = variables.len();
-    let built = std::env::temp_dir().join(format!("remora-ibverbs-{}-{name}-{number}", std::process::id()));
-    let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
-    cc.arg(&built).arg(source).arg("-L").arg(folder()).args(["-libverbs", "-lpthread", "-ldl"]);
-    done(&mut cc);
-    let mut command = program(&[built.to_str().unwrap()]);
-    let printed = command.envs(variables.iter().copied()).output().unwrap();
-    std::fs::remove_file(&built).unwrap();
-    let errors = String::from_utf8(printed.stderr).unwrap();
-    assert!(printed.status.success(), "{name}: {}: {errors}", printed.status);
-    (String::from_utf8(printed.stdout).unwrap().trim().to_owned(), errors)
+/// The same; what it prints on its standard error is in front.
+fn runs_explained(name: &str, explain: bool) -> String {
+    c_program(name, &[], &|words| {
+        let mut command = program(&["sh", "-c", "exec \"$0\" 2>&1", words[0]]);
+        if explain {
+            command.env("REMORA_EXPLAIN", "1");
+        }
+        command
+    })
 }
 
 #[test]
 fn an_error_completion_and_a_refused_attribute_are_explained_once_and_only_if_asked_for() {
-    let (printed, words) = runs_with("explains", &[("REMORA_EXPLAIN", "1")]);
-    assert_eq!(printed, "explained");
-    let lines: Vec<&str> = words.lines().collect();
-    assert_eq!(lines.len(), 2, "{words}");
-    assert!(lines[0].starts_with("remora: ibv_modify_qp is refused: path_mtu"), "{words}");
+    let printed = runs_explained("explains", true);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!((lines.len(), lines[2]), (3, "explained"), "{printed}");
+    assert!(lines[0].starts_with("remora: ibv_modify_qp is refused: path_mtu"), "{printed}");
     assert!(
         lines[1].contains("work request 0x7 ended with status 10 (vendor_err 0), peer queue pair 0x"),
-        "{words}"
+        "{printed}"
     );
-    assert!(lines[1].contains(" at 127.") && lines[1].contains("compare rkey"), "{words}");
-    assert_eq!(runs_with("explains", &[]), ("explained".to_owned(), String::new()));
+    assert!(lines[1].contains(" at 127.") && lines[1].contains("compare rkey"), "{printed}");
+    assert_eq!(runs_explained("explains", false), "explained");
 }
 
 #[test]

@@ -114,6 +114,23 @@ fn remora() -> PathBuf {
     command
 }
 
+/// Compiles a program of `tests/c` against the system's headers, and runs it with these words as `make` makes
+/// commands. Returns what it printed.
+#[track_caller]
+pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) -> String {
+    let built = std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id()));
+    let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
+    cc.arg(&built).arg(source).arg("-L").arg(folder()).args(crate::LIBRARIES.map(|name| format!("-l{name}")));
+    done(cc.args(["-lpthread", "-ldl"]));
+    let words: Vec<&str> = std::iter::once(built.to_str().unwrap()).chain(words.iter().copied()).collect();
+    let mut command = make(&words);
+    let printed = command.output().unwrap();
+    std::fs::remove_file(&built).unwrap();
+    succeeded(&command, &printed).trim().to_owned()
+}
+
 /// A TCP port that is free at the moment.
 pub fn free_port() -> u16 {
     TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()

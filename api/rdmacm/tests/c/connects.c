@@ -1,0 +1,77 @@
+/* Clients connect and disconnect, ten times each, and are killed with the tenth connection. The server sees each end.
+   The argument is the number of connections. */
+#include "sides.h"
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { EACH = 10 };
+
+static void client(uint16_t port) {
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    CHECK(channel);
+    for (int at = 1; at <= EACH; at++) {
+        struct rdma_cm_id *id = routed(channel, RDMA_PS_TCP, port);
+        make_qp(id);
+        CHECK(!rdma_connect(id, NULL));
+        passes(channel, RDMA_CM_EVENT_ESTABLISHED);
+        if (at == EACH) raise(SIGKILL);
+        CHECK(!rdma_disconnect(id));
+        passes(channel, RDMA_CM_EVENT_DISCONNECTED);
+        rdma_destroy_qp(id);
+        CHECK(!rdma_destroy_id(id));
+    }
+}
+
+/* One process after the other: none has the device of another. */
+static void clients(int count, int ports) {
+    uint16_t port;
+    CHECK(read(ports, &port, sizeof port) == sizeof port);
+    for (int at = 0; at < count; at++) {
+        int status;
+        pid_t one = fork();
+        CHECK(one >= 0);
+        if (one == 0) client(port);
+        CHECK(waitpid(one, &status, 0) == one);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+}
+
+int main(int count, char **words) {
+    CHECK(count == 2);
+    int total = atoi(words[1]), pipes[2], begun = 0, ended = 0, status;
+    CHECK(!pipe(pipes));
+    pid_t driver = fork();
+    CHECK(driver >= 0);
+    if (driver == 0) {
+        clients(total / EACH, pipes[0]);
+        return 0;
+    }
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    CHECK(channel);
+    struct rdma_cm_id *listens = listener(channel, RDMA_PS_TCP);
+    uint16_t port = ntohs(rdma_get_src_port(listens));
+    CHECK(write(pipes[1], &port, sizeof port) == sizeof port);
+    while (ended < total) {
+        struct rdma_cm_event *event;
+        CHECK(!rdma_get_cm_event(channel, &event));
+        struct rdma_cm_id *id = event->id;
+        enum rdma_cm_event_type type = event->event;
+        CHECK(!rdma_ack_cm_event(event));
+        if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+            make_qp(id);
+            CHECK(!rdma_accept(id, NULL));
+            begun++;
+        } else if (type == RDMA_CM_EVENT_DISCONNECTED) {
+            CHECK(!rdma_disconnect(id));
+            rdma_destroy_qp(id);
+            CHECK(!rdma_destroy_id(id));
+            ended++;
+        } else {
+            CHECK(type == RDMA_CM_EVENT_ESTABLISHED);
+        }
+    }
+    CHECK(waitpid(driver, &status, 0) == driver && status == 0 && begun == total);
+    CHECK(!rdma_destroy_id(listens));
+    rdma_destroy_event_channel(channel);
+    printf("%d ended\n", ended);
+}
