@@ -164,7 +164,8 @@ mod tests {
             assert_eq!(parse((&raw const stored).cast()), Ok(at(text)));
             assert_eq!(port(&stored), at(text).port().to_be());
         }
-        let unknown = libc::sockaddr_storage { ss_family: 27, ..store(at("10.0.0.1:1")) };
+        let mut unknown = store(at("10.0.0.1:1"));
+        unknown.ss_family = 27;
         assert_eq!(parse((&raw const unknown).cast()), Err(libc::EINVAL));
         assert_eq!((parse(std::ptr::null()), port(&unknown)), (Err(libc::EINVAL), 0));
     }

@@ -3,6 +3,7 @@
 mod c_programs;
 mod library;
 mod one_address;
+mod pairs;
 mod perftest;
 mod pingpong;
 mod symbols;

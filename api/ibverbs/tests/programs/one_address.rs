@@ -4,7 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::thread;
 
-use crate::library::{address, free_port, is_listening, pair_of, program_at, unlimited_at};
+use crate::library::{address, program_at, unlimited_at};
+use crate::pairs::{free_port, is_listening, pair_of};
 
 #[test]
 fn two_programs_on_one_address_reach_each_other_and_themselves() {

@@ -1,6 +1,6 @@
 //! perftest, by verbs alone.
 
-use crate::library::pair;
+use crate::pairs::pair;
 
 /// Runs one of perftest's programs on GID 0 with these options.
 #[track_caller]

@@ -1,6 +1,7 @@
 //! The programs of ibverbs-utils.
 
-use crate::library::{done, pair, program};
+use crate::library::{done, program};
+use crate::pairs::pair;
 
 /// Runs one of the ping-pongs with these options, and looks at its last line.
 #[track_caller]

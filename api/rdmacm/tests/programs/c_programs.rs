@@ -1,6 +1,6 @@
 //! Programs in C, compiled with Debian's headers.
 
-use crate::library::{address, c_program, program_at};
+use crate::library::{address, c_program, program, program_at};
 
 /// Runs a program of `tests/c`, which shares its address with its children.
 #[track_caller]
@@ -17,6 +17,7 @@ fn waits_obey_flags_return_on_signals_may_be_cancelled_and_ends_wait_for_acknowl
 #[test]
 fn bad_input_is_refused_with_the_errno_of_rdma_cores_library() {
     assert_eq!(runs("refusals", &[]), "refused");
+    assert_eq!(c_program("refusals", &[], &program), "refused", "at an address that it has alone");
 }
 
 #[test]

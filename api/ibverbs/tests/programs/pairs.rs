@@ -1,0 +1,66 @@
+//! A program as a server, and again as its client. They find each other by a TCP port.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use crate::library::{program, succeeded};
+
+/// A TCP port that is free at the moment.
+pub fn free_port() -> u16 {
+    TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Does anybody listen at this TCP port?
+pub fn is_listening(port: u16) -> bool {
+    let listens = |table: &str| {
+        let table = std::fs::read_to_string(table).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            let (local, state) = (words.nth(1), words.nth(1));
+            local.is_some_and(|local| local.ends_with(&format!(":{port:04X}"))) && state == Some("0A")
+        })
+    };
+    listens("/proc/net/tcp") || listens("/proc/net/tcp6")
+}
+
+/// A server that is gone when the test is over.
+struct Server(Option<Child>);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs a program as a server, and again as its client; `port` is the option that names the TCP port by which
+/// they find each other. Returns what the client printed.
+#[track_caller]
+pub fn pair(words: &[&str], port: &str) -> String {
+    pair_of(&program, words, port)
+}
+
+/// The same for two programs that `make` makes of their words.
+#[track_caller]
+pub fn pair_of(make: &dyn Fn(&[&str]) -> Command, words: &[&str], port: &str) -> String {
+    let number = free_port();
+    let number_text = number.to_string();
+    let words: Vec<&str> = words.iter().copied().chain([port, &number_text]).collect();
+    let mut command = make(&words);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut server = Server(Some(child));
+    while !is_listening(number) {
+        let running = server.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
+        if !running {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    let client: Vec<&str> = words.iter().copied().chain(["127.0.0.1"]).collect();
+    let printed = make(&client).output().unwrap();
+    let served = server.0.take().unwrap().wait_with_output().unwrap();
+    succeeded(&command, &served);
+    succeeded(&command, &printed)
+}
