@@ -236,7 +236,7 @@ fn a_service_of_datagrams_says_its_queue_pair_or_refuses_and_its_ports_are_other
     let listener = server.cm.create_id(&server.channel, PortSpace::Udp).unwrap();
     server.cm.bind(listener, service, false).unwrap();
     server.cm.listen(listener, 8).unwrap();
-    refused(client.cm.create_id(&client.channel, PortSpace::Ib), 93);
+    refused(client.cm.create_id(&client.channel, PortSpace::Ipoib), 93);
     let ask = |port: u16| {
         let id = client.cm.create_id(&client.channel, PortSpace::Udp).unwrap();
         client.cm.bind(id, at(address), false).unwrap();

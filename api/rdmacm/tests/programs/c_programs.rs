@@ -1,5 +1,9 @@
 //! Programs in C, compiled with Debian's headers.
 
+use remora_broker::PortSpace;
+use remora_broker::client::{self, CmClient, Options, Start};
+use std::net::SocketAddr;
+
 use crate::library::{address, c_program, program, program_at};
 
 /// Runs a program of `tests/c`, which shares its address with its children.
@@ -30,9 +34,41 @@ fn endpoints_wait_for_their_events_and_exchange_messages() {
     assert_eq!(runs("endpoints", &[]), "exchanged");
 }
 
+/// Ids at most, all programs' together.
+const IDS: usize = 16_384;
+
+/// Descriptors of an address's broker, once all programs are gone.
+fn descriptors(address: SocketAddr) -> usize {
+    let never = Options { start: Start::Never, ..Options::default() };
+    loop {
+        let report = client::report(address, &never).unwrap();
+        if report.programs.is_empty() {
+            return std::fs::read_dir(format!("/proc/{}/fd", report.broker.pid)).unwrap().count();
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// A tenth of the connections ends with its client, which is killed. Ten thousand where all is tested.
 #[test]
-fn a_thousand_connects_and_disconnects_a_tenth_of_them_by_death_are_all_told() {
+fn a_thousand_connects_and_disconnects_a_tenth_of_them_by_death_are_told_and_leave_nothing() {
     let count = if std::env::var_os("REMORA_WHOLE").is_some() { 10_000 } else { 1_000 };
-    assert_eq!(runs("connects", &[&count.to_string()]), format!("{count} ended"));
+    let address = address();
+    let run = |count: u32| {
+        let told = c_program("connects", &[&count.to_string()], &|words| program_at(&address, words));
+        assert_eq!(told, format!("{count} ended"));
+    };
+    run(10);
+    let at = SocketAddr::new(address.parse().unwrap(), 0);
+    let before = descriptors(at);
+    run(count);
+    // Descriptors of the last connections close when the broker looks at them.
+    while descriptors(at) > before {
+        std::thread::yield_now();
+    }
+    let manager = CmClient::open(at, &Options { start: Start::Never, ..Options::default() }).unwrap();
+    let channel = manager.create_channel().unwrap();
+    for number in 0..IDS {
+        assert!(manager.create_id(&channel, PortSpace::Tcp).is_ok(), "only {number} ids are left");
+    }
 }
