@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use crate::abi::cma::{MOST, PS_TCP, RdmaCmId, RdmaConnParam};
 use crate::abi::verbs::{QPT_UC, QPT_XRC_RECV, QPT_XRC_SEND};
 use crate::id::{IdObject, IdState, Phase};
-use crate::{errno, id, qp_state, sync};
+use crate::{errno, id, sync};
 
 /// Times that packets are sent again, where the program does not say: as often as there may be.
 const RETRIES: u8 = 7;
@@ -142,15 +142,4 @@ pub unsafe extern "C" fn rdma_notify(id: *mut RdmaCmId, event: c_int) -> c_int {
             done => done.map_err(|error| errno::of_io(&error)),
         }
     })())
-}
-
-/// The peer accepted: the id's queue pair sends and receives from now on, and the peer gets to know.
-pub fn finish(id: &IdObject) -> Result<(), c_int> {
-    let finished = qp_state::connect(id, None)
-        .and_then(|()| id.manager.client.ready_to_use(id.number, &[]).map_err(|error| errno::of_io(&error)));
-    if finished.is_err() {
-        qp_state::fail(id);
-        let _ = id.manager.client.reject(id.number, &[]);
-    }
-    finished
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use crate::abi::cma::RdmaCmId;
 use crate::id::IDS;
-use crate::{errno, multicast, sync};
+use crate::{errno, multicast, registry, sync};
 
 /// Ends an id in any state. Returns when all events of it are acknowledged; its peer gets to know.
 pub fn destroy(id: *const RdmaCmId) -> Result<(), c_int> {
@@ -17,7 +17,7 @@ pub fn destroy(id: *const RdmaCmId) -> Result<(), c_int> {
     multicast::leave_all(&id);
     // The broker may be gone, and the id with it.
     let _ = id.manager.client.destroy(id.number);
-    id.manager.remove(id.number);
+    registry::remove(&id);
     if id.state().is_sync {
         sync::forget_event(&id);
     }

@@ -6,7 +6,7 @@ use crate::abi::cma::{RAI_PASSIVE, RdmaAddrinfo, RdmaCmId, event_type};
 use crate::abi::verbs::{IbvPd, IbvQpInitAttr};
 use crate::event::{self, EVENTS};
 use crate::id::{self, Endpoint, IDS, IdObject};
-use crate::{address, bind, destroy, errno, get_event, qp, resolve, srq, sync};
+use crate::{address, bind, create, destroy, errno, get_event, qp, resolve, srq, sync};
 
 /// Gives an id the addresses that were found, and its queue pair: at once, or with each request.
 fn prepare(
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn rdma_create_ep(
         let (out, found, attr) = unsafe { (out.as_mut(), found.as_ref(), attr.as_mut()) };
         let (out, found) = (out.ok_or(libc::EINVAL)?, found.ok_or(libc::EINVAL)?);
         let none = std::ptr::null_mut();
-        let id = id::create(none, none.cast(), found.ai_port_space, Some(found.ai_qp_type))?;
+        let id = create::create(none, none.cast(), found.ai_port_space, Some(found.ai_qp_type))?;
         IDS.give(std::sync::Arc::clone(&id));
         if let Err(errno) = prepare(&id, found, pd, attr) {
             let _ = destroy::destroy(id.handle());

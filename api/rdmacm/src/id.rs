@@ -1,6 +1,5 @@
 //! Ids: made by programs, or by a peer's request.
 
-use remora_broker::PortSpace;
 use remora_wire::Psn;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -8,17 +7,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::cma::{PS_IB, PS_TCP, PS_UDP, RdmaCmId, RdmaEventChannel};
-use crate::abi::verbs::{
-    IbvGid, IbvPd, IbvQpInitAttr, IbvSaPathRec, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND,
-};
-use crate::channel::{self, ChannelObject};
+use crate::abi::cma::RdmaCmId;
+use crate::abi::verbs::{IbvGid, IbvPd, IbvQpInitAttr, IbvSaPathRec, QPT_UD};
+use crate::channel::ChannelObject;
 use crate::live::Live;
 use crate::manager::{Gid, Manager, PORT};
-use crate::multicast::Membership;
+use crate::membership::Membership;
 use crate::option::IdOptions;
 use crate::outstanding::Outstanding;
-use crate::{address, errno, ibverbs};
+use crate::{address, ibverbs};
 
 /// Hops of packets.
 pub const HOPS: u8 = 64;
@@ -114,7 +111,7 @@ pub struct Made {
 }
 
 impl IdObject {
-    /// A new id, which its events find from now on.
+    /// A new id.
     pub fn new(made: Made) -> Arc<IdObject> {
         let Made { number, channel, is_sync, context, ps, qp_type } = made;
         let manager = Arc::clone(&channel.manager);
@@ -135,16 +132,14 @@ impl IdObject {
             made_cqs: false,
             is_bereft: false,
         };
-        let id = Arc::new(IdObject {
+        Arc::new(IdObject {
             verbs: verbs.into(),
             path: UnsafeCell::new(ibverbs::zeroed()),
             manager,
             number,
             outstanding: Arc::default(),
             state: state.into(),
-        });
-        id.manager.add(&id);
-        id
+        })
     }
 
     /// What programs have of it.
@@ -242,57 +237,6 @@ struct IbvGids {
 pub fn look(id: *const RdmaCmId) -> Result<Arc<IdObject>, c_int> {
     let object = IDS.look(id)?;
     if object.manager.is_foreign() { Err(libc::EINVAL) } else { Ok(object) }
-}
-
-/// The broker's name of a port space.
-pub fn port_space(ps: c_int) -> Result<PortSpace, c_int> {
-    match ps {
-        PS_TCP => Ok(PortSpace::Tcp),
-        PS_UDP => Ok(PortSpace::Udp),
-        PS_IB => Ok(PortSpace::Ib),
-        // Datagrams of IP over InfiniBand: RoCE has no such thing.
-        2 => Err(libc::EPROTONOSUPPORT),
-        _ => Err(libc::EINVAL),
-    }
-}
-
-/// Makes an id; without a channel it gets a hidden one.
-pub fn create(
-    channel: *mut RdmaEventChannel,
-    context: *mut c_void,
-    ps: c_int,
-    qp_type: Option<c_int>,
-) -> Result<Arc<IdObject>, c_int> {
-    let space = port_space(ps)?;
-    let qp_type = match (space, qp_type) {
-        (PortSpace::Udp, _) => QPT_UD,
-        (PortSpace::Ib, Some(kind @ (QPT_UC | QPT_XRC_SEND | QPT_XRC_RECV))) => kind,
-        (PortSpace::Ib, Some(QPT_UD)) => return Err(libc::EOPNOTSUPP),
-        _ => QPT_RC,
-    };
-    let is_sync = channel.is_null();
-    let channel = if is_sync { ChannelObject::open()? } else { channel::look(channel)? };
-    let created = channel.manager.client.create_id(&channel.socket, space);
-    let number = created.map_err(|error| errno::of_io(&error))?;
-    Ok(IdObject::new(Made { number, channel, is_sync, context, ps, qp_type }))
-}
-
-/// Makes an id.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_id(
-    channel: *mut RdmaEventChannel,
-    out: *mut *mut RdmaCmId,
-    context: *mut c_void,
-    ps: c_int,
-) -> c_int {
-    errno::minus_one((|| {
-        // SAFETY: NULL, or the program's.
-        let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
-        let id = create(channel, context, ps, None)?;
-        *out = id.handle();
-        IDS.give(id);
-        Ok(())
-    })())
 }
 
 /// The port that the id is bound to, in network order; 0: none.

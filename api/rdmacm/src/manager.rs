@@ -3,14 +3,12 @@
 use remora_broker::client::{CmClient, Options, Start};
 use remora_memory::ForkMark;
 use remora_wire::Address;
-use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::verbs::{IbvContext, IbvDeviceAttr, IbvGidEntry, IbvPd, IbvPortAttr, IbvXrcd};
 use crate::ibverbs;
-use crate::id::IdObject;
 
 /// The device's one port.
 pub const PORT: u8 = 1;
@@ -36,8 +34,6 @@ pub struct Manager {
     pub max_responder_resources: u8,
     /// READs and atomics that a queue pair has outstanding at most.
     pub max_initiator_depth: u8,
-    /// By the broker's number: whom events are about.
-    ids: Mutex<BTreeMap<u64, Arc<IdObject>>>,
     defaults: Mutex<Defaults>,
 }
 
@@ -105,7 +101,6 @@ impl Manager {
             client,
             max_responder_resources: most(attr.max_qp_rd_atom),
             max_initiator_depth: most(attr.max_qp_init_rd_atom),
-            ids: Mutex::default(),
             defaults: Mutex::new(Defaults { pd: std::ptr::null_mut(), xrcd: std::ptr::null_mut() }),
         })
     }
@@ -146,37 +141,6 @@ impl Manager {
             defaults.xrcd = unsafe { ibverbs::open_xrcd(self.context) }?;
         }
         Ok(defaults.xrcd)
-    }
-
-    /// Knows an id from now on.
-    pub fn add(&self, id: &Arc<IdObject>) {
-        locked(&self.ids).insert(id.number, Arc::clone(id));
-    }
-
-    /// The id of this number. An event of it is delivered: it does not end before that is acknowledged.
-    pub fn deliver_to(&self, number: u64) -> Option<Arc<IdObject>> {
-        let ids = locked(&self.ids);
-        let id = ids.get(&number)?;
-        id.outstanding.deliver();
-        Some(Arc::clone(id))
-    }
-
-    /// Knows the id no more: events of it are dropped.
-    pub fn remove(&self, number: u64) {
-        locked(&self.ids).remove(&number);
-    }
-
-    /// An id whose events come by this channel, and that has not been told that the device is gone.
-    pub fn next_bereft(&self, channel: *const crate::channel::ChannelObject) -> Option<Arc<IdObject>> {
-        let ids = locked(&self.ids);
-        let id = ids.values().find(|id| {
-            let mut state = id.state();
-            let is_it = std::ptr::eq(Arc::as_ptr(&state.channel), channel) && !state.is_bereft;
-            state.is_bereft |= is_it;
-            is_it
-        })?;
-        id.outstanding.deliver();
-        Some(Arc::clone(id))
     }
 }
 

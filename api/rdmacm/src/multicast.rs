@@ -10,23 +10,13 @@ use crate::abi::verbs::{IbvAhAttr, IbvGid, IbvGlobalRoute};
 use crate::event::{Said, Told};
 use crate::id::{HOPS, IdObject, IdState, Phase};
 use crate::manager::PORT;
-use crate::outstanding::Outstanding;
-use crate::{address, errno, ibverbs, id, resolve};
+use crate::membership::Membership;
+use crate::{address, errno, ibverbs, id, post};
 
 /// The queue pair number that means all of a group.
 const GROUP_QPN: u32 = 0x00ff_ffff;
 /// Attributes of `rdma_join_multicast_ex` that have to be there: address and flags.
 const NEEDED: u32 = 1 << 0 | 1 << 1;
-
-/// A group that an id has joined.
-pub struct Membership {
-    number: u64,
-    group: SocketAddr,
-    context: usize,
-    sends_only: bool,
-    is_attached: bool,
-    outstanding: Arc<Outstanding>,
-}
 
 /// The GID of a group. RoCE v2 has IPv4 groups as mapped addresses.
 fn mgid(group: SocketAddr) -> IbvGid {
@@ -43,7 +33,7 @@ fn join(id: &IdObject, group: SocketAddr, context: *mut c_void, sends_only: bool
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let (context, outstanding) = (context as usize, Arc::default());
     state.groups.push(Membership { number, group, context, sends_only, is_attached: false, outstanding });
-    resolve::post(id, event_type::MULTICAST_JOIN, 0, number).inspect_err(|_| {
+    post::post(id, event_type::MULTICAST_JOIN, 0, number).inspect_err(|_| {
         state.groups.pop();
     })
 }

@@ -9,7 +9,7 @@ use crate::abi::verbs::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
 use crate::channel::ChannelObject;
 use crate::event::{Said, Told};
 use crate::id::{IDS, IdObject, Made, Phase};
-use crate::{address, connect, ibverbs, multicast, qp_state};
+use crate::{address, errno, ibverbs, multicast, qp_state, registry};
 
 /// The code of a posted event that stands for one in [`ChannelObject::moved`].
 pub const MOVED: u32 = u32::MAX;
@@ -26,7 +26,7 @@ pub fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut Rdm
         }
         _ => event.id,
     };
-    let Some(id) = channel.manager.deliver_to(target) else {
+    let Some(id) = registry::deliver_to(&channel.manager, target) else {
         if target != event.id {
             // Its listener has ended: the peer is refused.
             let _ = channel.manager.client.destroy(event.id);
@@ -121,10 +121,21 @@ fn responded(id: &IdObject, param: &ConnParam, private_data: Vec<u8>) -> Told {
     if id.shown().qp.is_null() {
         return told;
     }
-    match connect::finish(id) {
+    match finish(id) {
         Ok(()) => Told { event: event_type::ESTABLISHED, ..told },
         Err(errno) => Told::plain(event_type::CONNECT_ERROR, -errno),
     }
+}
+
+/// The peer accepted: the id's queue pair sends and receives from now on, and the peer gets to know.
+fn finish(id: &IdObject) -> Result<(), i32> {
+    let finished = qp_state::connect(id, None)
+        .and_then(|()| id.manager.client.ready_to_use(id.number, &[]).map_err(|error| errno::of_io(&error)));
+    if finished.is_err() {
+        qp_state::fail(id);
+        let _ = id.manager.client.reject(id.number, &[]);
+    }
+    finished
 }
 
 /// What a peer asks for.
@@ -177,6 +188,7 @@ fn request(listener: &Arc<IdObject>, request: &Request, told: Told) -> Option<*m
         id.set_remote(&mut state, remote);
     }
     id.set_path(options.tos);
+    registry::add(&id);
     let event = told.give(&id, Some(listener), &listener.outstanding);
     IDS.give(id);
     Some(event)
@@ -184,6 +196,6 @@ fn request(listener: &Arc<IdObject>, request: &Request, told: Told) -> Option<*m
 
 /// The broker is gone, and the device with it: each id is told once. `None`: all have been.
 pub fn bereft(channel: &Arc<ChannelObject>) -> Option<*mut RdmaCmEvent> {
-    let id = channel.manager.next_bereft(Arc::as_ptr(channel))?;
+    let id = registry::next_bereft(channel)?;
     Some(Told::plain(event_type::DEVICE_REMOVAL, 0).give(&id, None, &id.outstanding))
 }

@@ -1,19 +1,12 @@
 //! The way to a peer: which address of the device packets leave from. RoCE needs no more, so it is known at
 //! once; events tell it as if it had taken time.
 
-use remora_broker::Posted;
 use std::ffi::c_int;
 use std::net::SocketAddr;
 
 use crate::abi::cma::{RdmaCmId, event_type};
 use crate::id::{IdObject, Phase};
-use crate::{address, bind, errno, id, sync};
-
-/// Puts an event of this library's own into the id's channel.
-pub fn post(id: &IdObject, event: c_int, status: c_int, subject: u64) -> Result<(), c_int> {
-    let posted = Posted { code: event as u32, status, subject };
-    id.manager.client.post(id.number, posted).map_err(|error| errno::of_io(&error))
-}
+use crate::{address, bind, errno, id, post, sync};
 
 /// Resolves a destination; the source is the program's, or that of the route.
 pub fn resolve_address(id: &IdObject, from: Option<SocketAddr>, to: SocketAddr) -> Result<(), c_int> {
@@ -44,7 +37,7 @@ pub fn resolve_address(id: &IdObject, from: Option<SocketAddr>, to: SocketAddr) 
         Err(errno) => -errno,
     };
     let event = if status == 0 { event_type::ADDR_RESOLVED } else { event_type::ADDR_ERROR };
-    post(id, event, status, 0)?;
+    post::post(id, event, status, 0)?;
     drop(state);
     sync::complete(id)
 }
@@ -57,7 +50,7 @@ pub fn resolve_route(id: &IdObject) -> Result<(), c_int> {
     }
     id.set_path(state.options.tos);
     state.phase = Phase::RouteResolved;
-    post(id, event_type::ROUTE_RESOLVED, 0, 0)?;
+    post::post(id, event_type::ROUTE_RESOLVED, 0, 0)?;
     drop(state);
     sync::complete(id)
 }
