@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 
 use crate::abi::verbs::IbvGid;
+use crate::cm_device::Gid;
 use crate::ibverbs;
-use crate::manager::Gid;
 
 /// The address at a place of the program. NULL and other families than IPv4 and IPv6 are EINVAL.
 pub fn parse(at: *const libc::sockaddr) -> Result<SocketAddr, c_int> {

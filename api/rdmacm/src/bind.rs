@@ -4,8 +4,8 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::abi::cma::RdmaCmId;
+use crate::cm_device::Gid;
 use crate::id::{IdObject, IdState, Phase};
-use crate::manager::Gid;
 use crate::{address, errno, id};
 
 /// Binds an id to a GID's address and this port; 0: the one that it has, or any.

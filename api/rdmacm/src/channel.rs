@@ -9,16 +9,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::cma::RdmaEventChannel;
+use crate::cm_device::{self, CmDevice};
 use crate::errno;
 use crate::live::Live;
-use crate::manager::{self, Manager};
 
 /// A channel.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ChannelObject {
     verbs: UnsafeCell<RdmaEventChannel>,
-    pub manager: Arc<Manager>,
+    pub manager: Arc<CmDevice>,
     pub socket: EventChannel,
     /// Events of ids that moved here after the broker had sent them to another channel. For each of them the
     /// broker sends a posted event here.
@@ -36,7 +36,7 @@ pub static CHANNELS: Live<ChannelObject> = Live::new();
 impl ChannelObject {
     /// A new channel.
     pub fn open() -> Result<Arc<ChannelObject>, c_int> {
-        let manager = manager::shared()?;
+        let manager = cm_device::shared()?;
         let socket = manager.client.create_channel().map_err(|error| errno::of_io(&error))?;
         let verbs = RdmaEventChannel { fd: socket.as_fd().as_raw_fd() }.into();
         Ok(Arc::new(ChannelObject { verbs, manager, socket, moved: Mutex::default() }))

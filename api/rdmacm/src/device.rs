@@ -3,12 +3,12 @@
 use std::ffi::c_int;
 
 use crate::abi::verbs::IbvContext;
-use crate::{errno, manager};
+use crate::{cm_device, errno};
 
 /// The open devices, and NULL behind them: one, which stays open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut IbvContext {
-    errno::pointer(manager::shared().map(|manager| {
+    errno::pointer(cm_device::shared().map(|manager| {
         // SAFETY: NULL, or the program's.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = 1;

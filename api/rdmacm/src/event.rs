@@ -29,7 +29,7 @@ unsafe impl Sync for EventObject {}
 pub static EVENTS: Live<EventObject> = Live::new();
 
 /// What an event says beside its kind.
-pub enum Said {
+pub enum EventDetail {
     Nothing,
     /// Of a connection.
     Connection(RdmaConnParam),
@@ -38,17 +38,17 @@ pub enum Said {
 }
 
 /// An event that is to be handed out.
-pub struct Told {
+pub struct NewEvent {
     pub event: c_int,
     pub status: c_int,
-    pub said: Said,
+    pub said: EventDetail,
     pub private_data: Vec<u8>,
 }
 
-impl Told {
+impl NewEvent {
     /// An event that says nothing but how it ended.
-    pub fn plain(event: c_int, status: c_int) -> Told {
-        Told { event, status, said: Said::Nothing, private_data: Vec::new() }
+    pub fn plain(event: c_int, status: c_int) -> NewEvent {
+        NewEvent { event, status, said: EventDetail::Nothing, private_data: Vec::new() }
     }
 
     /// Hands it to the program. `listener`: who was asked, if it is a request.
@@ -63,16 +63,16 @@ impl Told {
         let begin = if private_data.is_empty() { std::ptr::null() } else { private_data.as_ptr().cast() };
         let (begin, len): (*const c_void, u8) = (begin, private_data.len().min(255) as u8);
         let param = match self.said {
-            Said::Nothing => {
+            EventDetail::Nothing => {
                 let conn = RdmaConnParam { private_data: begin, ..crate::ibverbs::zeroed() };
                 EventParam { conn: RdmaConnParam { private_data_len: len, ..conn } }
             }
-            Said::Connection(conn) => {
+            EventDetail::Connection(conn) => {
                 EventParam { conn: RdmaConnParam { private_data: begin, private_data_len: len, ..conn } }
             }
             // A group's event has the program's context there.
-            Said::Datagrams(ud) if begin.is_null() => EventParam { ud },
-            Said::Datagrams(ud) => {
+            EventDetail::Datagrams(ud) if begin.is_null() => EventParam { ud },
+            EventDetail::Datagrams(ud) => {
                 EventParam { ud: RdmaUdParam { private_data: begin, private_data_len: len, ..ud } }
             }
         };

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::abi::cma::RdmaCmId;
 use crate::abi::verbs::{IbvGid, IbvPd, IbvQpInitAttr, IbvSaPathRec, QPT_UD};
 use crate::channel::ChannelObject;
+use crate::cm_device::{CmDevice, Gid, PORT};
+use crate::id_options::IdOptions;
 use crate::live::Live;
-use crate::manager::{Gid, Manager, PORT};
 use crate::membership::Membership;
-use crate::option::IdOptions;
 use crate::outstanding::Outstanding;
 use crate::{address, ibverbs};
 
@@ -41,7 +41,7 @@ pub enum Phase {
 pub struct IdObject {
     verbs: UnsafeCell<RdmaCmId>,
     path: UnsafeCell<IbvSaPathRec>,
-    pub manager: Arc<Manager>,
+    pub manager: Arc<CmDevice>,
     /// The broker's number.
     pub number: u64,
     pub outstanding: Arc<Outstanding>,

@@ -1,7 +1,7 @@
-//! `librdmacm.so.1`: connections of C programs, by their own ABI, over the communication manager of the broker.
+//! `librdmacm.so.1`: connections of C programs, by their own ABI, over the broker's communication manager.
 //!
 //! Heads up: `abi/` has the shapes of what programs see, `id.rs` and `channel.rs` make objects of them, and
-//! `manager.rs` is what all ids of a process share: the open device and the connection to the broker. The
+//! `cm_device.rs` is what all ids of a process share: the open device and the connection to the broker. The
 //! device is `libibverbs.so.1`'s, and this library knows it by its public ABI alone (`ibverbs.rs`). Then
 //! there is a file for each group of calls. `docs/COMPATIBILITY.md` has each function's state;
 //! `scripts/dropin` links the library.
@@ -17,6 +17,7 @@ mod address;
 mod addrinfo;
 mod bind;
 mod channel;
+mod cm_device;
 mod connect;
 mod create;
 mod destroy;
@@ -30,8 +31,8 @@ mod event_name;
 mod get_event;
 mod ibverbs;
 mod id;
+mod id_options;
 mod live;
-mod manager;
 mod membership;
 mod migrate;
 mod multicast;

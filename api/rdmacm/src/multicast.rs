@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::cma::{RdmaCmEvent, RdmaCmId, RdmaCmJoinMcAttrEx, RdmaUdParam, UDP_QKEY, event_type};
 use crate::abi::verbs::{IbvAhAttr, IbvGid, IbvGlobalRoute};
-use crate::event::{Said, Told};
+use crate::cm_device::PORT;
+use crate::event::{EventDetail, NewEvent};
 use crate::id::{HOPS, IdObject, IdState, Phase};
-use crate::manager::PORT;
 use crate::membership::Membership;
 use crate::{address, errno, ibverbs, id, post};
 
@@ -81,7 +81,7 @@ pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     // Leaving waits for this event, and the end of the id does not.
     outstanding.deliver();
     id.outstanding.acknowledge();
-    let told = Told { event, status, said: Said::Datagrams(ud), private_data: Vec::new() };
+    let told = NewEvent { event, status, said: EventDetail::Datagrams(ud), private_data: Vec::new() };
     Some(told.give(id, None, &outstanding))
 }
 

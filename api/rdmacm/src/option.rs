@@ -6,19 +6,6 @@ use crate::abi::cma::RdmaCmId;
 use crate::id::Phase;
 use crate::{errno, id};
 
-/// The options that an id has.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct IdOptions {
-    /// The type of service of packets.
-    pub tos: u8,
-    /// Others that say so may have the same port.
-    pub reuses: bool,
-    /// An IPv6 address stands for itself alone. The broker's port of all addresses is one of both families.
-    pub v6_only: bool,
-    /// The code of the local ACK timeout, in place of the one that follows from the path.
-    pub ack_timeout: Option<u8>,
-}
-
 /// Sets an option: type of service, reuse of ports, IPv6 alone, ACK timeout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_set_option(

@@ -1,4 +1,4 @@
-//! Events of this library's own: the broker sends them back by the id's channel, so that they come in their turn.
+//! Events of this library's own: the broker sends them back by the id's channel, and so they come in turn.
 
 use remora_broker::Posted;
 use std::ffi::c_int;

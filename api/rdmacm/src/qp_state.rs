@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::abi::cma::{RdmaCmId, UDP_QKEY};
 use crate::abi::verbs::{IbvAhAttr, IbvGlobalRoute, IbvQp, IbvQpAttr, attr_mask as mask, qp_state};
+use crate::cm_device::PORT;
 use crate::id::{HOPS, IdObject};
-use crate::manager::PORT;
 use crate::{address, errno, ibverbs, id};
 
 /// `IBV_ACCESS_REMOTE_WRITE`, `_READ` and `_ATOMIC`.

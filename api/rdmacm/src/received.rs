@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::abi::cma::{RdmaCmEvent, RdmaConnParam, RdmaUdParam, event_type};
 use crate::abi::verbs::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
 use crate::channel::ChannelObject;
-use crate::event::{Said, Told};
+use crate::event::{EventDetail, NewEvent};
 use crate::id::{IDS, IdObject, Made, Phase};
 use crate::{address, errno, ibverbs, multicast, qp_state, registry};
 
@@ -62,48 +62,53 @@ fn tell(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
                 _ => QPT_RC,
             };
             let told =
-                Told { event: event_type::CONNECT_REQUEST, status: 0, said: said(&param), private_data };
+                NewEvent { event: event_type::CONNECT_REQUEST, status: 0, said: said(&param), private_data };
             let depths = [param.responder_resources, param.initiator_depth];
             return request(id, &Request { number, qp_type, ends: [local, remote], depths }, told);
         }
         IdEventKind::DatagramRequest { local, remote, .. } => {
-            let said = Said::Datagrams(ibverbs::zeroed());
-            let told = Told { event: event_type::CONNECT_REQUEST, status: 0, said, private_data };
+            let said = EventDetail::Datagrams(ibverbs::zeroed());
+            let told = NewEvent { event: event_type::CONNECT_REQUEST, status: 0, said, private_data };
             let ends = [local, remote];
             return request(id, &Request { number, qp_type: QPT_UD, ends, depths: [0; 2] }, told);
         }
         IdEventKind::Posted(posted) if posted.code == event_type::MULTICAST_JOIN as u32 => {
             return multicast::joined(id, posted.subject);
         }
-        IdEventKind::Posted(posted) => Told::plain(posted.code as i32, posted.status),
+        IdEventKind::Posted(posted) => NewEvent::plain(posted.code as i32, posted.status),
         IdEventKind::ConnectResponse(param) => responded(id, &param, private_data),
-        IdEventKind::Established => Told::plain(event_type::ESTABLISHED, 0),
+        IdEventKind::Established => NewEvent::plain(event_type::ESTABLISHED, 0),
         IdEventKind::Rejected(reason) => {
             qp_state::fail(id);
-            let told = Told::plain(event_type::REJECTED, reason.into());
-            Told { private_data, ..told }
+            let told = NewEvent::plain(event_type::REJECTED, reason.into());
+            NewEvent { private_data, ..told }
         }
-        IdEventKind::Disconnected => Told::plain(event_type::DISCONNECTED, 0),
+        IdEventKind::Disconnected => NewEvent::plain(event_type::DISCONNECTED, 0),
         IdEventKind::Unreachable => {
             qp_state::fail(id);
-            Told::plain(event_type::UNREACHABLE, -libc::ETIMEDOUT)
+            NewEvent::plain(event_type::UNREACHABLE, -libc::ETIMEDOUT)
         }
-        IdEventKind::TimewaitExit => Told::plain(event_type::TIMEWAIT_EXIT, 0),
+        IdEventKind::TimewaitExit => NewEvent::plain(event_type::TIMEWAIT_EXIT, 0),
         IdEventKind::DatagramResponse { status: 0, qpn, qkey } => {
             let ah_attr = qp_state::address_vector(id);
             let ud = RdmaUdParam { ah_attr, qp_num: qpn.get(), qkey, ..ibverbs::zeroed() };
-            Told { event: event_type::ESTABLISHED, status: 0, said: Said::Datagrams(ud), private_data }
+            NewEvent {
+                event: event_type::ESTABLISHED,
+                status: 0,
+                said: EventDetail::Datagrams(ud),
+                private_data,
+            }
         }
         IdEventKind::DatagramResponse { status, .. } => {
-            Told { private_data, ..Told::plain(event_type::UNREACHABLE, status.into()) }
+            NewEvent { private_data, ..NewEvent::plain(event_type::UNREACHABLE, status.into()) }
         }
     };
     Some(told.give(id, None, &id.outstanding))
 }
 
 /// What the peer says of its queue pair.
-fn said(param: &ConnParam) -> Said {
-    Said::Connection(RdmaConnParam {
+fn said(param: &ConnParam) -> EventDetail {
+    EventDetail::Connection(RdmaConnParam {
         responder_resources: param.responder_resources,
         initiator_depth: param.initiator_depth,
         flow_control: param.flow_control.into(),
@@ -116,14 +121,14 @@ fn said(param: &ConnParam) -> Said {
 }
 
 /// The peer accepted. An id without a queue pair leaves the rest to its program.
-fn responded(id: &IdObject, param: &ConnParam, private_data: Vec<u8>) -> Told {
-    let told = Told { event: event_type::CONNECT_RESPONSE, status: 0, said: said(param), private_data };
+fn responded(id: &IdObject, param: &ConnParam, private_data: Vec<u8>) -> NewEvent {
+    let told = NewEvent { event: event_type::CONNECT_RESPONSE, status: 0, said: said(param), private_data };
     if id.shown().qp.is_null() {
         return told;
     }
     match finish(id) {
-        Ok(()) => Told { event: event_type::ESTABLISHED, ..told },
-        Err(errno) => Told::plain(event_type::CONNECT_ERROR, -errno),
+        Ok(()) => NewEvent { event: event_type::ESTABLISHED, ..told },
+        Err(errno) => NewEvent::plain(event_type::CONNECT_ERROR, -errno),
     }
 }
 
@@ -149,7 +154,7 @@ struct Request {
 }
 
 /// A request brings a new id, with the listener's channel or, if that is hidden, with an own one.
-fn request(listener: &Arc<IdObject>, request: &Request, told: Told) -> Option<*mut RdmaCmEvent> {
+fn request(listener: &Arc<IdObject>, request: &Request, told: NewEvent) -> Option<*mut RdmaCmEvent> {
     let Request { number, qp_type, ends: [local, remote], depths } = *request;
     let client = &listener.manager.client;
     let refuse = || {
@@ -197,5 +202,5 @@ fn request(listener: &Arc<IdObject>, request: &Request, told: Told) -> Option<*m
 /// The broker is gone, and the device with it: each id is told once. `None`: all have been.
 pub fn bereft(channel: &Arc<ChannelObject>) -> Option<*mut RdmaCmEvent> {
     let id = registry::next_bereft(channel)?;
-    Some(Told::plain(event_type::DEVICE_REMOVAL, 0).give(&id, None, &id.outstanding))
+    Some(NewEvent::plain(event_type::DEVICE_REMOVAL, 0).give(&id, None, &id.outstanding))
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::channel::ChannelObject;
+use crate::cm_device::CmDevice;
 use crate::id::IdObject;
-use crate::manager::Manager;
 
 /// An id's manager, by its address, and its number there. A forked child has another manager than its parent.
 type Key = (usize, u64);
@@ -16,7 +16,7 @@ fn ids() -> MutexGuard<'static, BTreeMap<Key, Arc<IdObject>>> {
     IDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn key(manager: &Arc<Manager>, number: u64) -> Key {
+fn key(manager: &Arc<CmDevice>, number: u64) -> Key {
     (Arc::as_ptr(manager) as usize, number)
 }
 
@@ -31,7 +31,7 @@ pub fn remove(id: &IdObject) {
 }
 
 /// The id of this number. An event of it is delivered: it does not end before that is acknowledged.
-pub fn deliver_to(manager: &Arc<Manager>, number: u64) -> Option<Arc<IdObject>> {
+pub fn deliver_to(manager: &Arc<CmDevice>, number: u64) -> Option<Arc<IdObject>> {
     let ids = ids();
     let id = ids.get(&key(manager, number))?;
     id.outstanding.deliver();

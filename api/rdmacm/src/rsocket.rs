@@ -1,4 +1,4 @@
-//! rsockets, streams over RDMA: the symbols are there, so that programs load. Each answers -1 with EOPNOTSUPP.
+//! rsockets, streams over RDMA: the symbols are there for programs to load. Each answers -1 with EOPNOTSUPP.
 
 use crate::errno;
 

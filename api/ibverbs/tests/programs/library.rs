@@ -1,5 +1,5 @@
-//! The libraries as `scripts/dropin` links them, and programs that run on them under a limit of time. The tests
-//! of librdmacm have this file, too.
+//! The libraries as `scripts/dropin` links them, and programs that run on them under a limit of time.
+//! The tests of librdmacm have this file, too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! A server and its clients. A server of rdma_cm shows nowhere that it listens, so a client that is refused is
-//! run again while the server lives.
+//! A server and its clients. A server of rdma_cm shows nowhere that it listens, so a client that is
+//! refused is run again while the server lives.
 
 use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};

@@ -25,7 +25,7 @@ pub struct Gid {
 
 /// What all ids share.
 #[derive(Debug)]
-pub struct Manager {
+pub struct CmDevice {
     fork: ForkMark,
     /// The device, which stays open for the life of the process.
     pub context: *mut IbvContext,
@@ -45,23 +45,23 @@ struct Defaults {
 }
 
 // SAFETY: the pointers are libibverbs' objects, which any thread may use.
-unsafe impl Send for Manager {}
+unsafe impl Send for CmDevice {}
 // SAFETY: as above; what changes is behind locks.
-unsafe impl Sync for Manager {}
+unsafe impl Sync for CmDevice {}
 
-static MANAGER: Mutex<Option<Arc<Manager>>> = Mutex::new(None);
+static MANAGER: Mutex<Option<Arc<CmDevice>>> = Mutex::new(None);
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The manager of this process, opened at the first call. A forked child opens one of its own.
-pub fn shared() -> Result<Arc<Manager>, c_int> {
+pub fn shared() -> Result<Arc<CmDevice>, c_int> {
     let mut place = locked(&MANAGER);
     if let Some(manager) = place.as_ref().filter(|manager| !manager.is_foreign()) {
         return Ok(Arc::clone(manager));
     }
-    let manager = Arc::new(Manager::open()?);
+    let manager = Arc::new(CmDevice::open()?);
     // What was inherited is the parent's: it is left to the exit.
     std::mem::forget(place.replace(Arc::clone(&manager)));
     Ok(manager)
@@ -80,8 +80,8 @@ fn open_device() -> Result<*mut IbvContext, c_int> {
     }
 }
 
-impl Manager {
-    fn open() -> Result<Manager, c_int> {
+impl CmDevice {
+    fn open() -> Result<CmDevice, c_int> {
         let context = open_device()?;
         let gids = gids(context);
         let first = gids.first().ok_or(libc::ENODEV)?;
@@ -95,7 +95,7 @@ impl Manager {
         // SAFETY: an open device.
         ibverbs::done(unsafe { ibverbs::ibv_query_device(context, &mut attr) })?;
         let most = |number: c_int| number.clamp(0, 0xfe) as u8;
-        Ok(Manager {
+        Ok(CmDevice {
             fork: ForkMark::get(),
             context,
             client,
