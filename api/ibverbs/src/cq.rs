@@ -41,6 +41,12 @@ impl Object for CqObject {
 }
 
 impl CqObject {
+    /// The device that it was created on.
+    pub fn context(&self) -> *mut IbvContext {
+        // SAFETY: a field that nobody changes.
+        unsafe { (*self.verbs.get()).context }
+    }
+
     /// The count of acknowledged reports.
     pub fn completions_acknowledged(&self) -> Acknowledged {
         let verbs = self.verbs.get();
@@ -183,9 +189,10 @@ pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) 
         taken += 1;
     });
     if failed && explain::is_wanted() {
+        let context = object.context();
         for place in 0..taken {
             // SAFETY: the places that were written to above.
-            explain::completion(object, unsafe { &*out.add(place) });
+            explain::completion(context, unsafe { &*out.add(place) });
         }
     }
     match polled {

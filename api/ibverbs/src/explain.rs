@@ -10,9 +10,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::abi::device::IbvGid;
-use crate::abi::objects::IbvWc;
+use crate::abi::objects::{IbvContext, IbvWc};
 use crate::context;
-use crate::cq::CqObject;
 use crate::nic::Nic;
 
 /// The variable.
@@ -72,7 +71,7 @@ pub fn forget(qp: u32) {
 
 /// What an error completion most likely means. Those that were flushed follow from another one.
 #[cold]
-pub fn completion(cq: &CqObject, completion: &IbvWc) {
+pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
     let (status, qp) = (completion.status, completion.qp_num);
     if status == SUCCESS || status == FLUSHED || !is_first(status, qp) {
         return;
@@ -90,8 +89,7 @@ pub fn completion(cq: &CqObject, completion: &IbvWc) {
         status.explain(),
         advice(status)
     ));
-    // SAFETY: a field that nobody changes.
-    if let Ok(view) = context::look(unsafe { (*cq.verbs.get()).context }) {
+    if let Ok(view) = context::look(context) {
         waits(&view.nic);
     }
 }

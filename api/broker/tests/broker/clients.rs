@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use crate::{LONG, at, never, report, until};
 
+/// Of the messages.
+pub const VERSION: u16 = 2;
+
 fn name(address: &str) -> String {
     format!("remora-broker/{address}:4791")
 }
@@ -53,14 +56,14 @@ fn babble_another_version_and_a_second_first_word_are_refused_with_words_and_cou
     // Descriptors that nobody wants are closed, and their sender is refused.
     let socket = connect(address);
     let (reader, writer) = std::io::pipe().unwrap();
-    socket.send(&ask(1), &[std::os::fd::AsFd::as_fd(&writer)]).unwrap();
+    socket.send(&ask(VERSION), &[std::os::fd::AsFd::as_fd(&writer)]).unwrap();
     assert!(refusal(&socket).contains("makes no sense"));
     drop(writer);
     assert_eq!(std::io::Read::read(&mut { reader }, &mut [0; 1]).unwrap(), 0, "nobody has the other end");
     let socket = connect(address);
-    socket.send(&ask(1), &[]).unwrap();
+    socket.send(&ask(VERSION), &[]).unwrap();
     assert!(socket.receive(&mut [0; 2048]).unwrap().len > 20);
-    socket.send(&ask(1), &[]).unwrap();
+    socket.send(&ask(VERSION), &[]).unwrap();
     assert!(refusal(&socket).contains("makes no sense"));
     let report = report(at("127.94.0.1:0"));
     assert_eq!((report.broker.tally.refused, report.programs.len()), (10, 1));
@@ -87,7 +90,7 @@ fn who_reads_no_reply_is_dropped_and_holds_nobody_up() {
     let address = "127.94.0.3";
     let _broker = Broker::open(at("127.94.0.3:0"), &Options::default()).unwrap();
     let deaf = connect(address);
-    deaf.send(&ask(1), &[]).unwrap();
+    deaf.send(&ask(VERSION), &[]).unwrap();
     // Requests until the broker has hung up: nobody takes the replies.
     let mut sent = 0u32;
     while deaf.send(&[5], &[]).is_ok() {

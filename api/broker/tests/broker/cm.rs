@@ -463,7 +463,9 @@ fn a_program_of_the_communication_manager_may_not_ask_for_ranges_nor_others_for_
     };
     for (kind, then) in [(0x40_u8, 5_u8), (0x40, 0x40), (2, 0x41)] {
         let socket = connect();
-        socket.send(&[&[kind][..], b"RemoraBr", &1_u16.to_le_bytes()].concat(), &[]).unwrap();
+        socket
+            .send(&[&[kind][..], b"RemoraBr", &crate::clients::VERSION.to_le_bytes()].concat(), &[])
+            .unwrap();
         let mut buffer = [0; 2048];
         assert!(socket.receive(&mut buffer).unwrap().len > 0 && buffer[0] != 1, "opened");
         socket.send(&[then], &[]).unwrap();

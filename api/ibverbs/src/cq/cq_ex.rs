@@ -143,7 +143,7 @@ unsafe fn take(object: &CqObject) -> c_int {
         *object.polling.present.get() = Some(cqe);
     }
     if cqe.completion.status != Status::Success && explain::is_wanted() {
-        explain::completion(object, &requests::completion(&cqe));
+        explain::completion(object.context(), &requests::completion(&cqe));
     }
     0
 }

@@ -1,8 +1,8 @@
-//! Programs that share a NIC of the daemon: a program's rate follows from its command slots, and the bulk class
-//! leaves the other its delay.
+//! Programs that share a NIC of the daemon: a program's rate follows from its command slots, and the bulk
+//! class leaves the other its delay.
 //!
-//! One thread keeps all programs busy, and what they read is on the same NIC: two threads have a core each, so
-//! that the NIC shares out its time, and not the kernel. No congestion control bounds what is under way.
+//! One thread keeps all programs busy, and what they read is on the same NIC. So two threads have a core
+//! each, and the NIC shares out its time, not the kernel. No congestion control bounds what is under way.
 
 use std::time::Instant;
 
