@@ -97,7 +97,7 @@ static void a_null_region(struct loopback *one) {
     ibv_wr_rdma_write(ex, one->mr->rkey, (uintptr_t)one->memory + 128);
     ibv_wr_set_inline_data(ex, "other", 6);
     ibv_wr_rdma_write(ex, one->mr->rkey, (uintptr_t)one->memory + 128);
-    ibv_wr_set_inline_data(ex, one->memory, 64);
+    ibv_wr_set_inline_data(ex, one->memory, 65);
     CHECK(ibv_wr_complete(ex) == EINVAL);
     struct ibv_wc wc;
     for (int at = 0; at < 100; at++) CHECK(ibv_poll_cq(one->cq, 1, &wc) == 0);

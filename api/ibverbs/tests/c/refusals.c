@@ -103,8 +103,10 @@ static void lists(struct loopback *one) {
     wrs[1].num_sge = 2;
     CHECK(ibv_post_send(one->qp[0], wrs, &bad) == EINVAL && bad == &wrs[1]);
     CHECK(wait_one(one).wr_id == 10);
-    wrs[1].num_sge = 1, wrs[1].send_flags |= IBV_SEND_INLINE;
+    /* More inline data than there is space for. */
+    wrs[1].num_sge = 1, wrs[1].send_flags |= IBV_SEND_INLINE, sges[0].length = 65;
     CHECK(ibv_post_send(one->qp[0], &wrs[1], &bad) == EINVAL && bad == &wrs[1]);
+    sges[0].length = 8;
     wrs[1].send_flags = 0, wrs[1].opcode = IBV_WR_TSO;
     CHECK(ibv_post_send(one->qp[0], &wrs[1], &bad) == EOPNOTSUPP);
     wrs[1].opcode = 200;
