@@ -43,10 +43,10 @@ impl Pipe {
 }
 
 impl Egress for Pipe {
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         Start::Ip
     }
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         false
     }
     #[inline(always)]
@@ -247,7 +247,7 @@ impl Side {
             nic.receive(
                 Instant(1),
                 mem,
-                &Ingress { bytes, start: Start::Ip, source, group: None, origin: None },
+                &Ingress { bytes, start: Start::Ip, sealed: false, source, group: None, origin: None },
             );
         }
         arriving.lens.clear();

@@ -2,6 +2,7 @@
 //! datagram queue pair names one.
 
 use remora_memory::Pd;
+use remora_wire::frame::Peer;
 use std::collections::VecDeque;
 
 use crate::attributes::AddressVector;
@@ -16,6 +17,22 @@ pub(crate) struct AddressHandle {
     number: u32,
     pub pd: Pd,
     pub address_path: AddressPath,
+    /// The way of datagrams for which the port has a nearer peer. None: it had none yet.
+    nearer: Option<Box<AddressPath>>,
+}
+
+impl AddressHandle {
+    /// The way by way of `peer`, which the port has named for the next datagram.
+    pub fn path_by(&mut self, peer: Peer) -> &mut AddressPath {
+        if peer == self.address_path.peer {
+            return &mut self.address_path;
+        }
+        let address = AddressVector { peer, route: self.address_path.route };
+        // All nearer peers have this handle's address, so the headers are the same for each.
+        let nearer = self.nearer.get_or_insert_with(|| Box::new(AddressPath::new(&address)));
+        nearer.peer = peer;
+        nearer
+    }
 }
 
 /// The address handles of an engine.
@@ -47,8 +64,12 @@ impl AddressHandles {
             self.freed.pop_front().ok_or(NicError::Full)?
         };
         let number = generation << PLACE_BITS | place;
-        self.places[place as usize] =
-            Some(Box::new(AddressHandle { number, pd, address_path: AddressPath::new(address) }));
+        self.places[place as usize] = Some(Box::new(AddressHandle {
+            number,
+            pd,
+            address_path: AddressPath::new(address),
+            nearer: None,
+        }));
         Ok(number)
     }
 
@@ -65,7 +86,7 @@ impl AddressHandles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remora_wire::frame::{Endpoint, Peer, Route};
+    use remora_wire::frame::{Endpoint, Route};
 
     #[test]
     fn numbers_are_bounded_never_zero_and_not_used_again_soon() {

@@ -27,6 +27,12 @@ impl<'a> Arrived<'a> {
         }
     }
 
+    /// Does an ICRC end it?
+    #[inline]
+    pub fn is_sealed(&self) -> bool {
+        self.frame.sealed
+    }
+
     /// The IP header, if the port shows it.
     pub fn header(&self) -> Option<&'a [u8]> {
         let from_ip = Arrived::from_ip(self.frame)?;

@@ -69,6 +69,9 @@ pub struct Modify {
     pub prism: Option<bool>,
     /// On the way to RTR: StRoM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
     pub strom: Option<bool>,
+    /// On the way to RTR: packets in flight to this peer at most, where the NIC's own window is not the peer's.
+    /// Not one of `ibv_qp_attr`'s either.
+    pub window: Option<u32>,
     /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s
     /// either.
     pub congestion: Option<Algorithm>,
@@ -129,7 +132,8 @@ impl Modify {
             ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
         }
         latest!(state access pkey_index port address path_mtu dest_qp rq_psn sq_psn max_rd_atomic max_dest_rd_atomic
-            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn prism strom congestion)
+            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn prism strom
+            window congestion)
     }
 
     /// Values that no transition takes.

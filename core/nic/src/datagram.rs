@@ -122,8 +122,9 @@ impl Datagrams {
             pad: packet::pad_for(plan.len as usize),
             ..bth::Repr::new(plan.opcode, plan.to, plan.psn)
         };
+        let peer = out.nearest(handle.address_path.peer, plan.to);
         let sent = emit_outlined(
-            &mut handle.address_path,
+            handle.path_by(peer),
             out,
             &mut shared.counters,
             &bth,

@@ -111,12 +111,12 @@ pub(crate) fn emit_from(
 ) -> Sent {
     let headers = bth.opcode.header_len();
     let total = packet::transport_len(headers, len as usize);
-    let seals = out.seals();
     let route = &address_path.route;
     // The first frame asks the port what frames begin with; a port never changes that.
-    let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start()));
+    let (peer, seals) = (address_path.peer, out.seals(address_path.peer));
+    let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start(peer)));
     let below = below_bth.len();
-    let Some(lease) = out.lend(address_path.peer, below + total) else { return Sent::Blocked };
+    let Some(lease) = out.lend(peer, below + total) else { return Sent::Blocked };
     below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);

@@ -46,7 +46,8 @@ impl QueuePair {
             return false;
         }
         let own_port = shared.endpoint.udp_port;
-        if shared.checks_icrc && !path.intact(arrived, own_port, &mut shared.spans, shared.now) {
+        let checks = shared.checks_icrc && arrived.is_sealed();
+        if checks && !path.intact(arrived, own_port, &mut shared.spans, shared.now) {
             shared.counters.rx_icrc_encapsulated += 1;
             return false;
         }

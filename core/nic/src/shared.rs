@@ -71,7 +71,7 @@ impl Shared {
             checks_icrc: config.checks_icrc,
             spans: IdSpans::new(),
             window: config.window,
-            read_piece: config.read_piece.clamp(1, config.window.max(1)),
+            read_piece: config.read_piece,
             engine: config.engine,
             irn: config.irn,
             congestion: config.congestion,

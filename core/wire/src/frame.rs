@@ -13,7 +13,7 @@ pub use dissect::{Dissected, dissect};
 pub use network::Network;
 pub use route::Route;
 
-use crate::{ethernet, ipv4, ipv6, udp};
+use crate::{Qpn, ethernet, ipv4, ipv6, udp};
 
 /// Where the bytes of a frame begin on a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -56,10 +56,12 @@ pub struct Lease<'a> {
 /// One received frame and what the port knows of it beyond its bytes.
 #[derive(Copy, Clone, Debug)]
 pub struct Ingress<'a> {
-    /// The frame, from the port's [`Start`] to the end of the ICRC.
+    /// The frame, from `start` to the end of the ICRC.
     pub bytes: &'a [u8],
     /// Where it begins.
     pub start: Start,
+    /// Does an ICRC end it? Frames that cross no wire have four zero bytes there.
+    pub sealed: bool,
     /// The sender. Only meaningful when `start` is [`Start::Bth`]; otherwise the headers contain it.
     pub source: Endpoint,
     /// The multicast group and UDP port that it was sent to, if any; likewise.
@@ -79,11 +81,19 @@ pub enum Origin {
 
 /// What the NIC's egress needs of a port. Dispatch is static.
 pub trait Egress {
-    /// Where this port's frames begin.
-    fn start(&self) -> Start;
+    /// Where frames to this peer begin. It never changes while the peer has this number.
+    fn start(&self, peer: Peer) -> Start;
 
-    /// Must frames carry a sealed ICRC? If not, the four bytes are left zero.
-    fn seals(&self) -> bool;
+    /// Must frames to this peer carry a sealed ICRC? If not, the four bytes are left zero.
+    fn seals(&self, peer: Peer) -> bool;
+
+    /// The peer by which a datagram to queue pair `to` leaves, whose address handle names `peer`. Programs that
+    /// share an address have one name there, and a port may have a shorter way to some of them.
+    #[inline]
+    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
+        let _ = to;
+        peer
+    }
 
     /// Lends a buffer for a frame of exactly `len` bytes to `peer`, counted from [`Egress::start`] to the end
     /// of the ICRC. `None`: no buffer is free now, try after the next receive; nothing is lost.
@@ -113,12 +123,16 @@ pub trait Egress {
 
 /// Where it is not worth a copy of the code for each port.
 impl Egress for &mut dyn Egress {
-    fn start(&self) -> Start {
-        (**self).start()
+    fn start(&self, peer: Peer) -> Start {
+        (**self).start(peer)
     }
 
-    fn seals(&self) -> bool {
-        (**self).seals()
+    fn seals(&self, peer: Peer) -> bool {
+        (**self).seals(peer)
+    }
+
+    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
+        (**self).nearest(peer, to)
     }
 
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {

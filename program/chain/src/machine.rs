@@ -420,11 +420,11 @@ fn create(
 struct NullPort;
 
 impl Egress for NullPort {
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         Start::Ip
     }
 
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         false
     }
 

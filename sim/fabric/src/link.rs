@@ -317,11 +317,11 @@ impl<'a> Outlet<'a> {
 const TRAIN: u16 = 64;
 
 impl Egress for Outlet<'_> {
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         self.links.start
     }
 
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         true
     }
 

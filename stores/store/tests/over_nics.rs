@@ -157,7 +157,11 @@ impl Side {
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         let moved = arriving.pop_front();
         if let Some(bytes) = &moved {
-            nic.receive(now, mem, &Ingress { bytes, start: Start::Ip, source, group: None, origin: None });
+            nic.receive(
+                now,
+                mem,
+                &Ingress { bytes, start: Start::Ip, sealed: false, source, group: None, origin: None },
+            );
         }
         nic.transmit(now, mem, &mut self.out, 4) > 0 || moved.is_some()
     }

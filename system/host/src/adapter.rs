@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::attach::Attach;
+use crate::attach::{Attach, PortKind};
 use crate::attendant::Attendant;
 use crate::clock::Clock;
 use crate::dedicated;
@@ -574,7 +574,9 @@ fn fitted(config: remora_nic::Config, port: &(impl Port + Attach)) -> remora_nic
     };
     let irn = irn::Settings { timers, ..config.irn };
     let qpn_range = port.qpn_range().or(config.qpn_range);
-    remora_nic::Config { checks_icrc: port.seals(), qpn_range, window, endpoint, mtu, irn, ..config }
+    // What crosses a wire is sealed.
+    let checks_icrc = port.kind() != PortKind::Shm;
+    remora_nic::Config { checks_icrc, qpn_range, window, endpoint, mtu, irn, ..config }
 }
 
 #[cfg(test)]

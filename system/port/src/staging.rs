@@ -15,7 +15,7 @@ pub(crate) fn has_icrc(transport: &[u8]) -> bool {
 /// Copies a frame that is sealed for identification 0 into the port and commits it there. Returns the
 /// identification it leaves with; `None`: the port has no space now.
 pub(crate) fn forward<P: Egress>(port: &mut P, peer: Peer, bytes: &[u8]) -> Option<u16> {
-    let reseals = port.seals() && port.start() == Start::Bth;
+    let reseals = port.seals(peer) && port.start(peer) == Start::Bth;
     let lease = port.lend(peer, bytes.len())?;
     let ip_id = lease.ip_id;
     lease.bytes.copy_from_slice(bytes);

@@ -56,7 +56,7 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
     let payload = [psn as u8; 20];
     let packet = packet(psn, &payload);
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
-    let (start, here) = (port.start(), port.endpoint());
+    let (start, here) = (port.start(peer), port.endpoint());
     let headers = start.overhead(here.address.is_ipv4());
     let route = Route::new(here, port.peer_endpoint(peer).unwrap());
     let lease = port.lend(peer, headers + packet.buffer_len()).expect("space");
@@ -210,10 +210,10 @@ struct Loop {
 }
 
 impl Egress for Loop {
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         Start::Ip
     }
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         false
     }
     fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
@@ -234,6 +234,7 @@ impl Port for Loop {
             take(Ingress {
                 bytes: &bytes,
                 start: Start::Ip,
+                sealed: false,
                 source: Endpoint::default(),
                 group: None,
                 origin: None,

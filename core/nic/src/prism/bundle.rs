@@ -148,7 +148,8 @@ pub(crate) fn request_bundle(
     let Some(Connection { path, requester, .. }) = qp.machine.rc_mut() else { return NextRequest::Plain };
     let local = LocalMemory { mem, pd, ring };
     let mut load = Load::new(mtu);
-    let chained = requester.chained(now, MOST - 1, out.seals(), |message| load.takes(message));
+    let chained =
+        requester.chained(now, MOST - 1, out.seals(path.address_path.peer), |message| load.takes(message));
     let count = match chained {
         Chained::No => return NextRequest::Plain,
         Chained::Waits => return NextRequest::Waits,
@@ -213,8 +214,8 @@ fn respond_together(
     shared: &mut Shared,
 ) -> Option<Sent> {
     let (pd, owner, mtu) = (qp.pd, qp.owner, qp.attributes.parameters.mtu as usize);
-    let mixed = out.seals();
     let Connection { path, responder, .. } = qp.machine.rc_mut()?;
+    let mixed = out.seals(path.address_path.peer);
     let (mut count, mut total) = (0, 0);
     responder.answers(mixed, |reply, _| {
         let len = answer_len(&reply.kind);

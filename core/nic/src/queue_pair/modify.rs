@@ -79,8 +79,9 @@ impl QueuePair {
     /// INIT to RTR: the responder starts; the requester waits for RTS.
     fn connect(&mut self, shared: &Shared) {
         let settings = &mut self.attributes;
-        settings.parameters.window = shared.window;
-        settings.parameters.read_piece = shared.read_piece;
+        let window = settings.given.window.unwrap_or(shared.window);
+        settings.parameters.window = window;
+        settings.parameters.read_piece = shared.read_piece.clamp(1, window.max(1));
         let given = &settings.given;
         let rq_psn = given.rq_psn.unwrap_or_default();
         if self.service == Service::Ud {

@@ -170,6 +170,7 @@ impl QueuePair {
             return false;
         }
         let intact = !shared.checks_icrc
+            || !arrived.is_sealed()
             || match unreliable {
                 Unreliable::Connected(connected) => {
                     let own_port = shared.endpoint.udp_port;

@@ -280,13 +280,13 @@ impl Rma {
     fn send(&mut self, outgoing: &Outgoing<'_>, out: &mut dyn Egress, shared: &mut Shared) -> Left {
         let Outgoing { to, header, body, chain, key } = outgoing;
         let len = Message::len(header, body);
-        let start = out.start();
         let is_ipv4 = shared.endpoint.address.is_ipv4() && to.endpoint.address.is_ipv4();
-        let below = start.overhead(is_ipv4);
         let Some(peer) = out.peer_of(&to.endpoint, to.origin) else {
             shared.counters.rma_unreachable += 1;
             return Left::Yes(self.next_nonce());
         };
+        let start = out.start(peer);
+        let below = start.overhead(is_ipv4);
         let Some(lease) = out.lend(peer, below + len) else {
             self.full_peer = peer;
             return Left::Blocked;

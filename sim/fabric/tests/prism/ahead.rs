@@ -24,7 +24,11 @@ fn at_once(bench: &mut Bench) {
     let source = Endpoint::default();
     bench.world.with_nic(1, |nic, mem| {
         for frame in &sent {
-            nic.receive(now, mem, &Ingress { bytes: &frame.bytes, start, source, group: None, origin: None });
+            nic.receive(
+                now,
+                mem,
+                &Ingress { bytes: &frame.bytes, start, sealed: true, source, group: None, origin: None },
+            );
         }
     });
 }

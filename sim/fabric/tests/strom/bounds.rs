@@ -404,7 +404,11 @@ fn steps_of_packets(bench: &mut Bench, ask: impl FnOnce(&mut Bench)) -> Vec<u64>
     let mut before = bench.facts()[0].steps;
     let step = |sent: &Sent| {
         bench.world.with_nic(1, |nic, mem| {
-            nic.receive(now, mem, &Ingress { bytes: &sent.bytes, start, source, group: None, origin: None });
+            nic.receive(
+                now,
+                mem,
+                &Ingress { bytes: &sent.bytes, start, sealed: true, source, group: None, origin: None },
+            );
         });
         let steps = bench.facts()[0].steps;
         steps - std::mem::replace(&mut before, steps)

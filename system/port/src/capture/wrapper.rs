@@ -6,6 +6,7 @@ use super::recorder::{Recorded, Recorder};
 use crate::clock::{Clock, Wall};
 use crate::staging::{Staging, forward, reseal};
 use crate::{Counters, Port};
+use remora_wire::Qpn;
 use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use remora_wire::icrc::{self, IdSpans};
 use std::fs::File;
@@ -102,8 +103,8 @@ impl<P: Port, C: Clock> Capture<P, C> {
         };
         self.stuck = false;
         let time = self.clock.now_ns();
-        let start = self.port.start();
-        if start == Start::Bth && self.port.seals() {
+        let (start, sealed) = (self.port.start(peer), self.port.seals(peer));
+        if start == Start::Bth && sealed {
             reseal(bytes, ip_id);
         }
         if let Some((source, destination)) = self.port.ethernet_addresses(peer)
@@ -113,7 +114,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
             bytes[6..12].copy_from_slice(&source);
         }
         let ends = self.port.peer_endpoint(peer).map(|to| (self.port.source(), to));
-        record(&mut self.recorder, time, PacketDirection::Out, start, self.port.seals(), ends, ip_id, bytes);
+        record(&mut self.recorder, time, PacketDirection::Out, start, sealed, ends, ip_id, bytes);
         true
     }
 }
@@ -157,12 +158,16 @@ fn record(
 }
 
 impl<P: Port, C: Clock> Egress for Capture<P, C> {
-    fn start(&self) -> Start {
-        self.port.start()
+    fn start(&self, peer: Peer) -> Start {
+        self.port.start(peer)
     }
 
-    fn seals(&self) -> bool {
-        self.port.seals()
+    fn seals(&self, peer: Peer) -> bool {
+        self.port.seals(peer)
+    }
+
+    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
+        self.port.nearest(peer, to)
     }
 
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
@@ -192,14 +197,22 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let here = self.port.endpoint();
         let Capture { port, clock, recorder, spans, .. } = self;
-        let seals = port.seals();
         let found = port.receive(budget, &mut |frame| {
-            let (start, from) = (frame.start, frame.source);
+            let (start, sealed, from) = (frame.start, frame.sealed, frame.source);
             let here = frame.group.unwrap_or(here);
             let reads_id = start == Start::Bth && here.address.is_ipv4();
             let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };
             let time = clock.now_ns();
-            record(recorder, time, PacketDirection::In, start, seals, Some((from, here)), ip_id, frame.bytes);
+            record(
+                recorder,
+                time,
+                PacketDirection::In,
+                start,
+                sealed,
+                Some((from, here)),
+                ip_id,
+                frame.bytes,
+            );
             take(frame);
         });
         self.quiet = if found > 0 { 0 } else { self.quiet.saturating_add(1) };

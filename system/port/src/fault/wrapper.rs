@@ -5,6 +5,7 @@ use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::clock::{Clock, Monotonic};
 use crate::staging::{Staging, forward};
 use crate::{Counters, Port};
+use remora_wire::Qpn;
 use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use std::os::fd::RawFd;
 
@@ -32,6 +33,7 @@ pub struct Fault<P, C = Monotonic> {
 #[derive(Copy, Clone, Debug)]
 struct Facets {
     start: Start,
+    sealed: bool,
     source: Endpoint,
     group: Option<Endpoint>,
     origin: Option<Origin>,
@@ -109,8 +111,8 @@ impl<P: Port, C: Clock> Fault<P, C> {
         let now = self.clock.now_ns();
         let mut handed = 0;
         while handed < budget {
-            let put = |Facets { start, source, group, origin }, bytes: &[u8]| {
-                take(Ingress { bytes, start, source, group, origin });
+            let put = |Facets { start, sealed, source, group, origin }, bytes: &[u8]| {
+                take(Ingress { bytes, start, sealed, source, group, origin });
                 true
             };
             if self.incoming.put_back(now, put).is_none() {
@@ -133,12 +135,16 @@ fn held_until(verdict: Verdict, now_ns: u64) -> Option<Until> {
 }
 
 impl<P: Port, C: Clock> Egress for Fault<P, C> {
-    fn start(&self) -> Start {
-        self.port.start()
+    fn start(&self, peer: Peer) -> Start {
+        self.port.start(peer)
     }
 
-    fn seals(&self) -> bool {
-        self.port.seals()
+    fn seals(&self, peer: Peer) -> bool {
+        self.port.seals(peer)
+    }
+
+    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
+        self.port.nearest(peer, to)
     }
 
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
@@ -162,12 +168,12 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         }
         let Some((peer, bytes)) = self.staging.take() else { return };
         let known = self.port.peer_endpoint(peer);
-        let (facts, bth) = Facts::of(self.port.start(), bytes, Direction::Send, known);
+        let (facts, bth) = Facts::of(self.port.start(peer), bytes, Direction::Send, known);
         let verdict = if self.active { self.policy.judge(Direction::Send, &facts) } else { Verdict::Pass };
         self.outgoing.passed();
         match verdict {
             Verdict::Drop => return,
-            Verdict::Corrupt { .. } if !self.port.seals() => return,
+            Verdict::Corrupt { .. } if !self.port.seals(peer) => return,
             Verdict::Corrupt { at, mask } => {
                 if let Some(byte) = bytes.get_mut(bth + at) {
                     *byte ^= mask;
@@ -210,7 +216,6 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
             return handed;
         }
         let Fault { port, clock, policy, active, incoming, scratch, overflowed, .. } = self;
-        let seals = port.seals();
         port.receive(budget - handed, &mut |frame| {
             let known = (frame.start == Start::Bth).then_some(frame.source);
             let (facts, bth) = Facts::of(frame.start, frame.bytes, Direction::Receive, known);
@@ -218,7 +223,7 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
             incoming.passed();
             match verdict {
                 Verdict::Drop => return,
-                Verdict::Corrupt { .. } if !seals => return,
+                Verdict::Corrupt { .. } if !frame.sealed => return,
                 Verdict::Corrupt { at, mask } => {
                     scratch.clear();
                     scratch.extend_from_slice(frame.bytes);
@@ -235,8 +240,9 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
                 None => {}
                 Some(_) if incoming.is_full() => *overflowed += 1,
                 Some(until) => {
-                    let Ingress { start, source, group, origin, .. } = frame;
-                    incoming.hold(until, now, Facets { start, source, group, origin }, frame.bytes);
+                    let Ingress { start, sealed, source, group, origin, .. } = frame;
+                    let facets = Facets { start, sealed, source, group, origin };
+                    incoming.hold(until, now, facets, frame.bytes);
                     if verdict != Verdict::Duplicate {
                         return;
                     }

@@ -70,6 +70,8 @@ pub struct ShmPort {
     /// Links that died, for `take_lost`.
     lost: Vec<Peer>,
     receives: u32,
+    /// Somebody is about to sleep, or sleeps.
+    armed: bool,
     counters: Counters,
 }
 
@@ -86,6 +88,7 @@ impl ShmPort {
             sink: vec![0; SINK],
             lost: Vec::with_capacity(limits.links as usize),
             receives: 0,
+            armed: false,
             counters: Counters::default(),
         })
     }
@@ -100,6 +103,8 @@ impl ShmPort {
         if let Some(wires) = &link.wires {
             self.watch.add(index, wires)?;
         }
+        // Frames may come before the sleeper arms the port again.
+        link.receiver.set_asleep(self.armed);
         self.links.put(index, link);
         Ok(Peer(index))
     }
@@ -134,6 +139,17 @@ impl ShmPort {
     /// missed.
     pub fn sleeps_are_safe(&self) -> bool {
         self.watch.is_fenced()
+    }
+
+    /// Entries of the table of links that were ever used.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.links.count()
+    }
+
+    /// How many links lead to a living process.
+    pub fn open_links(&self) -> usize {
+        (0..self.count() as u32).filter(|index| self.is_open(Peer(*index))).count()
     }
 
     /// How many links are polled in every receive; the others take turns.
@@ -381,7 +397,7 @@ impl Burst {
         let origin = Some(Origin::Link(Peer(index)));
         while burst.taken < quota {
             match link.receive(|bytes| {
-                take(Ingress { bytes, start: Start::Ip, source: UNKNOWN, group: None, origin })
+                take(Ingress { bytes, start: Start::Ip, sealed: false, source: UNKNOWN, group: None, origin })
             }) {
                 Ok(Some(len)) => burst.bytes += len,
                 Ok(None) => {
@@ -420,12 +436,12 @@ fn drain_wakes(links: &LinkTable, index: u32) {
 
 impl Egress for ShmPort {
     #[inline]
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         Start::Ip
     }
 
     #[inline]
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         false
     }
 
@@ -537,6 +553,7 @@ impl Port for ShmPort {
     }
 
     fn arm(&mut self) -> bool {
+        self.armed = true;
         for (_, at) in self.links.iter_mut() {
             if let State::Open(link) = &at.state {
                 link.receiver.set_asleep(true);
@@ -552,6 +569,7 @@ impl Port for ShmPort {
     }
 
     fn disarm(&mut self) {
+        self.armed = false;
         for (_, at) in self.links.iter_mut() {
             if let State::Open(link) = &at.state {
                 link.receiver.set_asleep(false);

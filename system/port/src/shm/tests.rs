@@ -91,7 +91,7 @@ fn random(state: &mut u64) -> u64 {
 #[test]
 fn frames_begin_at_ip_unsealed_and_the_largest_fits() {
     let port = ShmPort::new(GID, Limits::default()).unwrap();
-    assert_eq!((port.start(), port.seals(), port.endpoint()), (Start::Ip, false, GID));
+    assert_eq!((port.start(Peer(0)), port.seals(Peer(0)), port.endpoint()), (Start::Ip, false, GID));
     // BTH, RETH, ImmDt, 4096 bytes, ICRC.
     assert!(port.max_transport_bytes() >= 12 + 16 + 4 + 4096 + 4);
 }
@@ -465,6 +465,20 @@ fn a_sleeper_is_woken_once_and_one_that_is_awake_never() {
     a.disarm();
     receive_all(&mut a);
     assert!(!a.arm() && !readable(&a, 0));
+}
+
+#[test]
+fn a_link_that_is_added_while_somebody_sleeps_wakes_the_sleeper() {
+    let (near, far) = link(small());
+    let (mut a, mut b) = (port(4), port(4));
+    assert!(!a.arm());
+    assert_eq!((a.add_link(near), b.add_link(far)), (Ok(Peer(0)), Ok(Peer(0))));
+    assert!(send(&mut b, Peer(0), b"good morning"));
+    b.flush();
+    assert_eq!(b.counters().wakes_sent, 1);
+    assert!(readable(&a, 0));
+    a.disarm();
+    assert_eq!(receive_all(&mut a), [b"good morning"]);
 }
 
 /// Receives one frame, sleeping whenever there is none; counts sleeps, and those that only the timer ended.

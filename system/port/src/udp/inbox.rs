@@ -53,7 +53,14 @@ impl Inbox {
             // Moved on before `take` is called: a frame that makes it panic is not handed on twice.
             let bytes = &self.buffer[self.next..end];
             self.next = end;
-            take(Ingress { bytes, start: Start::Bth, source: self.source, group: None, origin: None });
+            take(Ingress {
+                bytes,
+                start: Start::Bth,
+                sealed: true,
+                source: self.source,
+                group: None,
+                origin: None,
+            });
             frames += 1;
         }
         (frames, self.next - first)

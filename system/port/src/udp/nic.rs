@@ -497,6 +497,7 @@ impl UdpPort {
                     take(Ingress {
                         bytes,
                         start: Start::Bth,
+                        sealed: true,
                         source: arrival.source,
                         group: Some(group),
                         origin: None,
@@ -518,11 +519,11 @@ impl UdpPort {
 }
 
 impl Egress for UdpPort {
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         Start::Bth
     }
 
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         true
     }
 

@@ -249,7 +249,14 @@ impl XdpPort {
             let queue = self.attachment.sender();
             let bytes = queue.kept(frame);
             self.counters.bytes_received += bytes.len() as u64;
-            take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, origin: None });
+            take(Ingress {
+                bytes,
+                start: Start::Ethernet,
+                sealed: true,
+                source: UNKNOWN,
+                group: None,
+                origin: None,
+            });
             queue.put_back(frame);
             handed += 1;
         }
@@ -289,11 +296,11 @@ fn ask_for(frame: &[u8]) {
 }
 
 impl Egress for XdpPort {
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         Start::Ethernet
     }
 
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         true
     }
 
@@ -354,7 +361,14 @@ impl Port for XdpPort {
         for queue in self.attachment.queues() {
             let (frames, bytes) = queue.receive(budget - handed, &mut |bytes| {
                 ask_for(bytes);
-                take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None, origin: None });
+                take(Ingress {
+                    bytes,
+                    start: Start::Ethernet,
+                    sealed: true,
+                    source: UNKNOWN,
+                    group: None,
+                    origin: None,
+                });
             });
             handed += frames;
             self.counters.frames_received += frames as u64;
