@@ -5,6 +5,7 @@ use remora_memory::{Biased, ForkMark, Table};
 use remora_nic::Nic;
 use remora_port::capture::Capture;
 use remora_port::fault::{Fault, Rules};
+use remora_port::linked::{LinkedPort, Wanted};
 use remora_port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
 use remora_port::udp::{SharedEndpoint, UdpPort};
 use remora_port::xdp::XdpPort;
@@ -63,6 +64,8 @@ pub enum PortConfig {
         endpoint: SharedEndpoint,
         /// Attributes of the socket that sends.
         options: remora_port::udp::Options,
+        /// It has links to neighbours, and asks for those that datagrams want here.
+        wanted: Option<Arc<Wanted>>,
     },
     /// A network interface by AF_XDP, for one engine.
     Xdp {
@@ -88,7 +91,7 @@ impl PortConfig {
 
     /// A share of an address, whose owner lends it.
     pub fn shared(endpoint: SharedEndpoint) -> PortConfig {
-        PortConfig::Shared { endpoint, options: remora_port::udp::Options::default() }
+        PortConfig::Shared { endpoint, options: remora_port::udp::Options::default(), wanted: None }
     }
 
     /// The network interface of this name, by one of its addresses (`None`: its first).
@@ -332,9 +335,16 @@ impl Adapter {
                 let port = open_udp(*local, options, number)?;
                 core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
             }
-            PortConfig::Shared { endpoint, options } => {
+            PortConfig::Shared { endpoint, options, wanted } => {
                 let port = open_shared(endpoint, options, config.engines)?;
-                core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
+                match wanted {
+                    None => core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?,
+                    Some(wanted) => {
+                        let port = LinkedPort::new(port, Some(Arc::clone(wanted)))
+                            .map_err(|errno| OpenError::System(errno.into()))?;
+                        core_parts.wrapped(port, Cell::Linked, Cell::FaultyLinked, Cell::CapturedLinked)?
+                    }
+                }
             }
             PortConfig::Xdp { interface, address, options } => {
                 let port = open_xdp(interface, *address, options, config.engines)?;

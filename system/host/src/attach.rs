@@ -2,6 +2,7 @@
 
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
+use remora_port::linked::LinkedPort;
 use remora_port::shm::{Limits, Link, ShmPort};
 use remora_port::udp::UdpPort;
 use remora_port::xdp::{Mode, Resolver, XdpPort};
@@ -80,6 +81,24 @@ pub trait Attach {
         Err(AttachError::WrongKind(self.kind()))
     }
 
+    /// Makes a neighbour usable: a program with this QPN range of the same address, at the other end of a link.
+    ///
+    /// # Errors
+    /// The port has no neighbours, or takes no more links.
+    fn add_neighbour(&mut self, _range: u8, _link: Link) -> Result<Peer, AttachError> {
+        Err(AttachError::WrongKind(self.kind()))
+    }
+
+    /// The neighbour with this QPN range, if a link leads there.
+    fn neighbour(&self, _range: u8) -> Option<Peer> {
+        None
+    }
+
+    /// How many links lead to neighbours, and what was counted of them; `None`: the port has no neighbours.
+    fn neighbours(&self) -> Option<(usize, Counters)> {
+        None
+    }
+
     /// Makes the peer of this name usable.
     ///
     /// # Errors
@@ -141,6 +160,11 @@ pub trait Attach {
 
     /// Packets that a queue pair may have in flight without overflowing the receiving side of this port.
     fn window(&self) -> u32;
+
+    /// The same for this peer, where it differs.
+    fn window_to(&self, _peer: Peer) -> Option<u32> {
+        None
+    }
 }
 
 /// Packets in flight per queue pair over shared memory, where the rings themselves push back.
@@ -240,6 +264,74 @@ impl Attach for UdpPort {
     }
 }
 
+/// By UDP to everybody, and by links to neighbours.
+impl Attach for LinkedPort {
+    fn kind(&self) -> PortKind {
+        PortKind::Udp
+    }
+
+    fn port_counters(&self) -> Counters {
+        self.counters()
+    }
+
+    fn add_neighbour(&mut self, range: u8, link: Link) -> Result<Peer, AttachError> {
+        LinkedPort::add_neighbour(self, range, link).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn neighbour(&self, range: u8) -> Option<Peer> {
+        LinkedPort::neighbour(self, range)
+    }
+
+    fn neighbours(&self) -> Option<(usize, Counters)> {
+        Some((self.open_links(), self.link_counters()))
+    }
+
+    fn add_endpoint(&mut self, peer: Endpoint) -> Result<Peer, AttachError> {
+        self.peer(peer).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn add_group(&mut self, group: Endpoint) -> Result<Peer, AttachError> {
+        self.group(group).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn join(&mut self, group: Endpoint) -> Result<(), AttachError> {
+        LinkedPort::join(self, group).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn leave(&mut self, group: Endpoint) {
+        let left = LinkedPort::leave(self, group);
+        debug_assert!(left.is_ok(), "whoever leaves has joined");
+    }
+
+    fn qpn_range(&self) -> Option<u8> {
+        self.udp().qpn_range()
+    }
+
+    fn manner(&self) -> &'static str {
+        "an address shared by a broker, links to neighbours"
+    }
+
+    fn remove(&mut self, peer: Peer) {
+        LinkedPort::remove(self, peer);
+    }
+
+    fn take_lost(&mut self) -> Option<Peer> {
+        LinkedPort::take_lost(self)
+    }
+
+    fn max_peers(&self) -> usize {
+        Attach::max_peers(self.udp())
+    }
+
+    fn window(&self) -> u32 {
+        Attach::window(self.udp())
+    }
+
+    fn window_to(&self, peer: Peer) -> Option<u32> {
+        self.is_link(peer).then_some(SHM_WINDOW)
+    }
+}
+
 impl Attach for XdpPort {
     fn kind(&self) -> PortKind {
         PortKind::Xdp
@@ -292,6 +384,18 @@ macro_rules! attach_inside {
                 self.port_mut().add_link(link, endpoint)
             }
 
+            fn add_neighbour(&mut self, range: u8, link: Link) -> Result<Peer, AttachError> {
+                Attach::add_neighbour(self.port_mut(), range, link)
+            }
+
+            fn neighbour(&self, range: u8) -> Option<Peer> {
+                Attach::neighbour(self.port(), range)
+            }
+
+            fn neighbours(&self) -> Option<(usize, Counters)> {
+                Attach::neighbours(self.port())
+            }
+
             fn add_endpoint(&mut self, peer: Endpoint) -> Result<Peer, AttachError> {
                 self.port_mut().add_endpoint(peer)
             }
@@ -338,6 +442,10 @@ macro_rules! attach_inside {
 
             fn window(&self) -> u32 {
                 Attach::window(self.port())
+            }
+
+            fn window_to(&self, peer: Peer) -> Option<u32> {
+                Attach::window_to(self.port(), peer)
             }
         }
     };

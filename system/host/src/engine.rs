@@ -5,6 +5,7 @@ use remora_memory::{Biased, Bytes, Guard, Mem, Reentered, Table};
 use remora_nic::{FIRST_TENANT, Nic};
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
+use remora_port::linked::LinkedPort;
 use remora_port::shm::ShmPort;
 use remora_port::udp::UdpPort;
 use remora_port::xdp::XdpPort;
@@ -46,12 +47,15 @@ pub enum Mode {
 pub(crate) enum Cell {
     Shm(Biased<Core<ShmPort>>),
     Udp(Biased<Core<UdpPort>>),
+    Linked(Biased<Core<LinkedPort>>),
     Xdp(Biased<Core<XdpPort>>),
     FaultyShm(Biased<Core<Fault<ShmPort>>>),
     FaultyUdp(Biased<Core<Fault<UdpPort>>>),
+    FaultyLinked(Biased<Core<Fault<LinkedPort>>>),
     FaultyXdp(Biased<Core<Fault<XdpPort>>>),
     CapturedShm(Captured<ShmPort>),
     CapturedUdp(Captured<UdpPort>),
+    CapturedLinked(Captured<LinkedPort>),
     CapturedXdp(Captured<XdpPort>),
 }
 
@@ -63,12 +67,15 @@ macro_rules! each {
         match &$engine.cell {
             $crate::engine::Cell::Shm($cell) => $body,
             $crate::engine::Cell::Udp($cell) => $body,
+            $crate::engine::Cell::Linked($cell) => $body,
             $crate::engine::Cell::Xdp($cell) => $body,
             $crate::engine::Cell::FaultyShm($cell) => $body,
             $crate::engine::Cell::FaultyUdp($cell) => $body,
+            $crate::engine::Cell::FaultyLinked($cell) => $body,
             $crate::engine::Cell::FaultyXdp($cell) => $body,
             $crate::engine::Cell::CapturedShm($cell) => $body,
             $crate::engine::Cell::CapturedUdp($cell) => $body,
+            $crate::engine::Cell::CapturedLinked($cell) => $body,
             $crate::engine::Cell::CapturedXdp($cell) => $body,
         }
     };
@@ -359,6 +366,12 @@ impl Engine {
     /// The port's counters.
     pub fn port_counters(&self) -> PortCounters {
         each!(self, cell => self.enter(cell).port.port_counters())
+    }
+
+    /// How many links lead to neighbours on a shared address, and what was counted of them. None: the port has
+    /// no neighbours.
+    pub fn neighbours(&self) -> Option<(usize, PortCounters)> {
+        each!(self, cell => self.enter(cell).port.neighbours())
     }
 
     /// Events of the thread that drives it beside its callers.

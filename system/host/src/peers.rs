@@ -48,6 +48,12 @@ impl Peers {
         }
     }
 
+    /// One user more of a peer that has no name of its own.
+    pub fn retain(&mut self, peer: Peer) {
+        let entry = self.entries.entry(peer.0).or_insert(Entry { id: None, users: 0, lost: false });
+        entry.users += 1;
+    }
+
     /// One user less. True: the peer is dead and nobody names it any more, so that the port may forget it.
     pub fn release(&mut self, peer: Peer) -> bool {
         let Some(entry) = self.entries.get_mut(&peer.0) else { return false };
@@ -120,6 +126,18 @@ mod tests {
         assert_eq!(peers.reuse(A), Some(Peer(2)), "the newer link has the name");
         assert!(!peers.release(Peer(1)));
         assert!(peers.lose(Peer(1)), "nobody names it");
+    }
+
+    #[test]
+    fn a_peer_without_a_name_is_forgotten_when_it_died_and_its_last_user_went() {
+        let mut peers = Peers::default();
+        peers.retain(Peer(3));
+        peers.retain(Peer(3));
+        assert!(!peers.release(Peer(3)) && !peers.lose(Peer(3)), "still used");
+        assert!(peers.release(Peer(3)), "dead, and used no more");
+        peers.retain(Peer(3));
+        assert!(!peers.release(Peer(3)), "alive");
+        assert!(peers.lose(Peer(3)), "nobody names it");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! |---|---|---|---|
 //! | [`shm`] | processes of one host | IPv4/IPv6 | no |
 //! | [`udp`] | anything, unprivileged | BTH | yes |
+//! | [`linked`] | anything, and neighbours on the same address | as `udp` and `shm`, by peer | likewise |
 //! | [`xdp`] | an Ethernet interface, with root's rights | Ethernet | yes |
 //!
 //! [`fault`] and [`capture`] wrap any port.
@@ -17,6 +18,7 @@ pub mod address;
 pub mod capture;
 pub mod clock;
 pub mod fault;
+pub mod linked;
 mod prefetch;
 pub mod shm;
 mod signals;

@@ -27,12 +27,18 @@ mod tests;
 pub use ends::{Receiver, Sender, ring};
 pub use link::Link;
 pub use ring::{Broken, Cells, Consumer, Found, Geometry, Producer, SLOT, WORD, slots_of};
-pub use setup::{Admit, Listener, SetupError, connect, peer_pid, peer_process, peer_uid};
+pub use setup::{Admit, Listener, SetupError, connect, introduce, peer_pid, peer_process, peer_uid, take};
 pub use shm_port::{EVERYONE, Limits, ShmPort};
 
 /// Bytes of headers and trailer that a frame may have beyond its payload: IPv6, UDP, BTH, the longest
 /// extension headers and ICRC, with some to spare.
 const OVERHEAD: u32 = 188;
+
+/// Small rings, for a program that has many links: 256 slots (16 KiB) each way, and the same frames.
+pub const SMALL_GEOMETRY: Geometry = match Geometry::new(256, 4096 + OVERHEAD) {
+    Some(geometry) => geometry,
+    None => panic!("the small geometry is within its own bounds"),
+};
 
 /// Rings as the design wants them: 4096 slots (256 KiB) each way, frames of path MTU 4096 and their headers.
 pub const DEFAULT_GEOMETRY: Geometry = match Geometry::new(4096, 4096 + OVERHEAD) {

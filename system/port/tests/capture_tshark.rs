@@ -289,6 +289,46 @@ fn a_port_without_ethernet_and_icrc_is_captured_with_both() {
     assert_eq!(rows, [&v4, &v4, &v6, &v6].map(|row| row.to_vec()));
 }
 
+#[test]
+fn frames_by_links_are_captured_with_their_icrc() {
+    use remora_port::linked::LinkedPort;
+    let file = Temporary::new("links");
+    let open = || {
+        let udp = UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+        LinkedPort::new(udp, None).unwrap()
+    };
+    let (mut far, mut near) = (open(), Capture::create(open(), &file.0).unwrap());
+    let geometry = remora_port::shm::SMALL_GEOMETRY;
+    let ends = remora_port::shm::introduce(geometry).unwrap();
+    let [ours, theirs] = ends.map(|socket| remora_port::shm::take(socket, None, false).unwrap());
+    let link = near.port_mut().add_neighbour(1, ours).unwrap();
+    let by_socket = near.port_mut().peer(far.endpoint()).unwrap();
+    let back = far.add_neighbour(2, theirs).unwrap();
+    let here = near.endpoint();
+    let send_unsealed = |port: &mut dyn Egress, peer, psn| {
+        let payload = [9; 33];
+        let packet = packet(psn, &payload);
+        let headers = Start::Ip.overhead(true);
+        let lease = port.lend(peer, headers + packet.buffer_len()).unwrap();
+        Route::new(here, here).emit(Start::Ip, lease.ip_id, packet.buffer_len() as u16, lease.bytes);
+        packet.emit(&mut lease.bytes[headers..]);
+        port.commit();
+        port.flush();
+    };
+    send_unsealed(&mut near, link, 1);
+    send(&mut near, by_socket, 2);
+    near.flush();
+    send_unsealed(&mut far, back, 3);
+    let mut seen = 0;
+    while seen == 0 {
+        seen = near.receive(9, &mut |frame| assert!(!frame.sealed));
+    }
+    assert_eq!(near.finish().unwrap().1, Recorded { seen: 3, dropped: 0 });
+    icrcs_are_right(&file.0);
+    let psns = tshark(&file.0, &["infiniband.bth.psn"]);
+    assert_eq!(psns, [["1"], ["2"], ["3"]]);
+}
+
 /// As long as a request of 1RMA: its last bytes are a tag, and no ICRC.
 fn message(number: u8) -> [u8; 60] {
     let mut bytes = [number; 60];

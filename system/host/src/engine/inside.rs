@@ -47,6 +47,8 @@ impl<P: Port + Attach> Driven for Core<P> {
     }
 
     fn await_port(&mut self, mem: Mem<'_>, descriptors: &mut Vec<RawFd>) -> bool {
+        // The last wait may have armed it, and whatever woke it is to be seen as taken.
+        self.port.disarm();
         Core::polled(self, mem);
         self.port.poll_fds(descriptors);
         !self.port.arm()
@@ -85,7 +87,7 @@ impl Inside<'_> {
     /// Makes a pass, for a caller that is about to wait for packets itself. Appends the descriptors that
     /// become readable with the next one. False: there is work already, so wait for nothing.
     ///
-    /// Only for a port whose descriptors show each packet by themselves: `udp`.
+    /// Only for a port whose descriptors show each packet by themselves: `udp`, and its links once it is armed.
     pub fn await_port(&mut self, descriptors: &mut Vec<RawFd>) -> bool {
         self.driven.await_port(self.mem, descriptors)
     }

@@ -27,9 +27,9 @@ use super::ring::Geometry;
 /// First bytes of the offer.
 const MAGIC: [u8; 8] = *b"RemoraSh";
 /// Version of the shared bytes: it changes whenever their meaning does.
-const VERSION: u32 = 1;
-/// Magic, version, slots, largest frame; integers little-endian.
-const OFFER: usize = 8 + 3 * 4;
+const VERSION: u32 = 2;
+/// Magic, version, slots, largest frame, side of whoever takes it; integers little-endian.
+const OFFER: usize = 8 + 4 * 4;
 /// Memory, eventfd that wakes the maker, eventfd that wakes the taker.
 const DESCRIPTORS: usize = 3;
 /// Connections that may wait to be accepted.
@@ -136,7 +136,12 @@ impl Listener {
         let (map, memory) = Map::create(self.geometry)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (wake_self, wake_peer) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
-        send_offer(&socket, self.geometry, [memory.as_fd(), wake_self.as_fd(), wake_peer.as_fd()])?;
+        send_offer(
+            &socket,
+            self.geometry,
+            Side::Taker,
+            [memory.as_fd(), wake_self.as_fd(), wake_peer.as_fd()],
+        )?;
         Ok(Some(Link::new(
             &map,
             Side::Maker,
@@ -162,14 +167,35 @@ pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, Setu
     net::connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     let stranger = check_peer(&socket, admit)?;
     let process = peer_process(&socket);
-    let (geometry, [memory, wake_peer, wake_self]) = receive_offer(&socket)?;
-    let map = Map::open(&memory, geometry)?.ok_or(SetupError::BadOffer)?;
-    // If the peer sent something else than an eventfd, a wake must at least not block.
-    for descriptor in [&wake_peer, &wake_self] {
-        let flags = rustix::fs::fcntl_getfl(descriptor)?;
-        rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
+    let offer = receive_offer(&socket)?;
+    // A maker that takes its own side would read what it writes.
+    if offer.side != Side::Taker {
+        return Err(SetupError::BadOffer);
     }
-    Ok(Link::new(&map, Side::Taker, Some(Wires { socket, process, wake_peer, wake_self }), stranger))
+    offer.accept(socket, process, stranger)
+}
+
+/// Makes a link for two other processes: whoever introduces them hands one socket to each, which
+/// [`take`] turns into an end of the link. Nothing of the link stays here.
+pub fn introduce(geometry: Geometry) -> Result<[OwnedFd; 2], SetupError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (maker, taker) = net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let (_map, memory) = Map::create(geometry)?;
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let (wake_maker, wake_taker) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
+    let descriptors = [memory.as_fd(), wake_maker.as_fd(), wake_taker.as_fd()];
+    // What is sent into one end is read at the other.
+    send_offer(&taker, geometry, Side::Maker, descriptors)?;
+    send_offer(&maker, geometry, Side::Taker, descriptors)?;
+    Ok([maker, taker])
+}
+
+/// The end of a link that [`introduce`] has made; never waits. `process` is readable when the process at the
+/// other end has ended, and `stranger` says that it belongs to another user: its frames are copied before
+/// they are parsed.
+pub fn take(socket: OwnedFd, process: Option<OwnedFd>, stranger: bool) -> Result<Link, SetupError> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    receive_offer(&socket)?.accept(socket, process, stranger)
 }
 
 /// Is the other end of `socket` admitted, and does it belong to another user?
@@ -224,6 +250,7 @@ pub fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
 fn send_offer(
     socket: &OwnedFd,
     geometry: Geometry,
+    side: Side,
     descriptors: [BorrowedFd<'_>; DESCRIPTORS],
 ) -> Result<(), SetupError> {
     let mut offer = [0u8; OFFER];
@@ -231,6 +258,7 @@ fn send_offer(
     offer[8..12].copy_from_slice(&VERSION.to_le_bytes());
     offer[12..16].copy_from_slice(&geometry.slots().to_le_bytes());
     offer[16..20].copy_from_slice(&geometry.max_frame().to_le_bytes());
+    offer[20..24].copy_from_slice(&u32::from(side == Side::Taker).to_le_bytes());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
@@ -239,7 +267,33 @@ fn send_offer(
     Ok(())
 }
 
-fn receive_offer(socket: &OwnedFd) -> Result<(Geometry, [OwnedFd; DESCRIPTORS]), SetupError> {
+/// An offer that was received.
+struct Offer {
+    geometry: Geometry,
+    /// The side of whoever takes it.
+    side: Side,
+    descriptors: [OwnedFd; DESCRIPTORS],
+}
+
+impl Offer {
+    /// Maps the memory.
+    fn accept(self, socket: OwnedFd, process: Option<OwnedFd>, stranger: bool) -> Result<Link, SetupError> {
+        let [memory, wake_maker, wake_taker] = self.descriptors;
+        let map = Map::open(&memory, self.geometry)?.ok_or(SetupError::BadOffer)?;
+        // If the peer sent something else than an eventfd, a wake must at least not block.
+        for descriptor in [&wake_maker, &wake_taker] {
+            let flags = rustix::fs::fcntl_getfl(descriptor)?;
+            rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
+        }
+        let (wake_peer, wake_self) = match self.side {
+            Side::Maker => (wake_taker, wake_maker),
+            Side::Taker => (wake_maker, wake_taker),
+        };
+        Ok(Link::new(&map, self.side, Some(Wires { socket, process, wake_peer, wake_self }), stranger))
+    }
+}
+
+fn receive_offer(socket: &OwnedFd) -> Result<Offer, SetupError> {
     let mut offer = [0u8; OFFER];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -252,11 +306,12 @@ fn receive_offer(socket: &OwnedFd) -> Result<(Geometry, [OwnedFd; DESCRIPTORS]),
             descriptors.extend(rights);
         }
     }
-    let (geometry, descriptors) = (parse_offer(&offer[..got.bytes])?, descriptors.try_into());
-    Ok((geometry, descriptors.map_err(|_| SetupError::BadOffer)?))
+    let (geometry, side) = parse_offer(&offer[..got.bytes])?;
+    let descriptors = descriptors.try_into().map_err(|_| SetupError::BadOffer)?;
+    Ok(Offer { geometry, side, descriptors })
 }
 
-fn parse_offer(offer: &[u8]) -> Result<Geometry, SetupError> {
+fn parse_offer(offer: &[u8]) -> Result<(Geometry, Side), SetupError> {
     let Ok(offer) = <&[u8; OFFER]>::try_from(offer) else {
         return Err(SetupError::BadOffer);
     };
@@ -267,7 +322,12 @@ fn parse_offer(offer: &[u8]) -> Result<Geometry, SetupError> {
     if number(8) != VERSION {
         return Err(SetupError::Version(number(8)));
     }
-    Geometry::new(number(12), number(16)).ok_or(SetupError::BadOffer)
+    let side = match number(20) {
+        0 => Side::Maker,
+        1 => Side::Taker,
+        _ => return Err(SetupError::BadOffer),
+    };
+    Geometry::new(number(12), number(16)).map(|geometry| (geometry, side)).ok_or(SetupError::BadOffer)
 }
 
 #[cfg(test)]
@@ -276,7 +336,7 @@ mod tests {
 
     fn offer(magic: &[u8; 8], version: u32, slots: u32, largest: u32) -> Vec<u8> {
         let mut bytes = magic.to_vec();
-        for number in [version, slots, largest] {
+        for number in [version, slots, largest, 1] {
             bytes.extend(number.to_le_bytes());
         }
         bytes
@@ -284,7 +344,13 @@ mod tests {
 
     #[test]
     fn an_offer_is_taken_only_if_every_word_is_sane() {
-        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 4000)), Ok(Geometry::new(256, 4000).unwrap()));
+        assert_eq!(
+            parse_offer(&offer(&MAGIC, VERSION, 256, 4000)),
+            Ok((Geometry::new(256, 4000).unwrap(), Side::Taker))
+        );
+        let mut neither = offer(&MAGIC, VERSION, 256, 4000);
+        neither[20] = 2;
+        assert_eq!(parse_offer(&neither), Err(SetupError::BadOffer));
         assert_eq!(parse_offer(&offer(b"RemoraXX", VERSION, 256, 4000)), Err(SetupError::BadOffer));
         assert_eq!(parse_offer(&offer(&MAGIC, 9, 256, 4000)), Err(SetupError::Version(9)));
         assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 255, 4000)), Err(SetupError::BadOffer));
@@ -292,6 +358,6 @@ mod tests {
         assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, u32::MAX)), Err(SetupError::BadOffer));
         assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 0)), Err(SetupError::BadOffer));
         assert_eq!(parse_offer(&[]), Err(SetupError::BadOffer));
-        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 4000)[..19]), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 4000)[..23]), Err(SetupError::BadOffer));
     }
 }

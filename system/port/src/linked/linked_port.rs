@@ -1,0 +1,347 @@
+//! [`LinkedPort`]: the two ports as one.
+
+use super::ranges::Ranges;
+use super::wanted::Wanted;
+use crate::clock::{Clock, Monotonic};
+use crate::shm::{DEFAULT_GEOMETRY, Limits, Link, SetupError, ShmPort};
+use crate::udp::{GroupError, PeerError, UdpPort};
+use crate::{Counters, Port};
+use remora_wire::Qpn;
+use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// Set in the number of a peer that a link leads to. Peers of the UDP port are fewer, and its strangers have
+/// both upper bits.
+const LINK: u32 = 1 << 30;
+/// The two upper bits of a peer's number.
+const KIND: u32 = 3 << 30;
+/// Links at most, those included whose program is gone while a queue pair still names it.
+const MAX_LINKS: u32 = 256;
+/// While links are busy, the socket is polled once in so many nanoseconds: that is a system call.
+const SOCKET_EVERY: u64 = 20_000;
+/// Links are busy until nothing came or left by them for so many nanoseconds.
+const BUSY: u64 = 200_000;
+/// Bits of a QP number below its range.
+const RANGE_SHIFT: u32 = 17;
+
+/// The port of a program on a shared address that has links to its neighbours.
+#[derive(Debug)]
+pub struct LinkedPort {
+    udp: UdpPort,
+    links: ShmPort,
+    ranges: Ranges,
+    wanted: Option<Arc<Wanted>>,
+    /// The peer of the UDP port that stands for the shared address.
+    own: Option<Peer>,
+    /// The last lease was of a link.
+    by_link: bool,
+    polling: Polling,
+    /// Frames of links that name another source than the shared address.
+    forged: u64,
+}
+
+/// When the socket is polled.
+#[derive(Debug, Default)]
+struct Polling {
+    clock: Monotonic,
+    /// A frame left by a link since the last receive.
+    used: bool,
+    /// The end of the time in which links are busy; 0: they are not.
+    busy_until: u64,
+    /// The time of the next look at the socket, while links are busy.
+    socket_at: u64,
+    /// The last receive has not looked at it.
+    skipped: bool,
+}
+
+impl Polling {
+    /// Is the socket to be polled in this receive?
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        if self.busy_until == 0 && !self.used {
+            return true;
+        }
+        let now = self.clock.now_ns().max(1);
+        if std::mem::take(&mut self.used) {
+            self.busy_until = now + BUSY;
+        }
+        if now >= self.busy_until {
+            self.busy_until = 0;
+            return true;
+        }
+        let due = now >= self.socket_at;
+        if due {
+            self.socket_at = now + SOCKET_EVERY;
+        }
+        due
+    }
+}
+
+/// Does a link lead to this peer?
+#[inline(always)]
+fn is_link(peer: Peer) -> bool {
+    peer.0 & KIND == LINK
+}
+
+/// The peer's number in the table of links.
+#[inline(always)]
+fn inner(peer: Peer) -> Peer {
+    Peer(peer.0 & !KIND)
+}
+
+/// The number by which others know a link.
+#[inline(always)]
+fn outer(link: Peer) -> Peer {
+    Peer(link.0 | LINK)
+}
+
+/// Does the IP header of a frame name this source?
+#[inline]
+fn is_from(frame: &[u8], source: &Address) -> bool {
+    match frame.first().map(|byte| byte >> 4) {
+        Some(4) => frame.get(12..16) == Some(&source.0[12..]) && source.is_ipv4(),
+        Some(6) => frame.get(8..24) == Some(&source.0),
+        _ => false,
+    }
+}
+
+impl LinkedPort {
+    /// A port without links, over a share of an address. It asks for links by `wanted`.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn new(udp: UdpPort, wanted: Option<Arc<Wanted>>) -> Result<LinkedPort, Errno> {
+        let limits = Limits { links: MAX_LINKS, frame: DEFAULT_GEOMETRY.max_frame() };
+        let links = ShmPort::new(udp.endpoint(), limits)?;
+        Ok(LinkedPort {
+            udp,
+            links,
+            ranges: Ranges::new(),
+            wanted,
+            own: None,
+            by_link: false,
+            polling: Polling::default(),
+            forged: 0,
+        })
+    }
+
+    /// From now on frames to this QPN range of the shared address may leave by `link`.
+    ///
+    /// # Errors
+    /// `TooManyLinks`; `BadOffer`: its frames would be too small.
+    pub fn add_neighbour(&mut self, range: u8, link: Link) -> Result<Peer, SetupError> {
+        let added = self.links.add_link(link)?;
+        self.ranges.set(range, added);
+        Ok(outer(added))
+    }
+
+    /// The peer that a link to this QPN range leads to.
+    pub fn neighbour(&self, range: u8) -> Option<Peer> {
+        self.ranges.get(range).filter(|link| self.links.is_open(*link)).map(outer)
+    }
+
+    /// As [`UdpPort::peer`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn peer(&mut self, endpoint: Endpoint) -> Result<Peer, PeerError> {
+        let peer = self.udp.peer(endpoint)?;
+        if endpoint == self.udp.endpoint() {
+            self.own = Some(peer);
+        }
+        Ok(peer)
+    }
+
+    /// As [`UdpPort::group`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn group(&mut self, group: Endpoint) -> Result<Peer, GroupError> {
+        self.udp.group(group)
+    }
+
+    /// As [`UdpPort::join`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn join(&mut self, group: Endpoint) -> Result<(), GroupError> {
+        self.udp.join(group)
+    }
+
+    /// As [`UdpPort::leave`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leave(&mut self, group: Endpoint) -> Result<(), GroupError> {
+        self.udp.leave(group)
+    }
+
+    /// A neighbour that was lost and has not been reported yet: frames to it are dropped from now on.
+    pub fn take_lost(&mut self) -> Option<Peer> {
+        let lost = self.links.take_lost()?;
+        self.ranges.forget(lost);
+        Some(outer(lost))
+    }
+
+    /// Closes the link to a neighbour that no queue pair names any more.
+    pub fn remove(&mut self, peer: Peer) {
+        if is_link(peer) {
+            self.ranges.forget(inner(peer));
+            self.links.remove_link(inner(peer));
+        }
+    }
+
+    /// Does a link lead to this peer?
+    pub fn is_link(&self, peer: Peer) -> bool {
+        is_link(peer)
+    }
+
+    /// Links to living neighbours.
+    pub fn open_links(&self) -> usize {
+        self.links.open_links()
+    }
+
+    /// What was counted of links alone.
+    pub fn link_counters(&self) -> Counters {
+        let counters = self.links.counters();
+        Counters { malformed: counters.malformed + self.forged, ..counters }
+    }
+
+    /// The port to everybody else.
+    pub fn udp(&self) -> &UdpPort {
+        &self.udp
+    }
+}
+
+impl Egress for LinkedPort {
+    #[inline(always)]
+    fn start(&self, peer: Peer) -> Start {
+        if is_link(peer) { Start::Ip } else { Start::Bth }
+    }
+
+    #[inline(always)]
+    fn seals(&self, peer: Peer) -> bool {
+        !is_link(peer)
+    }
+
+    #[inline]
+    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
+        if self.own != Some(peer) {
+            return peer;
+        }
+        let range = (to.get() >> RANGE_SHIFT) as u8;
+        if let Some(link) = self.neighbour(range) {
+            return link;
+        }
+        if self.ranges.must_ask(range)
+            && let Some(wanted) = &self.wanted
+        {
+            wanted.add(range);
+        }
+        peer
+    }
+
+    #[inline(always)]
+    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+        self.by_link = is_link(peer);
+        if self.by_link { self.links.lend(inner(peer), len) } else { self.udp.lend(peer, len) }
+    }
+
+    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        self.udp.peer_of(to, origin)
+    }
+
+    #[inline]
+    fn has_space_per_peer(&self) -> bool {
+        self.links.count() > 0
+    }
+
+    #[inline(always)]
+    fn commit(&mut self) {
+        if self.by_link {
+            self.polling.used = true;
+            self.links.commit();
+        } else {
+            self.udp.commit();
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.links.flush();
+        self.udp.flush();
+    }
+}
+
+impl Port for LinkedPort {
+    #[inline]
+    fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        if self.links.count() == 0 {
+            self.polling.skipped = false;
+            return self.udp.receive(budget, take);
+        }
+        let due = self.polling.is_due();
+        self.polling.skipped = !due;
+        let own = self.udp.endpoint().address;
+        let forged = &mut self.forged;
+        // Neither may keep the other waiting.
+        let share = if due { budget.div_ceil(2) } else { budget };
+        let taken = self.links.receive(share, &mut |frame| {
+            let Some(Origin::Link(link)) = frame.origin else { return };
+            if is_from(frame.bytes, &own) {
+                take(Ingress { origin: Some(Origin::Link(outer(link))), ..frame });
+            } else {
+                *forged += 1;
+            }
+        });
+        self.polling.used |= taken > 0;
+        let left = budget.saturating_sub(taken);
+        if due && left > 0 { taken + self.udp.receive(left, take) } else { taken }
+    }
+
+    fn receives_to_silence(&self) -> u32 {
+        // A receive that has not looked at the socket proves nothing.
+        if self.polling.skipped { u32::MAX } else { self.links.receives_to_silence() }
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.udp.endpoint()
+    }
+
+    fn source(&self) -> Endpoint {
+        self.udp.source()
+    }
+
+    fn max_transport_bytes(&self) -> usize {
+        self.udp.max_transport_bytes()
+    }
+
+    fn arm(&mut self) -> bool {
+        let links = self.links.arm();
+        self.udp.arm() || links
+    }
+
+    fn disarm(&mut self) {
+        self.links.disarm();
+        self.udp.disarm();
+        // Whatever woke the sleeper may lie in the socket.
+        self.polling.socket_at = 0;
+    }
+
+    fn poll_fds(&self, out: &mut Vec<RawFd>) {
+        self.udp.poll_fds(out);
+        self.links.poll_fds(out);
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = self.udp.counters();
+        counters.add(&self.link_counters());
+        counters
+    }
+
+    fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        if is_link(peer) { None } else { self.udp.peer_endpoint(peer) }
+    }
+}

@@ -1,0 +1,135 @@
+//! Port `linked`: real sockets and real links, of which each frame takes one.
+#![allow(unsafe_code, reason = "descriptors that a port names are borrowed")]
+
+use remora_port::linked::{LinkedPort, Wanted};
+use remora_port::shm::{self, DEFAULT_GEOMETRY, Link, SMALL_GEOMETRY};
+use remora_port::udp::{Options, UdpPort};
+use remora_port::{Egress, Endpoint, Origin, Peer, Port, Start};
+use remora_wire::Qpn;
+use remora_wire::frame::Route;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn open(wanted: Option<Arc<Wanted>>) -> LinkedPort {
+    let udp = UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    LinkedPort::new(udp, wanted).unwrap()
+}
+
+/// The two ends of a link, as two programs take them from whoever introduces them.
+fn ends() -> [Link; 2] {
+    shm::introduce(SMALL_GEOMETRY).unwrap().map(|socket| shm::take(socket, None, false).unwrap())
+}
+
+/// Sends 40 bytes from BTH to ICRC, which name `source`.
+fn send(port: &mut LinkedPort, peer: Peer, source: Endpoint, mark: u8) {
+    let start = port.start(peer);
+    let below = start.overhead(true);
+    let lease = port.lend(peer, below + 40).expect("space");
+    Route::new(source, source).emit(start, lease.ip_id, 40, lease.bytes);
+    lease.bytes[below..].fill(mark);
+    port.commit();
+    port.flush();
+}
+
+/// The next frame: its last byte, whether it is sealed, and whether it came by a link.
+fn receive(port: &mut LinkedPort) -> (u8, bool, bool) {
+    let (mut found, until) = (None, Instant::now() + Duration::from_secs(60));
+    while found.is_none() {
+        assert!(Instant::now() < until, "a frame comes");
+        port.receive(1, &mut |frame| {
+            let by_link = matches!(frame.origin, Some(Origin::Link(_)));
+            assert_eq!(frame.start, if by_link { Start::Ip } else { Start::Bth });
+            found = frame.bytes.last().map(|last| (*last, frame.sealed, by_link));
+        });
+    }
+    found.unwrap()
+}
+
+#[test]
+fn frames_go_by_the_link_of_their_peer_or_by_the_socket() {
+    let wanted = Arc::new(Wanted::new().unwrap());
+    let (mut near, mut far) = (open(Some(Arc::clone(&wanted))), open(None));
+    let (here, there) = (near.endpoint(), far.endpoint());
+    let own = near.peer(here).unwrap();
+    let other = near.peer(there).unwrap();
+    let qp = Qpn::new(9 << 17 | 5);
+    assert_eq!((near.nearest(own, qp), near.nearest(other, qp)), (own, other), "no link yet");
+    assert_eq!(wanted.take(), [9], "only programs on the own address are neighbours");
+    let [ours, theirs] = ends();
+    let link = near.add_neighbour(9, ours).unwrap();
+    far.add_neighbour(3, theirs).unwrap();
+    assert_eq!((near.nearest(own, qp), near.nearest(other, qp)), (link, other));
+    assert_eq!([link, other].map(|peer| near.seals(peer)), [false, true]);
+    for round in 0..100 {
+        send(&mut near, link, here, round);
+        assert_eq!(receive(&mut far), (round, false, true));
+        send(&mut near, other, here, 100 + round);
+        assert_eq!(receive(&mut far), (100 + round, true, false), "the socket is looked at, too");
+    }
+    drop(far);
+    // Each disarming looks whose sockets were hung up.
+    near.disarm();
+    assert_eq!((near.take_lost(), near.neighbour(9)), (Some(link), None));
+    assert_eq!(near.nearest(own, qp), own, "by UDP again");
+    send(&mut near, link, here, 1);
+    assert_eq!(near.link_counters().send_dropped, 1);
+    near.remove(link);
+    assert_eq!(
+        near.add_neighbour(9, Link::loopback(DEFAULT_GEOMETRY).unwrap()),
+        Ok(link),
+        "the number is free"
+    );
+}
+
+#[test]
+fn a_neighbour_speaks_for_no_other_address() {
+    let (mut near, mut far) = (open(None), open(None));
+    let [ours, theirs] = ends();
+    let link = near.add_neighbour(9, ours).unwrap();
+    far.add_neighbour(3, theirs).unwrap();
+    let here = near.endpoint();
+    for address in ["127.0.0.2", "10.0.0.1"] {
+        let forged = Endpoint { address: address.parse::<std::net::IpAddr>().unwrap().into(), ..here };
+        send(&mut near, link, forged, 1);
+    }
+    for bytes in [&[0x45][..], &[0x65; 23], &[0x75; 60]] {
+        near.lend(link, bytes.len()).unwrap().bytes.copy_from_slice(bytes);
+        near.commit();
+    }
+    send(&mut near, link, here, 7);
+    assert_eq!(receive(&mut far), (7, false, true));
+    assert_eq!(far.link_counters().malformed, 5);
+}
+
+fn readable(port: &LinkedPort) -> bool {
+    let mut fds = Vec::new();
+    port.poll_fds(&mut fds);
+    // SAFETY: the descriptors are open as long as the port, which outlives these borrows.
+    let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
+    let mut polled: Vec<_> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)).collect();
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
+}
+
+#[test]
+fn a_frame_by_a_link_wakes_a_sleeper_as_one_by_the_socket_does() {
+    let (mut near, mut far) = (open(None), open(None));
+    let other = near.peer(far.endpoint()).unwrap();
+    let [ours, theirs] = ends();
+    let link = near.add_neighbour(9, ours).unwrap();
+    let here = near.endpoint();
+    assert!(!far.arm());
+    // One that comes while the sleeper sleeps.
+    far.add_neighbour(3, theirs).unwrap();
+    for peer in [link, other, link] {
+        assert!(!readable(&far));
+        send(&mut near, peer, here, 3);
+        assert!(readable(&far), "{peer:?}");
+        far.disarm();
+        assert_eq!(receive(&mut far).0, 3);
+        assert!(!far.arm());
+    }
+    assert_eq!(near.counters().wakes_sent, 2);
+}
