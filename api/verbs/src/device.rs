@@ -3,8 +3,10 @@
 use remora_host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use remora_port::linked::Wanted;
 use remora_port::udp::SharedEndpoint;
 
 use crate::nicd::Attachment;
@@ -55,6 +57,17 @@ impl Device {
     /// by [`Context::fail`] that it is lost.
     pub fn shared(endpoint: SharedEndpoint) -> Device {
         Device { config: Config::new(PortConfig::shared(endpoint)) }
+    }
+
+    /// Gives a NIC on a share of an address links to its neighbours: programs with other QPN ranges of that
+    /// address. Whoever lends the share introduces them (`ChannelAdapter::add_neighbour` of the raw layer).
+    /// `wanted` gets the ranges that datagrams are sent to. Without effect on other NICs.
+    #[must_use]
+    pub fn neighbours(mut self, wanted: Arc<Wanted>) -> Device {
+        if let PortConfig::Shared { wanted: place, .. } = &mut self.config.port {
+            *place = Some(wanted);
+        }
+        self
     }
 
     /// The NIC of a daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.

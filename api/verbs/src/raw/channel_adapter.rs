@@ -5,8 +5,9 @@ use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
 use remora_nic::{AddressVector, NicError, Ring};
 use remora_wire::frame::{Endpoint, Route};
 use std::os::fd::RawFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::Links;
 use crate::{Bytes, CreateError, Device};
 
 /// The NIC of a process (IBTA's channel adapter), with one engine.
@@ -14,6 +15,7 @@ use crate::{Bytes, CreateError, Device};
 pub struct ChannelAdapter {
     adapter: Adapter,
     fork: ForkMark,
+    links: OnceLock<Links>,
 }
 
 impl ChannelAdapter {
@@ -23,7 +25,7 @@ impl ChannelAdapter {
     /// One line with the fault and its mend.
     pub fn open(device: &Device) -> Result<Arc<ChannelAdapter>, OpenError> {
         let adapter = Adapter::open(&device.clone().engines(1).into_config())?;
-        Ok(Arc::new(ChannelAdapter { adapter, fork: ForkMark::get() }))
+        Ok(Arc::new(ChannelAdapter { adapter, fork: ForkMark::get(), links: OnceLock::new() }))
     }
 
     /// Is this a forked child of the process that opened it? Then nothing of it may be used.
@@ -96,6 +98,15 @@ impl ChannelAdapter {
             Ok(waits) => waits.then_some(count),
             Err(_) => Some(0),
         }
+    }
+
+    /// How connections to neighbours find their links; at most once.
+    pub fn use_links(&self, links: Links) {
+        let _ = self.links.set(links);
+    }
+
+    pub(super) fn links(&self) -> Option<&Links> {
+        self.links.get()
     }
 
     /// From now on `hook` gets all asynchronous events, inside the engine's lock: it may not call the NIC.

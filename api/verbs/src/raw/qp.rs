@@ -7,7 +7,7 @@ use remora_nic::{
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Endpoint, Peer};
 use std::sync::Arc;
 
 use super::guarded::Guarded;
@@ -83,6 +83,8 @@ struct Queues {
     /// None: its receives are a shared receive queue's, or it has none.
     receive: Option<ReceiveSide>,
     groups: Vec<Endpoint>,
+    /// The link that it is connected by.
+    link: Option<Peer>,
 }
 
 impl Qp {
@@ -130,7 +132,13 @@ impl Qp {
         let bounds = Bounds { max_sge: attributes.max_send_sge, max_inline: attributes.max_inline };
         let send = SendSide::new(send_ring, bounds);
         let send = if attributes.max_send_wr == 0 { send.closed() } else { send };
-        Ok(Qp::over(adapter, number, service, Some(pd), Queues { send, receive, groups: Vec::new() }))
+        Ok(Qp::over(
+            adapter,
+            number,
+            service,
+            Some(pd),
+            Queues { send, receive, groups: Vec::new(), link: None },
+        ))
     }
 
     /// The target of extended reliable connections, in RESET. It has no queues.
@@ -141,7 +149,7 @@ impl Qp {
         adapter.refuse_child()?;
         let number = adapter.engine().control(|control| control.nic.create_xrc_target(domain))?;
         let send = SendSide::new(adapter.ring(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
-        let queues = Queues { send, receive: None, groups: Vec::new() };
+        let queues = Queues { send, receive: None, groups: Vec::new(), link: None };
         Ok(Qp::over(adapter, number, Service::XrcTarget, None, queues))
     }
 
@@ -166,14 +174,38 @@ impl Qp {
         self.service
     }
 
-    /// Changes its state and attributes, all or nothing.
+    /// Changes its state and attributes, all or nothing. A connection to a neighbour gets its link here.
     ///
     /// # Errors
-    /// `Modify`: the transition, or a value, is not allowed; `Forked`.
+    /// `Modify`: the transition, or a value, is not allowed; `Unreachable`: a link is demanded, and there is
+    /// none; `Forked`.
     pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
-        let modified = self.queues.engine().control(|control| control.nic.modify_qp(self.number, change));
+        let mut change = *change;
+        let link = match change.address {
+            Some(_) => {
+                let known = || self.query().and_then(|attributes| attributes.dest_qp);
+                let dest_qp = change.dest_qp.or_else(known);
+                self.adapter.choose_link(self.service, dest_qp, &mut change)?
+            }
+            None => None,
+        };
+        let modified = self.queues.engine().control(|control| control.nic.modify_qp(self.number, &change));
+        if modified.is_ok() && (change.address.is_some() || change.state == Some(State::Reset)) {
+            self.keep_link(link);
+        } else if let Some(link) = link {
+            self.adapter.release_link(link);
+        }
         modified.map_err(CreateError::Modify)
+    }
+
+    /// It is connected by this link from now on, and by no other.
+    fn keep_link(&self, link: Option<Peer>) {
+        let replaced =
+            self.queues.engine().inside(|inside| std::mem::replace(&mut self.queues.get(inside).link, link));
+        if let Ok(Some(old)) = replaced {
+            self.adapter.release_link(old);
+        }
     }
 
     /// The attributes that were set so far, and its state. None in a forked child.
@@ -286,6 +318,7 @@ impl Qp {
         }
         let engine = self.queues.engine();
         engine.control(|control| control.nic.destroy_qp(self.number))?;
+        self.keep_link(None);
         let table = self.adapter.table();
         // Windows of type 2 that were bound by it lose their owner.
         table.unbind_owner(Owner::new(engine.number() as u16, self.number.get()));

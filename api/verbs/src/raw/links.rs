@@ -1,0 +1,115 @@
+//! Links to neighbours: programs on the same address. A connection chooses its link on the way to RTR.
+
+use remora_host::Control;
+use remora_nic::{AddressVector, Modify, Service};
+use remora_port::Peer;
+use remora_port::shm::Link;
+use remora_transport::state::State;
+use remora_wire::Qpn;
+use std::fmt;
+use std::sync::Arc;
+
+use super::ChannelAdapter;
+use crate::CreateError;
+
+/// Bits of a QP number below its range.
+const RANGE_SHIFT: u32 = 17;
+
+/// Asks whoever lends the address for a link to a QPN range. When it returns `Ok`, the link was added
+/// ([`ChannelAdapter::add_neighbour`]). The error: one line that says why there is none.
+pub type Introduce = Arc<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
+
+/// How connections find their links.
+#[derive(Clone)]
+pub struct Links {
+    /// Asks for a link.
+    pub introduce: Introduce,
+    /// A connection without a link is refused on the way to RTR, instead of going by UDP.
+    pub demanded: bool,
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links").field("demanded", &self.demanded).finish_non_exhaustive()
+    }
+}
+
+impl ChannelAdapter {
+    /// Makes the program with this QPN range of the NIC's address a neighbour: frames to it go by `link`.
+    ///
+    /// # Errors
+    /// `Unreachable`: the port's text; `Forked`.
+    pub fn add_neighbour(&self, range: u8, link: Link) -> Result<(), CreateError> {
+        self.refuse_child()?;
+        let added = self.engine().control(|control| control.port.add_neighbour(range, link));
+        added.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
+    }
+
+    /// Does a link lead to this QPN range?
+    pub fn has_neighbour(&self, range: u8) -> bool {
+        !self.is_child() && self.engine().control(|control| control.port.neighbour(range).is_some())
+    }
+
+    /// How many links lead to neighbours, and what was counted of them. None: this NIC has none.
+    pub fn neighbours(&self) -> Option<(usize, crate::PortCounters)> {
+        if self.is_child() { None } else { self.engine().neighbours() }
+    }
+
+    /// Chooses the link of a connection whose address vector is about to be set, and puts its peer there.
+    /// Returns it: the connection is a user of it until [`release_link`](ChannelAdapter::release_link).
+    pub(super) fn choose_link(
+        &self,
+        service: Service,
+        dest_qp: Option<Qpn>,
+        change: &mut Modify,
+    ) -> Result<Option<Peer>, CreateError> {
+        let (Some(links), Some(address), Some(dest_qp)) = (self.links(), &mut change.address, dest_qp) else {
+            return Ok(None);
+        };
+        if service == Service::Ud {
+            return Ok(None);
+        }
+        match self.link_to(links, address, dest_qp) {
+            Ok((peer, window)) => {
+                address.peer = peer;
+                if change.state == Some(State::Rtr) {
+                    change.window = window;
+                }
+                Ok(Some(peer))
+            }
+            Err(why) if links.demanded => Err(CreateError::Unreachable(why)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The peer that stands for a link to this queue pair, with one user more, and its window.
+    fn link_to(
+        &self,
+        links: &Links,
+        address: &AddressVector,
+        dest_qp: Qpn,
+    ) -> Result<(Peer, Option<u32>), String> {
+        let to = address.route.destination;
+        if to != self.facts().endpoint {
+            return Err(format!("{to} is no neighbour: a link leads only to programs on this NIC's address"));
+        }
+        let range = (dest_qp.get() >> RANGE_SHIFT) as u8;
+        let find = || self.engine().control(|control| retain(control, range));
+        if let Some(found) = find() {
+            return Ok(found);
+        }
+        (links.introduce)(range)?;
+        find().ok_or_else(|| format!("the link to QPN range {range} is gone already"))
+    }
+
+    /// A connection does not use this link any more.
+    pub(super) fn release_link(&self, peer: Peer) {
+        self.engine().control(|control| control.release_peer(peer));
+    }
+}
+
+fn retain(control: &mut Control<'_>, range: u8) -> Option<(Peer, Option<u32>)> {
+    let peer = control.port.neighbour(range)?;
+    control.peers.retain(peer);
+    Some((peer, control.port.window_to(peer)))
+}
