@@ -4,6 +4,7 @@ mod addresses;
 mod cm_agent;
 mod cm_requests;
 mod gsi;
+mod introductions;
 mod paths;
 mod port_table;
 mod programs;
@@ -23,6 +24,9 @@ use std::time::Duration;
 use crate::name;
 use state::State;
 
+/// Neighbours to which a program may have links at once. Each takes four descriptors of it, and memory.
+const NEIGHBOURS: usize = 64;
+
 /// Attributes of a broker that is to be started.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -38,6 +42,8 @@ pub struct Options {
     pub alone: bool,
     /// How the end of a program is noticed.
     pub found: FoundBy,
+    /// Neighbours to which a program may have links at once, 0 to 126. It reaches the others by UDP.
+    pub neighbours: usize,
 }
 
 impl Default for Options {
@@ -49,6 +55,7 @@ impl Default for Options {
             steered: SteeredBy::Kernel,
             alone: false,
             found: FoundBy::Socket,
+            neighbours: NEIGHBOURS,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! ```
 
 mod cm;
+mod neighbours;
 mod paths;
 mod start;
 mod watch;
@@ -29,6 +30,7 @@ use crate::broker::{Broker, Options as BrokerOptions};
 use crate::message::{BrokerFacts, MAX_PACKET, ProgramFacts, Reply, Request, VERSION};
 use crate::name;
 pub use cm::{CmClient, EventChannel};
+pub use neighbours::Neighbours;
 pub use paths::Paths;
 pub use start::READY;
 pub use watch::Watch;

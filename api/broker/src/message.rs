@@ -64,6 +64,10 @@ pub(crate) enum Request {
     Program(u16),
     /// The sums of all programs' counters.
     Counters,
+    /// A socket by which the program is introduced to its neighbours.
+    Neighbours,
+    /// On that socket: a link to the program with this QPN range.
+    Link(u8),
     Cm(CmRequest),
 }
 
@@ -97,6 +101,8 @@ pub struct ProgramFacts {
     pub pid: u32,
     /// Its user.
     pub uid: u32,
+    /// Links to neighbours, by shared memory.
+    pub links: u16,
     /// The process's name, as the kernel has it; empty if it cannot be read.
     pub name: String,
 }
@@ -120,6 +126,18 @@ pub(crate) enum Reply {
     Paths(String),
     /// With the file.
     Counter,
+    /// With a socket by which neighbours are introduced.
+    Neighbours,
+    /// With the socket of a link to this QPN range, and its process where the broker has it. `uid`: its user.
+    Linked {
+        range: u8,
+        uid: u32,
+    },
+    /// No link leads to this QPN range: the reason.
+    Unlinked {
+        range: u8,
+        words: String,
+    },
     Cm(CmReply),
 }
 
@@ -207,6 +225,11 @@ impl In<'_> {
         }
     }
 
+    /// A program's QPN range.
+    fn range(&mut self) -> Option<u8> {
+        self.u8().filter(|range| (1..=127).contains(range))
+    }
+
     fn text(&mut self) -> Option<String> {
         let len = usize::from(self.u16()?);
         let (text, rest) = self.0.split_at_checked(len)?;
@@ -261,6 +284,8 @@ impl Request {
             Request::Counters => Out::kind(5),
             Request::Paths { version } => Out::kind(6).u64(MAGIC).u16(*version),
             Request::Counter { version, name } => Out::kind(7).u64(MAGIC).u16(*version).text(name),
+            Request::Neighbours => Out::kind(8),
+            Request::Link(range) => Out::kind(9).u8(*range),
             Request::OpenCm { version } => Out::kind(RESERVED).u64(MAGIC).u16(*version),
             Request::Cm(request) => request.emit(),
         }
@@ -290,6 +315,8 @@ impl Request {
                 }
                 Request::Counter { version, name: fields.text()? }
             }
+            8 => Request::Neighbours,
+            9 => Request::Link(fields.range()?),
             RESERVED => Request::OpenCm { version: fields.magic()? },
             kind @ RESERVED.. => Request::Cm(CmRequest::parse(kind, &mut fields)?),
             _ => return None,
@@ -314,12 +341,15 @@ impl Reply {
                 out.list(&facts.tally.values())
             }
             Reply::Program(facts) => {
-                Out::kind(4).u8(facts.range).u32(facts.pid).u32(facts.uid).text(&facts.name)
+                Out::kind(4).u8(facts.range).u32(facts.pid).u32(facts.uid).u16(facts.links).text(&facts.name)
             }
             Reply::Nothing => Out::kind(5),
             Reply::Counters(values) => Out::kind(6).list(values),
             Reply::Paths(folder) => Out::kind(7).text(folder),
             Reply::Counter => Out::kind(8),
+            Reply::Neighbours => Out::kind(9),
+            Reply::Linked { range, uid } => Out::kind(10).u8(*range).u32(*uid),
+            Reply::Unlinked { range, words } => Out::kind(11).u8(*range).text(words),
             Reply::Cm(reply) => reply.emit(),
         }
         .0
@@ -330,10 +360,7 @@ impl Reply {
         let mut fields = In(packet);
         let reply = match fields.u8()? {
             1 => Reply::Refused(fields.text()?),
-            2 => Reply::Lent {
-                range: fields.u8().filter(|range| (1..=127).contains(range))?,
-                address: fields.address()?,
-            },
+            2 => Reply::Lent { range: fields.range()?, address: fields.address()? },
             3 => Reply::Facts(BrokerFacts {
                 pid: fields.u32()?,
                 uid: fields.u32()?,
@@ -348,12 +375,16 @@ impl Reply {
                 range: fields.u8()?,
                 pid: fields.u32()?,
                 uid: fields.u32()?,
+                links: fields.u16()?,
                 name: fields.text()?,
             }),
             5 => Reply::Nothing,
             6 => Reply::Counters(fields.list()?),
             7 => Reply::Paths(fields.text()?),
             8 => Reply::Counter,
+            9 => Reply::Neighbours,
+            10 => Reply::Linked { range: fields.range()?, uid: fields.u32()? },
+            11 => Reply::Unlinked { range: fields.range()?, words: fields.text()? },
             kind @ RESERVED.. => Reply::Cm(CmReply::parse(kind, &mut fields)?),
             _ => return None,
         };

@@ -50,6 +50,10 @@ tally! {
     management,
     /// Messages of 1RMA dropped: nobody on a shared address speaks it.
     rma,
+    /// Links made between two programs.
+    linked,
+    /// Requests for a link that were refused: these programs reach each other by UDP.
+    unlinked,
     /// MADs that came in for the communication manager.
     mads,
     /// MADs of the communication manager that the system did not send.

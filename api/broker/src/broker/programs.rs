@@ -2,7 +2,7 @@
 
 use remora_host::packet::PacketSocket;
 use remora_port::udp::{Handover, SharedPage};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -34,6 +34,10 @@ pub(super) struct Client {
     pub reads: bool,
     pub range: Option<u8>,
     pub shares: Vec<Share>,
+    /// Its neighbours are introduced by this socket; None: it takes no links.
+    pub introductions: Option<PacketSocket>,
+    /// Ranges to which it has a link.
+    pub links: BTreeSet<u8>,
     /// The page of its first share, and how many counters it publishes there.
     pub page: Option<SharedPage>,
     pub counters: usize,
@@ -52,7 +56,8 @@ impl Client {
 
     fn facts(&self, range: u8) -> ProgramFacts {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
-        ProgramFacts { range, pid: self.pid, uid: self.uid, name: name.trim_end().to_owned() }
+        let links = self.links.len() as u16;
+        ProgramFacts { range, pid: self.pid, uid: self.uid, links, name: name.trim_end().to_owned() }
     }
 }
 
@@ -141,6 +146,9 @@ impl Clients {
         if let Some(range) = client.range {
             self.ranges[usize::from(range)] = None;
             self.free.push_back(range);
+            for other in self.by_number.values_mut() {
+                other.links.remove(&range);
+            }
         }
         add(&mut self.dead, &client);
         Some(client)
@@ -182,7 +190,23 @@ mod tests {
         let since = Instant::now();
         let (pid, uid, known, connects, reads, range, counters) = (1, 2, true, false, false, None, 0);
         let (shares, page, process) = (Vec::new(), None, None);
-        Client { socket, process, pid, uid, since, known, connects, reads, range, shares, page, counters }
+        let (introductions, links) = (None, BTreeSet::new());
+        Client {
+            socket,
+            process,
+            pid,
+            uid,
+            since,
+            known,
+            connects,
+            reads,
+            range,
+            shares,
+            introductions,
+            links,
+            page,
+            counters,
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) enum Source {
     Socket(usize, u8),
     /// The event channel with this number.
     Events(u32),
+    /// The socket by which this connection's neighbours are introduced.
+    Introductions(u32),
 }
 
 impl Source {
@@ -53,6 +55,7 @@ impl Source {
             Source::Channel(address, number) => (4, address, number),
             Source::Socket(address, range) => (5, address, range.into()),
             Source::Events(number) => (6, 0, number),
+            Source::Introductions(number) => (7, 0, number),
         };
         EventData::new_u64(kind << 48 | (address as u64 & 0xffff) << 32 | u64::from(number))
     }
@@ -67,6 +70,7 @@ impl Source {
             4 => Source::Channel(address, number),
             5 => Source::Socket(address, number as u8),
             6 => Source::Events(number),
+            7 => Source::Introductions(number),
             _ => Source::Stop,
         }
     }
@@ -140,6 +144,7 @@ impl State {
                     Source::Channel(address, number) => self.take_strays(address, number),
                     Source::Socket(address, range) => self.receive(address, range),
                     Source::Events(number) => self.look_at_channel(number),
+                    Source::Introductions(number) => self.introduce(number),
                 }
                 self.hang_up_on_the_deaf();
             }
@@ -244,6 +249,8 @@ impl State {
             reads: false,
             range: None,
             shares: Vec::new(),
+            introductions: None,
+            links: BTreeSet::new(),
             page: None,
             counters: 0,
         };
@@ -325,6 +332,8 @@ impl State {
             Request::Counters => Reply::Counters(self.clients.counters()),
             Request::Paths { .. } => self.tree(number).map(Reply::Paths)?,
             Request::Counter { name, .. } => return self.hand_out_counter(number, &name).map(|()| None),
+            Request::Neighbours => return self.open_introductions(number).map(|()| None),
+            Request::Link(_) => return Err("links are asked for on a socket of their own".to_owned()),
             Request::OpenCm { .. } => {
                 if let Some(client) = self.clients.get_mut(number) {
                     client.connects = true;
@@ -517,7 +526,7 @@ fn client_range(clients: &Clients, number: u32) -> Option<u8> {
     clients.get(number).and_then(|client| client.range)
 }
 
-fn watch(poll: &OwnedFd, descriptor: &impl AsFd, source: Source) -> Result<(), rustix::io::Errno> {
+pub(super) fn watch(poll: &OwnedFd, descriptor: &impl AsFd, source: Source) -> Result<(), rustix::io::Errno> {
     epoll::add(poll, descriptor, source.data(), EventFlags::IN)
 }
 
@@ -535,6 +544,7 @@ mod tests {
             Source::Channel(2, 99),
             Source::Socket(ADDRESSES - 1, 127),
             Source::Events(u32::MAX),
+            Source::Introductions(8),
         ] {
             assert_eq!(Source::of(source.data()), source);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Range;
+use super::{Neighbours, Range};
 
 /// Time between two looks at the counters while they rise; a look makes other threads wait for the engine.
 const BUSY: Duration = Duration::from_millis(100);
@@ -39,16 +39,18 @@ impl Watch {
     /// The system gives no descriptor or no thread.
     pub fn start(range: &Range, context: &Context) -> io::Result<Watch> {
         let (counted, failing) = (context.clone(), context.clone());
-        Watch::of(range, move || counted.counters(), move || failing.fail())
+        Watch::of(range, None, move || counted.counters(), move || failing.fail())
     }
 
     /// Starts it for a device that another library opened on the range: `counters` reads what the device has
-    /// counted, and `fail` is called once, when the broker has gone. Both run on the thread.
+    /// counted, and `fail` is called once, when the broker has gone. Both run on the thread, which also takes
+    /// in the links of `neighbours`.
     ///
     /// # Errors
     /// The system gives no descriptor or no thread.
     pub fn of(
         range: &Range,
+        neighbours: Option<Arc<Neighbours>>,
         counters: impl Fn() -> Counters + Send + Sync + 'static,
         fail: impl FnOnce() + Send + 'static,
     ) -> io::Result<Watch> {
@@ -60,7 +62,7 @@ impl Watch {
         let body = move || {
             // A handler of the program that ran here would find this thread inside the engine.
             let _ = remora_port::block_signals();
-            if watch(&told, &range, &*publishes) == End::Broker {
+            if watch(&told, &range, neighbours.as_deref(), &*publishes) == End::Broker {
                 tracing::error!("the broker of {} is gone: the device fails", range.endpoint().local());
                 fail();
             }
@@ -108,16 +110,30 @@ enum End {
 }
 
 /// Waits for the end of the broker, or of the device.
-fn watch(stop: &Signal<()>, range: &Range, publish: &dyn Fn() -> u64) -> End {
+fn watch(
+    stop: &Signal<()>,
+    range: &Range,
+    neighbours: Option<&Neighbours>,
+    publish: &dyn Fn() -> u64,
+) -> End {
+    let mut introduced = true;
     let (mut pause, mut before) = (BUSY, publish());
     loop {
         let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
         // The broker says nothing unasked, so only its end is looked for.
         let broker = range.broker();
         let mut waited =
-            [PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(broker, PollFlags::empty())];
+            vec![PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(broker, PollFlags::empty())];
+        let looks = neighbours.filter(|_| introduced);
+        waited.extend(looks.iter().flat_map(|neighbours| neighbours.waits_for()));
         if poll(&mut waited, Some(&timeout)).is_err() {
             continue;
+        }
+        if let Some(neighbours) = looks
+            && waited[2..].iter().any(|waited| !waited.revents().is_empty())
+        {
+            // Without its socket there are no more links, and everything goes by UDP.
+            introduced = neighbours.look();
         }
         if !waited[0].revents().is_empty() {
             return End::Device;

@@ -117,11 +117,14 @@ fn replies() -> Vec<Reply> {
             programs: 3,
             tally: Tally { lent: 4, rma: 5, ..Tally::default() },
         }),
-        Reply::Program(ProgramFacts { range: 1, pid: 2, uid: 3, name: "ib_write_bw".to_owned() }),
+        Reply::Program(ProgramFacts { range: 1, pid: 2, uid: 3, links: 4, name: "ib_write_bw".to_owned() }),
         Reply::Nothing,
         Reply::Counters(vec![1, u64::MAX]),
         Reply::Paths("/tmp/x".to_owned()),
         Reply::Counter,
+        Reply::Neighbours,
+        Reply::Linked { range: 127, uid: 1000 },
+        Reply::Unlinked { range: 1, words: "it takes no links".to_owned() },
     ]
     .into_iter()
     .chain(cm_replies().into_iter().map(Reply::Cm))

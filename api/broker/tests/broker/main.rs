@@ -6,6 +6,7 @@ mod clients;
 mod cm;
 mod ends;
 mod namespaces;
+mod neighbours;
 mod own;
 mod program;
 mod sharing;

@@ -1,0 +1,118 @@
+//! Neighbours: two programs on one address, between which the broker makes a link. Then they need it no more.
+
+use remora_host::packet::PacketSocket;
+use remora_port::shm;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::programs::Client;
+use super::state::{Source, State, watch};
+use crate::message::{MAX_PACKET, Reply, Request};
+
+/// Links of one program with large rings (512 KiB). The rings of further ones are small.
+const LARGE: usize = 16;
+/// Requests that one program may bring before the others have their turn.
+const TURN: usize = 32;
+
+impl State {
+    /// Gives a program the socket by which it is introduced. From now on others may be linked with it.
+    pub(super) fn open_introductions(&mut self, number: u32) -> Result<(), String> {
+        let refused = |error: io::Error| format!("the broker gives no socket for links: {error}");
+        let client = self.clients.get(number).ok_or("the connection is gone")?;
+        if client.range.is_none() || client.introductions.is_some() {
+            return Err("links belong to a program with a QPN range, which asks once".to_owned());
+        }
+        let (ours, theirs) = PacketSocket::pair().map_err(refused)?;
+        ours.wait_for_nothing().map_err(refused)?;
+        watch(&self.poll, &ours, Source::Introductions(number)).map_err(|errno| refused(errno.into()))?;
+        if let Some(client) = self.clients.get_mut(number) {
+            client.introductions = Some(ours);
+        }
+        self.send(number, &Reply::Neighbours, &[theirs.as_fd()]);
+        Ok(())
+    }
+
+    /// Takes a program's requests for links, and answers each.
+    pub(super) fn introduce(&mut self, number: u32) {
+        for _ in 0..TURN {
+            let mut buffer = [0; MAX_PACKET];
+            let Some(socket) = self.clients.get(number).and_then(|client| client.introductions.as_ref())
+            else {
+                return;
+            };
+            let range = match socket.receive(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return,
+                Ok(packet) if packet.len > 0 && !packet.cut && packet.descriptors.is_empty() => {
+                    match Request::parse(&buffer[..packet.len]) {
+                        Some(Request::Link(range)) => range,
+                        _ => return self.end_introductions(number),
+                    }
+                }
+                _ => return self.end_introductions(number),
+            };
+            match self.link(number, range) {
+                Ok(()) => self.tally.linked += 1,
+                Err(words) => {
+                    self.tally.unlinked += 1;
+                    let client = self.clients.get(number);
+                    let told = client.is_some_and(|client| tell(client, &Reply::Unlinked { range, words }));
+                    if !told {
+                        return self.end_introductions(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a link between this program and the one with that range, and tells both.
+    fn link(&mut self, number: u32, range: u8) -> Result<(), String> {
+        let none = || format!("no program with QPN range {range} takes links");
+        let client = self.clients.get(number).ok_or("the connection is gone")?;
+        let own = client.range.filter(|own| *own != range).ok_or_else(none)?;
+        let (other_number, other) = self.clients.of_range(range).ok_or_else(none)?;
+        let shared = |share: &super::programs::Share| other.share(share.address).is_some();
+        if other.introductions.is_none() || !client.shares.iter().any(shared) {
+            return Err(none());
+        }
+        if client.links.contains(&range) {
+            return Err(format!("a link to QPN range {range} was made already"));
+        }
+        let most = client.links.len().max(other.links.len());
+        if most >= self.options.neighbours {
+            return Err(format!("{} neighbours have links already: this one is reached by UDP", most));
+        }
+        let geometry = if most < LARGE { shm::DEFAULT_GEOMETRY } else { shm::SMALL_GEOMETRY };
+        let [ours, theirs] = shm::introduce(geometry).map_err(|error| error.to_string())?;
+        // The other end first: whoever asked sends as soon as it has its own.
+        if !hand(other, own, client, theirs) || !hand(client, range, other, ours) {
+            return Err(format!("QPN range {range} is not reading what it is told"));
+        }
+        for (number, range) in [(number, range), (other_number, own)] {
+            if let Some(client) = self.clients.get_mut(number) {
+                client.links.insert(range);
+            }
+        }
+        Ok(())
+    }
+
+    /// A program makes no sense, or reads nothing, or is gone: it keeps its range, and gets no more links.
+    fn end_introductions(&mut self, number: u32) {
+        self.tally.dropped += 1;
+        if let Some(client) = self.clients.get_mut(number) {
+            client.introductions = None;
+        }
+    }
+}
+
+/// Hands a program the end of a link that leads to `neighbour`, which has this range.
+fn hand(client: &Client, range: u8, neighbour: &Client, end: OwnedFd) -> bool {
+    let mut descriptors = vec![end.as_fd()];
+    descriptors.extend(neighbour.process.as_ref().map(AsFd::as_fd));
+    let reply = Reply::Linked { range, uid: neighbour.uid };
+    let socket = client.introductions.as_ref();
+    socket.is_some_and(|socket| socket.send(&reply.emit(), &descriptors).is_ok())
+}
+
+fn tell(client: &Client, reply: &Reply) -> bool {
+    client.introductions.as_ref().is_some_and(|socket| socket.send(&reply.emit(), &[]).is_ok())
+}

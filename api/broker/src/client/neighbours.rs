@@ -1,0 +1,176 @@
+//! A program's neighbours: the broker introduces them, and the program's NIC gets their links.
+
+use remora_host::packet::{PacketSocket, own_uid};
+use remora_port::shm::{self, DEFAULT_GEOMETRY};
+use remora_verbs::raw::{ChannelAdapter, Link, Links, Wanted};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{ClientError, Range, ask};
+use crate::message::{MAX_PACKET, Reply, Request};
+
+/// How long a connection on its way to RTR waits for its link. Then it goes by UDP.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Packets that are taken in one look.
+const TURN: usize = 256;
+
+/// The links of one NIC on a shared address.
+#[derive(Debug)]
+pub struct Neighbours {
+    own: u8,
+    adapter: Arc<ChannelAdapter>,
+    wanted: Arc<Wanted>,
+    /// The socket has an own lock, so that waiting threads can sleep on it.
+    socket: PacketSocket,
+    introductions: Mutex<Introductions>,
+}
+
+/// What was said by the socket.
+#[derive(Debug, Default)]
+struct Introductions {
+    /// Why there is no link, by range: the last answer.
+    refusals: BTreeMap<u8, String>,
+    over: bool,
+}
+
+impl Neighbours {
+    /// Begins to take links for the NIC that was opened on this range with these `wanted` ranges. Connections
+    /// choose them from now on; with `demanded` they are refused without one.
+    ///
+    /// # Errors
+    /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
+    pub fn start(
+        range: &Range,
+        adapter: &Arc<ChannelAdapter>,
+        wanted: Arc<Wanted>,
+        demanded: bool,
+    ) -> Result<Arc<Neighbours>, ClientError> {
+        let one = range.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Reply::Neighbours, descriptors) = ask(&range.connection.socket, &Request::Neighbours)? else {
+            return Err(ClientError::Nonsense);
+        };
+        drop(one);
+        let [socket] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
+        let socket = PacketSocket::from(socket);
+        socket.wait_for_nothing()?;
+        let neighbours = Arc::new(Neighbours {
+            own: range.number(),
+            adapter: Arc::clone(adapter),
+            wanted,
+            socket,
+            introductions: Mutex::default(),
+        });
+        let asked = Arc::downgrade(&neighbours);
+        let introduce = move |range| match asked.upgrade() {
+            Some(neighbours) => neighbours.introduce(range),
+            None => Err("the broker of this address is gone".to_owned()),
+        };
+        adapter.use_links(Links { introduce: Arc::new(introduce), demanded });
+        Ok(neighbours)
+    }
+
+    /// Gets a link to this range into the NIC, and waits for it.
+    ///
+    /// # Errors
+    /// One line: why there is none.
+    fn introduce(&self, range: u8) -> Result<(), String> {
+        self.introductions().refusals.remove(&range);
+        self.ask_for(range)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if self.adapter.has_neighbour(range) {
+                return Ok(());
+            }
+            let mut introductions = self.introductions();
+            self.take_in(&mut introductions);
+            if self.adapter.has_neighbour(range) {
+                return Ok(());
+            }
+            if let Some(words) = introductions.refusals.get(&range) {
+                return Err(words.clone());
+            }
+            if introductions.over {
+                return Err("the broker makes no more links for this program".to_owned());
+            }
+            drop(introductions);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(format!("the broker has not answered for {} s", PATIENCE.as_secs()));
+            }
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            // A signal ends a wait, and then the time counts.
+            let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout));
+        }
+    }
+
+    fn introductions(&self) -> MutexGuard<'_, Introductions> {
+        self.introductions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a link. One to itself needs nobody.
+    fn ask_for(&self, range: u8) -> Result<(), String> {
+        if range == self.own {
+            let link = Link::loopback(DEFAULT_GEOMETRY).map_err(|errno| errno.to_string())?;
+            return self.adapter.add_neighbour(range, link).map_err(|error| error.to_string());
+        }
+        if !(1..=127).contains(&range) {
+            return Err(format!("no program has QPN range {range}"));
+        }
+        self.socket.send(&Request::Link(range).emit(), &[]).map_err(|error| error.to_string())
+    }
+
+    /// What the thread of a [`Watch`](super::Watch) waits for.
+    pub(super) fn waits_for(&self) -> [PollFd<'_>; 2] {
+        [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&*self.wanted, PollFlags::IN)]
+    }
+
+    /// Takes links in, and asks for those that datagrams want. False: there will be no more.
+    pub(super) fn look(&self) -> bool {
+        let mut introductions = self.introductions();
+        self.take_in(&mut introductions);
+        for range in self.wanted.take() {
+            if !self.adapter.has_neighbour(range) {
+                // Without a link the datagrams go by UDP.
+                let _ = self.ask_for(range);
+            }
+        }
+        !introductions.over
+    }
+
+    /// Takes what lies in the socket.
+    fn take_in(&self, introductions: &mut Introductions) {
+        for _ in 0..TURN {
+            let mut buffer = [0; MAX_PACKET];
+            let packet = match self.socket.receive(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::TimedOut => return,
+                Ok(packet) if packet.len > 0 && !packet.cut => packet,
+                _ => break,
+            };
+            match Reply::parse(&buffer[..packet.len]) {
+                Some(Reply::Linked { range, uid }) => {
+                    introductions.refusals.remove(&range);
+                    if let Err(words) = self.add(range, uid, packet.descriptors) {
+                        introductions.refusals.insert(range, words);
+                    }
+                }
+                Some(Reply::Unlinked { range, words }) => {
+                    introductions.refusals.insert(range, words);
+                }
+                _ => break,
+            }
+        }
+        introductions.over = true;
+    }
+
+    fn add(&self, range: u8, uid: u32, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+        let mut descriptors = descriptors.into_iter();
+        let socket = descriptors.next().ok_or_else(|| io::Error::from(ErrorKind::InvalidData).to_string())?;
+        let link = shm::take(socket, descriptors.next(), uid != own_uid());
+        let link = link.map_err(|error| error.to_string())?;
+        self.adapter.add_neighbour(range, link).map_err(|error| error.to_string())
+    }
+}
