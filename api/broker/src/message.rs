@@ -269,6 +269,7 @@ impl Request {
             Request::Open { .. } | Request::Ask { .. } | Request::OpenCm { .. } => true,
             Request::Paths { .. } | Request::Counter { .. } => true,
             Request::Address(_) | Request::Program(_) | Request::Counters | Request::Cm(_) => false,
+            Request::Neighbours | Request::Link(_) => false,
         }
     }
 

@@ -1,8 +1,8 @@
 //! The port and the address of this process: the one place that chooses them. docs/DROPIN.md has the
 //! variables that it reads.
 
-use remora_broker::client::{self, ADDRESS, FAULT, Options, PORT, Range, Start, Watch};
-use remora_verbs::raw::ChannelAdapter;
+use remora_broker::client::{self, ADDRESS, FAULT, Neighbours, Options, PORT, Range, Start, Watch};
+use remora_verbs::raw::{ChannelAdapter, Wanted};
 use remora_verbs::{Device, MemoryConfig, OpenError, Rules};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -28,37 +28,73 @@ pub fn open(is_child: bool) -> Result<Opened, OpenError> {
     let port = text(PORT)?.unwrap_or_else(|| "auto".to_owned());
     let address = text(ADDRESS)?.map(|text| parse(&text)).transpose()?;
     match port.split_once(':') {
-        None if port == "auto" || port == "udp" => {}
+        None if ["auto", "udp", "shm"].contains(&port.as_str()) => {}
         Some(("xdp", interface)) if !interface.is_empty() => {
             let device = configured(Device::xdp(interface, address.map(|address| address.ip())))?;
             return Ok(Opened { adapter: ChannelAdapter::open(&device)?, watch: None });
         }
         _ => {
-            let words = format!("{PORT}={port}: choose auto, udp, or xdp with an interface, as in xdp:eth0");
+            let words =
+                format!("{PORT}={port}: choose auto, udp, shm, or xdp with an interface, as in xdp:eth0");
             return Err(OpenError::Port(words));
         }
     }
     let options = Options::from_environment();
     let address = address.unwrap_or_else(client::default_address);
-    if is_child && options.start == Start::Alone { beside(&options) } else { shared(address, &options) }
+    let links = match port.as_str() {
+        "udp" => LinkUse::Never,
+        "shm" => LinkUse::Demanded,
+        _ => LinkUse::Preferred,
+    };
+    let alone = is_child && options.start == Start::Alone;
+    if alone { beside(&options, links) } else { shared(address, &options, links) }
+}
+
+/// What connections to neighbours do with links by shared memory.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum LinkUse {
+    /// They go by UDP.
+    Never,
+    /// They go by a link, or else by UDP.
+    Preferred,
+    /// Without a link they fail on the way to RTR.
+    Demanded,
 }
 
 /// A share of an address.
-fn shared(address: SocketAddr, options: &Options) -> Result<Opened, OpenError> {
-    let range = client::open(address, options).map_err(|error| OpenError::Port(error.to_string()))?;
+fn shared(address: SocketAddr, options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
+    let words = |error: client::ClientError| OpenError::Port(error.to_string());
+    let range = client::open(address, options).map_err(words)?;
     let device = configured(Device::shared(range.endpoint().clone()))?;
-    let adapter = ChannelAdapter::open(&device)?;
-    let watch = watch(&range, &adapter)?;
+    if links == LinkUse::Never {
+        let adapter = ChannelAdapter::open(&device)?;
+        let watch = watch(&range, None, &adapter)?;
+        return Ok(Opened { adapter, watch: Some(watch) });
+    }
+    let wanted = Arc::new(Wanted::new().map_err(std::io::Error::from)?);
+    let adapter = ChannelAdapter::open(&device.neighbours(Arc::clone(&wanted)))?;
+    let demanded = links == LinkUse::Demanded;
+    let neighbours = match Neighbours::start(&range, &adapter, wanted, demanded) {
+        Ok(neighbours) => Some(neighbours),
+        Err(error) if demanded => return Err(words(error)),
+        // Everything goes by UDP.
+        Err(_) => None,
+    };
+    let watch = watch(&range, neighbours, &adapter)?;
     Ok(Opened { adapter, watch: Some(watch) })
 }
 
-fn watch(range: &Range, adapter: &Arc<ChannelAdapter>) -> Result<Watch, OpenError> {
+fn watch(
+    range: &Range,
+    neighbours: Option<Arc<Neighbours>>,
+    adapter: &Arc<ChannelAdapter>,
+) -> Result<Watch, OpenError> {
     let (counted, failing) = (Arc::clone(adapter), Arc::clone(adapter));
-    Ok(Watch::of(range, move || counted.counters(), move || failing.fail())?)
+    Ok(Watch::of(range, neighbours, move || counted.counters(), move || failing.fail())?)
 }
 
 /// An address for a forked child whose parent has its own alone.
-fn beside(options: &Options) -> Result<Opened, OpenError> {
+fn beside(options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
     let mut opened = Err(OpenError::Port("no loopback address is free".to_owned()));
     for _ in 0..TRIES {
         let mut bytes = [0u8; 3];
@@ -69,7 +105,7 @@ fn beside(options: &Options) -> Result<Opened, OpenError> {
         }
         let [b, c, d] = bytes;
         let address = IpAddr::from(Ipv4Addr::new(127, b, c, d.clamp(2, 254)));
-        opened = shared(SocketAddr::new(address, ROCE_PORT), options);
+        opened = shared(SocketAddr::new(address, ROCE_PORT), options, links);
         if !matches!(opened, Err(OpenError::Port(_))) {
             break;
         }

@@ -8,8 +8,9 @@ use crate::channel::{ChannelObject, Step, read_one};
 use crate::cq::CqObject;
 use crate::{context, errno, handles};
 
-/// Descriptors of the port that a wait looks at: its socket, and those of multicast groups.
-const MAX_SOCKETS: usize = 65;
+/// Descriptors of the port that a wait looks at: its socket, those of multicast groups, the channel of a
+/// shared address, and the one that shows all links.
+const MAX_SOCKETS: usize = 67;
 
 /// What a thread waits for: the channel's descriptor, and packets that it serves itself. So it is woken once,
 /// and not by another thread that was woken before.

@@ -1,6 +1,6 @@
 //! The attributes of queue pairs: changed, and asked for.
 
-use remora_verbs::{Modify, PathMigration, Psn, Service, State};
+use remora_verbs::{CreateError, Modify, PathMigration, Psn, Service, State};
 use std::ffi::c_int;
 use std::sync::PoisonError;
 
@@ -87,6 +87,10 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
         let change = change(view, attr, masked(object.raw.service(), mask as u32))?;
         object.raw.modify(&change).map_err(|error| {
+            if let CreateError::Unreachable(words) = &error {
+                // Only where the program's user has demanded links.
+                eprintln!("remora: {words}");
+            }
             let name = format!("queue pair {:#x}", object.raw.number().get());
             explain::refused("ibv_modify_qp", &name, &error);
             errno::of_create(error)

@@ -2,6 +2,7 @@
 
 mod c_programs;
 mod library;
+mod links;
 mod one_address;
 mod pairs;
 mod perftest;

@@ -63,8 +63,8 @@ fn of_report(report: &Report) -> Vec<Finding> {
         what: "QPN range",
         verdict: Verdict::Good,
         found: format!(
-            "{}: process {} ({}) of user {}",
-            program.range, program.pid, program.name, program.uid
+            "{}: process {} ({}) of user {}, links to {} neighbours",
+            program.range, program.pid, program.name, program.uid, program.links
         ),
         mend: "",
     });
