@@ -69,8 +69,8 @@ pub struct Modify {
     pub prism: Option<bool>,
     /// On the way to RTR: StRoM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
     pub strom: Option<bool>,
-    /// On the way to RTR: packets in flight to this peer at most, where the NIC's own window is not the peer's.
-    /// Not one of `ibv_qp_attr`'s either.
+    /// On the way to RTR: packets in flight to this peer at most, where the NIC's own window is not the
+    /// peer's. Not one of `ibv_qp_attr`'s either.
     pub window: Option<u32>,
     /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s
     /// either.

@@ -87,8 +87,8 @@ pub trait Egress {
     /// Must frames to this peer carry a sealed ICRC? If not, the four bytes are left zero.
     fn seals(&self, peer: Peer) -> bool;
 
-    /// The peer by which a datagram to queue pair `to` leaves, whose address handle names `peer`. Programs that
-    /// share an address have one name there, and a port may have a shorter way to some of them.
+    /// The peer by which a datagram to queue pair `to` leaves, whose address handle names `peer`. Programs
+    /// that share an address have one name there, and a port may have a shorter way to some of them.
     #[inline]
     fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
         let _ = to;

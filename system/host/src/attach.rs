@@ -81,7 +81,8 @@ pub trait Attach {
         Err(AttachError::WrongKind(self.kind()))
     }
 
-    /// Makes a neighbour usable: a program with this QPN range of the same address, at the other end of a link.
+    /// Makes a neighbour usable: a program with this QPN range of the same address, at the other end of a
+    /// link.
     ///
     /// # Errors
     /// The port has no neighbours, or takes no more links.

@@ -368,8 +368,8 @@ impl Engine {
         each!(self, cell => self.enter(cell).port.port_counters())
     }
 
-    /// How many links lead to neighbours on a shared address, and what was counted of them. None: the port has
-    /// no neighbours.
+    /// How many links lead to neighbours on a shared address, and what was counted of them. None: the port
+    /// has no neighbours.
     pub fn neighbours(&self) -> Option<(usize, PortCounters)> {
         each!(self, cell => self.enter(cell).port.neighbours())
     }

@@ -306,7 +306,7 @@ fn frames_by_links_are_captured_with_their_icrc() {
     let back = far.add_neighbour(2, theirs).unwrap();
     let here = near.endpoint();
     let send_unsealed = |port: &mut dyn Egress, peer, psn| {
-        let payload = [9; 33];
+        let payload = [9; 36];
         let packet = packet(psn, &payload);
         let headers = Start::Ip.overhead(true);
         let lease = port.lend(peer, headers + packet.buffer_len()).unwrap();

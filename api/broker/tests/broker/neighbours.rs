@@ -105,7 +105,7 @@ fn message(from: &Program, to: &Program) -> [Arc<Qp>; 2] {
 
 #[test]
 fn a_program_has_so_many_neighbours_and_reaches_the_others_by_udp() {
-    let address = "127.97.1.1";
+    let address = "127.97.1.1:0";
     let _broker = Broker::open(at(address), &Options { neighbours: 1, ..Options::default() }).unwrap();
     let programs = [(); 3].map(|()| Program::start(address, true));
     message(&programs[0], &programs[1]);
@@ -121,7 +121,7 @@ fn a_program_has_so_many_neighbours_and_reaches_the_others_by_udp() {
 
 #[test]
 fn a_program_is_its_own_neighbour_without_the_broker() {
-    let address = "127.97.1.2";
+    let address = "127.97.1.2:0";
     let _broker = Broker::open(at(address), &Options { neighbours: 0, ..Options::default() }).unwrap();
     let program = Program::start(address, true);
     let qps = [program.qp(), program.qp()];
@@ -134,7 +134,7 @@ fn a_program_is_its_own_neighbour_without_the_broker() {
 
 #[test]
 fn without_a_link_messages_go_by_udp() {
-    let address = "127.97.1.3";
+    let address = "127.97.1.3:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
     let (with, without) = (Program::start(address, true), Program::start(address, false));
     message(&with, &without);
@@ -144,7 +144,7 @@ fn without_a_link_messages_go_by_udp() {
 
 #[test]
 fn the_link_to_a_program_that_is_gone_ends_and_one_to_its_successor_is_made() {
-    let address = "127.97.1.4";
+    let address = "127.97.1.4:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
     let stays = Program::start(address, true);
     for _ in 0..2 {

@@ -87,7 +87,8 @@ impl Inside<'_> {
     /// Makes a pass, for a caller that is about to wait for packets itself. Appends the descriptors that
     /// become readable with the next one. False: there is work already, so wait for nothing.
     ///
-    /// Only for a port whose descriptors show each packet by themselves: `udp`, and its links once it is armed.
+    /// Only for a port whose descriptors show each packet by themselves: `udp`, and its links once it is
+    /// armed.
     pub fn await_port(&mut self, descriptors: &mut Vec<RawFd>) -> bool {
         self.driven.await_port(self.mem, descriptors)
     }

@@ -1,5 +1,5 @@
-//! The QPN ranges to which a port wants a link. The port sends datagrams and may not wait; another thread asks
-//! for the links.
+//! The QPN ranges to which a port wants a link. The port sends datagrams and may not wait; another thread
+//! asks for the links.
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
