@@ -38,11 +38,11 @@ struct Link {
 }
 
 impl Egress for Link {
-    fn start(&self) -> Start {
+    fn start(&self, _: Peer) -> Start {
         Start::Ip
     }
 
-    fn seals(&self) -> bool {
+    fn seals(&self, _: Peer) -> bool {
         false
     }
 

@@ -4,7 +4,8 @@ use remora_broker::Broker;
 use remora_broker::client::{self, Options, Report, Start};
 use std::process::{Command, Stdio};
 
-use crate::library::{address, free_port, is_listening, pair_of, program_at, unlimited_at};
+use crate::library::{address, program_at, unlimited_at};
+use crate::pairs::{free_port, is_listening, pair_of};
 
 /// A program whose connections have links or fail.
 fn linked(address: &str, words: &[&str]) -> Command {

@@ -7,7 +7,7 @@ use remora_wire::frame::{Endpoint, Route};
 use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock};
 
-use super::Links;
+use super::introduce::Links;
 use crate::{Bytes, CreateError, Device};
 
 /// The NIC of a process (IBTA's channel adapter), with one engine.

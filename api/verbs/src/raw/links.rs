@@ -6,33 +6,13 @@ use remora_port::Peer;
 use remora_port::shm::Link;
 use remora_transport::state::State;
 use remora_wire::Qpn;
-use std::fmt;
-use std::sync::Arc;
 
 use super::ChannelAdapter;
+use super::introduce::Links;
 use crate::CreateError;
 
 /// Bits of a QP number below its range.
 const RANGE_SHIFT: u32 = 17;
-
-/// Asks whoever lends the address for a link to a QPN range. When it returns `Ok`, the link was added
-/// ([`ChannelAdapter::add_neighbour`]). The error: one line that says why there is none.
-pub type Introduce = Arc<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
-
-/// How connections find their links.
-#[derive(Clone)]
-pub struct Links {
-    /// Asks for a link.
-    pub introduce: Introduce,
-    /// A connection without a link is refused on the way to RTR, instead of going by UDP.
-    pub demanded: bool,
-}
-
-impl fmt::Debug for Links {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Links").field("demanded", &self.demanded).finish_non_exhaustive()
-    }
-}
 
 impl ChannelAdapter {
     /// Makes the program with this QPN range of the NIC's address a neighbour: frames to it go by `link`.
