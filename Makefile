@@ -10,12 +10,12 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-CHECKS = fmt tidy clippy unit abuse doc models fuzz miri
+CHECKS = fmt tidy clippy unit abuse interop doc models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models dropin compat compat-full install uninstall demo bench soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -94,6 +94,14 @@ install: ## the remora command and its libraries into PREFIX (/usr/local), below
 
 uninstall: ## remove what `make install` has installed
 	@scripts/install uninstall
+
+interop: ## verbs programs against Linux Soft-RoCE in a guest, each way: the quick part (docs/INTEROP.md)
+	@scripts/setup interop
+	@scripts/interop/run
+
+interop-full: ## all of them, also with frames lost and over `xdp`: minutes
+	@scripts/setup interop
+	@REMORA_WHOLE=1 scripts/interop/run
 
 demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build

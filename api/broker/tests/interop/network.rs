@@ -1,0 +1,32 @@
+//! A host of Remora's and a guest's tap on one bridge, in namespaces of their own.
+
+use remora_netns::{Error, Namespace};
+
+/// Remora's addresses, and the guest's.
+pub const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
+pub const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
+/// Remora's interface, and the guest's tap.
+pub const INTERFACE: &str = "eth0";
+pub const TAP: &str = "guest0";
+
+/// Two namespaces: that of the bridge, where QEMU runs, and that of Remora's host.
+pub struct Network {
+    pub wire: Namespace,
+    pub host: Namespace,
+}
+
+impl Network {
+    pub fn new() -> Result<Network, Error> {
+        let [wire, host] = [Namespace::new("wire")?, Namespace::new("host")?];
+        wire.check_addresses("default", false)?;
+        host.check_addresses("default", false)?;
+        wire.add_bridge("br0")?;
+        wire.plug("br0", "host0", &host, INTERFACE)?;
+        host.ip(&format!("address add {}/24 dev {INTERFACE}", OWN[0]))?;
+        host.ip(&format!("address add {}/64 dev {INTERFACE} nodad", OWN[1]))?;
+        host.ip(&format!("link set {INTERFACE} up"))?;
+        wire.ip(&format!("tuntap add {TAP} mode tap"))?;
+        wire.ip(&format!("link set {TAP} master br0 up"))?;
+        Ok(Network { wire, host })
+    }
+}

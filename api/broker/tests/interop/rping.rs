@@ -1,0 +1,289 @@
+//! The guest's rping against a program of ours that connects by [`CmClient`]: the communication managers, and
+//! rping's READ, WRITE and SENDs. rping's messages are an address, a key and a length, big-endian.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use remora_broker::client::{self, CmClient, EventChannel, Options, Watch};
+use remora_broker::{Connect, IdEvent, IdEventKind, PortSpace};
+use remora_cm::ConnParam;
+use remora_host::wait_readable;
+use remora_netns::or_skip;
+use remora_verbs::raw::{ChannelAdapter, Cq, Pd, Qp, QpAttributes, Target};
+use remora_verbs::{
+    Access, Bytes, Device, Key, Modify, Psn, Range, ReceiveRequest, Remote, Service, Sge, State, Status,
+    WorkRequest, work,
+};
+use remora_wire::{Endpoint, ROCE_PORT};
+
+use crate::capture::Capture;
+use crate::guest::Guest;
+use crate::network::{GUEST, Network, OWN};
+use crate::{LIMIT, image};
+
+/// Bytes that rping sends to and fro, and how often.
+const SIZE: usize = 4000;
+const ROUNDS: usize = 30;
+/// rping's port of the connection manager.
+const PORT: u16 = 7174;
+/// Bytes of rping's message.
+const MESSAGE: usize = 16;
+/// Where in the memory messages come in, messages go out from, and the data are.
+const INBOX: usize = 0;
+const OUTBOX: usize = 64;
+const DATA: usize = 4096;
+const SINK: usize = 8192;
+
+/// A program: its share of the address, one queue pair, and memory.
+struct Program {
+    adapter: Arc<ChannelAdapter>,
+    _watch: Watch,
+    pd: Pd,
+    cq: Arc<Cq>,
+    qp: Arc<Qp>,
+    key: Key,
+    memory: Bytes,
+    cm: CmClient,
+    channel: EventChannel,
+}
+
+impl Program {
+    fn open(address: SocketAddr) -> Program {
+        let options = Options::from_environment();
+        let range = client::open(address, &options).unwrap();
+        let adapter = ChannelAdapter::open(&Device::shared(range.endpoint().clone())).unwrap();
+        let (counted, failing) = (Arc::clone(&adapter), Arc::clone(&adapter));
+        let watch = Watch::of(&range, move || counted.counters(), move || failing.fail()).unwrap();
+        let pd = adapter.table().alloc_pd().unwrap();
+        let cq = Cq::create(&adapter, 64, None, false).unwrap();
+        let caps = QpAttributes {
+            max_send_wr: 8,
+            max_recv_wr: 8,
+            max_recv_sge: 1,
+            max_send_sge: 1,
+            ..QpAttributes::default()
+        };
+        let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &caps).unwrap();
+        let memory = Bytes::heap(SINK + SIZE).unwrap();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let key = adapter.table().register(pd, &[Range::whole(&memory)], access).unwrap();
+        let init = Modify {
+            state: Some(State::Init),
+            access: Some(access),
+            pkey_index: Some(0),
+            port: Some(1),
+            ..Modify::default()
+        };
+        qp.modify(&init).unwrap();
+        let cm = CmClient::open(address, &options).unwrap();
+        let channel = cm.create_channel().unwrap();
+        Program { adapter, _watch: watch, pd, cq, qp, key, memory, cm, channel }
+    }
+
+    fn param(&self) -> ConnParam {
+        ConnParam {
+            responder_resources: 1,
+            initiator_depth: 1,
+            flow_control: true,
+            retry_count: 6,
+            rnr_retry_count: 7,
+            srq: false,
+            qpn: self.qp.number(),
+            starting_psn: Psn::new(self.qp.number().get() ^ 0x5a_5a5a),
+        }
+    }
+
+    #[track_caller]
+    fn event(&self) -> IdEvent {
+        assert!(wait_readable(self.channel.as_fd(), Some(LIMIT)).unwrap(), "no event comes");
+        self.channel.next_event().unwrap()
+    }
+
+    /// Moves the queue pair to RTS, as the managers agreed.
+    fn ready(&self, id: u64) {
+        let agreed = self.cm.qp_attributes(id).unwrap();
+        let peer = Endpoint { address: agreed.gids.remote, udp_port: ROCE_PORT };
+        let rtr = Modify {
+            state: Some(State::Rtr),
+            address: Some(self.adapter.address_vector(peer, agreed.traffic_class, agreed.hop_limit).unwrap()),
+            path_mtu: Some(128 << agreed.path_mtu),
+            dest_qp: Some(agreed.remote_qpn),
+            rq_psn: Some(agreed.rq_psn),
+            max_dest_rd_atomic: Some(agreed.responder_resources),
+            min_rnr_timer: Some(12),
+            ..Modify::default()
+        };
+        self.qp.modify(&rtr).unwrap();
+        let rts = Modify {
+            state: Some(State::Rts),
+            sq_psn: Some(agreed.sq_psn),
+            timeout: Some(agreed.timeout.max(14)),
+            retry_cnt: Some(agreed.retry_count),
+            rnr_retry: Some(agreed.rnr_retry_count),
+            max_rd_atomic: Some(agreed.initiator_depth),
+            ..Modify::default()
+        };
+        self.qp.modify(&rts).unwrap();
+    }
+
+    fn sge(&self, at: usize, len: usize) -> Sge {
+        Sge { addr: self.at(at), len: len as u32, lkey: self.key }
+    }
+
+    fn at(&self, at: usize) -> u64 {
+        self.memory.address() + at as u64
+    }
+
+    fn receive(&self) {
+        let sges = [self.sge(INBOX, MESSAGE)];
+        self.qp.post_recv(|queue| queue.push(&ReceiveRequest { id: 0, sges: &sges })).unwrap().unwrap();
+    }
+
+    fn post(&self, request: &WorkRequest<'_>) {
+        self.qp.post_send(|queue| queue.push(request, &Target::Peer)).unwrap().unwrap();
+    }
+
+    /// Sends rping's message: these bytes of this program's memory.
+    fn announce(&mut self, at: usize, len: usize) {
+        let mut message = self.at(at).to_be_bytes().to_vec();
+        message.extend(self.key.get().to_be_bytes());
+        message.extend((len as u32).to_be_bytes());
+        self.memory.write(OUTBOX, &message).unwrap();
+        self.post(&work::send(1, &[self.sge(OUTBOX, MESSAGE)]));
+    }
+
+    /// Waits until each of these requests has ended well: the receive is 0.
+    #[track_caller]
+    fn ended(&self, mut ids: Vec<u64>) {
+        let limit = Instant::now() + LIMIT;
+        while !ids.is_empty() {
+            self.cq
+                .poll(8, |cqe| {
+                    let (id, status) = (cqe.completion.id, cqe.completion.status);
+                    assert_eq!(status, Status::Success, "request {id}");
+                    ids.retain(|wanted| *wanted != id);
+                })
+                .unwrap();
+            assert!(Instant::now() < limit, "{ids:?} do not end");
+        }
+    }
+
+    /// What the peer's last message announced.
+    fn announced(&self) -> (Remote, usize) {
+        let mut message = [0; MESSAGE];
+        self.memory.read(INBOX, &mut message).unwrap();
+        let word = |at: usize| u32::from_be_bytes(message[at..at + 4].try_into().unwrap());
+        let addr = u64::from(word(0)) << 32 | u64::from(word(4));
+        (Remote { addr, rkey: Key::new(word(8)) }, word(12) as usize)
+    }
+
+    /// A round of rping's server: it READs what the client has, and WRITEs it where the client wants it.
+    fn serve_round(&mut self) {
+        self.ended(vec![0]);
+        let (source, len) = self.announced();
+        assert_eq!(len, SIZE);
+        self.receive();
+        self.post(&work::read(2, &[self.sge(DATA, len)], source));
+        self.ended(vec![2]);
+        self.announce(INBOX, MESSAGE);
+        self.ended(vec![1, 0]);
+        let (sink, len) = self.announced();
+        self.receive();
+        self.post(&work::write(3, &[self.sge(DATA, len)], sink));
+        self.ended(vec![3]);
+        self.announce(INBOX, MESSAGE);
+        self.ended(vec![1]);
+    }
+
+    /// A round of rping's client.
+    fn ask_round(&mut self, round: usize) {
+        let data: Vec<u8> = (0..SIZE).map(|at| b'A' + ((at + round) % 57) as u8).collect();
+        self.memory.write(DATA, &data).unwrap();
+        for at in [DATA, SINK] {
+            self.receive();
+            self.announce(at, SIZE);
+            self.ended(vec![1, 0]);
+        }
+        // rping writes a string: all but its last byte, which it sets to 0.
+        let mut back = vec![0; SIZE - 1];
+        self.memory.read(SINK, &mut back).unwrap();
+        assert!(back == data[..SIZE - 1], "round {round}");
+    }
+
+    /// No frame was taken for a broken one, and all is given back.
+    fn end(self) {
+        assert_eq!(self.adapter.counters().rx_icrc_encapsulated, 0);
+        self.qp.destroy().unwrap();
+        self.adapter.table().deregister(self.key).unwrap();
+        self.adapter.table().free_pd(self.pd).unwrap();
+    }
+}
+
+/// The guest's rping asks us.
+fn serve(guest: &mut Guest, address: SocketAddr) {
+    let mut program = Program::open(address);
+    let listener = program.cm.create_id(&program.channel, PortSpace::Tcp).unwrap();
+    program.cm.bind(listener, SocketAddr::new(address.ip(), PORT), false).unwrap();
+    program.cm.listen(listener, 1).unwrap();
+    let rping = guest.spawn(&format!("rping -c -a {} -p {PORT} -C {ROUNDS} -S {SIZE} -V", address.ip()));
+    let request = program.event();
+    assert!(matches!(request.kind, IdEventKind::ConnectRequest { .. }), "{request:?}");
+    program.receive();
+    program.cm.accept(request.id, &program.param(), b"").unwrap();
+    program.ready(request.id);
+    (0..ROUNDS).for_each(|_| program.serve_round());
+    let rping = guest.wait(rping, LIMIT);
+    assert_eq!(rping.status, Some(0), "{}", rping.printed);
+    assert_eq!(program.event().kind, IdEventKind::Established);
+    assert_eq!(program.event().kind, IdEventKind::Disconnected);
+    program.end();
+}
+
+/// We ask the guest's rping.
+fn ask(guest: &mut Guest, address: SocketAddr, to: SocketAddr) {
+    let rping = guest.spawn(&format!("rping -s -a {} -p {PORT} -C {ROUNDS} -S {SIZE}", to.ip()));
+    while guest.run("rdma resource show cm_id | grep -q LISTEN").status != Some(0) {
+        assert!(!guest.has_ended(rping), "rping does not listen");
+    }
+    let mut program = Program::open(address);
+    let id = program.cm.create_id(&program.channel, PortSpace::Tcp).unwrap();
+    program.cm.bind(id, SocketAddr::new(address.ip(), 0), false).unwrap();
+    let connect = Connect {
+        destination: to,
+        path_mtu: 3,
+        traffic_class: 0,
+        param: program.param(),
+        private_data: Vec::new(),
+    };
+    program.cm.connect(id, connect).unwrap();
+    let response = program.event();
+    assert!(matches!(response.kind, IdEventKind::ConnectResponse(_)), "{response:?}");
+    program.ready(id);
+    program.cm.ready_to_use(id, b"").unwrap();
+    (0..ROUNDS).for_each(|round| program.ask_round(round));
+    program.cm.disconnect(id, b"").unwrap();
+    assert_eq!(program.event().kind, IdEventKind::Disconnected);
+    let rping = guest.wait(rping, LIMIT);
+    assert!(rping.printed.is_empty() || rping.status == Some(0), "{rping:?}");
+    program.end();
+}
+
+#[test]
+fn a_program_of_ours_connects_with_rping_of_soft_roce_each_way() {
+    let Some(image) = image() else { return };
+    let Some(network) = or_skip(Network::new()) else { return };
+    let mut guest = Guest::start(&image, &network.wire);
+    let capture = Capture::begin(&network.wire, "rping");
+    for family in [0, 1] {
+        let at = |of: [&str; 2], port| SocketAddr::new(of[family].parse().unwrap(), port);
+        let inside = network.host.inside(|| {
+            serve(&mut guest, at(OWN, ROCE_PORT));
+            ask(&mut guest, at(OWN, ROCE_PORT), at(GUEST, PORT));
+        });
+        inside.unwrap();
+    }
+    let [own, theirs] = capture.check();
+    assert!(own > 10 * ROUNDS && theirs > 10 * ROUNDS, "{own} and {theirs} frames");
+}
