@@ -44,7 +44,8 @@ impl Guest {
         let listener = UnixListener::bind(&socket).unwrap();
         let file = |name: &str| folder.join(name).display().to_string();
         // A frame on the tap is one on the wire: the card computes and joins nothing.
-        let plain = "csum=off,guest_csum=off,gso=off,host_tso4=off,host_tso6=off,host_ufo=off,guest_tso4=off,guest_tso6=off,guest_ufo=off";
+        let plain = "csum=off,guest_csum=off,gso=off,host_tso4=off,host_tso6=off,host_ufo=off,\
+                     guest_tso4=off,guest_tso6=off,guest_ufo=off";
         let boot = format!(
             "console=ttyS0 quiet panic=-1 mitigations=off guest.ip4={}/24 guest.ip6={}/64",
             GUEST[0], GUEST[1]
@@ -164,8 +165,8 @@ impl Drop for Guest {
     }
 }
 
-/// The machine's own virtualization where its CPU has it; else QEMU emulates the CPU. There are machines with a
-/// `/dev/kvm` and without the CPU's flag: they emulate in the kernel, and far slower.
+/// The machine's own virtualization where its CPU has it; else QEMU emulates the CPU. There are machines with
+/// a `/dev/kvm` and without the CPU's flag: they emulate in the kernel, and far slower.
 fn accelerator() -> [&'static str; 4] {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = cpu.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
