@@ -10,7 +10,7 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-CHECKS = fmt tidy clippy unit abuse interop doc models fuzz miri
+CHECKS = fmt tidy clippy unit abuse doc models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use remora_broker::client::{self, CmClient, EventChannel, Options, Watch};
-use remora_broker::{Connect, IdEvent, IdEventKind, PortSpace};
+use remora_broker::{Connect, ConnectedService, IdEvent, IdEventKind, PortSpace};
 use remora_cm::ConnParam;
 use remora_host::wait_readable;
 use remora_netns::or_skip;
@@ -57,7 +57,7 @@ impl Program {
         let range = client::open(address, &options).unwrap();
         let adapter = ChannelAdapter::open(&Device::shared(range.endpoint().clone())).unwrap();
         let (counted, failing) = (Arc::clone(&adapter), Arc::clone(&adapter));
-        let watch = Watch::of(&range, move || counted.counters(), move || failing.fail()).unwrap();
+        let watch = Watch::of(&range, None, move || counted.counters(), move || failing.fail()).unwrap();
         let pd = adapter.table().alloc_pd().unwrap();
         let cq = Cq::create(&adapter, 64, None, false).unwrap();
         let caps = QpAttributes {
@@ -260,6 +260,7 @@ fn ask(guest: &mut Guest, address: SocketAddr, to: SocketAddr) {
     program.cm.bind(id, SocketAddr::new(address.ip(), 0), false).unwrap();
     let connect = Connect {
         destination: to,
+        service: ConnectedService::Rc,
         path_mtu: 3,
         traffic_class: 0,
         param: program.param(),
