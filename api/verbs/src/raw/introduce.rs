@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Asks whoever lends the address for a link to a QPN range. When it returns `Ok`, the link was added
-/// ([`ChannelAdapter::add_neighbour`]). The error: one line that says why there is none.
+/// Asks whoever lends the address for a link to a QPN range. When it returns `Ok`, the link was added by
+/// [`add_neighbour`](super::ChannelAdapter::add_neighbour). The error: one line that says why there is none.
 pub type Introduce = Arc<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
 
 /// How connections find their links.
