@@ -18,9 +18,11 @@
 //!
 //! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may
 //! still be about to write its busy word. With a shared word it would overwrite the mark of the next owner.
+//! A signal handler may interrupt the thread just there, so it gives no slot back (`Attempt`).
 
 use crate::barrier;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
+use std::sync::atomic::compiler_fence;
 use std::sync::{Arc, PoisonError, TryLockError};
 
 /// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while
@@ -160,6 +162,7 @@ impl Pass {
     /// The quick way, open to the owner of the bias.
     #[inline(always)]
     fn enter_biased(&self, me: u64) -> Option<Entered<'_>> {
+        let _attempt = Attempt::begin();
         let owner = self.owner.load(Ordering::Relaxed);
         if owner >> SLOT_BITS != me {
             return None;
@@ -209,8 +212,8 @@ impl Pass {
             await_change(busy, |value| value & 1 == 0);
             policy.revoked(busy.load(Ordering::Relaxed));
         }
-        self.give_slot_back(me);
-        if policy.deserves(me)
+        if self.give_slot_back(me)
+            && policy.deserves(me)
             && let Some(entered) = self.grant(me, &mut policy)
         {
             return Ok(entered);
@@ -294,14 +297,18 @@ impl Pass {
         Entered { pass: self, busy: &self.plain, mutex: Some(policy) }
     }
 
-    /// The mutex is held and `me` has no bias: it is not about to write its word, so another may have the
-    /// slot.
-    fn give_slot_back(&self, me: u64) {
+    /// The mutex is held and `me` has no bias. Another may have its slot, unless `me` may be about to write
+    /// there: false.
+    fn give_slot_back(&self, me: u64) -> bool {
+        if Attempt::is_interrupted() {
+            return false;
+        }
         for thread in &self.threads {
             if thread.load(Ordering::Relaxed) == me {
                 thread.store(0, Ordering::Relaxed);
             }
         }
+        true
     }
 
     /// Is the thread `me` inside?
@@ -470,6 +477,35 @@ impl Drop for LockMark {
     }
 }
 
+/// A mark of this thread that it tries to enter by the bias: it may be about to write its busy word.
+#[derive(Debug)]
+struct Attempt {
+    /// Did it try already? Then this is a signal handler.
+    before: bool,
+}
+
+impl Attempt {
+    #[inline(always)]
+    fn begin() -> Attempt {
+        let before = ATTEMPT.with(|attempt| attempt.replace(true));
+        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        Attempt { before }
+    }
+
+    /// For who tries no more: has it interrupted an attempt?
+    fn is_interrupted() -> bool {
+        ATTEMPT.with(std::cell::Cell::get)
+    }
+}
+
+impl Drop for Attempt {
+    #[inline(always)]
+    fn drop(&mut self) {
+        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        ATTEMPT.with(|attempt| attempt.set(self.before));
+    }
+}
+
 #[cfg(not(loom))]
 thread_local! {
     /// Addresses of the passes that this thread is marked for; 0: none.
@@ -477,11 +513,13 @@ thread_local! {
     /// A number of this thread that no other thread of the process ever has (addresses and system ids come
     /// back).
     static TOKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(UNASSIGNED) };
+    static ATTEMPT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 #[cfg(loom)]
 loom::thread_local! {
     static LOCKS: [std::cell::Cell<usize>; MARKS] = [const { std::cell::Cell::new(0) }; MARKS];
     static TOKEN: std::cell::Cell<u64> = std::cell::Cell::new(UNASSIGNED);
+    static ATTEMPT: std::cell::Cell<bool> = std::cell::Cell::new(false);
 }
 
 #[inline(always)]
