@@ -8,11 +8,11 @@
 //! | `broker.rs` | [`Broker`]: its thread, and how it ends |
 //! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
 //! | `broker/gsi.rs` | queue pair 1 of the addresses |
-//! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the communication manager: owners of ids, requests of programs |
+//! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the CM: owners of ids, requests of programs |
 //! | `broker/port_table.rs` | which id is bound to which port |
 //! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
 //! | `client/cm.rs` | [`client::CmClient`]: ids that connect, and the channels of their events |
-//! | `paths.rs`, `paths/`, `broker/paths.rs` | the device's paths of `/sys` and `/dev`, and its counters as files |
+//! | `paths.rs`, `paths/`, `broker/paths.rs` | paths of `/sys` and `/dev`, and counters as files |
 //! | `client/paths.rs` | [`client::Paths`]: keeps them while a program reads them |
 //! | `tally.rs` | [`Tally`]: what the broker counts |
 //!
