@@ -3,11 +3,11 @@
 use remora_host::packet::{PacketSocket, own_uid};
 use remora_port::shm::{self, DEFAULT_GEOMETRY};
 use remora_verbs::raw::{ChannelAdapter, Link, Links, Wanted};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{ClientError, Range, ask};
@@ -24,9 +24,11 @@ pub struct Neighbours {
     own: u8,
     adapter: Arc<ChannelAdapter>,
     wanted: Arc<Wanted>,
-    /// The socket has an own lock, so that waiting threads can sleep on it.
+    /// The thread of the watch alone receives from it: a waiting thread would miss what that thread takes.
     socket: PacketSocket,
     introductions: Mutex<Introductions>,
+    /// Something was taken in.
+    taken_in: Condvar,
 }
 
 /// What was said by the socket.
@@ -63,6 +65,7 @@ impl Neighbours {
             wanted,
             socket,
             introductions: Mutex::default(),
+            taken_in: Condvar::new(),
         });
         let asked = Arc::downgrade(&neighbours);
         let introduce = move |range| match asked.upgrade() {
@@ -73,20 +76,17 @@ impl Neighbours {
         Ok(neighbours)
     }
 
-    /// Gets a link to this range into the NIC, and waits for it.
+    /// Gets a link to this range into the NIC, and waits until the thread of the [`Watch`](super::Watch) has
+    /// taken it in.
     ///
     /// # Errors
     /// One line: why there is none.
     fn introduce(&self, range: u8) -> Result<(), String> {
-        self.introductions().refusals.remove(&range);
+        let mut introductions = self.introductions();
+        introductions.refusals.remove(&range);
         self.ask_for(range)?;
         let until = Instant::now() + PATIENCE;
         loop {
-            if self.adapter.has_neighbour(range) {
-                return Ok(());
-            }
-            let mut introductions = self.introductions();
-            self.take_in(&mut introductions);
             if self.adapter.has_neighbour(range) {
                 return Ok(());
             }
@@ -96,14 +96,12 @@ impl Neighbours {
             if introductions.over {
                 return Err("the broker makes no more links for this program".to_owned());
             }
-            drop(introductions);
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(format!("the broker has not answered for {} s", PATIENCE.as_secs()));
             }
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            // A signal ends a wait, and then the time counts.
-            let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout));
+            let waited = self.taken_in.wait_timeout(introductions, left);
+            (introductions, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -132,6 +130,7 @@ impl Neighbours {
     pub(super) fn look(&self) -> bool {
         let mut introductions = self.introductions();
         self.take_in(&mut introductions);
+        self.taken_in.notify_all();
         for range in self.wanted.take() {
             if !self.adapter.has_neighbour(range) {
                 // Without a link the datagrams go by UDP.
@@ -139,6 +138,12 @@ impl Neighbours {
             }
         }
         !introductions.over
+    }
+
+    /// Nobody takes links in any more.
+    pub(super) fn end(&self) {
+        self.introductions().over = true;
+        self.taken_in.notify_all();
     }
 
     /// Takes what lies in the socket.

@@ -62,7 +62,11 @@ impl Watch {
         let body = move || {
             // A handler of the program that ran here would find this thread inside the engine.
             let _ = remora_port::block_signals();
-            if watch(&told, &range, neighbours.as_deref(), &*publishes) == End::Broker {
+            let end = watch(&told, &range, neighbours.as_deref(), &*publishes);
+            if let Some(neighbours) = &neighbours {
+                neighbours.end();
+            }
+            if end == End::Broker {
                 tracing::error!("the broker of {} is gone: the device fails", range.endpoint().local());
                 fail();
             }
