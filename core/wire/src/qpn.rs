@@ -15,6 +15,9 @@ impl Qpn {
     /// The general services QP, where connection managers talk.
     pub const GSI: Qpn = Qpn(1);
 
+    /// Bits below the upper seven, which name the QPN range of a program that shares its address.
+    pub const RANGE_SHIFT: u32 = 17;
+
     /// The low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Qpn {
@@ -25,6 +28,12 @@ impl Qpn {
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
+    }
+
+    /// The QPN range, 0 to 127: whose it is where programs share an address.
+    #[inline]
+    pub const fn range(self) -> u8 {
+        (self.0 >> Qpn::RANGE_SHIFT) as u8
     }
 }
 

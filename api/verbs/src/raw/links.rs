@@ -11,9 +11,6 @@ use super::ChannelAdapter;
 use super::introduce::Links;
 use crate::CreateError;
 
-/// Bits of a QP number below its range.
-const RANGE_SHIFT: u32 = 17;
-
 impl ChannelAdapter {
     /// Makes the program with this QPN range of the NIC's address a neighbour: frames to it go by `link`.
     ///
@@ -73,7 +70,7 @@ impl ChannelAdapter {
         if to != self.facts().endpoint {
             return Err(format!("{to} is no neighbour: a link leads only to programs on this NIC's address"));
         }
-        let range = (dest_qp.get() >> RANGE_SHIFT) as u8;
+        let range = dest_qp.range();
         let find = || self.engine().control(|control| retain(control, range));
         if let Some(found) = find() {
             return Ok(found);

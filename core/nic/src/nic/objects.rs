@@ -14,8 +14,6 @@ use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
 
-/// Where the QPN range begins in a number.
-const RANGE_SHIFT: u32 = 17;
 /// The XRC domain of a queue pair that is no target.
 const NO_DOMAIN: u32 = u32::MAX;
 
@@ -148,7 +146,7 @@ impl Nic {
         // The generation above the index: a packet for a destroyed queue pair does not reach its successor.
         let number = match self.qpn_range {
             None => generation << self.index_bits | index,
-            Some(range) => range << RANGE_SHIFT | (generation & 3) << RANGE_INDEX_BITS | index,
+            Some(range) => range << Qpn::RANGE_SHIFT | (generation & 3) << RANGE_INDEX_BITS | index,
         };
         Qpn::new(number & 0x00ff_ffff)
     }

@@ -23,8 +23,6 @@ const MAX_LINKS: u32 = 256;
 const SOCKET_EVERY: u64 = 20_000;
 /// Links are busy until nothing came or left by them for so many nanoseconds.
 const BUSY: u64 = 200_000;
-/// Bits of a QP number below its range.
-const RANGE_SHIFT: u32 = 17;
 
 /// The port of a program on a shared address that has links to its neighbours.
 #[derive(Debug)]
@@ -231,7 +229,7 @@ impl Egress for LinkedPort {
         if self.own != Some(peer) {
             return peer;
         }
-        let range = (to.get() >> RANGE_SHIFT) as u8;
+        let range = to.range();
         if let Some(link) = self.neighbour(range) {
             return link;
         }
