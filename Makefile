@@ -77,7 +77,7 @@ dropin: ## libraries for unmodified verbs programs, into target/dropin/lib
 	@scripts/setup dropin
 	@scripts/dropin
 
-compat: ## unmodified verbs programs, a row each, into docs/COMPATIBILITY.md; REMORA_PORTS='udp shm' chooses ports
+compat: ## unmodified verbs programs, a row each, into docs/COMPATIBILITY.md; REMORA_PORTS=shm chooses a port
 	@scripts/setup dropin
 	@scripts/dropin
 	$(CARGO) build --quiet --package remora-cli --bin remora
