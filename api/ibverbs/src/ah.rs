@@ -1,13 +1,13 @@
 //! Address handles, and address vectors made of a GID and its index.
 
+use remora_abi::device::IbvGid;
+use remora_abi::objects::{IbvAh, IbvContext, IbvPd, IbvWc};
+use remora_abi::queue_pair::{IbvAhAttr, IbvGlobalRoute};
+use remora_abi::work::IbvGrh;
 use remora_verbs::raw::Ah;
 use remora_verbs::{AddressVector, GRH, GlobalRoute};
 use std::ffi::c_int;
 
-use crate::abi::device::IbvGid;
-use crate::abi::objects::{IbvAh, IbvContext, IbvPd, IbvWc};
-use crate::abi::queue_pair::{IbvAhAttr, IbvGlobalRoute};
-use crate::abi::work::IbvGrh;
 use crate::context::ContextObject;
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno, gid, pd, port};

@@ -1,10 +1,10 @@
 //! Asynchronous events.
 
+use remora_abi::context::IbvAsyncEvent;
+use remora_abi::objects::{IbvContext, IbvCq, IbvQp, IbvSrq};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use crate::abi::context::IbvAsyncEvent;
-use crate::abi::objects::{IbvContext, IbvCq, IbvQp, IbvSrq};
 use crate::channel::{Step, read_one};
 use crate::cq::CqObject;
 use crate::handles;

@@ -1,10 +1,10 @@
 //! Binding windows of type 1 by a verb of its own.
 
+use remora_abi::objects::{IbvMw, IbvMwBind, IbvQp};
 use remora_verbs::{Access, Key};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use crate::abi::objects::{IbvMw, IbvMwBind, IbvQp};
 use crate::handles;
 use crate::mw::{MwObject, TYPE_1, binding, posted};
 use crate::requests::{Work, flags};

@@ -1,5 +1,6 @@
 //! Completion channels: descriptors that programs wait on.
 
+use remora_abi::objects::{IbvCompChannel, IbvContext};
 use remora_verbs::raw::EventQueue;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -7,7 +8,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::objects::{IbvCompChannel, IbvContext};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno};
 

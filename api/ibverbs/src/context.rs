@@ -1,12 +1,12 @@
 //! Open devices: views of the one NIC.
 
+use remora_abi::context::VerbsContext;
+use remora_abi::objects::IbvContext;
 use remora_verbs::raw::EventQueue;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::abi::context::VerbsContext;
-use crate::abi::objects::IbvContext;
 use crate::handles::{self, Kind, Object};
 use crate::nic::{Event, Nic, Subject, Watcher};
 

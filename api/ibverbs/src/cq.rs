@@ -4,6 +4,8 @@ mod cq_ex;
 
 use cq_ex::Polling;
 pub use cq_ex::create_cq_ex;
+use remora_abi::completion::{IbvCqEx, IbvModifyCqAttr};
+use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvWc};
 use remora_verbs::raw::{Channel, Cq, CqHook, EventQueue};
 use remora_verbs::{Notify, Status};
 use std::cell::UnsafeCell;
@@ -11,8 +13,6 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::completion::{IbvCqEx, IbvModifyCqAttr};
-use crate::abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvWc};
 use crate::attributes::MAX_CQE;
 use crate::channel::ChannelObject;
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};

@@ -1,9 +1,9 @@
 //! Events of completion channels.
 
+use remora_abi::objects::{IbvCompChannel, IbvCq};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
 
-use crate::abi::objects::{IbvCompChannel, IbvCq};
 use crate::channel::{ChannelObject, Step, read_one};
 use crate::cq::CqObject;
 use crate::{context, errno, handles};

@@ -1,9 +1,9 @@
 //! The list of devices: one, `remora0`.
 
+use remora_abi::device::IbvDevice;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 
-use crate::abi::device::IbvDevice;
 use crate::{attributes, errno};
 
 pub use remora_broker::paths::node_guid as guid;

@@ -1,11 +1,11 @@
 //! Memory on the device.
 
+use remora_abi::memory::{IbvAllocDmAttr, IbvDm};
+use remora_abi::objects::{IbvContext, IbvMr, IbvPd};
 use remora_verbs::{Access, Bytes, Range};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::memory::{IbvAllocDmAttr, IbvDm};
-use crate::abi::objects::{IbvContext, IbvMr, IbvPd};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno, mr, pd};
 

@@ -1,9 +1,9 @@
 //! Vendor options of connections (ECE), of which this NIC has none, and the order of a message's bytes.
 
+use remora_abi::device::IbvEce;
+use remora_abi::objects::IbvQp;
 use std::ffi::{c_int, c_uint};
 
-use crate::abi::device::IbvEce;
-use crate::abi::objects::IbvQp;
 use crate::errno;
 use crate::handles;
 use crate::qp::QpObject;

@@ -1,6 +1,8 @@
 //! Errors in words, if the variable `REMORA_EXPLAIN` asks for them: on the standard error, each kind once for
 //! a queue pair.
 
+use remora_abi::device::IbvGid;
+use remora_abi::objects::{IbvContext, IbvWc};
 use remora_verbs::Status;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -9,8 +11,6 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::abi::device::IbvGid;
-use crate::abi::objects::{IbvContext, IbvWc};
 use crate::context;
 use crate::nic::Nic;
 

@@ -1,10 +1,10 @@
 //! The GID table of the port, and its one partition key.
 
+use remora_abi::device::{IbvGid, IbvGidEntry};
+use remora_abi::objects::IbvContext;
 use remora_verbs::{Address, Endpoint};
 use std::ffi::{c_int, c_uint};
 
-use crate::abi::device::{IbvGid, IbvGidEntry};
-use crate::abi::objects::IbvContext;
 use crate::address::ROCE_PORT;
 use crate::attributes::GIDS;
 use crate::context::{self, ContextObject};

@@ -1,9 +1,9 @@
 //! Handing objects around inside one process, by the descriptor of a context and by their numbers.
 
+use remora_abi::memory::IbvDm;
+use remora_abi::objects::{IbvContext, IbvMr, IbvPd};
 use std::ffi::{c_int, c_void};
 
-use crate::abi::memory::IbvDm;
-use crate::abi::objects::{IbvContext, IbvMr, IbvPd};
 use crate::context::{self, ContextObject};
 use crate::dm::DmObject;
 use crate::handles;

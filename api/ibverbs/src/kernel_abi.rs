@@ -1,7 +1,7 @@
 //! Attributes as the kernel's connection manager hands them to rdma-core's librdmacm. There is no such kernel
 //! here: what is asked for is emptied.
 
-use crate::abi::queue_pair::{IbvAhAttr, IbvQpAttr};
+use remora_abi::queue_pair::{IbvAhAttr, IbvQpAttr};
 use std::ffi::c_void;
 
 /// Bytes of `struct ibv_sa_path_rec`.

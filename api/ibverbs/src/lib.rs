@@ -1,17 +1,16 @@
 //! `libibverbs.so.1`: the verbs of C programs, by their own ABI, on a NIC in the program's process.
 //!
-//! Heads up: `abi/` has the shapes of what programs see, `handles.rs` makes objects of them, `nic.rs` is the
-//! NIC that all contexts of a process share. Then there is a file for each group of verbs. Each function
-//! checks its arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as rdma-core's
-//! providers do. `docs/COMPATIBILITY.md` has each function's state; `scripts/dropin` links the library.
+//! Heads up: `remora_abi` has the shapes of what programs see, `handles.rs` makes objects of them. `nic.rs`
+//! is the NIC that all contexts of a process share. Then there is a file for each group of verbs. Each
+//! function checks its arguments, calls the raw layer (`remora_verbs::raw`) and returns an errno, as
+//! rdma-core's providers do. `docs/COMPATIBILITY.md` has each function's state; `scripts/dropin` links the
+//! library.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
-#![allow(non_snake_case, reason = "some names of the ABI are not")]
 #![allow(
     clippy::missing_safety_doc,
     reason = "the manual pages of libibverbs say what each function asks for"
 )]
 
-mod abi;
 mod absent;
 mod address;
 mod ah;

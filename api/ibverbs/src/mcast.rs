@@ -1,9 +1,9 @@
 //! Multicast groups of datagram queue pairs.
 
+use remora_abi::device::IbvGid;
+use remora_abi::objects::IbvQp;
 use std::ffi::c_int;
 
-use crate::abi::device::IbvGid;
-use crate::abi::objects::IbvQp;
 use crate::errno;
 use crate::gid;
 use crate::handles;

@@ -1,10 +1,10 @@
 //! Memory regions: any memory of the program, which the NIC touches as the program's own CPU does.
 
+use remora_abi::objects::{IbvMr, IbvPd, IbvSge};
 use remora_verbs::{Access, Key};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
-use crate::abi::objects::{IbvMr, IbvPd, IbvSge};
 use crate::handles::{self, Kind, Object};
 use crate::pd;
 use crate::{context, errno};

@@ -1,11 +1,11 @@
 //! Memory windows, of type 1 and of type 2B.
 
+use remora_abi::objects::{IbvMw, IbvMwBindInfo, IbvPd};
 use remora_verbs::{Access, Binding, Key, WindowType};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::objects::{IbvMw, IbvMwBindInfo, IbvPd};
 use crate::handles::{self, Kind, Object};
 use crate::mr::MrObject;
 use crate::{context, errno, mr, pd};

@@ -1,13 +1,13 @@
 //! Opening the device, and the table of functions that `verbs.h` calls.
 
+use remora_abi::context::{EXTENDED, VerbsContext};
+use remora_abi::device::IbvDevice;
+use remora_abi::objects::{Absent, IbvContext, IbvContextOps};
 use remora_verbs::raw::EventQueue;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::abi::context::{EXTENDED, VerbsContext};
-use crate::abi::device::IbvDevice;
-use crate::abi::objects::{Absent, IbvContext, IbvContextOps};
 use crate::context::ContextObject;
 use crate::handles::{self, MUTEX};
 use crate::nic::{Subject, Watcher};

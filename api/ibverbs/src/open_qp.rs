@@ -1,9 +1,9 @@
 //! Targets of XRC that several parts of a program hold.
 
+use remora_abi::objects::{IbvContext, IbvQp};
+use remora_abi::queue_pair::IbvQpOpenAttr;
 use std::sync::Arc;
 
-use crate::abi::objects::{IbvContext, IbvQp};
-use crate::abi::queue_pair::IbvQpOpenAttr;
 use crate::qp::{self, QpObject};
 use crate::xrc::XrcdObject;
 use crate::{context, errno, handles};

@@ -1,9 +1,9 @@
 //! Parent domains, which stand for a protection domain.
 
+use remora_abi::memory::IbvParentDomainInitAttr;
+use remora_abi::objects::{IbvContext, IbvPd};
 use std::sync::atomic::Ordering;
 
-use crate::abi::memory::IbvParentDomainInitAttr;
-use crate::abi::objects::{IbvContext, IbvPd};
 use crate::pd::{self, Parent};
 use crate::td::TdObject;
 use crate::{context, errno, handles};

@@ -1,11 +1,11 @@
 //! Protection domains.
 
+use remora_abi::memory::IbvTd;
+use remora_abi::objects::{IbvContext, IbvPd};
 use remora_verbs::raw::Pd;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::memory::IbvTd;
-use crate::abi::objects::{IbvContext, IbvPd};
 use crate::context;
 use crate::errno;
 use crate::handles::{self, Kind, Object};

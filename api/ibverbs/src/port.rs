@@ -1,9 +1,9 @@
 //! The attributes of the one port.
 
+use remora_abi::device::{COMPAT_PORT_ATTR, IbvPortAttr};
+use remora_abi::objects::IbvContext;
 use std::ffi::c_int;
 
-use crate::abi::device::{COMPAT_PORT_ATTR, IbvPortAttr};
-use crate::abi::objects::IbvContext;
 use crate::context::{self, ContextObject};
 use crate::{attributes, errno};
 

@@ -1,10 +1,10 @@
 //! Posting to the queues of queue pairs, and to shared receive queues.
 
+use remora_abi::objects::{IbvQp, IbvRecvWr, IbvSendWr, IbvSrq};
 use remora_verbs::raw::Receives;
 use remora_verbs::{Payload, PostError};
 use std::ffi::c_int;
 
-use crate::abi::objects::{IbvQp, IbvRecvWr, IbvSendWr, IbvSrq};
 use crate::qp::QpObject;
 use crate::requests::{self, Work};
 use crate::srq::SrqObject;

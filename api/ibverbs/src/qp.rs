@@ -5,6 +5,8 @@ mod qp_ex;
 
 pub use attributes::modify_qp_rate_limit;
 use qp_ex::Builder;
+use remora_abi::objects::{Absent, IbvContext, IbvPd, IbvQp};
+use remora_abi::queue_pair::{IbvAhAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx};
 
 use remora_verbs::raw::{Qp, QpAttributes};
 use remora_verbs::{Service, State};
@@ -12,8 +14,6 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex};
 
-use crate::abi::objects::{Absent, IbvContext, IbvPd, IbvQp};
-use crate::abi::queue_pair::{IbvAhAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx};
 use crate::attributes::{INLINE, MAX_QP_WR, SGES};
 use crate::context::ContextObject;
 use crate::cq::CqObject;

@@ -1,10 +1,10 @@
 //! The attributes of the device, in the style of Soft-RoCE's, as they are true for this NIC.
 
+use remora_abi::device::{IbvDeviceAttr, IbvDeviceAttrEx, IbvOdpCaps, IbvRssCaps, IbvValuesEx};
+use remora_abi::objects::IbvContext;
 use remora_verbs::TIMESTAMP_BITS;
 use std::ffi::{c_int, c_void};
 
-use crate::abi::device::{IbvDeviceAttr, IbvDeviceAttrEx, IbvOdpCaps, IbvRssCaps, IbvValuesEx};
-use crate::abi::objects::IbvContext;
 use crate::attributes::{
     self, MAX_AH, MAX_CQ, MAX_CQE, MAX_QP, MAX_QP_WR, MAX_SRQ, MAX_SRQ_WR, RD_ATOM, SGES,
 };

@@ -1,12 +1,12 @@
 //! Work requests of `verbs.h` as those of the NIC, and completions back.
 
+use remora_abi::objects::{IbvAh, IbvRecvWr, IbvSendWr, IbvSge, IbvWc};
 use remora_verbs::raw::{Cqe, Destination, MAX_INLINE, MAX_SGE, Qpn, SendQueue, Target};
 use remora_verbs::{
     Binding, Flags, Key, Operation, Payload, ReceiveRequest, Remote, Service, Sge, WorkRequest,
 };
 use std::ffi::c_int;
 
-use crate::abi::objects::{IbvAh, IbvRecvWr, IbvSendWr, IbvSge, IbvWc};
 use crate::ah::AhObject;
 use crate::{errno, handles, mw};
 

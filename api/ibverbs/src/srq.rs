@@ -1,13 +1,13 @@
 //! Shared receive queues.
 
+use remora_abi::objects::{IbvContext, IbvPd, IbvSrq};
+use remora_abi::receive::{IbvSrqAttr, IbvSrqInitAttr, IbvSrqInitAttrEx};
 use remora_verbs::ReceiveCaps;
 use remora_verbs::raw::{Cq, Srq};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use crate::abi::objects::{IbvContext, IbvPd, IbvSrq};
-use crate::abi::receive::{IbvSrqAttr, IbvSrqInitAttr, IbvSrqInitAttrEx};
 use crate::attributes::{MAX_SRQ_WR, SGES};
 use crate::cq::CqObject;
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};

@@ -1,11 +1,11 @@
 //! Reading files of sysfs, for programs that ask the library to.
 
+use remora_abi::device::IbvDevice;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::abi::device::IbvDevice;
 use crate::errno;
 
 /// Where sysfs is mounted.

@@ -1,10 +1,10 @@
 //! Thread domains, which change nothing here: one thread at work pays for no lock.
 
+use remora_abi::memory::{IbvTd, IbvTdInitAttr};
+use remora_abi::objects::IbvContext;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::memory::{IbvTd, IbvTdInitAttr};
-use crate::abi::objects::IbvContext;
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno};
 

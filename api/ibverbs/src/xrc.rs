@@ -1,11 +1,11 @@
 //! XRC domains.
 
+use remora_abi::objects::IbvContext;
+use remora_abi::receive::{IbvXrcd, IbvXrcdInitAttr};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::abi::objects::IbvContext;
-use crate::abi::receive::{IbvXrcd, IbvXrcdInitAttr};
 use crate::handles::{self, Kind, Object};
 use crate::{context, errno};
 

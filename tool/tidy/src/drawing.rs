@@ -12,7 +12,7 @@ pub fn drawing() -> String {
     for (folder, purpose) in FOLDERS {
         let names: Vec<_> =
             LAYERS.iter().filter(|layer| layer.folder == folder).map(|layer| layer.name).collect();
-        let _ = writeln!(drawn, "{:<9} {:<52} {purpose}", format!("{folder}/"), names.join("  "));
+        let _ = writeln!(drawn, "{:<9} {:<57} {purpose}", format!("{folder}/"), names.join("  "));
     }
     drawn
 }

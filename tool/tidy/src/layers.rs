@@ -47,7 +47,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 28] = [
+pub const LAYERS: [Layer; 29] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -102,8 +102,10 @@ pub const LAYERS: [Layer; 28] = [
     Layer { names_only: Some(&["verbs"]), ..impure("api", "grants", false) },
     // What C programs link with: every argument is a foreign pointer.
     impure("api", "capi", true),
+    // The shapes of libibverbs' and librdmacm's ABIs, foreign pointers in them; it names no crate.
+    Layer { names_only: Some(&[]), ..impure("api", "abi", true) },
     // The same for programs of verbs, by libibverbs' own ABI.
-    Layer { names_only: Some(&["nic", "verbs", "broker"]), ..impure("api", "ibverbs", true) },
+    Layer { names_only: Some(&["nic", "verbs", "broker", "abi"]), ..impure("api", "ibverbs", true) },
     // Connections of such programs, by librdmacm's ABI: it knows the device by libibverbs' ABI alone.
     Layer { names_only: Some(&["wire", "memory", "broker"]), ..impure("api", "rdmacm", true) },
     // Stands before functions of the C library; it names no crate, so that it is small.

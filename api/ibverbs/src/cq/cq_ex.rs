@@ -1,5 +1,7 @@
 //! Completion queues that are polled value by value.
 
+use remora_abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
+use remora_abi::objects::{IbvContext, IbvCq};
 use remora_verbs::Status;
 use remora_verbs::raw::Cqe;
 use std::cell::UnsafeCell;
@@ -8,8 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{CqAttributes, CqObject};
-use crate::abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
-use crate::abi::objects::{IbvContext, IbvCq};
 use crate::handles::{self, COND, MUTEX};
 use crate::{errno, explain, pd, requests};
 

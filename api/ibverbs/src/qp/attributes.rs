@@ -1,12 +1,12 @@
 //! The attributes of queue pairs: changed, and asked for.
 
+use remora_abi::objects::IbvQp;
+use remora_abi::queue_pair::{IbvQpAttr, IbvQpInitAttr, IbvQpRateLimitAttr};
 use remora_verbs::{CreateError, Modify, PathMigration, Psn, Service, State};
 use std::ffi::c_int;
 use std::sync::PoisonError;
 
 use super::QpObject;
-use crate::abi::objects::IbvQp;
-use crate::abi::queue_pair::{IbvQpAttr, IbvQpInitAttr, IbvQpRateLimitAttr};
 use crate::context::ContextObject;
 use crate::{ah, context, errno, explain, handles, mr, port, requests};
 

@@ -1,6 +1,9 @@
 //! Posting function by function (`ibv_wr_*`): requests are collected between start and complete, and posted
 //! together.
 
+use remora_abi::objects::{IbvAh, IbvMw, IbvMwBindInfo, IbvQp, IbvSge};
+use remora_abi::queue_pair::IbvQpEx;
+use remora_abi::work::IbvDataBuf;
 use remora_verbs::raw::{MAX_INLINE, MAX_SGE, Qpn, Target};
 use remora_verbs::{Key, Operation, Payload, Remote, Service, Sge};
 use std::cell::UnsafeCell;
@@ -8,9 +11,6 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::QpObject;
-use crate::abi::objects::{IbvAh, IbvMw, IbvMwBindInfo, IbvQp, IbvSge};
-use crate::abi::queue_pair::IbvQpEx;
-use crate::abi::work::IbvDataBuf;
 use crate::requests::{self, Work, flags};
 use crate::{errno, handles, mw};
 

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 pub type Read<T> = Option<unsafe extern "C" fn(*mut IbvCqEx) -> T>;
 
 abi! {
-    /// A completion queue that is polled value by value. It begins as an [`IbvCq`].
+    /// A completion queue that is polled value by value. It begins as an `IbvCq`.
     struct IbvCqEx = "struct ibv_cq_ex" {
         context: *mut IbvContext,
         channel: *mut IbvCompChannel,

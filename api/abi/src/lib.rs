@@ -2,6 +2,8 @@
 //! written from the ABI itself; `layout_tests.rs` compares each size and offset with the C compiler's.
 //!
 //! Names are those of C in Rust's spelling. A union stands as the words that it takes.
+#![allow(missing_docs, reason = "fields are those of C, which its manual pages explain")]
+#![allow(non_snake_case, reason = "some names of the ABI are not")]
 
 /// `#[repr(C)]` structs with their C names, and the list by which a test compares them.
 macro_rules! abi {
