@@ -1,68 +1,99 @@
 //! Every size and offset of the public structs, compared with Debian's headers by the C compiler.
 
-use super::{Layout, completion, context, device, memory, objects, queue_pair, receive, work};
+use super::{Layout, cma, completion, context, device, memory, objects, queue_pair, receive, sa, work};
 use std::fmt::Write;
 use std::process::Command;
 
-fn layouts() -> impl Iterator<Item = &'static Layout> {
-    let files = [
-        completion::LAYOUTS,
-        context::LAYOUTS,
-        device::LAYOUTS,
-        memory::LAYOUTS,
-        objects::LAYOUTS,
-        queue_pair::LAYOUTS,
-        receive::LAYOUTS,
-        work::LAYOUTS,
-    ];
-    files.into_iter().flatten()
+/// The structs of `verbs.h` and `sa.h`.
+const VERBS: [&[Layout]; 9] = [
+    completion::LAYOUTS,
+    context::LAYOUTS,
+    device::LAYOUTS,
+    memory::LAYOUTS,
+    objects::LAYOUTS,
+    queue_pair::LAYOUTS,
+    receive::LAYOUTS,
+    sa::LAYOUTS,
+    work::LAYOUTS,
+];
+
+/// Headers of one library of Debian's.
+struct Headers {
+    library: &'static str,
+    names: &'static [&'static str],
+    structs: Vec<&'static Layout>,
+    /// The comparison has more lines.
+    floor: usize,
 }
 
-/// A C program that prints a line for each size and offset.
-fn program() -> String {
-    let mut text = String::from(
-        "#include <infiniband/verbs.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
-    );
-    for Layout { name, fields, .. } in layouts() {
-        writeln!(text, "printf(\"{name} %zu\\n\", sizeof({name}));").unwrap();
-        for (field, _) in *fields {
-            let field = field.trim_start_matches("r#");
-            writeln!(text, "printf(\"{name}.{field} %zu\\n\", offsetof({name}, {field}));").unwrap();
-        }
-    }
-    text + "return 0;\n}\n"
-}
-
-fn ours() -> String {
+/// Lines of names and numbers, by `line` for each: "struct x" and its size, "struct x.field" and its offset.
+fn lines(structs: &[&Layout], mut line: impl FnMut(&mut String, &str, usize)) -> String {
     let mut text = String::new();
-    for Layout { name, size, fields } in layouts() {
-        writeln!(text, "{name} {size}").unwrap();
+    for Layout { name, size, fields } in structs {
+        line(&mut text, name, *size);
         for (field, offset) in *fields {
-            writeln!(text, "{name}.{} {offset}", field.trim_start_matches("r#")).unwrap();
+            line(&mut text, &format!("{name}.{}", field.trim_start_matches("r#")), *offset);
         }
     }
     text
 }
 
-#[test]
-fn every_size_and_offset_is_that_of_debians_headers() {
-    let folder = std::env::temp_dir().join(format!("remora-layout-{}", std::process::id()));
+/// A C program that prints a line for each size and offset.
+fn program(headers: &Headers) -> String {
+    let names = headers.names.iter().chain(&["stddef.h", "stdio.h"]);
+    let includes: String = names.map(|name| format!("#include <{name}>\n")).collect();
+    let body = lines(&headers.structs, |text, name, _| {
+        let value = match name.split_once('.') {
+            Some((of, field)) => format!("offsetof({of}, {field})"),
+            None => format!("sizeof({name})"),
+        };
+        writeln!(text, "printf(\"{name} %zu\\n\", {value});").unwrap();
+    });
+    format!("{includes}int main(void) {{\n{body}return 0;\n}}\n")
+}
+
+fn compare(headers: &Headers) {
+    let library = headers.library;
+    let folder = std::env::temp_dir().join(format!("remora-layout-{library}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
-    std::fs::write(&source, program()).unwrap();
-    let compiled = Command::new("cc").arg("-o").arg(&binary).arg(&source).output().unwrap();
+    std::fs::write(&source, program(headers)).unwrap();
+    // The headers have functions of the libraries, which nobody calls here.
+    let flags = ["-O1", "-ffunction-sections", "-Wl,--gc-sections", &format!("-l{library}"), "-libverbs"];
+    let compiled = Command::new("cc").arg("-o").arg(&binary).arg(&source).args(flags).output().unwrap();
     assert!(
         compiled.status.success(),
-        "libibverbs-dev is needed (`scripts/setup test` installs it): {}",
+        "lib{library}-dev is needed (`scripts/setup dropin` installs it): {}",
         String::from_utf8_lossy(&compiled.stderr)
     );
     let printed = Command::new(&binary).output().unwrap();
     let theirs = String::from_utf8(printed.stdout).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let (ours, lines) = (ours(), theirs.lines().count());
-    assert!(lines > 300, "{lines} lines");
+    let ours = lines(&headers.structs, |text, name, number| writeln!(text, "{name} {number}").unwrap());
+    assert!(ours.lines().count() > headers.floor, "{} lines", ours.lines().count());
     for (ours, theirs) in ours.lines().zip(theirs.lines()) {
         assert_eq!(ours, theirs, "ours and Debian's");
     }
     assert_eq!(ours, theirs);
+}
+
+#[test]
+fn every_size_and_offset_of_verbs_is_that_of_debians_headers() {
+    compare(&Headers {
+        library: "ibverbs",
+        names: &["infiniband/verbs.h", "infiniband/sa.h"],
+        structs: VERBS.into_iter().flatten().collect(),
+        floor: 500,
+    });
+}
+
+/// The structs of verbs, too, as programs of rdma_cm see them.
+#[test]
+fn every_size_and_offset_of_rdma_cm_is_that_of_debians_headers() {
+    compare(&Headers {
+        library: "rdmacm",
+        names: &["rdma/rdma_cma.h", "rdma/rdma_verbs.h"],
+        structs: cma::LAYOUTS.iter().chain(VERBS.into_iter().flatten()).collect(),
+        floor: 550,
+    });
 }

@@ -1,5 +1,8 @@
-//! The public ABI of libibverbs: the shapes of what programs and this library hand to each other. They are
-//! written from the ABI itself; `layout_tests.rs` compares each size and offset with the C compiler's.
+//! The public ABIs of libibverbs and librdmacm: the shapes of what programs and these libraries hand to each
+//! other. They are written from the ABIs themselves; `layout_tests.rs` compares each size and offset with the
+//! C compiler's.
+//!
+//! `cma.rs` is what `rdma_cma.h` shows, `sa.rs` is `sa.h`, and all else is `verbs.h`.
 //!
 //! Names are those of C in Rust's spelling. A union stands as the words that it takes.
 #![allow(missing_docs, reason = "fields are those of C, which its manual pages explain")]
@@ -27,6 +30,7 @@ macro_rules! abi {
     };
 }
 
+pub mod cma;
 pub mod completion;
 pub mod context;
 pub mod device;
@@ -36,6 +40,7 @@ pub mod memory;
 pub mod objects;
 pub mod queue_pair;
 pub mod receive;
+pub mod sa;
 pub mod work;
 
 /// The layout of one struct.

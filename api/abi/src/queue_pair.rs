@@ -6,6 +6,54 @@ use super::receive::IbvXrcd;
 use super::work::IbvDataBuf;
 use std::ffi::{c_int, c_void};
 
+/// `IBV_QPT_RC`.
+pub const QPT_RC: c_int = 2;
+/// `IBV_QPT_UC`.
+pub const QPT_UC: c_int = 3;
+/// `IBV_QPT_UD`.
+pub const QPT_UD: c_int = 4;
+/// `IBV_QPT_XRC_SEND`.
+pub const QPT_XRC_SEND: c_int = 9;
+/// `IBV_QPT_XRC_RECV`.
+pub const QPT_XRC_RECV: c_int = 10;
+
+/// `enum ibv_qp_state`.
+pub mod qp_state {
+    use std::ffi::c_int;
+
+    pub const INIT: c_int = 1;
+    pub const RTR: c_int = 2;
+    pub const RTS: c_int = 3;
+    pub const ERR: c_int = 6;
+}
+
+/// `enum ibv_qp_attr_mask`.
+pub mod attr_mask {
+    use std::ffi::c_int;
+
+    pub const STATE: c_int = 1 << 0;
+    pub const ACCESS_FLAGS: c_int = 1 << 3;
+    pub const PKEY_INDEX: c_int = 1 << 4;
+    pub const PORT: c_int = 1 << 5;
+    pub const QKEY: c_int = 1 << 6;
+    pub const AV: c_int = 1 << 7;
+    pub const PATH_MTU: c_int = 1 << 8;
+    pub const TIMEOUT: c_int = 1 << 9;
+    pub const RETRY_CNT: c_int = 1 << 10;
+    pub const RNR_RETRY: c_int = 1 << 11;
+    pub const RQ_PSN: c_int = 1 << 12;
+    pub const MAX_QP_RD_ATOMIC: c_int = 1 << 13;
+    pub const MIN_RNR_TIMER: c_int = 1 << 15;
+    pub const SQ_PSN: c_int = 1 << 16;
+    pub const MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
+    pub const DEST_QPN: c_int = 1 << 20;
+}
+
+/// `IBV_QP_INIT_ATTR_PD`.
+pub const INIT_ATTR_PD: u32 = 1 << 0;
+/// `IBV_QP_INIT_ATTR_XRCD`.
+pub const INIT_ATTR_XRCD: u32 = 1 << 1;
+
 /// A queue pair that is posted to function by function.
 type Ex = *mut IbvQpEx;
 

@@ -3,6 +3,13 @@
 use super::objects::{IbvContext, IbvCq, IbvPd};
 use std::ffi::{c_int, c_void};
 
+/// `IBV_SRQT_BASIC`.
+pub const SRQT_BASIC: c_int = 0;
+/// `IBV_SRQT_XRC`.
+pub const SRQT_XRC: c_int = 1;
+/// `IBV_SRQ_INIT_ATTR_TYPE`, `_PD`, `_XRCD` and `_CQ`.
+pub const SRQ_INIT_ATTR: [u32; 4] = [1 << 0, 1 << 1, 1 << 2, 1 << 3];
+
 abi! {
     /// The size and limit of a shared receive queue.
     struct IbvSrqAttr = "struct ibv_srq_attr" {

@@ -1,10 +1,10 @@
 //! The passive side: it accepts a request, or refuses it.
 
+use remora_abi::cma::{MOST, RdmaCmId, RdmaConnParam, UDP_QKEY};
 use remora_broker::ConnParam;
 use remora_wire::Qpn;
 use std::ffi::{c_int, c_void};
 
-use crate::abi::cma::{MOST, RdmaCmId, RdmaConnParam, UDP_QKEY};
 use crate::connect::{check, given, own_param, private_data};
 use crate::id::{IdObject, Phase};
 use crate::{errno, id, qp_state, sync};

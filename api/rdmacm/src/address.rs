@@ -1,10 +1,10 @@
 //! Addresses: as C programs have them, as GIDs, and which GID of the device has which.
 
+use remora_abi::device::IbvGid;
 use remora_wire::Address;
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 
-use crate::abi::verbs::IbvGid;
 use crate::cm_device::Gid;
 use crate::ibverbs;
 

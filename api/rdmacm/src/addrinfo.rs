@@ -1,10 +1,10 @@
 //! Names and services as addresses (`rdma_getaddrinfo`), by the C library's resolver.
 
+use remora_abi::cma::{PS_TCP, PS_UDP, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RdmaAddrinfo};
+use remora_abi::queue_pair::{QPT_RC, QPT_UD};
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::abi::cma::{PS_TCP, PS_UDP, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RdmaAddrinfo};
-use crate::abi::verbs::{QPT_RC, QPT_UD};
 use crate::{address, errno, ibverbs};
 
 /// A result, and what it points to.

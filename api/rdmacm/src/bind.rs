@@ -1,9 +1,9 @@
 //! Binding ids to addresses and ports, and listening there.
 
+use remora_abi::cma::RdmaCmId;
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::abi::cma::RdmaCmId;
 use crate::cm_device::Gid;
 use crate::id::{IdObject, IdState, Phase};
 use crate::{address, errno, id};

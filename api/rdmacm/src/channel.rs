@@ -1,5 +1,6 @@
 //! Event channels: their descriptors are sockets to the broker.
 
+use remora_abi::cma::RdmaEventChannel;
 use remora_broker::IdEvent;
 use remora_broker::client::EventChannel;
 use std::cell::UnsafeCell;
@@ -8,7 +9,6 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::cma::RdmaEventChannel;
 use crate::cm_device::{self, CmDevice};
 use crate::errno;
 use crate::live::Live;
@@ -55,12 +55,6 @@ impl ChannelObject {
     /// Events that wait for a posted event.
     pub fn moved(&self) -> MutexGuard<'_, VecDeque<IdEvent>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl std::fmt::Debug for RdmaEventChannel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "descriptor {}", self.fd)
     }
 }
 

@@ -1,5 +1,8 @@
 //! What all ids of a process share: the open device, and the connection to the communication manager.
 
+use remora_abi::device::{IbvDeviceAttr, IbvGidEntry, IbvPortAttr};
+use remora_abi::objects::{IbvContext, IbvPd};
+use remora_abi::receive::IbvXrcd;
 use remora_broker::client::{CmClient, Options, Start};
 use remora_memory::ForkMark;
 use remora_wire::Address;
@@ -7,7 +10,6 @@ use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::verbs::{IbvContext, IbvDeviceAttr, IbvGidEntry, IbvPd, IbvPortAttr, IbvXrcd};
 use crate::ibverbs;
 
 /// The device's one port.

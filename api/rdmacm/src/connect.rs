@@ -1,11 +1,11 @@
 //! The active side: it asks for a connection, or which queue pair has a service of datagrams.
 
+use remora_abi::cma::{MOST, PS_TCP, RdmaCmId, RdmaConnParam};
+use remora_abi::queue_pair::{QPT_UC, QPT_XRC_RECV, QPT_XRC_SEND};
 use remora_broker::{ConnParam, Connect, ConnectedService};
 use remora_wire::Qpn;
 use std::ffi::c_int;
 
-use crate::abi::cma::{MOST, PS_TCP, RdmaCmId, RdmaConnParam};
-use crate::abi::verbs::{QPT_UC, QPT_XRC_RECV, QPT_XRC_SEND};
 use crate::id::{IdObject, IdState, Phase};
 use crate::{errno, id, sync};
 

@@ -1,11 +1,11 @@
 //! Ids that programs make.
 
+use remora_abi::cma::{PS_IB, PS_TCP, PS_UDP, RdmaCmId, RdmaEventChannel};
+use remora_abi::queue_pair::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND};
 use remora_broker::PortSpace;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::abi::cma::{PS_IB, PS_TCP, PS_UDP, RdmaCmId, RdmaEventChannel};
-use crate::abi::verbs::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND};
 use crate::channel::{self, ChannelObject};
 use crate::id::{IDS, IdObject, Made};
 use crate::{errno, registry};

@@ -1,8 +1,8 @@
 //! The end of an id.
 
+use remora_abi::cma::RdmaCmId;
 use std::ffi::c_int;
 
-use crate::abi::cma::RdmaCmId;
 use crate::id::IDS;
 use crate::{errno, multicast, registry, sync};
 

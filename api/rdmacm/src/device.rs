@@ -1,8 +1,8 @@
 //! The list of devices.
 
+use remora_abi::objects::IbvContext;
 use std::ffi::c_int;
 
-use crate::abi::verbs::IbvContext;
 use crate::{cm_device, errno};
 
 /// The open devices, and NULL behind them: one, which stays open.

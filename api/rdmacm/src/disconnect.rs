@@ -1,8 +1,8 @@
 //! The end of a connection.
 
+use remora_abi::cma::RdmaCmId;
 use std::ffi::c_int;
 
-use crate::abi::cma::RdmaCmId;
 use crate::id::{IdObject, Phase};
 use crate::{errno, id, qp_state, sync};
 

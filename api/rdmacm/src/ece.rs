@@ -1,9 +1,9 @@
 //! Vendor options of connections: this device has none.
 
+use remora_abi::cma::RdmaCmId;
+use remora_abi::device::IbvEce;
 use std::ffi::c_int;
 
-use crate::abi::cma::RdmaCmId;
-use crate::abi::verbs::IbvEce;
 use crate::{errno, ibverbs, id};
 
 /// Takes options that no peer gets.

@@ -1,9 +1,10 @@
 //! Endpoints: an id and its queue pair by one call, and requests that a call waits for.
 
+use remora_abi::cma::{RAI_PASSIVE, RdmaAddrinfo, RdmaCmId, event_type};
+use remora_abi::objects::IbvPd;
+use remora_abi::queue_pair::IbvQpInitAttr;
 use std::ffi::c_int;
 
-use crate::abi::cma::{RAI_PASSIVE, RdmaAddrinfo, RdmaCmId, event_type};
-use crate::abi::verbs::{IbvPd, IbvQpInitAttr};
 use crate::event::{self, EVENTS};
 use crate::id::{self, Endpoint, IDS, IdObject};
 use crate::{address, bind, create, destroy, errno, get_event, qp, resolve, srq, sync};

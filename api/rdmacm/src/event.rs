@@ -1,10 +1,10 @@
 //! Events that programs have, and their acknowledgement.
 
+use remora_abi::cma::{EventParam, RdmaCmEvent, RdmaConnParam, RdmaUdParam};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::abi::cma::{EventParam, RdmaCmEvent, RdmaConnParam, RdmaUdParam};
 use crate::errno;
 use crate::id::IdObject;
 use crate::live::Live;

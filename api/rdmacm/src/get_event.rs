@@ -3,12 +3,12 @@
 //! A thread may be cancelled in the wait of a program, which unwinds the stack. So that wait keeps nothing
 //! that a drop would end, and calls nothing that Rust lets unwind: functions of C's ABI that are not inlined.
 
+use remora_abi::cma::{RdmaCmEvent, RdmaEventChannel};
 use remora_broker::IdEvent;
 use rustix::net::RecvFlags;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::abi::cma::{RdmaCmEvent, RdmaEventChannel};
 use crate::channel::{self, ChannelObject};
 use crate::{errno, received};
 

@@ -1,12 +1,12 @@
 //! `libibverbs.so.1`, by its public ABI. What its headers have as inline functions stands here as functions.
 
+use remora_abi::context::{EXTENDED, VerbsContext};
+use remora_abi::device::{IbvDevice, IbvDeviceAttr, IbvGid, IbvGidEntry, IbvPortAttr};
+use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvPd, IbvQp, IbvSrq};
+use remora_abi::queue_pair::{IbvQpAttr, IbvQpInitAttrEx};
+use remora_abi::receive::{IbvSrqInitAttrEx, IbvXrcd, IbvXrcdInitAttr};
 use std::ffi::{c_int, c_void};
 
-use crate::abi::verbs::{
-    EXTENDED, IbvCompChannel, IbvContext, IbvCq, IbvDevice, IbvDeviceAttr, IbvGid, IbvGidEntry, IbvPd,
-    IbvPortAttr, IbvQp, IbvQpAttr, IbvQpInitAttrEx, IbvSrq, IbvSrqInitAttrEx, IbvXrcd, IbvXrcdInitAttr,
-    VerbsContext,
-};
 use crate::errno;
 
 // Unit tests are programs, and use the system's library.

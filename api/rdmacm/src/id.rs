@@ -1,5 +1,10 @@
 //! Ids: made by programs, or by a peer's request.
 
+use remora_abi::cma::RdmaCmId;
+use remora_abi::device::IbvGid;
+use remora_abi::objects::IbvPd;
+use remora_abi::queue_pair::{IbvQpInitAttr, QPT_UD};
+use remora_abi::sa::IbvSaPathRec;
 use remora_wire::Psn;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -7,8 +12,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::cma::RdmaCmId;
-use crate::abi::verbs::{IbvGid, IbvPd, IbvQpInitAttr, IbvSaPathRec, QPT_UD};
 use crate::channel::ChannelObject;
 use crate::cm_device::{CmDevice, Gid, PORT};
 use crate::id_options::IdOptions;

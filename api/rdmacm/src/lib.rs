@@ -1,9 +1,9 @@
 //! `librdmacm.so.1`: connections of C programs, by their own ABI, over the broker's communication manager.
 //!
-//! Heads up: `abi/` has the shapes of what programs see, `id.rs` and `channel.rs` make objects of them, and
-//! `cm_device.rs` is what all ids of a process share: the open device and the connection to the broker. The
-//! device is `libibverbs.so.1`'s, and this library knows it by its public ABI alone (`ibverbs.rs`). Then
-//! there is a file for each group of calls. `docs/COMPATIBILITY.md` has each function's state;
+//! Heads up: `remora_abi` has the shapes of what programs see, `id.rs` and `channel.rs` make objects of them,
+//! and `cm_device.rs` is what all ids of a process share: the open device and the connection to the broker.
+//! The device is `libibverbs.so.1`'s, and this library knows it by its public symbols alone (`ibverbs.rs`).
+//! Then there is a file for each group of calls. `docs/COMPATIBILITY.md` has each function's state;
 //! `scripts/dropin` links the library.
 #![allow(unsafe_code, reason = "every argument is a foreign pointer")]
 #![allow(
@@ -11,7 +11,6 @@
     reason = "the manual pages of librdmacm say what each function asks for"
 )]
 
-mod abi;
 mod accept;
 mod address;
 mod addrinfo;

@@ -1,9 +1,9 @@
 //! Ids that move to another channel.
 
+use remora_abi::cma::{RdmaCmId, RdmaEventChannel};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use crate::abi::cma::{RdmaCmId, RdmaEventChannel};
 use crate::channel::{self, ChannelObject};
 use crate::{errno, id, sync};
 

@@ -1,12 +1,13 @@
 //! Multicast groups of ids. On RoCE a queue pair is attached to a group, and that is all.
 
+use remora_abi::cma::{RdmaCmEvent, RdmaCmId, RdmaCmJoinMcAttrEx, RdmaUdParam, UDP_QKEY, event_type};
+use remora_abi::device::IbvGid;
+use remora_abi::queue_pair::{IbvAhAttr, IbvGlobalRoute};
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::abi::cma::{RdmaCmEvent, RdmaCmId, RdmaCmJoinMcAttrEx, RdmaUdParam, UDP_QKEY, event_type};
-use crate::abi::verbs::{IbvAhAttr, IbvGid, IbvGlobalRoute};
 use crate::cm_device::PORT;
 use crate::event::{EventDetail, NewEvent};
 use crate::id::{HOPS, IdObject, IdState, Phase};

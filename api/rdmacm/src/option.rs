@@ -1,8 +1,8 @@
 //! Options of ids.
 
+use remora_abi::cma::RdmaCmId;
 use std::ffi::{c_int, c_void};
 
-use crate::abi::cma::RdmaCmId;
 use crate::id::Phase;
 use crate::{errno, id};
 

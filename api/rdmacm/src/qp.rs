@@ -1,12 +1,10 @@
 //! Queue pairs of ids, and the completion queues of those that bring none.
 
+use remora_abi::cma::RdmaCmId;
+use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvPd};
+use remora_abi::queue_pair::{INIT_ATTR_PD, INIT_ATTR_XRCD, IbvQpInitAttr, IbvQpInitAttrEx, QPT_XRC_RECV};
 use std::ffi::{c_int, c_void};
 
-use crate::abi::cma::RdmaCmId;
-use crate::abi::verbs::{
-    INIT_ATTR_PD, INIT_ATTR_XRCD, IbvCompChannel, IbvContext, IbvCq, IbvPd, IbvQpInitAttr, IbvQpInitAttrEx,
-    QPT_XRC_RECV,
-};
 use crate::id::IdObject;
 use crate::{errno, ibverbs, id, qp_state};
 

@@ -1,11 +1,12 @@
 //! The way of a queue pair through its states, by what both sides of a connection have agreed on.
 
+use remora_abi::cma::{RdmaCmId, UDP_QKEY};
+use remora_abi::objects::IbvQp;
+use remora_abi::queue_pair::{IbvAhAttr, IbvGlobalRoute, IbvQpAttr, attr_mask as mask, qp_state};
 use remora_broker::{ConnectedService, QpAttributes};
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::abi::cma::{RdmaCmId, UDP_QKEY};
-use crate::abi::verbs::{IbvAhAttr, IbvGlobalRoute, IbvQp, IbvQpAttr, attr_mask as mask, qp_state};
 use crate::cm_device::PORT;
 use crate::id::{HOPS, IdObject};
 use crate::{address, errno, ibverbs, id};

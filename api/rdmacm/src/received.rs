@@ -1,11 +1,11 @@
 //! What the broker tells becomes an event of the program.
 
+use remora_abi::cma::{RdmaCmEvent, RdmaConnParam, RdmaUdParam, event_type};
+use remora_abi::queue_pair::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
 use remora_broker::{ConnParam, ConnectedService, IdEvent, IdEventKind, Posted};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::abi::cma::{RdmaCmEvent, RdmaConnParam, RdmaUdParam, event_type};
-use crate::abi::verbs::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
 use crate::channel::ChannelObject;
 use crate::event::{EventDetail, NewEvent};
 use crate::id::{IDS, IdObject, Made, Phase};

@@ -1,10 +1,10 @@
 //! The way to a peer: which address of the device packets leave from. RoCE needs no more, so it is known at
 //! once; events tell it as if it had taken time.
 
+use remora_abi::cma::{RdmaCmId, event_type};
 use std::ffi::c_int;
 use std::net::SocketAddr;
 
-use crate::abi::cma::{RdmaCmId, event_type};
 use crate::id::{IdObject, Phase};
 use crate::{address, bind, errno, id, post, sync};
 

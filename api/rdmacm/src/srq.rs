@@ -1,11 +1,11 @@
 //! Shared receive queues of ids.
 
+use remora_abi::cma::RdmaCmId;
+use remora_abi::objects::IbvPd;
+use remora_abi::queue_pair::{QPT_XRC_RECV, QPT_XRC_SEND};
+use remora_abi::receive::{IbvSrqInitAttr, IbvSrqInitAttrEx, SRQ_INIT_ATTR, SRQT_BASIC, SRQT_XRC};
 use std::ffi::c_int;
 
-use crate::abi::cma::RdmaCmId;
-use crate::abi::verbs::{
-    IbvPd, IbvSrqInitAttr, IbvSrqInitAttrEx, QPT_XRC_RECV, QPT_XRC_SEND, SRQ_INIT_ATTR, SRQT_BASIC, SRQT_XRC,
-};
 use crate::id::IdObject;
 use crate::{errno, ibverbs, id, qp};
 

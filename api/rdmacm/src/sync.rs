@@ -1,8 +1,8 @@
 //! Ids without a channel of the program's: each call waits for its event, which stands in the id then.
 
+use remora_abi::cma::event_type;
 use std::ffi::c_int;
 
-use crate::abi::cma::event_type;
 use crate::event::{self, EVENTS};
 use crate::get_event;
 use crate::id::IdObject;

@@ -1,8 +1,9 @@
 //! What `rdma_cma.h` shows.
 
-use super::verbs::{
-    IbvAhAttr, IbvCompChannel, IbvContext, IbvCq, IbvGid, IbvPd, IbvQp, IbvSaPathRec, IbvSrq,
-};
+use super::device::IbvGid;
+use super::objects::{IbvCompChannel, IbvContext, IbvCq, IbvPd, IbvQp, IbvSrq};
+use super::queue_pair::IbvAhAttr;
+use super::sa::IbvSaPathRec;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `RDMA_PS_TCP`.
