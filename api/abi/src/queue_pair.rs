@@ -12,10 +12,14 @@ pub const QPT_RC: c_int = 2;
 pub const QPT_UC: c_int = 3;
 /// `IBV_QPT_UD`.
 pub const QPT_UD: c_int = 4;
+/// `IBV_QPT_RAW_PACKET`.
+pub const QPT_RAW_PACKET: c_int = 8;
 /// `IBV_QPT_XRC_SEND`.
 pub const QPT_XRC_SEND: c_int = 9;
 /// `IBV_QPT_XRC_RECV`.
 pub const QPT_XRC_RECV: c_int = 10;
+/// `IBV_QPT_DRIVER`.
+pub const QPT_DRIVER: c_int = 0xff;
 
 /// `enum ibv_qp_state`.
 pub mod qp_state {
@@ -32,6 +36,8 @@ pub mod attr_mask {
     use std::ffi::c_int;
 
     pub const STATE: c_int = 1 << 0;
+    pub const CUR_STATE: c_int = 1 << 1;
+    pub const EN_SQD_ASYNC_NOTIFY: c_int = 1 << 2;
     pub const ACCESS_FLAGS: c_int = 1 << 3;
     pub const PKEY_INDEX: c_int = 1 << 4;
     pub const PORT: c_int = 1 << 5;
@@ -43,16 +49,23 @@ pub mod attr_mask {
     pub const RNR_RETRY: c_int = 1 << 11;
     pub const RQ_PSN: c_int = 1 << 12;
     pub const MAX_QP_RD_ATOMIC: c_int = 1 << 13;
+    pub const ALT_PATH: c_int = 1 << 14;
     pub const MIN_RNR_TIMER: c_int = 1 << 15;
     pub const SQ_PSN: c_int = 1 << 16;
     pub const MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
+    pub const PATH_MIG_STATE: c_int = 1 << 18;
+    pub const CAP: c_int = 1 << 19;
     pub const DEST_QPN: c_int = 1 << 20;
+    pub const RATE_LIMIT: c_int = 1 << 25;
 }
 
-/// `IBV_QP_INIT_ATTR_PD`.
-pub const INIT_ATTR_PD: u32 = 1 << 0;
-/// `IBV_QP_INIT_ATTR_XRCD`.
-pub const INIT_ATTR_XRCD: u32 = 1 << 1;
+/// `enum ibv_qp_init_attr_mask`.
+pub mod init_attr {
+    pub const PD: u32 = 1 << 0;
+    pub const XRCD: u32 = 1 << 1;
+    pub const CREATE_FLAGS: u32 = 1 << 2;
+    pub const SEND_OPS_FLAGS: u32 = 1 << 6;
+}
 
 /// A queue pair that is posted to function by function.
 type Ex = *mut IbvQpEx;

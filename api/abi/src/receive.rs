@@ -7,8 +7,16 @@ use std::ffi::{c_int, c_void};
 pub const SRQT_BASIC: c_int = 0;
 /// `IBV_SRQT_XRC`.
 pub const SRQT_XRC: c_int = 1;
-/// `IBV_SRQ_INIT_ATTR_TYPE`, `_PD`, `_XRCD` and `_CQ`.
-pub const SRQ_INIT_ATTR: [u32; 4] = [1 << 0, 1 << 1, 1 << 2, 1 << 3];
+/// `enum ibv_srq_init_attr_mask`.
+pub mod srq_init_attr {
+    pub const TYPE: u32 = 1 << 0;
+    pub const PD: u32 = 1 << 1;
+    pub const XRCD: u32 = 1 << 2;
+    pub const CQ: u32 = 1 << 3;
+}
+
+/// `IBV_XRCD_INIT_ATTR_FD` and `_OFLAGS`, both of which a new domain needs.
+pub const XRCD_INIT_ATTR: u32 = 1 << 0 | 1 << 1;
 
 abi! {
     /// The size and limit of a shared receive queue.

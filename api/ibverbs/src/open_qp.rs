@@ -1,7 +1,7 @@
 //! Targets of XRC that several parts of a program hold.
 
 use remora_abi::objects::{IbvContext, IbvQp};
-use remora_abi::queue_pair::IbvQpOpenAttr;
+use remora_abi::queue_pair::{IbvQpOpenAttr, QPT_XRC_RECV};
 use std::sync::Arc;
 
 use crate::qp::{self, QpObject};
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenA
         let view = context::look(context)?;
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != qp::XRC_RECV {
+        if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != QPT_XRC_RECV {
             return Err(libc::EINVAL);
         }
         let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;

@@ -5,9 +5,12 @@ mod qp_ex;
 
 pub use attributes::modify_qp_rate_limit;
 use qp_ex::Builder;
-use remora_abi::objects::{Absent, IbvContext, IbvPd, IbvQp};
-use remora_abi::queue_pair::{IbvAhAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx};
 
+use remora_abi::objects::{Absent, IbvContext, IbvPd, IbvQp};
+use remora_abi::queue_pair::{
+    IbvAhAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx, QPT_DRIVER, QPT_RAW_PACKET, QPT_RC, QPT_UC,
+    QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND, init_attr,
+};
 use remora_verbs::raw::{Qp, QpAttributes};
 use remora_verbs::{Service, State};
 use std::cell::UnsafeCell;
@@ -22,15 +25,6 @@ use crate::nic::{Subject, Watcher};
 use crate::srq::SrqObject;
 use crate::xrc::XrcdObject;
 use crate::{context, errno, explain, pd};
-
-/// `IBV_QPT_RC`, `_UC`, `_UD`, `_RAW_PACKET`, `_XRC_SEND`, `_XRC_RECV` and `_DRIVER`.
-const RC: c_int = 2;
-const UC: c_int = 3;
-const UD: c_int = 4;
-const RAW_PACKET: c_int = 8;
-const XRC_SEND: c_int = 9;
-pub const XRC_RECV: c_int = 10;
-const DRIVER: c_int = 0xff;
 
 /// Sizes of what has no queues.
 const NO_QUEUES: IbvQpCap =
@@ -74,21 +68,17 @@ impl QpObject {
     }
 }
 
-/// `enum ibv_qp_init_attr_mask`.
-const DOMAIN: u32 = 1;
-const XRC_DOMAIN: u32 = 2;
-const CREATE_FLAGS: u32 = 4;
-const SEND_OPS: u32 = 64;
+/// What `comp_mask` may name: all that Debian 12 knows.
 const KNOWN: u32 = 0x7f;
 
 fn service(qp_type: c_int) -> Result<Service, c_int> {
     match qp_type {
-        RC => Ok(Service::Rc),
-        UC => Ok(Service::Uc),
-        UD => Ok(Service::Ud),
-        XRC_SEND => Ok(Service::XrcInitiator),
-        XRC_RECV => Ok(Service::XrcTarget),
-        RAW_PACKET | DRIVER => Err(libc::EOPNOTSUPP),
+        QPT_RC => Ok(Service::Rc),
+        QPT_UC => Ok(Service::Uc),
+        QPT_UD => Ok(Service::Ud),
+        QPT_XRC_SEND => Ok(Service::XrcInitiator),
+        QPT_XRC_RECV => Ok(Service::XrcTarget),
+        QPT_RAW_PACKET | QPT_DRIVER => Err(libc::EOPNOTSUPP),
         _ => Err(libc::EINVAL),
     }
 }
@@ -148,14 +138,16 @@ fn create(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut I
         return Err(libc::EINVAL);
     }
     let service = service(attr.qp_type)?;
-    if !has(if service == Service::XrcTarget { XRC_DOMAIN } else { DOMAIN }) {
+    if !has(if service == Service::XrcTarget { init_attr::XRCD } else { init_attr::PD }) {
         return Err(libc::EINVAL);
     }
-    let unknown = attr.comp_mask & !(DOMAIN | XRC_DOMAIN | CREATE_FLAGS | SEND_OPS) != 0;
-    if unknown || has(CREATE_FLAGS) && attr.create_flags != 0 {
+    let unknown = attr.comp_mask
+        & !(init_attr::PD | init_attr::XRCD | init_attr::CREATE_FLAGS | init_attr::SEND_OPS_FLAGS)
+        != 0;
+    if unknown || has(init_attr::CREATE_FLAGS) && attr.create_flags != 0 {
         return Err(libc::EOPNOTSUPP);
     }
-    if has(SEND_OPS) {
+    if has(init_attr::SEND_OPS_FLAGS) {
         qp_ex::check(service, attr.send_ops_flags)?;
     }
     // Programs that ask for none count on a few bytes all the same: other providers have space for them. The
@@ -204,7 +196,7 @@ fn give(
         verbs: qp_ex::functions(qp_base).into(),
         _newer: [None; 3],
         raw,
-        is_ex: attr.comp_mask & SEND_OPS != 0,
+        is_ex: attr.comp_mask & init_attr::SEND_OPS_FLAGS != 0,
         xrc_domain,
         builder: Builder::default(),
         cap: attr.cap,
@@ -227,7 +219,7 @@ pub fn give_opened(
 ) -> *mut IbvQp {
     // SAFETY: all of it are numbers and pointers, for which zeros are values.
     let empty: IbvQpInitAttrEx = unsafe { std::mem::zeroed() };
-    let attr = IbvQpInitAttrEx { qp_context, qp_type: XRC_RECV, ..empty };
+    let attr = IbvQpInitAttrEx { qp_context, qp_type: QPT_XRC_RECV, ..empty };
     give(context, view, raw, &attr, Some(domain))
 }
 
@@ -248,7 +240,7 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut IbvPd, attr: *mut IbvQpInitAttr)
             cap: attr.cap,
             qp_type: attr.qp_type,
             sq_sig_all: attr.sq_sig_all,
-            comp_mask: DOMAIN,
+            comp_mask: init_attr::PD,
             pd,
             ..empty
         };

@@ -1,7 +1,9 @@
 //! Shared receive queues.
 
 use remora_abi::objects::{IbvContext, IbvPd, IbvSrq};
-use remora_abi::receive::{IbvSrqAttr, IbvSrqInitAttr, IbvSrqInitAttrEx};
+use remora_abi::receive::{
+    IbvSrqAttr, IbvSrqInitAttr, IbvSrqInitAttrEx, SRQT_BASIC, SRQT_XRC, srq_init_attr,
+};
 use remora_verbs::ReceiveCaps;
 use remora_verbs::raw::{Cq, Srq};
 use std::cell::UnsafeCell;
@@ -89,14 +91,6 @@ pub unsafe extern "C" fn ibv_create_srq(pd: *mut IbvPd, attr: *mut IbvSrqInitAtt
     })())
 }
 
-/// `enum ibv_srq_init_attr_mask`.
-const TYPE: u32 = 1;
-const DOMAIN: u32 = 2;
-const XRC_DOMAIN: u32 = 4;
-const COMPLETION: u32 = 8;
-/// `IBV_SRQT_XRC`.
-const XRC: c_int = 1;
-
 /// Makes a shared receive queue, plain or for XRC.
 pub unsafe extern "C" fn create_srq_ex(context: *mut IbvContext, attr: *mut IbvSrqInitAttrEx) -> *mut IbvSrq {
     errno::pointer((|| {
@@ -104,18 +98,18 @@ pub unsafe extern "C" fn create_srq_ex(context: *mut IbvContext, attr: *mut IbvS
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
         let has = |bit: u32| attr.comp_mask & bit != 0;
-        let kind = if has(TYPE) { attr.srq_type } else { 0 };
-        if !has(DOMAIN) {
+        let kind = if has(srq_init_attr::TYPE) { attr.srq_type } else { SRQT_BASIC };
+        if !has(srq_init_attr::PD) {
             return Err(libc::EINVAL);
         }
         match kind {
-            0 => create(attr.pd, attr.srq_context, &mut attr.attr, None),
-            XRC if has(XRC_DOMAIN) && has(COMPLETION) => {
+            SRQT_BASIC => create(attr.pd, attr.srq_context, &mut attr.attr, None),
+            SRQT_XRC if has(srq_init_attr::XRCD) && has(srq_init_attr::CQ) => {
                 let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
                 let cq = handles::look::<CqObject>(attr.cq)?;
                 create(attr.pd, attr.srq_context, &mut attr.attr, Some((domain, &cq.raw)))
             }
-            XRC => Err(libc::EINVAL),
+            SRQT_XRC => Err(libc::EINVAL),
             _ => Err(libc::EOPNOTSUPP),
         }
     })())

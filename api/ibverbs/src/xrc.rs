@@ -1,7 +1,7 @@
 //! XRC domains.
 
 use remora_abi::objects::IbvContext;
-use remora_abi::receive::{IbvXrcd, IbvXrcdInitAttr};
+use remora_abi::receive::{IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,16 +47,13 @@ fn file(descriptor: c_int) -> Result<Option<File>, c_int> {
     }
 }
 
-/// `IBV_XRCD_INIT_ATTR_FD` and `_OFLAGS`: both must be given.
-const BOTH: u32 = 3;
-
 /// Opens the XRC domain of a file, or a new one.
 pub unsafe extern "C" fn open_xrcd(context: *mut IbvContext, attr: *mut IbvXrcdInitAttr) -> *mut IbvXrcd {
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
         // SAFETY: NULL, or the program's.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        if attr.comp_mask != BOTH || attr.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
+        if attr.comp_mask != XRCD_INIT_ATTR || attr.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
             return Err(libc::EINVAL);
         }
         let file = file(attr.fd)?;

@@ -4,7 +4,7 @@ use remora_abi::context::{EXTENDED, VerbsContext};
 use remora_abi::device::{IbvDevice, IbvDeviceAttr, IbvGid, IbvGidEntry, IbvPortAttr};
 use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvPd, IbvQp, IbvSrq};
 use remora_abi::queue_pair::{IbvQpAttr, IbvQpInitAttrEx};
-use remora_abi::receive::{IbvSrqInitAttrEx, IbvXrcd, IbvXrcdInitAttr};
+use remora_abi::receive::{IbvSrqInitAttrEx, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR};
 use std::ffi::{c_int, c_void};
 
 use crate::errno;
@@ -96,7 +96,7 @@ pub unsafe fn create_srq(
 /// # Safety
 /// The context is an open one.
 pub unsafe fn open_xrcd(context: *mut IbvContext) -> Result<*mut IbvXrcd, c_int> {
-    let mut attr = IbvXrcdInitAttr { comp_mask: 3, fd: -1, oflags: libc::O_CREAT };
+    let mut attr = IbvXrcdInitAttr { comp_mask: XRCD_INIT_ATTR, fd: -1, oflags: libc::O_CREAT };
     // SAFETY: the caller's promise, and the function's own context.
     unsafe { made(functions(context)?.open_xrcd.ok_or(libc::EOPNOTSUPP)?(context, &mut attr)) }
 }

@@ -2,7 +2,7 @@
 
 use remora_abi::cma::RdmaCmId;
 use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvPd};
-use remora_abi::queue_pair::{INIT_ATTR_PD, INIT_ATTR_XRCD, IbvQpInitAttr, IbvQpInitAttrEx, QPT_XRC_RECV};
+use remora_abi::queue_pair::{IbvQpInitAttr, IbvQpInitAttrEx, QPT_XRC_RECV, init_attr};
 use std::ffi::{c_int, c_void};
 
 use crate::id::IdObject;
@@ -76,9 +76,9 @@ fn complete(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     if shown.verbs.is_null() || !shown.qp.is_null() {
         return Err(libc::EINVAL);
     }
-    if attr.comp_mask & INIT_ATTR_PD == 0 || attr.pd.is_null() {
+    if attr.comp_mask & init_attr::PD == 0 || attr.pd.is_null() {
         attr.pd = if shown.pd.is_null() { id.manager.default_pd()? } else { shown.pd };
-        attr.comp_mask |= INIT_ATTR_PD;
+        attr.comp_mask |= init_attr::PD;
     // SAFETY: the program's domain.
     } else if unsafe { (*attr.pd).context } != shown.verbs {
         return Err(libc::EINVAL);
@@ -87,9 +87,9 @@ fn complete(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     if differs(shown.recv_cq, attr.recv_cq) || differs(shown.send_cq, attr.send_cq) {
         return Err(libc::EINVAL);
     }
-    if shown.qp_type == QPT_XRC_RECV && (attr.comp_mask & INIT_ATTR_XRCD == 0 || attr.xrcd.is_null()) {
+    if shown.qp_type == QPT_XRC_RECV && (attr.comp_mask & init_attr::XRCD == 0 || attr.xrcd.is_null()) {
         attr.xrcd = id.manager.default_xrcd()?;
-        attr.comp_mask |= INIT_ATTR_XRCD;
+        attr.comp_mask |= init_attr::XRCD;
     }
     let size =
         |own: *mut IbvCq, given: *mut IbvCq, size| if own.is_null() && given.is_null() { size } else { 0 };
@@ -142,7 +142,7 @@ pub fn create_plain(id: &IdObject, pd: *mut IbvPd, attr: &mut IbvQpInitAttr) -> 
         cap,
         qp_type,
         sq_sig_all,
-        comp_mask: if pd.is_null() { 0 } else { INIT_ATTR_PD },
+        comp_mask: if pd.is_null() { 0 } else { init_attr::PD },
         pd,
         ..ibverbs::zeroed()
     };

@@ -3,7 +3,7 @@
 use remora_abi::cma::RdmaCmId;
 use remora_abi::objects::IbvPd;
 use remora_abi::queue_pair::{QPT_XRC_RECV, QPT_XRC_SEND};
-use remora_abi::receive::{IbvSrqInitAttr, IbvSrqInitAttrEx, SRQ_INIT_ATTR, SRQT_BASIC, SRQT_XRC};
+use remora_abi::receive::{IbvSrqInitAttr, IbvSrqInitAttrEx, SRQT_BASIC, SRQT_XRC, srq_init_attr};
 use std::ffi::c_int;
 
 use crate::id::IdObject;
@@ -14,25 +14,24 @@ fn create(id: &IdObject, attr: &mut IbvSrqInitAttrEx) -> Result<(), c_int> {
     if shown.verbs.is_null() || !shown.srq.is_null() {
         return Err(libc::EINVAL);
     }
-    let [of_type, of_pd, of_xrcd, of_cq] = SRQ_INIT_ATTR;
-    if attr.comp_mask & of_type == 0 {
+    if attr.comp_mask & srq_init_attr::TYPE == 0 {
         return Err(libc::EINVAL);
     }
-    if attr.comp_mask & of_pd == 0 || attr.pd.is_null() {
+    if attr.comp_mask & srq_init_attr::PD == 0 || attr.pd.is_null() {
         attr.pd = if shown.pd.is_null() { id.manager.default_pd()? } else { shown.pd };
-        attr.comp_mask |= of_pd;
+        attr.comp_mask |= srq_init_attr::PD;
     }
     if attr.srq_type == SRQT_XRC {
-        if attr.comp_mask & of_xrcd == 0 || attr.xrcd.is_null() {
+        if attr.comp_mask & srq_init_attr::XRCD == 0 || attr.xrcd.is_null() {
             attr.xrcd = id.manager.default_xrcd()?;
         }
-        if attr.comp_mask & of_cq == 0 || attr.cq.is_null() {
+        if attr.comp_mask & srq_init_attr::CQ == 0 || attr.cq.is_null() {
             if shown.recv_cq.is_null() {
                 qp::create_cqs(id, 0, attr.attr.max_wr)?;
             }
             attr.cq = id.shown().recv_cq;
         }
-        attr.comp_mask |= of_xrcd | of_cq;
+        attr.comp_mask |= srq_init_attr::XRCD | srq_init_attr::CQ;
     }
     // SAFETY: an open device.
     let srq = unsafe { ibverbs::create_srq(shown.verbs, attr) }.inspect_err(|_| qp::destroy_cqs(id))?;
@@ -70,7 +69,7 @@ pub unsafe extern "C" fn rdma_create_srq(
         let mut full = IbvSrqInitAttrEx {
             srq_context: attr.srq_context,
             attr: attr.attr,
-            comp_mask: SRQ_INIT_ATTR[0] | SRQ_INIT_ATTR[1],
+            comp_mask: srq_init_attr::TYPE | srq_init_attr::PD,
             srq_type: if is_xrc { SRQT_XRC } else { SRQT_BASIC },
             pd,
             ..ibverbs::zeroed()

@@ -1,7 +1,7 @@
 //! The attributes of queue pairs: changed, and asked for.
 
 use remora_abi::objects::IbvQp;
-use remora_abi::queue_pair::{IbvQpAttr, IbvQpInitAttr, IbvQpRateLimitAttr};
+use remora_abi::queue_pair::{IbvQpAttr, IbvQpInitAttr, IbvQpRateLimitAttr, attr_mask as mask};
 use remora_verbs::{CreateError, Modify, PathMigration, Psn, Service, State};
 use std::ffi::c_int;
 use std::sync::PoisonError;
@@ -11,13 +11,13 @@ use crate::context::ContextObject;
 use crate::{ah, context, errno, explain, handles, mr, port, requests};
 
 /// The attributes that a service has. Programs give both sides of XRC those of RC.
-fn masked(service: Service, mask: u32) -> u32 {
-    const RESPONDER: u32 = 1 << 15 | 1 << 17;
-    const REQUESTER: u32 = 1 << 10 | 1 << 11 | 1 << 13;
+fn masked(service: Service, asked: c_int) -> c_int {
+    const RESPONDER: c_int = mask::MIN_RNR_TIMER | mask::MAX_DEST_RD_ATOMIC;
+    const REQUESTER: c_int = mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_QP_RD_ATOMIC;
     match service {
-        Service::XrcInitiator => mask & !RESPONDER,
-        Service::XrcTarget => mask & !REQUESTER,
-        _ => mask,
+        Service::XrcInitiator => asked & !RESPONDER,
+        Service::XrcTarget => asked & !REQUESTER,
+        _ => asked,
     }
 }
 
@@ -26,15 +26,18 @@ fn named<T>(attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
     explain::named("ibv_modify_qp", attribute, result)
 }
 
+/// What an attribute mask may name.
+const KNOWN: c_int = ((mask::DEST_QPN << 1) - 1) | mask::RATE_LIMIT;
+
 /// What an attribute mask asks to change.
-fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c_int> {
-    let has = |bit: u32| mask & 1 << bit != 0;
+fn change(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> Result<Modify, c_int> {
+    let has = |bit: c_int| asked & bit != 0;
     let state = |number: c_int| u8::try_from(number).ok().and_then(State::from_number).ok_or(libc::EINVAL);
     // Queue sizes stay as they are made, and there is no second path.
-    if mask & !0x021f_ffff != 0 || has(19) {
+    if asked & !KNOWN != 0 || has(mask::CAP) {
         return named("the mask", Err(libc::EINVAL));
     }
-    let path_mtu = match has(8) {
+    let path_mtu = match has(mask::PATH_MTU) {
         true => {
             let most = view.nic.adapter.facts().path_mtu;
             let fits = port::mtu_bytes(attr.path_mtu).filter(|mtu| *mtu <= most).ok_or(libc::EINVAL);
@@ -42,7 +45,7 @@ fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c
         }
         false => None,
     };
-    let migration = match (has(18), attr.path_mig_state) {
+    let migration = match (has(mask::PATH_MIG_STATE), attr.path_mig_state) {
         (false, _) => None,
         (true, 0) => Some(PathMigration::Migrated),
         (true, 1) => Some(PathMigration::Rearm),
@@ -50,28 +53,32 @@ fn change(view: &ContextObject, attr: &IbvQpAttr, mask: u32) -> Result<Modify, c
         (true, _) => return named("path_mig_state", Err(libc::EINVAL)),
     };
     Ok(Modify {
-        state: has(0).then(|| named("qp_state", state(attr.qp_state))).transpose()?,
-        current: has(1).then(|| named("cur_qp_state", state(attr.cur_qp_state))).transpose()?,
-        sqd_event: has(2).then_some(attr.en_sqd_async_notify != 0),
-        access: has(3).then(|| named("qp_access_flags", mr::access(attr.qp_access_flags))).transpose()?,
-        pkey_index: has(4).then_some(attr.pkey_index),
-        port: has(5).then_some(attr.port_num),
-        qkey: has(6).then_some(attr.qkey),
-        address: has(7).then(|| named("ah_attr", ah::resolve(view, &attr.ah_attr))).transpose()?,
+        state: has(mask::STATE).then(|| named("qp_state", state(attr.qp_state))).transpose()?,
+        current: has(mask::CUR_STATE).then(|| named("cur_qp_state", state(attr.cur_qp_state))).transpose()?,
+        sqd_event: has(mask::EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
+        access: has(mask::ACCESS_FLAGS)
+            .then(|| named("qp_access_flags", mr::access(attr.qp_access_flags)))
+            .transpose()?,
+        pkey_index: has(mask::PKEY_INDEX).then_some(attr.pkey_index),
+        port: has(mask::PORT).then_some(attr.port_num),
+        qkey: has(mask::QKEY).then_some(attr.qkey),
+        address: has(mask::AV).then(|| named("ah_attr", ah::resolve(view, &attr.ah_attr))).transpose()?,
         path_mtu,
-        timeout: has(9).then_some(attr.timeout),
-        retry_cnt: has(10).then_some(attr.retry_cnt),
-        rnr_retry: has(11).then_some(attr.rnr_retry),
-        rq_psn: has(12).then_some(Psn::new(attr.rq_psn & 0x00ff_ffff)),
-        max_rd_atomic: has(13).then_some(attr.max_rd_atomic),
-        alternate: has(14).then(|| named("alt_ah_attr", ah::resolve(view, &attr.alt_ah_attr))).transpose()?,
-        min_rnr_timer: has(15).then_some(attr.min_rnr_timer),
-        sq_psn: has(16).then_some(Psn::new(attr.sq_psn & 0x00ff_ffff)),
-        max_dest_rd_atomic: has(17).then_some(attr.max_dest_rd_atomic),
+        timeout: has(mask::TIMEOUT).then_some(attr.timeout),
+        retry_cnt: has(mask::RETRY_CNT).then_some(attr.retry_cnt),
+        rnr_retry: has(mask::RNR_RETRY).then_some(attr.rnr_retry),
+        rq_psn: has(mask::RQ_PSN).then_some(Psn::new(attr.rq_psn & 0x00ff_ffff)),
+        max_rd_atomic: has(mask::MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
+        alternate: has(mask::ALT_PATH)
+            .then(|| named("alt_ah_attr", ah::resolve(view, &attr.alt_ah_attr)))
+            .transpose()?,
+        min_rnr_timer: has(mask::MIN_RNR_TIMER).then_some(attr.min_rnr_timer),
+        sq_psn: has(mask::SQ_PSN).then_some(Psn::new(attr.sq_psn & 0x00ff_ffff)),
+        max_dest_rd_atomic: has(mask::MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
         path_migration: migration,
-        dest_qp: has(20).then_some(requests::qpn_of(attr.dest_qp_num)),
+        dest_qp: has(mask::DEST_QPN).then_some(requests::qpn_of(attr.dest_qp_num)),
         // Kilobits per second in the verbs.
-        rate_limit: has(25).then_some(u64::from(attr.rate_limit) * 1000),
+        rate_limit: has(mask::RATE_LIMIT).then_some(u64::from(attr.rate_limit) * 1000),
         ..Modify::default()
     })
 }
@@ -85,7 +92,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
         // SAFETY: a field that nobody changes.
         let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
-        let change = change(view, attr, masked(object.raw.service(), mask as u32))?;
+        let change = change(view, attr, masked(object.raw.service(), mask))?;
         object.raw.modify(&change).map_err(|error| {
             if let CreateError::Unreachable(words) = &error {
                 // Only where the program's user has demanded links.
