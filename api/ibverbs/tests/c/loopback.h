@@ -2,20 +2,9 @@
 #ifndef LOOPBACK_H
 #define LOOPBACK_H
 
-#include <errno.h>
+#include "check.h"
 #include <infiniband/verbs.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(condition)                                                                      \
-    do {                                                                                      \
-        if (!(condition)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
-            exit(1);                                                                          \
-        }                                                                                     \
-    } while (0)
 
 struct loopback {
     struct ibv_context *context;

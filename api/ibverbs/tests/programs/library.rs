@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The root of the repository.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// The headers of C programs that both libraries' tests have.
+const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ibverbs/tests/c");
 /// Seconds that a program may take.
 const LIMIT: &str = "120";
 
@@ -121,7 +123,7 @@ pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) 
     let built = std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id()));
     let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
+    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-I", HEADERS, "-o"]);
     cc.arg(&built).arg(source).arg("-L").arg(folder()).args(crate::LIBRARIES.map(|name| format!("-l{name}")));
     done(cc.args(["-lpthread", "-ldl"]));
     let words: Vec<&str> = std::iter::once(built.to_str().unwrap()).chain(words.iter().copied()).collect();

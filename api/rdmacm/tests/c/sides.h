@@ -2,22 +2,11 @@
 #ifndef SIDES_H
 #define SIDES_H
 
+#include "check.h"
 #include <arpa/inet.h>
-#include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                      \
-    do {                                                                                      \
-        if (!(condition)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
-            exit(1);                                                                          \
-        }                                                                                     \
-    } while (0)
 
 #define REFUSED(call, why) CHECK((errno = 0, (call) == -1 && errno == (why)))
 
