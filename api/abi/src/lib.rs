@@ -2,7 +2,8 @@
 //! other. They are written from the ABIs themselves; `layout_tests.rs` compares each size and offset with the
 //! C compiler's.
 //!
-//! `cma.rs` is what `rdma_cma.h` shows, `sa.rs` is `sa.h`, and all else is `verbs.h`.
+//! `cma.rs` is what `rdma_cma.h` shows, `sa.rs` is `sa.h`, and all other shapes are of `verbs.h`. In
+//! `errno.rs` is how functions return.
 //!
 //! Names are those of C in Rust's spelling. A union stands as the words that it takes.
 #![allow(missing_docs, reason = "fields are those of C, which its manual pages explain")]
@@ -34,6 +35,7 @@ pub mod cma;
 pub mod completion;
 pub mod context;
 pub mod device;
+pub mod errno;
 #[cfg(test)]
 mod layout_tests;
 pub mod memory;
