@@ -81,7 +81,7 @@ fn compare(headers: &Headers) {
 fn every_size_and_offset_of_verbs_is_that_of_debians_headers() {
     compare(&Headers {
         library: "ibverbs",
-        names: &["infiniband/verbs.h", "infiniband/sa.h"],
+        names: &["infiniband/verbs.h", "infiniband/sa.h", "rdma/ib_user_sa.h"],
         structs: VERBS.into_iter().flatten().collect(),
         floor: 500,
     });
@@ -92,7 +92,7 @@ fn every_size_and_offset_of_verbs_is_that_of_debians_headers() {
 fn every_size_and_offset_of_rdma_cm_is_that_of_debians_headers() {
     compare(&Headers {
         library: "rdmacm",
-        names: &["rdma/rdma_cma.h", "rdma/rdma_verbs.h"],
+        names: &["rdma/rdma_cma.h", "rdma/rdma_verbs.h", "rdma/ib_user_sa.h"],
         structs: cma::LAYOUTS.iter().chain(VERBS.into_iter().flatten()).collect(),
         floor: 550,
     });

@@ -26,4 +26,27 @@ abi! {
         packet_life_time: u8,
         preference: u8,
     }
+
+    /// The same as the kernel hands it over (`rdma/ib_user_sa.h`).
+    struct IbUserPathRec = "struct ib_user_path_rec" {
+        dgid: [u8; 16],
+        sgid: [u8; 16],
+        dlid: u16,
+        slid: u16,
+        raw_traffic: u32,
+        flow_label: u32,
+        reversible: u32,
+        mtu: u32,
+        pkey: u16,
+        hop_limit: u8,
+        traffic_class: u8,
+        numb_path: u8,
+        sl: u8,
+        mtu_selector: u8,
+        rate_selector: u8,
+        rate: u8,
+        packet_life_time_selector: u8,
+        packet_life_time: u8,
+        preference: u8,
+    }
 }

@@ -2,10 +2,8 @@
 //! here: what is asked for is emptied.
 
 use remora_abi::queue_pair::{IbvAhAttr, IbvQpAttr};
+use remora_abi::sa::{IbUserPathRec, IbvSaPathRec};
 use std::ffi::c_void;
-
-/// Bytes of `struct ibv_sa_path_rec`.
-const PATH_RECORD: usize = 72;
 
 /// Empties an address vector.
 #[unsafe(no_mangle)]
@@ -23,14 +21,43 @@ pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(out: *mut IbvQpAttr, _from: 
 
 /// Empties a path record.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(out: *mut c_void, _from: *const c_void) {
-    // SAFETY: as above; a record has so many bytes.
-    unsafe { out.cast::<u8>().write_bytes(0, PATH_RECORD) };
+pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(out: *mut IbvSaPathRec, _from: *const IbUserPathRec) {
+    // SAFETY: as above.
+    unsafe { out.write_bytes(0, 1) };
 }
 
 /// Empties the kernel's form of a path record.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(out: *mut c_void, _from: *const c_void) {
-    // SAFETY: as above; the kernel's form has no fewer.
-    unsafe { out.cast::<u8>().write_bytes(0, PATH_RECORD) };
+pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(out: *mut IbUserPathRec, _from: *const IbvSaPathRec) {
+    // SAFETY: as above.
+    unsafe { out.write_bytes(0, 1) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of a program, and what the program has behind it.
+    #[repr(C)]
+    struct Beside<T> {
+        record: T,
+        behind: [u8; 16],
+    }
+
+    #[test]
+    fn nothing_behind_a_path_record_is_emptied() {
+        const FULL: [u8; 16] = [0xff; 16];
+        // SAFETY: records are numbers alone.
+        let mut shown: Beside<IbvSaPathRec> = unsafe { std::mem::zeroed() };
+        (shown.record.reversible, shown.record.preference, shown.behind) = (1, 1, FULL);
+        // SAFETY: the place is a record.
+        unsafe { ibv_copy_path_rec_from_kern(&mut shown.record, std::ptr::null()) };
+        assert_eq!((shown.record.reversible, shown.record.preference, shown.behind), (0, 0, FULL));
+        // SAFETY: as above.
+        let mut kernels: Beside<IbUserPathRec> = unsafe { std::mem::zeroed() };
+        (kernels.record.reversible, kernels.record.preference, kernels.behind) = (1, 1, FULL);
+        // SAFETY: as above.
+        unsafe { ibv_copy_path_rec_to_kern(&mut kernels.record, std::ptr::null()) };
+        assert_eq!((kernels.record.reversible, kernels.record.preference, kernels.behind), (0, 0, FULL));
+    }
 }
