@@ -74,12 +74,12 @@ pub unsafe extern "C" fn rdma_accept(id: *mut RdmaCmId, param: *mut RdmaConnPara
 pub unsafe extern "C" fn rdma_reject(id: *mut RdmaCmId, private_data: *const c_void, len: u8) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        let said = match private_data.is_null() {
+        let bytes = match private_data.is_null() {
             true => &[][..],
             // SAFETY: the program's bytes, as many as it says.
             false => unsafe { std::slice::from_raw_parts(private_data.cast::<u8>(), len.into()) },
         };
-        id.manager.client.reject(id.number, said).map_err(|error| errno::of_io(&error))
+        id.manager.client.reject(id.number, bytes).map_err(|error| errno::of_io(&error))
     })())
 }
 

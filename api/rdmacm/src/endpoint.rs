@@ -76,8 +76,8 @@ fn next_request(listener: &IdObject) -> Result<*mut RdmaCmId, c_int> {
         (state.channel.clone(), state.endpoint)
     };
     sync::forget_event(listener);
-    let told = get_event::wait(&channel)?;
-    let shown = EVENTS.look(told)?.shown();
+    let received = get_event::wait(&channel)?;
+    let shown = EVENTS.look(received)?.shown();
     let taken = (|| {
         if shown.status != 0 {
             return Err(shown.status.abs());
@@ -89,11 +89,11 @@ fn next_request(listener: &IdObject) -> Result<*mut RdmaCmId, c_int> {
         if let Some(Endpoint { pd, mut attr }) = endpoint {
             qp::create_plain(&id, pd, &mut attr)?;
         }
-        id.show(|id| id.event = told);
+        id.show(|id| id.event = received);
         Ok(shown.id)
     })();
     if taken.is_err() {
-        let _ = event::acknowledge(told);
+        let _ = event::acknowledge(received);
         if shown.event == event_type::CONNECT_REQUEST {
             let _ = destroy::destroy(shown.id);
         }

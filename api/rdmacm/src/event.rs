@@ -41,14 +41,14 @@ pub enum EventDetail {
 pub struct NewEvent {
     pub event: c_int,
     pub status: c_int,
-    pub said: EventDetail,
+    pub detail: EventDetail,
     pub private_data: Vec<u8>,
 }
 
 impl NewEvent {
     /// An event that says nothing but how it ended.
     pub fn plain(event: c_int, status: c_int) -> NewEvent {
-        NewEvent { event, status, said: EventDetail::Nothing, private_data: Vec::new() }
+        NewEvent { event, status, detail: EventDetail::Nothing, private_data: Vec::new() }
     }
 
     /// Hands it to the program. `listener`: who was asked, if it is a request.
@@ -62,7 +62,7 @@ impl NewEvent {
         // The heap's bytes stay where they are when the box moves.
         let begin = if private_data.is_empty() { std::ptr::null() } else { private_data.as_ptr().cast() };
         let (begin, len): (*const c_void, u8) = (begin, private_data.len().min(255) as u8);
-        let param = match self.said {
+        let param = match self.detail {
             EventDetail::Nothing => {
                 let conn = RdmaConnParam { private_data: begin, ..crate::ibverbs::zeroed() };
                 EventParam { conn: RdmaConnParam { private_data_len: len, ..conn } }

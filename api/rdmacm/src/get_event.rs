@@ -44,9 +44,9 @@ unsafe extern "C" fn end(
     // SAFETY: so many bytes have been read there.
     let packet = unsafe { std::slice::from_raw_parts(packet, len) };
     match channel::look(channel).and_then(|object| take(&object, packet)) {
-        Ok(Some(told)) => {
+        Ok(Some(received)) => {
             // SAFETY: the program's place.
-            unsafe { *event = told };
+            unsafe { *event = received };
             Step::Done
         }
         Ok(None) => Step::Again,

@@ -82,8 +82,8 @@ pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     // Leaving waits for this event, and the end of the id does not.
     outstanding.deliver();
     id.outstanding.acknowledge();
-    let told = NewEvent { event, status, said: EventDetail::Datagrams(ud), private_data: Vec::new() };
-    Some(told.give(id, None, &outstanding))
+    let new_event = NewEvent { event, status, detail: EventDetail::Datagrams(ud), private_data: Vec::new() };
+    Some(new_event.give(id, None, &outstanding))
 }
 
 fn detach(id: &IdObject, membership: &Membership) -> Result<(), c_int> {

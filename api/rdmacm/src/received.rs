@@ -33,11 +33,11 @@ pub fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut Rdm
         }
         return None;
     };
-    let told = if is_elsewhere(channel, &id, &event) { None } else { tell(&id, event) };
-    if told.is_none() {
+    let new_event = if is_elsewhere(channel, &id, &event) { None } else { report(&id, event) };
+    if new_event.is_none() {
         id.outstanding.acknowledge();
     }
-    told
+    new_event
 }
 
 /// Did the id move to another channel after the broker had sent the event here? Then it is told there.
@@ -52,25 +52,29 @@ fn is_elsewhere(channel: &Arc<ChannelObject>, id: &IdObject, event: &IdEvent) ->
     true
 }
 
-fn tell(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
+fn report(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
     let IdEvent { id: number, kind, private_data } = event;
-    let told = match kind {
+    let new_event = match kind {
         IdEventKind::ConnectRequest { local, remote, service, param, .. } => {
             let qp_type = match service {
                 ConnectedService::Uc => QPT_UC,
                 ConnectedService::Xrc => QPT_XRC_RECV,
                 _ => QPT_RC,
             };
-            let told =
-                NewEvent { event: event_type::CONNECT_REQUEST, status: 0, said: said(&param), private_data };
+            let new_event = NewEvent {
+                event: event_type::CONNECT_REQUEST,
+                status: 0,
+                detail: conn_detail(&param),
+                private_data,
+            };
             let depths = [param.responder_resources, param.initiator_depth];
-            return request(id, &Request { number, qp_type, ends: [local, remote], depths }, told);
+            return request(id, &Request { number, qp_type, ends: [local, remote], depths }, new_event);
         }
         IdEventKind::DatagramRequest { local, remote, .. } => {
-            let said = EventDetail::Datagrams(ibverbs::zeroed());
-            let told = NewEvent { event: event_type::CONNECT_REQUEST, status: 0, said, private_data };
+            let detail = EventDetail::Datagrams(ibverbs::zeroed());
+            let new_event = NewEvent { event: event_type::CONNECT_REQUEST, status: 0, detail, private_data };
             let ends = [local, remote];
-            return request(id, &Request { number, qp_type: QPT_UD, ends, depths: [0; 2] }, told);
+            return request(id, &Request { number, qp_type: QPT_UD, ends, depths: [0; 2] }, new_event);
         }
         IdEventKind::Posted(posted) if posted.code == event_type::MULTICAST_JOIN as u32 => {
             return multicast::joined(id, posted.subject);
@@ -80,8 +84,8 @@ fn tell(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
         IdEventKind::Established => NewEvent::plain(event_type::ESTABLISHED, 0),
         IdEventKind::Rejected(reason) => {
             qp_state::fail(id);
-            let told = NewEvent::plain(event_type::REJECTED, reason.into());
-            NewEvent { private_data, ..told }
+            let new_event = NewEvent::plain(event_type::REJECTED, reason.into());
+            NewEvent { private_data, ..new_event }
         }
         IdEventKind::Disconnected => NewEvent::plain(event_type::DISCONNECTED, 0),
         IdEventKind::Unreachable => {
@@ -95,7 +99,7 @@ fn tell(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
             NewEvent {
                 event: event_type::ESTABLISHED,
                 status: 0,
-                said: EventDetail::Datagrams(ud),
+                detail: EventDetail::Datagrams(ud),
                 private_data,
             }
         }
@@ -103,11 +107,11 @@ fn tell(id: &Arc<IdObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
             NewEvent { private_data, ..NewEvent::plain(event_type::UNREACHABLE, status.into()) }
         }
     };
-    Some(told.give(id, None, &id.outstanding))
+    Some(new_event.give(id, None, &id.outstanding))
 }
 
 /// What the peer says of its queue pair.
-fn said(param: &ConnParam) -> EventDetail {
+fn conn_detail(param: &ConnParam) -> EventDetail {
     EventDetail::Connection(RdmaConnParam {
         responder_resources: param.responder_resources,
         initiator_depth: param.initiator_depth,
@@ -122,12 +126,13 @@ fn said(param: &ConnParam) -> EventDetail {
 
 /// The peer accepted. An id without a queue pair leaves the rest to its program.
 fn responded(id: &IdObject, param: &ConnParam, private_data: Vec<u8>) -> NewEvent {
-    let told = NewEvent { event: event_type::CONNECT_RESPONSE, status: 0, said: said(param), private_data };
+    let new_event =
+        NewEvent { event: event_type::CONNECT_RESPONSE, status: 0, detail: conn_detail(param), private_data };
     if id.shown().qp.is_null() {
-        return told;
+        return new_event;
     }
     match finish(id) {
-        Ok(()) => NewEvent { event: event_type::ESTABLISHED, ..told },
+        Ok(()) => NewEvent { event: event_type::ESTABLISHED, ..new_event },
         Err(errno) => NewEvent::plain(event_type::CONNECT_ERROR, -errno),
     }
 }
@@ -154,7 +159,7 @@ struct Request {
 }
 
 /// A request brings a new id, with the listener's channel or, if that is hidden, with an own one.
-fn request(listener: &Arc<IdObject>, request: &Request, told: NewEvent) -> Option<*mut RdmaCmEvent> {
+fn request(listener: &Arc<IdObject>, request: &Request, new_event: NewEvent) -> Option<*mut RdmaCmEvent> {
     let Request { number, qp_type, ends: [local, remote], depths } = *request;
     let client = &listener.manager.client;
     let refuse = || {
@@ -194,7 +199,7 @@ fn request(listener: &Arc<IdObject>, request: &Request, told: NewEvent) -> Optio
     }
     id.set_path(options.tos);
     registry::add(&id);
-    let event = told.give(&id, Some(listener), &listener.outstanding);
+    let event = new_event.give(&id, Some(listener), &listener.outstanding);
     IDS.give(id);
     Some(event)
 }

@@ -9,10 +9,10 @@ use crate::id::IdObject;
 
 /// Ends what the id's last call has told.
 pub fn forget_event(id: &IdObject) {
-    let told = id.shown().event;
-    if !told.is_null() {
+    let received = id.shown().event;
+    if !received.is_null() {
         // Who has acknowledged it itself has done no harm.
-        let _ = event::acknowledge(told);
+        let _ = event::acknowledge(received);
         id.show(|id| id.event = std::ptr::null_mut());
     }
 }
@@ -27,9 +27,9 @@ pub fn complete(id: &IdObject) -> Result<(), c_int> {
         state.channel.clone()
     };
     forget_event(id);
-    let told = get_event::wait(&channel)?;
-    id.show(|id| id.event = told);
-    let shown = EVENTS.look(told)?.shown();
+    let received = get_event::wait(&channel)?;
+    id.show(|id| id.event = received);
+    let shown = EVENTS.look(received)?.shown();
     match shown.status {
         0 => Ok(()),
         _ if shown.event == event_type::REJECTED => Err(libc::ECONNREFUSED),

@@ -195,7 +195,7 @@ impl CmAgent {
         if self.unheard.is_postponed(now, event.handle, &event.kind) {
             return Ok(());
         }
-        let told = match &event.kind {
+        let message = match &event.kind {
             EventKind::ConnectRequest(request) => {
                 let remora_cm::ConnectRequest { listener, gids, service_id, ip, service, param } = *request;
                 let kind = |[local, remote]: [SocketAddr; 2]| IdEventKind::ConnectRequest {
@@ -218,7 +218,7 @@ impl CmAgent {
             }
             kind => IdEvent::of(event.handle, kind, &event.private_data),
         };
-        told.and_then(|told| self.put(&told)).unwrap_or(Ok(()))
+        message.and_then(|message| self.put(&message)).unwrap_or(Ok(()))
     }
 
     /// Puts an event into its id's channel. `None`: there is no such id, or its channel is closed.

@@ -55,8 +55,8 @@ impl State {
                 Err(words) => {
                     self.tally.unlinked += 1;
                     let client = self.clients.get(number);
-                    let told = client.is_some_and(|client| tell(client, &Reply::Unlinked { range, words }));
-                    if !told {
+                    let sent = client.is_some_and(|client| send(client, &Reply::Unlinked { range, words }));
+                    if !sent {
                         return self.end_introductions(number);
                     }
                 }
@@ -113,6 +113,6 @@ fn hand(client: &Client, range: u8, neighbour: &Client, end: OwnedFd) -> bool {
     socket.is_some_and(|socket| socket.send(&reply.emit(), &descriptors).is_ok())
 }
 
-fn tell(client: &Client, reply: &Reply) -> bool {
+fn send(client: &Client, reply: &Reply) -> bool {
     client.introductions.as_ref().is_some_and(|socket| socket.send(&reply.emit(), &[]).is_ok())
 }

@@ -55,14 +55,14 @@ impl Watch {
         fail: impl FnOnce() + Send + 'static,
     ) -> io::Result<Watch> {
         let stop = Arc::new(Signal::new(1)?);
-        let (told, range) = (Arc::clone(&stop), range.clone());
+        let (stopped, range) = (Arc::clone(&stop), range.clone());
         let page = range.endpoint().clone();
         let publish: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || publish(page.page(), &counters));
         let publishes = Arc::clone(&publish);
         let body = move || {
             // A handler of the program that ran here would find this thread inside the engine.
             let _ = remora_port::block_signals();
-            let end = watch(&told, &range, neighbours.as_deref(), &*publishes);
+            let end = watch(&stopped, &range, neighbours.as_deref(), &*publishes);
             if let Some(neighbours) = &neighbours {
                 neighbours.end();
             }

@@ -1,5 +1,5 @@
-/* Clients connect and disconnect, ten times each, and are killed with the tenth connection. The server sees each end.
-   The argument is the number of connections. */
+/* Clients connect and disconnect, ten times each, and are killed with the tenth connection. The server sees
+   each end. The argument is the number of connections. */
 #include "sides.h"
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* Bad input is refused with the errno of rdma-core's library, and what cannot be reached is told by an event. */
+/* Bad input is refused with the errno of rdma-core's library. An event says what cannot be reached. */
 #include "sides.h"
 
 static struct rdma_event_channel *channel;

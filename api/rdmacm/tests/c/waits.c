@@ -1,4 +1,5 @@
-/* Waits for events obey O_NONBLOCK, return on a signal and may be cancelled; ends wait for acknowledgements. */
+/* Waits for events obey O_NONBLOCK, return on a signal and may be cancelled. Destroying waits for
+   acknowledgements. */
 #include "sides.h"
 #include <fcntl.h>
 #include <poll.h>
