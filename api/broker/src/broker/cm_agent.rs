@@ -1,7 +1,7 @@
 //! The communication manager of the broker's addresses: its machines, and whose each id is.
 
+mod connect_retries;
 mod event_channel;
-mod unheard;
 
 use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant};
 use remora_wire::Address;
@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use super::gsi::Gsi;
 use super::port_table::PortTable;
 use crate::message::{IdEvent, IdEventKind};
+use connect_retries::ConnectRetries;
 pub(super) use event_channel::{EventChannel, Full};
-use unheard::Unheard;
 
 /// Ids at most, all programs' together.
 const IDS: usize = 16_384;
@@ -61,7 +61,7 @@ pub(super) struct CmAgent {
     channels: BTreeMap<u32, EventChannel>,
     next_id: u64,
     next_channel: u32,
-    pub unheard: Unheard,
+    pub retries: ConnectRetries,
 }
 
 impl CmAgent {
@@ -78,7 +78,7 @@ impl CmAgent {
             channels: BTreeMap::new(),
             next_id: 1,
             next_channel: 0,
-            unheard: Unheard::default(),
+            retries: ConnectRetries::default(),
         }
     }
 
@@ -98,7 +98,7 @@ impl CmAgent {
 
     /// How long nothing is due; `None`: no timer runs.
     pub fn rest(&self) -> Option<std::time::Duration> {
-        let deadline = self.cm.next_deadline().min(self.unheard.next_deadline());
+        let deadline = self.cm.next_deadline().min(self.retries.next_deadline());
         let left = || deadline.0.saturating_sub(self.now().0);
         (deadline < Instant::NEVER).then(|| std::time::Duration::from_nanos(left()))
     }
@@ -146,7 +146,7 @@ impl CmAgent {
             Ok(()) | Err(CmError::NoSuchHandle) => {}
             Err(error) => return Err(error),
         }
-        self.unheard.forget(id);
+        self.retries.forget(id);
         if let Some(Id { bound: Some(bound), space, .. }) = self.ids.remove(&id) {
             self.ports(space).release(id, bound.port);
         }
@@ -192,7 +192,7 @@ impl CmAgent {
     /// Puts an event into its id's channel. `Err`: the program of this number reads none.
     pub fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
         let now = self.now();
-        if self.unheard.is_postponed(now, event.handle, &event.kind) {
+        if self.retries.is_retried(now, event.handle, &event.kind) {
             return Ok(());
         }
         let message = match &event.kind {

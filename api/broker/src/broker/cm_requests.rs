@@ -230,16 +230,16 @@ impl State {
 
     fn connect(&mut self, client: u32, id: u64, connect: &Connect) -> Result<CmReply, Errno> {
         self.ask(client, id, connect)?;
-        self.agent.unheard.ask(client, id, connect);
+        self.agent.retries.begin(client, id, connect);
         Ok(CmReply::Done)
     }
 
     /// Makes requests again that met nobody who listens.
     fn ask_again(&mut self) {
         let now = self.agent.now();
-        while let Some((client, id, connect)) = self.agent.unheard.next_due(now) {
+        while let Some((client, id, connect)) = self.agent.retries.next_due(now) {
             if self.ask(client, id, &connect).is_err() {
-                self.agent.unheard.forget(id);
+                self.agent.retries.forget(id);
                 let kind = IdEventKind::Rejected(RejectReason::INVALID_SERVICE_ID.0);
                 let refused = IdEvent { id, kind, private_data: Vec::new() };
                 if let Some(Err(deaf)) = self.agent.put(&refused) {
