@@ -198,6 +198,7 @@ fn the_document_has_the_values_of_all_settings() {
         ("`served`", both(|all| all.served.into())),
         ("`window`", both(|all| all.window.into())),
         ("`bulk_window`", both(|all| all.bulk_window.into())),
+        ("`bulk_holdoff`", both(|all| all.bulk_holdoff as f64)),
         ("`rtt`", both(|all| all.rtt as f64)),
         ("`dispatch_timeout`", both(|all| all.dispatch_timeout as f64)),
         ("`timeout`", both(|all| all.timeout as f64)),

@@ -54,6 +54,7 @@ impl Rma {
         most: usize,
         used: &mut TurnUsage,
     ) -> TurnEnd {
+        self.solicitation.advance(now);
         self.fetch(now, mem, shared);
         let end = self.take_turns(now, mem, out, shared, most, used);
         self.delays.look(now, &self.solicitation);
@@ -224,7 +225,7 @@ impl Rma {
             Party::Served(slot) => self.send_solicit(slot, out, shared)?,
         };
         let Left::Yes(nonce) = left else { return Some(false) };
-        self.solicitation.enter();
+        self.solicitation.enter(now);
         match waiting.party {
             Party::Command(slot) => self.requester.sent(now, slot, nonce),
             Party::Served(slot) => self.responder.solicited(now, slot, nonce),

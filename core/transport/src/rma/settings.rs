@@ -33,6 +33,9 @@ pub struct Settings {
     /// What operations of the bulk class may have of it: those of the latency class wait behind no more. At
     /// least one bulk operation enters service.
     pub bulk_window: u32,
+    /// For how long after an operation of the latency class has entered service the bulk class has one
+    /// operation in service and no more: what is on its way is what the next short operation waits behind.
+    pub bulk_holdoff: u64,
     /// What a write debits.
     pub write_debit: WriteDebit,
     /// Round trip of the idle fabric.
@@ -65,6 +68,7 @@ impl Settings {
             served: 256,
             window: 64 << 10,
             bulk_window: 64 << 10,
+            bulk_holdoff: 0,
             write_debit: WriteDebit::Both,
             rtt: 5_000,
             timers: Timers::Fixed,
@@ -86,6 +90,7 @@ impl Settings {
             window: 128 << 10,
             // A pass of an engine takes all that has arrived: what is on its way is waited for three times.
             bulk_window: 32 << 10,
+            bulk_holdoff: 1_000_000,
             rtt: 50_000,
             timers: Timers::Measured,
             dispatch_timeout: 100_000_000,

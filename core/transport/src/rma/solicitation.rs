@@ -39,6 +39,10 @@ pub struct Solicitation {
     size: u32,
     /// What the bulk class may have of it.
     bulk_size: u32,
+    /// Does it have one operation's part, because one of the latency class entered service? Until when.
+    is_held: bool,
+    held_until: Instant,
+    bulk_holdoff: u64,
     free: u32,
     /// Bytes debited by class.
     outstanding: [u32; 2],
@@ -53,6 +57,9 @@ impl Solicitation {
         Solicitation {
             size: settings.window,
             bulk_size: settings.bulk_window,
+            is_held: false,
+            held_until: Instant(0),
+            bulk_holdoff: settings.bulk_holdoff,
             free: settings.window,
             outstanding: [0; 2],
             lines: [VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity)],
@@ -102,14 +109,25 @@ impl Solicitation {
     #[inline]
     fn bulk_may_enter(&self) -> bool {
         let outstanding = self.outstanding[Class::Bulk as usize];
-        let fits = outstanding == 0 || outstanding + MAX_OPERATION <= self.bulk_size;
+        let fits = outstanding == 0 || !self.is_held && outstanding + MAX_OPERATION <= self.bulk_size;
         self.lines[Class::Bulk as usize].front().is_some_and(|head| fits || head.debit == 0)
     }
 
+    /// It is `now`: what held the bulk class back may be over. Who waits for that has an operation in service,
+    /// whose end calls for a look.
+    #[inline]
+    pub fn advance(&mut self, now: Instant) {
+        self.is_held = self.is_held && now < self.held_until;
+    }
+
     /// The operation that [`next`](Solicitation::next) returned enters service.
-    pub fn enter(&mut self) -> Option<Waiting> {
+    pub fn enter(&mut self, now: Instant) -> Option<Waiting> {
         let head = self.next()?;
         self.lines[head.class as usize].pop_front();
+        if head.class == Class::Latency && self.bulk_holdoff > 0 {
+            self.is_held = true;
+            self.held_until = now.after(self.bulk_holdoff);
+        }
         self.free -= head.debit;
         self.outstanding[head.class as usize] += head.debit;
         Some(head)

@@ -29,7 +29,8 @@ fn initiator(settings: &Settings, commands: &[Command]) -> (Requester, Solicitat
 
 fn enter(requester: &mut Requester, solicitation: &mut Solicitation, now: Instant) -> Vec<u16> {
     let mut entered = Vec::new();
-    while let Some(Waiting { party: Party::Command(slot), .. }) = solicitation.enter() {
+    solicitation.advance(now);
+    while let Some(Waiting { party: Party::Command(slot), .. }) = solicitation.enter(now) {
         requester.sent(now, slot, nonce(u64::from(slot)));
         entered.push(slot);
     }
@@ -98,6 +99,23 @@ fn bulk_has_its_part_of_the_window_and_latency_enters_beside_it() {
 }
 
 #[test]
+fn for_a_while_after_a_latency_operation_one_bulk_operation_is_in_service() {
+    let settings = Settings { window: 64 << 10, bulk_holdoff: 100, ..settings() };
+    let bulk = Command { class: Class::Bulk, ..READ };
+    let (mut requester, mut solicitation) = (Requester::new(&settings), Solicitation::new(&settings));
+    requester.issue(Instant(5), 0, READ, &mut solicitation).unwrap();
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(5)), [0]);
+    for slot in 1..5 {
+        requester.issue(Instant(6), slot, bulk, &mut solicitation).unwrap();
+    }
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(6)), [1]);
+    assert!(solicitation.is_full(), "one is in service");
+    requester.end(Instant(104), 1, Status::Nack, &mut solicitation);
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(104)), [2]);
+    assert_eq!(enter(&mut requester, &mut solicitation, Instant(105)), [3, 4], "the while is over");
+}
+
+#[test]
 fn a_read_ends_when_all_its_pieces_have_come_in_any_order_each_counted_once() {
     let (mut requester, mut solicitation) = initiator(&settings(), &[READ]);
     for offset in [3072, 0, 2048] {
@@ -151,7 +169,7 @@ fn the_initiator_of_a_write_expires_after_its_server() {
     else {
         panic!("it has a free slot")
     };
-    assert_eq!(window.enter().map(|waiting| waiting.party), Some(Party::Served(served)));
+    assert_eq!(window.enter(Instant(0)).map(|waiting| waiting.party), Some(Party::Served(served)));
     responder.solicited(Instant(4), served, nonce(8));
     requester.solicited(Instant(19_000), 0, nonce(8), served, 4096, settings.timeout);
     assert_eq!(responder.deadline(), Instant(20_004));
@@ -230,7 +248,7 @@ fn a_full_table_refuses_and_is_free_again_when_all_has_left() {
         assert_ne!(taken, Accepted::Nack);
     }
     assert_eq!(responder.accept(Instant(0), request(Kind::Read, 64), (), &mut window), Accepted::Nack);
-    while let Some(Waiting { party: Party::Served(slot), .. }) = window.enter() {
+    while let Some(Waiting { party: Party::Served(slot), .. }) = window.enter(Instant(0)) {
         responder.solicited(Instant(1), slot, nonce(3));
         assert!(responder.placed(Instant(2), slot, nonce(4), 0, 64, &mut window), "all bytes are there");
     }
@@ -281,7 +299,9 @@ fn measured_timers_follow_the_first_answer_of_each_operation() {
     let (mut responder, mut window) = (Responder::<()>::new(&measured), Solicitation::new(&measured));
     for (at, round, next) in [(0, 900, 4_500), (50_000, 100, 4_000)] {
         responder.accept(Instant(at), request(Kind::Write, 64), (), &mut window);
-        let Some(Waiting { party: Party::Served(slot), .. }) = window.enter() else { panic!("it waits") };
+        let Some(Waiting { party: Party::Served(slot), .. }) = window.enter(Instant(0)) else {
+            panic!("it waits")
+        };
         responder.solicited(Instant(at), slot, nonce(8));
         assert!(responder.placed(Instant(at + round), slot, nonce(4), 0, 64, &mut window));
         assert_eq!(responder.timeout(slot), next);
@@ -313,16 +333,18 @@ proptest! {
     fn the_window_is_whole_when_nothing_is_in_service(
         steps in proptest::collection::vec((0_u16..8, 0_u8..12, any::<bool>(), 1_u32..=4096), 0..200),
     ) {
-        let settings = Settings { slots: 8, served: 4, window: 12 << 10, ..Settings::paper() };
+        let settings =
+            Settings { slots: 8, served: 4, window: 12 << 10, bulk_holdoff: 3000, ..Settings::paper() };
         let (mut requester, mut responder) = (Requester::new(&settings), Responder::<()>::new(&settings));
         let (mut window, mut now) = (Solicitation::new(&settings), Instant(0));
         for (slot, step, flag, size) in steps {
             now = now.after(u64::from(size));
+            window.advance(now);
             let kind = if flag { Kind::Read } else { Kind::Write };
             match step {
                 0..3 => drop(requester.issue(now, slot, Command { kind, class: Class::Bulk, size, server: PEER }, &mut window)),
                 3..5 => drop(responder.accept(now, request(kind, size), (), &mut window)),
-                5 => match window.enter().map(|waiting| waiting.party) {
+                5 => match window.enter(now).map(|waiting| waiting.party) {
                     Some(Party::Command(slot)) => requester.sent(now, slot, nonce(1)),
                     Some(Party::Served(slot)) => responder.solicited(now, slot, nonce(2)),
                     None => {}
