@@ -276,8 +276,8 @@ impl Portal {
             None => OnFailure::Report,
         };
         let id = self.submitted;
-        let transfer =
-            Transfer { id, kind, server: grant.server.address, size: len, fence: false, on_failure };
+        let server = grant.server.address;
+        let transfer = Transfer { id, kind, class, server, size: len, fence: false, on_failure };
         let place = self.executor.submit(now, transfer).map_err(RmaError::Refused)?;
         self.submitted += 1;
         self.jobs[place as usize] = Some(Job {

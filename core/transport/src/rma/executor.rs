@@ -2,8 +2,8 @@
 //!
 //! It sits above the command slots, in software: the NIC knows commands only. Transfers take turns, a chunk
 //! each, so a small one waits for about one chunk of another, however long that is. How many commands are
-//! outstanding, and at which pace they are issued, follows from two congestion windows: one for the server
-//! and direction, one for this NIC. The smaller one counts.
+//! outstanding, and at which pace they are issued, follows from two congestion windows: one for the server,
+//! direction and class, one for this NIC. The smaller one counts.
 
 mod control;
 mod destinations;
@@ -11,11 +11,11 @@ mod destinations;
 use std::collections::VecDeque;
 
 use remora_wire::frame::Address;
-use remora_wire::rma::{Kind, MAX_OPERATION};
+use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 
 use super::Status;
 use crate::Instant;
-use destinations::Destinations;
+use destinations::{Destinations, Path};
 
 pub use control::{
     Chosen, CongestionSettings, Control, ControlKind, Delays, Fixed, Scope, Signal, TotalDelay, Unlimited,
@@ -37,6 +37,8 @@ pub struct Transfer {
     pub id: u64,
     /// Read or write; a rekey is one chunk of 16 bytes.
     pub kind: Kind,
+    /// The class of its commands.
+    pub class: Class,
     /// The server.
     pub server: Address,
     /// Bytes.
@@ -158,8 +160,9 @@ impl<C: Control> Executor<C> {
             return Err(SubmitError::Malformed);
         }
         let place = *self.free_places.last().ok_or(SubmitError::Full)?;
-        let inbound = transfer.kind == Kind::Read;
-        let destination = self.destinations.of(now, transfer.server, inbound).ok_or(SubmitError::Full)?;
+        let Transfer { kind, class, server, .. } = transfer;
+        let path = Path { server, inbound: kind == Kind::Read, class };
+        let destination = self.destinations.of(now, path).ok_or(SubmitError::Full)?;
         let waits = if transfer.fence { self.in_progress() as u32 } else { 0 };
         self.free_places.pop();
         self.fenced += usize::from(waits > 0);
@@ -323,9 +326,9 @@ impl<C: Control> Executor<C> {
         self.local.size()
     }
 
-    /// The window of a server in one direction, if a transfer with it is in progress or was lately.
-    pub fn remote_window(&self, server: Address, inbound: bool) -> Option<f64> {
-        self.destinations.window(server, inbound)
+    /// The window of a server in one direction and class, if a transfer with it is in progress or was lately.
+    pub fn remote_window(&self, server: Address, inbound: bool, class: Class) -> Option<f64> {
+        self.destinations.window(Path { server, inbound, class })
     }
 }
 

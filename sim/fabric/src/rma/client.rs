@@ -55,6 +55,7 @@ impl Client {
         let transfer = Transfer {
             id: read.id,
             kind: Kind::Read,
+            class: read.class,
             server,
             size: read.size,
             fence: false,

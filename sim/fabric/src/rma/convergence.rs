@@ -107,7 +107,7 @@ impl Outcome {
         }
         let server = client.nodes.world.endpoint(ended.server + 1).address;
         let local = client.executor.local_window();
-        let remote = client.executor.remote_window(server, true).unwrap_or(f64::INFINITY);
+        let remote = client.executor.remote_window(server, true, Class::Latency).unwrap_or(f64::INFINITY);
         self.ops.push(Op {
             at_ns: client.now().0,
             flow: ended.server,

@@ -93,7 +93,8 @@ fn operations(size: u64, count: u64) -> Result<f64> {
     let submit = |executor: &mut Executor, now: Instant, id: u64| {
         let server = server(id as u32).address;
         let on_failure = OnFailure::Report;
-        let transfer = Transfer { id, kind: Kind::Read, server, size, fence: false, on_failure };
+        let (kind, class) = (Kind::Read, Class::Latency);
+        let transfer = Transfer { id, kind, class, server, size, fence: false, on_failure };
         executor.submit(now, transfer).map_err(|error| anyhow::anyhow!("a transfer is refused: {error:?}"))
     };
     for id in 0..u64::from(TRANSFERS) {

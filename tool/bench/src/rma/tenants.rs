@@ -191,6 +191,5 @@ fn p99(short: &mut Tenant, mut long: Option<&mut Tenant>, probes: usize) -> Resu
         }
         histogram.saturating_record(started.elapsed().as_nanos() as u64);
     }
-    eprintln!("q {:?}", [0.1, 0.5, 0.9, 0.99].map(|q| histogram.value_at_quantile(q) / 1000));
     Ok(histogram.value_at_quantile(0.99) as f64)
 }

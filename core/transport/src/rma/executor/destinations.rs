@@ -1,14 +1,22 @@
-//! The windows of servers, one for each direction, in software: the NIC has none of this.
+//! The windows of servers, one for each direction and class, in software: the NIC has none of this. What is
+//! outstanding of the bulk class keeps no operation of the latency class from leaving.
 
 use remora_wire::frame::Address;
-use remora_wire::rma::MAX_OPERATION;
+use remora_wire::rma::{Class, MAX_OPERATION};
 
 use super::control::{CongestionSettings, Control, Scope, Signal};
 use crate::Instant;
 
+/// What one window is for.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    pub server: Address,
+    pub inbound: bool,
+    pub class: Class,
+}
+
 struct Destination<C> {
-    server: Address,
-    inbound: bool,
+    path: Path,
     window: C,
     /// Bytes of commands outstanding.
     outstanding: u64,
@@ -19,7 +27,7 @@ struct Destination<C> {
     used: Instant,
 }
 
-/// As many windows as the settings allow. A server that was not used for longest makes place for a new one.
+/// As many windows as the settings allow. A path that was not used for longest makes place for a new one.
 pub(super) struct Destinations<C> {
     all: Vec<Destination<C>>,
     settings: CongestionSettings,
@@ -30,12 +38,12 @@ impl<C: Control> Destinations<C> {
         Destinations { all: Vec::with_capacity(settings.destinations), settings: *settings }
     }
 
-    /// The place of a server and direction, for one more transfer. None: all places are in use.
-    pub fn of(&mut self, now: Instant, server: Address, inbound: bool) -> Option<usize> {
-        let known = self.all.iter().position(|known| known.server == server && known.inbound == inbound);
+    /// The place of a path, for one more transfer. None: all places are in use.
+    pub fn of(&mut self, now: Instant, path: Path) -> Option<usize> {
+        let known = self.all.iter().position(|known| known.path == path);
         let place = match known {
             Some(place) => place,
-            None => self.make(server, inbound)?,
+            None => self.make(path)?,
         };
         let destination = &mut self.all[place];
         destination.users += 1;
@@ -43,10 +51,9 @@ impl<C: Control> Destinations<C> {
         Some(place)
     }
 
-    fn make(&mut self, server: Address, inbound: bool) -> Option<usize> {
+    fn make(&mut self, path: Path) -> Option<usize> {
         let fresh = Destination {
-            server,
-            inbound,
+            path,
             window: C::new(&self.settings, Scope::Remote),
             outstanding: 0,
             users: 0,
@@ -107,8 +114,8 @@ impl<C: Control> Destinations<C> {
         self.fits(destination, local).then_some(due)
     }
 
-    pub fn window(&self, server: Address, inbound: bool) -> Option<f64> {
-        let known = self.all.iter().find(|known| known.server == server && known.inbound == inbound);
+    pub fn window(&self, path: Path) -> Option<f64> {
+        let known = self.all.iter().find(|known| known.path == path);
         known.map(|known| known.window.size())
     }
 }

@@ -1,5 +1,5 @@
 use remora_wire::frame::Address;
-use remora_wire::rma::Kind;
+use remora_wire::rma::{Class, Kind};
 
 use super::*;
 
@@ -14,7 +14,15 @@ fn none() -> CongestionSettings {
 }
 
 fn read(id: u64, size: u64) -> Transfer {
-    Transfer { id, kind: Kind::Read, server: NIL, size, fence: false, on_failure: OnFailure::Report }
+    Transfer {
+        id,
+        kind: Kind::Read,
+        class: Class::Latency,
+        server: NIL,
+        size,
+        fence: false,
+        on_failure: OnFailure::Report,
+    }
 }
 
 fn ok(executor: &mut Executor, now: Instant, slot: u16) -> Option<TransferEnd> {
@@ -216,7 +224,22 @@ fn a_program_brings_a_control_of_its_own() {
         }
     }
     assert_eq!(issued, [1, 2, 4]);
-    assert_eq!((executor.local_window(), executor.remote_window(NIL, true)), (8.0, Some(8.0)));
+    assert_eq!(
+        (executor.local_window(), executor.remote_window(NIL, true, Class::Latency)),
+        (8.0, Some(8.0))
+    );
+}
+
+#[test]
+fn a_short_transfer_waits_for_no_window_and_no_pace_of_the_bulk_class() {
+    let settings = CongestionSettings { initial: 4.0, kind: ControlKind::Fixed, ..settings() };
+    let mut executor = Executor::new(64, 4, &settings);
+    executor.submit(Instant(0), Transfer { class: Class::Bulk, ..read(1, 1 << 20) }).unwrap();
+    let of_bulk = std::iter::from_fn(|| executor.next(Instant(1_000_000))).count();
+    assert!((1..=4).contains(&of_bulk), "{of_bulk}");
+    assert_eq!(executor.next(Instant(1_000_000)), None, "its window is full");
+    executor.submit(Instant(1_000_000), read(2, 64)).unwrap();
+    assert_eq!(executor.next(Instant(1_000_000)).map(|chunk| chunk.size), Some(64));
 }
 
 #[test]
