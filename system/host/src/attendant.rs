@@ -7,6 +7,10 @@
 //! | watched | sleeps on the port's descriptors, and on a timer that backs off | a packet, or a caller |
 //! | served | makes pass after pass | [`SPIN`] without traffic, or a caller comes |
 //!
+//! A program that spins on memory for what its peer writes calls the engine a few times for each message, and
+//! does not poll it. Once it is [noticed](spinner), its port stays watched beside its calls: packets wake the
+//! attendant, which takes them and goes back to sleep at once. The program may spin on the same core.
+//!
 //! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the
 //! port is not watched, so packets do not wake the attendant (which would take half of a two-core machine).
 
@@ -21,6 +25,9 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::watch::Begun;
 use crate::watch::WAKER;
+use spinner::Spinner;
+
+mod spinner;
 
 /// A heartbeat that stands still for so long means that nobody polls.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -28,6 +35,12 @@ pub(crate) const TICK: Duration = Duration::from_millis(1);
 pub const SPIN: Duration = Duration::from_micros(50);
 /// Longest sleep: what a port's missed wake, or a timer set meanwhile, waits at most.
 pub const LONGEST: Duration = Duration::from_millis(50);
+/// How long a caller has that is inside the engine.
+const PAUSE: Duration = Duration::from_micros(5);
+/// Its time slice: a program that spins on the same core is preempted when a packet comes.
+const SLICE: Duration = Duration::from_micros(100);
+/// How long a packet is left to a program, to see whether it polls.
+const PROBE: Duration = Duration::from_micros(20);
 /// Empty passes between two looks at the clock.
 const LOOK_EVERY: u32 = 16;
 
@@ -39,11 +52,17 @@ enum State {
     Watched { until: Instant, sleep: u64, heartbeat: u64 },
     /// It is served pass after pass: the heartbeat that follows from them, and the time of the last traffic.
     Served { heartbeat: u64, busy: Instant, turn: u32 },
+    /// A packet came to a program that spins on memory: it is taken, and the port is watched again.
+    Woken,
 }
 
 struct Charge {
     engine: Arc<Engine>,
     state: State,
+    /// Frames lay there for a tick after its last caller.
+    found: bool,
+    /// A program that spins on memory was noticed.
+    spinner: Option<Spinner>,
 }
 
 /// The thread's own state.
@@ -59,13 +78,16 @@ impl Attendant {
         let now = clock.now();
         let charge = |engine: &Arc<Engine>| {
             let state = State::Polled { heartbeat: engine.heartbeat(), since: now };
-            Charge { engine: Arc::clone(engine), state }
+            Charge { engine: Arc::clone(engine), state, found: false, spinner: None }
         };
         Attendant { charges: engines.iter().map(charge).collect(), poll, clock, stop }
     }
 
     /// Serves the engines until it is stopped.
     pub fn run(mut self) -> io::Result<()> {
+        if let Err(error) = remora_port::ask_for_time_slice(SLICE) {
+            tracing::debug!(%error, "the attendant has the system's time slice");
+        }
         let mut events = Events::with_capacity(64);
         while !self.stop.load(Ordering::Acquire) {
             let now = self.clock.now();
@@ -135,17 +157,29 @@ impl Charge {
                 self.watch(now, tick)
             }
             State::Watched { until, .. } if now < until => Some(until),
+            State::Watched { .. } if self.spinner.is_some_and(|spinner| spinner.is_forgotten(now)) => {
+                self.engine.end_watch();
+                self.leave(now)
+            }
             State::Watched { sleep, .. } => self.watch(now, (sleep * 2).min(LONGEST.as_nanos() as u64)),
             State::Served { heartbeat, busy, turn } => self.serve(now, clock, heartbeat, busy, turn),
+            State::Woken => self.watch(now, TICK.as_nanos() as u64),
         }
     }
 
     /// Begins (or renews) the watch, for at most `sleep` nanoseconds.
     fn watch(&mut self, now: Instant, sleep: u64) -> Option<Instant> {
-        let Some((begun, deadline)) = self.engine.rest() else { return self.leave(now) };
+        let Some((begun, deadline)) = self.engine.rest(self.spinner.is_some()) else {
+            return self.blocked(now);
+        };
         let heartbeat = self.engine.heartbeat();
         match begun {
+            Begun::Work if self.spinner.is_some() => {
+                self.state = State::Woken;
+                None
+            }
             Begun::Work => {
+                self.found |= matches!(self.state, State::Polled { .. });
                 self.engine.attended.store(true, Ordering::Release);
                 self.state = State::Served { heartbeat, busy: now, turn: 0 };
                 None
@@ -165,10 +199,19 @@ impl Charge {
     /// The port woke the attendant. If a caller polls meanwhile, the engine is left to it.
     fn woken(&mut self, now: Instant) {
         let State::Watched { heartbeat, .. } = self.state else { return };
+        if let Some(spinner) = &mut self.spinner {
+            if spinner.packet(now) && !spinner.probed(passes_during(PROBE, &self.engine)) {
+                self.engine.end_watch();
+                self.leave(now);
+            } else {
+                self.state = State::Woken;
+            }
+            return;
+        }
         let seen = self.engine.heartbeat();
         self.engine.end_watch();
         if seen != heartbeat {
-            self.leave(now);
+            self.visited(now);
             return;
         }
         self.engine.attended.store(true, Ordering::Release);
@@ -178,7 +221,7 @@ impl Charge {
     /// A caller ended a watch, or the attendant is to stop.
     fn called(&mut self, now: Instant) {
         if matches!(self.state, State::Watched { .. }) && self.engine.is_watched() != Some(true) {
-            self.leave(now);
+            self.visited(now);
         }
     }
 
@@ -192,7 +235,7 @@ impl Charge {
     ) -> Option<Instant> {
         let ours = self.engine.heartbeat() == heartbeat && self.engine.callers.load(Ordering::SeqCst) == 0;
         let (true, Some(worked)) = (ours, self.engine.visit(false)) else {
-            return self.leave(now);
+            return self.visited(now);
         };
         // A pass moves the heartbeat twice: when it begins and when it ends.
         let heartbeat = heartbeat.wrapping_add(2);
@@ -207,10 +250,41 @@ impl Charge {
         None
     }
 
+    /// A caller has come. If frames lay there for a tick, it may spin on memory.
+    fn visited(&mut self, now: Instant) -> Option<Instant> {
+        if !self.found {
+            return self.leave(now);
+        }
+        self.found = false;
+        self.engine.attended.store(false, Ordering::Release);
+        self.spinner = Some(Spinner::new(now));
+        self.state = State::Woken;
+        None
+    }
+
+    /// A caller is inside. Who spins on memory leaves soon, but perhaps not before it has this core.
+    fn blocked(&mut self, now: Instant) -> Option<Instant> {
+        if self.spinner.is_none() {
+            return self.leave(now);
+        }
+        // No yield: the scheduler would take a whole slice from this thread for each.
+        std::thread::sleep(PAUSE);
+        None
+    }
+
     /// Leaves the engine to its callers.
     fn leave(&mut self, now: Instant) -> Option<Instant> {
         self.engine.attended.store(false, Ordering::Release);
+        (self.found, self.spinner) = (false, None);
         self.state = State::Polled { heartbeat: self.engine.heartbeat(), since: now };
         Some(now.after(TICK.as_nanos() as u64))
     }
+}
+
+/// Passes of callers while this thread sleeps.
+fn passes_during(time: Duration, engine: &Engine) -> u64 {
+    let before = engine.heartbeat();
+    std::thread::sleep(time);
+    // A pass moves the heartbeat twice.
+    engine.heartbeat().wrapping_sub(before) / 2
 }

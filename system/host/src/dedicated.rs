@@ -32,7 +32,7 @@ pub(crate) fn run(
         }
         // From here on ringing wakes us; what was rung before is seen below.
         engine.asleep.store(true, Ordering::SeqCst);
-        let rest = if engine.doorbells.any() { None } else { engine.rest() };
+        let rest = if engine.doorbells.any() { None } else { engine.rest(false) };
         if let Some((begun @ (Begun::Watching | Begun::Refused), deadline)) = rest {
             let until = deadline.since(clock.now()).min(sleep.as_nanos() as u64);
             if begun == Begun::Watching {

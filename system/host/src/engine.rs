@@ -409,12 +409,14 @@ impl Engine {
         })
     }
 
-    /// Prepares a sleep of the driving thread. None: another thread is inside.
-    pub(crate) fn rest(&self) -> Option<(Begun, Instant)> {
+    /// Prepares a sleep of the driving thread; its watch may be one that callers do not end. None: another
+    /// thread is inside.
+    pub(crate) fn rest(&self, stays: bool) -> Option<(Begun, Instant)> {
         each!(self, cell => {
             let mut guard = cell.try_enter()?;
             let (core, mem) = guard.parts();
-            Some(core.rest(mem))
+            self.stats.passes.fetch_add(1, Ordering::Relaxed);
+            Some(core.rest(mem, stays))
         })
     }
 

@@ -205,15 +205,21 @@ impl<P: Port + Attach> Core<P> {
         self.nic.expire(self.now, drained_at, EXPIRE_BUDGET);
     }
 
-    /// Prepares a sleep: a last pass, then the port is watched. The second value is the time of the engine's
+    /// Prepares a sleep: a last pass, then the port is watched. If it `stays`, callers do not end the watch. The second value is the time of the engine's
     /// next timer.
-    pub fn rest(&mut self, mem: Mem<'_>) -> (Begun, Instant) {
+    pub fn rest(&mut self, mem: Mem<'_>, stays: bool) -> (Begun, Instant) {
+        if stays {
+            // The pass looks everywhere, as after a sleep.
+            self.port.disarm();
+        }
         // From here on, other processes that ring wake us; what they rang before is seen.
         if self.sets.begin_sleep() || self.pass_after_sleep(mem) {
-            self.end_sleep();
+            if !stays {
+                self.end_sleep();
+            }
             return (Begun::Work, self.now);
         }
-        let begun = self.watch.begin(&mut self.port);
+        let begun = self.watch.begin(&mut self.port, stays);
         (begun, self.nic.next_deadline())
     }
 

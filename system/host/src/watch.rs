@@ -21,6 +21,10 @@ pub(crate) struct Watch {
     waker: Arc<mio::Waker>,
     token: Token,
     descriptors: Vec<RawFd>,
+    /// Those that the port has now.
+    wanted: Vec<RawFd>,
+    /// Callers do not end it.
+    stays: bool,
     /// Caller's passes until the watch ends; 0: there is none.
     left: u32,
 }
@@ -40,7 +44,15 @@ impl Watch {
     /// A watch for the sleeper that waits with the `mio::Poll` of this registry; events of the port bear
     /// `token`.
     pub fn new(registry: Registry, waker: Arc<mio::Waker>, token: Token) -> Watch {
-        Watch { registry, waker, token, descriptors: Vec::with_capacity(4), left: 0 }
+        Watch {
+            registry,
+            waker,
+            token,
+            descriptors: Vec::with_capacity(4),
+            wanted: Vec::with_capacity(4),
+            stays: false,
+            left: 0,
+        }
     }
 
     /// The registry for other events that wake the sleeper.
@@ -48,14 +60,23 @@ impl Watch {
         &self.registry
     }
 
-    /// Begins the watch: the sleeper is about to sleep.
-    pub fn begin(&mut self, port: &mut impl Port) -> Begun {
+    /// Begins the watch, or renews it: the sleeper is about to sleep. If it `stays`, callers do not end it.
+    pub fn begin(&mut self, port: &mut impl Port, stays: bool) -> Begun {
         if port.arm() {
-            self.end(port);
+            if !stays {
+                self.end(port);
+            }
             return Begun::Work;
         }
+        (self.stays, self.left) = (stays, POLLS);
+        self.wanted.clear();
+        port.poll_fds(&mut self.wanted);
+        if self.wanted == self.descriptors {
+            // Registered still: what arrives from now on is a new edge.
+            return Begun::Watching;
+        }
         self.end_listening();
-        port.poll_fds(&mut self.descriptors);
+        self.descriptors.extend_from_slice(&self.wanted);
         let refused = self.descriptors.iter().any(|descriptor| {
             // Edge-triggered, but registering reports what is readable already.
             self.registry.register(&mut SourceFd(descriptor), self.token, Interest::READABLE).is_err()
@@ -64,7 +85,6 @@ impl Watch {
             self.end(port);
             return Begun::Refused;
         }
-        self.left = POLLS;
         Begun::Watching
     }
 
@@ -77,6 +97,9 @@ impl Watch {
     /// Counts a caller's pass while the port is watched.
     #[cold]
     pub fn visited(&mut self, port: &mut impl Port) {
+        if self.stays {
+            return;
+        }
         self.left -= 1;
         if self.left == 0 {
             self.end(port);

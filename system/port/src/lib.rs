@@ -23,6 +23,7 @@ mod prefetch;
 pub mod shm;
 mod signals;
 mod staging;
+mod time_slice;
 pub mod udp;
 pub mod xdp;
 
@@ -30,6 +31,7 @@ use std::os::fd::RawFd;
 
 pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 pub use signals::block_signals;
+pub use time_slice::ask_for_time_slice;
 
 /// A port beyond sending: receiving, sleeping, and facts. It is statically dispatched; [`Egress`] is the
 /// sending half.

@@ -3,7 +3,7 @@
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, Device, DriverCounters, EMPTY, MemoryRegion, Mode, Notify,
-    PollError, QpOptions, QueuePair, ReceiveRequest, Status, work,
+    PollError, QpOptions, QueuePair, ReceiveRequest, Remote, Status, work,
 };
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,45 @@ fn packets_do_not_wake(devices: [Device; 2]) {
 fn packets_do_not_wake_the_attendant_while_a_caller_polls() {
     packets_do_not_wake([Device::shm(), Device::shm()]);
     packets_do_not_wake([udp(), udp()]);
+}
+
+/// One side of a ping-pong by WRITE: each waits by looking at its memory, and polls for its own completions
+/// alone (`ib_write_lat` of perftest does so).
+fn spin_on_memory(side: &mut Side, peer: Remote, begins: bool, rounds: u64) {
+    for round in 1..=rounds {
+        for sends in [begins, !begins] {
+            if sends {
+                side.memory.put(8, &round).unwrap();
+                side.pair.post_send(&work::write(1, &[side.memory.sge(8, 8)], peer)).unwrap();
+                while !side.polled() {}
+            } else {
+                let started = Instant::now();
+                while side.memory.get::<u64>(0) != Ok(round) {
+                    assert!(started.elapsed() < LONG, "nobody serves who spins on memory");
+                    std::hint::spin_loop();
+                }
+            }
+        }
+    }
+}
+
+fn packets_wake_for_a_spinner(devices: [Device; 2]) {
+    const ROUNDS: u64 = 500;
+    let (mut a, mut b) = ends(devices);
+    let (to_a, to_b) = (a.memory.remote(0), b.memory.remote(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| spin_on_memory(&mut a, to_b, true, ROUNDS));
+        spin_on_memory(&mut b, to_a, false, ROUNDS);
+    });
+    let wakes = a.drivers().packet_wakes + b.drivers().packet_wakes;
+    // By its timer alone it would find each message after a millisecond. The first ones are found so.
+    assert!(wakes > ROUNDS, "{wakes} wakes by {ROUNDS} round trips");
+}
+
+#[test]
+fn packets_wake_the_attendant_while_a_program_spins_on_memory() {
+    packets_wake_for_a_spinner([Device::shm(), Device::shm()]);
+    packets_wake_for_a_spinner([udp(), udp()]);
 }
 
 #[test]

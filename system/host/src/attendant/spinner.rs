@@ -1,0 +1,97 @@
+//! A program that spins on memory until its peer has written there. It posts, and polls for its own
+//! completions, but it does not poll for what comes. So its port stays watched beside its calls.
+//!
+//! It is noticed by frames that lay there for a tick though the program calls the engine. Whether it is one
+//! still is seen by a probe: a packet has woken the attendant, which leaves it to the program for a moment.
+
+use remora_transport::Instant;
+
+/// Probes in a row that may find a program polling: it waits for its own completions, too.
+const POLLED: u32 = 4;
+/// Wakes before the first probe, and between later ones at most.
+const FIRST: u32 = 4;
+const RARELY: u32 = 64;
+/// Nanoseconds without a packet after which it is forgotten.
+const FORGOTTEN: u64 = 100_000_000;
+
+/// What is known of it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spinner {
+    last_packet: Instant,
+    wakes: u32,
+    interval: u32,
+    polled: u32,
+}
+
+impl Spinner {
+    pub fn new(now: Instant) -> Spinner {
+        Spinner { last_packet: now, wakes: 0, interval: FIRST, polled: 0 }
+    }
+
+    /// A packet has woken the attendant. Is it time for a probe?
+    pub fn packet(&mut self, now: Instant) -> bool {
+        self.last_packet = now;
+        self.wakes += 1;
+        self.wakes >= self.interval
+    }
+
+    /// Callers made so many passes during a probe. Does the program spin on memory still?
+    pub fn probed(&mut self, passes: u64) -> bool {
+        if passes > 0 {
+            self.polled += 1;
+            return self.polled < POLLED;
+        }
+        *self = Spinner { wakes: 0, interval: (self.interval * 2).min(RARELY), polled: 0, ..*self };
+        true
+    }
+
+    /// Has nothing come for long?
+    pub fn is_forgotten(&self, now: Instant) -> bool {
+        now.since(self.last_packet) > FORGOTTEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wakes until the next probe.
+    fn wakes(spinner: &mut Spinner) -> u32 {
+        (1..).find(|_| spinner.packet(Instant(5))).expect("a probe comes")
+    }
+
+    #[test]
+    fn a_spinner_is_probed_ever_more_rarely() {
+        let mut spinner = Spinner::new(Instant(0));
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            seen.push(wakes(&mut spinner));
+            assert!(spinner.probed(0));
+        }
+        assert_eq!(seen, [4, 8, 16, 32, 64, 64]);
+    }
+
+    #[test]
+    fn who_polls_in_four_probes_in_a_row_is_none() {
+        let mut spinner = Spinner::new(Instant(0));
+        assert_eq!(wakes(&mut spinner), 4);
+        for _ in 0..3 {
+            assert!(spinner.probed(1000));
+            assert_eq!(wakes(&mut spinner), 1, "the next wake is a probe, too");
+        }
+        assert!(spinner.probed(0), "one that does not poll is enough");
+        assert_eq!(wakes(&mut spinner), 8);
+        for _ in 0..3 {
+            assert!(spinner.probed(1000));
+        }
+        assert!(!spinner.probed(1000));
+    }
+
+    #[test]
+    fn who_gets_no_packet_for_long_is_forgotten() {
+        let mut spinner = Spinner::new(Instant(0));
+        spinner.packet(Instant(7));
+        assert!(!spinner.is_forgotten(Instant(7 + FORGOTTEN)));
+        assert!(spinner.is_forgotten(Instant(8 + FORGOTTEN)));
+    }
+}
