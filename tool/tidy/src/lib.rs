@@ -18,6 +18,7 @@ pub mod lengths;
 pub mod modules;
 pub mod names;
 pub mod plain;
+pub mod planted;
 pub mod purity;
 pub mod tokens;
 pub mod tree;

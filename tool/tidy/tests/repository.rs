@@ -4,7 +4,7 @@
 use remora_tidy::tree::{self, File};
 use remora_tidy::{
     Fault, arguments, attributes, cycles, docs, drawing, glossary, layers, lengths, listing, names, plain,
-    purity, unsafety, witness, words,
+    planted, purity, unsafety, witness, words,
 };
 use std::sync::LazyLock;
 
@@ -163,6 +163,11 @@ fn silenced_checks_say_why_and_examples_run() {
 fn documents_name_what_exists() {
     holds(docs::check(&FILES));
     holds(docs::comments(&FILES));
+}
+
+#[test]
+fn planted_faults_fit_the_code() {
+    holds(planted::misfits(&tree::root(), &FILES).expect("git runs"));
 }
 
 #[test]
