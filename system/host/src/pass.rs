@@ -205,8 +205,8 @@ impl<P: Port + Attach> Core<P> {
         self.nic.expire(self.now, drained_at, EXPIRE_BUDGET);
     }
 
-    /// Prepares a sleep: a last pass, then the port is watched. If it `stays`, callers do not end the watch. The second value is the time of the engine's
-    /// next timer.
+    /// Prepares a sleep: a last pass, then the port is watched. If it `stays`, callers do not end the
+    /// watch. The second value is the time of the engine's next timer.
     pub fn rest(&mut self, mem: Mem<'_>, stays: bool) -> (Begun, Instant) {
         if stays {
             // The pass looks everywhere, as after a sleep.

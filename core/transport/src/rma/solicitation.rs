@@ -113,8 +113,8 @@ impl Solicitation {
         self.lines[Class::Bulk as usize].front().is_some_and(|head| fits || head.debit == 0)
     }
 
-    /// It is `now`: what held the bulk class back may be over. Who waits for that has an operation in service,
-    /// whose end calls for a look.
+    /// It is `now`: what held the bulk class back may be over. Who waits for that has an operation in
+    /// service, whose end calls for a look.
     #[inline]
     pub fn advance(&mut self, now: Instant) {
         self.is_held = self.is_held && now < self.held_until;

@@ -1,6 +1,6 @@
-//! Connects that are refused because nobody listens. A program's peer may be about to listen: perftest's client
-//! connects while its server begins to. So the request is sent again a few times, before its program gets to
-//! know.
+//! Connects that are refused because nobody listens. A program's peer may be about to listen: perftest's
+//! client connects while its server begins to. So the request is sent again a few times, before its program
+//! gets to know.
 
 use remora_cm::{EventKind, Instant};
 use remora_wire::mad::{RejectReason, SidrStatus};
