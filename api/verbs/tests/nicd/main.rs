@@ -137,21 +137,36 @@ impl Drop for Process {
     }
 }
 
+/// Where a daemon listens. One that is killed leaves its socket.
+struct SocketPath(PathBuf);
+
+impl AsRef<Path> for SocketPath {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// A daemon and where it listens.
 struct Lender {
     process: Process,
-    path: PathBuf,
+    path: SocketPath,
 }
 
 impl Lender {
     fn start(port: &str, test: &str) -> Lender {
         let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
         let process = Process::start(&["daemon", port, path.to_str().unwrap()]);
-        Lender { process, path }
+        Lender { process, path: SocketPath(path) }
     }
 
     fn nic(&self) -> &str {
-        self.path.to_str().unwrap()
+        self.path.0.to_str().unwrap()
     }
 }
 
