@@ -133,8 +133,9 @@ mod tests {
 
     #[test]
     fn truncation_is_an_error() {
+        let bytes = bytes();
         for len in 0..LEN {
-            assert_eq!(View::new(&bytes()[..len]).unwrap_err(), WireError::Truncated);
+            assert_eq!(View::new(&bytes[..len]).unwrap_err(), WireError::Truncated);
         }
     }
 
