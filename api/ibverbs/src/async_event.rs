@@ -19,7 +19,7 @@ unsafe extern "C" fn begin(context: *mut IbvContext) -> c_int {
         errno::set(libc::EINVAL);
         return -1;
     };
-    object.events.begin_read();
+    let _ = object.events.begin_read();
     object.verbs.context.async_fd
 }
 

@@ -21,10 +21,13 @@ struct Wait {
     timeout: c_int,
     /// This thread is the one that waits for packets.
     awaits: bool,
+    /// An event is there: nothing to wait for.
+    ready: bool,
 }
 
 /// A wait for nothing yet.
-const NO_WAIT: Wait = Wait { polled: [NOTHING; 1 + MAX_SOCKETS], count: 0, timeout: 0, awaits: false };
+const NO_WAIT: Wait =
+    Wait { polled: [NOTHING; 1 + MAX_SOCKETS], count: 0, timeout: 0, awaits: false, ready: false };
 
 const NOTHING: libc::pollfd = libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 };
 
@@ -53,7 +56,7 @@ unsafe extern "C" fn begin(channel: *mut IbvCompChannel, wait: &mut Wait) -> boo
         wait.count += count as libc::nfds_t;
         wait.timeout = if ready.is_some() { -1 } else { 0 };
     }
-    object.reports.begin_read();
+    wait.ready = object.reports.begin_read();
     true
 }
 
@@ -62,7 +65,7 @@ unsafe extern "C" fn begin(channel: *mut IbvCompChannel, wait: &mut Wait) -> boo
 unsafe extern "C" fn is_due(wait: &Wait) -> bool {
     // SAFETY: asks for the flags of a descriptor.
     let flags = || unsafe { libc::fcntl(wait.polled[0].fd, libc::F_GETFL) };
-    wait.polled[0].revents != 0 || flags() & libc::O_NONBLOCK != 0
+    wait.ready || wait.polled[0].revents != 0 || flags() & libc::O_NONBLOCK != 0
 }
 
 /// Another thread may wait for packets.
@@ -70,7 +73,8 @@ fn give_up(object: &ChannelObject, wait: &Wait) {
     // SAFETY: programs read it at most.
     let context = unsafe { (*object.verbs.get()).context };
     if let (true, Ok(view)) = (wait.awaits, context::look(context)) {
-        view.nic.end_waiting();
+        let woken = wait.polled[..wait.count as usize].iter().any(|polled| polled.revents != 0);
+        view.nic.end_waiting(woken);
     }
 }
 

@@ -152,10 +152,17 @@ pub fn refused(call: &'static str, what: &str, why: &dyn Display) {
     }
 }
 
-/// How often the process waited for receives of its peers.
+/// How often the process waited for receives of its peers, and how often its threads were woken.
 pub fn waits(nic: &Nic) {
     if !is_wanted() || nic.adapter.is_child() {
         return;
+    }
+    let wakes = nic.adapter.driver_counters();
+    if wakes.caller_wakes > 0 {
+        say(&format!(
+            "threads were woken {} times in ibv_get_cq_event, and beside it {} times by packets, {} by timers, {} by calls",
+            wakes.caller_wakes, wakes.packet_wakes, wakes.timer_wakes, wakes.calls
+        ));
     }
     let waits = nic.adapter.counters().rnr_nak_retry_err;
     if waits > 0 {

@@ -106,8 +106,9 @@ impl Nic {
         }
     }
 
-    /// The calling thread, which was the one, waits no more.
-    pub fn end_waiting(&self) {
+    /// The calling thread, which was the one, waits no more; `woken`: something had come.
+    pub fn end_waiting(&self, woken: bool) {
+        self.adapter.end_await(woken);
         self.waiter.store(0, Ordering::Release);
     }
 

@@ -6,6 +6,7 @@
 //! | polled | looks at its heartbeat each [`TICK`] | it stood still for one tick |
 //! | watched | sleeps on the port's descriptors, and on a timer that backs off | a packet, or a caller |
 //! | served | makes pass after pass | [`SPIN`] without traffic, or a caller comes |
+//! | awaited | stands by: a caller waits for packets itself | that caller has come back |
 //!
 //! A program that spins on memory for what its peer writes calls the engine a few times for each message, and
 //! does not poll it. Once it is [noticed](spinner), its port stays watched beside its calls: packets wake the
@@ -54,6 +55,8 @@ enum State {
     Served { heartbeat: u64, busy: Instant, turn: u32 },
     /// A packet came to a program that spins on memory: it is taken, and the port is watched again.
     Woken,
+    /// A caller waits for packets itself: its heartbeat at the last look, and the sleep until the next.
+    Aside { heartbeat: u64, sleep: u64 },
 }
 
 struct Charge {
@@ -143,6 +146,9 @@ impl Attendant {
 impl Charge {
     /// Does the work that is due. Returns the time of the next look; None: at once.
     fn step(&mut self, now: Instant, clock: &Clock) -> Option<Instant> {
+        if self.engine.awaited.load(Ordering::SeqCst) {
+            return self.stand_by(now);
+        }
         match self.state {
             State::Polled { heartbeat, since } => {
                 let tick = TICK.as_nanos() as u64;
@@ -164,6 +170,10 @@ impl Charge {
             State::Watched { sleep, .. } => self.watch(now, (sleep * 2).min(LONGEST.as_nanos() as u64)),
             State::Served { heartbeat, busy, turn } => self.serve(now, clock, heartbeat, busy, turn),
             State::Woken => self.watch(now, TICK.as_nanos() as u64),
+            State::Aside { .. } => {
+                self.engine.stands_by.store(false, Ordering::SeqCst);
+                self.leave(now)
+            }
         }
     }
 
@@ -270,6 +280,35 @@ impl Charge {
         // No yield: the scheduler would take a whole slice from this thread for each.
         std::thread::sleep(PAUSE);
         None
+    }
+
+    /// A caller waits for packets itself. The attendant runs timers, and takes what lay there for as long as
+    /// it slept: that caller waits no more.
+    fn stand_by(&mut self, now: Instant) -> Option<Instant> {
+        let tick = TICK.as_nanos() as u64;
+        let seen = self.engine.heartbeat();
+        let sleep = match self.state {
+            State::Aside { heartbeat, sleep } if heartbeat == seen => {
+                (sleep * 2).min(LONGEST.as_nanos() as u64)
+            }
+            State::Aside { .. } | State::Polled { .. } => tick,
+            _ => {
+                self.engine.end_watch();
+                self.leave(now);
+                tick
+            }
+        };
+        let idle = matches!(self.state, State::Aside { heartbeat, .. } if heartbeat == seen);
+        let mut next = now.after(sleep);
+        if let Some((worked, deadline)) = self.engine.stand_by() {
+            if worked && idle {
+                self.engine.awaited.store(false, Ordering::SeqCst);
+            }
+            next = next.min(deadline);
+        }
+        self.state = State::Aside { heartbeat: self.engine.heartbeat(), sleep };
+        self.engine.stands_by.store(sleep > tick, Ordering::SeqCst);
+        Some(next)
     }
 
     /// Leaves the engine to its callers.

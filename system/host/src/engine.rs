@@ -179,6 +179,8 @@ pub struct DriverCounters {
     pub timer_wakes: u64,
     /// Passes that it made.
     pub passes: u64,
+    /// Times a caller that waited for packets itself was woken ([`Inside::await_port`]).
+    pub caller_wakes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +189,7 @@ pub(crate) struct DriverStats {
     pub calls: AtomicU64,
     pub timer_wakes: AtomicU64,
     pub passes: AtomicU64,
+    pub caller_wakes: AtomicU64,
 }
 
 /// The facts of an engine's port.
@@ -215,6 +218,10 @@ pub struct Engine {
     pub(crate) attended: AtomicBool,
     /// Callers that wait for the engine while the attendant makes passes.
     pub(crate) callers: AtomicU32,
+    /// A caller waits for packets itself: they are not to wake the attendant, too.
+    pub(crate) awaited: AtomicBool,
+    /// The attendant stands by, and looks but rarely.
+    pub(crate) stands_by: AtomicBool,
     pub(crate) doorbells: Doorbells,
     /// The dedicated thread sleeps; ringing must wake it.
     pub(crate) asleep: AtomicBool,
@@ -242,6 +249,8 @@ impl Engine {
             facts: parts.facts,
             attended: AtomicBool::new(false),
             callers: AtomicU32::new(0),
+            awaited: AtomicBool::new(false),
+            stands_by: AtomicBool::new(false),
             doorbells: Doorbells::new(parts.max_qps),
             asleep: AtomicBool::new(false),
             waker: parts.waker,
@@ -382,6 +391,7 @@ impl Engine {
             calls: read(&self.stats.calls),
             timer_wakes: read(&self.stats.timer_wakes),
             passes: read(&self.stats.passes),
+            caller_wakes: read(&self.stats.caller_wakes),
         }
     }
 
@@ -398,6 +408,28 @@ impl Engine {
             self.stats.passes.fetch_add(1, Ordering::Relaxed);
             Some(if after_sleep { core.pass_after_sleep(mem) } else { core.pass(mem) })
         })
+    }
+
+    /// Makes one pass beside a caller that waits for packets itself. Returns whether it had anything to do,
+    /// and the time of the engine's next timer. None: a thread is inside.
+    pub(crate) fn stand_by(&self) -> Option<(bool, Instant)> {
+        each!(self, cell => {
+            let mut guard = cell.try_enter()?;
+            let (core, mem) = guard.parts();
+            self.stats.passes.fetch_add(1, Ordering::Relaxed);
+            Some((core.pass_after_sleep(mem), core.nic.next_deadline()))
+        })
+    }
+
+    /// A caller that waited for packets itself waits no more; `woken`: something had come.
+    pub fn end_await(&self, woken: bool) {
+        self.awaited.store(false, Ordering::SeqCst);
+        if woken {
+            self.stats.caller_wakes.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.stands_by.load(Ordering::SeqCst) {
+            self.call();
+        }
     }
 
     /// One pass of the dedicated thread.

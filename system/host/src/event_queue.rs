@@ -50,9 +50,12 @@ impl<T> EventQueue<T> {
         let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
     }
 
-    /// Announces a thread that is about to read 8 bytes of the descriptor.
-    pub fn begin_read(&self) {
-        self.queue().readers += 1;
+    /// Announces a thread that is about to read 8 bytes of the descriptor. True: an event is there for it, so
+    /// it need not wait for the descriptor.
+    pub fn begin_read(&self) -> bool {
+        let mut queue = self.queue();
+        queue.readers += 1;
+        queue.waiting.len() >= queue.readers as usize
     }
 
     /// Ends a read. Takes the oldest event if the read has succeeded. None after a success: the event was
@@ -102,7 +105,7 @@ mod tests {
     }
 
     fn read(events: &EventQueue<u32>) -> Option<u32> {
-        events.begin_read();
+        let _ = events.begin_read();
         let read = rustix::io::read(events, &mut [0u8; 8]);
         events.end_read(read == Ok(8))
     }
@@ -115,6 +118,18 @@ mod tests {
         assert!(readable(&events));
         assert_eq!(read(&events), Some(3));
         assert!(!readable(&events));
+    }
+
+    #[test]
+    fn a_read_waits_when_others_will_take_what_is_there() {
+        let events = EventQueue::new(8).unwrap();
+        assert!(!events.begin_read());
+        events.put(1);
+        assert!(!events.begin_read(), "it is the first reader's");
+        events.put(2);
+        assert_eq!([events.end_read(true), events.end_read(true)], [Some(1), Some(2)]);
+        events.put(3);
+        assert!(events.begin_read());
     }
 
     #[test]
@@ -135,7 +150,7 @@ mod tests {
         assert!(!readable(&events));
         // A thread in a read finds nothing, and reads again.
         events.put(4);
-        events.begin_read();
+        assert!(events.begin_read(), "it is there");
         assert_eq!(rustix::io::read(&events, &mut [0u8; 8]), Ok(8));
         assert_eq!(events.withdraw(|_| true), 1);
         assert_eq!(events.end_read(true), None);

@@ -1,6 +1,9 @@
 //! perftest, by verbs alone.
 
-use crate::pairs::pair;
+use std::process::Command;
+
+use crate::library::program;
+use crate::pairs::{pair, pair_of};
 
 /// Runs one of perftest's programs on GID 0 with these options.
 #[track_caller]
@@ -20,6 +23,26 @@ fn latency_over_rc_uc_ud_and_xrc() {
     }
     runs("ib_send_lat", "-n 100 -c XRC");
     runs("ib_send_lat", "-n 100 -e");
+}
+
+/// A program that explains itself, and says on its standard output.
+fn explained(words: &[&str]) -> Command {
+    let mut command = program(&["sh", "-c", "exec \"$@\" 2>&1", "sh"]);
+    command.args(words).env("REMORA_EXPLAIN", "1");
+    command
+}
+
+/// The thread that blocks in `ibv_get_cq_event` waits for packets itself: no other is woken before it.
+#[test]
+fn a_thread_that_waits_for_events_is_woken_once_for_a_message() {
+    const MESSAGES: u64 = 2000;
+    let iterations = (MESSAGES / 2).to_string();
+    let printed = pair_of(&explained, &["ib_send_lat", "-x", "0", "-e", "-n", &iterations], "-p");
+    let line = printed.lines().find(|line| line.contains("threads were woken")).expect("a line of wakes");
+    let counts: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [waiting, packets, ..] = counts[..] else { panic!("{line}") };
+    assert!(waiting > 0 && packets < MESSAGES / 20, "{line}");
+    assert!((waiting + packets) * 10 <= MESSAGES * 12, "{line}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The NIC of a process: one engine, whose lock guards all queues.
 
-use remora_host::{Adapter, Engine, EventHook, OpenError, PortFacts, PortKind};
+use remora_host::{Adapter, DriverCounters, Engine, EventHook, OpenError, PortFacts, PortKind};
 use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
 use remora_nic::{AddressVector, NicError, Ring};
 use remora_wire::frame::{Endpoint, Route};
@@ -98,6 +98,18 @@ impl ChannelAdapter {
             Ok(waits) => waits.then_some(count),
             Err(_) => Some(0),
         }
+    }
+
+    /// A thread that waited for packets itself waits no more; `woken`: something had come.
+    pub fn end_await(&self, woken: bool) {
+        if !self.is_child() {
+            self.engine().end_await(woken);
+        }
+    }
+
+    /// Wakes of all threads that drove the NIC.
+    pub fn driver_counters(&self) -> DriverCounters {
+        if self.is_child() { DriverCounters::default() } else { self.engine().driver_counters() }
     }
 
     /// How connections to neighbours find their links; at most once.

@@ -7,6 +7,7 @@ use remora_port::Port;
 use remora_transport::Instant;
 use remora_wire::Qpn;
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 
 use super::Engine;
 use crate::attach::Attach;
@@ -86,11 +87,14 @@ impl Inside<'_> {
 
     /// Makes a pass, for a caller that is about to wait for packets itself. Appends the descriptors that
     /// become readable with the next one. False: there is work already, so wait for nothing.
+    /// [`Engine::end_await`] ends the wait; until then packets wake no other thread.
     ///
     /// Only for a port whose descriptors show each packet by themselves: `udp`, and its links once it is
     /// armed.
     pub fn await_port(&mut self, descriptors: &mut Vec<RawFd>) -> bool {
-        self.driven.await_port(self.mem, descriptors)
+        let waits = self.driven.await_port(self.mem, descriptors);
+        self.engine.awaited.store(waits, Ordering::SeqCst);
+        waits
     }
 
     /// Notifies channels of what the caller has changed.
