@@ -6,6 +6,7 @@ mod cm_requests;
 mod gsi;
 mod introductions;
 mod paths;
+mod port_events;
 mod port_table;
 mod programs;
 mod state;

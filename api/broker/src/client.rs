@@ -12,6 +12,7 @@
 mod cm;
 mod neighbours;
 mod paths;
+mod port_events;
 mod start;
 mod watch;
 
@@ -32,6 +33,7 @@ use crate::name;
 pub use cm::{CmClient, EventChannel};
 pub use neighbours::Neighbours;
 pub use paths::Paths;
+pub use port_events::PortEvents;
 pub use start::READY;
 pub use watch::Watch;
 

@@ -9,6 +9,7 @@
 //! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
 //! | `broker/gsi.rs` | queue pair 1 of the addresses |
 //! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the CM: owners of ids, requests of programs |
+//! | `broker/port_events.rs`, `interface.rs` | the interfaces of the addresses, and who is told of their changes |
 //! | `broker/port_table.rs` | which id is bound to which port |
 //! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
 //! | `client/cm.rs` | [`client::CmClient`]: ids that connect, and the channels of their events |
@@ -29,14 +30,16 @@
 
 mod broker;
 pub mod client;
+mod interface;
 mod message;
 mod name;
 pub mod paths;
 mod tally;
 
 pub use broker::{Broker, BrokerError, Options};
-pub use message::{BrokerFacts, Connect, IdEvent, IdEventKind, Posted, ProgramFacts};
+pub use message::{BrokerFacts, Connect, GidEntry, IdEvent, IdEventKind, PortState, Posted, ProgramFacts};
 pub use remora_cm::{ConnParam, QpAttributes};
+pub use remora_host::packet::FoundBy;
 pub use remora_port::udp::SteeredBy;
 pub use remora_wire::mad::PortSpace;
 pub use remora_wire::mad::req::ConnectedService;

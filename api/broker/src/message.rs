@@ -24,7 +24,7 @@ pub use cm::{Connect, Posted};
 pub use id_event::{IdEvent, IdEventKind};
 
 /// Version of this format, and of the page that a program shares with the broker.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Kinds from here on belong to the communication manager.
@@ -68,6 +68,8 @@ pub(crate) enum Request {
     Neighbours,
     /// On that socket: a link to the program with this QPN range.
     Link(u8),
+    /// A socket by which the program is told of changes of the port.
+    PortEvents,
     Cm(CmRequest),
 }
 
@@ -107,6 +109,25 @@ pub struct ProgramFacts {
     pub name: String,
 }
 
+/// The state of a program's port, as its addresses and their interfaces are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortState {
+    /// The interface of the first address is up, and has a carrier.
+    pub active: bool,
+    /// The program's addresses in the order of its shares, which is the order of the GID table; `None`: no
+    /// interface has the address now.
+    pub gids: Vec<Option<GidEntry>>,
+}
+
+/// An entry of the GID table.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// The address that the GID is.
+    pub ip: IpAddr,
+    /// The interface that has it, by the kernel's number; 0: unknown.
+    pub interface: u32,
+}
+
 /// A reply of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
@@ -138,6 +159,10 @@ pub(crate) enum Reply {
         range: u8,
         words: String,
     },
+    /// With a socket by which the program is told of the port.
+    PortEvents,
+    /// On that socket: at once, and after each change.
+    Port(PortState),
     Cm(CmReply),
 }
 
@@ -179,6 +204,17 @@ impl Out {
     fn list(self, values: &[u64]) -> Out {
         let values = &values[..values.len().min(MAX_PACKET / 16)];
         values.iter().fold(self.u16(values.len() as u16), |out, value| out.u64(*value))
+    }
+
+    /// Zeros where there is none.
+    fn gid_entry(mut self, gid: Option<GidEntry>) -> Out {
+        let octets = match gid.map(|gid| gid.ip) {
+            Some(IpAddr::V4(ip)) => ip.to_ipv6_mapped().octets(),
+            Some(IpAddr::V6(ip)) => ip.octets(),
+            None => [0; 16],
+        };
+        self.0.extend(octets);
+        self.u32(gid.map_or(0, |gid| gid.interface))
     }
 
     fn address(mut self, address: SocketAddr) -> Out {
@@ -252,6 +288,16 @@ impl In<'_> {
         }))
     }
 
+    fn gid_entry(&mut self) -> Option<Option<GidEntry>> {
+        let (ip, interface) = (Ipv6Addr::from(self.take::<16>()?), self.u32()?);
+        Some((!ip.is_unspecified()).then(|| GidEntry { ip: ip.to_canonical(), interface }))
+    }
+
+    fn port_state(&mut self) -> Option<PortState> {
+        let (active, count) = (self.flag()?, self.u8()?);
+        Some(PortState { active, gids: (0..count).map(|_| self.gid_entry()).collect::<Option<_>>()? })
+    }
+
     fn magic(&mut self) -> Option<u16> {
         (self.u64()? == MAGIC).then_some(())?;
         self.u16()
@@ -269,7 +315,7 @@ impl Request {
             Request::Open { .. } | Request::Ask { .. } | Request::OpenCm { .. } => true,
             Request::Paths { .. } | Request::Counter { .. } => true,
             Request::Address(_) | Request::Program(_) | Request::Counters | Request::Cm(_) => false,
-            Request::Neighbours | Request::Link(_) => false,
+            Request::Neighbours | Request::Link(_) | Request::PortEvents => false,
         }
     }
 
@@ -287,6 +333,7 @@ impl Request {
             Request::Counter { version, name } => Out::kind(7).u64(MAGIC).u16(*version).text(name),
             Request::Neighbours => Out::kind(8),
             Request::Link(range) => Out::kind(9).u8(*range),
+            Request::PortEvents => Out::kind(10),
             Request::OpenCm { version } => Out::kind(RESERVED).u64(MAGIC).u16(*version),
             Request::Cm(request) => request.emit(),
         }
@@ -318,6 +365,7 @@ impl Request {
             }
             8 => Request::Neighbours,
             9 => Request::Link(fields.range()?),
+            10 => Request::PortEvents,
             RESERVED => Request::OpenCm { version: fields.magic()? },
             kind @ RESERVED.. => Request::Cm(CmRequest::parse(kind, &mut fields)?),
             _ => return None,
@@ -351,6 +399,12 @@ impl Reply {
             Reply::Neighbours => Out::kind(9),
             Reply::Linked { range, uid } => Out::kind(10).u8(*range).u32(*uid),
             Reply::Unlinked { range, words } => Out::kind(11).u8(*range).text(words),
+            Reply::PortEvents => Out::kind(12),
+            Reply::Port(state) => {
+                let gids = &state.gids[..state.gids.len().min(MAX_PACKET / 32)];
+                let out = Out::kind(13).u8(state.active.into()).u8(gids.len() as u8);
+                gids.iter().fold(out, |out, gid| out.gid_entry(*gid))
+            }
             Reply::Cm(reply) => reply.emit(),
         }
         .0
@@ -386,6 +440,8 @@ impl Reply {
             9 => Reply::Neighbours,
             10 => Reply::Linked { range: fields.range()?, uid: fields.u32()? },
             11 => Reply::Unlinked { range: fields.range()?, words: fields.text()? },
+            12 => Reply::PortEvents,
+            13 => Reply::Port(fields.port_state()?),
             kind @ RESERVED.. => Reply::Cm(CmReply::parse(kind, &mut fields)?),
             _ => return None,
         };

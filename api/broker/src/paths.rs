@@ -5,7 +5,6 @@
 //! place. Its files are those of a device of Soft-RoCE: a virtual one, without a `device` link.
 
 mod counter;
-mod interface;
 mod sweep;
 
 use std::ffi::{CString, OsString};
@@ -16,6 +15,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use crate::PortState;
+use crate::interface::Interfaces;
 pub(crate) use counter::file;
 
 /// The variable that has the folder of the tree.
@@ -72,6 +73,21 @@ impl Tree {
         }
     }
 
+    /// Shows another state of the port, and other GIDs. A reader sees a file as it was or as it is.
+    ///
+    /// # Errors
+    /// The system refuses a file.
+    pub fn show(&self, state: &PortState) -> io::Result<()> {
+        let port = self.folder.join(DEVICE).join("ports/1");
+        for (name, words) in states(state.active) {
+            replace(&port, name, words)?;
+        }
+        for (index, gid) in state.gids.iter().enumerate() {
+            replace(&port.join("gids"), &index.to_string(), &gid_text(gid.map(|gid| gid.ip)))?;
+        }
+        Ok(())
+    }
+
     /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -99,6 +115,31 @@ fn fresh_folder() -> io::Result<PathBuf> {
 /// One line in a file, as sysfs has it.
 fn line(folder: &Path, name: &str, words: &str) -> io::Result<()> {
     fs::write(folder.join(name), format!("{words}\n"))
+}
+
+/// As [`line`], for a file that is there and may be read at this moment.
+fn replace(folder: &Path, name: &str, words: &str) -> io::Result<()> {
+    let new = folder.join(".new");
+    fs::write(&new, format!("{words}\n"))?;
+    fs::rename(new, folder.join(name))
+}
+
+/// What the files of a port's state say, as `ibv_query_port` does (`api/ibverbs/src/port.rs`).
+fn states(active: bool) -> [(&'static str, &'static str); 2] {
+    match active {
+        true => [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")],
+        false => [("state", "1: DOWN"), ("phys_state", "3: Disabled")],
+    }
+}
+
+/// A GID; an entry without one has zeros.
+fn gid_text(gid: Option<IpAddr>) -> String {
+    let octets = match gid {
+        Some(IpAddr::V4(ip)) => ip.to_ipv6_mapped().octets(),
+        Some(IpAddr::V6(ip)) => ip.octets(),
+        None => [0; 16],
+    };
+    groups(&octets)
 }
 
 fn write_verbs(root: &Path) -> io::Result<()> {
@@ -143,9 +184,9 @@ fn write_port(port: &Path, addresses: &[SocketAddr]) -> io::Result<()> {
     for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "pkeys", "counters", "hw_counters"] {
         fs::create_dir_all(port.join(folder))?;
     }
-    // As `ibv_query_port` says (`api/ibverbs/src/port.rs`).
-    line(port, "state", "4: ACTIVE")?;
-    line(port, "phys_state", "5: LinkUp")?;
+    for (name, words) in states(true) {
+        line(port, name, words)?;
+    }
     line(port, "rate", "100 Gb/sec (4X EDR)")?;
     line(port, "link_layer", "Ethernet")?;
     line(port, "lid", "0x0")?;
@@ -154,16 +195,13 @@ fn write_port(port: &Path, addresses: &[SocketAddr]) -> io::Result<()> {
     line(port, "sm_sl", "0")?;
     line(port, "cap_mask", "0x04010000")?;
     line(&port.join("pkeys"), "0", "0xffff")?;
+    let interfaces = Interfaces::now();
     for (index, address) in addresses.iter().enumerate() {
         let name = index.to_string();
-        let ip = match address.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        line(&port.join("gids"), &name, &groups(&ip.octets()))?;
+        line(&port.join("gids"), &name, &gid_text(Some(address.ip())))?;
         line(&port.join("gid_attrs/types"), &name, "RoCE v2")?;
-        if let Some(interface) = interface::of(address.ip()) {
-            line(&port.join("gid_attrs/ndevs"), &name, &interface)?;
+        if let Some(interface) = interfaces.of(address.ip()) {
+            line(&port.join("gid_attrs/ndevs"), &name, interface)?;
         }
     }
     // What is read is what the broker says; here are the names.
@@ -188,6 +226,12 @@ mod tests {
         assert_eq!(read("ports/1/gid_attrs/types/1"), "RoCE v2\n");
         assert_eq!(read("ports/1/gid_attrs/ndevs/0"), "lo\n");
         assert_eq!(read("ports/1/hw_counters/duplicate_request"), "0\n");
+        assert_eq!(read("ports/1/state"), "4: ACTIVE\n");
+        let gid = crate::GidEntry { ip: "fd00::2".parse().unwrap(), interface: 3 };
+        tree.show(&PortState { active: false, gids: vec![None, Some(gid)] }).unwrap();
+        assert_eq!(read("ports/1/state") + &read("ports/1/phys_state"), "1: DOWN\n3: Disabled\n");
+        assert_eq!(read("ports/1/gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n");
+        assert_eq!(read("ports/1/gids/1"), "fd00:0000:0000:0000:0000:0000:0000:0002\n");
         assert_eq!(read("node_guid"), format!("{}\n", guid_text(node_guid())));
         assert_eq!(fs::read_link(folder.join(BROKER)).unwrap(), Path::new("remora-broker/x"));
         assert_eq!(fs::read_link(folder.join("dev/infiniband/uverbs0")).unwrap(), Path::new("/dev/null"));

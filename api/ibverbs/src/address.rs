@@ -1,13 +1,16 @@
 //! The port and the address of this process: the one place that chooses them. docs/DROPIN.md has the
 //! variables that it reads.
 
-use remora_broker::client::{self, ADDRESS, FAULT, Neighbours, Options, PORT, Range, Start, Watch};
+use remora_broker::client::{
+    self, ADDRESS, FAULT, Neighbours, Options, PORT, PortEvents, Range, Start, Watch,
+};
 use remora_verbs::raw::{ChannelAdapter, Wanted};
 use remora_verbs::{Device, MemoryConfig, OpenError, Rules};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::attributes;
+use crate::port_view::PortView;
 
 /// RoCE v2's UDP port.
 pub const ROCE_PORT: u16 = 4791;
@@ -21,6 +24,8 @@ pub struct Opened {
     pub adapter: Arc<ChannelAdapter>,
     /// Fails the NIC when the broker of a shared address is gone.
     pub watch: Option<Watch>,
+    /// What the port is like now.
+    pub port: Arc<PortView>,
 }
 
 /// Opens the NIC of this process, or of a forked child of a process that has one.
@@ -31,7 +36,9 @@ pub fn open(is_child: bool) -> Result<Opened, OpenError> {
         None if ["auto", "udp", "shm"].contains(&port.as_str()) => {}
         Some(("xdp", interface)) if !interface.is_empty() => {
             let device = configured(Device::xdp(interface, address.map(|address| address.ip())))?;
-            return Ok(Opened { adapter: ChannelAdapter::open(&device)?, watch: None });
+            let adapter = ChannelAdapter::open(&device)?;
+            let port = Arc::new(PortView::always(&adapter));
+            return Ok(Opened { adapter, watch: None, port });
         }
         _ => {
             let words =
@@ -66,10 +73,9 @@ fn shared(address: SocketAddr, options: &Options, links: LinkUse) -> Result<Open
     let words = |error: client::ClientError| OpenError::Port(error.to_string());
     let range = client::open(address, options).map_err(words)?;
     let device = configured(Device::shared(range.endpoint().clone()))?;
+    let events = PortEvents::open(&range).map_err(words)?;
     if links == LinkUse::Never {
-        let adapter = ChannelAdapter::open(&device)?;
-        let watch = watch(&range, None, &adapter)?;
-        return Ok(Opened { adapter, watch: Some(watch) });
+        return watched(&range, None, events, ChannelAdapter::open(&device)?);
     }
     let wanted = Arc::new(Wanted::new().map_err(std::io::Error::from)?);
     let adapter = ChannelAdapter::open(&device.neighbours(Arc::clone(&wanted)))?;
@@ -80,17 +86,23 @@ fn shared(address: SocketAddr, options: &Options, links: LinkUse) -> Result<Open
         // Everything goes by UDP.
         Err(_) => None,
     };
-    let watch = watch(&range, neighbours, &adapter)?;
-    Ok(Opened { adapter, watch: Some(watch) })
+    watched(&range, neighbours, events, adapter)
 }
 
-fn watch(
+/// The NIC with the thread that takes in what the broker says.
+fn watched(
     range: &Range,
     neighbours: Option<Arc<Neighbours>>,
-    adapter: &Arc<ChannelAdapter>,
-) -> Result<Watch, OpenError> {
-    let (counted, failing) = (Arc::clone(adapter), Arc::clone(adapter));
-    Ok(Watch::of(range, neighbours, move || counted.counters(), move || failing.fail())?)
+    events: PortEvents,
+    adapter: Arc<ChannelAdapter>,
+) -> Result<Opened, OpenError> {
+    let (counted, failing) = (Arc::clone(&adapter), Arc::clone(&adapter));
+    let port = Arc::new(PortView::new(events.first().clone()));
+    let told = Arc::clone(&port);
+    let events = events.told(move |state| told.change(state));
+    let watch =
+        Watch::of(range, neighbours, Some(events), move || counted.counters(), move || failing.fail())?;
+    Ok(Opened { adapter, watch: Some(watch), port })
 }
 
 /// An address for a forked child whose parent has its own alone.

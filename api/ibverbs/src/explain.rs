@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::address::ROCE_PORT;
 use crate::context;
 use crate::nic::Nic;
 
@@ -18,6 +20,9 @@ use crate::nic::Nic;
 const EXPLAIN: &str = "REMORA_EXPLAIN";
 /// Queue pairs that are known, and explanations of a process; past that nothing is said.
 const MOST: usize = 1024;
+/// Bytes around the payload of a WRITE's first packet: IP, UDP, BTH, RETH and ICRC.
+const IPV4_HEADERS: u32 = 20 + 8 + 12 + 16 + 4;
+const IPV6_HEADERS: u32 = 40 + 8 + 12 + 16 + 4;
 /// `IBV_WC_SUCCESS` and `IBV_WC_WR_FLUSH_ERR`.
 const SUCCESS: c_int = 0;
 const FLUSHED: c_int = 5;
@@ -25,12 +30,22 @@ const FLUSHED: c_int = 5;
 /// What has been said, and what helps to say it.
 #[derive(Default)]
 struct Known {
-    /// The peer of a queue pair: GID and QP number.
-    peers: BTreeMap<u32, (IpAddr, u32)>,
+    /// The peer of a queue pair.
+    peers: BTreeMap<u32, Peer>,
     /// Statuses explained, one bit each, by the queue pair's number.
     statuses: BTreeMap<u32, u64>,
     /// Calls and attributes whose refusal was explained.
     refused: Vec<(&'static str, String)>,
+}
+
+/// What a queue pair was connected with.
+#[derive(Copy, Clone)]
+struct Peer {
+    ip: IpAddr,
+    /// Its queue pair.
+    number: u32,
+    /// Bytes of a packet's payload.
+    path_mtu: u32,
 }
 
 fn known() -> MutexGuard<'static, Known> {
@@ -50,13 +65,13 @@ fn say(words: &str) {
 }
 
 /// From now on the queue pair's peer is this one.
-pub fn peer(qp: u32, gid: &IbvGid, number: u32) {
+pub fn peer(qp: u32, gid: &IbvGid, number: u32, path_mtu: u32) {
     if !is_wanted() {
         return;
     }
     let peers = &mut known().peers;
     if peers.len() < MOST || peers.contains_key(&qp) {
-        peers.insert(qp, (Ipv6Addr::from(gid.raw).to_canonical(), number));
+        peers.insert(qp, Peer { ip: Ipv6Addr::from(gid.raw).to_canonical(), number, path_mtu });
     }
 }
 
@@ -76,20 +91,26 @@ pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
     if status == SUCCESS || status == FLUSHED || !is_first(status, qp) {
         return;
     }
-    let peer = match known().peers.get(&qp) {
-        Some((ip, number)) => format!("queue pair {number:#x} at {ip}"),
+    let peer = known().peers.get(&qp).copied();
+    let to = match peer {
+        Some(Peer { ip, number, .. }) => format!("queue pair {number:#x} at {ip}"),
         None => "unknown".to_owned(),
     };
+    let view = context::look(context).ok();
     let status = Status::from_number(status as u8);
     say(&format!(
-        "queue pair {qp:#x}: work request {:#x} ended with status {} (vendor_err {}), peer {peer}: {}{}",
+        "queue pair {qp:#x}: work request {:#x} ended with status {} (vendor_err {}), peer {to}: {}{}",
         completion.wr_id,
         status as u8,
         completion.vendor_err,
         status.explain(),
-        advice(status)
+        match (status, view, peer) {
+            (Status::RetryExceeded, Some(view), Some(peer)) => unreachable(&view.nic, &peer),
+            _ => None,
+        }
+        .unwrap_or_else(|| advice(status).to_owned())
     ));
-    if let Ok(view) = context::look(context) {
+    if let Some(view) = view {
         waits(&view.nic);
     }
 }
@@ -105,6 +126,42 @@ fn is_first(status: c_int, qp: u32) -> bool {
     let first = *said & bit == 0;
     *said |= bit;
     first
+}
+
+/// What the network says of the way to a peer that has not answered; None: nothing is wrong there.
+fn unreachable(nic: &Nic, peer: &Peer) -> Option<String> {
+    let own: IpAddr = nic.adapter.facts().endpoint.address.into();
+    if nic.port.gid(0).is_none() {
+        return Some(format!("; no interface has the device's address {own} any more"));
+    }
+    if !nic.port.is_active() {
+        return Some("; the port is down: the interface is not up, or has no carrier".to_owned());
+    }
+    let headers = if own.is_ipv4() { IPV4_HEADERS } else { IPV6_HEADERS };
+    let (takes, needs) = (narrowness(own, peer.ip)?, peer.path_mtu + headers);
+    (takes < needs).then(|| {
+        format!(
+            "; the way there takes packets of {takes} bytes, and a path MTU of {} needs {needs}: give the queue pair a \
+             smaller one, or raise the interfaces' MTU",
+            peer.path_mtu
+        )
+    })
+}
+
+/// The longest IP packet that the way between two addresses takes, as the kernel knows it.
+fn narrowness(own: IpAddr, peer: IpAddr) -> Option<u32> {
+    let socket = UdpSocket::bind((own, 0)).ok()?;
+    socket.connect((peer, ROCE_PORT)).ok()?;
+    let (level, name) = match own {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut mtu: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `mtu`.
+    let asked =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut mtu).cast(), &raw mut len) };
+    (asked == 0).then_some(u32::try_from(mtu).ok()?)
 }
 
 /// What to look at beside the usual cause.

@@ -17,12 +17,13 @@ const SYSFS_ROCE_V2: c_uint = 1;
 /// The default partition, full member.
 const PKEY: u16 = 0xffff;
 
-/// The GID at this place of the table.
+/// The GID at this place of the table. ENODATA: the entry is empty.
 pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
     if index >= GIDS {
         return Err(libc::EINVAL);
     }
-    Ok(IbvGid { raw: object.nic.adapter.facts().endpoint.address.0 })
+    let entry = object.nic.port.gid(index).ok_or(libc::ENODATA)?;
+    Ok(IbvGid { raw: Address::from(entry.ip).0 })
 }
 
 /// The NIC, or the multicast group, that a GID names: RoCE's UDP port at that address. An IPv4 group may
@@ -35,17 +36,10 @@ pub fn endpoint(gid: &IbvGid) -> Endpoint {
     Endpoint { address: Address(raw), udp_port: ROCE_PORT }
 }
 
-/// The name of the interface that has this address, as its number; 0: unknown.
-fn interface(gid: &IbvGid) -> u32 {
-    // 127/8 is the loopback interface's.
-    let loopback = Address(gid.raw).as_ipv4().is_some_and(|address| address.is_loopback());
-    // SAFETY: a C string.
-    if loopback { unsafe { libc::if_nametoindex(c"lo".as_ptr()) } } else { 0 }
-}
-
 fn entry(object: &ContextObject, index: u32) -> Result<IbvGidEntry, c_int> {
     let gid = at(object, index)?;
-    Ok(IbvGidEntry { gid, gid_index: index, port_num: 1, gid_type: ROCE_V2, ndev_ifindex: interface(&gid) })
+    let interface = object.nic.port.gid(index).map_or(0, |entry| entry.interface);
+    Ok(IbvGidEntry { gid, gid_index: index, port_num: 1, gid_type: ROCE_V2, ndev_ifindex: interface })
 }
 
 /// The GID at this place of the table.
@@ -61,7 +55,11 @@ pub unsafe extern "C" fn ibv_query_gid(
         port::check(port.into())?;
         let index = u32::try_from(index).map_err(|_| libc::EINVAL)?;
         // SAFETY: NULL, or the program's.
-        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = at(object, index)?;
+        *unsafe { out.as_mut() }.ok_or(libc::EINVAL)? = match at(object, index) {
+            // An empty entry has zeros here.
+            Err(libc::ENODATA) => IbvGid { raw: [0; 16] },
+            entry => entry?,
+        };
         Ok(())
     })())
 }
@@ -108,11 +106,11 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         if entries < GIDS as usize || out.is_null() {
             return Err(libc::EINVAL);
         }
-        for index in 0..GIDS {
-            let place = out.wrapping_byte_add(index as usize * capacity);
-            context::copy_known(place, capacity, &entry(object, index)?);
-        }
-        Ok(GIDS as isize)
+        // Empty ones are left out.
+        let filled = (0..GIDS).filter_map(|index| entry(object, index).ok());
+        let places = (0..).map(|place| out.wrapping_byte_add(place * capacity));
+        Ok(filled.zip(places).map(|(entry, place)| context::copy_known(place, capacity, &entry)).count()
+            as isize)
     })();
     filled.unwrap_or_else(|errno| -(errno::set(errno) as isize))
 }

@@ -40,6 +40,7 @@ mod open_qp;
 mod parent_domain;
 mod pd;
 mod port;
+mod port_view;
 mod post;
 mod private_abi;
 mod qp;

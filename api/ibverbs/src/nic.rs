@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address::Opened;
+use crate::port_view::PortView;
 use crate::{address, errno};
 
 /// Asynchronous events of one context that wait to be read.
@@ -19,6 +20,7 @@ pub struct Nic {
     pub adapter: Arc<ChannelAdapter>,
     /// Fails the NIC when the broker of its address is gone.
     watch: Option<Watch>,
+    pub port: Arc<PortView>,
     subjects: Mutex<BTreeMap<Subject, Watcher>>,
     /// The thread that waits for packets and serves them, by the system's number; 0: none. One is enough: a
     /// packet need not wake more.
@@ -61,13 +63,15 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
     if let (Some(nic), false) = (&*place, inherited) {
         return Ok(Arc::clone(nic));
     }
-    let Opened { adapter, watch } = address::open(inherited).map_err(|error| {
+    let Opened { adapter, watch, port } = address::open(inherited).map_err(|error| {
         eprintln!("remora: {error}");
         errno::of_open(&error)
     })?;
-    let nic = Arc::new(Nic { adapter, watch, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
+    let nic = Arc::new(Nic { adapter, watch, port, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
     let told = Arc::clone(&nic);
     nic.adapter.on_event(Arc::new(move |event| told.tell(event)));
+    let told = Arc::clone(&nic);
+    nic.port.on_event(move |event_type| told.tell_all(PORT, event_type));
     // What was inherited is the parent's: it is left to the exit.
     std::mem::forget(place.replace(Arc::clone(&nic)));
     Ok(nic)
@@ -121,18 +125,19 @@ impl Nic {
 
     /// Called inside the engine's lock.
     fn tell(&self, event: AsyncEvent) {
-        let put = |Watcher { element, delivered, events }: &Watcher, event_type| {
-            events.put(Event { element: *element, event_type, delivered: Arc::clone(delivered) });
+        let Some((subject, event_type)) = subject(event) else {
+            return self.tell_all(0, IBV_EVENT_DEVICE_FATAL);
         };
+        if let Some(watcher) = self.subjects().get(&subject) {
+            watcher.put(watcher.element, event_type);
+        }
+    }
+
+    /// Tells every context.
+    fn tell_all(&self, element: u64, event_type: c_int) {
         let subjects = self.subjects();
-        match subject(event) {
-            Some((subject, event_type)) => {
-                subjects.get(&subject).into_iter().for_each(|watcher| put(watcher, event_type));
-            }
-            // Every context is told that the device has failed.
-            None => subjects
-                .range(Subject::Device(0)..)
-                .for_each(|(_, watcher)| put(watcher, IBV_EVENT_DEVICE_FATAL)),
+        for (_, watcher) in subjects.range(Subject::Device(0)..) {
+            watcher.put(element, event_type);
         }
     }
 }
@@ -154,11 +159,18 @@ impl Watcher {
         }
     }
 
+    fn put(&self, element: u64, event_type: c_int) {
+        self.events.put(Event { element, event_type, delivered: Arc::clone(&self.delivered) });
+    }
+
     /// Events that the program has read.
     pub fn delivered(&self) -> u32 {
         self.delivered.load(Ordering::Acquire)
     }
 }
+
+/// What an event of the port is about: its number, `element.port_num`.
+const PORT: u64 = 1;
 
 /// In `enum ibv_event_type`.
 const IBV_EVENT_DEVICE_FATAL: c_int = 8;

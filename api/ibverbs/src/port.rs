@@ -7,7 +7,8 @@ use std::ffi::c_int;
 use crate::context::{self, ContextObject};
 use crate::{attributes, errno};
 
-/// `IBV_PORT_ACTIVE`.
+/// `IBV_PORT_DOWN`, and `IBV_PORT_ACTIVE`.
+const DOWN: c_int = 1;
 const ACTIVE: c_int = 4;
 /// `IBV_MTU_4096`.
 const MTU_4096: c_int = 5;
@@ -19,7 +20,8 @@ const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 /// Speed of the port in units of 100 Mbit/s.
 const SPEED: u64 = 1000;
-/// Physical state `LinkUp`.
+/// Physical states `Disabled` and `LinkUp`.
+const DISABLED: u8 = 3;
 const LINK_UP: u8 = 5;
 /// `IBV_LINK_LAYER_ETHERNET`.
 const ETHERNET: u8 = 2;
@@ -42,8 +44,9 @@ pub fn check(port: u32) -> Result<(), c_int> {
 }
 
 fn describe(object: &ContextObject) -> IbvPortAttr {
+    let (state, phys_state) = if object.nic.port.is_active() { (ACTIVE, LINK_UP) } else { (DOWN, DISABLED) };
     IbvPortAttr {
-        state: ACTIVE,
+        state,
         max_mtu: MTU_4096,
         active_mtu: mtu_code(object.nic.adapter.facts().path_mtu),
         gid_tbl_len: attributes::GIDS as c_int,
@@ -61,7 +64,7 @@ fn describe(object: &ContextObject) -> IbvPortAttr {
         init_type_reply: 0,
         active_width: WIDTH_4X,
         active_speed: SPEED_EDR,
-        phys_state: LINK_UP,
+        phys_state,
         link_layer: ETHERNET,
         flags: GRH_REQUIRED,
         port_cap_flags2: 0,

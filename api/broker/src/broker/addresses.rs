@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::BrokerError;
+use crate::GidEntry;
+use crate::interface::Interfaces;
 use crate::name;
 
 /// Addresses of one broker at most.
@@ -18,6 +20,12 @@ pub(super) struct Address {
     pub local: SocketAddr,
     pub listener: PacketListener,
     pub group: Option<ReuseportGroup>,
+    /// The interface that has the address, or had it last; None: no interface did.
+    pub interface: Option<String>,
+    /// That interface's number; None: it has the address no more.
+    pub index: Option<u32>,
+    /// That interface is up, and has a carrier.
+    pub runs: bool,
 }
 
 impl Address {
@@ -30,7 +38,22 @@ impl Address {
                 ErrorKind::AddrInUse => BrokerError::Running(local),
                 _ => BrokerError::System("socket", error),
             })?;
-        Ok(Address { local, listener, group: None })
+        let mut address = Address { local, listener, group: None, interface: None, index: None, runs: true };
+        address.look(&Interfaces::now());
+        Ok(address)
+    }
+
+    /// Sees what has become of its interface.
+    pub fn look(&mut self, interfaces: &Interfaces) {
+        let found = interfaces.of(self.local.ip()).map(str::to_owned);
+        self.index = found.as_ref().map(|name| interfaces.index(name));
+        self.interface = found.or(self.interface.take());
+        self.runs = self.interface.as_ref().is_some_and(|name| interfaces.runs(name));
+    }
+
+    /// Its entry of the GID table, while an interface has the address.
+    pub fn gid(&self) -> Option<GidEntry> {
+        self.index.map(|interface| GidEntry { ip: self.local.ip(), interface })
     }
 
     /// Binds its sockets, unless they are.

@@ -17,6 +17,7 @@ impl State {
             let failed =
                 |error| format!("the device's paths cannot be written: {error} (TMPDIR chooses where)");
             self.tree = Some(tree.map_err(failed)?);
+            self.show_port();
         }
         if let Some(client) = self.clients.get_mut(number) {
             client.reads = true;

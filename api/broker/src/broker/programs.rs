@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use super::port_events::Told;
 use crate::PROGRAMS;
 use crate::message::ProgramFacts;
 
@@ -38,6 +39,8 @@ pub(super) struct Client {
     pub introductions: Option<PacketSocket>,
     /// Ranges to which it has a link.
     pub links: BTreeSet<u8>,
+    /// It is told of changes of the port; None: it has not asked, or reads nothing.
+    pub port_events: Option<Told>,
     /// The page of its first share, and how many counters it publishes there.
     pub page: Option<SharedPage>,
     pub counters: usize,
@@ -103,6 +106,11 @@ impl Clients {
         self.next = self.next.wrapping_add(1);
         self.by_number.insert(number, client);
         number
+    }
+
+    /// The numbers of all connections.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.by_number.keys().copied().collect()
     }
 
     pub fn get(&self, number: u32) -> Option<&Client> {
@@ -190,7 +198,7 @@ mod tests {
         let since = Instant::now();
         let (pid, uid, known, connects, reads, range, counters) = (1, 2, true, false, false, None, 0);
         let (shares, page, process) = (Vec::new(), None, None);
-        let (introductions, links) = (None, BTreeSet::new());
+        let (introductions, links, port_events) = (None, BTreeSet::new(), None);
         Client {
             socket,
             process,
@@ -204,6 +212,7 @@ mod tests {
             shares,
             introductions,
             links,
+            port_events,
             page,
             counters,
         }

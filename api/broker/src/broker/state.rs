@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::addresses::{ADDRESSES, Address};
 use super::cm_agent::CmAgent;
 use super::programs::{Client, Clients, Share};
-use super::{BrokerError, Options};
+use super::{BrokerError, Options, port_events};
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
 use crate::paths::Tree;
 use crate::{PROGRAMS, Tally};
@@ -43,6 +43,8 @@ pub(super) enum Source {
     Events(u32),
     /// The socket by which this connection's neighbours are introduced.
     Introductions(u32),
+    /// The kernel's notices of interfaces and addresses.
+    Notices,
 }
 
 impl Source {
@@ -56,6 +58,7 @@ impl Source {
             Source::Socket(address, range) => (5, address, range.into()),
             Source::Events(number) => (6, 0, number),
             Source::Introductions(number) => (7, 0, number),
+            Source::Notices => (8, 0, 0),
         };
         EventData::new_u64(kind << 48 | (address as u64 & 0xffff) << 32 | u64::from(number))
     }
@@ -71,6 +74,7 @@ impl Source {
             5 => Source::Socket(address, number as u8),
             6 => Source::Events(number),
             7 => Source::Introductions(number),
+            8 => Source::Notices,
             _ => Source::Stop,
         }
     }
@@ -82,6 +86,8 @@ pub(super) struct State {
     uid: u32,
     pub(super) poll: OwnedFd,
     stop: Arc<Signal<()>>,
+    /// The kernel's notices of interfaces and addresses, where it gives them.
+    pub(super) notices: Option<OwnedFd>,
     pub(super) addresses: Vec<Address>,
     pub(super) clients: Clients,
     pub(super) tally: Tally,
@@ -105,6 +111,7 @@ impl State {
             uid: own_uid(),
             poll,
             stop,
+            notices: port_events::notices(),
             addresses: Vec::new(),
             clients: Clients::new(),
             tally: Tally::default(),
@@ -115,6 +122,9 @@ impl State {
             idle: Some(Instant::now()),
         };
         watch(&state.poll, &state.stop.as_fd(), Source::Stop).map_err(system("descriptor"))?;
+        if let Some(notices) = &state.notices {
+            watch(&state.poll, notices, Source::Notices).map_err(system("descriptor"))?;
+        }
         state.add_address(address)?;
         Ok(state)
     }
@@ -145,6 +155,7 @@ impl State {
                     Source::Socket(address, range) => self.receive(address, range),
                     Source::Events(number) => self.look_at_channel(number),
                     Source::Introductions(number) => self.introduce(number),
+                    Source::Notices => self.look_at_interfaces(),
                 }
                 self.hang_up_on_the_deaf();
             }
@@ -251,6 +262,7 @@ impl State {
             shares: Vec::new(),
             introductions: None,
             links: BTreeSet::new(),
+            port_events: None,
             page: None,
             counters: 0,
         };
@@ -333,6 +345,7 @@ impl State {
             Request::Paths { .. } => self.tree(number).map(Reply::Paths)?,
             Request::Counter { name, .. } => return self.hand_out_counter(number, &name).map(|()| None),
             Request::Neighbours => return self.open_introductions(number).map(|()| None),
+            Request::PortEvents => return self.open_port_events(number).map(|()| None),
             Request::Link(_) => return Err("links are asked for on a socket of their own".to_owned()),
             Request::OpenCm { .. } => {
                 if let Some(client) = self.clients.get_mut(number) {
@@ -447,6 +460,7 @@ impl State {
         client.shares.push(Share { address: place, handover });
         let descriptors = share.descriptors().ok_or_else(none)?;
         self.send(number, &Reply::Lent { range, address: local }, &descriptors);
+        self.tell_of_port(number);
         Ok(())
     }
 
@@ -545,6 +559,7 @@ mod tests {
             Source::Socket(ADDRESSES - 1, 127),
             Source::Events(u32::MAX),
             Source::Introductions(8),
+            Source::Notices,
         ] {
             assert_eq!(Source::of(source.data()), source);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Neighbours, Range};
+use super::{Neighbours, PortEvents, Range};
 
 /// Time between two looks at the counters while they rise; a look makes other threads wait for the engine.
 const BUSY: Duration = Duration::from_millis(100);
@@ -39,18 +39,19 @@ impl Watch {
     /// The system gives no descriptor or no thread.
     pub fn start(range: &Range, context: &Context) -> io::Result<Watch> {
         let (counted, failing) = (context.clone(), context.clone());
-        Watch::of(range, None, move || counted.counters(), move || failing.fail())
+        Watch::of(range, None, None, move || counted.counters(), move || failing.fail())
     }
 
     /// Starts it for a device that another library opened on the range: `counters` reads what the device has
     /// counted, and `fail` is called once, when the broker has gone. Both run on the thread, which also takes
-    /// in the links of `neighbours`.
+    /// in the links of `neighbours`, and the events of the `port`.
     ///
     /// # Errors
     /// The system gives no descriptor or no thread.
     pub fn of(
         range: &Range,
         neighbours: Option<Arc<Neighbours>>,
+        port: Option<PortEvents>,
         counters: impl Fn() -> Counters + Send + Sync + 'static,
         fail: impl FnOnce() + Send + 'static,
     ) -> io::Result<Watch> {
@@ -62,7 +63,7 @@ impl Watch {
         let body = move || {
             // A handler of the program that ran here would find this thread inside the engine.
             let _ = remora_port::block_signals();
-            let end = watch(&stopped, &range, neighbours.as_deref(), &*publishes);
+            let end = watch(&stopped, &range, neighbours.as_deref(), port.as_ref(), &*publishes);
             if let Some(neighbours) = &neighbours {
                 neighbours.end();
             }
@@ -118,9 +119,10 @@ fn watch(
     stop: &Signal<()>,
     range: &Range,
     neighbours: Option<&Neighbours>,
+    port: Option<&PortEvents>,
     publish: &dyn Fn() -> u64,
 ) -> End {
-    let mut introduced = true;
+    let (mut introduced, mut port) = (true, port);
     let (mut pause, mut before) = (BUSY, publish());
     loop {
         let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
@@ -130,15 +132,19 @@ fn watch(
             vec![PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(broker, PollFlags::empty())];
         let looks = neighbours.filter(|_| introduced);
         waited.extend(looks.iter().flat_map(|neighbours| neighbours.waits_for()));
+        let links = waited.len();
+        waited.extend(port.map(|port| PollFd::from_borrowed_fd(port.descriptor(), PollFlags::IN)));
         if poll(&mut waited, Some(&timeout)).is_err() {
             continue;
         }
         if let Some(neighbours) = looks
-            && waited[2..].iter().any(|waited| !waited.revents().is_empty())
+            && waited[2..links].iter().any(|waited| !waited.revents().is_empty())
         {
             // Without its socket there are no more links, and everything goes by UDP.
             introduced = neighbours.look();
         }
+        let changed = waited[links..].iter().any(|waited| !waited.revents().is_empty());
+        port = port.filter(|port| !changed || port.look());
         if !waited[0].revents().is_empty() {
             return End::Device;
         }

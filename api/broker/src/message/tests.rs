@@ -97,6 +97,7 @@ fn requests() -> Vec<Request> {
         Request::Paths { version: VERSION },
         Request::Counter { version: VERSION, name: "counters/port_xmit_data".to_owned() },
         Request::OpenCm { version: VERSION },
+        Request::PortEvents,
     ]
     .into_iter()
     .chain(cm_requests().into_iter().map(Request::Cm))
@@ -106,6 +107,11 @@ fn requests() -> Vec<Request> {
 fn replies() -> Vec<Reply> {
     vec![
         Reply::Refused("no".to_owned()),
+        Reply::PortEvents,
+        Reply::Port(PortState {
+            active: true,
+            gids: vec![Some(GidEntry { ip: at("10.0.0.1:0").ip(), interface: 3 }), None],
+        }),
         Reply::Lent { range: 127, address: at("[::1]:4791") },
         Reply::Facts(BrokerFacts {
             pid: 1,

@@ -8,6 +8,7 @@ mod ends;
 mod namespaces;
 mod neighbours;
 mod own;
+mod port_events;
 mod program;
 mod sharing;
 

@@ -6,6 +6,7 @@ use remora_verbs::raw::{ChannelAdapter, Cq, Pd, Qp, QpAttributes, Target, Wanted
 use remora_verbs::{
     Device, Flags, Modify, Operation, Payload, Psn, ReceiveRequest, Service, State, Status, WorkRequest,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::Arc;
 
 use crate::{at, never, report};
@@ -27,7 +28,7 @@ impl Program {
         let adapter = ChannelAdapter::open(&device).unwrap();
         let links = takes_links.then(|| Neighbours::start(&range, &adapter, wanted, false).unwrap());
         let counted = Arc::clone(&adapter);
-        let watch = Watch::of(&range, links, move || counted.counters(), || {}).unwrap();
+        let watch = Watch::of(&range, links, None, move || counted.counters(), || {}).unwrap();
         let pd = adapter.table().alloc_pd().unwrap();
         let cq = Cq::create(&adapter, 64, None, false).unwrap();
         Program { range, adapter, pd, cq, _watch: watch }
@@ -140,6 +141,23 @@ fn without_a_link_messages_go_by_udp() {
     message(&with, &without);
     message(&without, &with);
     assert_eq!((with.links(), without.links()), ((0, 0), (0, 0)));
+}
+
+#[test]
+fn where_no_descriptor_is_left_for_a_link_messages_go_by_udp_and_it_is_counted() {
+    let address = "127.97.1.5:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let programs = [(); 2].map(|()| Program::start(address, true));
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(1), ..limit }).unwrap();
+    message(&programs[0], &programs[1]);
+    setrlimit(Resource::Nofile, limit).unwrap();
+    assert_eq!(programs.each_ref().map(|program| program.links().0), [0, 0]);
+    let tally = report(at(address)).broker.tally;
+    assert!(tally.linked == 0 && tally.unlinked >= 1, "{tally:?}");
+    // With descriptors, there is a link.
+    message(&programs[0], &programs[1]);
+    assert_eq!(programs.each_ref().map(|program| program.links().0), [1, 1]);
 }
 
 #[test]

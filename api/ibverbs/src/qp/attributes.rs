@@ -103,7 +103,8 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
             errno::of_create(error)
         })?;
         if change.address.is_some() {
-            explain::peer(object.raw.number().get(), &attr.ah_attr.grh.dgid, attr.dest_qp_num);
+            let path_mtu = change.path_mtu.unwrap_or(0);
+            explain::peer(object.raw.number().get(), &attr.ah_attr.grh.dgid, attr.dest_qp_num, path_mtu);
             *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);
         }
         if let Some(state) = change.state {

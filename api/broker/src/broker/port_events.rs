@@ -1,0 +1,128 @@
+//! Changes of the port: interfaces that go down and come up, addresses that go and come. Programs are told, and
+//! the tree of paths shows them.
+//!
+//! The kernel's notices (rtnetlink) only say that something has changed; then everything is looked up. So a
+//! notice that is lost does no harm.
+
+use remora_host::packet::PacketSocket;
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use super::programs::Client;
+use super::state::State;
+use crate::PortState;
+use crate::interface::Interfaces;
+use crate::message::Reply;
+
+/// Groups of notices: links, IPv4 addresses, IPv6 addresses (`RTMGRP_*` in the kernel's rtnetlink.h).
+const GROUPS: u32 = 1 | 0x10 | 0x100;
+/// Notices that are taken in one look.
+const TURN: usize = 256;
+
+/// A program that is told, and what it was told last.
+#[derive(Debug)]
+pub(super) struct Told {
+    socket: PacketSocket,
+    state: PortState,
+}
+
+/// A socket that is readable while there are notices of this network namespace; `None`: the system gives none,
+/// and programs are told of nothing.
+pub(super) fn notices() -> Option<OwnedFd> {
+    let opened = open_notices();
+    opened.inspect_err(|errno| tracing::warn!("no interface is watched: the system refuses ({errno})")).ok()
+}
+
+fn open_notices() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // No protocol is that of routes.
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+    Ok(socket)
+}
+
+impl State {
+    /// Gives a program the socket by which it is told of the port, and tells it how the port is now.
+    pub(super) fn open_port_events(&mut self, number: u32) -> Result<(), String> {
+        let refused =
+            |error: io::Error| format!("the broker gives no socket for events of the port: {error}");
+        let client = self.clients.get(number).ok_or("the connection is gone")?;
+        if client.range.is_none() || client.port_events.is_some() {
+            return Err("events of the port belong to a program with a QPN range, which asks once".to_owned());
+        }
+        let state = self.port_state(client);
+        let (ours, theirs) = PacketSocket::pair().map_err(refused)?;
+        ours.wait_for_nothing().map_err(refused)?;
+        ours.send(&Reply::Port(state.clone()).emit(), &[]).map_err(refused)?;
+        if let Some(client) = self.clients.get_mut(number) {
+            client.port_events = Some(Told { socket: ours, state });
+        }
+        self.send(number, &Reply::PortEvents, &[theirs.as_fd()]);
+        Ok(())
+    }
+
+    /// Takes the kernel's notices, looks the interfaces up, and tells whom it concerns.
+    pub(super) fn look_at_interfaces(&mut self) {
+        let mut notice = [0; 64];
+        for _ in 0..TURN {
+            let Some(notices) = &self.notices else { break };
+            // What it says is looked up; `NOBUFS` says that some are lost.
+            let took = rustix::net::recv(notices, &mut notice[..], RecvFlags::TRUNC);
+            if !matches!(took, Ok(_) | Err(Errno::NOBUFS | Errno::INTR)) {
+                break;
+            }
+        }
+        let interfaces = Interfaces::now();
+        for address in &mut self.addresses {
+            address.look(&interfaces);
+        }
+        for number in self.clients.numbers() {
+            self.tell_of_port(number);
+        }
+        self.show_port();
+    }
+
+    /// The port as a program sees it.
+    fn port_state(&self, client: &Client) -> PortState {
+        let places: Vec<usize> = client.shares.iter().map(|share| share.address).collect();
+        self.state_of(&places)
+    }
+
+    fn state_of(&self, places: &[usize]) -> PortState {
+        let addresses: Vec<_> = places.iter().filter_map(|place| self.addresses.get(*place)).collect();
+        PortState {
+            active: addresses.first().is_some_and(|address| address.runs),
+            gids: addresses.iter().map(|address| address.gid()).collect(),
+        }
+    }
+
+    /// Tells a program of the port, if it has changed.
+    pub(super) fn tell_of_port(&mut self, number: u32) {
+        let Some(client) = self.clients.get(number) else { return };
+        let state = self.port_state(client);
+        let Some(told) = client.port_events.as_ref().filter(|told| told.state != state) else { return };
+        let sent = told.socket.send(&Reply::Port(state.clone()).emit(), &[]).is_ok();
+        let Some(client) = self.clients.get_mut(number) else { return };
+        if sent {
+            if let Some(told) = &mut client.port_events {
+                told.state = state;
+            }
+        } else {
+            // It reads nothing, or has closed its end: it keeps its range, and is told no more.
+            client.port_events = None;
+            self.tally.dropped += 1;
+        }
+    }
+
+    /// Has the tree of paths show the port.
+    pub(super) fn show_port(&self) {
+        if let Some(tree) = &self.tree
+            && let Err(error) = tree.show(&self.state_of(&[0]))
+        {
+            tracing::warn!("the device's paths show the port as it was: {error}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the broker tells of the port: whether it is active, and its GIDs.
+
+use remora_host::packet::PacketSocket;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::{ClientError, Range, ask};
+use crate::PortState;
+use crate::message::{MAX_PACKET, Reply, Request};
+
+/// Time in which the first state must have come: the broker sends it before the socket.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Changes that are taken in one look.
+const TURN: usize = 64;
+
+/// Events of the port of a program on a shared address. A [`Watch`](super::Watch) takes them.
+pub struct PortEvents {
+    socket: PacketSocket,
+    first: PortState,
+    changed: Box<dyn Fn(PortState) + Send + Sync>,
+}
+
+impl std::fmt::Debug for PortEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PortEvents").field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+impl PortEvents {
+    /// Asks the broker to tell of the port; once for a range.
+    ///
+    /// # Errors
+    /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
+    pub fn open(range: &Range) -> Result<PortEvents, ClientError> {
+        let one = range.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Reply::PortEvents, descriptors) = ask(&range.connection.socket, &Request::PortEvents)? else {
+            return Err(ClientError::Nonsense);
+        };
+        drop(one);
+        let [socket] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
+        let socket = PacketSocket::from(socket);
+        socket.set_patience(None, Some(PATIENCE))?;
+        let first = receive(&socket)?.ok_or(ClientError::Silent(PATIENCE))?;
+        socket.wait_for_nothing()?;
+        Ok(PortEvents { socket, first, changed: Box::new(|_| ()) })
+    }
+
+    /// The port as it was when the events were opened.
+    pub fn first(&self) -> &PortState {
+        &self.first
+    }
+
+    /// Calls `changed` with the state after each change, on the thread of the [`Watch`](super::Watch).
+    #[must_use]
+    pub fn told(self, changed: impl Fn(PortState) + Send + Sync + 'static) -> PortEvents {
+        PortEvents { changed: Box::new(changed), ..self }
+    }
+
+    /// Becomes readable with the next change.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes what has come. False: nothing will come any more.
+    pub(super) fn look(&self) -> bool {
+        for _ in 0..TURN {
+            match receive(&self.socket) {
+                Ok(Some(state)) => (self.changed)(state),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// The next state; `None`: none has come.
+fn receive(socket: &PacketSocket) -> Result<Option<PortState>, ClientError> {
+    let mut buffer = [0; MAX_PACKET];
+    match socket.receive(&mut buffer) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(packet) => match Reply::parse(&buffer[..packet.len]) {
+            Some(Reply::Port(state)) if !packet.cut => Ok(Some(state)),
+            _ => Err(ClientError::Nonsense),
+        },
+    }
+}

@@ -1,0 +1,104 @@
+//! The interfaces of this network namespace, and their addresses.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Entries of the kernel's list that are looked at: an interface has one, and one for each address.
+const MOST: usize = 4096;
+
+/// What the kernel says of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Interface {
+    /// It is up, and has a carrier.
+    runs: bool,
+    /// Its number.
+    index: u32,
+    addresses: Vec<IpAddr>,
+}
+
+/// All interfaces at one moment, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interfaces(BTreeMap<String, Interface>);
+
+impl Interfaces {
+    /// Asks the kernel; none if it does not say.
+    pub(crate) fn now() -> Interfaces {
+        let mut all = Interfaces::default();
+        let mut first = std::ptr::null_mut();
+        // SAFETY: the C library writes one pointer to a list.
+        if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+            return all;
+        }
+        let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+        let mut next = first;
+        for _ in 0..MOST {
+            // SAFETY: NULL, or an entry of the list, which lives until it is freed.
+            let Some(entry) = (unsafe { next.as_ref() }) else { break };
+            // SAFETY: each entry has a name.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+            let interface = all.0.entry(name.to_string_lossy().into_owned()).or_default();
+            if interface.index == 0 {
+                // SAFETY: a C string.
+                interface.index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+            }
+            interface.runs |= entry.ifa_flags & wanted == wanted;
+            interface.addresses.extend(address(entry.ifa_addr));
+            next = entry.ifa_next;
+        }
+        // SAFETY: the list is the C library's, and nothing points into it any more.
+        unsafe { libc::freeifaddrs(first) };
+        all
+    }
+
+    /// The name of the interface that has this address; `None`: no interface does.
+    pub(crate) fn of(&self, ip: IpAddr) -> Option<&str> {
+        let has = |wanted: &dyn Fn(&IpAddr) -> bool| {
+            let found = self.0.iter().find(|(_, interface)| interface.addresses.iter().any(wanted));
+            found.map(|(name, _)| name.as_str())
+        };
+        // The whole of 127.0.0.0/8 is the loopback interface's.
+        has(&|own| *own == ip).or_else(|| has(&|own| ip.is_loopback() && own.is_loopback()))
+    }
+
+    /// The number of the interface of this name; 0: unknown.
+    pub(crate) fn index(&self, name: &str) -> u32 {
+        self.0.get(name).map_or(0, |interface| interface.index)
+    }
+
+    /// Is the interface of this name up, and has it a carrier?
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|interface| interface.runs)
+    }
+}
+
+fn address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: NULL, or a socket address of the family that it names.
+    unsafe {
+        match i32::from(address.as_ref()?.sa_family) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loopback_address_is_the_loopback_interfaces() {
+        let interfaces = Interfaces::now();
+        let of = |text: &str| interfaces.of(text.parse().unwrap());
+        assert_eq!((of("127.0.0.1"), of("127.77.3.9"), of("192.0.2.77")), (Some("lo"), Some("lo"), None));
+        assert!(interfaces.index("lo") != 0 && interfaces.index("remora-no-such") == 0);
+        assert!(interfaces.runs("lo") && !interfaces.runs("remora-no-such"));
+    }
+}

@@ -1,0 +1,152 @@
+//! Interfaces that go down and come up, addresses that go and come, and the programs that are told.
+
+use remora_broker::client::{self, Paths, PortEvents, Range, Watch};
+use remora_broker::{Broker, GidEntry, Options, PortState};
+use remora_netns::{Namespace, or_skip};
+use remora_verbs::Counters;
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::{LONG, at, never, report, until};
+
+/// A host with one interface, which is up, and the host at the other end.
+fn hosts(address: &str) -> Option<[Namespace; 2]> {
+    let made = Namespace::new("near").and_then(|near| {
+        let far = Namespace::new("far")?;
+        near.add_veth("eth0", &far, "eth0", "")?;
+        far.ip("link set eth0 up")?;
+        near.ip(&format!("address add {address} dev eth0"))?;
+        near.ip("link set eth0 up")?;
+        near.wait_until_up("eth0")?;
+        Ok([near, far])
+    });
+    or_skip(made)
+}
+
+/// A program that is told of the port.
+struct Program {
+    range: Range,
+    first: PortState,
+    told: Receiver<PortState>,
+    _watch: Watch,
+}
+
+impl Program {
+    fn start(address: &str) -> Program {
+        let range = client::open(at(address), &never()).unwrap();
+        let events = PortEvents::open(&range).unwrap();
+        let first = events.first().clone();
+        let (tell, told) = channel();
+        let events = events.told(move |state| tell.send(state).unwrap());
+        let watch = Watch::of(&range, None, Some(events), Counters::default, || {}).unwrap();
+        Program { range, first, told, _watch: watch }
+    }
+
+    #[track_caller]
+    fn is_told(&self, active: bool, gids: &[Option<GidEntry>]) {
+        let state = self.told.recv_timeout(LONG).unwrap();
+        assert_eq!((state.active, &state.gids[..]), (active, gids));
+    }
+}
+
+/// Waits until a file of the port says so.
+#[track_caller]
+fn shows(paths: &Paths, name: &str, words: &str) {
+    let file = paths.folder().join("sys/class/infiniband/remora0/ports/1").join(name);
+    let limit = std::time::Instant::now() + LONG;
+    loop {
+        let said = std::fs::read_to_string(&file).unwrap();
+        if said.trim() == words {
+            return;
+        }
+        assert!(std::time::Instant::now() < limit, "{name}: {said}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() {
+    let Some([near, far]) = hosts("10.98.0.1/24") else { return };
+    near.inside(|| {
+        let address = "10.98.0.1:0";
+        let _broker = Broker::open(at(address), &Options::default()).unwrap();
+        let paths = Paths::open(at(address), &never()).unwrap();
+        let program = Program::start(address);
+        let own = program.first.gids[0].unwrap();
+        assert_eq!((program.first.active, own.ip), (true, at(address).ip()));
+        let index = std::fs::read_to_string("/sys/class/net/eth0/ifindex");
+        // The folder may still be that of the namespace before.
+        assert!(index.is_err() || own.interface > 1);
+        let ip = |words: &str| near.ip(words).unwrap();
+        ip("link set eth0 down");
+        program.is_told(false, &[Some(own)]);
+        shows(&paths, "state", "1: DOWN");
+        shows(&paths, "phys_state", "3: Disabled");
+        ip("link set eth0 up");
+        program.is_told(true, &[Some(own)]);
+        shows(&paths, "state", "4: ACTIVE");
+        ip("address del 10.98.0.1/24 dev eth0");
+        program.is_told(true, &[None]);
+        shows(&paths, "gids/0", "0000:0000:0000:0000:0000:0000:0000:0000");
+        ip("address add 10.98.0.1/24 dev eth0");
+        program.is_told(true, &[Some(own)]);
+        shows(&paths, "gids/0", "0000:0000:0000:0000:0000:ffff:0a62:0001");
+        // The carrier goes with the other end.
+        far.ip("link set eth0 down").unwrap();
+        program.is_told(false, &[Some(own)]);
+        far.ip("link set eth0 up").unwrap();
+        program.is_told(true, &[Some(own)]);
+        // Whoever starts later sees the port as it is.
+        ip("link set eth0 down");
+        program.is_told(false, &[Some(own)]);
+        assert!(!Program::start(address).first.active);
+        assert!(PortEvents::open(&program.range).unwrap_err().to_string().contains("asks once"));
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_interface_that_is_gone_takes_port_and_address_with_it() {
+    let Some([near, _far]) = hosts("fd98::1/64 nodad") else { return };
+    near.inside(|| {
+        let address = "[fd98::1]:0";
+        let _broker = Broker::open(at(address), &Options::default()).unwrap();
+        let program = Program::start(address);
+        near.ip("link delete eth0").unwrap();
+        // The carrier, the address and the interface may go one by one.
+        loop {
+            let state = program.told.recv_timeout(LONG).unwrap();
+            if state == (PortState { active: false, gids: vec![None] }) {
+                break;
+            }
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_program_that_takes_no_events_is_told_no_more_and_keeps_its_range() {
+    let Some([near, _far]) = hosts("10.98.0.2/24") else { return };
+    near.inside(|| {
+        let address = "10.98.0.2:0";
+        let _broker = Broker::open(at(address), &Options::default()).unwrap();
+        let (closed, program) = (client::open(at(address), &never()).unwrap(), Program::start(address));
+        drop(PortEvents::open(&closed).unwrap());
+        near.ip("link set eth0 down").unwrap();
+        program.is_told(false, &program.first.gids);
+        until(at(address), |report| report.broker.tally.dropped == 1);
+        assert_eq!(report(at(address)).programs.len(), 2);
+        if std::env::var_os("REMORA_WHOLE").is_none() {
+            return;
+        }
+        // One that reads nothing, until its socket is full.
+        let deaf = client::open(at(address), &never()).unwrap();
+        let _unread = PortEvents::open(&deaf).unwrap();
+        while report(at(address)).broker.tally.dropped == 1 {
+            near.ip("link set eth0 up").unwrap();
+            program.is_told(true, &program.first.gids);
+            near.ip("link set eth0 down").unwrap();
+            program.is_told(false, &program.first.gids);
+        }
+    })
+    .unwrap();
+}
