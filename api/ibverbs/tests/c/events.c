@@ -23,6 +23,24 @@ static void *destroy(void *none) {
     return none;
 }
 
+static void *destroy_qp(void *none) {
+    CHECK(!ibv_destroy_qp(one.qp[0]));
+    CHECK(atomic_load(&acknowledged));
+    return none;
+}
+
+/* Ends an object by `how` in a thread, which waits until its event is acknowledged. */
+static void ends_late(void *(*how)(void *), struct ibv_async_event *event) {
+    pthread_t thread;
+    atomic_store(&acknowledged, 0);
+    CHECK(!pthread_create(&thread, NULL, how, NULL));
+    struct timespec while_it_waits = {.tv_nsec = 50000000};
+    nanosleep(&while_it_waits, NULL);
+    atomic_store(&acknowledged, 1);
+    ibv_ack_async_event(event);
+    CHECK(!pthread_join(thread, NULL));
+}
+
 static void limit_of_a_shared_queue(void) {
     struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
     CHECK((srq = ibv_create_srq(one.pd, &init)) && init.attr.max_wr >= 8);
@@ -37,13 +55,7 @@ static void limit_of_a_shared_queue(void) {
     struct ibv_async_event event = next(IBV_EVENT_SRQ_LIMIT_REACHED);
     CHECK(event.element.srq == srq);
     CHECK(!ibv_query_srq(srq, &attr) && attr.srq_limit == 0);
-    pthread_t thread;
-    CHECK(!pthread_create(&thread, NULL, destroy, NULL));
-    struct timespec while_it_waits = {.tv_nsec = 50000000};
-    nanosleep(&while_it_waits, NULL);
-    atomic_store(&acknowledged, 1);
-    ibv_ack_async_event(&event);
-    CHECK(!pthread_join(thread, NULL));
+    ends_late(destroy, &event);
 }
 
 static void a_failed_queue_pair(void) {
@@ -56,10 +68,13 @@ static void a_failed_queue_pair(void) {
     CHECK(wait_one(&one).status == IBV_WC_REM_ACCESS_ERR);
     struct ibv_async_event event = next(IBV_EVENT_QP_FATAL);
     CHECK(event.element.qp == one.qp[0]);
-    ibv_ack_async_event(&event);
     /* Events that nobody reads hold nobody up, and go with their object. */
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
     CHECK(!ibv_modify_qp(one.qp[0], &attr, IBV_QP_STATE) && one.qp[0]->state == IBV_QPS_RESET);
+    ends_late(destroy_qp, &event);
+    struct ibv_qp_init_attr init = {.send_cq = one.cq, .recv_cq = one.cq, .qp_type = IBV_QPT_RC};
+    init.cap = (struct ibv_qp_cap){1, 1, 1, 1, 0};
+    CHECK((one.qp[0] = ibv_create_qp(one.pd, &init)));
 }
 
 static void a_target_with_two_handles(void) {

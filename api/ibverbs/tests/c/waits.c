@@ -1,5 +1,7 @@
 /* The waits for events obey O_NONBLOCK, return on a signal, and may be cancelled; ends wait for acknowledgements. */
+#define _GNU_SOURCE
 #include "loopback.h"
+#include "sleeps.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -8,7 +10,7 @@
 #include <sys/time.h>
 
 static struct loopback one;
-static atomic_int acknowledged;
+static atomic_int acknowledged, waiting;
 
 static void on_alarm(int number) { (void)number; }
 
@@ -26,11 +28,13 @@ static int wait_async(void) {
 }
 
 static void *completions(void *none) {
+    atomic_store(&waiting, gettid());
     wait_completion();
     return none;
 }
 
 static void *events(void *none) {
+    atomic_store(&waiting, gettid());
     wait_async();
     return none;
 }
@@ -55,12 +59,17 @@ static void with_a_signal(int (*wait)(void)) {
     CHECK(!setitimer(ITIMER_REAL, &never, NULL));
 }
 
+/* A thread is cancelled before it waits, and another one in its wait. */
 static void cancelled(void *(*wait)(void *)) {
-    pthread_t thread;
-    void *result;
-    CHECK(!pthread_create(&thread, NULL, wait, NULL));
-    CHECK(!pthread_cancel(thread) && !pthread_join(thread, &result));
-    CHECK(result == PTHREAD_CANCELED);
+    for (int sleeps = 0; sleeps < 2; sleeps++) {
+        pthread_t thread;
+        void *result;
+        atomic_store(&waiting, 0);
+        CHECK(!pthread_create(&thread, NULL, wait, NULL));
+        if (sleeps) until_it_sleeps(&waiting);
+        CHECK(!pthread_cancel(thread) && !pthread_join(thread, &result));
+        CHECK(result == PTHREAD_CANCELED);
+    }
 }
 
 int main(void) {

@@ -109,7 +109,7 @@ fn unlimited(words: &[&str]) -> Command {
 }
 
 /// The `remora` command, which is built beside the tests' folder.
-fn remora() -> PathBuf {
+pub fn remora() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let command = test.ancestors().nth(2).unwrap().join("remora");
     assert!(command.exists(), "{} is missing: cargo build -p remora-cli", command.display());

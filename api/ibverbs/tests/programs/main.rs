@@ -1,9 +1,12 @@
 //! Unmodified programs of verbs, as Debian ships them or as its headers compile them, on this library.
 
+mod brokers;
 mod c_programs;
 mod library;
 mod links;
+mod network;
 mod one_address;
+mod ownership;
 mod pairs;
 mod perftest;
 mod pingpong;

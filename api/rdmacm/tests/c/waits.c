@@ -1,6 +1,8 @@
 /* Waits for events obey O_NONBLOCK, return on a signal and may be cancelled. Destroying waits for
    acknowledgements. */
+#define _GNU_SOURCE
 #include "sides.h"
+#include "sleeps.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -10,12 +12,13 @@
 #include <time.h>
 
 static struct rdma_event_channel *channel;
-static atomic_int acknowledged;
+static atomic_int acknowledged, waiting;
 
 static void on_alarm(int number) { (void)number; }
 
 static void *wait_event(void *none) {
     struct rdma_cm_event *event;
+    atomic_store(&waiting, gettid());
     rdma_get_cm_event(channel, &event);
     return none;
 }
@@ -44,8 +47,13 @@ int main(void) {
     REFUSED(rdma_get_cm_event(channel, &event), EINTR);
     CHECK(!setitimer(ITIMER_REAL, &never, NULL));
 
-    CHECK(!pthread_create(&thread, NULL, wait_event, NULL));
-    CHECK(!pthread_cancel(thread) && !pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+    /* A thread is cancelled before it waits, and another one in its wait. */
+    for (int sleeps = 0; sleeps < 2; sleeps++) {
+        atomic_store(&waiting, 0);
+        CHECK(!pthread_create(&thread, NULL, wait_event, NULL));
+        if (sleeps) until_it_sleeps(&waiting);
+        CHECK(!pthread_cancel(thread) && !pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+    }
 
     struct pollfd ready = {.fd = channel->fd, .events = POLLIN};
     CHECK(poll(&ready, 1, 0) == 0);

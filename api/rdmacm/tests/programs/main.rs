@@ -4,6 +4,7 @@ mod c_programs;
 mod connections;
 #[path = "../../../ibverbs/tests/programs/library.rs"]
 mod library;
+mod ownership;
 mod perftest;
 mod pyverbs;
 mod symbols;

@@ -1,0 +1,60 @@
+//! Brokers that end, and addresses that cannot have one.
+
+use std::net::UdpSocket;
+use std::process::{Child, Command};
+
+use remora_broker::client::{self, Options, Start};
+
+use crate::library::{address, c_program, program_at, remora};
+
+/// A broker in a process of its own, which ends with the value.
+struct Process(Child);
+
+impl Process {
+    fn start(address: &str) -> Process {
+        let child = Command::new(remora()).args(["broker", "--address", address]).spawn().unwrap();
+        let mut process = Process(child);
+        let at = format!("{address}:4791").parse().unwrap();
+        let never = Options { start: Start::Never, ..Options::default() };
+        while client::report(at, &never).is_err() {
+            assert!(process.0.try_wait().unwrap().is_none(), "the broker has ended");
+            std::thread::yield_now();
+        }
+        process
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_broker_that_is_killed_under_load_is_a_fatal_event_and_nothing_hangs() {
+    for port in ["udp", "shm"] {
+        let address = address();
+        let broker = Process::start(&address);
+        let said = c_program("fatal", &[&broker.0.id().to_string()], &|words| {
+            let mut command = program_at(&address, words);
+            command.env("REMORA_PORT", port);
+            command
+        });
+        assert_eq!(said, "failed", "over {port}");
+    }
+}
+
+#[test]
+fn a_udp_port_that_another_socket_has_is_one_line_of_the_program() {
+    let address = address();
+    let _taken = UdpSocket::bind(format!("{address}:4791")).unwrap();
+    let output = program_at(&address, &["ibv_devinfo"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("remora:")).collect();
+    assert!(!output.status.success() && lines.len() == 1, "{told}");
+    assert!(
+        lines[0].contains(&format!("UDP port 4791 on {address} is taken by a program of your own")),
+        "{told}"
+    );
+}

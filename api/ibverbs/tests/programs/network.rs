@@ -1,0 +1,40 @@
+//! Hosts whose network changes: namespaces joined by a veth pair, and programs in C.
+
+use remora_netns::{Namespace, or_skip};
+
+use crate::library::{c_program, program_at};
+
+/// The addresses of the two hosts.
+const NEAR: &str = "10.96.0.1";
+const FAR: &str = "10.96.0.2";
+
+fn hosts() -> Option<[Namespace; 2]> {
+    let made = Namespace::new("near").and_then(|near| {
+        let far = Namespace::new("far")?;
+        near.add_veth("eth0", &far, "eth0", "")?;
+        for (host, address) in [(&near, NEAR), (&far, FAR)] {
+            host.ip(&format!("address add {address}/24 dev eth0"))?;
+            host.ip("link set eth0 up")?;
+        }
+        near.wait_until_up("eth0")?;
+        Ok([near, far])
+    });
+    or_skip(made)
+}
+
+#[test]
+fn a_port_that_goes_down_an_address_that_goes_and_a_narrow_way_are_told() {
+    let Some([near, far]) = hosts() else { return };
+    let words = [NEAR, far.name(), FAR];
+    let told = c_program("network", &words, &|words| {
+        let script = ["sh", "-c", "exec \"$@\" 2>&1", "sh"];
+        let mut command = program_at(NEAR, &[&near.exec()[..], &script, words].concat());
+        command.env("REMORA_EXPLAIN", "1");
+        command
+    });
+    assert_eq!(told.lines().last(), Some("told"), "{told}");
+    // Of the three queue pairs that ended, one was too wide for its way.
+    let narrow = "takes packets of 1000 bytes";
+    assert_eq!(told.lines().filter(|line| line.contains(narrow)).count(), 1, "{told}");
+    assert_eq!(told.lines().filter(|line| line.contains("status 12")).count(), 3, "{told}");
+}
