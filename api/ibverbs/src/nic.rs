@@ -21,11 +21,16 @@ pub struct Nic {
     /// Fails the NIC when the broker of its address is gone.
     watch: Option<Watch>,
     pub port: Arc<PortView>,
-    subjects: Mutex<BTreeMap<Subject, Watcher>>,
+    subjects: Arc<Subjects>,
     /// The thread that waits for packets and serves them, by the system's number; 0: none. One is enough: a
     /// packet need not wake more.
     waiter: AtomicI32,
 }
+
+/// The subjects of asynchronous events, and who is told of each. The threads that tell have it, and not the
+/// NIC: whoever gives up the NIC waits for them.
+#[derive(Default)]
+struct Subjects(Mutex<BTreeMap<Subject, Watcher>>);
 
 /// The object that an asynchronous event is about, by its number in the NIC.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,10 +61,14 @@ pub struct Watcher {
 
 static NIC: Mutex<Option<Arc<Nic>>> = Mutex::new(None);
 
-/// The NIC of this process, opened at the first call. A forked child opens one of its own.
+/// The NIC of this process, opened at the first call. A forked child opens one of its own. One that has
+/// failed is given up: once its last context is closed, so are its sockets, and there may be another one.
 pub fn shared() -> Result<Arc<Nic>, c_int> {
     let mut place = NIC.lock().unwrap_or_else(PoisonError::into_inner);
     let inherited = place.as_ref().is_some_and(|nic| nic.adapter.is_child());
+    if !inherited {
+        place.take_if(|nic| nic.adapter.has_failed());
+    }
     if let (Some(nic), false) = (&*place, inherited) {
         return Ok(Arc::clone(nic));
     }
@@ -67,29 +76,26 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
         eprintln!("remora: {error}");
         errno::of_open(&error)
     })?;
-    let nic = Arc::new(Nic { adapter, watch, port, subjects: Mutex::default(), waiter: AtomicI32::new(0) });
-    let told = Arc::clone(&nic);
-    nic.adapter.on_event(Arc::new(move |event| told.tell(event)));
-    let told = Arc::clone(&nic);
-    nic.port.on_event(move |event_type| told.tell_all(PORT, event_type));
+    let subjects = Arc::new(Subjects::default());
+    let told = Arc::clone(&subjects);
+    adapter.on_event(Arc::new(move |event| told.tell(event)));
+    let told = Arc::clone(&subjects);
+    port.on_event(move |event_type| told.tell_all(PORT, event_type));
+    let nic = Arc::new(Nic { adapter, watch, port, subjects, waiter: AtomicI32::new(0) });
     // What was inherited is the parent's: it is left to the exit.
     std::mem::forget(place.replace(Arc::clone(&nic)));
     Ok(nic)
 }
 
 impl Nic {
-    fn subjects(&self) -> MutexGuard<'_, BTreeMap<Subject, Watcher>> {
-        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From now on `watcher` is told of this subject's events, unless another handle of it is.
     pub fn watch(&self, subject: Subject, watcher: &Watcher) {
-        self.subjects().entry(subject).or_insert_with(|| watcher.clone());
+        self.subjects.all().entry(subject).or_insert_with(|| watcher.clone());
     }
 
     /// The watcher's handle ends: events that it has not read are dropped.
     pub fn forget(&self, subject: Subject, watcher: &Watcher) {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.all();
         let is_own = |known: &mut Watcher| Arc::ptr_eq(&known.delivered, &watcher.delivered);
         if subjects.get_mut(&subject).is_some_and(is_own) {
             subjects.remove(&subject);
@@ -122,20 +128,26 @@ impl Nic {
             watch.publish();
         }
     }
+}
+
+impl Subjects {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Subject, Watcher>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Called inside the engine's lock.
     fn tell(&self, event: AsyncEvent) {
         let Some((subject, event_type)) = subject(event) else {
             return self.tell_all(0, IBV_EVENT_DEVICE_FATAL);
         };
-        if let Some(watcher) = self.subjects().get(&subject) {
+        if let Some(watcher) = self.all().get(&subject) {
             watcher.put(watcher.element, event_type);
         }
     }
 
     /// Tells every context.
     fn tell_all(&self, element: u64, event_type: c_int) {
-        let subjects = self.subjects();
+        let subjects = self.all();
         for (_, watcher) in subjects.range(Subject::Device(0)..) {
             watcher.put(element, event_type);
         }

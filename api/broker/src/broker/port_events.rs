@@ -7,7 +7,7 @@
 use remora_host::packet::PacketSocket;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -21,6 +21,9 @@ use crate::message::Reply;
 const GROUPS: u32 = 1 | 0x10 | 0x100;
 /// Notices that are taken in one look.
 const TURN: usize = 256;
+
+/// Bytes of the socket's buffer: some twenty changes, as the kernel counts packets.
+const UNREAD: usize = 8 << 10;
 
 /// A program that is told, and what it was told last.
 #[derive(Debug)]
@@ -56,6 +59,7 @@ impl State {
         let state = self.port_state(client);
         let (ours, theirs) = PacketSocket::pair().map_err(refused)?;
         ours.wait_for_nothing().map_err(refused)?;
+        sockopt::set_socket_send_buffer_size(&ours, UNREAD).map_err(|errno| refused(errno.into()))?;
         ours.send(&Reply::Port(state.clone()).emit(), &[]).map_err(refused)?;
         if let Some(client) = self.clients.get_mut(number) {
             client.port_events = Some(Told { socket: ours, state });

@@ -143,8 +143,12 @@ fn without_a_link_messages_go_by_udp() {
     assert_eq!((with.links(), without.links()), ((0, 0), (0, 0)));
 }
 
+/// Not a test by itself: it takes the descriptors of its process, and so must be alone in it.
 #[test]
-fn where_no_descriptor_is_left_for_a_link_messages_go_by_udp_and_it_is_counted() {
+fn takes_the_descriptors() {
+    if std::env::var_os("REMORA_TEST_DESCRIPTORS").is_none() {
+        return;
+    }
     let address = "127.97.1.5:0";
     let _broker = Broker::open(at(address), &Options::default()).unwrap();
     let programs = [(); 2].map(|()| Program::start(address, true));
@@ -158,6 +162,15 @@ fn where_no_descriptor_is_left_for_a_link_messages_go_by_udp_and_it_is_counted()
     // With descriptors, there is a link.
     message(&programs[0], &programs[1]);
     assert_eq!(programs.each_ref().map(|program| program.links().0), [1, 1]);
+    println!("counted");
+}
+
+#[test]
+fn where_no_descriptor_is_left_for_a_link_messages_go_by_udp_and_it_is_counted() {
+    let mut command = crate::own::test(module_path!(), "takes_the_descriptors");
+    let output = command.env("REMORA_TEST_DESCRIPTORS", "1").output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("counted"), "{out}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -135,13 +135,13 @@ fn a_program_that_takes_no_events_is_told_no_more_and_keeps_its_range() {
         program.is_told(false, &program.first.gids);
         until(at(address), |report| report.broker.tally.dropped == 1);
         assert_eq!(report(at(address)).programs.len(), 2);
-        if std::env::var_os("REMORA_WHOLE").is_none() {
-            return;
-        }
         // One that reads nothing, until its socket is full.
         let deaf = client::open(at(address), &never()).unwrap();
         let _unread = PortEvents::open(&deaf).unwrap();
+        let mut changes = 0;
         while report(at(address)).broker.tally.dropped == 1 {
+            changes += 2;
+            assert!(changes < 200, "the broker keeps changes without end");
             near.ip("link set eth0 up").unwrap();
             program.is_told(true, &program.first.gids);
             near.ip("link set eth0 down").unwrap();

@@ -1,5 +1,5 @@
-/* The broker is killed while the program works: every wait ends, posts are EIO, and all objects can end. The argument
-   is the broker's process. */
+/* The broker is killed while the program works: waits end, posts are EIO, and all objects can end. Then the device
+   can be opened again. The argument is the broker's process. */
 #include "loopback.h"
 #include <pthread.h>
 #include <signal.h>
@@ -66,6 +66,10 @@ int main(int count, char **words) {
     int polled;
     while ((polled = ibv_poll_cq(one.cq, 1, &wc)) > 0) CHECK(wc.status == IBV_WC_WR_FLUSH_ERR);
     CHECK(polled < 0);
+    end(&one);
+    /* Another broker is started, and the device works again. */
+    one = loopback();
+    CHECK(!post_write(&one, 0, 2, 0, 512) && wait_one(&one).status == IBV_WC_SUCCESS);
     end(&one);
     puts("failed");
 }
