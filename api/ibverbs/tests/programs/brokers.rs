@@ -12,7 +12,9 @@ struct Process(Child);
 
 impl Process {
     fn start(address: &str) -> Process {
-        let child = Command::new(remora()).args(["broker", "--address", address]).spawn().unwrap();
+        // A program is compiled before it opens the device.
+        let words = ["broker", "--linger", "3600", "--address", address];
+        let child = Command::new(remora()).args(words).spawn().unwrap();
         let mut process = Process(child);
         let at = format!("{address}:4791").parse().unwrap();
         let never = Options { start: Start::Never, ..Options::default() };
