@@ -1,17 +1,19 @@
-/* Four threads share one queue pair and one completion queue, and lose nothing. */
+/* Four threads share one queue pair and one completion queue, and lose nothing. The argument: requests of each. */
 #include "loopback.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
-enum { THREADS = 4, EACH = 5000 };
+enum { THREADS = 4 };
+
+static int each = 5000;
 
 static struct loopback one;
 static atomic_int done, posted[THREADS], seen[THREADS];
 
 static void *work(void *argument) {
     uint64_t own = (uintptr_t)argument;
-    for (int left = EACH; left > 0 || atomic_load(&done) < THREADS * EACH;) {
+    for (int left = each; left > 0 || atomic_load(&done) < THREADS * each;) {
         if (left > 0) {
             int refused = post_write(&one, 0, own, 8 * own, 1024 + 8 * own);
             CHECK(refused == 0 || refused == ENOMEM);
@@ -33,7 +35,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-int main(void) {
+int main(int count, char **words) {
+    if (count > 1) each = atoi(words[1]);
     one = loopback();
     pthread_t threads[THREADS];
     for (uintptr_t at = 0; at < THREADS; at++) {
@@ -42,10 +45,10 @@ int main(void) {
     }
     for (int at = 0; at < THREADS; at++) {
         CHECK(!pthread_join(threads[at], NULL));
-        CHECK(posted[at] == EACH);
+        CHECK(posted[at] == each);
     }
     for (int at = 0; at < THREADS; at++) {
-        CHECK(seen[at] == EACH);
+        CHECK(seen[at] == each);
         CHECK(!memcmp(one.memory + 8 * at, one.memory + 1024 + 8 * at, 8));
     }
     end(&one);
