@@ -120,7 +120,10 @@ pub fn remora() -> PathBuf {
 /// commands. Returns what it printed.
 #[track_caller]
 pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) -> String {
-    let built = std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id()));
+    // Tests of one process may run the same program at once.
+    static BUILT: AtomicU32 = AtomicU32::new(0);
+    let (process, own) = (std::process::id(), BUILT.fetch_add(1, Ordering::Relaxed));
+    let built = std::env::temp_dir().join(format!("remora-{process}-{own}-{name}"));
     let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-I", HEADERS, "-o"]);
