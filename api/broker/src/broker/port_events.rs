@@ -1,5 +1,5 @@
-//! Changes of the port: interfaces that go down and come up, addresses that go and come. Programs are told, and
-//! the tree of paths shows them.
+//! Changes of the port: interfaces that go down and come up, addresses that go and come. Programs are told,
+//! and the tree of paths shows them.
 //!
 //! The kernel's notices (rtnetlink) only say that something has changed; then everything is looked up. So a
 //! notice that is lost does no harm.
@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use super::programs::Client;
+use super::programs::{Client, PortSubscription};
 use super::state::State;
 use crate::PortState;
 use crate::interface::Interfaces;
@@ -25,15 +25,8 @@ const TURN: usize = 256;
 /// Bytes of the socket's buffer: some twenty changes, as the kernel counts packets.
 const UNREAD: usize = 8 << 10;
 
-/// A program that is told, and what it was told last.
-#[derive(Debug)]
-pub(super) struct Told {
-    socket: PacketSocket,
-    state: PortState,
-}
-
-/// A socket that is readable while there are notices of this network namespace; `None`: the system gives none,
-/// and programs are told of nothing.
+/// A socket that is readable while there are notices of this network namespace. `None`: the system gives
+/// none, and programs are told of nothing.
 pub(super) fn notices() -> Option<OwnedFd> {
     let opened = open_notices();
     opened.inspect_err(|errno| tracing::warn!("no interface is watched: the system refuses ({errno})")).ok()
@@ -62,7 +55,7 @@ impl State {
         sockopt::set_socket_send_buffer_size(&ours, UNREAD).map_err(|errno| refused(errno.into()))?;
         ours.send(&Reply::Port(state.clone()).emit(), &[]).map_err(refused)?;
         if let Some(client) = self.clients.get_mut(number) {
-            client.port_events = Some(Told { socket: ours, state });
+            client.port_events = Some(PortSubscription { socket: ours, state });
         }
         self.send(number, &Reply::PortEvents, &[theirs.as_fd()]);
         Ok(())

@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::port_events::Told;
 use crate::PROGRAMS;
-use crate::message::ProgramFacts;
+use crate::message::{PortState, ProgramFacts};
 
 /// A program's share of one address.
 #[derive(Debug)]
@@ -16,6 +15,14 @@ pub(super) struct Share {
     /// The address's place in the broker's list.
     pub address: usize,
     pub handover: Handover,
+}
+
+/// How a program is told of changes of the port.
+#[derive(Debug)]
+pub(super) struct PortSubscription {
+    pub socket: PacketSocket,
+    /// What it was told last.
+    pub state: PortState,
 }
 
 /// One connection.
@@ -40,7 +47,7 @@ pub(super) struct Client {
     /// Ranges to which it has a link.
     pub links: BTreeSet<u8>,
     /// It is told of changes of the port; None: it has not asked, or reads nothing.
-    pub port_events: Option<Told>,
+    pub port_events: Option<PortSubscription>,
     /// The page of its first share, and how many counters it publishes there.
     pub page: Option<SharedPage>,
     pub counters: usize,
