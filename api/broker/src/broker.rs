@@ -5,6 +5,7 @@ mod cm_agent;
 mod cm_requests;
 mod gsi;
 mod introductions;
+mod notices;
 mod paths;
 mod port_events;
 mod port_table;

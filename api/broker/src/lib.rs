@@ -9,7 +9,8 @@
 //! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
 //! | `broker/gsi.rs` | queue pair 1 of the addresses |
 //! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the CM: owners of ids, requests of programs |
-//! | `broker/port_events.rs`, `interface.rs` | the interfaces of the addresses, and who is told of their changes |
+//! | `broker/port_events.rs`, `broker/notices.rs` | changes of the port, and who is told of them |
+//! | `interface.rs` | the interfaces of the network namespace, and their addresses |
 //! | `broker/port_table.rs` | which id is bound to which port |
 //! | `client.rs` | [`client::open`]: a QPN range for this program, and a broker where there is none |
 //! | `client/cm.rs` | [`client::CmClient`]: ids that connect, and the channels of their events |

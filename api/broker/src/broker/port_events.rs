@@ -1,15 +1,10 @@
 //! Changes of the port: interfaces that go down and come up, addresses that go and come. Programs are told,
 //! and the tree of paths shows them.
-//!
-//! The kernel's notices (rtnetlink) only say that something has changed; then everything is looked up. So a
-//! notice that is lost does no harm.
 
 use remora_host::packet::PacketSocket;
-use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::sockopt;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 
 use super::programs::{Client, PortSubscription};
 use super::state::State;
@@ -17,28 +12,8 @@ use crate::PortState;
 use crate::interface::Interfaces;
 use crate::message::Reply;
 
-/// Groups of notices: links, IPv4 addresses, IPv6 addresses (`RTMGRP_*` in the kernel's rtnetlink.h).
-const GROUPS: u32 = 1 | 0x10 | 0x100;
-/// Notices that are taken in one look.
-const TURN: usize = 256;
-
 /// Bytes of the socket's buffer: some twenty changes, as the kernel counts packets.
 const UNREAD: usize = 8 << 10;
-
-/// A socket that is readable while there are notices of this network namespace. `None`: the system gives
-/// none, and programs are told of nothing.
-pub(super) fn notices() -> Option<OwnedFd> {
-    let opened = open_notices();
-    opened.inspect_err(|errno| tracing::warn!("no interface is watched: the system refuses ({errno})")).ok()
-}
-
-fn open_notices() -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // No protocol is that of routes.
-    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
-    Ok(socket)
-}
 
 impl State {
     /// Gives a program the socket by which it is told of the port, and tells it how the port is now.
@@ -63,14 +38,8 @@ impl State {
 
     /// Takes the kernel's notices, looks the interfaces up, and tells whom it concerns.
     pub(super) fn look_at_interfaces(&mut self) {
-        let mut notice = [0; 64];
-        for _ in 0..TURN {
-            let Some(notices) = &self.notices else { break };
-            // What it says is looked up; `NOBUFS` says that some are lost.
-            let took = rustix::net::recv(notices, &mut notice[..], RecvFlags::TRUNC);
-            if !matches!(took, Ok(_) | Err(Errno::NOBUFS | Errno::INTR)) {
-                break;
-            }
+        if let Some(notices) = &self.notices {
+            notices.take();
         }
         let interfaces = Interfaces::now();
         for address in &mut self.addresses {

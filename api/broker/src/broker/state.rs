@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use super::addresses::{ADDRESSES, Address};
 use super::cm_agent::CmAgent;
+use super::notices::Notices;
 use super::programs::{Client, Clients, Share};
-use super::{BrokerError, Options, port_events};
+use super::{BrokerError, Options};
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
 use crate::paths::Tree;
 use crate::{PROGRAMS, Tally};
@@ -87,7 +88,7 @@ pub(super) struct State {
     pub(super) poll: OwnedFd,
     stop: Arc<Signal<()>>,
     /// The kernel's notices of interfaces and addresses, where it gives them.
-    pub(super) notices: Option<OwnedFd>,
+    pub(super) notices: Option<Notices>,
     pub(super) addresses: Vec<Address>,
     pub(super) clients: Clients,
     pub(super) tally: Tally,
@@ -111,7 +112,7 @@ impl State {
             uid: own_uid(),
             poll,
             stop,
-            notices: port_events::notices(),
+            notices: Notices::open(),
             addresses: Vec::new(),
             clients: Clients::new(),
             tally: Tally::default(),
