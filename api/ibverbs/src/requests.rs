@@ -3,7 +3,7 @@
 use remora_abi::objects::{IbvAh, IbvRecvWr, IbvSendWr, IbvSge, IbvWc};
 use remora_verbs::raw::{Cqe, Destination, MAX_INLINE, MAX_SGE, Qpn, SendQueue, Target};
 use remora_verbs::{
-    Binding, Flags, Key, Operation, Payload, ReceiveRequest, Remote, Service, Sge, WorkRequest,
+    Binding, Flags, Key, NetworkType, Operation, Payload, ReceiveRequest, Remote, Service, Sge, WorkRequest,
 };
 use std::ffi::c_int;
 
@@ -195,7 +195,19 @@ const WITH_INV: u32 = 8;
 pub fn wc_flags(cqe: &Cqe) -> u32 {
     let wc = &cqe.completion;
     let bit = |set: bool, bit: u32| if set { bit } else { 0 };
-    bit(wc.grh, WITH_GRH) | bit(wc.imm.is_some(), WITH_IMM) | bit(wc.invalidated.is_some(), WITH_INV)
+    bit(wc.grh.is_some(), WITH_GRH)
+        | bit(wc.imm.is_some(), WITH_IMM)
+        | bit(wc.invalidated.is_some(), WITH_INV)
+}
+
+/// The type of a datagram's packet as mlx5 has it in `sl`: 8 for a UDP header, 2 for IPv4 or 1 for IPv6. UCX
+/// learns from it which bytes of the GRH are the destination's address (IBTA annex A17.4.5.1 asks for such a flag).
+pub fn packet_type(cqe: &Cqe) -> u8 {
+    match cqe.completion.grh {
+        None => 0,
+        Some(NetworkType::Ipv6) => 0x9,
+        Some(NetworkType::Ipv4) => 0xa,
+    }
 }
 
 /// Immediate data in network order, or the key that was invalidated.
@@ -224,7 +236,7 @@ pub fn completion(cqe: &Cqe) -> IbvWc {
         wc_flags: wc_flags(cqe),
         pkey_index: 0,
         slid: 0,
-        sl: 0,
+        sl: packet_type(cqe),
         dlid_path_bits: 0,
     }
 }

@@ -21,7 +21,7 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
     invalidated: None,
     qp_num: 0,
     src_qp: 0,
-    grh: false,
+    grh: None,
     outcome: remora_nic::prism::Outcome::Done,
 };
 

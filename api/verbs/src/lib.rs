@@ -93,8 +93,8 @@ pub use remora_nic::kernel;
 pub use remora_nic::prism;
 pub use remora_nic::{
     AddressVector, AsyncEvent, Calculation, CompletionKind, Fetching, Flags, GRH, GSI_QKEY, MAX_WR,
-    MULTICAST_QPN, Modify, NicError, Notify, Operation, PathMigration, Payload, ReceiveCaps, ReceiveRequest,
-    Remote, SendCaps, Service, Sge, SrqFacts, Status, WorkCompletion, WorkRequest,
+    MULTICAST_QPN, Modify, NetworkType, NicError, Notify, Operation, PathMigration, Payload, ReceiveCaps,
+    ReceiveRequest, Remote, SendCaps, Service, Sge, SrqFacts, Status, WorkCompletion, WorkRequest,
 };
 pub use remora_port::Counters as PortCounters;
 pub use remora_port::fault::Tally;

@@ -9,11 +9,11 @@
 //! | 24 | queue pair | number 24; bit 32: solicited |
 //! | 32 | work queue index | slots of its work queue that were consumed when it was written |
 //! | 40 | outcome | how an operation of PRISM ended (`prism::Outcome`), else 0 (8 bits); timestamp (56 bits) |
-//! | 48 | sender | queue pair of a datagram 24; bit 32: a global route header precedes the payload |
+//! | 48 | sender | queue pair of a datagram 24; bit 32: a global route header precedes the payload, bit 33: of IPv4 |
 //! | 56 | sequence | 1 for the first completion of the queue, and so on: valid when it is the next expected |
 
 use crate::prism::Outcome;
-use crate::request::{CompletionKind, Status, WorkCompletion};
+use crate::request::{CompletionKind, NetworkType, Status, WorkCompletion};
 use crate::wqe::high_bits;
 use remora_memory::Key;
 use remora_transport::Instant;
@@ -28,6 +28,7 @@ const HAS_IMM: u64 = 1 << 32;
 const HAS_KEY: u64 = 1 << 33;
 const SOLICITED: u64 = 1 << 32;
 const HAS_GRH: u64 = 1 << 32;
+const GRH_IS_IPV4: u64 = 1 << 33;
 
 /// Bits of a completion's timestamp: it counts nanoseconds, and begins again at 0 after 834 days.
 pub const TIMESTAMP_BITS: u32 = 56;
@@ -74,7 +75,7 @@ impl Cqe {
             u64::from(wc.qp_num) | if self.solicited { SOLICITED } else { 0 },
             self.wqe_index,
             wc.outcome as u64 | stamp(Instant(self.timestamp)),
-            u64::from(wc.src_qp) | if wc.grh { HAS_GRH } else { 0 },
+            u64::from(wc.src_qp) | grh_bits(wc.grh),
             sequence,
         ]
     }
@@ -92,13 +93,28 @@ impl Cqe {
             invalidated: (imm & HAS_KEY != 0).then(|| Key::new(imm as u32)),
             qp_num: qp as u32,
             src_qp: sender as u32,
-            grh: sender & HAS_GRH != 0,
+            grh: network_type(sender),
             // Only a NIC writes it.
             outcome: Outcome::from_number((outcome as u8).into()).unwrap_or(Outcome::Skipped),
         };
         let timestamp = outcome >> (64 - TIMESTAMP_BITS);
         Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index, timestamp }
     }
+}
+
+#[inline]
+fn grh_bits(grh: Option<NetworkType>) -> u64 {
+    match grh {
+        None => 0,
+        Some(NetworkType::Ipv6) => HAS_GRH,
+        Some(NetworkType::Ipv4) => HAS_GRH | GRH_IS_IPV4,
+    }
+}
+
+#[inline]
+fn network_type(sender: u64) -> Option<NetworkType> {
+    let network = if sender & GRH_IS_IPV4 != 0 { NetworkType::Ipv4 } else { NetworkType::Ipv6 };
+    (sender & HAS_GRH != 0).then_some(network)
 }
 
 #[inline]

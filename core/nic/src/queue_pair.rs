@@ -389,7 +389,7 @@ impl QueuePair {
             invalidated: None,
             qp_num: self.number.get(),
             src_qp: 0,
-            grh: false,
+            grh: None,
             outcome: retired.verdict,
         };
         let cqe = Cqe { completion, solicited: false, wqe_index: retired.context.end, timestamp: 0 };
@@ -515,7 +515,7 @@ impl QueuePair {
             invalidated: None,
             qp_num: self.number.get(),
             src_qp: 0,
-            grh: false,
+            grh: None,
             outcome: Verdict::Done,
         }
     }

@@ -194,6 +194,15 @@ pub enum CompletionKind {
     ReceiveWriteImm = 129,
 }
 
+/// The IP header that a datagram of RoCE v2 brought (IBTA annex A17.4.5.1; Linux' `rdma_network_type`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum NetworkType {
+    /// IPv4, in the last 20 of the 40 bytes.
+    Ipv4,
+    /// IPv6, in all 40.
+    Ipv6,
+}
+
 /// A work completion (`ibv_wc`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {
@@ -213,8 +222,9 @@ pub struct WorkCompletion {
     pub qp_num: u32,
     /// The queue pair that sent a datagram; else 0.
     pub src_qp: u32,
-    /// The first 40 bytes received are the datagram's global route header (`IBV_WC_GRH`).
-    pub grh: bool,
+    /// The first 40 bytes received are the datagram's global route header (`IBV_WC_GRH`), which holds an IP
+    /// header of this kind.
+    pub grh: Option<NetworkType>,
     /// How an operation of PRISM ended; [`Outcome::Done`] for all other work.
     pub outcome: Outcome,
 }

@@ -5,8 +5,8 @@ use remora_memory::{Access, Binding, Key};
 use remora_nic::cqe::Cqe;
 use remora_nic::wqe::{Bounds, SLOT, Wqe, WqeOpcode, sges, write};
 use remora_nic::{
-    CompletionKind, Flags, Operation, Payload, PostError, Remote, Sge, Status, WorkCompletion, WorkRequest,
-    prism, write_receive,
+    CompletionKind, Flags, NetworkType, Operation, Payload, PostError, Remote, Sge, Status, WorkCompletion,
+    WorkRequest, prism, write_receive,
 };
 
 const PLAIN: Flags = Flags { signaled: false, fence: false, solicited: false };
@@ -244,7 +244,7 @@ fn a_completion_and_its_fields() {
         invalidated: None,
         qp_num: 0x00ab_cdef,
         src_qp: 0,
-        grh: false,
+        grh: None,
         outcome: prism::Outcome::TooLong,
     };
     let entry = Cqe { completion, solicited: true, wqe_index: 0x11, timestamp: 0 };
@@ -257,6 +257,11 @@ fn a_completion_and_its_fields() {
     let wide = Cqe { completion: WorkCompletion { id: 0x8877_6655_4433_2211, ..completion }, ..entry };
     assert_eq!(wide.words(9)[..2], [0x6655_4433_2211_0080, 0x8877_0000_0102_0304]);
     assert_eq!(Cqe::parse(&wide.words(9)), wide);
+    for (grh, word) in [(Some(NetworkType::Ipv6), 0x1_0000_0007), (Some(NetworkType::Ipv4), 0x3_0000_0007)] {
+        let datagram = Cqe { completion: WorkCompletion { src_qp: 7, grh, ..completion }, ..entry };
+        assert_eq!(datagram.words(9)[6], word);
+        assert_eq!(Cqe::parse(&datagram.words(9)), datagram);
+    }
     let key = WorkCompletion { imm: None, invalidated: Some(Key::new(5)), ..completion };
     let key = Cqe { completion: key, ..entry };
     assert_eq!(key.words(9)[2], 0x2_0000_0005);
@@ -288,7 +293,7 @@ fn every_kind_and_status_comes_back_from_its_number() {
                 invalidated: None,
                 qp_num: 0,
                 src_qp: 0,
-                grh: false,
+                grh: None,
                 outcome: prism::Outcome::Done,
             };
             let words = Cqe { completion, solicited: false, wqe_index: 0, timestamp: 0 }.words(1);

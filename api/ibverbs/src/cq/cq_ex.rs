@@ -195,7 +195,7 @@ reads! {
     read_src_qp: u32 = |present| present.completion.src_qp;
     read_wc_flags: u32 = |present| requests::wc_flags(present);
     read_slid: u32 = |_present| 0;
-    read_sl: u8 = |_present| 0;
+    read_sl: u8 = |present| requests::packet_type(present);
     read_dlid_path_bits: u8 = |_present| 0;
     read_completion_ts: u64 = |present| present.timestamp;
     read_completion_wallclock_ns: u64 = |_present| wallclock();

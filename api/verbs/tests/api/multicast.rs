@@ -3,7 +3,8 @@
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
-    MemoryRegion, ProtectionDomain, QpOptions, QueueError, ReceiveRequest, Status, WorkCompletion, work,
+    MemoryRegion, NetworkType, ProtectionDomain, QpOptions, QueueError, ReceiveRequest, Status,
+    WorkCompletion, work,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -86,7 +87,7 @@ fn every_program_of_the_host_that_is_attached_gets_it() {
     assert_eq!(from.wait().id, 99);
     for party in [&mut one, &mut two] {
         let wc = party.wait();
-        assert_eq!((wc.id, wc.src_qp, wc.grh), (1, from.qp.number(), true));
+        assert_eq!((wc.id, wc.src_qp, wc.grh), (1, from.qp.number(), Some(NetworkType::Ipv4)));
         assert_eq!(party.got(&wc), (b"to two of three".to_vec(), vec![239, 255, 71, 2]));
     }
     assert!(other.idle() && from.idle());

@@ -19,7 +19,7 @@ fn cqe(qp: u32, id: u64) -> Cqe {
         invalidated: None,
         qp_num: qp,
         src_qp: 0,
-        grh: false,
+        grh: None,
         outcome: Outcome::TooLong,
     };
     Cqe { completion, solicited: false, wqe_index: 0, timestamp: 0 }

@@ -9,7 +9,7 @@ use crate::arrived::Arrived;
 use crate::datagram::{GRH, grh};
 use crate::gather;
 use crate::receive_queue::Receive;
-use crate::request::{CompletionKind, Status as CompletionStatus, WorkCompletion};
+use crate::request::{CompletionKind, NetworkType, Status as CompletionStatus, WorkCompletion};
 use crate::shared::Shared;
 
 impl QueuePair {
@@ -46,16 +46,24 @@ impl QueuePair {
         }
         self.current = None;
         shared.counters.rx_send_requests += 1;
-        self.delivered(&receive, &notice, from, shared);
+        let network = if arrived.source.address.is_ipv4() { NetworkType::Ipv4 } else { NetworkType::Ipv6 };
+        self.delivered(&receive, &notice, from, network, shared);
     }
 
-    fn delivered(&mut self, receive: &Receive, notice: &Notice, from: Qpn, shared: &mut Shared) {
+    fn delivered(
+        &mut self,
+        receive: &Receive,
+        notice: &Notice,
+        from: Qpn,
+        network: NetworkType,
+        shared: &mut Shared,
+    ) {
         let completion = WorkCompletion {
             kind: CompletionKind::Receive,
             byte_len: notice.len + GRH as u32,
             imm: notice.imm,
             src_qp: from.get(),
-            grh: true,
+            grh: Some(network),
             ..self.received(receive, CompletionStatus::Success)
         };
         self.complete_receive(receive, completion, notice.solicited, shared);

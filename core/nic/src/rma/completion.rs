@@ -67,7 +67,7 @@ impl Completion {
             invalidated: None,
             qp_num: 0,
             src_qp: ended.total_delay.min(u64::from(u32::MAX)) as u32,
-            grh: false,
+            grh: None,
             outcome: prism::Outcome::Done,
         };
         Cqe { completion, solicited: false, wqe_index: ended.issue_delay, timestamp: 0 }

@@ -4,8 +4,8 @@ use super::{ends, events, forge, opcodes, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
 use remora_memory::Key;
 use remora_nic::{
-    AddressVector, AsyncEvent, CompletionKind, Destination, GRH, NicError, Operation, Service, Sge, Status,
-    Target,
+    AddressVector, AsyncEvent, CompletionKind, Destination, GRH, NetworkType, NicError, Operation, Service,
+    Sge, Status, Target,
 };
 use remora_transport::state::State;
 use remora_wire::frame::Start;
@@ -80,7 +80,11 @@ fn a_datagram_goes_to_whom_it_names_behind_forty_bytes() {
             assert_eq!(bench.settle(0), [(3, GOOD)]);
             let [done] = bench.world.drain(bench.cqs[node])[..] else { panic!("one completion") };
             assert_eq!((done.id, done.kind, done.byte_len), (9, CompletionKind::Receive, 740));
-            assert_eq!((done.imm, done.src_qp, done.grh), (Some(5), bench.qps[0].number.get(), true));
+            let network = if ipv6 { NetworkType::Ipv6 } else { NetworkType::Ipv4 };
+            assert_eq!(
+                (done.imm, done.src_qp, done.grh),
+                (Some(5), bench.qps[0].number.get(), Some(network))
+            );
             assert_eq!(done.qp_num, bench.qps[node].number.get());
             assert_eq!(bench.memory[node].load(GRH, 700), bench.memory[0].load(10, 700));
             let grh = bench.memory[node].load(0, GRH);

@@ -88,7 +88,7 @@ fn writes_are_placed_and_with_immediate_data_announced() {
     assert!(bench.world.settle(1000));
     let done = bench.world.drain(bench.cqs[1]);
     assert_eq!((done[0].id, done[0].kind, done[0].imm), (9, CompletionKind::ReceiveWriteImm, Some(3)));
-    assert_eq!((done[0].byte_len, done[0].src_qp, done[0].grh), (300, 0, false));
+    assert_eq!((done[0].byte_len, done[0].src_qp, done[0].grh), (300, 0, None));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn completion(id: u64, len: usize, kind: CompletionKind) -> WorkCompletion {
         invalidated: None,
         qp_num: 0,
         src_qp: 0,
-        grh: false,
+        grh: None,
         outcome: prism::Outcome::Done,
     }
 }

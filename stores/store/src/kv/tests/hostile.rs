@@ -34,7 +34,7 @@ fn received(buffer: u64, byte_len: u32, imm: Option<u32>) -> WorkCompletion {
         invalidated: None,
         qp_num: 7,
         src_qp: 0,
-        grh: false,
+        grh: None,
         outcome: prism::Outcome::Done,
     }
 }

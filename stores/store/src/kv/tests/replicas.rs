@@ -31,7 +31,7 @@ fn completion(id: u64, status: Status, kind: CompletionKind, byte_len: u32) -> W
         qp_num: 0,
         outcome: prism::Outcome::Done,
         src_qp: 0,
-        grh: false,
+        grh: None,
     }
 }
 

@@ -322,7 +322,7 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
         invalidated: None,
         qp_num: 7,
         src_qp: 0,
-        grh: false,
+        grh: None,
         outcome: prism::Outcome::Done,
     }
 }

@@ -247,7 +247,7 @@ fn completion(id: u64, kind: CompletionKind, imm: Option<u32>) -> WorkCompletion
         invalidated: None,
         qp_num: 0,
         src_qp: 0,
-        grh: false,
+        grh: None,
         outcome: prism::Outcome::Done,
     }
 }

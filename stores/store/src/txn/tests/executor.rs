@@ -213,7 +213,7 @@ impl<S: Reachable> Net<S> {
                 invalidated: None,
                 qp_num: 0,
                 src_qp: 0,
-                grh: false,
+                grh: None,
                 outcome,
             });
         }

@@ -190,7 +190,7 @@ const DONE: WorkCompletion = WorkCompletion {
     invalidated: None,
     qp_num: 0,
     src_qp: 0,
-    grh: false,
+    grh: None,
     outcome: prism::Outcome::Done,
 };
 
