@@ -17,7 +17,7 @@ pub const INLINE: u32 = MAX_INLINE as u32;
 /// Completion queues.
 pub const MAX_CQ: u32 = 1 << 12;
 /// Completions of a queue.
-pub const MAX_CQE: u32 = 1 << 16;
+pub const MAX_CQE: u32 = 1 << 20;
 /// Shared receive queues.
 pub const MAX_SRQ: u32 = 1 << 10;
 /// Work requests of a shared receive queue.

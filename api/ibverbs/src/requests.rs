@@ -200,8 +200,8 @@ pub fn wc_flags(cqe: &Cqe) -> u32 {
         | bit(wc.invalidated.is_some(), WITH_INV)
 }
 
-/// The type of a datagram's packet as mlx5 has it in `sl`: 8 for a UDP header, 2 for IPv4 or 1 for IPv6. UCX
-/// learns from it which bytes of the GRH are the destination's address (IBTA annex A17.4.5.1 asks for such a flag).
+/// The type of a datagram's packet, which IBTA annex A17.4.5.1 asks for, as mlx5 has it in `sl`: 8 for UDP, and 2
+/// for IPv4 or 1 for IPv6. UCX learns from it which bytes of the GRH are the destination's address.
 pub fn packet_type(cqe: &Cqe) -> u8 {
     match cqe.completion.grh {
         None => 0,
@@ -238,5 +238,34 @@ pub fn completion(cqe: &Cqe) -> IbvWc {
         slid: 0,
         sl: packet_type(cqe),
         dlid_path_bits: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_verbs::{CompletionKind, Status, WorkCompletion, prism};
+
+    #[test]
+    fn the_service_level_of_a_datagram_says_ipv4_or_ipv6() {
+        for (grh, sl, with_grh) in
+            [(None, 0, 0), (Some(NetworkType::Ipv6), 0x9, WITH_GRH), (Some(NetworkType::Ipv4), 0xa, WITH_GRH)]
+        {
+            let completion = WorkCompletion {
+                id: 1,
+                status: Status::Success,
+                kind: CompletionKind::Receive,
+                byte_len: 48,
+                imm: None,
+                invalidated: None,
+                qp_num: 2,
+                src_qp: 3,
+                grh,
+                outcome: prism::Outcome::Done,
+            };
+            let cqe = Cqe { completion, solicited: false, wqe_index: 0, timestamp: 0 };
+            let wc = super::completion(&cqe);
+            assert_eq!((wc.sl, wc.wc_flags, wc.src_qp), (sl, with_grh, 3));
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! | 24 | queue pair | number 24; bit 32: solicited |
 //! | 32 | work queue index | slots of its work queue that were consumed when it was written |
 //! | 40 | outcome | how an operation of PRISM ended (`prism::Outcome`), else 0 (8 bits); timestamp (56 bits) |
-//! | 48 | sender | queue pair of a datagram 24; bit 32: a global route header precedes the payload, bit 33: of IPv4 |
+//! | 48 | sender | queue pair of a datagram 24; bit 32: a GRH precedes the payload, bit 33: of IPv4 |
 //! | 56 | sequence | 1 for the first completion of the queue, and so on: valid when it is the next expected |
 
 use crate::prism::Outcome;

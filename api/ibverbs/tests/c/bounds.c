@@ -14,12 +14,24 @@
         for (int at = 0; at <= count; at++) CHECK(!unmake(all[at])); \
     } while (0)
 
+/* ofi_rxm of libfabric asks for 196608 at once, whatever the device says. */
+static void longest_queue(struct ibv_context *context, int most) {
+    CHECK(most >= 196608);
+    struct ibv_cq *cq = ibv_create_cq(context, most, NULL, NULL, 0);
+    CHECK(cq && cq->cqe >= most && !ibv_destroy_cq(cq));
+    CHECK(!ibv_create_cq(context, most + 1, NULL, NULL, 0) && errno == EINVAL);
+    CHECK((cq = ibv_create_cq(context, 1, NULL, NULL, 0)));
+    CHECK(!ibv_resize_cq(cq, most) && cq->cqe >= most && ibv_resize_cq(cq, most + 1) == EINVAL);
+    CHECK(!ibv_destroy_cq(cq));
+}
+
 int main(void) {
     struct loopback one = loopback();
     struct ibv_device_attr attr;
     CHECK(!ibv_query_device(one.context, &attr));
     CHECK(attr.max_qp == 1 << 14 && attr.max_cq == 1 << 12 && attr.max_mr == 1 << 16 && attr.max_pd == 1 << 12);
     CHECK(attr.max_srq == 1 << 10 && attr.max_ah == 1 << 14);
+    longest_queue(one.context, attr.max_cqe);
     FILL(struct ibv_pd, 1 << 12, ibv_alloc_pd(one.context), ibv_dealloc_pd);
     FILL(struct ibv_cq, 1 << 12, ibv_create_cq(one.context, 1, NULL, NULL, 0), ibv_destroy_cq);
     FILL(struct ibv_mr, 1 << 16, ibv_reg_mr(one.pd, one.memory, 64, 0), ibv_dereg_mr);

@@ -33,6 +33,8 @@ static struct ibv_wc send_to(struct loopback *one, struct ibv_qp *from, struct i
     CHECK(first.status == IBV_WC_SUCCESS && second.status == IBV_WC_SUCCESS);
     received = first.wr_id == 2 ? first : second;
     CHECK(received.byte_len == GRH + 8 && received.wc_flags == (IBV_WC_GRH | IBV_WC_WITH_IMM));
+    /* IPv4 behind UDP, as mlx5 has it. UCX looks for the destination's address by it. */
+    CHECK(received.sl == 0xa);
     CHECK(ntohl(received.imm_data) == 0x12345678 && received.src_qp == from->qp_num);
     CHECK(!memcmp(one->memory, one->memory + 1024 + GRH, 8));
     return received;
