@@ -77,13 +77,13 @@ dropin: ## libraries for unmodified verbs programs, into target/dropin/lib
 	@scripts/setup dropin
 	@scripts/dropin
 
-compat: ## unmodified verbs programs, a row each, into docs/COMPATIBILITY.md; REMORA_PORTS=shm chooses a port
-	@scripts/setup dropin
+compat: ## unmodified verbs programs, UCX, libfabric and OpenMPI, a row each, into docs/COMPATIBILITY.md
+	@scripts/setup compat
 	@scripts/dropin
 	$(CARGO) build --quiet --package remora-cli --bin remora
 	@scripts/compat
 
-compat-full: ## the same with each size and path MTU, and with UCX, libfabric, OpenMPI and fio
+compat-full: ## the same with each size and path MTU, and each way of UCX, libfabric and OpenMPI
 	@scripts/setup compat
 	@scripts/dropin
 	$(CARGO) build --quiet --package remora-cli --bin remora
