@@ -66,6 +66,9 @@ impl QpAttributes {
     }
 }
 
+/// Passes that take what has arrived. A socket of an unprivileged program holds fewer frames than they take.
+const PASSES: usize = 5;
+
 /// A queue pair (`ibv_qp`).
 #[derive(Debug)]
 pub struct Qp {
@@ -190,6 +193,9 @@ impl Qp {
             }
             None => None,
         };
+        if change.state == Some(State::Err) {
+            self.take_arrived();
+        }
         let modified = self.queues.engine().control(|control| control.nic.modify_qp(self.number, &change));
         if modified.is_ok() && (change.address.is_some() || change.state == Some(State::Reset)) {
             self.keep_link(link);
@@ -197,6 +203,14 @@ impl Qp {
             self.adapter.release_link(link);
         }
         modified.map_err(CreateError::Modify)
+    }
+
+    /// Takes the frames that have arrived, as hardware has by now. An acknowledgement among them ends a request
+    /// that would be flushed.
+    fn take_arrived(&self) {
+        for _ in 0..PASSES {
+            self.queues.engine().control(|_| ());
+        }
     }
 
     /// It is connected by this link from now on, and by no other.

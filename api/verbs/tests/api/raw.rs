@@ -15,7 +15,12 @@ fn adapter() -> Arc<ChannelAdapter> {
 
 /// Moves a queue pair to RTS, connected with `peer` of the same NIC.
 fn connect(adapter: &ChannelAdapter, qp: &Qp, peer: &Qp) {
-    let own = adapter.facts().endpoint;
+    connect_to(adapter, qp, adapter, peer);
+}
+
+/// The same with `peer` of another NIC.
+fn connect_to(adapter: &ChannelAdapter, qp: &Qp, other: &ChannelAdapter, peer: &Qp) {
+    let there = other.facts().endpoint;
     let changes = [
         Modify {
             state: Some(State::Init),
@@ -26,7 +31,7 @@ fn connect(adapter: &ChannelAdapter, qp: &Qp, peer: &Qp) {
         },
         Modify {
             state: Some(State::Rtr),
-            address: Some(adapter.address_vector(own, 0, 64).unwrap()),
+            address: Some(adapter.address_vector(there, 0, 64).unwrap()),
             path_mtu: Some(1024),
             dest_qp: Some(peer.number()),
             rq_psn: Some(Psn::new(7)),
@@ -186,4 +191,27 @@ fn what_a_batch_takes_back_is_never_seen() {
     let mut ids = Vec::new();
     while cq.poll(8, |cqe| ids.push(cqe.completion.id)).unwrap() == 0 {}
     assert_eq!(ids, [3]);
+}
+
+#[test]
+fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() {
+    let adapters = [adapter(), adapter()];
+    let [(cq, qp), (far_cq, far)] = [0, 1].map(|at| {
+        let adapter = &adapters[at];
+        let (pd, cq) = (adapter.table().alloc_pd().unwrap(), Cq::create(adapter, 16, None, false).unwrap());
+        let attributes = QpAttributes { max_recv_wr: 1, ..QpAttributes::default() };
+        let qp = Qp::create(adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
+        (cq, qp)
+    });
+    connect_to(&adapters[0], &qp, &adapters[1], &far);
+    connect_to(&adapters[1], &far, &adapters[0], &qp);
+    far.post_recv(|queue| queue.push(&ReceiveRequest { id: 2, sges: &[] })).unwrap().unwrap();
+    let send = WorkRequest { operation: Operation::Send, ..nop(1) };
+    qp.post_send(|queue| queue.push(&send, &Target::Peer)).unwrap().unwrap();
+    // The peer's NIC acknowledges in the pass that takes the message. Nobody polls here before the end.
+    while far_cq.poll(1, |cqe| assert_eq!(cqe.completion.id, 2)).unwrap() == 0 {}
+    qp.modify(&Modify { state: Some(State::Err), ..Modify::default() }).unwrap();
+    let mut ended = Vec::new();
+    cq.poll(16, |cqe| ended.push((cqe.completion.id, cqe.completion.status))).unwrap();
+    assert_eq!(ended, [(1, Status::Success)]);
 }
