@@ -200,8 +200,8 @@ pub fn wc_flags(cqe: &Cqe) -> u32 {
         | bit(wc.invalidated.is_some(), WITH_INV)
 }
 
-/// The type of a datagram's packet, which IBTA annex A17.4.5.1 asks for, as mlx5 has it in `sl`: 8 for UDP, and 2
-/// for IPv4 or 1 for IPv6. UCX learns from it which bytes of the GRH are the destination's address.
+/// The type of a datagram's packet, which IBTA annex A17.4.5.1 asks for, as mlx5 has it in `sl`: 8 for UDP,
+/// and 2 for IPv4 or 1 for IPv6. UCX learns from it which bytes of the GRH are the destination's address.
 pub fn packet_type(cqe: &Cqe) -> u8 {
     match cqe.completion.grh {
         None => 0,
