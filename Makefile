@@ -10,12 +10,12 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-CHECKS = fmt tidy clippy unit abuse doc models fuzz miri
+CHECKS = fmt tidy clippy unit abuse programs doc models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -53,6 +53,12 @@ unit: ## all tests but the documentation's
 abuse: ## hostile and vanishing peers at each server beside a client at work
 	@scripts/unit --no-run --cargo-quiet
 	@scripts/abuse
+
+programs: ## the rows of `make compat` on the libraries that the tests have built
+	@scripts/setup compat
+	@scripts/unit --no-run --cargo-quiet
+	@scripts/dropin --tested
+	@scripts/compat --no-document
 
 doc: ## the examples in the documentation, and the documentation itself
 	$(CARGO) test --workspace --exclude remora-tidy --features remora-cli/wasm --doc
