@@ -205,8 +205,8 @@ impl Qp {
         modified.map_err(CreateError::Modify)
     }
 
-    /// Takes the frames that have arrived, as hardware has by now. An acknowledgement among them ends a request
-    /// that would be flushed.
+    /// Takes the frames that have arrived, as hardware has by now. An acknowledgement among them ends a
+    /// request that would be flushed.
     fn take_arrived(&self) {
         for _ in 0..PASSES {
             self.queues.engine().control(|_| ());
