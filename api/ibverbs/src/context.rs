@@ -17,7 +17,7 @@ pub struct ContextObject {
     pub nic: Arc<Nic>,
     /// Asynchronous events of this context's objects; its descriptor is the context's `async_fd`.
     pub events: Arc<EventQueue<Event>>,
-    /// Told of the device's own events.
+    /// Gets the device's own events.
     pub watcher: Watcher,
     /// A descriptor for programs that hand contexts around by it (`ibv_import_device`).
     pub command: OwnedFd,

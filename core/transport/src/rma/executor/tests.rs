@@ -167,7 +167,7 @@ fn windows_follow_algorithm_1() {
     assert!(remote.size() < 0.5);
 }
 
-/// Told the total delay only, a server's window pays for what waits in this NIC.
+/// With the total delay alone, a server's window pays for what waits in this NIC.
 #[test]
 fn without_the_local_signal_the_servers_window_reacts_to_all_delay() {
     let settings = CongestionSettings { initial: 4.0, ..settings() };
