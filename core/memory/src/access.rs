@@ -131,6 +131,9 @@ pub enum AccessError {
     OutOfBounds,
     /// An atomic's address is not a multiple of its width.
     Misaligned,
+    /// A page is gone, or its mapping lacks a right ([`page_fault`](crate::page_fault)). Part of the access
+    /// may be done.
+    PageFault,
 }
 
 impl fmt::Display for AccessError {
@@ -142,6 +145,9 @@ impl fmt::Display for AccessError {
             AccessError::MissingRight => "the region lacks a right that the access needs",
             AccessError::OutOfBounds => "the access leaves the region",
             AccessError::Misaligned => "the address is not a multiple of the atomic's width",
+            AccessError::PageFault => {
+                "a page of the region is gone, or its mapping does not allow the access"
+            }
         })
     }
 }

@@ -105,8 +105,8 @@ impl Bytes {
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
         let from = self.at(offset, out.len())?;
         // SAFETY: within the block; `out` is the caller's own.
-        unsafe { copy::fetch(out.as_mut_ptr(), from, out.len()) };
-        Ok(())
+        let fine = unsafe { copy::fetch(out.as_mut_ptr(), from, out.len()) };
+        if fine { Ok(()) } else { Err(AccessError::PageFault) }
     }
 
     /// Copies `data` to `offset`. Its last byte becomes visible last.
@@ -117,8 +117,8 @@ impl Bytes {
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
         let to = self.at(offset, data.len())?;
         // SAFETY: within the block; nobody writes `data` while it is borrowed.
-        unsafe { copy::place(to, data.as_ptr(), data.len()) };
-        Ok(())
+        let fine = unsafe { copy::place(to, data.as_ptr(), data.len()) };
+        if fine { Ok(()) } else { Err(AccessError::PageFault) }
     }
 
     /// The aligned 64-bit word at `offset`, in the machine's byte order: producer and consumer words of rings

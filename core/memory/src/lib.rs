@@ -5,13 +5,14 @@
 //! the NIC. No reference to such bytes is ever made here: they move by machine instructions that the compiler
 //! does not look into (`copy`), or by atomics.
 //!
-//! Three things to know before the rest:
+//! Four things to know before the rest:
 //!
 //! - [`Bytes`] is a block of memory; [`Table`] turns ranges of blocks into regions with a [`Key`].
 //! - [`Biased`] is the lock around an engine. Entering it begins a *pass* and lends a [`Mem`], the right to
 //!   touch registered memory until the pass ends. [`Mem::check`] turns (pd, key, address, length, rights)
 //!   into a [`Span`].
 //! - [`Table::deregister`] returns only when every pass that could still hold a span of the region is over.
+//! - A page of a region may go away: [`page_fault`] turns that into [`AccessError::PageFault`].
 //!
 //! ```
 //! use remora_memory::{Access, AccessError, Biased, Bytes, Config, Range, Table};
@@ -27,7 +28,7 @@
 //! {
 //!     let mut pass = engine.enter();
 //!     let (writes, mem) = pass.parts();
-//!     mem.check(pd, key, 100, 5, Access::REMOTE_WRITE)?.write(b"hello");
+//!     assert_eq!(mem.check(pd, key, 100, 5, Access::REMOTE_WRITE)?.write(b"hello"), 5);
 //!     *writes += 1;
 //!     let beyond = mem.check(pd, key, 4095, 2, Access::REMOTE_WRITE);
 //!     assert_eq!(beyond.unwrap_err(), AccessError::OutOfBounds);
@@ -53,6 +54,7 @@ mod key;
 mod mem;
 mod null;
 mod on_nic;
+pub mod page_fault;
 mod pass;
 mod scratch;
 mod span;
@@ -62,6 +64,7 @@ mod table;
 mod update;
 mod wide;
 mod window;
+mod word;
 
 pub use access::{Access, AccessError, Error, Pd};
 pub use biased::{Biased, Guard};

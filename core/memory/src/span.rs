@@ -1,8 +1,7 @@
 //! Spans: memory that a check has allowed.
 
-use crate::{AccessError, copy, stripes, wide};
+use crate::{AccessError, copy, stripes, wide, word};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `len` bytes of registered memory, usable until the pass `'p` ends. An access within these bounds is
 /// allowed; others may be changing the bytes at the same time.
@@ -44,9 +43,16 @@ pub fn settle() {
 /// Bytes that are prefetched at most.
 const PREFETCHED: usize = 640;
 
+/// What an access says that met a page fault, or none.
+#[inline(always)]
+pub(crate) fn whole(fine: bool) -> Result<(), AccessError> {
+    if fine { Ok(()) } else { Err(AccessError::PageFault) }
+}
+
 impl<'p> Span<'p> {
     /// # Safety
-    /// `len` bytes from `start` on stay mapped, readable and writable during `'p`.
+    /// `len` bytes from `start` on stay mapped, readable and writable during `'p`, or page faults are handled
+    /// ([`page_fault`](crate::page_fault)).
     #[inline(always)]
     pub(crate) unsafe fn new(start: *mut u8, len: usize) -> Span<'p> {
         Span { start, len, pass: PhantomData }
@@ -81,66 +87,65 @@ impl<'p> Span<'p> {
         self.at(offset, len).map(|start| unsafe { Span::new(start, len) })
     }
 
-    /// Copies the first `min(len, out.len())` bytes out; returns how many.
+    /// Copies the first `min(len, out.len())` bytes out; returns how many. After a page fault it returns 0,
+    /// and bytes of `out` may have changed.
     #[inline]
+    #[must_use = "a page may be gone"]
     pub fn read(&self, out: &mut [u8]) -> usize {
         let len = self.len.min(out.len());
         // SAFETY: within the span; `out` is the caller's own.
-        unsafe { copy::fetch(out.as_mut_ptr(), self.start, len) };
-        len
+        if unsafe { copy::fetch(out.as_mut_ptr(), self.start, len) } { len } else { 0 }
     }
 
     /// Copies the first `min(len, data.len())` bytes of `data` in; returns how many. The last byte becomes
-    /// visible last.
+    /// visible last. After a page fault it returns 0, and some bytes may be there.
     #[inline]
+    #[must_use = "a page may be gone"]
     pub fn write(&self, data: &[u8]) -> usize {
         let len = self.len.min(data.len());
         // SAFETY: within the span; nobody writes `data` while it is borrowed.
-        unsafe { copy::place(self.start, data.as_ptr(), len) };
-        len
+        if unsafe { copy::place(self.start, data.as_ptr(), len) } { len } else { 0 }
     }
 
     /// Copies two lines in; returns how many bytes. If the span is as long and begins at a line, they go past
     /// the caches: for values that are written in turn to many addresses and not read soon. Others see them
-    /// after [`settle`] at the latest.
+    /// after [`settle`] at the latest. After a page fault it returns 0.
     #[inline]
+    #[must_use = "a page may be gone"]
     pub fn scatter(&self, lines: &Lines) -> usize {
         if self.len != copy::SCATTERED || !(self.start as usize).is_multiple_of(64) {
             return self.write(&lines.0);
         }
         // SAFETY: within the span; nobody writes `lines` while it is borrowed, and both are aligned.
-        unsafe { copy::scatter(self.start, lines.0.as_ptr()) };
-        self.len
+        if unsafe { copy::scatter(self.start, lines.0.as_ptr()) } { self.len } else { 0 }
     }
 
     /// Copies `out.len()` bytes from `offset` on.
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied.
+    /// `OutOfBounds`, and nothing is copied; `PageFault`.
     #[inline]
     pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
-        self.part(offset, out.len())?.read(out);
-        Ok(())
+        whole(self.part(offset, out.len())?.read(out) == out.len())
     }
 
     /// Copies `data` to `offset`.
     ///
     /// # Errors
-    /// `OutOfBounds`, and nothing is copied.
+    /// `OutOfBounds`, and nothing is copied; `PageFault`.
     #[inline]
     pub fn write_at(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
-        self.part(offset, data.len())?.write(data);
-        Ok(())
+        whole(self.part(offset, data.len())?.write(data) == data.len())
     }
 
-    /// Copies the first `min` of both lengths from `source`; returns how many. If they overlap, the result is
-    /// unspecified.
+    /// Copies the first `min` of both lengths from `source`; returns how many, 0 after a page fault. If they
+    /// overlap, the result is unspecified.
     #[inline]
+    #[must_use = "a page may be gone"]
     pub fn copy_from(&self, source: &Span<'_>) -> usize {
         let len = self.len.min(source.len);
         // SAFETY: within both spans.
-        unsafe { copy::transfer(self.start, source.start, len) };
-        len
+        if unsafe { copy::transfer(self.start, source.start, len) } { len } else { 0 }
     }
 
     /// Prefetches its first lines: as many as a core waits for at a time.
@@ -162,10 +167,13 @@ impl<'p> Span<'p> {
     /// Loads the 64-bit word at the start (Acquire), in the machine's byte order.
     ///
     /// # Errors
-    /// `Misaligned`, or `OutOfBounds` if the span has fewer than 8 bytes; the same for all words below.
+    /// `Misaligned`, or `OutOfBounds` if the span has fewer than 8 bytes; `PageFault`; the same for all words
+    /// below.
     #[inline]
     pub fn load64(&self) -> Result<u64, AccessError> {
-        self.word().map(|word| word.load(Ordering::Acquire))
+        let at = self.word()?;
+        // SAFETY: an aligned word of the span; so below.
+        unsafe { word::load(at) }.ok_or(AccessError::PageFault)
     }
 
     /// Stores the 64-bit word at the start (Release).
@@ -174,9 +182,9 @@ impl<'p> Span<'p> {
     /// As [`load64`](Span::load64).
     #[inline]
     pub fn store64(&self, value: u64) -> Result<(), AccessError> {
-        let word = self.word()?;
-        self.beside_wide(|| word.store(value, Ordering::Release));
-        Ok(())
+        let at = self.word()?;
+        // SAFETY: as in `load64`.
+        whole(self.beside_wide(|| unsafe { word::store(at, value) }))
     }
 
     /// Stores `swap` if the word equals `compare`; the word as it was.
@@ -185,9 +193,9 @@ impl<'p> Span<'p> {
     /// As [`load64`](Span::load64).
     #[inline]
     pub fn compare_swap64(&self, compare: u64, swap: u64) -> Result<u64, AccessError> {
-        let word = self.word()?;
-        let exchange = || word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst);
-        Ok(self.beside_wide(exchange).unwrap_or_else(|was| was))
+        let at = self.word()?;
+        // SAFETY: as in `load64`.
+        self.beside_wide(|| unsafe { word::compare_swap(at, compare, swap) }).ok_or(AccessError::PageFault)
     }
 
     /// Adds, wrapping; the word as it was.
@@ -196,8 +204,9 @@ impl<'p> Span<'p> {
     /// As [`load64`](Span::load64).
     #[inline]
     pub fn fetch_add64(&self, add: u64) -> Result<u64, AccessError> {
-        let word = self.word()?;
-        Ok(self.beside_wide(|| word.fetch_add(add, Ordering::SeqCst)))
+        let at = self.word()?;
+        // SAFETY: as in `load64`.
+        self.beside_wide(|| unsafe { word::fetch_add(at, add) }).ok_or(AccessError::PageFault)
     }
 
     /// Stores; the word as it was.
@@ -206,8 +215,9 @@ impl<'p> Span<'p> {
     /// As [`load64`](Span::load64).
     #[inline]
     pub fn swap64(&self, value: u64) -> Result<u64, AccessError> {
-        let word = self.word()?;
-        Ok(self.beside_wide(|| word.swap(value, Ordering::SeqCst)))
+        let at = self.word()?;
+        // SAFETY: as in `load64`.
+        self.beside_wide(|| unsafe { word::swap(at, value) }).ok_or(AccessError::PageFault)
     }
 
     /// Stores `swap` if the 16 bytes at the start equal `compare`; returns the 16 bytes as they were. It is
@@ -215,12 +225,13 @@ impl<'p> Span<'p> {
     /// only against other calls of this function. Values are in the machine's byte order.
     ///
     /// # Errors
-    /// `Misaligned` unless 16-byte aligned, or `OutOfBounds` if the span has fewer than 16 bytes.
+    /// `Misaligned` unless 16-byte aligned, or `OutOfBounds` if the span has fewer than 16 bytes; `PageFault`.
     #[inline]
     pub fn compare_swap128(&self, compare: u128, swap: u128) -> Result<u128, AccessError> {
         let at = self.aligned(16)?;
         // SAFETY: 16 aligned bytes of the span.
-        Ok(self.beside_wide(|| unsafe { wide::compare_swap(at.cast(), compare, swap) }))
+        self.beside_wide(|| unsafe { wide::compare_swap(at.cast(), compare, swap) })
+            .ok_or(AccessError::PageFault)
     }
 
     /// Runs an atomic of an aligned word, or two, in a way that 32-byte updates of other engines bear.
@@ -230,11 +241,8 @@ impl<'p> Span<'p> {
     }
 
     #[inline(always)]
-    fn word(&self) -> Result<&'p AtomicU64, AccessError> {
-        let at = self.aligned(8)?;
-        // SAFETY: 8 aligned bytes that stay mapped during the pass. All other accesses to them are atomics or
-        // instructions that the compiler does not see.
-        Ok(unsafe { AtomicU64::from_ptr(at.cast()) })
+    fn word(&self) -> Result<*mut u64, AccessError> {
+        Ok(self.aligned(8)?.cast())
     }
 
     #[inline(always)]

@@ -9,8 +9,8 @@
 //! and of the atomics of [`Span`]. Copies ([`Span::read`], [`Span::write`]) are atomic against nothing, as
 //! READ and WRITE are on hardware.
 
-use crate::{AccessError, Span, copy, stripes, wide};
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::span::whole;
+use crate::{AccessError, Span, copy, stripes, wide, word};
 
 /// The width of an update in bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Span<'_> {
     ///
     /// # Errors
     /// `OutOfBounds` if the span is shorter, `Misaligned` unless it is aligned to the width; nothing changes
-    /// then.
+    /// then. `PageFault`.
     #[inline]
     pub fn update(
         &self,
@@ -66,13 +66,14 @@ impl Span<'_> {
         let at = self.aligned(width.bytes())?;
         let _alone = stripes::hold(at, width.bytes());
         // SAFETY: so many aligned bytes of the span; the last case has the lock or is alone.
-        Ok(unsafe {
+        let was = unsafe {
             match width {
                 Width::Eight => update8(at.cast(), change),
                 Width::Sixteen => update16(at.cast(), change),
                 Width::ThirtyTwo => update32(at.cast(), change),
             }
-        })
+        };
+        was.ok_or(AccessError::PageFault)
     }
 
     /// Reads the first `len` bytes, up to 32, as of one moment against updates by engines; into the first
@@ -80,41 +81,39 @@ impl Span<'_> {
     /// where the machine has AVX.
     ///
     /// # Errors
-    /// `OutOfBounds` if the span is shorter or `len` above 32.
+    /// `OutOfBounds` if the span is shorter or `len` above 32; `PageFault`.
     #[inline]
     pub fn read_whole(&self, out: &mut [u8; 32], len: usize) -> Result<(), AccessError> {
         let span = self.part(0, len)?;
         let out = out.get_mut(..len).ok_or(AccessError::OutOfBounds)?;
-        if stripes::needed() && len > 0 {
-            stripes::look(span.as_ptr(), len, span.in_words(), || span.fetch_whole(out));
+        whole(if stripes::needed() && len > 0 {
+            stripes::look(span.as_ptr(), len, span.in_words(), || span.fetch_whole(out))
         } else {
-            span.fetch_whole(out);
-        }
-        Ok(())
+            span.fetch_whole(out)
+        })
     }
 
     /// Writes the first `len` bytes, up to 32, of `data`. Updates and [`read_whole`](Span::read_whole) by
     /// engines find all of them or none. CPUs are treated as there.
     ///
     /// # Errors
-    /// `OutOfBounds` if the span is shorter or `len` above 32; nothing is written then.
+    /// `OutOfBounds` if the span is shorter or `len` above 32; nothing is written then. `PageFault`.
     #[inline]
     pub fn write_whole(&self, data: &[u8; 32], len: usize) -> Result<(), AccessError> {
         let span = self.part(0, len)?;
         let data = data.get(..len).ok_or(AccessError::OutOfBounds)?;
         let _alone = if len > 0 { stripes::hold(span.as_ptr(), len) } else { None };
-        span.place_whole(data);
-        Ok(())
+        whole(span.place_whole(data))
     }
 
-    /// Writes words, as the machine has them, to the start. False: the span is too short, and has not
-    /// changed. As [`write`](Span::write), but the caller need not store its words as bytes first.
+    /// Writes words, as the machine has them, to the start. False: the span is too short and has not changed,
+    /// or a page fault. As [`write`](Span::write), but the caller need not store its words as bytes first.
     #[inline]
     pub fn write_words(&self, words: &[u64]) -> bool {
         let Ok(span) = self.part(0, words.len() * 8) else { return false };
         if span.in_words() {
-            span.words().zip(words).for_each(|(at, word)| at.store(*word, Ordering::Release));
-            return true;
+            // SAFETY: aligned words of the span.
+            return span.words().zip(words).all(|(at, value)| unsafe { word::store(at, *value) });
         }
         let whole = words.iter().enumerate().map(|(at, word)| span.write_at(at * 8, &word.to_ne_bytes()));
         whole.fold(true, |whole, written| whole & written.is_ok())
@@ -125,22 +124,23 @@ impl Span<'_> {
         self.as_ptr() as usize & 7 == 0 && self.len() & 7 == 0
     }
 
-    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+    /// The words of a span of aligned words.
+    fn words(&self) -> impl Iterator<Item = *mut u64> {
         let start = self.as_ptr().cast::<u64>();
-        // SAFETY: called only for spans of aligned words, whose bytes stay mapped during the pass. All other
-        // accesses to them are atomics or instructions that the compiler does not see.
-        (0..self.len() / 8).map(move |at| unsafe { AtomicU64::from_ptr(start.add(at)) })
+        (0..self.len() / 8).map(move |at| start.wrapping_add(at))
     }
 
-    /// Reads exactly the span's bytes, by the widest moves that its alignment allows.
-    fn fetch_whole(&self, out: &mut [u8]) {
+    /// Reads exactly the span's bytes, by the widest moves that its alignment allows. False: a page fault.
+    fn fetch_whole(&self, out: &mut [u8]) -> bool {
         if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
             // SAFETY: 16 aligned bytes of the span.
-            out.copy_from_slice(&unsafe { wide::load(self.as_ptr().cast()) }.to_ne_bytes());
+            let Some(value) = (unsafe { wide::load(self.as_ptr().cast()) }) else { return false };
+            out.copy_from_slice(&value.to_ne_bytes());
+            true
         } else if self.in_words() {
-            for (bytes, word) in out.chunks_exact_mut(8).zip(self.words()) {
-                bytes.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
-            }
+            let mut words = out.chunks_exact_mut(8).zip(self.words());
+            // SAFETY: an aligned word of the span, and 8 bytes of the caller's own.
+            words.all(|(bytes, at)| unsafe { word::fetch(bytes.as_mut_ptr(), at) })
         } else {
             // SAFETY: within the span; `out` is the caller's own.
             unsafe { copy::fetch(out.as_mut_ptr(), self.as_ptr(), out.len().min(self.len())) }
@@ -148,16 +148,15 @@ impl Span<'_> {
     }
 
     /// As [`fetch_whole`](Span::fetch_whole), the other way.
-    fn place_whole(&self, data: &[u8]) {
-        let word = |bytes: &[u8]| u64::from_ne_bytes(std::array::from_fn(|at| bytes[at]));
+    fn place_whole(&self, data: &[u8]) -> bool {
+        let value = |bytes: &[u8]| u64::from_ne_bytes(std::array::from_fn(|at| bytes[at]));
         if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
             let value = u128::from_ne_bytes(std::array::from_fn(|at| data[at]));
             // SAFETY: 16 aligned bytes of the span.
-            unsafe { wide::store(self.as_ptr().cast(), value) };
+            unsafe { wide::store(self.as_ptr().cast(), value) }
         } else if self.in_words() {
-            for (bytes, at) in data.chunks_exact(8).zip(self.words()) {
-                at.store(word(bytes), Ordering::Release);
-            }
+            // SAFETY: an aligned word of the span.
+            data.chunks_exact(8).zip(self.words()).all(|(bytes, at)| unsafe { word::store(at, value(bytes)) })
         } else {
             // SAFETY: within the span; nobody writes `data` while it is borrowed.
             unsafe { copy::place(self.as_ptr(), data.as_ptr(), data.len().min(self.len())) }
@@ -165,19 +164,21 @@ impl Span<'_> {
     }
 }
 
+/// None: a page fault; so below.
+///
 /// # Safety
 /// `at` is 8-byte aligned and 8 bytes there are mapped and writable.
 #[inline]
-unsafe fn update8(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Limbs {
+unsafe fn update8(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Option<Limbs> {
     // SAFETY: the caller's promise.
-    let word = unsafe { AtomicU64::from_ptr(at) };
-    let mut was = word.load(Ordering::SeqCst);
+    let mut was = unsafe { word::load(at) }?;
     loop {
         let value = [u64::from_le(was), 0, 0, 0];
-        let Some(new) = change(value) else { return value };
-        match word.compare_exchange(was, new[0].to_le(), Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => return value,
-            Err(now) => was = now,
+        let Some(new) = change(value) else { return Some(value) };
+        // SAFETY: the caller's promise.
+        match unsafe { word::compare_swap(at, was, new[0].to_le()) }? {
+            now if now == was => return Some(value),
+            now => was = now,
         }
     }
 }
@@ -185,17 +186,17 @@ unsafe fn update8(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) 
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
 #[inline]
-unsafe fn update16(at: *mut u128, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Limbs {
+unsafe fn update16(at: *mut u128, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Option<Limbs> {
     // SAFETY: the caller's promise.
-    let mut was = unsafe { wide::load_writable(at) };
+    let mut was = unsafe { wide::load_writable(at) }?;
     loop {
         let integer = u128::from_le(was);
         let value = [integer as u64, (integer >> 64) as u64, 0, 0];
-        let Some(new) = change(value) else { return value };
+        let Some(new) = change(value) else { return Some(value) };
         let new = u128::from(new[1]) << 64 | u128::from(new[0]);
         // SAFETY: the caller's promise.
-        match unsafe { wide::compare_swap(at, was, new.to_le()) } {
-            now if now == was => return value,
+        match unsafe { wide::compare_swap(at, was, new.to_le()) }? {
+            now if now == was => return Some(value),
             now => was = now,
         }
     }
@@ -205,16 +206,21 @@ unsafe fn update16(at: *mut u128, mut change: impl FnMut(Limbs) -> Option<Limbs>
 /// `at` is 32-byte aligned and 32 bytes there are mapped and writable. Atomic only if nobody else is at the
 /// bytes.
 #[inline]
-unsafe fn update32(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Limbs {
-    // SAFETY: four aligned words, by the caller's promise.
-    let words = std::array::from_fn::<_, 4, _>(|limb| unsafe { AtomicU64::from_ptr(at.add(limb)) });
-    let value = words.map(|word| u64::from_le(word.load(Ordering::Acquire)));
+unsafe fn update32(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Option<Limbs> {
+    let mut value = [0; 4];
+    for (limb, value) in value.iter_mut().enumerate() {
+        // SAFETY: four aligned words, by the caller's promise.
+        *value = u64::from_le(unsafe { word::load(at.add(limb)) }?);
+    }
     if let Some(new) = change(value) {
         for limb in (0..4).filter(|limb| new[*limb] != value[*limb]) {
-            words[limb].store(new[limb].to_le(), Ordering::Release);
+            // SAFETY: as above.
+            if !unsafe { word::store(at.add(limb), new[limb].to_le()) } {
+                return None;
+            }
         }
     }
-    value
+    Some(value)
 }
 
 #[cfg(test)]

@@ -1,19 +1,25 @@
-//! Loads, stores and compare-and-swap of 16 bytes.
+//! Loads, stores and compare-and-swap of 16 bytes. Each says None or false after a page fault
+//! ([`page_fault`](crate::page_fault)).
 //!
 //! Both makers of x86-64 document that a processor with AVX loads and stores 16 aligned bytes at once (Intel
 //! SDM vol. 3A, "Guaranteed Atomic Operations"; AMD APM vol. 2, "Access Atomicity").
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::page_fault::{entry, guarded_asm};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::word::marked_asm;
+
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
 #[inline]
-pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> u128 {
+pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::is_x86_feature_detected!("cmpxchg16b") {
         // SAFETY: the caller's promise, and the machine has the instruction.
         return unsafe { locked(at, compare, swap) };
     }
     // SAFETY: the caller's promise.
-    unsafe { one_at_a_time(at, |was| (was == compare).then_some(swap)) }
+    Some(unsafe { one_at_a_time(at, |was| (was == compare).then_some(swap)) })
 }
 
 /// Loads all 16 bytes at once where the machine has AVX. Elsewhere it loads two halves, each whole, and only
@@ -23,19 +29,18 @@ pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> u
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped.
 #[inline]
-pub(crate) unsafe fn load(at: *const u128) -> u128 {
+pub(crate) unsafe fn load(at: *const u128) -> Option<u128> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::is_x86_feature_detected!("avx") {
         let value: std::arch::x86_64::__m128i;
         // SAFETY: the caller's promise.
         unsafe {
-            std::arch::asm!("movdqa {v}, [{s}]", v = out(xmm_reg) value, s = in(reg) at,
-                options(nostack, preserves_flags));
-            return std::mem::transmute::<std::arch::x86_64::__m128i, u128>(value);
+            let fine = marked_asm!("movdqa {v}, [{s}]"; v = out(xmm_reg) value, s = in(reg) at,);
+            return fine.then_some(std::mem::transmute::<std::arch::x86_64::__m128i, u128>(value));
         }
     }
     // SAFETY: the caller's promise.
-    unsafe { one_at_a_time(at.cast_mut(), |_| None) }
+    Some(unsafe { one_at_a_time(at.cast_mut(), |_| None) })
 }
 
 /// As [`load`], of bytes that may be written: all at once with cmpxchg16b, too.
@@ -43,7 +48,7 @@ pub(crate) unsafe fn load(at: *const u128) -> u128 {
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
 #[inline]
-pub(crate) unsafe fn load_writable(at: *mut u128) -> u128 {
+pub(crate) unsafe fn load_writable(at: *mut u128) -> Option<u128> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if !std::is_x86_feature_detected!("avx") {
         // SAFETY: the caller's promise.
@@ -56,24 +61,25 @@ pub(crate) unsafe fn load_writable(at: *mut u128) -> u128 {
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
 #[inline]
-pub(crate) unsafe fn store(at: *mut u128, value: u128) {
+pub(crate) unsafe fn store(at: *mut u128, value: u128) -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         if std::is_x86_feature_detected!("avx") {
             // SAFETY: the caller's promise, and the two types are 16 bytes each.
             unsafe {
                 let value = std::mem::transmute::<u128, std::arch::x86_64::__m128i>(value);
-                std::arch::asm!("movdqa [{d}], {v}", v = in(xmm_reg) value, d = in(reg) at,
+                guarded_asm!("movdqa [{d}], {v}",; { return false }; v = in(xmm_reg) value, d = in(reg) at,
                     options(nostack, preserves_flags));
             }
-            return;
+            return true;
         }
         let mut was = 0;
         loop {
             // SAFETY: the caller's promise.
             match unsafe { compare_swap(at, was, value) } {
-                now if now == was => return,
-                now => was = now,
+                None => return false,
+                Some(now) if now == was => return true,
+                Some(now) => was = now,
             }
         }
     }
@@ -81,6 +87,7 @@ pub(crate) unsafe fn store(at: *mut u128, value: u128) {
     // SAFETY: the caller's promise.
     unsafe {
         one_at_a_time(at, |_| Some(value));
+        true
     }
 }
 
@@ -88,19 +95,23 @@ pub(crate) unsafe fn store(at: *mut u128, value: u128) {
 /// As [`compare_swap`], and the machine has cmpxchg16b.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> u128 {
+unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     let (mut low, mut high) = (compare as u64, (compare >> 64) as u64);
     // SAFETY: the caller's promise. rbx is the compiler's own, so it is swapped in and out around the
     // instruction.
+    let fault: u32;
     unsafe {
+        // As `marked_asm`; rbx is swapped back after a fault, too. The registers are named: the compiler might
+        // choose rbx for one of them.
         std::arch::asm!(
-            "xchg rbx, {new}", "lock cmpxchg16b [{at}]", "mov rbx, {new}",
-            at = in(reg) at, new = inout(reg) swap as u64 => _,
+            "mov r8d, 1", "xchg rbx, rsi", "20:", "lock cmpxchg16b [rdi]", "21:", "mov r8d, 0",
+            "22:", "mov rbx, rsi", entry!("22b"),
+            in("rdi") at, inout("rsi") swap as u64 => _, out("r8d") fault,
             in("rcx") (swap >> 64) as u64, inout("rax") low, inout("rdx") high,
             options(nostack)
         );
     }
-    u128::from(high) << 64 | u128::from(low)
+    (fault == 0).then_some(u128::from(high) << 64 | u128::from(low))
 }
 
 /// Stores the value that `change` returns, if any; returns the 16 bytes as they were.

@@ -44,8 +44,8 @@ impl Scene {
         let at = self.touches.load(Ordering::Relaxed) % 256 * 8;
         match mem.check(pd, key, at, scratch.len(), Access::REMOTE_WRITE) {
             Ok(span) => {
-                span.write(&scratch[..]);
-                span.read(&mut scratch[..]);
+                assert_eq!(span.write(&scratch[..]), scratch.len().min(span.len()));
+                assert_eq!(span.read(&mut scratch[..]), scratch.len().min(span.len()));
                 span.fetch_add64(1).unwrap();
                 assert_eq!(table.deregister(key), Err(Error::InsidePass));
                 self.touches.fetch_add(1, Ordering::Relaxed);

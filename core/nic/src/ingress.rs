@@ -248,10 +248,8 @@ impl QueuePair {
     pub fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
         match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
-            Ok(span) => {
-                span.write(payload);
-                Outcome::Done
-            }
+            Ok(span) if span.write(payload) == payload.len() => Outcome::Done,
+            Ok(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
             Err(_) => place_in_scratch(self, mem, va, payload),
         }
     }

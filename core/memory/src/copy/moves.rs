@@ -15,64 +15,86 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::page_fault::guarded_asm;
+
 pub use self::{copy as fetch, copy as place, copy as transfer};
 
+// The registers are named, because a block that may go on at another place has no outputs.
 macro_rules! moves {
-    ($($name:ident: $class:ident $load:literal $store:literal;)*) => {$(
-        /// One move through a register.
+    ($($name:ident: $register:tt $load:literal $store:literal;)*) => {$(
+        /// One move through a register. False: a page fault.
         ///
         /// # Safety
-        /// Source and destination are mapped for the width of the register.
+        /// Source and destination are mapped for the width of the register, or page faults are handled.
         #[inline(always)]
-        unsafe fn $name(dst: *mut u8, src: *const u8) {
+        pub unsafe fn $name(dst: *mut u8, src: *const u8) -> bool {
             // SAFETY: the caller's promise; no stack, no flags.
             unsafe {
-                asm!($load, $store, d = in(reg) dst, s = in(reg) src, v = out($class) _,
-                    options(nostack, preserves_flags));
+                guarded_asm!($load, $store,; { return false }; d = in(reg) dst, s = in(reg) src,
+                    out($register) _, options(nostack, preserves_flags));
             }
+            true
         }
     )*};
 }
 
 moves! {
-    move1: reg_byte "mov {v}, [{s}]" "mov [{d}], {v}";
-    move2: reg "mov {v:x}, [{s}]" "mov [{d}], {v:x}";
-    move4: reg "mov {v:e}, [{s}]" "mov [{d}], {v:e}";
-    move8: reg "mov {v}, [{s}]" "mov [{d}], {v}";
-    move16: xmm_reg "movups {v}, [{s}]" "movups [{d}], {v}";
+    move1: "rax" "mov al, [{s}]" "mov [{d}], al";
+    move2: "rax" "mov ax, [{s}]" "mov [{d}], ax";
+    move4: "rax" "mov eax, [{s}]" "mov [{d}], eax";
+    move8: "rax" "mov rax, [{s}]" "mov [{d}], rax";
+    move16: "xmm0" "movups xmm0, [{s}]" "movups [{d}], xmm0";
 }
 
 /// `asm!` that uses ymm registers and leaves their upper halves clean: else every SSE instruction after it
-/// would wait.
+/// would wait. After a page fault its function returns false.
 macro_rules! wide_asm {
     ($($code:literal,)* ; $($operands:tt)*) => {
-        asm!($($code,)* "vzeroupper", $($operands)*
+        guarded_asm!($($code,)* "vzeroupper",;
+            {
+                // SAFETY: the machine has AVX, else it would not be here.
+                unsafe { clean() };
+                return false
+            };
+            $($operands)*
             out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
             out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
             options(nostack))
     };
 }
 
+/// Cleans the upper halves of the ymm registers after a page fault.
+///
+/// # Safety
+/// The machine has AVX.
+#[cold]
+unsafe fn clean() {
+    // SAFETY: the caller's promise; no value lives there.
+    unsafe { asm!("vzeroupper", options(nostack, preserves_flags)) };
+}
+
 /// # Safety
 /// Source and destination are mapped for 64 bytes.
 #[inline(always)]
-unsafe fn move64(dst: *mut u8, src: *const u8) {
+unsafe fn move64(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise; no stack, no flags.
     unsafe {
-        asm!(
-            "movups {a}, [{s}]", "movups {b}, [{s} + 16]", "movups {c}, [{s} + 32]", "movups {e}, [{s} + 48]",
-            "movups [{d}], {a}", "movups [{d} + 16], {b}", "movups [{d} + 32], {c}", "movups [{d} + 48], {e}",
+        guarded_asm!(
+            "movups xmm0, [{s}]", "movups xmm1, [{s} + 16]", "movups xmm2, [{s} + 32]", "movups xmm3, [{s} + 48]",
+            "movups [{d}], xmm0", "movups [{d} + 16], xmm1", "movups [{d} + 32], xmm2", "movups [{d} + 48], xmm3",;
+            { return false };
             d = in(reg) dst, s = in(reg) src,
-            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
             options(nostack, preserves_flags)
         );
     }
+    true
 }
 
 /// # Safety
 /// Source and destination are mapped for `len` bytes.
 #[inline(always)]
-pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // WQEs, CQEs and the papers' favourite payload: one compare, and none if the length is a constant.
     if len == 64 {
         // SAFETY: the caller's promise.
@@ -86,7 +108,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 /// # Safety
 /// Source and destination are mapped for 128 bytes and 32-byte aligned.
 #[inline(always)]
-pub unsafe fn scatter(dst: *mut u8, src: *const u8) {
+pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise, and the machine has what each way needs.
     unsafe {
         match copy_method() {
@@ -98,25 +120,27 @@ pub unsafe fn scatter(dst: *mut u8, src: *const u8) {
 
 /// # Safety
 /// As [`scatter`].
-pub(super) unsafe fn scatter_narrow(dst: *mut u8, src: *const u8) {
+pub(super) unsafe fn scatter_narrow(dst: *mut u8, src: *const u8) -> bool {
     for at in [0, 64] {
         // SAFETY: the caller's promise; no stack, no flags.
         unsafe {
-            asm!(
-                "movaps {a}, [{s}]", "movaps {b}, [{s} + 16]", "movaps {c}, [{s} + 32]", "movaps {e}, [{s} + 48]",
-                "movntps [{d}], {a}", "movntps [{d} + 16], {b}", "movntps [{d} + 32], {c}", "movntps [{d} + 48], {e}",
+            guarded_asm!(
+                "movaps xmm0, [{s}]", "movaps xmm1, [{s} + 16]", "movaps xmm2, [{s} + 32]", "movaps xmm3, [{s} + 48]",
+                "movntps [{d}], xmm0", "movntps [{d} + 16], xmm1", "movntps [{d} + 32], xmm2", "movntps [{d} + 48], xmm3",;
+                { return false };
                 d = in(reg) dst.add(at), s = in(reg) src.add(at),
-                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                 options(nostack, preserves_flags)
             );
         }
     }
+    true
 }
 
 /// # Safety
 /// As [`scatter`], and the machine has AVX.
 #[inline(always)]
-pub(super) unsafe fn scatter_wide(dst: *mut u8, src: *const u8) {
+pub(super) unsafe fn scatter_wide(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         wide_asm!(
@@ -125,6 +149,7 @@ pub(super) unsafe fn scatter_wide(dst: *mut u8, src: *const u8) {
             ; s = in(reg) src, d = in(reg) dst,
         );
     }
+    true
 }
 
 /// Streaming stores are not ordered among others by themselves.
@@ -137,26 +162,20 @@ pub fn settle() {
 /// # Safety
 /// Source and destination are mapped for 32 bytes.
 #[inline(always)]
-unsafe fn move32(dst: *mut u8, src: *const u8) {
+unsafe fn move32(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: two halves of 32 bytes.
-    unsafe {
-        move16(dst, src);
-        move16(dst.add(16), src.add(16));
-    }
+    unsafe { move16(dst, src) && move16(dst.add(16), src.add(16)) }
 }
 
 /// Two moves that overlap in the middle serve every length between one width and two.
 ///
 /// # Safety
 /// As [`copy`].
-unsafe fn copy_any(dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn copy_any(dst: *mut u8, src: *const u8, len: usize) -> bool {
     macro_rules! both_ends {
         ($move:ident, $width:literal) => {{
             // SAFETY: width <= len <= 2 * width, so both moves lie within the `len` mapped bytes.
-            unsafe {
-                $move(dst, src);
-                $move(dst.add(len - $width), src.add(len - $width));
-            }
+            unsafe { $move(dst, src) && $move(dst.add(len - $width), src.add(len - $width)) }
         }};
     }
     // A tree of likely branches: a jump table costs more than the copy.
@@ -176,13 +195,15 @@ unsafe fn copy_any(dst: *mut u8, src: *const u8, len: usize) {
     } else if len == 1 {
         // SAFETY: one byte is mapped.
         unsafe { move1(dst, src) }
+    } else {
+        true
     }
 }
 
 /// # Safety
 /// As [`copy`], `len` > 64.
 #[inline(never)]
-unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: the caller's promise, and the machine has what each way needs.
     unsafe {
         match copy_method() {
@@ -249,33 +270,36 @@ fn aliased(dst: *mut u8, src: *const u8) -> bool {
 
 /// # Safety
 /// Source and destination are mapped for `len` bytes, `len` > 64.
-pub(super) unsafe fn copy_narrow(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy_narrow(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: at + 64 < len in the loop; then the last 64 bytes.
     unsafe {
         let mut at = 0;
         while at + 64 < len {
-            move64(dst.add(at), src.add(at));
+            if !move64(dst.add(at), src.add(at)) {
+                return false;
+            }
             at += 64;
         }
-        move64(dst.add(len - 64), src.add(len - 64));
+        move64(dst.add(len - 64), src.add(len - 64))
     }
 }
 
 /// # Safety
 /// Source and destination are mapped for `len` bytes, `len` > 64.
-pub(super) unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: the string covers all but the last byte, which is stored after it together with the 63 before.
     // Within a string the order is undefined, but a store that follows it comes after it.
     unsafe {
-        asm!("rep movsb", inout("rcx") len - 1 => _, inout("rdi") dst => _, inout("rsi") src => _,
+        guarded_asm!("rep movsb",; { return false };
+            in("rcx") len - 1, in("rdi") dst, in("rsi") src, lateout("rcx") _, lateout("rdi") _, lateout("rsi") _,
             options(nostack, preserves_flags));
-        move64(dst.add(len - 64), src.add(len - 64));
+        move64(dst.add(len - 64), src.add(len - 64))
     }
 }
 
 /// # Safety
 /// Source and destination are mapped for `len` bytes, 64 <= `len` <= 128, and the machine has AVX.
-pub(super) unsafe fn copy_wide_shortest(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy_wide_shortest(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: the first and the last 64 bytes.
     unsafe {
         wide_asm!(
@@ -284,11 +308,12 @@ pub(super) unsafe fn copy_wide_shortest(dst: *mut u8, src: *const u8, len: usize
             ; s = in(reg) src, d = in(reg) dst, e = in(reg) src.add(len), f = in(reg) dst.add(len),
         );
     }
+    true
 }
 
 /// # Safety
 /// Source and destination are mapped for `len` bytes, 128 <= `len` <= 256, and the machine has AVX.
-pub(super) unsafe fn copy_wide_short(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy_wide_short(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: the first and the last 128 bytes.
     unsafe {
         wide_asm!(
@@ -299,26 +324,28 @@ pub(super) unsafe fn copy_wide_short(dst: *mut u8, src: *const u8, len: usize) {
             ; s = in(reg) src, d = in(reg) dst, e = in(reg) src.add(len), f = in(reg) dst.add(len),
         );
     }
+    true
 }
 
 /// # Safety
 /// Source and destination are mapped for `len` bytes, `len` >= 256, and the machine has AVX.
-pub(super) unsafe fn copy_wide(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy_wide(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // 32 bytes wherever they lie, then 128 a turn into an aligned destination, then the last 128.
     let skip = 32 - (dst as usize & 31);
     let turns = (len - skip) / 128;
     // SAFETY: skip <= 32, skip + 128 * turns <= len, and turns >= 1.
     unsafe {
         wide_asm!(
-            "vmovups ymm0, [{s}]", "vmovups [{d}], ymm0", "add {s}, {skip}", "add {d}, {skip}",
+            "vmovups ymm0, [rsi]", "vmovups [rdi], ymm0", "add rsi, {skip}", "add rdi, {skip}",
             "2:",
-            "vmovups ymm0, [{s}]", "vmovups ymm1, [{s} + 32]", "vmovups ymm2, [{s} + 64]", "vmovups ymm3, [{s} + 96]",
-            "vmovaps [{d}], ymm0", "vmovaps [{d} + 32], ymm1", "vmovaps [{d} + 64], ymm2", "vmovaps [{d} + 96], ymm3",
-            "add {s}, 128", "add {d}, 128", "dec {n}", "jnz 2b",
+            "vmovups ymm0, [rsi]", "vmovups ymm1, [rsi + 32]", "vmovups ymm2, [rsi + 64]", "vmovups ymm3, [rsi + 96]",
+            "vmovaps [rdi], ymm0", "vmovaps [rdi + 32], ymm1", "vmovaps [rdi + 64], ymm2", "vmovaps [rdi + 96], ymm3",
+            "add rsi, 128", "add rdi, 128", "dec rcx", "jnz 2b",
             "vmovups ymm0, [{e} - 128]", "vmovups ymm1, [{e} - 96]", "vmovups ymm2, [{e} - 64]", "vmovups ymm3, [{e} - 32]",
             "vmovups [{f} - 128], ymm0", "vmovups [{f} - 96], ymm1", "vmovups [{f} - 64], ymm2", "vmovups [{f} - 32], ymm3",
-            ; s = inout(reg) src => _, d = inout(reg) dst => _, n = inout(reg) turns => _, skip = in(reg) skip,
-            e = in(reg) src.add(len), f = in(reg) dst.add(len),
+            ; in("rsi") src, in("rdi") dst, in("rcx") turns, lateout("rsi") _, lateout("rdi") _, lateout("rcx") _,
+            skip = in(reg) skip, e = in(reg) src.add(len), f = in(reg) dst.add(len),
         );
     }
+    true
 }

@@ -19,7 +19,7 @@ fn steps(a: *const u8, b: *const u8, len: usize) -> impl Iterator<Item = (usize,
 
 /// # Safety
 /// As [`super::fetch`].
-pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let src = src.cast_mut();
     // SAFETY: every step lies within `len`, words are aligned, and the shared side is read by atomics only.
     unsafe {
@@ -35,11 +35,12 @@ pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) {
             dst.add(last).write(AtomicU8::from_ptr(src.add(last)).load(Ordering::Relaxed));
         }
     }
+    true
 }
 
 /// # Safety
 /// As [`super::scatter`].
-pub unsafe fn scatter(dst: *mut u8, src: *const u8) {
+pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise.
     unsafe { place(dst, src, super::SCATTERED) }
 }
@@ -51,7 +52,7 @@ pub fn settle() {
 
 /// # Safety
 /// As [`super::place`].
-pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: as in `fetch`, the other way round.
     unsafe {
         for (at, word) in steps(dst, src, len) {
@@ -67,20 +68,23 @@ pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
             AtomicU8::from_ptr(dst.add(last)).store(src.add(last).read(), Ordering::Relaxed);
         }
     }
+    true
 }
 
 /// # Safety
 /// As [`super::transfer`].
-pub unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let mut line = [0u8; 64];
     let mut at = 0;
     while at < len {
         let part = (len - at).min(line.len());
         // SAFETY: at + part <= len, and `line` is ours.
         unsafe {
-            fetch(line.as_mut_ptr(), src.add(at), part);
-            place(dst.add(at), line.as_ptr(), part);
+            if !(fetch(line.as_mut_ptr(), src.add(at), part) && place(dst.add(at), line.as_ptr(), part)) {
+                return false;
+            }
         }
         at += part;
     }
+    true
 }

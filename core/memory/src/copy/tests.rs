@@ -1,6 +1,6 @@
 use super::*;
 
-type Copy = unsafe fn(*mut u8, *const u8, usize);
+type Copy = unsafe fn(*mut u8, *const u8, usize) -> bool;
 
 /// Lengths around every boundary between ways of copying.
 const LENGTHS: [usize; 40] = [
@@ -22,7 +22,8 @@ fn exact(copy: Copy, shortest: usize, longest: usize) {
             let to = MARGIN + to;
             // SAFETY: both sides lie within their vectors, which are longer than the longest length and
             // offsets.
-            unsafe { copy(target.as_mut_ptr().add(to), source.as_ptr().add(from), len) };
+            let copied = unsafe { copy(target.as_mut_ptr().add(to), source.as_ptr().add(from), len) };
+            assert!(copied);
             assert_eq!(target[to..to + len], source[from..from + len], "{len} bytes from {from} to {to}");
             let around = target[..to].iter().chain(&target[to + len..to + len + MARGIN]);
             assert!(
@@ -61,7 +62,7 @@ fn either_way_of_scattering_places_two_lines_and_nothing_beside_them() {
         for to in [0, 32, SCATTERED, 2 * SCATTERED] {
             let mut target = Buffer([0xa5; 3 * SCATTERED]);
             // SAFETY: within both, and aligned.
-            unsafe { scatter(target.0.as_mut_ptr().add(to), source.0.as_ptr().add(64)) };
+            assert!(unsafe { scatter(target.0.as_mut_ptr().add(to), source.0.as_ptr().add(64)) });
             settle();
             let mut wanted = [0xa5; 3 * SCATTERED];
             wanted[to..to + SCATTERED].copy_from_slice(&source.0[64..64 + SCATTERED]);
@@ -96,7 +97,7 @@ fn the_last_byte_becomes_visible_last() {
                 for value in (1..=255u8).cycle().take(if len > 1000 { 100 } else { 300 }) {
                     let message = vec![value; len];
                     // SAFETY: the buffer is `len` atomics of a byte each.
-                    unsafe { place(buffer.as_ptr().cast_mut().cast(), message.as_ptr(), len) };
+                    assert!(unsafe { place(buffer.as_ptr().cast_mut().cast(), message.as_ptr(), len) });
                     while turn.load(Ordering::Acquire) != value {
                         std::thread::yield_now();
                     }

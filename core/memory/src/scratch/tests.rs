@@ -95,12 +95,12 @@ fn scratch_given_back_in_a_pass_is_not_lent_before_the_pass_ends() {
         let mut pass = bench.engine.enter();
         let (_, mem) = pass.parts();
         let span = mem.scratch(&a);
-        span.write(&[5; 32]);
+        assert_ne!(span.write(&[5; 32]), 0);
         bench.table.return_scratch(a);
         assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full), "the pass is under way");
         assert_eq!(bench.table.on_nic(1).err(), Some(Error::Full));
         let mut out = [0; 32];
-        span.read(&mut out);
+        assert_ne!(span.read(&mut out), 0);
         assert_eq!(out, [5; 32]);
     }
     let again = bench.table.lend_scratch().unwrap();

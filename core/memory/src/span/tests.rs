@@ -43,7 +43,7 @@ fn wide_compare_and_swap() {
         assert_eq!(wide.compare_swap128(old ^ 1, new), Ok(old), "the lower half differs");
         assert_eq!(wide.compare_swap128(old, new), Ok(old));
         let mut seen = [0; 16];
-        wide.read(&mut seen);
+        assert_ne!(wide.read(&mut seen), 0);
         assert_eq!(u128::from_ne_bytes(seen), new);
     });
 }
@@ -113,13 +113,13 @@ fn lines_arrive_whole_wherever_they_go_and_however_much_there_is_room_for() {
     let lines = Lines(std::array::from_fn(|at| at as u8 + 1));
     over(&bytes, |span| {
         for (offset, len) in [(0, 128), (64, 128), (128 + 8, 128), (3, 128), (256, 100), (256, 200), (0, 0)] {
-            span.write(&[0; 1024]);
+            assert_ne!(span.write(&[0; 1024]), 0);
             assert_eq!(span.part(offset, len).unwrap().scatter(&lines), len.min(128));
             settle();
             let mut wanted = [0; 1024];
             wanted[offset..offset + len.min(128)].copy_from_slice(&lines.0[..len.min(128)]);
             let mut there = [9; 1024];
-            span.read(&mut there);
+            assert_ne!(span.read(&mut there), 0);
             assert_eq!(there, wanted, "{len} bytes at {offset}");
         }
     });

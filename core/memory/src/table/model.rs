@@ -200,7 +200,7 @@ impl Model {
                 let mut seen = vec![0; len];
                 assert_eq!(span.read(&mut seen), len);
                 assert_eq!(seen, self.bytes[block][at..at + len]);
-                span.write(&vec![fill; len]);
+                assert_eq!(span.write(&vec![fill; len]), len);
                 self.bytes[block][at..at + len].fill(fill);
                 "allowed"
             }
@@ -213,6 +213,7 @@ impl Model {
                     AccessError::MissingRight => "missing right",
                     AccessError::OutOfBounds => "out of bounds",
                     AccessError::Misaligned => "misaligned",
+                    AccessError::PageFault => "page fault",
                 }
             }
             (got, wanted) => {

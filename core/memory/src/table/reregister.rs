@@ -82,7 +82,7 @@ mod tests {
             assert_eq!(refused, AccessError::WrongPd);
             let refused = mem.check(other, key, 7, 1, Access::REMOTE_WRITE).unwrap_err();
             assert_eq!(refused, AccessError::MissingRight);
-            mem.check(other, key, 7, 1, Access::LOCAL_WRITE).unwrap().write(b"x");
+            assert_ne!(mem.check(other, key, 7, 1, Access::LOCAL_WRITE).unwrap().write(b"x"), 0);
         }
         let mut there = [0; 1];
         two.read(0, &mut there).unwrap();

@@ -372,7 +372,7 @@ fn a_deregistration_waits_for_the_pass_that_may_hold_a_span() {
             std::thread::yield_now();
         }
         assert!(!returned.load(std::sync::atomic::Ordering::SeqCst));
-        span.write(&[1; 64]);
+        assert_ne!(span.write(&[1; 64]), 0);
         assert_eq!(bench.table.deregister(key), Err(Error::InsidePass));
     });
     assert!(returned.into_inner());

@@ -72,7 +72,7 @@ fn a_window_shows_its_part_with_its_rights_and_no_more() {
     let (_, mem) = pass.parts();
     let mut seen = [0; 4];
     let pd = windows.bench.pd;
-    mem.check_for(pd, B, part.key, 0x1040, 4, Access::REMOTE_READ).unwrap().read(&mut seen);
+    assert_ne!(mem.check_for(pd, B, part.key, 0x1040, 4, Access::REMOTE_READ).unwrap().read(&mut seen), 0);
     assert_eq!(&seen, b"seen", "and any queue pair of the domain sees it");
     let other = windows.bench.table.alloc_pd().unwrap();
     for pd in [other, Pd::NONE] {
@@ -203,7 +203,7 @@ fn a_zero_based_window_counts_from_zero() {
     let mut pass = windows.bench.engine.enter();
     let (_, mem) = pass.parts();
     let pd = windows.bench.pd;
-    mem.check_for(pd, A, binding.key, 15, 1, Access::REMOTE_WRITE).unwrap().write(&[7]);
+    assert_ne!(mem.check_for(pd, A, binding.key, 15, 1, Access::REMOTE_WRITE).unwrap().write(&[7]), 0);
     let mut seen = [0; 1];
     windows.bytes.read(0x1f, &mut seen).unwrap();
     assert_eq!(seen, [7]);

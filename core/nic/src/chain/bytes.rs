@@ -1,7 +1,7 @@
 //! The bytes of a loopback queue pair's work requests: from one place in its protection domain to another,
 //! with the checks that both ends of a connection make.
 
-use remora_memory::{Access, Key, Mem, Span};
+use remora_memory::{Access, AccessError, Key, Mem, Span};
 use remora_transport::{Notice, Outcome, Status};
 use remora_wire::NakCode;
 
@@ -29,13 +29,11 @@ pub(super) fn write_here(
         let mut bytes = [0; MAX_INLINE];
         let bytes = &mut bytes[..len as usize];
         gather::gather_outlined(mem, qp.pd, qp.send.ring(), context, 0, bytes);
-        target.write(bytes);
-        return Ok(len);
+        return if target.write(bytes) == bytes.len() { Ok(len) } else { Err(Status::RemoteAccess) };
     }
     with_elements(qp, mem, context, len, Access::NONE, |offset, element| {
-        if let Ok(part) = target.part(offset, element.len()) {
-            part.copy_from(element);
-        }
+        let part = target.part(offset, element.len());
+        part.is_ok_and(|part| part.copy_from(element) == element.len())
     })
 }
 
@@ -49,9 +47,8 @@ pub(super) fn read_here(
 ) -> Result<u32, Status> {
     let source = remote_span(qp, mem, va, rkey, len, Access::REMOTE_READ)?;
     with_elements(qp, mem, context, len, Access::LOCAL_WRITE, |offset, element| {
-        if let Ok(part) = source.part(offset, element.len()) {
-            element.copy_from(&part);
-        }
+        let part = source.part(offset, element.len());
+        part.is_ok_and(|part| element.copy_from(&part) == element.len())
     })
 }
 
@@ -67,19 +64,20 @@ fn remote_span<'p>(
     mem.check_for(qp.pd, qp.owner, Key::new(rkey), va, len as usize, right).map_err(|_| Status::RemoteAccess)
 }
 
-/// Calls `each(offset in the message, element)`; all elements are checked before the first is touched.
+/// Calls `each(offset in the message, element)`; all elements are checked before the first is touched. False
+/// is a page fault on one of the two sides; it is told as one of the program's own memory.
 fn with_elements(
     qp: &QueuePair,
     mem: Mem<'_>,
     context: &WqeContext,
     len: u32,
     right: Access,
-    mut each: impl FnMut(usize, &Span<'_>),
+    mut each: impl FnMut(usize, &Span<'_>) -> bool,
 ) -> Result<u32, Status> {
     if let List::One = context.list {
         let span = mem.check(qp.pd, context.lkey, context.local, len as usize, right);
-        each(0, &span.map_err(|_| Status::LocalProtection)?);
-        return Ok(len);
+        let fine = each(0, &span.map_err(|_| Status::LocalProtection)?);
+        return if fine { Ok(len) } else { Err(Status::LocalProtection) };
     }
     let elements = || gather::elements(qp.send.ring(), context);
     let span = |sge: crate::request::Sge| {
@@ -89,7 +87,9 @@ fn with_elements(
     let mut offset = 0;
     for sge in elements() {
         let span = span(sge)?;
-        each(offset, &span);
+        if !each(offset, &span) {
+            return Err(Status::LocalProtection);
+        }
         offset += span.len();
     }
     Ok(len)
@@ -108,15 +108,18 @@ pub(super) fn calculate(
         return Err(Status::RemoteInvalidRequest);
     }
     let target = remote_span(qp, mem, wqe.remote, wqe.rkey(), 8, Access::REMOTE_ATOMIC)?;
-    let old = calculation.apply(&target, wqe.swap_add).map_err(|_| Status::RemoteInvalidRequest)?;
+    let old = calculation.apply(&target, wqe.swap_add).map_err(|fault| match fault {
+        AccessError::PageFault => Status::RemoteAccess,
+        _ => Status::RemoteInvalidRequest,
+    })?;
     bring_back(qp, mem, wqe, old)
 }
 
 /// The old value of an atomic.
 pub(super) fn bring_back(qp: &QueuePair, mem: Mem<'_>, wqe: &Wqe, old: u64) -> Result<u32, Status> {
     let target = mem.check(qp.pd, wqe.lkey(), wqe.local, 8, Access::LOCAL_WRITE);
-    target.map_err(|_| Status::LocalProtection)?.write(&old.to_ne_bytes());
-    Ok(8)
+    let fine = target.is_ok_and(|target| target.write(&old.to_ne_bytes()) == 8);
+    if fine { Ok(8) } else { Err(Status::LocalProtection) }
 }
 
 pub(super) fn send_here(

@@ -75,7 +75,9 @@ impl Kernels {
         let span = mem.check_for(pd, owner, Key::new(key), va, buffer.len(), Access::REMOTE_READ);
         let Ok(span) = span else { return CheckResult::Refused };
         for before in 0..READINGS {
-            span.read(buffer);
+            if span.read(buffer) < buffer.len() {
+                return CheckResult::Refused;
+            }
             let (bytes, behind) = buffer.split_at(len);
             match check.check(bytes, behind, before) {
                 Verdict::Leave => return CheckResult::Passed,

@@ -362,8 +362,9 @@ impl Lane {
             let Some((va, len)) = self.kernel.prefetch_hint(params, None) else { break };
             let mut seen = [0; PREFETCH_MAX];
             let span = base.reach(mem).span(va, len as usize, Access::NONE);
-            if let (Some(span), Some(seen)) = (span, seen.get_mut(..len as usize)) {
-                span.read(seen);
+            if let (Some(span), Some(seen)) = (span, seen.get_mut(..len as usize))
+                && span.read(seen) == seen.len()
+            {
                 self.prefetch(base, params, Some(seen), mem);
             }
         }

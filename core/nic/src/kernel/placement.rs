@@ -3,6 +3,7 @@
 use remora_memory::{Access, Key, Mem};
 use remora_transport::rc::strom::Part;
 use remora_transport::{Action, Outcome};
+use remora_wire::NakCode;
 
 use super::base::Piece;
 use super::{LOOKED_AT, Look};
@@ -71,7 +72,9 @@ pub(crate) fn place_tapped(
         for (at, piece) in payload.chunks(LOOKED_AT).enumerate() {
             span.prefetch_beside(((at + 1) * LOOKED_AT) as u64, LOOKED_AT);
             look.look(piece);
-            let _ = span.write_at(at * LOOKED_AT, piece);
+            if span.write_at(at * LOOKED_AT, piece).is_err() {
+                return Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
+            }
         }
         return Outcome::Done;
     }

@@ -177,18 +177,20 @@ impl Wires {
                 let at = unfinished.map(|message| message.filled);
                 let buffer = at.and_then(|at| part(base.block_mut(block), at, len));
                 self.there = Some(ReadBytes { len: len as usize, at: at.filter(|_| buffer.is_some()) });
-                span.read(buffer.unwrap_or(&mut self.read[..len as usize]));
+                if span.read(buffer.unwrap_or(&mut self.read[..len as usize])) < len as usize {
+                    self.fault = Some(Status::ACCESS);
+                }
             }
             Command::ReadToWire { va, len } => {
                 self.keep(base, block);
                 let span = base.reach(mem).span(va, len as usize, Access::NONE);
                 let Some(message) = &mut self.message else { return };
-                match (span, part(base.block_mut(block), message.filled, len)) {
-                    (Some(span), Some(buffer)) => {
-                        span.read(buffer);
-                        message.filled += len;
-                    }
-                    _ => self.fault = Some(Status::ACCESS),
+                let buffer = part(base.block_mut(block), message.filled, len);
+                let read = span.zip(buffer).is_some_and(|(span, buffer)| span.read(buffer) == buffer.len());
+                if read {
+                    message.filled += len;
+                } else {
+                    self.fault = Some(Status::ACCESS);
                 }
             }
         }
@@ -332,11 +334,10 @@ impl<'p> Streams<'_, 'p> {
     /// Writes to memory. Writing without the right ends the request.
     pub fn write(&mut self, va: u64, bytes: &[u8]) {
         match self.base.reach(self.mem).span(va, bytes.len(), Access::LOCAL_WRITE) {
-            Some(span) => {
-                span.write(bytes);
+            Some(span) if span.write(bytes) == bytes.len() => {
                 self.written = (self.written.0 + 1, self.written.1 + bytes.len() as u32);
             }
-            None => self.wires.fault = Some(Status::ACCESS),
+            _ => self.wires.fault = Some(Status::ACCESS),
         }
     }
 
@@ -353,12 +354,11 @@ impl<'p> Streams<'_, 'p> {
     #[inline]
     pub fn scatter(&mut self, va: u64, lines: &Lines) {
         match self.base.reach(self.mem).span(va, lines.0.len(), Access::LOCAL_WRITE) {
-            Some(span) => {
-                span.scatter(lines);
+            Some(span) if span.scatter(lines) == lines.0.len() => {
                 self.wires.scattered = true;
                 self.written = (self.written.0 + 1, self.written.1 + lines.0.len() as u32);
             }
-            None => self.wires.fault = Some(Status::ACCESS),
+            _ => self.wires.fault = Some(Status::ACCESS),
         }
     }
 

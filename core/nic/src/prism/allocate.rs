@@ -47,7 +47,10 @@ pub(super) fn allocate(
     };
     match take(reach, request, lists) {
         (Taken::Buffer { va, pin }, Some(place)) => {
-            place.write(payload);
+            if place.write(payload) < payload.len().min(place.len()) {
+                lists.give_back(pin);
+                return Err(NakCode::REMOTE_ACCESS_ERROR);
+            }
             if let Some(redirected) = redirected {
                 let mut bytes = [0; 32];
                 bytes[..8].copy_from_slice(&va.to_le_bytes());

@@ -81,10 +81,8 @@ pub(crate) fn place_in_scratch(qp: &mut QueuePair, mem: Mem<'_>, va: u64, payloa
     let scratch = prism.lend_scratch(mem);
     let reach = Reach { mem, pd, owner, key: 0, scratch };
     match reach.span(va, payload.len(), Access::REMOTE_WRITE) {
-        Ok(span) => {
-            span.write(payload);
-            Outcome::Done
-        }
+        Ok(span) if span.write(payload) == payload.len() => Outcome::Done,
+        Ok(_) => refused,
         Err(code) => Outcome::Nak(code),
     }
 }
@@ -184,7 +182,7 @@ impl ResponderState {
             if let Some(from) = addresses.source {
                 reach.copy(from, at, *limit)?;
             } else if !payload.is_empty() {
-                reach.span(at, payload.len(), Access::REMOTE_WRITE)?.write(payload);
+                reach.place(at, payload)?;
             }
         }
         if !request.last {
@@ -235,7 +233,7 @@ fn write_whole(
         Some(from) => reach.copy(from, va, limit)?,
         None => {
             let bytes = &payload[..payload.len().min(limit as usize)];
-            reach.span(va, bytes.len(), Access::REMOTE_WRITE)?.write(bytes);
+            reach.place(va, bytes)?;
         }
     }
     sink.put(Verdict::Done, Output::Number(u64::from(limit)));

@@ -67,8 +67,15 @@ impl<'m> Reach<'m, '_> {
     /// Copies `len` bytes from one place to another.
     pub fn copy(&self, from: u64, to: u64, len: u32) -> Result<(), NakCode> {
         let source = self.span(from, len as usize, Access::REMOTE_READ)?;
-        self.span(to, len as usize, Access::REMOTE_WRITE)?.copy_from(&source);
-        Ok(())
+        let target = self.span(to, len as usize, Access::REMOTE_WRITE)?;
+        if target.copy_from(&source) == len as usize { Ok(()) } else { Err(OUTSIDE) }
+    }
+
+    /// Copies the bytes of a packet to `to`.
+    #[inline(always)]
+    pub fn place(&self, to: u64, bytes: &[u8]) -> Result<(), NakCode> {
+        let target = self.span(to, bytes.len(), Access::REMOTE_WRITE)?;
+        if target.write(bytes) == bytes.len() { Ok(()) } else { Err(OUTSIDE) }
     }
 
     /// Changes the number of `size` bytes at `va` in one step, if `change` says so; the number as it was.

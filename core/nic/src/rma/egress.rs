@@ -190,12 +190,12 @@ impl Rma {
         let command = self.commands[usize::from(slot)].clone()?;
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
         let span = pd.and_then(|pd| self.local(mem, pd, &command, offset, len));
-        let Some(span) = span else {
+        let read = span.is_some_and(|span| span.read(&mut self.buffer[..len as usize]) == len as usize);
+        if !read {
             let ended = self.requester.end(now, slot, Status::LocalError, &mut self.solicitation);
             self.complete(&ended, shared);
             return Some(true);
-        };
-        span.read(&mut self.buffer[..len as usize]);
+        }
         let header = header::Repr {
             kind: Kind::Data,
             class: command.class,

@@ -165,11 +165,10 @@ impl Rma {
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
         let span = pd.and_then(|pd| self.local(mem, pd, &command, offset as u32, len));
         let ended = match span {
-            Some(span) => {
-                span.write(&self.buffer[..len as usize]);
+            Some(span) if span.write(&self.buffer[..len as usize]) == len as usize => {
                 self.requester.placed(now, slot, offset, len, &mut self.solicitation)
             }
-            None => Some(self.requester.end(now, slot, Status::LocalError, &mut self.solicitation)),
+            _ => Some(self.requester.end(now, slot, Status::LocalError, &mut self.solicitation)),
         };
         if let Some(ended) = ended {
             self.complete(&ended, shared);
@@ -254,7 +253,7 @@ impl Rma {
                     let va = memory.base + context.offset + offset;
                     mem.check(mem.domain(memory.key)?, memory.key, va, len as usize, Access::LOCAL_WRITE).ok()
                 });
-                span.map(|span| span.write(&self.buffer[..len as usize])).is_some()
+                span.is_some_and(|span| span.write(&self.buffer[..len as usize]) == len as usize)
             }
         };
         drop(in_use);

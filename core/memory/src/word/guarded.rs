@@ -1,0 +1,78 @@
+//! x86-64: single instructions, whose page faults are handled.
+
+use crate::copy;
+use crate::page_fault::{entry, guarded_asm};
+
+/// One instruction between a mark that is set and one that is taken away again: a fault leaves it set. A block
+/// with outputs cannot go on elsewhere in Rust, so it goes on behind its own instructions.
+macro_rules! marked_asm {
+    ($code:literal; $($operands:tt)*) => {{
+        let fault: u32;
+        std::arch::asm!("mov {fault:e}, 1", "20:", $code, "21:", "mov {fault:e}, 0", "22:", entry!("22b"),
+            fault = out(reg) fault, $($operands)* options(nostack));
+        fault == 0
+    }};
+}
+pub(crate) use marked_asm;
+
+/// # Safety
+/// As [`super::load`].
+#[inline(always)]
+pub unsafe fn load(at: *const u64) -> Option<u64> {
+    let value;
+    // SAFETY: the caller's promise.
+    let fine = unsafe { marked_asm!("mov {v}, [{s}]"; v = out(reg) value, s = in(reg) at,) };
+    fine.then_some(value)
+}
+
+/// # Safety
+/// As [`super::fetch`].
+#[inline(always)]
+pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
+    // SAFETY: the caller's promise; 8 aligned bytes are loaded at once.
+    unsafe { copy::fetch_word(out, at.cast()) }
+}
+
+/// # Safety
+/// As [`super::store`].
+#[inline(always)]
+pub unsafe fn store(at: *mut u64, value: u64) -> bool {
+    // SAFETY: the caller's promise; no stack, no flags.
+    unsafe {
+        guarded_asm!("mov [{d}], {v}",; { return false }; d = in(reg) at, v = in(reg) value,
+            options(nostack, preserves_flags));
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::compare_swap`].
+#[inline(always)]
+pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
+    let was;
+    // SAFETY: the caller's promise.
+    let fine = unsafe {
+        marked_asm!("lock cmpxchg [{d}], {v}"; d = in(reg) at, v = in(reg) swap, inout("rax") compare => was,)
+    };
+    fine.then_some(was)
+}
+
+/// # Safety
+/// As [`super::fetch_add`].
+#[inline(always)]
+pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
+    let was;
+    // SAFETY: the caller's promise.
+    let fine = unsafe { marked_asm!("lock xadd [{d}], {v}"; d = in(reg) at, v = inout(reg) add => was,) };
+    fine.then_some(was)
+}
+
+/// # Safety
+/// As [`super::swap`].
+#[inline(always)]
+pub unsafe fn swap(at: *mut u64, value: u64) -> Option<u64> {
+    let was;
+    // SAFETY: the caller's promise.
+    let fine = unsafe { marked_asm!("xchg [{d}], {v}"; d = in(reg) at, v = inout(reg) value => was,) };
+    fine.then_some(was)
+}
