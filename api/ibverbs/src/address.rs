@@ -16,6 +16,8 @@ use crate::port_view::PortView;
 pub const ROCE_PORT: u16 = 4791;
 /// The variable of the file that records all frames.
 const CAPTURE: &str = "REMORA_CAPTURE";
+/// The variable that leaves page faults to the program, if it is 0.
+const GUARD: &str = "REMORA_GUARD";
 /// Random loopback addresses that are tried for a forked child of a program that has its address alone.
 const TRIES: u32 = 16;
 
@@ -30,6 +32,10 @@ pub struct Opened {
 
 /// Opens the NIC of this process, or of a forked child of a process that has one.
 pub fn open(is_child: bool) -> Result<Opened, OpenError> {
+    if text(GUARD)?.is_none_or(|value| value != "0") {
+        // Where page faults cannot be handled, a page that goes away ends the program, as docs/DROPIN.md says.
+        let _ = remora_verbs::page_fault::install();
+    }
     let port = text(PORT)?.unwrap_or_else(|| "auto".to_owned());
     let address = text(ADDRESS)?.map(|text| parse(&text)).transpose()?;
     match port.split_once(':') {

@@ -31,6 +31,7 @@ mod gid;
 mod handles;
 mod import;
 mod kernel_abi;
+mod mappings;
 mod mcast;
 mod mr;
 mod mw;

@@ -1,13 +1,13 @@
 //! Memory regions: any memory of the program, which the NIC touches as the program's own CPU does.
 
 use remora_abi::objects::{IbvMr, IbvPd, IbvSge};
-use remora_verbs::{Access, Key};
+use remora_verbs::{Access, Key, page_fault};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
 use crate::handles::{self, Kind, Object};
 use crate::pd;
-use crate::{context, errno};
+use crate::{context, errno, mappings};
 
 /// A region. Its keys and its place may change by `ibv_rereg_mr`, which the program does not call beside
 /// other uses.
@@ -45,24 +45,18 @@ pub fn access(flags: u32) -> Result<Access, c_int> {
     Access::from_bits(flags).ok_or(libc::EINVAL)
 }
 
-/// EFAULT if any page of the range is mapped nowhere. It walks mappings and touches no page.
-fn refuse_holes(start: *mut c_void, length: usize) -> Result<(), c_int> {
-    // SAFETY: asks the system for a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let first = start as usize & !(page - 1);
-    let end = (start as usize).checked_add(length).ok_or(libc::EFAULT)?;
-    // SAFETY: MS_ASYNC changes nothing.
-    let found = unsafe { libc::msync(first as *mut c_void, end - first, libc::MS_ASYNC) };
-    if found == 0 { Ok(()) } else { Err(libc::EFAULT) }
-}
-
 /// The rights and the first address of memory that is to be registered.
 fn checked(start: *mut c_void, length: usize, iova: u64, flags: u32) -> Result<(Access, u64), c_int> {
     let access = access(flags)?;
     if length == 0 {
         return Err(libc::EINVAL);
     }
-    refuse_holes(start, length)?;
+    // Pages of memory on demand may come later.
+    if !access.contains(Access::ON_DEMAND) {
+        let writes = if access.contains(Access::LOCAL_WRITE) { mappings::WRITABLE } else { 0 };
+        mappings::check(start, length, mappings::READABLE | writes)?;
+    }
+    page_fault::reinstall();
     Ok((access, if access.contains(Access::ZERO_BASED) { 0 } else { iova }))
 }
 
@@ -90,10 +84,31 @@ fn reg_mr(
     let object = pd::look(pd)?;
     let adapter = &context::look(object.verbs.context)?.nic.adapter;
     adapter.refuse_child().map_err(errno::of_create)?;
+    if start.is_null() && length == usize::MAX {
+        return reg_all(pd, iova, flags);
+    }
     let (access, iova) = checked(start, length, iova, flags)?;
     // SAFETY: the program keeps the memory until it ends the region; the manual pages ask for that.
     let key = unsafe { adapter.table().register_raw(object.pd, start.cast(), length, iova, access) };
     give(pd, key.map_err(errno::of_memory)?, start, length, flags)
+}
+
+/// Registers all addresses there are (implicit on-demand paging).
+fn reg_all(pd: *mut IbvPd, iova: u64, flags: u32) -> Result<*mut IbvMr, c_int> {
+    let object = pd::look(pd)?;
+    let adapter = &context::look(object.verbs.context)?.nic.adapter;
+    let access = access(flags)?;
+    if !access.contains(Access::ON_DEMAND) || iova != 0 {
+        return Err(if access.contains(Access::ON_DEMAND) { libc::EINVAL } else { libc::EFAULT });
+    }
+    // Most of these addresses are mapped nowhere.
+    if !page_fault::is_installed() {
+        return Err(libc::EOPNOTSUPP);
+    }
+    page_fault::reinstall();
+    // SAFETY: page faults are handled.
+    let key = unsafe { adapter.table().register_all(object.pd, access) };
+    give(pd, key.map_err(errno::of_memory)?, std::ptr::null_mut(), usize::MAX, flags)
 }
 
 /// Registers memory under its own addresses.

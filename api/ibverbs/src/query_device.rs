@@ -20,6 +20,8 @@ const CAPABILITIES: u32 =
 const ATOMIC_HCA: c_int = 1;
 /// `IBV_ODP_SUPPORT`.
 const ODP_SUPPORT: u64 = 1;
+/// `IBV_ODP_SUPPORT_IMPLICIT`.
+const ODP_IMPLICIT: u64 = 2;
 /// `IBV_ODP_SUPPORT_{SEND,RECV,WRITE,READ,ATOMIC,SRQ_RECV}`.
 const ODP_ALL: u32 = 0x3f;
 /// Kilohertz of the clock, which counts nanoseconds.
@@ -75,11 +77,15 @@ fn describe() -> IbvDeviceAttr {
 }
 
 fn describe_ex() -> IbvDeviceAttrEx {
+    let implicit = if remora_verbs::page_fault::is_installed() { ODP_IMPLICIT } else { 0 };
     IbvDeviceAttrEx {
         orig_attr: describe(),
         comp_mask: 0,
         // Every region works with absent pages; datagrams too, but programs ask for send and receive only.
-        odp_caps: IbvOdpCaps { general_caps: ODP_SUPPORT, per_transport_caps: [ODP_ALL, 0x3, 0x3] },
+        odp_caps: IbvOdpCaps {
+            general_caps: ODP_SUPPORT | implicit,
+            per_transport_caps: [ODP_ALL, 0x3, 0x3],
+        },
         completion_timestamp_mask: (1 << TIMESTAMP_BITS) - 1,
         hca_core_clock: CLOCK_KHZ,
         device_cap_flags_ex: CAPABILITIES.into(),

@@ -86,7 +86,9 @@ pub use remora_chain as chain;
 pub use remora_host::connect::{Capacity, ConnectError, Departures, Full, SetupConnection};
 pub use remora_host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
 pub use remora_memory::Config as MemoryConfig;
-pub use remora_memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
+pub use remora_memory::{
+    Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType, page_fault,
+};
 pub use remora_nic::PostError as QueueError;
 pub use remora_nic::cqe::TIMESTAMP_BITS;
 pub use remora_nic::kernel;

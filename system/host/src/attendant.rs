@@ -16,6 +16,7 @@
 //! port is not watched, so packets do not wake the attendant (which would take half of a two-core machine).
 
 use mio::{Events, Poll};
+use remora_memory::page_fault;
 use remora_transport::Instant;
 use std::io;
 use std::sync::Arc;
@@ -122,6 +123,8 @@ impl Attendant {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
+        // The program may have installed a handler since.
+        page_fault::reinstall();
         let now = self.clock.now();
         for charge in &mut self.charges {
             let stats = &charge.engine.stats;

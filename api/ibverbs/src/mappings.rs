@@ -1,0 +1,128 @@
+//! What the system says of the program's mappings: memory that is to be registered must be there, with the
+//! rights that the region gives. No page is touched.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+
+/// The rights of a mapping: `PROCMAP_QUERY_VMA_READABLE` and `_WRITABLE`.
+pub const READABLE: u64 = 1;
+pub const WRITABLE: u64 = 2;
+
+/// `PROCMAP_QUERY` of Linux 6.11: `_IOWR('f', 17, struct procmap_query)`.
+const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+
+/// `struct procmap_query` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    rights: u64,
+    /// Page size, offset, inode, device; name and build id, which are not asked for.
+    others: [u64; 7],
+}
+
+const _: () = assert!(size_of::<Query>() == 104);
+
+/// EFAULT if a page of the range is mapped nowhere, or its mapping lacks one of the `rights`. Where /proc is
+/// missing only the first is found.
+pub fn check(start: *mut c_void, length: usize, rights: u64) -> Result<(), c_int> {
+    // SAFETY: asks the system for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let first = start as usize & !(page - 1);
+    let end = (start as usize).checked_add(length).ok_or(libc::EFAULT)?;
+    // It walks the mappings and fails at a hole.
+    // SAFETY: MS_ASYNC changes nothing.
+    if unsafe { libc::msync(first as *mut c_void, end - first, libc::MS_ASYNC) } != 0 {
+        return Err(libc::EFAULT);
+    }
+    // Opened each time: a forked child has mappings of its own.
+    let Ok(maps) = File::open("/proc/self/maps") else { return Ok(()) };
+    let (first, end) = (first as u64, end as u64);
+    let allowed = by_query(&maps, first, end, rights).unwrap_or_else(|| by_text(maps, first, end, rights));
+    if allowed { Ok(()) } else { Err(libc::EFAULT) }
+}
+
+/// Asks for each mapping of the range; None: the kernel does not know the question.
+fn by_query(maps: &File, first: u64, end: u64, rights: u64) -> Option<bool> {
+    let mut at = first;
+    while at < end {
+        let mut query = Query { size: size_of::<Query>() as u64, address: at, ..Query::default() };
+        // SAFETY: the kernel fills the struct, whose size it is told.
+        if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &mut query) } != 0 {
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            return if errno == Some(libc::ENOENT) { Some(false) } else { None };
+        }
+        if query.rights & rights != rights || query.end <= at {
+            return Some(false);
+        }
+        at = query.end;
+    }
+    Some(true)
+}
+
+/// Reads the lines of all mappings, which are sorted by address, up to the end of the range. A line that is not
+/// as documented refuses nothing.
+fn by_text(maps: File, first: u64, end: u64, rights: u64) -> bool {
+    for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
+        let Some((from, to, has)) = mapping(&line) else { return true };
+        if from >= end {
+            break;
+        }
+        if to > first && has & rights != rights {
+            return false;
+        }
+    }
+    true
+}
+
+/// Start, end and rights of a line such as `7f00-7f10 rw-p …`.
+fn mapping(line: &[u8]) -> Option<(u64, u64, u64)> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let (range, shown) = (std::str::from_utf8(words.next()?).ok()?, words.next()?);
+    let (from, to) = range.split_once('-')?;
+    let right = |at: usize, letter, right| if shown.get(at) == Some(&letter) { right } else { 0 };
+    let rights = right(0, b'r', READABLE) | right(1, b'w', WRITABLE);
+    Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?, rights))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_asking_agree_on_rights_and_holes() {
+        const PAGE: usize = 4096;
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, whose second page loses a right and whose fourth goes away.
+        let start = unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), 5 * PAGE, both, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_READ), 0);
+            assert_eq!(libc::munmap(start.byte_add(3 * PAGE), PAGE), 0);
+            start
+        };
+        let asked = |page: usize, pages: usize, rights| {
+            let (first, end) =
+                (start as u64 + (page * PAGE) as u64, start as u64 + ((page + pages) * PAGE) as u64);
+            let maps = || File::open("/proc/self/maps").unwrap();
+            let text = by_text(maps(), first, end, rights);
+            let query = by_query(&maps(), first, end, rights);
+            assert!(query.is_none_or(|query| query == text), "{page} {pages} {rights}");
+            assert_eq!(check(first as *mut c_void, pages * PAGE, rights).is_ok(), text);
+            text
+        };
+        assert!(asked(0, 1, READABLE | WRITABLE) && asked(0, 3, READABLE));
+        assert!(!asked(1, 1, WRITABLE) && !asked(0, 3, READABLE | WRITABLE) && asked(2, 1, WRITABLE));
+        assert_eq!(check(start, 4 * PAGE, READABLE), Err(libc::EFAULT), "a hole");
+        assert_eq!(mapping(b"babble"), None);
+        // SAFETY: our own mapping.
+        unsafe { libc::munmap(start, 5 * PAGE) };
+    }
+}
