@@ -97,12 +97,11 @@ pub(crate) unsafe fn store(at: *mut u128, value: u128) -> bool {
 #[inline]
 unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     let (mut low, mut high) = (compare as u64, (compare >> 64) as u64);
-    // SAFETY: the caller's promise. rbx is the compiler's own, so it is swapped in and out around the
-    // instruction.
     let fault: u32;
+    // As `marked_asm`. rbx is the compiler's own, so it is swapped in and out around the instruction, after a
+    // fault, too. The registers are named: the compiler might choose rbx for one of them.
+    // SAFETY: the caller's promise; every register that changes is an output or has its old value again.
     unsafe {
-        // As `marked_asm`; rbx is swapped back after a fault, too. The registers are named: the compiler might
-        // choose rbx for one of them.
         std::arch::asm!(
             "mov r8d, 1", "xchg rbx, rsi", "20:", "lock cmpxchg16b [rdi]", "21:", "mov r8d, 0",
             "22:", "mov rbx, rsi", entry!("22b"),
