@@ -49,8 +49,11 @@ pub(crate) fn deliver_outlined(
 #[inline(always)]
 pub(crate) fn fetch(mem: Mem<'_>, pd: Pd, owner: Owner, kind: &ReplyKind, out: &mut [u8]) -> bool {
     let ReplyKind::Memory { key, va, len } = *kind else { return true };
-    mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ)
-        .is_ok_and(|span| span.read(out) == len as usize)
+    // A match: a closure with a guarded copy in it is not inlined; so below.
+    match mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ) {
+        Ok(span) => span.read(out) == len as usize,
+        Err(_) => false,
+    }
 }
 
 /// Fills `out` with the message's bytes from `offset` on. False: a local key or range is wrong.
@@ -67,8 +70,10 @@ pub(crate) fn gather(
     match context.list {
         List::One => {
             let va = context.local.wrapping_add(u64::from(offset));
-            mem.check(pd, context.lkey, va, out.len(), Access::NONE)
-                .is_ok_and(|span| span.read(out) == out.len())
+            match mem.check(pd, context.lkey, va, out.len(), Access::NONE) {
+                Ok(span) => span.read(out) == out.len(),
+                Err(_) => false,
+            }
         }
         // Its kernel has it.
         List::Answer => false,
