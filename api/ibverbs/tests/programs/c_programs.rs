@@ -72,9 +72,3 @@ fn datagrams_groups_null_regions_and_values_of_completions_are_delivered() {
 fn as_many_objects_as_there_may_be_and_no_more() {
     assert_eq!(runs("bounds"), "bounded");
 }
-
-#[test]
-fn pages_that_go_away_are_errors_of_the_work_request_and_end_nobody() {
-    assert_eq!(c_program("memory", &[], &program), "handled");
-    assert_eq!(c_program("memory", &["a handler before the library's"], &program), "handled");
-}

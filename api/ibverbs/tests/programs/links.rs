@@ -15,7 +15,7 @@ fn linked(address: &str, words: &[&str]) -> Command {
 }
 
 /// An address of its own, whose broker is a thread of this test.
-fn brokered() -> (String, Broker) {
+pub fn brokered() -> (String, Broker) {
     let address = address();
     let options = remora_broker::Options { linger: None, ..remora_broker::Options::default() };
     let broker = Broker::open(format!("{address}:4791").parse().unwrap(), &options);

@@ -4,6 +4,7 @@ mod brokers;
 mod c_programs;
 mod library;
 mod links;
+mod memory;
 mod network;
 mod one_address;
 mod ownership;
