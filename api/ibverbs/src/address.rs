@@ -33,7 +33,7 @@ pub struct Opened {
 /// Opens the NIC of this process, or of a forked child of a process that has one.
 pub fn open(is_child: bool) -> Result<Opened, OpenError> {
     if text(GUARD)?.is_none_or(|value| value != "0") {
-        // Where page faults cannot be handled, a page that goes away ends the program, as docs/DROPIN.md says.
+        // Where they cannot be handled, a page that goes away ends the program, as docs/DROPIN.md says.
         let _ = remora_verbs::page_fault::install();
     }
     let port = text(PORT)?.unwrap_or_else(|| "auto".to_owned());

@@ -66,8 +66,8 @@ fn by_query(maps: &File, first: u64, end: u64, rights: u64) -> Option<bool> {
     Some(true)
 }
 
-/// Reads the lines of all mappings, which are sorted by address, up to the end of the range. A line that is not
-/// as documented refuses nothing.
+/// Reads the lines of all mappings, which are sorted by address, up to the end of the range. A line that is
+/// not as documented refuses nothing.
 fn by_text(maps: File, first: u64, end: u64, rights: u64) -> bool {
     for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
         let Some((from, to, has)) = mapping(&line) else { return true };
