@@ -225,7 +225,8 @@ impl<'p> Span<'p> {
     /// only against other calls of this function. Values are in the machine's byte order.
     ///
     /// # Errors
-    /// `Misaligned` unless 16-byte aligned, or `OutOfBounds` if the span has fewer than 16 bytes; `PageFault`.
+    /// `Misaligned` unless 16-byte aligned, or `OutOfBounds` if the span has fewer than 16 bytes;
+    /// `PageFault`.
     #[inline]
     pub fn compare_swap128(&self, compare: u128, swap: u128) -> Result<u128, AccessError> {
         let at = self.aligned(16)?;

@@ -238,7 +238,8 @@ impl Table {
     /// # Safety
     /// The conditions hold from now until [`deregister`](Table::deregister) has returned `Ok`. `len` bytes
     /// from `start` on stay mapped, readable and, if `access` allows any write, writable; or page faults are
-    /// handled ([`page_fault`](crate::page_fault)). No Rust reference to them is used (they change under any).
+    /// handled ([`page_fault`](crate::page_fault)). No Rust reference to them is used (they change under
+    /// any).
     pub unsafe fn register_raw(
         &self,
         pd: Pd,
@@ -260,8 +261,8 @@ impl Table {
     /// As [`register`](Table::register).
     ///
     /// # Safety
-    /// Page faults are handled ([`page_fault`](crate::page_fault)). Whoever may use the key may read, and write
-    /// if `access` says so, every byte of the process.
+    /// Page faults are handled ([`page_fault`](crate::page_fault)). Whoever may use the key may read, and
+    /// write if `access` says so, every byte of the process.
     pub unsafe fn register_all(&self, pd: Pd, access: Access) -> Result<Key, Error> {
         let pieces = vec![Piece { iova: 0, len: u64::MAX, start: std::ptr::null_mut() }];
         self.control().register(&self.entries, pd, pieces, Vec::new(), access)

@@ -3,8 +3,8 @@
 use crate::copy;
 use crate::page_fault::{entry, guarded_asm};
 
-/// One instruction between a mark that is set and one that is taken away again: a fault leaves it set. A block
-/// with outputs cannot go on elsewhere in Rust, so it goes on behind its own instructions.
+/// One instruction between a mark that is set and one that is taken away again: a fault leaves it set. A
+/// block with outputs cannot go on elsewhere in Rust, so it goes on behind its own instructions.
 macro_rules! marked_asm {
     ($code:literal; $($operands:tt)*) => {{
         let fault: u32;
