@@ -185,8 +185,11 @@ impl Wires {
                 self.keep(base, block);
                 let span = base.reach(mem).span(va, len as usize, Access::NONE);
                 let Some(message) = &mut self.message else { return };
-                let buffer = part(base.block_mut(block), message.filled, len);
-                let read = span.zip(buffer).is_some_and(|(span, buffer)| span.read(buffer) == buffer.len());
+                // A match: a closure with a guarded copy in it is not inlined.
+                let read = match (span, part(base.block_mut(block), message.filled, len)) {
+                    (Some(span), Some(buffer)) => span.read(buffer) == len as usize,
+                    _ => false,
+                };
                 if read {
                     message.filled += len;
                 } else {

@@ -190,7 +190,11 @@ impl Rma {
         let command = self.commands[usize::from(slot)].clone()?;
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
         let span = pd.and_then(|pd| self.local(mem, pd, &command, offset, len));
-        let read = span.is_some_and(|span| span.read(&mut self.buffer[..len as usize]) == len as usize);
+        // A match: a closure with a guarded copy in it is not inlined.
+        let read = match &span {
+            Some(span) => span.read(&mut self.buffer[..len as usize]) == len as usize,
+            None => false,
+        };
         if !read {
             let ended = self.requester.end(now, slot, Status::LocalError, &mut self.solicitation);
             self.complete(&ended, shared);
