@@ -359,6 +359,18 @@ fn is_end(error: &io::Error) -> bool {
 type Answer = (Reply, Vec<OwnedFd>);
 
 /// Sends a request and waits for its reply; a refusal is an error.
+/// Asks for a socket of its own for one purpose, which the broker sends with this reply.
+fn ask_for_socket(range: &Range, request: &Request, reply: &Reply) -> Result<PacketSocket, ClientError> {
+    let _one = range.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
+    match ask(&range.connection.socket, request)? {
+        (answer, descriptors) if answer == *reply => {
+            let [socket] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
+            Ok(PacketSocket::from(socket))
+        }
+        _ => Err(ClientError::Nonsense),
+    }
+}
+
 fn ask(socket: &PacketSocket, request: &Request) -> Result<Answer, ClientError> {
     let silent = |error: io::Error| match error.kind() {
         ErrorKind::TimedOut => ClientError::Silent(Duration::ZERO),

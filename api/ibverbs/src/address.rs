@@ -105,7 +105,7 @@ fn watched(
     let (counted, failing) = (Arc::clone(&adapter), Arc::clone(&adapter));
     let port = Arc::new(PortView::new(events.first().clone()));
     let told = Arc::clone(&port);
-    let events = events.told(move |state| told.change(state));
+    let events = events.on_change(move |state| told.change(state));
     let watch =
         Watch::of(range, neighbours, Some(events), move || counted.counters(), move || failing.fail())?;
     Ok(Opened { adapter, watch: Some(watch), port })

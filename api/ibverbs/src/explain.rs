@@ -31,7 +31,7 @@ const FLUSHED: c_int = 5;
 #[derive(Default)]
 struct Known {
     /// The peer of a queue pair.
-    peers: BTreeMap<u32, Peer>,
+    peers: BTreeMap<u32, RemoteQp>,
     /// Statuses explained, one bit each, by the queue pair's number.
     statuses: BTreeMap<u32, u64>,
     /// Calls and attributes whose refusal was explained.
@@ -40,7 +40,7 @@ struct Known {
 
 /// What a queue pair was connected with.
 #[derive(Copy, Clone)]
-struct Peer {
+struct RemoteQp {
     ip: IpAddr,
     /// Its queue pair.
     number: u32,
@@ -71,7 +71,7 @@ pub fn peer(qp: u32, gid: &IbvGid, number: u32, path_mtu: u32) {
     }
     let peers = &mut known().peers;
     if peers.len() < MOST || peers.contains_key(&qp) {
-        peers.insert(qp, Peer { ip: Ipv6Addr::from(gid.raw).to_canonical(), number, path_mtu });
+        peers.insert(qp, RemoteQp { ip: Ipv6Addr::from(gid.raw).to_canonical(), number, path_mtu });
     }
 }
 
@@ -93,7 +93,7 @@ pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
     }
     let peer = known().peers.get(&qp).copied();
     let to = match peer {
-        Some(Peer { ip, number, .. }) => format!("queue pair {number:#x} at {ip}"),
+        Some(RemoteQp { ip, number, .. }) => format!("queue pair {number:#x} at {ip}"),
         None => "unknown".to_owned(),
     };
     let view = context::look(context).ok();
@@ -129,7 +129,7 @@ fn is_first(status: c_int, qp: u32) -> bool {
 }
 
 /// What the network says of the way to a peer that has not answered; None: nothing is wrong there.
-fn unreachable(nic: &Nic, peer: &Peer) -> Option<String> {
+fn unreachable(nic: &Nic, peer: &RemoteQp) -> Option<String> {
     let own: IpAddr = nic.adapter.facts().endpoint.address.into();
     if nic.port.gid(0).is_none() {
         return Some(format!("; no interface has the device's address {own} any more"));

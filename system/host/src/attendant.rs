@@ -57,7 +57,7 @@ enum State {
     /// A packet came to a program that spins on memory: it is taken, and the port is watched again.
     Woken,
     /// A caller waits for packets itself: its heartbeat at the last look, and the sleep until the next.
-    Aside { heartbeat: u64, sleep: u64 },
+    Awaited { heartbeat: u64, sleep: u64 },
 }
 
 struct Charge {
@@ -75,6 +75,8 @@ pub(crate) struct Attendant {
     poll: Poll,
     clock: Clock,
     stop: Arc<AtomicBool>,
+    /// When the handlers of page faults are looked after again.
+    handlers_due: Instant,
 }
 
 impl Attendant {
@@ -84,7 +86,7 @@ impl Attendant {
             let state = State::Polled { heartbeat: engine.heartbeat(), since: now };
             Charge { engine: Arc::clone(engine), state, found: false, spinner: None }
         };
-        Attendant { charges: engines.iter().map(charge).collect(), poll, clock, stop }
+        Attendant { charges: engines.iter().map(charge).collect(), poll, clock, stop, handlers_due: now }
     }
 
     /// Serves the engines until it is stopped.
@@ -123,9 +125,12 @@ impl Attendant {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        // The program may have installed a handler since.
-        page_fault::reinstall();
         let now = self.clock.now();
+        if now >= self.handlers_due {
+            // The program may have installed a handler since. Not at each wake: it is two system calls.
+            page_fault::reinstall();
+            self.handlers_due = now.after(TICK.as_nanos() as u64);
+        }
         for charge in &mut self.charges {
             let stats = &charge.engine.stats;
             if events.is_empty() {
@@ -173,7 +178,7 @@ impl Charge {
             State::Watched { sleep, .. } => self.watch(now, (sleep * 2).min(LONGEST.as_nanos() as u64)),
             State::Served { heartbeat, busy, turn } => self.serve(now, clock, heartbeat, busy, turn),
             State::Woken => self.watch(now, TICK.as_nanos() as u64),
-            State::Aside { .. } => {
+            State::Awaited { .. } => {
                 self.engine.stands_by.store(false, Ordering::SeqCst);
                 self.leave(now)
             }
@@ -290,18 +295,17 @@ impl Charge {
     fn stand_by(&mut self, now: Instant) -> Option<Instant> {
         let tick = TICK.as_nanos() as u64;
         let seen = self.engine.heartbeat();
-        let sleep = match self.state {
-            State::Aside { heartbeat, sleep } if heartbeat == seen => {
-                (sleep * 2).min(LONGEST.as_nanos() as u64)
+        let (idle, sleep) = match self.state {
+            State::Awaited { heartbeat, sleep } if heartbeat == seen => {
+                (true, (sleep * 2).min(LONGEST.as_nanos() as u64))
             }
-            State::Aside { .. } | State::Polled { .. } => tick,
+            State::Awaited { .. } => (false, tick),
             _ => {
                 self.engine.end_watch();
                 self.leave(now);
-                tick
+                (false, tick)
             }
         };
-        let idle = matches!(self.state, State::Aside { heartbeat, .. } if heartbeat == seen);
         let mut next = now.after(sleep);
         if let Some((worked, deadline)) = self.engine.stand_by() {
             if worked && idle {
@@ -309,7 +313,7 @@ impl Charge {
             }
             next = next.min(deadline);
         }
-        self.state = State::Aside { heartbeat: self.engine.heartbeat(), sleep };
+        self.state = State::Awaited { heartbeat: self.engine.heartbeat(), sleep };
         self.engine.stands_by.store(sleep > tick, Ordering::SeqCst);
         Some(next)
     }

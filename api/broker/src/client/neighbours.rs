@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{ClientError, Range, ask};
+use super::{ClientError, Range, ask_for_socket};
 use crate::message::{MAX_PACKET, Reply, Request};
 
 /// How long a connection on its way to RTR waits for its link. Then it goes by UDP.
@@ -51,13 +51,7 @@ impl Neighbours {
         wanted: Arc<Wanted>,
         demanded: bool,
     ) -> Result<Arc<Neighbours>, ClientError> {
-        let one = range.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Reply::Neighbours, descriptors) = ask(&range.connection.socket, &Request::Neighbours)? else {
-            return Err(ClientError::Nonsense);
-        };
-        drop(one);
-        let [socket] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
-        let socket = PacketSocket::from(socket);
+        let socket = ask_for_socket(range, &Request::Neighbours, &Reply::Neighbours)?;
         socket.wait_for_nothing()?;
         let neighbours = Arc::new(Neighbours {
             own: range.number(),

@@ -2,11 +2,10 @@
 
 use remora_host::packet::PacketSocket;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::PoisonError;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
-use super::{ClientError, Range, ask};
+use super::{ClientError, Range, ask_for_socket};
 use crate::PortState;
 use crate::message::{MAX_PACKET, Reply, Request};
 
@@ -34,13 +33,7 @@ impl PortEvents {
     /// # Errors
     /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
     pub fn open(range: &Range) -> Result<PortEvents, ClientError> {
-        let one = range.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Reply::PortEvents, descriptors) = ask(&range.connection.socket, &Request::PortEvents)? else {
-            return Err(ClientError::Nonsense);
-        };
-        drop(one);
-        let [socket] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
-        let socket = PacketSocket::from(socket);
+        let socket = ask_for_socket(range, &Request::PortEvents, &Reply::PortEvents)?;
         socket.set_patience(None, Some(PATIENCE))?;
         let first = receive(&socket)?.ok_or(ClientError::Silent(PATIENCE))?;
         socket.wait_for_nothing()?;
@@ -54,7 +47,7 @@ impl PortEvents {
 
     /// Calls `changed` with the state after each change, on the thread of the [`Watch`](super::Watch).
     #[must_use]
-    pub fn told(self, changed: impl Fn(PortState) + Send + Sync + 'static) -> PortEvents {
+    pub fn on_change(self, changed: impl Fn(PortState) + Send + Sync + 'static) -> PortEvents {
         PortEvents { changed: Box::new(changed), ..self }
     }
 

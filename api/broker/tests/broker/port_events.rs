@@ -22,28 +22,28 @@ fn hosts(address: &str) -> Option<[Namespace; 2]> {
     or_skip(made)
 }
 
-/// A program that is told of the port.
-struct Program {
+/// A program that sees how its port changes.
+struct WatchingProgram {
     range: Range,
     first: PortState,
-    told: Receiver<PortState>,
+    changes: Receiver<PortState>,
     _watch: Watch,
 }
 
-impl Program {
-    fn start(address: &str) -> Program {
+impl WatchingProgram {
+    fn start(address: &str) -> WatchingProgram {
         let range = client::open(at(address), &never()).unwrap();
         let events = PortEvents::open(&range).unwrap();
         let first = events.first().clone();
-        let (tell, told) = channel();
-        let events = events.told(move |state| tell.send(state).unwrap());
+        let (change, changes) = channel();
+        let events = events.on_change(move |state| change.send(state).unwrap());
         let watch = Watch::of(&range, None, Some(events), Counters::default, || {}).unwrap();
-        Program { range, first, told, _watch: watch }
+        WatchingProgram { range, first, changes, _watch: watch }
     }
 
     #[track_caller]
-    fn is_told(&self, active: bool, gids: &[Option<GidEntry>]) {
-        let state = self.told.recv_timeout(LONG).unwrap();
+    fn sees(&self, active: bool, gids: &[Option<GidEntry>]) {
+        let state = self.changes.recv_timeout(LONG).unwrap();
         assert_eq!((state.active, &state.gids[..]), (active, gids));
     }
 }
@@ -70,34 +70,34 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
         let address = "10.98.0.1:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
         let paths = Paths::open(at(address), &never()).unwrap();
-        let program = Program::start(address);
+        let program = WatchingProgram::start(address);
         let own = program.first.gids[0].unwrap();
         assert_eq!((program.first.active, own.ip), (true, at(address).ip()));
         let shown = near.ip("-oneline link show eth0").unwrap();
         assert_eq!(shown.split(':').next(), Some(&*own.interface.to_string()), "{shown}");
         let ip = |words: &str| near.ip(words).unwrap();
         ip("link set eth0 down");
-        program.is_told(false, &[Some(own)]);
+        program.sees(false, &[Some(own)]);
         shows(&paths, "state", "1: DOWN");
         shows(&paths, "phys_state", "3: Disabled");
         ip("link set eth0 up");
-        program.is_told(true, &[Some(own)]);
+        program.sees(true, &[Some(own)]);
         shows(&paths, "state", "4: ACTIVE");
         ip("address del 10.98.0.1/24 dev eth0");
-        program.is_told(true, &[None]);
+        program.sees(true, &[None]);
         shows(&paths, "gids/0", "0000:0000:0000:0000:0000:0000:0000:0000");
         ip("address add 10.98.0.1/24 dev eth0");
-        program.is_told(true, &[Some(own)]);
+        program.sees(true, &[Some(own)]);
         shows(&paths, "gids/0", "0000:0000:0000:0000:0000:ffff:0a62:0001");
         // The carrier goes with the other end.
         far.ip("link set eth0 down").unwrap();
-        program.is_told(false, &[Some(own)]);
+        program.sees(false, &[Some(own)]);
         far.ip("link set eth0 up").unwrap();
-        program.is_told(true, &[Some(own)]);
+        program.sees(true, &[Some(own)]);
         // Whoever starts later sees the port as it is.
         ip("link set eth0 down");
-        program.is_told(false, &[Some(own)]);
-        assert!(!Program::start(address).first.active);
+        program.sees(false, &[Some(own)]);
+        assert!(!WatchingProgram::start(address).first.active);
         assert!(PortEvents::open(&program.range).unwrap_err().to_string().contains("asks once"));
     })
     .unwrap();
@@ -109,11 +109,11 @@ fn an_interface_that_is_gone_takes_port_and_address_with_it() {
     near.inside(|| {
         let address = "[fd98::1]:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
-        let program = Program::start(address);
+        let program = WatchingProgram::start(address);
         near.ip("link delete eth0").unwrap();
         // The carrier, the address and the interface may go one by one.
         loop {
-            let state = program.told.recv_timeout(LONG).unwrap();
+            let state = program.changes.recv_timeout(LONG).unwrap();
             if state == (PortState { active: false, gids: vec![None] }) {
                 break;
             }
@@ -128,10 +128,11 @@ fn a_program_that_takes_no_events_is_told_no_more_and_keeps_its_range() {
     near.inside(|| {
         let address = "10.98.0.2:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
-        let (closed, program) = (client::open(at(address), &never()).unwrap(), Program::start(address));
+        let (closed, program) =
+            (client::open(at(address), &never()).unwrap(), WatchingProgram::start(address));
         drop(PortEvents::open(&closed).unwrap());
         near.ip("link set eth0 down").unwrap();
-        program.is_told(false, &program.first.gids);
+        program.sees(false, &program.first.gids);
         until(at(address), |report| report.broker.tally.dropped == 1);
         assert_eq!(report(at(address)).programs.len(), 2);
         // One that reads nothing, until its socket is full.
@@ -142,9 +143,9 @@ fn a_program_that_takes_no_events_is_told_no_more_and_keeps_its_range() {
             changes += 2;
             assert!(changes < 200, "the broker keeps changes without end");
             near.ip("link set eth0 up").unwrap();
-            program.is_told(true, &program.first.gids);
+            program.sees(true, &program.first.gids);
             near.ip("link set eth0 down").unwrap();
-            program.is_told(false, &program.first.gids);
+            program.sees(false, &program.first.gids);
         }
     })
     .unwrap();

@@ -77,7 +77,7 @@ struct side {
 };
 
 /* What the processes say to each other. */
-struct told {
+struct queue_info {
     uint32_t qpn, rkey;
     uint64_t address;
 };
@@ -98,15 +98,15 @@ static struct ibv_wc next(struct process *own) {
     return wc;
 }
 
-static struct told exchange(struct process *own, struct told said) {
-    struct told heard;
-    CHECK(write(own->peer, &said, sizeof said) == sizeof said);
-    CHECK(read(own->peer, &heard, sizeof heard) == sizeof heard);
-    return heard;
+static struct queue_info exchange(struct process *own, struct queue_info own_info) {
+    struct queue_info peer_info;
+    CHECK(write(own->peer, &own_info, sizeof own_info) == sizeof own_info);
+    CHECK(read(own->peer, &peer_info, sizeof peer_info) == sizeof peer_info);
+    return peer_info;
 }
 
 /* Memory and a queue pair that is connected with the other process. */
-static struct side side(struct process *own, struct told *peer) {
+static struct side side(struct process *own, struct queue_info *peer) {
     struct side one = {.file = memfd_create("region", 0)};
     CHECK(one.file >= 0 && !ftruncate(one.file, REGION));
     one.start = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, one.file, 0);
@@ -115,7 +115,7 @@ static struct side side(struct process *own, struct told *peer) {
     struct ibv_qp_init_attr init = {.send_cq = own->cq, .recv_cq = own->cq, .qp_type = IBV_QPT_RC};
     init.cap = (struct ibv_qp_cap){.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1};
     CHECK((one.qp = ibv_create_qp(own->pd, &init)));
-    *peer = exchange(own, (struct told){one.qp->qp_num, one.mr->rkey, (uintptr_t)one.start});
+    *peer = exchange(own, (struct queue_info){one.qp->qp_num, one.mr->rkey, (uintptr_t)one.start});
     move(own->context, one.qp, peer->qpn);
     return one;
 }
@@ -135,11 +135,11 @@ static void end_side(struct side *one) {
 }
 
 static void request(struct process *own, const struct trial *trial) {
-    struct told peer;
+    struct queue_info peer;
     struct side one = side(own, &peer);
     if (trial->local) harm(&one, trial);
     /* The target is in RTS, and its pages are harmed. */
-    exchange(own, (struct told){0});
+    exchange(own, (struct queue_info){0});
     struct ibv_sge sge = {.addr = (uintptr_t)one.start + trial->from, .length = trial->length, .lkey = one.mr->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = trial->opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
     if (trial->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || trial->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
@@ -153,12 +153,12 @@ static void request(struct process *own, const struct trial *trial) {
     enum ibv_wc_status status = next(own).status;
     if (status != trial->status) fprintf(stderr, "trial %d: %s\n", (int)(trial - trials), ibv_wc_status_str(status));
     CHECK(status == trial->status);
-    exchange(own, (struct told){0});
+    exchange(own, (struct queue_info){0});
     end_side(&one);
 }
 
 static void serve(struct process *own, const struct trial *trial) {
-    struct told peer;
+    struct queue_info peer;
     struct side one = side(own, &peer);
     int receives = trial->opcode == IBV_WR_SEND && !trial->local;
     if (receives) {
@@ -167,9 +167,9 @@ static void serve(struct process *own, const struct trial *trial) {
         CHECK(!ibv_post_recv(one.qp, &wr, &bad));
     }
     if (!trial->local) harm(&one, trial);
-    exchange(own, (struct told){0});
+    exchange(own, (struct queue_info){0});
     if (receives) CHECK(next(own).status == LOCAL);
-    exchange(own, (struct told){0});
+    exchange(own, (struct queue_info){0});
     end_side(&one);
 }
 

@@ -8,25 +8,25 @@ use remora_broker::client::{self, Options, Start};
 use crate::library::{address, c_program, program_at, remora};
 
 /// A broker in a process of its own, which ends with the value.
-struct Process(Child);
+struct RunningBroker(Child);
 
-impl Process {
-    fn start(address: &str) -> Process {
+impl RunningBroker {
+    fn start(address: &str) -> RunningBroker {
         // A program is compiled before it opens the device.
         let words = ["broker", "--linger", "3600", "--address", address];
         let child = Command::new(remora()).args(words).spawn().unwrap();
-        let mut process = Process(child);
+        let mut broker = RunningBroker(child);
         let at = format!("{address}:4791").parse().unwrap();
         let never = Options { start: Start::Never, ..Options::default() };
         while client::report(at, &never).is_err() {
-            assert!(process.0.try_wait().unwrap().is_none(), "the broker has ended");
+            assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
             std::thread::yield_now();
         }
-        process
+        broker
     }
 }
 
-impl Drop for Process {
+impl Drop for RunningBroker {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -37,7 +37,7 @@ impl Drop for Process {
 fn a_broker_that_is_killed_under_load_is_a_fatal_event_and_nothing_hangs() {
     for port in ["udp", "shm"] {
         let address = address();
-        let broker = Process::start(&address);
+        let broker = RunningBroker::start(&address);
         let said = c_program("fatal", &[&broker.0.id().to_string()], &|words| {
             let mut command = program_at(&address, words);
             command.env("REMORA_PORT", port);

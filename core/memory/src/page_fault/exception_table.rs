@@ -2,7 +2,7 @@
 
 /// An entry: distances from each word's own address. An `asm!` block writes it.
 #[repr(C)]
-struct Entry {
+struct ExceptionEntry {
     begin: i32,
     end: i32,
     landing: i32,
@@ -21,18 +21,18 @@ std::arch::global_asm!(
 
 unsafe extern "C" {
     #[link_name = "__start_remora_page_faults"]
-    static START: [Entry; 0];
+    static START: [ExceptionEntry; 0];
     #[link_name = "__stop_remora_page_faults"]
-    static STOP: [Entry; 0];
+    static STOP: [ExceptionEntry; 0];
 }
 
 /// Where a thread goes on whose instruction at `address` has faulted; None for an instruction that is none of
 /// ours. A signal handler calls it: it takes no lock and allocates nothing.
 pub(super) fn landing_of(address: usize) -> Option<usize> {
     let (start, stop) = (&raw const START, &raw const STOP);
-    let count = (stop as usize - start as usize) / size_of::<Entry>();
+    let count = (stop as usize - start as usize) / size_of::<ExceptionEntry>();
     // SAFETY: the linker put `count` entries between its two symbols, and nothing writes them.
-    let entries = unsafe { std::slice::from_raw_parts(start.cast::<Entry>(), count) };
+    let entries = unsafe { std::slice::from_raw_parts(start.cast::<ExceptionEntry>(), count) };
     let absolute = |word: &i32| (std::ptr::from_ref(word) as usize).wrapping_add_signed(*word as isize);
     entries
         .iter()

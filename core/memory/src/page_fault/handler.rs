@@ -18,15 +18,15 @@ type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// The handler that an entry stands in front of, and its flags.
-struct Next {
+struct ChainedHandler {
     handler: AtomicUsize,
     flags: AtomicUsize,
     taken: AtomicBool,
 }
 
-impl Next {
-    const fn none() -> Next {
-        Next {
+impl ChainedHandler {
+    const fn none() -> ChainedHandler {
+        ChainedHandler {
             handler: AtomicUsize::new(libc::SIG_DFL),
             flags: AtomicUsize::new(0),
             taken: AtomicBool::new(false),
@@ -34,7 +34,7 @@ impl Next {
     }
 }
 
-static NEXT: [[Next; ENTRIES]; 2] = [const { [const { Next::none() }; ENTRIES] }; 2];
+static CHAINED: [[ChainedHandler; ENTRIES]; 2] = [const { [const { ChainedHandler::none() }; ENTRIES] }; 2];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
 /// Held by the thread that changes handlers. Who finds it held leaves the change to its holder.
@@ -98,7 +98,7 @@ fn step_in_front_of(which: usize) -> Result<(), Error> {
     if HANDLERS.iter().any(|handler| *handler as usize == now.sa_sigaction) {
         return Ok(());
     }
-    let entries = &NEXT[which];
+    let entries = &CHAINED[which];
     // A program that installs the same handler time and again uses up one entry.
     let known = entries.iter().position(|next| {
         next.taken.load(Ordering::Relaxed) && next.handler.load(Ordering::Relaxed) == now.sa_sigaction
@@ -150,7 +150,7 @@ fn faulted(number: usize, signal: c_int, info: *mut libc::siginfo_t, context: *m
 /// Lets the handler decide that this entry stands in front of.
 #[cold]
 fn pass_on(number: usize, signal: c_int, by_kernel: bool, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let next = &NEXT[usize::from(signal == libc::SIGBUS)][number];
+    let next = &CHAINED[usize::from(signal == libc::SIGBUS)][number];
     let once = next.flags.load(Ordering::Relaxed) & libc::SA_RESETHAND as usize != 0;
     let handler = next.handler.load(Ordering::Acquire);
     if once {

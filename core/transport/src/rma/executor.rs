@@ -15,7 +15,7 @@ use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 
 use super::Status;
 use crate::Instant;
-use destinations::{Destinations, Path};
+use destinations::{Destinations, WindowKey};
 
 pub use control::{
     Chosen, CongestionSettings, Control, ControlKind, Delays, Fixed, Scope, Signal, TotalDelay, Unlimited,
@@ -161,8 +161,8 @@ impl<C: Control> Executor<C> {
         }
         let place = *self.free_places.last().ok_or(SubmitError::Full)?;
         let Transfer { kind, class, server, .. } = transfer;
-        let path = Path { server, inbound: kind == Kind::Read, class };
-        let destination = self.destinations.of(now, path).ok_or(SubmitError::Full)?;
+        let key = WindowKey { server, inbound: kind == Kind::Read, class };
+        let destination = self.destinations.of(now, key).ok_or(SubmitError::Full)?;
         let waits = if transfer.fence { self.in_progress() as u32 } else { 0 };
         self.free_places.pop();
         self.fenced += usize::from(waits > 0);
@@ -328,7 +328,7 @@ impl<C: Control> Executor<C> {
 
     /// The window of a server in one direction and class, if a transfer with it is in progress or was lately.
     pub fn remote_window(&self, server: Address, inbound: bool, class: Class) -> Option<f64> {
-        self.destinations.window(Path { server, inbound, class })
+        self.destinations.window(WindowKey { server, inbound, class })
     }
 }
 

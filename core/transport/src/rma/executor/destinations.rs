@@ -9,14 +9,14 @@ use crate::Instant;
 
 /// What one window is for.
 #[derive(Copy, Clone, PartialEq, Eq)]
-pub(super) struct Path {
+pub(super) struct WindowKey {
     pub server: Address,
     pub inbound: bool,
     pub class: Class,
 }
 
 struct Destination<C> {
-    path: Path,
+    key: WindowKey,
     window: C,
     /// Bytes of commands outstanding.
     outstanding: u64,
@@ -27,7 +27,7 @@ struct Destination<C> {
     used: Instant,
 }
 
-/// As many windows as the settings allow. A path that was not used for longest makes place for a new one.
+/// As many windows as the settings allow. The window that was not used for longest makes place for a new one.
 pub(super) struct Destinations<C> {
     all: Vec<Destination<C>>,
     settings: CongestionSettings,
@@ -38,12 +38,12 @@ impl<C: Control> Destinations<C> {
         Destinations { all: Vec::with_capacity(settings.destinations), settings: *settings }
     }
 
-    /// The place of a path, for one more transfer. None: all places are in use.
-    pub fn of(&mut self, now: Instant, path: Path) -> Option<usize> {
-        let known = self.all.iter().position(|known| known.path == path);
+    /// The place of a window, for one more transfer. None: all places are in use.
+    pub fn of(&mut self, now: Instant, key: WindowKey) -> Option<usize> {
+        let known = self.all.iter().position(|known| known.key == key);
         let place = match known {
             Some(place) => place,
-            None => self.make(path)?,
+            None => self.make(key)?,
         };
         let destination = &mut self.all[place];
         destination.users += 1;
@@ -51,9 +51,9 @@ impl<C: Control> Destinations<C> {
         Some(place)
     }
 
-    fn make(&mut self, path: Path) -> Option<usize> {
+    fn make(&mut self, key: WindowKey) -> Option<usize> {
         let fresh = Destination {
-            path,
+            key,
             window: C::new(&self.settings, Scope::Remote),
             outstanding: 0,
             users: 0,
@@ -114,8 +114,8 @@ impl<C: Control> Destinations<C> {
         self.fits(destination, local).then_some(due)
     }
 
-    pub fn window(&self, path: Path) -> Option<f64> {
-        let known = self.all.iter().find(|known| known.path == path);
+    pub fn window(&self, key: WindowKey) -> Option<f64> {
+        let known = self.all.iter().find(|known| known.key == key);
         known.map(|known| known.window.size())
     }
 }
