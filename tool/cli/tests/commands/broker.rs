@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -172,7 +172,13 @@ fn what_is_wrong_with_run_is_told_in_a_line() {
     run(&["--alone", "--fault", "/no/such/file", "--", "true"]).one_line("opening /no/such/file");
     run(&["--port", "xdp", "--", "true"]).bad_arguments("invalid value 'xdp'");
     run(&[]).bad_arguments("required arguments");
-    remora(&["run", "--address", ip, "--", "true"]).one_line("run `make dropin`, or set REMORA_LIBRARY_PATH");
+    // A command that has no libraries near it, whatever was built beside the one that is tested.
+    let apart = Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("apart-{}", std::process::id())));
+    std::fs::create_dir(&apart.0).expect("a folder");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_remora"), apart.0.join("remora")).expect("a link");
+    let mut apart = Command::new(apart.0.join("remora"));
+    finish(apart.args(["run", "--address", ip, "--", "true"]).env_remove(client::LIBRARY_PATH))
+        .one_line("run `make dropin`, or set REMORA_LIBRARY_PATH");
     let _taken = UdpSocket::bind((ip, 4791)).expect("the port");
     run(&["--", "true"]).one_line("UDP port 4791 on 127.96.0.3 is taken by a program of your own");
     let mut elsewhere = command(&["run", "--address", "192.0.2.7", "--", "true"]);
