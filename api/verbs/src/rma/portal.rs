@@ -1,5 +1,7 @@
 //! Command portals: transfers of any length, as commands of at most 4 KB.
 
+use remora_host::Clock;
+use remora_nic::cqe::Cqe;
 use remora_nic::rma::{Command, Completion, Operand};
 use remora_nic::{Ring, Word};
 use remora_transport::Instant;
@@ -82,7 +84,7 @@ pub struct Portal {
     cq: CompletionQueue,
     executor: Executor,
     jobs: Vec<Option<Job>>,
-    start: std::time::Instant,
+    clock: Clock,
     ended: Vec<TransferEnd>,
     // Its operands' domain lives as long as it does.
     _domain: ProtectionDomain,
@@ -114,7 +116,7 @@ impl Portal {
             cq,
             executor: Executor::new(slots, TRANSFERS, &rma.inner.options.congestion),
             jobs: vec![None; TRANSFERS as usize],
-            start: std::time::Instant::now(),
+            clock: Clock::new(),
             ended: Vec::with_capacity(usize::from(slots)),
             _domain: domain.clone(),
         })
@@ -233,8 +235,9 @@ impl Portal {
         len: u64,
         timeout: Option<Duration>,
     ) -> Result<u64, RmaError> {
-        let id = self.queue(kind, class, local_region, local, grant, remote, len, timeout)?;
-        self.flush();
+        let now = self.clock.now();
+        let id = self.queue_at(now, kind, class, local_region, local, grant, remote, len, timeout)?;
+        self.flush_at(now);
         Ok(id)
     }
 
@@ -245,6 +248,22 @@ impl Portal {
     /// Those of [`submit`](Portal::submit).
     pub fn queue(
         &mut self,
+        kind: Kind,
+        class: Class,
+        local_region: &RmaRegion,
+        local: u64,
+        grant: &Grant,
+        remote: u64,
+        len: u64,
+        timeout: Option<Duration>,
+    ) -> Result<u64, RmaError> {
+        let now = self.clock.now();
+        self.queue_at(now, kind, class, local_region, local, grant, remote, len, timeout)
+    }
+
+    fn queue_at(
+        &mut self,
+        now: Instant,
         kind: Kind,
         class: Class,
         local_region: &RmaRegion,
@@ -270,7 +289,6 @@ impl Portal {
         if !inside || kind != Kind::Rekey && !within(remote, grant.len) {
             return Err(RmaError::OutOfBounds);
         }
-        let now = self.now();
         let on_failure = match timeout {
             Some(timeout) => OnFailure::RetryUntil(now.after(timeout.as_nanos() as u64)),
             None => OnFailure::Report,
@@ -323,29 +341,47 @@ impl Portal {
         }
     }
 
-    /// Takes the completions that are there, and issues what may be issued then.
+    /// Takes the completions that are there, and issues what may be issued then. Drives the NIC one step only
+    /// if there is no completion: who waits for one has it without another pass.
     fn take(&mut self) -> Result<(), RmaError> {
-        while let Some(entry) = self.cq.poll_entry()? {
-            let Some(completion) = Completion::of(&entry) else { continue };
-            let (now, slot) = (self.now(), completion.slot.wrapping_sub(self.facts.first));
-            let Completion { status, issue_delay, total_delay, .. } = completion;
-            debug_assert!(self.executor.is_issued(slot), "a command completes once");
-            if let Some(end) = self.executor.completed(now, slot, status, issue_delay, total_delay) {
-                let job = &mut self.jobs[end.place as usize];
-                if let Some(job) = job {
-                    job.grant.wipe();
-                }
-                *job = None;
-                self.ended.push(end);
+        let Some(first) = self.cq.poll_entry()? else {
+            if self.executor.has_chunks() {
+                self.flush();
             }
+            return Ok(());
+        };
+        let now = self.clock.now();
+        self.completed(now, &first);
+        while let Some(entry) = self.cq.ready_entry() {
+            self.completed(now, &entry);
         }
-        self.flush();
+        self.flush_at(now);
         Ok(())
+    }
+
+    /// A command has completed: its transfer may have ended.
+    fn completed(&mut self, now: Instant, entry: &Cqe) {
+        let Some(completion) = Completion::of(entry) else { return };
+        let slot = completion.slot.wrapping_sub(self.facts.first);
+        let Completion { status, issue_delay, total_delay, .. } = completion;
+        debug_assert!(self.executor.is_issued(slot), "a command completes once");
+        if let Some(end) = self.executor.completed(now, slot, status, issue_delay, total_delay) {
+            let job = &mut self.jobs[end.place as usize];
+            if let Some(job) = job {
+                job.grant.wipe();
+            }
+            *job = None;
+            self.ended.push(end);
+        }
     }
 
     /// Issues commands of all transfers, for as long as slots, windows and pace allow.
     pub fn flush(&mut self) {
-        let (now, before) = (self.now(), self.produced);
+        self.flush_at(self.clock.now());
+    }
+
+    fn flush_at(&mut self, now: Instant) {
+        let before = self.produced;
         while let Some(chunk) = self.executor.next(now) {
             let Some(job) = self.jobs[chunk.place as usize] else { continue };
             let at = |operand: Operand| Operand { offset: operand.offset + chunk.offset, ..operand };
@@ -367,10 +403,6 @@ impl Portal {
             self.ring.set_word(Word::Produced, self.produced);
             self.rma.inner.backend.ring(&self.facts);
         }
-    }
-
-    fn now(&self) -> Instant {
-        Instant(self.start.elapsed().as_nanos() as u64)
     }
 }
 

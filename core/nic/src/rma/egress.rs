@@ -296,19 +296,20 @@ impl Rma {
             self.full_peer = peer;
             return Left::Blocked;
         };
-        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
-        route.emit(start, lease.ip_id, len as u16, lease.bytes);
-        let frame = &mut lease.bytes[below..];
         let header = header::Repr { nonce: self.next_nonce(), ..*header };
-        // The frame may be shared memory: what the tag covers is written privately, and then copied.
+        // The frame may be shared memory: what the tag covers is written privately, and then copied. A peer
+        // that polls takes the frame's lines away, so nothing is stored there before the message is sealed.
         let mut private = [0; header::LEN + request::LEN];
         let clear = Message::emit_clear(&header, body, &mut private);
-        frame[..clear].copy_from_slice(&private[..clear]);
         let mut aad = [0; MAX_AAD];
         let aad = chain.aad(&private[..clear], &mut aad);
         let text = &mut self.buffer[..len - clear - TAG_LEN];
         let place = self.keys.place(key);
         let tag = self.keys.cipher().seal(place, &header.nonce.bytes(), aad, text);
+        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
+        route.emit(start, lease.ip_id, len as u16, lease.bytes);
+        let frame = &mut lease.bytes[below..];
+        frame[..clear].copy_from_slice(&private[..clear]);
         frame[clear..len - TAG_LEN].copy_from_slice(text);
         frame[len - TAG_LEN..].copy_from_slice(&tag);
         out.commit();

@@ -303,6 +303,12 @@ impl<C: Control> Executor<C> {
         }
     }
 
+    /// Does it have commands to issue, now or later?
+    #[inline]
+    pub fn has_chunks(&self) -> bool {
+        !self.line.is_empty() || !self.retry_queue.is_empty()
+    }
+
     /// Has a command of this slot not completed?
     pub fn is_issued(&self, slot: u16) -> bool {
         self.slots.get(usize::from(slot)).is_some_and(Option::is_some)

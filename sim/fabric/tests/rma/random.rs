@@ -214,7 +214,7 @@ fn one_seed_run_twice_gives_the_same_trace() {
 }
 
 #[test]
-#[ignore = "soak: hours"]
+#[ignore = "soak: half an hour of CPU time in a release build"]
 fn soak_a_hundred_million_random_operations() {
     assert_complete(&many(0..10_000, OPERATIONS));
 }
