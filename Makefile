@@ -23,7 +23,7 @@ help: ## list the targets
 setup: ## install what the tests need (as root; otherwise say what is missing)
 	@scripts/setup test
 
-setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd, sockperf, UCX, libfabric
+setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd, sockperf, UCX, libfabric, perftest
 	@scripts/setup bench
 
 test: ## everything that must hold before a change lands, and what each check took

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use remora_store::ycsb::fnv;
-use remora_verbs::{EMPTY, work};
+use remora_verbs::work;
 
 use super::echo::Echo;
 use super::typical;
@@ -58,40 +58,49 @@ impl Bare {
     /// Round trip of a message of `there` bytes to a program that polls and answers it with one of `back`
     /// bytes: nanoseconds.
     pub fn echo(&mut self, there: usize, back: usize) -> Result<f64> {
-        self.echo.start(&mut self.end.qps[0])?;
+        self.start_echo()?;
         self.turn(NicCommand::Echo { answer: back }, |end, echo| {
-            let qp = &mut end.qps[0];
-            echo.send(qp, there)?;
-            let mut done = [EMPTY; 2];
-            let mut answered = false;
-            while !answered {
-                let got = end.cq.poll(&mut done)?;
-                for completion in &done[..got] {
-                    if Echo::is_message(completion)? {
-                        echo.post_receive(qp)?;
-                        answered = true;
-                    }
-                }
-            }
-            Ok(())
+            echo.round_trip(&mut end.qps[0], &mut end.cq, there)
         })
     }
 
-    /// Has the peer's NIC do this, alone on its core, while `trip` is measured.
+    /// Has the peer's NIC do this, while `trip` is measured.
     fn turn(
         &mut self,
         command: NicCommand,
         mut trip: impl FnMut(&mut End, &mut Echo) -> Result<()>,
     ) -> Result<f64> {
+        self.measure(command, |end, echo| {
+            (0..WARM_UP).try_for_each(|_| trip(end, echo))?;
+            typical(TRIPS, || trip(end, echo))
+        })
+    }
+
+    /// Has the peer's NIC do this, alone on its core, for as long as `measured` lasts.
+    ///
+    /// # Errors
+    /// Those of `measured`; the peer is gone.
+    pub(crate) fn measure(
+        &mut self,
+        command: NicCommand,
+        measured: impl FnOnce(&mut End, &mut Echo) -> Result<f64>,
+    ) -> Result<f64> {
         let Bare { end, echo, peer } = self;
         peer.process().go_on()?;
         peer.run(end.command(command))?;
-        (0..WARM_UP).try_for_each(|_| trip(end, echo))?;
-        let took = typical(TRIPS, || trip(end, echo))?;
+        let value = measured(end, echo)?;
         end.settle()?;
         peer.run(Command::Sleep)?;
         peer.process().stop()?;
-        Ok(took)
+        Ok(value)
+    }
+
+    /// Before messages are exchanged: the first answer must have a buffer.
+    ///
+    /// # Errors
+    /// The queue refuses.
+    pub(crate) fn start_echo(&mut self) -> Result<()> {
+        self.echo.start(&mut self.end.qps[0])
     }
 }
 

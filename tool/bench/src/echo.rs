@@ -4,8 +4,8 @@
 
 use anyhow::{Result, ensure};
 use remora_verbs::{
-    CompletionKind, Flags, MemoryRegion, Operation, Payload, QueuePair, Ready, ReceiveRequest, RemoteMemory,
-    Status, WorkCompletion, WorkRequest,
+    CompletionKind, CompletionQueue, EMPTY, Flags, MemoryRegion, Operation, Payload, QueuePair, Ready,
+    ReceiveRequest, RemoteMemory, Status, WorkCompletion, WorkRequest,
 };
 
 /// Bytes of a receive buffer, as the stores have them: longer messages are written.
@@ -69,6 +69,29 @@ impl Echo {
         };
         let flags = Flags { signaled: self.sent.is_multiple_of(SIGNALED_EVERY), ..Flags::default() };
         Ok(qp.post_send(&WorkRequest { id: 0, operation, payload, flags })?)
+    }
+
+    /// Sends a message of `len` bytes and waits for the answer to it.
+    #[inline]
+    pub fn round_trip(
+        &mut self,
+        qp: &mut QueuePair<Ready>,
+        cq: &mut CompletionQueue,
+        len: usize,
+    ) -> Result<()> {
+        self.send(qp, len)?;
+        let mut done = [EMPTY; 2];
+        let mut answered = false;
+        while !answered {
+            let got = cq.poll(&mut done)?;
+            for completion in &done[..got] {
+                if Echo::is_message(completion)? {
+                    self.post_receive(qp)?;
+                    answered = true;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Is it the completion of a message from the other end?

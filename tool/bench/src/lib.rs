@@ -5,6 +5,7 @@
 //! | [`command`] | what benchmarks share with the command: ports, output files, signals |
 //! | [`kv`], [`block`], `txn` | the stores, beside each other and beside rivals |
 //! | `verbs`, `rma`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of them |
+//! | `dropin` | verbs programs that know nothing of Remora |
 //! | [`demo`], [`figures`] | one table read every way; what the papers draw |
 //! | [`exercise`] | random operations on a store, recorded for a checker of histories |
 
@@ -19,6 +20,7 @@ mod congestion;
 pub mod cores;
 mod curves;
 pub mod demo;
+mod dropin;
 mod echo;
 pub mod exercise;
 pub mod figures;
@@ -101,6 +103,9 @@ enum Own {
     /// Encrypted operations without connections: latency and rates beside RC and the cipher alone, short
     /// reads beside long ones, cold keys, incast, the software above the NIC, and changes of keys.
     Rma(crate::rma::Args),
+    /// Unmodified programs on our libraries: perftest beside the native API, UCX and libfabric beside
+    /// themselves over TCP.
+    Dropin(crate::dropin::Args),
 }
 
 /// Arguments of `remora bench`.
@@ -108,7 +113,7 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n  remora bench rma --port udp --json\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n  remora bench rma --port udp --json\n  remora bench dropin\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -209,6 +214,7 @@ pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
         (Some(Own::Txn(own)), _) => benchmark::run(own),
         (Some(Own::Failure(own)), _) => benchmark::run(own),
         (Some(Own::Rma(own)), _) => benchmark::run(own),
+        (Some(Own::Dropin(own)), _) => benchmark::run(own),
         (None, Some(Name::Verbs)) => benchmark::run(&verbs::Verbs(args)),
         (None, Some(Name::Loss)) => benchmark::run(&loss::Loss(args)),
         (None, Some(Name::Congestion)) => benchmark::run(&congestion::Congestion(args)),

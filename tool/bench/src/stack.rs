@@ -1,11 +1,11 @@
-//! What others make of the same wire by the kernel's TCP: UCX's and libfabric's ping-pongs, from the
-//! distribution's packages.
+//! What others make of the same wire, by the kernel's TCP or by Remora's libraries: UCX's and libfabric's
+//! ping-pongs, from the distribution's packages.
 
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
+use crate::dropin::run_command::RunCommand;
 use crate::testbed::Testbed;
 use crate::testbed::process::Process;
 use crate::testbed::veth::{KERNEL, Side};
@@ -19,10 +19,20 @@ pub enum Stack {
     Libfabric,
 }
 
+/// What carries the messages of such a library.
+#[derive(Copy, Clone, Debug)]
+pub enum Carrier<'a> {
+    /// The kernel's TCP.
+    Tcp,
+    /// Remora's libraries over UDP sockets.
+    Verbs(&'a RunCommand),
+}
+
+/// The device that Remora's libraries show, and its port.
+const DEVICE: &str = "remora0:1";
+
 /// Messages of a round.
 const MESSAGES: &str = "10000";
-/// No server takes longer to begin.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Lines of a failed program's words that are shown.
 const LINES: usize = 4;
 /// Seconds; no client takes longer to end.
@@ -37,9 +47,7 @@ impl Stack {
     }
 
     fn is_there(self) -> bool {
-        let name = self.program();
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let there = std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+        let (name, there) = (self.program(), is_installed(self.program()));
         if !there {
             tracing::warn!("{name} is not installed (`make setup-bench`): its figures are left out");
         }
@@ -61,10 +69,22 @@ impl Stack {
         }
     }
 
+    /// As paths of cases name it.
+    pub fn short_name(self) -> &'static str {
+        match self {
+            Stack::Ucx => "ucx",
+            Stack::Libfabric => "libfabric",
+        }
+    }
+
     /// Words for both ends, then those of the server, then those of the client.
-    fn words(self, port: u16, len: usize) -> [Vec<String>; 3] {
+    fn words(self, carrier: Carrier<'_>, port: u16, len: usize) -> [Vec<String>; 3] {
         let [port, len, far] = [port.to_string(), len.to_string(), Side::Far.kernel().to_string()];
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+        let provider = match carrier {
+            Carrier::Tcp => "tcp",
+            Carrier::Verbs(_) => "verbs",
+        };
         match self {
             Stack::Ucx => [
                 words(&["-p", &port]),
@@ -72,7 +92,7 @@ impl Stack {
                 words(&[&far, "-t", "tag_lat", "-s", &len, "-n", MESSAGES, "-w", "1000", "-f", "-v"]),
             ],
             Stack::Libfabric => [
-                words(&["-p", "tcp", "-e", "msg", "-m", "msg", "-I", MESSAGES, "-S", &len]),
+                words(&["-p", provider, "-e", "msg", "-m", "msg", "-I", MESSAGES, "-S", &len]),
                 words(&["-B", &port]),
                 words(&["-P", &port, &far]),
             ],
@@ -82,28 +102,49 @@ impl Stack {
     /// Round trip of messages of `len` bytes, nanoseconds: from this thread's core and the near end of the
     /// pair to the other core and the far end. Each has a port of its own, so that a round does not wait for
     /// the last one's.
-    pub fn round_trip(self, testbed: &Testbed, port: u16, len: usize) -> Result<f64> {
+    pub fn round_trip(self, testbed: &Testbed, carrier: Carrier<'_>, port: u16, len: usize) -> Result<f64> {
         let name = self.program();
-        let [both, server, client] = self.words(port, len);
-        let mut serving = self.start_server(testbed, [&both[..], &server].concat())?;
-        let asked = listening(&mut serving, port).and_then(|()| {
-            // Not from this thread's own network: UCX looks for interfaces in /sys, which shows those of the
-            // network that it was mounted in, and `ip netns exec` mounts it anew.
-            let mut command = testbed.command(Side::Near, "timeout");
-            limit(&mut command).args([TIMEOUT, name]).args(both).args(client);
+        let [both, server, client] = self.words(carrier, port, len);
+        let mut serving = self.command(testbed, Side::Far, carrier);
+        serving.args([&both[..], &server].concat()).stdout(Stdio::null()).stderr(Stdio::null());
+        let [_, core] = testbed.cores();
+        let mut serving = Process::start_on(core, serving)?.context("starting a server to compare with")?;
+        let asked = serving.wait_until_listening(port).and_then(|()| {
+            let mut command = self.command(testbed, Side::Near, carrier);
+            command.args(both).args(client);
             command.output().with_context(|| format!("running {name}"))
         })?;
         let text = String::from_utf8_lossy(&asked.stdout);
         ensure!(asked.status.success(), "{name} failed: {}", reason(&asked));
         let one_way = self.one_way(&text).with_context(|| format!("{name} says no latency:\n{text}"))?;
+        if let Carrier::Verbs(_) = carrier {
+            serving.end()?;
+        }
         Ok(2000.0 * one_way)
     }
 
-    fn start_server(self, testbed: &Testbed, words: Vec<String>) -> Result<Process> {
-        let [_, core] = testbed.cores();
-        let mut command = testbed.command(Side::Far, self.program());
-        limit(&mut command).args(words).stdout(Stdio::null()).stderr(Stdio::null());
-        Process::start_on(core, command)?.context("starting a server to compare with")
+    /// The program at a side, which ends after a while whatever happens. It is not started from this thread's
+    /// own network: UCX looks for interfaces in /sys, which shows those of the network that it was mounted
+    /// in, and `ip netns exec` mounts it anew.
+    fn command(self, testbed: &Testbed, side: Side, carrier: Carrier<'_>) -> Command {
+        let limited = ["timeout", TIMEOUT, self.program()];
+        let mut command = match carrier {
+            Carrier::Tcp => {
+                // UCX may not take what it would like better than the kernel's TCP over this pair.
+                let mut command = testbed.command(side, limited[0]);
+                command.args(&limited[1..]).env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", KERNEL);
+                command
+            }
+            Carrier::Verbs(run) => {
+                let mut command = testbed.command(side, run.program());
+                run.complete(&mut command, "udp", side.kernel());
+                command.args(limited).env("UCX_TLS", "rc_v").env("UCX_NET_DEVICES", DEVICE);
+                command
+            }
+        };
+        command.env("UCX_WARN_UNUSED_ENV_VARS", "n");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
     }
 
     /// Both give half of a round trip, in microseconds: UCX its median, libfabric the mean.
@@ -118,7 +159,7 @@ impl Stack {
 
 /// Why a program failed, in one line: its status and the end of what it said, wherever it said it (UCX logs
 /// to its standard output).
-fn reason(output: &Output) -> String {
+pub fn reason(output: &Output) -> String {
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let lines: Vec<&str> =
         said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -130,35 +171,10 @@ fn reason(output: &Output) -> String {
     }
 }
 
-/// UCX may not take what it would like better than the kernel's TCP over this pair.
-fn limit(command: &mut Command) -> &mut Command {
-    command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", KERNEL).env("UCX_WARN_UNUSED_ENV_VARS", "n");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
-}
-
-/// Waits until the server listens: neither takes a second connection, so it cannot be tried.
-fn listening(server: &mut Process, port: u16) -> Result<()> {
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        if let Some(status) = server.ended()? {
-            bail!("a server to compare with ended at once: {status}");
-        }
-        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));
-        if tables.iter().any(|table| listens(&std::fs::read_to_string(table).unwrap_or_default(), port)) {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    bail!("a server to compare with does not listen")
-}
-
-/// Does a socket of this table of the kernel's listen on this port?
-fn listens(table: &str, port: u16) -> bool {
-    let wanted = format!(":{port:04X}");
-    table.lines().any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        words.next().is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some("0A")
-    })
+/// Is a program of this name in a folder of `PATH`?
+pub fn is_installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 #[cfg(test)]
@@ -184,20 +200,5 @@ mod tests {
         assert_eq!(ran("echo out; echo ' err ' >&2; exit 1"), "exit status: 1: out | err");
         assert_eq!(ran("seq 9; exit 1"), "exit status: 1: 6 | 7 | 8 | 9");
         assert_eq!(ran("exit 255"), "exit status: 255, without a word");
-    }
-
-    #[test]
-    fn a_listening_socket_is_seen_in_the_kernels_table() {
-        let table = || std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
-        // Whoever else runs here may be given the port a moment after it was let go, but not each time.
-        let let_go = (0..20).any(|_| {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap();
-            assert!(listens(&table(), address.port()));
-            let near = std::net::TcpStream::connect(address).unwrap();
-            drop(listener);
-            !listens(&table(), address.port()) && !listens(&table(), near.local_addr().unwrap().port())
-        });
-        assert!(let_go);
     }
 }

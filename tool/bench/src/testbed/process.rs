@@ -5,6 +5,7 @@
 
 use std::io::{self, BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -13,6 +14,9 @@ use crate::cores::pin;
 
 /// A running process.
 pub struct Process(Child);
+
+/// No server takes longer to begin, and none to end when its client has.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Process {
     /// Starts a program.
@@ -69,6 +73,44 @@ impl Process {
         let _ = self.0.wait();
     }
 
+    /// Waits until somebody in its network listens at a TCP port: for servers that take one connection, so
+    /// that it cannot be tried.
+    ///
+    /// # Errors
+    /// It ends before, or takes too long.
+    pub fn wait_until_listening(&mut self, port: u16) -> Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            if let Some(status) = self.ended()? {
+                bail!("a server to compare with ended at once: {status}");
+            }
+            let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", self.id()));
+            if tables.iter().any(|table| listens(&std::fs::read_to_string(table).unwrap_or_default(), port)) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("a server to compare with does not listen")
+    }
+
+    /// Waits until it ends by itself, as it should by now; else it is told to end, which it passes on to a
+    /// program that it runs.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while self.ended()?.is_none() {
+            if started.elapsed() > PATIENCE {
+                kill_process(Pid::from_child(&self.0), Signal::TERM).context("ending a process")?;
+                self.wait();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
     /// Stops it; returns when it stands still.
     ///
     /// # Errors
@@ -108,6 +150,15 @@ impl Drop for Process {
     }
 }
 
+/// Does a socket of this table of the kernel's listen on this port?
+fn listens(table: &str, port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next().is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some("0A")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -143,5 +194,20 @@ mod tests {
         let mut fails = Command::new("sh");
         let error = Process::start_ready(fails.args(["-c", "echo 1; exit 3"]), 2).err().unwrap();
         assert_eq!(error.to_string(), "it ended too early: exit status: 3");
+    }
+
+    #[test]
+    fn a_listening_socket_is_seen_in_the_kernels_table() {
+        let table = || std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+        // Whoever else runs here may be given the port a moment after it was let go, but not each time.
+        let let_go = (0..20).any(|_| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            assert!(listens(&table(), address.port()));
+            let near = std::net::TcpStream::connect(address).unwrap();
+            drop(listener);
+            !listens(&table(), address.port()) && !listens(&table(), near.local_addr().unwrap().port())
+        });
+        assert!(let_go);
     }
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Bench, Verb};
+use crate::echo::Echo;
 use crate::floor::{self, Lengths};
 use crate::sockperf::Sockperf;
-use crate::testbed::pair::End;
+use crate::testbed::pair::{End, Peer, Raw};
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::{PortName, Row};
 
@@ -66,6 +67,52 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Latency of SEND: there, and another one back.
+pub fn sends(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+    let case = format!("{}/send/{LEN}", end.port.name());
+    let message = 12 + LEN + 4;
+    let (name, ip) = match end.port {
+        PortName::Udp => ("raw-udp-pingpong", 0),
+        // Frames over shared memory begin at IPv4.
+        PortName::Shm => ("raw-ring-pingpong", 28),
+        PortName::Xdp => return Ok(()),
+    };
+    let lengths = Lengths { there: message + ip, back: message + ip };
+    let mut echo = Echo::new(&end.local, end.remote);
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
+        let floor = raw_trip(peer, raw, end.port, lengths)?;
+        echo.start(&mut end.qps[0])?;
+        peer.run(end.command(NicCommand::Echo { answer: LEN }))?;
+        let mut trip = || echo.round_trip(&mut end.qps[0], &mut end.cq, LEN);
+        (0..1000).try_for_each(|_| trip())?;
+        let typical = floor::typical(TRIPS, trip)?;
+        end.settle()?;
+        peer.run(Command::Sleep)?;
+        Ok([typical, floor])
+    })?;
+    if let Some([p50, floor]) = rounds {
+        bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against(name, &floor));
+    }
+    Ok(())
+}
+
+/// Typical round trip of raw frames of these lengths.
+fn raw_trip(peer: &Peer, raw: &mut Raw, port: PortName, lengths: Lengths) -> Result<f64> {
+    let floor = match port {
+        PortName::Shm => {
+            peer.run(Command::Ring { answer: lengths.back })?;
+            let (sender, receiver) = raw.link.rings();
+            floor::ring(sender, receiver, lengths, TRIPS)
+        }
+        PortName::Udp | PortName::Xdp => {
+            peer.run(Command::Udp { answer: lengths.back, to: raw.socket.local().port() })?;
+            floor::udp(&raw.socket, &raw.to, lengths, TRIPS)
+        }
+    }?;
+    peer.run(Command::Sleep)?;
+    Ok(floor)
 }
 
 fn over_udp(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {

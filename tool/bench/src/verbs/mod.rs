@@ -3,7 +3,7 @@
 mod bandwidth;
 mod latency;
 mod many;
-mod rate;
+pub mod rate;
 mod xdp;
 
 use anyhow::Result;
@@ -17,7 +17,7 @@ use crate::testbed::pair::{End, Peer, Raw};
 
 /// The two one-sided operations that everything is measured with.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Verb {
+pub enum Verb {
     Read,
     Write,
 }
@@ -33,7 +33,7 @@ impl Verb {
     }
 
     #[inline]
-    fn request<'a>(self, id: u64, list: &'a [Sge], remote: Remote) -> WorkRequest<'a> {
+    pub fn request<'a>(self, id: u64, list: &'a [Sge], remote: Remote) -> WorkRequest<'a> {
         match self {
             Verb::Read => work::read(id, list, remote),
             Verb::Write => work::write(id, list, remote),
@@ -76,6 +76,7 @@ impl Benchmark for Verbs<'_> {
             }
             let mut end = End::open(&bench.peer, port)?;
             latency::run(&mut bench, &mut end)?;
+            latency::sends(&mut bench, &mut end)?;
             rate::run(&mut bench, &mut end)?;
             bandwidth::run(&mut bench, &mut end)?;
             latency::sleeping(&mut bench, &mut end)?;

@@ -14,27 +14,36 @@ const LEN: usize = 64;
 /// Requests on the way.
 pub const WINDOW: usize = 128;
 /// Requests posted together: one doorbell, one completion.
-const BATCH: usize = 32;
+pub const BATCH: usize = 32;
+/// The same as many programs post: what `-l 16` means to perftest.
+pub const SHORT_BATCH: usize = 16;
 /// Requests of a round.
 const REQUESTS: usize = 1_000_000;
 
 /// Rates of READ and WRITE.
-pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+pub(super) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     for verb in Verb::BOTH {
         let case = format!("{}/{}/{LEN}/window-{WINDOW}", end.port.name(), verb.name());
-        let requests = if end.port == PortName::Shm { REQUESTS } else { REQUESTS / 4 };
-        let udp = end.port == PortName::Udp;
-        let rounds = bench.rounds(&format!("{case}/rate"), |peer, raw| {
-            let packets = if udp { raw_packets(peer, raw)? } else { 0.0 };
-            peer.run(end.command(NicCommand::Serve))?;
-            let rate = batches(end, verb, requests)?;
-            peer.run(Command::Sleep)?;
-            Ok([rate, packets])
-        })?;
-        if let Some([rate, packets]) = rounds {
-            let row = Row::new("verbs", &case, "rate", "1/s", &rate);
-            bench.report.add(if udp { row.against("raw-gso-gro-packets", &packets) } else { row });
-        }
+        measured(bench, end, verb, &case, BATCH)?;
+        measured(bench, end, verb, &format!("{case}/batch-{SHORT_BATCH}"), SHORT_BATCH)?;
+    }
+    Ok(())
+}
+
+/// The rate of a verb in batches of `batch`.
+fn measured(bench: &mut Bench<'_>, end: &mut End, verb: Verb, case: &str, batch: usize) -> Result<()> {
+    let requests = if end.port == PortName::Shm { REQUESTS } else { REQUESTS / 4 };
+    let udp = end.port == PortName::Udp;
+    let rounds = bench.rounds(&format!("{case}/rate"), |peer, raw| {
+        let packets = if udp { raw_packets(peer, raw)? } else { 0.0 };
+        peer.run(end.command(NicCommand::Serve))?;
+        let rate = batches(end, verb, batch, requests)?;
+        peer.run(Command::Sleep)?;
+        Ok([rate, packets])
+    })?;
+    if let Some([rate, packets]) = rounds {
+        let row = Row::new("verbs", case, "rate", "1/s", &rate);
+        bench.report.add(if udp { row.against("raw-gso-gro-packets", &packets) } else { row });
     }
     Ok(())
 }
@@ -48,25 +57,25 @@ fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
     Ok(rate)
 }
 
-/// Requests per second.
-pub fn batches(end: &mut End, verb: Verb, requests: usize) -> Result<f64> {
+/// Requests per second, in batches of `batch`.
+pub fn batches(end: &mut End, verb: Verb, batch: usize, requests: usize) -> Result<f64> {
     let list = [end.local.sge(0, LEN)];
     let (mut posted, mut done) = (0, 0);
     let started = Instant::now();
     while done < requests {
-        if posted < requests && posted - done + BATCH <= WINDOW {
-            let mut batch = end.qps[0].batch()?;
-            for n in 0..BATCH {
+        if posted < requests && posted - done + batch <= WINDOW {
+            let mut posting = end.qps[0].batch()?;
+            for n in 0..batch {
                 let remote = end.remote.at((n * LEN) as u64);
                 let request = verb.request(n as u64, &list, remote);
-                let flags = Flags { signaled: n + 1 == BATCH, ..Flags::default() };
-                batch.post_send(&WorkRequest { flags, ..request })?;
+                let flags = Flags { signaled: n + 1 == batch, ..Flags::default() };
+                posting.post_send(&WorkRequest { flags, ..request })?;
             }
-            batch.ring();
-            posted += BATCH;
+            posting.ring();
+            posted += batch;
         } else {
             end.complete(1)?;
-            done += BATCH;
+            done += batch;
         }
     }
     Ok(requests as f64 / started.elapsed().as_secs_f64())

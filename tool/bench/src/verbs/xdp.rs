@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::{Bench, Verb, latency, rate};
 use crate::floor_xdp::Raw;
-use crate::stack::Stack;
+use crate::stack::{Carrier, Stack};
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, NicCommand};
@@ -110,7 +110,8 @@ fn rates(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End) -> Result<()> {
         peer.run(Command::RawXdp { answer: lengths.back, works: false })?;
         let echo = raw.echo(lengths, REQUESTS)?;
         peer.run(end.command(NicCommand::Serve))?;
-        let rates = [rate::batches(end, Verb::Read, REQUESTS)?, rate::batches(end, Verb::Write, REQUESTS)?];
+        let mut of = |verb| rate::batches(end, verb, rate::BATCH, REQUESTS);
+        let rates = [of(Verb::Read)?, of(Verb::Write)?];
         peer.run(Command::Sleep)?;
         Ok([rates[0], rates[1], echo])
     })?;
@@ -139,7 +140,7 @@ fn beside_tcp(bench: &mut Bench<'_>, testbed: &Testbed, raw: &mut Raw, xdp: &mut
         let (by_udp, _) = trips(peer, &mut udp, Verb::Read)?;
         for ((stack, took), port) in stacks.iter().zip(&mut others).zip(&mut ports) {
             // A rival that fails costs its own figure, not everybody's.
-            match stack.round_trip(testbed, port, LEN) {
+            match stack.round_trip(testbed, Carrier::Tcp, port, LEN) {
                 Ok(round_trip) => took.push(round_trip),
                 Err(error) => tracing::warn!("{} is left out of a round: {error:#}", stack.name()),
             }

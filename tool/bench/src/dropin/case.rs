@@ -1,0 +1,218 @@
+//! What is measured: a program of perftest, and the same operation by the native API.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::perftest::Column;
+use crate::PortName;
+use crate::bare::Bare;
+use crate::floor::typical;
+use crate::row::Row;
+use crate::testbed::pair::End;
+use crate::testbed::protocol::NicCommand;
+use crate::verbs::{Verb, rate};
+
+/// Bytes of the messages whose latency and rate are measured, and of the long ones.
+const SHORT: usize = 64;
+const LONG: usize = 1 << 16;
+/// Long messages on the way, as perftest has them.
+const DEPTH: usize = 128;
+/// Messages of a round: of latencies, of long ones, and of short ones in batches. Those over links are quicker.
+const TRIPS: usize = 20_000;
+const LONGS: usize = 10_000;
+const SHORTS: usize = 400_000;
+const BY_LINKS: usize = 3;
+
+/// What a latency over `udp` may be at most, over the native one.
+const LATENCY: f64 = 1.15;
+/// What may be added to a native latency by links, nanoseconds.
+const ADDED: f64 = 150.0;
+/// Bandwidth, and the rate of messages, over the native one at least.
+const BANDWIDTH: f64 = 0.9;
+const RATE: f64 = 0.8;
+
+/// One of them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// A READ at a time.
+    ReadLatency,
+    /// A SEND at a time, answered by one.
+    SendLatency,
+    /// Long WRITEs or READs, each posted on its own.
+    Bandwidth(Verb),
+    /// Short WRITEs, 16 of them posted together.
+    Rate,
+}
+
+impl Case {
+    /// All of them.
+    pub const ALL: [Case; 5] = [
+        Case::ReadLatency,
+        Case::SendLatency,
+        Case::Bandwidth(Verb::Write),
+        Case::Bandwidth(Verb::Read),
+        Case::Rate,
+    ];
+
+    /// perftest's program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Case::ReadLatency => "ib_read_lat",
+            Case::SendLatency => "ib_send_lat",
+            Case::Bandwidth(Verb::Write) | Case::Rate => "ib_write_bw",
+            Case::Bandwidth(Verb::Read) => "ib_read_bw",
+        }
+    }
+
+    fn len(self) -> usize {
+        if matches!(self, Case::Bandwidth(_)) { LONG } else { SHORT }
+    }
+
+    /// Its path over a port.
+    pub fn path(self, port: PortName) -> String {
+        let batch = if self == Case::Rate { format!("/batch-{}", rate::SHORT_BATCH) } else { String::new() };
+        format!("{}/{}/{}{batch}", port.name(), self.program(), self.len())
+    }
+
+    /// Messages of a round, an Nth of all.
+    fn count(self, port: PortName, part: u32) -> usize {
+        let all = match self {
+            Case::ReadLatency | Case::SendLatency => TRIPS,
+            Case::Bandwidth(_) => LONGS,
+            Case::Rate => SHORTS,
+        };
+        let times = if port == PortName::Shm { BY_LINKS } else { 1 };
+        // Whole batches, of which a few are on the way.
+        (all * times / part as usize).max(10 * DEPTH).next_multiple_of(rate::SHORT_BATCH)
+    }
+
+    /// The words of the program, beside those of every program.
+    pub fn words(self, port: PortName, part: u32) -> Vec<String> {
+        let words = ["-s", &self.len().to_string(), "-n", &self.count(port, part).to_string()];
+        let (depth, batch) = (DEPTH.to_string(), rate::SHORT_BATCH.to_string());
+        let own: &[&str] = match self {
+            Case::ReadLatency => &[],
+            // As the native messages are: without it an unknown device gets none inline.
+            Case::SendLatency => &["-I", "64"],
+            // -N: no clock is read for each message.
+            Case::Bandwidth(_) => &["-N", "--report_gbits", "-t", &depth],
+            Case::Rate => &["-N", "--report_gbits", "-t", &depth, "-l", &batch],
+        };
+        words.into_iter().chain(own.iter().copied()).map(str::to_owned).collect()
+    }
+
+    /// Where the program's figure stands.
+    pub fn column(self) -> Column {
+        match self {
+            Case::ReadLatency | Case::SendLatency => Column::Typical,
+            Case::Bandwidth(_) => Column::Bandwidth,
+            Case::Rate => Column::Rate,
+        }
+    }
+
+    /// The same by the native API, in the same unit.
+    ///
+    /// # Errors
+    /// The NIC's; the peer is gone.
+    pub fn native(self, bare: &mut Bare, port: PortName, part: u32) -> Result<f64> {
+        let count = self.count(port, part);
+        match self {
+            Case::ReadLatency => bare.measure(NicCommand::Serve, |end, _| {
+                let list = [end.local.sge(0, SHORT)];
+                let remote = end.remote.at(0);
+                let mut trip = || end.one(&Verb::Read.request(0, &list, remote));
+                (0..count / 20).try_for_each(|_| trip())?;
+                typical(count as u64, trip)
+            }),
+            Case::SendLatency => {
+                bare.start_echo()?;
+                let trip = bare.measure(NicCommand::Echo { answer: SHORT }, |end, echo| {
+                    let mut trip = || echo.round_trip(&mut end.qps[0], &mut end.cq, SHORT);
+                    (0..count / 20).try_for_each(|_| trip())?;
+                    typical(count as u64, trip)
+                })?;
+                Ok(trip / 2.0)
+            }
+            Case::Bandwidth(verb) => bare.measure(NicCommand::Serve, |end, _| long(end, verb, count)),
+            Case::Rate => bare.measure(NicCommand::Serve, |end, _| {
+                rate::batches(end, Verb::Write, rate::SHORT_BATCH, count)
+            }),
+        }
+    }
+
+    /// The rows of its rounds, judged by what is asked of it over this port.
+    pub fn rows(self, port: PortName, program: &[f64], native: &[f64]) -> Vec<Row> {
+        let (metric, unit) = match self {
+            Case::ReadLatency | Case::SendLatency => ("latency_p50", "ns"),
+            Case::Bandwidth(_) => ("bandwidth", "B/s"),
+            Case::Rate => ("rate", "1/s"),
+        };
+        let (case, baseline) = (self.path(port), self.baseline(port));
+        let row = Row::new("dropin", &case, metric, unit, program).against(&baseline, native);
+        let own = Row::new("dropin", format!("{case}/native"), metric, unit, native);
+        let added: Vec<f64> = program.iter().zip(native).map(|(program, native)| program - native).collect();
+        let added = Row::new("dropin", &case, "latency_over_native", "ns", &added);
+        match (self, port) {
+            (Case::ReadLatency | Case::SendLatency, PortName::Udp) => vec![row.within(LATENCY), own],
+            (Case::ReadLatency | Case::SendLatency, _) => vec![row, added.at_most(ADDED), own],
+            (Case::Bandwidth(_), _) => vec![row.at_least(BANDWIDTH), own],
+            (Case::Rate, _) => vec![row.at_least(RATE), own],
+        }
+    }
+
+    /// What the native API does.
+    fn baseline(self, port: PortName) -> String {
+        let operation = match self {
+            Case::ReadLatency | Case::Bandwidth(Verb::Read) => "read",
+            Case::SendLatency => "send",
+            Case::Bandwidth(Verb::Write) | Case::Rate => "write",
+        };
+        format!("native-{}-{operation}", port.name())
+    }
+}
+
+/// Bytes per second of long requests between the same two buffers, as perftest has them.
+fn long(end: &mut End, verb: Verb, count: usize) -> Result<f64> {
+    let started = Instant::now();
+    end.stream(count, DEPTH, |end, number| {
+        let list = [end.local.sge(0, LONG)];
+        Ok(end.qps[0].post_send(&verb.request(number as u64, &list, end.remote.at(0)))?)
+    })?;
+    Ok((count * LONG) as f64 / started.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_port_is_judged_by_what_is_asked_of_it() {
+        let judged = |case: Case, port, program: f64, native: f64| {
+            let rows = case.rows(port, &[program], &[native]);
+            assert_eq!(rows.last().map(|row| (row.value, row.holds)), Some((native, None)), "its own row");
+            rows.iter().filter_map(|row| row.holds).collect::<Vec<bool>>()
+        };
+        let latency = Case::ReadLatency;
+        assert_eq!(judged(latency, PortName::Udp, 114.0, 100.0), [true]);
+        assert_eq!(judged(latency, PortName::Udp, 116.0, 100.0), [false]);
+        assert_eq!(judged(latency, PortName::Shm, 549.0, 400.0), [true], "by what is added");
+        assert_eq!(judged(Case::SendLatency, PortName::Shm, 551.0, 400.0), [false]);
+        assert_eq!(judged(Case::Bandwidth(Verb::Read), PortName::Udp, 89.0, 100.0), [false]);
+        assert_eq!(judged(Case::Bandwidth(Verb::Write), PortName::Shm, 91.0, 100.0), [true]);
+        assert_eq!(judged(Case::Rate, PortName::Shm, 81.0, 100.0), [true]);
+    }
+
+    #[test]
+    fn a_round_is_whole_batches_and_both_sides_have_as_many_messages() {
+        for case in Case::ALL {
+            for (port, part) in [(PortName::Udp, 1), (PortName::Shm, 7), (PortName::Udp, 1000)] {
+                let (count, words) = (case.count(port, part), case.words(port, part));
+                assert!(count.is_multiple_of(rate::SHORT_BATCH) && count >= 10 * DEPTH, "{case:?}");
+                let at = words.iter().position(|word| word == "-n").unwrap();
+                assert_eq!(words[at + 1], count.to_string());
+            }
+        }
+        assert_eq!(Case::Rate.path(PortName::Shm), "shm/ib_write_bw/64/batch-16");
+    }
+}

@@ -1,0 +1,141 @@
+//! `remora bench dropin`: perftest's programs on our libraries beside the same operations by the native API,
+//! and UCX and libfabric on our libraries beside themselves over TCP. Round by round one runs after the other,
+//! on the same two cores.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `case.rs` | what is measured, by the native API and by which words of which program |
+//! | `perftest.rs` | the programs, and what they print |
+//! | `run_command.rs` | `remora run` |
+//! | `namespaces.rs` | UCX and libfabric between two network namespaces |
+//! | `figures.rs` | the plots |
+
+mod case;
+mod figures;
+mod namespaces;
+mod perftest;
+pub mod run_command;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use indicatif::ProgressBar;
+
+use self::case::Case;
+use self::perftest::Perftest;
+use self::run_command::RunCommand;
+use crate::bare::Bare;
+use crate::command::number::{natural, whole};
+use crate::command::output::REPORT;
+use crate::cores::two_cores;
+use crate::testbed::Testbed;
+use crate::{Benchmark, PortName, Report, progress};
+
+/// Arguments of `remora bench dropin`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora bench dropin\n  remora bench dropin --rounds 9 --json > dropin.jsonl\n  remora bench dropin --port shm --only lat\n  remora bench dropin --libraries /usr/local/lib/remora\n  remora bench dropin --only veth\n\nCases: PORT/ib_read_lat/64, PORT/ib_send_lat/64, PORT/ib_write_bw/65536, PORT/ib_read_bw/65536,\nPORT/ib_write_bw/64/batch-16; veth/ucx/64, veth/libfabric/64, for root. Over shm both programs have one address and a link.\nLatency is what perftest calls typical: of a READ its round trip, of a SEND half of one. UCX and libfabric have round\ntrips. Build the libraries first: scripts/dropin --release. Every round is in the JSON."
+)]
+pub struct Args {
+    /// Only this port: udp, or shm, by links between programs of one address.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// Interleaved rounds, at least 5 for a figure to quote.
+    #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
+    rounds: u32,
+    /// Only cases whose path contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Folder of the libraries [default: REMORA_LIBRARY_PATH, or where `scripts/dropin` builds them].
+    #[arg(long, value_name = "FOLDER")]
+    libraries: Option<PathBuf>,
+    /// Do an Nth of the messages of each round: for a quick look, not for a figure to quote.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000))]
+    part: u32,
+    /// Where the plots are written.
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
+    report: PathBuf,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Cores of the two sides [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
+    cores: Vec<usize>,
+}
+
+impl Args {
+    /// Is this case asked for, which runs over this port?
+    fn wants(&self, port: PortName, case: &str) -> bool {
+        self.port.is_none_or(|only| only == port)
+            && self.only.as_ref().is_none_or(|only| case.contains(only.as_str()))
+    }
+}
+
+/// What one run measures with.
+struct Bench<'a> {
+    args: &'a Args,
+    report: &'a mut Report,
+    bar: ProgressBar,
+    cores: [usize; 2],
+}
+
+impl Benchmark for Args {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        ensure!(self.port != Some(PortName::Xdp), "port xdp has one program an interface: choose udp or shm");
+        let run = RunCommand::find(self.libraries.as_deref())?;
+        let cores = two_cores(&self.cores)?;
+        let mut bench = Bench { args: self, report, bar: progress::bar(0, "rounds")?, cores };
+        for port in [PortName::Udp, PortName::Shm] {
+            bench.over(port, &run)?;
+        }
+        // The last, since who enters the namespaces stays there.
+        namespaces::run(&mut bench, &run)?;
+        bench.bar.finish_and_clear();
+        ensure!(
+            !bench.report.is_empty(),
+            "no case contains {}, or its program is not installed: without --only all are run and named",
+            self.only.as_deref().unwrap_or_default()
+        );
+        figures::draw(&self.report, bench.report.rows())
+    }
+}
+
+impl Bench<'_> {
+    /// The programs that are installed, over a port.
+    fn over(&mut self, port: PortName, run: &RunCommand) -> Result<()> {
+        let wanted = |case: &Case| self.args.wants(port, &case.path(port)) && Perftest::has(case.program());
+        let cases: Vec<Case> = Case::ALL.into_iter().filter(wanted).collect();
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let mut bare = Bare::open(&Testbed::loopback(port, self.cores))?;
+        let (perftest, part) = (Perftest::new(run, self.cores), self.args.part);
+        for case in cases {
+            let words = case.words(port, part);
+            let (mut program, mut native) = (Vec::new(), Vec::new());
+            self.rounds(&case.path(port), |_| {
+                native.push(case.native(&mut bare, port, part)?);
+                program.push(perftest.measure(port, case.program(), &words, case.column())?);
+                Ok(())
+            })?;
+            case.rows(port, &program, &native).into_iter().for_each(|row| self.report.add(row));
+        }
+        Ok(())
+    }
+
+    /// Runs `round` as often as asked, with progress.
+    fn rounds(&mut self, case: &str, mut round: impl FnMut(u32) -> Result<()>) -> Result<()> {
+        self.bar.set_message(case.to_owned());
+        self.bar.set_length(u64::from(self.args.rounds));
+        for number in 0..self.args.rounds {
+            self.bar.set_position(u64::from(number));
+            round(number)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! perftest's programs on our libraries: a server and a client, each on its core, and what the client prints.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::run_command::RunCommand;
+use crate::PortName;
+use crate::stack::{is_installed, reason};
+use crate::testbed::process::Process;
+
+/// Seconds; no program takes longer.
+const TIMEOUT: &str = "60";
+
+/// Where programs run: on the loopback, at an address that nobody else has.
+pub struct Perftest {
+    run: RunCommand,
+    cores: [usize; 2],
+    address: IpAddr,
+}
+
+/// A column of perftest's table.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// Median of the latencies: of a READ, or half a round trip of a SEND.
+    Typical,
+    /// Bytes per second from the first post to the last completion.
+    Bandwidth,
+    /// Messages per second, likewise.
+    Rate,
+}
+
+impl Column {
+    /// Its head, as `--report_gbits` has it.
+    fn head(self) -> &'static str {
+        match self {
+            Column::Typical => "t_typical[usec]",
+            Column::Bandwidth => "BW average[Gb/sec]",
+            Column::Rate => "MsgRate[Mpps]",
+        }
+    }
+
+    /// What one of its unit is: nanoseconds, bytes or messages per second.
+    fn scale(self) -> f64 {
+        match self {
+            Column::Typical => 1e3,
+            Column::Bandwidth => 1e9 / 8.0,
+            Column::Rate => 1e6,
+        }
+    }
+
+    /// What stands in it, in nanoseconds, bytes or messages per second.
+    fn value(self, text: &str) -> Option<f64> {
+        let mut lines = text.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
+        let heads = heads(lines.next()?);
+        let at = heads.iter().position(|head| head == self.head())?;
+        let value: f64 = lines.next()?.split_whitespace().nth(at)?.parse().ok()?;
+        (value > 0.0).then_some(value * self.scale())
+    }
+}
+
+/// The heads of a table's columns. One blank may part two of them, or two words of one.
+fn heads(line: &str) -> Vec<String> {
+    let mut heads: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for word in line.split_whitespace() {
+        match heads.last_mut().filter(|_| goes_on) {
+            Some(head) => *head += &format!(" {word}"),
+            None => heads.push(word.to_owned()),
+        }
+        goes_on = word == "BW" || word.ends_with('%');
+    }
+    heads
+}
+
+impl Perftest {
+    /// With these libraries, the client on the first core and the server on the second.
+    pub fn new(run: &RunCommand, cores: [usize; 2]) -> Perftest {
+        let [high, low] = [std::process::id() / 250, std::process::id()].map(|part| (part % 250) as u8 + 2);
+        Perftest { run: run.clone(), cores, address: Ipv4Addr::new(127, 84, high, low).into() }
+    }
+
+    /// Is this program installed? If not, it is said how to get it.
+    pub fn has(program: &str) -> bool {
+        let there = is_installed(program);
+        if !there {
+            tracing::warn!(
+                "{program} is not installed (package perftest, `make setup-bench`): its figures are left out"
+            );
+        }
+        there
+    }
+
+    /// What the client of this program prints in a column, over a port. Who calls stands on the client's
+    /// core.
+    ///
+    /// # Errors
+    /// A program fails or prints no such column; its words are told.
+    pub fn measure(&self, port: PortName, program: &str, words: &[String], column: Column) -> Result<f64> {
+        let tcp = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let [_, core] = self.cores;
+        let mut server = self.command(port, program, words, tcp);
+        server.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Process::start_on(core, server)?.with_context(|| format!("starting {program}"))?;
+        server.wait_until_listening(tcp).with_context(|| format!("{program} as a server"))?;
+        let mut client = self.command(port, program, words, tcp);
+        let ended = client.arg(self.address.to_string()).output();
+        let ended = ended.with_context(|| format!("running {program}"))?;
+        ensure!(ended.status.success(), "{program} failed: {}", reason(&ended));
+        server.end()?;
+        let text = String::from_utf8_lossy(&ended.stdout);
+        column.value(&text).with_context(|| format!("{program} prints no {}:\n{text}", column.head()))
+    }
+
+    fn command(&self, port: PortName, program: &str, words: &[String], tcp: u16) -> Command {
+        let mut command = Command::new(self.run.program());
+        self.run.complete(&mut command, port.name(), self.address);
+        // -F: nothing is said of the CPU's frequency.
+        command.args(["timeout", TIMEOUT, program, "-x", "0", "-F", "-p", &tcp.to_string()]).args(words);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATENCY: &str = "\
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ 64      1000          9.52           116.79       10.08     	       10.52       	2.27   		13.29   		116.79
+---------------------------------------------------------------------------------------
+";
+    const BANDWIDTH: &str = "\
+ Mtu             : 4096[B]
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      300              0.00              16.00   		   0.030517
+";
+
+    #[test]
+    fn a_figure_is_found_by_the_head_of_its_column() {
+        assert_eq!(Column::Typical.value(LATENCY), Some(10_080.0));
+        assert_eq!(Column::Bandwidth.value(BANDWIDTH), Some(2e9));
+        assert_eq!(Column::Rate.value(BANDWIDTH), Some(30_517.0));
+        let heads = heads(LATENCY.lines().next().unwrap());
+        assert_eq!((heads.len(), heads[7].as_str()), (9, "99% percentile[usec]"));
+    }
+
+    #[test]
+    fn a_table_without_the_column_or_a_figure_gives_none() {
+        for text in
+            ["", "Couldn't connect", " #bytes #iterations", " #bytes #iterations t_typical[usec]\n64 5"]
+        {
+            assert_eq!(Column::Typical.value(text), None, "{text}");
+        }
+        assert_eq!(Column::Typical.value(BANDWIDTH), None);
+        assert_eq!(Column::Rate.value(&BANDWIDTH.replace("0.030517", "0.000000")), None);
+    }
+}
