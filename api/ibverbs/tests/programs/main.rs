@@ -1,5 +1,6 @@
 //! Unmodified programs of verbs, as Debian ships them or as its headers compile them, on this library.
 
+mod bench;
 mod brokers;
 mod c_programs;
 mod library;
