@@ -8,6 +8,7 @@ mod capture;
 mod guest;
 mod network;
 mod programs;
+mod rows;
 mod rping;
 
 use std::path::PathBuf;
