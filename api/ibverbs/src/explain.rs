@@ -164,9 +164,40 @@ fn narrowness(own: IpAddr, peer: IpAddr) -> Option<u32> {
     (asked == 0).then_some(u32::try_from(mtu).ok()?)
 }
 
-/// What to look at beside the usual cause.
+/// What to look at, for each status of an error.
 fn advice(status: Status) -> &'static str {
     match status {
+        Status::Success | Status::WrFlushed => "",
+        Status::LocalLength => {
+            "; post receives as long as the longest message (and 40 bytes for the GRH of datagrams), and keep messages within \
+             the port's max_msg_sz, or within the path MTU for datagrams"
+        }
+        Status::LocalQpOperation => {
+            "; look at the request's op-code for this type of queue pair, its lists, and its address handle"
+        }
+        Status::LocalProtection => {
+            "; compare lkey, address and length with the region, and look for IBV_ACCESS_LOCAL_WRITE"
+        }
+        Status::MwBind => {
+            "; look for IBV_ACCESS_MW_BIND of the region, its bounds and protection domain, and whether the window is free"
+        }
+        Status::BadResponse => {
+            "; look whether two queue pairs of the peer have been given the same number or PSN, and whether frames are changed on \
+             their way"
+        }
+        Status::LocalAccess => {
+            "; look at what the peer's WRITE with immediate data named: the rkey, its range and its rights here"
+        }
+        Status::RemoteInvalidRequest => {
+            "; look at the length of the peer's receives, its max_dest_rd_atomic, and the alignment of atomics"
+        }
+        Status::RemoteAccess => {
+            "; compare rkey, address and length with the peer's region, its rights, and its protection domain"
+        }
+        Status::RemoteOperation => {
+            "; the peer's queue pair is in the error state now: look at the completion of its receive, and at memory that has \
+             gone away there"
+        }
         Status::RetryExceeded => {
             "; look whether the peer runs and is in RTR, whether GID and QP number are right, and whether UDP port 4791 passes \
              (`remora doctor` shows who has which QP numbers)"
@@ -174,16 +205,7 @@ fn advice(status: Status) -> &'static str {
         Status::RnrRetryExceeded => {
             "; let the peer post receives in time, or set rnr_retry to 7, which is for ever"
         }
-        Status::RemoteAccess => {
-            "; compare rkey, address and length with the peer's region, its rights, and its protection domain"
-        }
-        Status::LocalProtection => {
-            "; compare lkey, address and length with the region, and look for IBV_ACCESS_LOCAL_WRITE"
-        }
-        Status::RemoteInvalidRequest => {
-            "; look at the length of the peer's receives, its max_dest_rd_atomic, and the alignment of atomics"
-        }
-        _ => "",
+        Status::General => "; look at the device: `remora doctor` says whether its broker runs",
     }
 }
 
@@ -227,5 +249,25 @@ pub fn waits(nic: &Nic) {
             "requests of this process waited {waits} times because a peer had no receive posted (RNR), each for the peer's \
              min_rnr_timer; 0 means 655 ms there"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_of_an_error_has_its_cause_and_an_advice_of_its_own() {
+        let errors =
+            Status::ALL.into_iter().filter(|status| !matches!(status, Status::Success | Status::WrFlushed));
+        let mut words: Vec<String> =
+            errors.map(|status| format!("{}{}", status.explain(), advice(status))).collect();
+        assert_eq!(words.len(), 12);
+        for text in &words {
+            assert!(text.contains("; ") && text.len() > 60, "{text}");
+        }
+        words.sort();
+        words.dedup();
+        assert_eq!(words.len(), 12);
     }
 }

@@ -68,6 +68,15 @@ pub fn succeeded(command: &Command, output: &Output) -> String {
     out.into_owned()
 }
 
+/// These words under Valgrind: status 9 if there is a wrong access, if bytes that nobody has written go to a
+/// decision or to the kernel, or if memory is left that nothing points to. Nothing is suppressed.
+pub fn under_valgrind<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    // The NIC has threads of its own, and none may keep the others out.
+    let valgrind = ["valgrind", "--quiet", "--fair-sched=try", "--error-exitcode=9"];
+    let leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"];
+    [&valgrind[..], &leaks, words].concat()
+}
+
 /// A loopback address that no other program of these tests has.
 pub fn address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -13,6 +13,7 @@ mod pairs;
 mod perftest;
 mod pingpong;
 mod symbols;
+mod valgrind;
 
 /// The libraries that the tests link.
 const LIBRARIES: [&str; 1] = ["ibverbs"];

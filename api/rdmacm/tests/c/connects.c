@@ -1,14 +1,30 @@
 /* Clients connect and disconnect, ten times each, and are killed with the tenth connection. The server sees
-   each end. The argument is the number of connections. */
+   each end, and prints how long the end of the killed took. The argument is the number of connections. */
 #include "sides.h"
 #include <dirent.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 
-enum { EACH = 10 };
+enum { EACH = 10, MOST = 1000 };
 
-static void client(uint16_t port) {
+/* When each client was killed, in nanoseconds; both processes have it. */
+static int64_t *killed;
+
+static int64_t now(void) {
+    struct timespec time;
+    CHECK(!clock_gettime(CLOCK_MONOTONIC, &time));
+    return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+static int earlier(const void *one, const void *other) {
+    int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
+    return (a > b) - (a < b);
+}
+
+static void client(uint16_t port, int number) {
     struct rdma_event_channel *channel = rdma_create_event_channel();
     CHECK(channel);
     for (int at = 1; at <= EACH; at++) {
@@ -16,7 +32,10 @@ static void client(uint16_t port) {
         make_qp(id);
         CHECK(!rdma_connect(id, NULL));
         passes(channel, RDMA_CM_EVENT_ESTABLISHED);
-        if (at == EACH) raise(SIGKILL);
+        if (at == EACH) {
+            killed[number] = now();
+            raise(SIGKILL);
+        }
         CHECK(!rdma_disconnect(id));
         passes(channel, RDMA_CM_EVENT_DISCONNECTED);
         rdma_destroy_qp(id);
@@ -42,7 +61,7 @@ static void clients(int count, int ports) {
         int status;
         pid_t one = fork();
         CHECK(one >= 0);
-        if (one == 0) client(port);
+        if (one == 0) client(port, at);
         CHECK(waitpid(one, &status, 0) == one);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
@@ -50,8 +69,11 @@ static void clients(int count, int ports) {
 
 int main(int count, char **words) {
     CHECK(count == 2);
-    int total = atoi(words[1]), pipes[2], begun = 0, ended = 0, before = 0, status;
-    CHECK(!pipe(pipes));
+    int total = atoi(words[1]), pipes[2], begun = 0, ended = 0, before = 0, deaths = 0, status;
+    CHECK(total <= EACH * MOST && !pipe(pipes));
+    killed = mmap(NULL, MOST * sizeof *killed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(killed != MAP_FAILED);
+    static int64_t took[MOST];
     pid_t driver = fork();
     CHECK(driver >= 0);
     if (driver == 0) {
@@ -72,8 +94,11 @@ int main(int count, char **words) {
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
             make_qp(id);
             CHECK(!rdma_accept(id, NULL));
-            begun++;
+            /* The clients come one after the other, and the last connection of each is killed. */
+            id->context = (void *)(intptr_t)begun++;
         } else if (type == RDMA_CM_EVENT_DISCONNECTED) {
+            int number = (intptr_t)id->context;
+            if (number % EACH == EACH - 1) took[deaths++] = now() - killed[number / EACH];
             CHECK(!rdma_disconnect(id));
             rdma_destroy_qp(id);
             CHECK(!rdma_destroy_id(id));
@@ -87,5 +112,8 @@ int main(int count, char **words) {
     while (descriptors() > before) sched_yield();
     CHECK(!rdma_destroy_id(listens));
     rdma_destroy_event_channel(channel);
-    printf("%d ended\n", ended);
+    CHECK(deaths == total / EACH);
+    qsort(took, deaths, sizeof *took, earlier);
+    printf("%d ended; of the killed, half within %lld us and all within %lld us\n", ended,
+           (long long)took[deaths / 2] / 1000, (long long)took[deaths - 1] / 1000);
 }

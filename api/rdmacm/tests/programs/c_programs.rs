@@ -49,6 +49,10 @@ fn descriptors(address: SocketAddr) -> usize {
     }
 }
 
+/// Most microseconds that the peers of half of the killed programs may wait for their event. All others wait
+/// as long as the machine lets them.
+const HALF_WITHIN: u64 = 1_000_000;
+
 /// A tenth of the connections ends with its client, which is killed. Ten thousand where all is tested.
 #[test]
 fn a_thousand_connects_and_disconnects_a_tenth_of_them_by_death_are_told_and_leave_nothing() {
@@ -56,7 +60,9 @@ fn a_thousand_connects_and_disconnects_a_tenth_of_them_by_death_are_told_and_lea
     let address = address();
     let run = |count: u32| {
         let told = c_program("connects", &[&count.to_string()], &|words| program_at(&address, words));
-        assert_eq!(told, format!("{count} ended"));
+        println!("{told}");
+        let numbers: Vec<u64> = told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        assert!(numbers[0] == u64::from(count) && numbers[1] < HALF_WITHIN, "{told}");
     };
     run(10);
     let at = SocketAddr::new(address.parse().unwrap(), 0);

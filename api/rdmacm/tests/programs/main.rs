@@ -4,11 +4,17 @@ mod c_programs;
 mod connections;
 #[path = "../../../ibverbs/tests/programs/library.rs"]
 mod library;
+mod loss;
+mod many;
 mod ownership;
+#[path = "../../../ibverbs/tests/programs/pairs.rs"]
+#[allow(dead_code, reason = "the tests of libibverbs call the rest")]
+mod pairs;
 mod perftest;
 mod pyverbs;
 mod symbols;
 mod utilities;
+mod valgrind;
 
 /// The libraries that the tests link: the second finds the first beside it.
 const LIBRARIES: [&str; 2] = ["ibverbs", "rdmacm"];

@@ -1,0 +1,85 @@
+//! Frames that are lost, and what a capture of the rest shows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use remora_wire::frame::{Start, dissect};
+use remora_wire::icrc::{self, Flow};
+
+use crate::library::{address, done, program_at};
+use crate::pairs::pair_of;
+
+/// A file of this test, which is gone when its value is.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str) -> TestFile {
+        TestFile(std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs a bandwidth test whose client loses so many percent of the frames that it sends and receives, and
+/// records the others.
+#[track_caller]
+fn loses(percent: u32, port: &str) {
+    let here = address();
+    let rules = TestFile::new(&format!("{port}-{percent}.toml"));
+    let capture = TestFile::new(&format!("{port}-{percent}.pcapng"));
+    let text = format!("seed = 1\n[[rule]]\nfault = 'drop'\nprobability = 0.{percent:02}\n");
+    std::fs::write(&rules.0, text).unwrap();
+    let at = |words: &[&str]| {
+        let mut command = program_at(&here, words);
+        command.env("REMORA_PORT", port);
+        // The client's, which comes last and has the address as its last word.
+        if words.last() == Some(&"127.0.0.1") {
+            command.env("REMORA_FAULT", &rules.0).env("REMORA_CAPTURE", &capture.0);
+        }
+        command
+    };
+    let printed = pair_of(&at, &["ib_write_bw", "-F", "-x", "0", "-s", "4096", "-n", "300"], "-p");
+    assert!(printed.contains(" 4096 "), "{printed}");
+    let frames = tshark_reads(&capture.0);
+    assert!(frames > 300, "{frames} frames");
+}
+
+/// tshark takes each frame of a capture for one of InfiniBand, and each ICRC is right. Returns how many there are.
+#[track_caller]
+fn tshark_reads(capture: &Path) -> usize {
+    // It guesses that payloads are of other protocols, and is told not to.
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "--disable-protocol", "rpcordma", "-r"]).arg(capture);
+    let broken = done(tshark.args(["-Y", "_ws.malformed || !infiniband"]));
+    assert!(broken.is_empty(), "tshark does not understand {broken}");
+    let copy = TestFile(capture.with_extension("pcap"));
+    done(Command::new("tshark").args(["-r"]).arg(capture).args(["-F", "pcap", "-w"]).arg(&copy.0));
+    let recorded = std::fs::read(&copy.0).unwrap();
+    // A header of 24 bytes, then 16 bytes before each frame.
+    let (mut rest, mut count) = (&recorded[24..], 0);
+    while !rest.is_empty() {
+        let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        let bytes = &rest[16..16 + len];
+        count += 1;
+        let frame = dissect(Start::Ethernet, bytes).unwrap_or_else(|error| panic!("frame {count}: {error}"));
+        let (network, udp) = frame.network.expect("an IP packet");
+        let covered = &bytes[bytes.len() - frame.packet.buffer_len()..bytes.len() - icrc::LEN];
+        let right = Flow::of(&network, &udp).accepts(network.ip_id(), covered, frame.icrc);
+        assert!(right, "frame {count}: its ICRC is wrong");
+        rest = &rest[16 + len..];
+    }
+    count
+}
+
+#[test]
+fn bandwidth_tests_end_though_frames_are_lost_and_each_icrc_of_their_capture_is_right() {
+    for port in ["udp", "shm"] {
+        for percent in [1, 5] {
+            loses(percent, port);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Eight pairs of programs at once on one address and UDP port, while one process after the other is killed.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use remora_broker::client::{self, Options, Report, Start};
+
+use crate::connections::CmServer;
+use crate::library::{address, done, program_at, remora, unlimited_at};
+
+/// A program as server and client. In its words, ADDRESS is the address, and @ a port that no other pair has.
+struct Pair {
+    /// Words of both sides.
+    words: &'static str,
+    server: &'static str,
+    client: &'static str,
+    /// What ends a run by itself, and what goes on until somebody dies.
+    finite: &'static str,
+    endless: &'static str,
+    /// A word of the client's output that says that both are at work.
+    works: &'static str,
+    /// Does a side notice that the other one has died?
+    notices: bool,
+}
+
+const PAIRS: [Pair; 4] = [
+    Pair {
+        words: "ib_write_bw -x 0 -F -s 4096 -p @",
+        server: "",
+        client: "127.0.0.1",
+        finite: "-n 300",
+        endless: "-D 100",
+        works: "remote address",
+        notices: true,
+    },
+    Pair {
+        words: "ib_send_lat -x 0 -F -s 64 -p @",
+        server: "",
+        client: "127.0.0.1",
+        finite: "-n 300",
+        endless: "-n 4000000",
+        works: "remote address",
+        notices: true,
+    },
+    Pair {
+        words: "ibv_ud_pingpong -g 0 -s 1024 -p @",
+        server: "",
+        client: "127.0.0.1",
+        finite: "-n 300",
+        endless: "-n 100000000",
+        works: "remote address",
+        notices: false,
+    },
+    Pair {
+        words: "rping -p @ -a ADDRESS",
+        server: "-s",
+        client: "-c -v",
+        finite: "-C 30",
+        endless: "",
+        works: "ping data",
+        notices: true,
+    },
+];
+/// Pairs that run at once: each kind twice.
+const SLOTS: usize = 8;
+
+/// Where programs run: an address that they share, and a port.
+struct Place<'a> {
+    address: &'a str,
+    port: &'a str,
+}
+
+impl Place<'_> {
+    fn words(&self, pair: &Pair, side: &str, how: &str, port: usize) -> Vec<String> {
+        let line = format!("{} {how} {side}", pair.words);
+        let line = line.replace("ADDRESS", self.address).replace('@', &port.to_string());
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn on_port(&self, mut command: Command) -> Command {
+        command.env("REMORA_PORT", self.port);
+        command
+    }
+
+    /// Runs a pair to its end.
+    fn finishes(&self, pair: &Pair, port: usize) {
+        let side = |side| {
+            let words = self.words(pair, side, pair.finite, port);
+            self.on_port(program_at(self.address, &words.iter().map(String::as_str).collect::<Vec<_>>()))
+        };
+        let mut server = CmServer::start(side(pair.server));
+        server.serves(side(pair.client));
+        server.succeeds();
+    }
+
+    /// Starts one side of an endless run. Its lines are not held back.
+    fn starts(&self, pair: &Pair, side: &str, port: usize) -> Running {
+        let words = self.words(pair, side, pair.endless, port);
+        let words: Vec<&str> =
+            ["stdbuf", "-oL"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let mut command = self.on_port(unlimited_at(self.address, &words));
+        Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Kills one side of a pair at work. The other side ends by itself if it can know, and both ranges come back.
+    fn loses_one(&self, pair: &Pair, kills_client: bool, port: usize) {
+        let mut server = self.starts(pair, pair.server, port);
+        // A client that meets nobody ends, and is started again.
+        let mut client = loop {
+            let mut client = self.starts(pair, pair.client, port);
+            let output = BufReader::new(client.0.stdout.take().unwrap());
+            if drains_after(output, pair.works) {
+                break client;
+            }
+            assert!(server.0.try_wait().unwrap().is_none(), "{}: the server has ended", pair.words);
+        };
+        let both = [server.0.id(), client.0.id()];
+        let told = doctor(self.address);
+        for id in both {
+            assert!(told.contains(&format!(": process {id} (")), "{id}: {told}");
+        }
+        let (victim, other) =
+            if kills_client { (&mut client, &mut server) } else { (&mut server, &mut client) };
+        victim.0.kill().unwrap();
+        victim.0.wait().unwrap();
+        if !pair.notices {
+            other.0.kill().unwrap();
+        }
+        other.0.wait().unwrap();
+        until(self.address, |report| report.programs.iter().all(|program| !both.contains(&program.pid)));
+    }
+}
+
+/// A process that is gone when its value is.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Reads until a line has this word; a thread reads the rest. False: there was none.
+fn drains_after(mut output: BufReader<std::process::ChildStdout>, word: &str) -> bool {
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        if output.read_line(&mut line).unwrap() == 0 {
+            return false;
+        }
+    }
+    thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+    true
+}
+
+fn doctor(address: &str) -> String {
+    // Its status is of the whole machine.
+    let output = Command::new(remora()).args(["doctor", "--address", address]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn until(address: &str, holds: impl Fn(&Report) -> bool) -> Report {
+    let never = Options { start: Start::Never, ..Options::default() };
+    loop {
+        let report = client::report(SocketAddr::new(address.parse().unwrap(), 0), &never).unwrap();
+        if holds(&report) {
+            return report;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Descriptors, threads and mappings of shared memory of a process.
+fn belongings(pid: u32) -> [usize; 3] {
+    let process = Path::new("/proc").join(pid.to_string());
+    let count = |folder: &str| std::fs::read_dir(process.join(folder)).unwrap().count();
+    let maps = std::fs::read_to_string(process.join("maps")).unwrap();
+    [count("fd"), count("task"), maps.matches("/memfd:").count()]
+}
+
+/// Lines of the kernel's tables that show a socket of the address.
+fn sockets(address: &str) -> String {
+    let [a, b, c, d] = address.parse::<std::net::Ipv4Addr>().unwrap().octets();
+    let udp = format!("{d:02X}{c:02X}{b:02X}{a:02X}:12B7");
+    let tables = ["udp", "unix"].map(|table| std::fs::read_to_string(format!("/proc/net/{table}")).unwrap());
+    let lines = tables.iter().flat_map(|table| table.lines());
+    let of_broker = |line: &&str| line.contains(&udp) || line.contains(&format!("remora-broker/{address}:"));
+    lines.filter(of_broker).collect::<Vec<_>>().join("\n")
+}
+
+/// Starts the address's broker, and waits until it is found.
+fn broker(address: &str) -> Running {
+    let words = ["broker", "--linger", "3600", "--address", address];
+    let child = Command::new(remora()).args(words).stderr(Stdio::null()).spawn().unwrap();
+    let mut broker = Running(child);
+    while sockets(address).is_empty() {
+        assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
+        thread::yield_now();
+    }
+    broker
+}
+
+fn eight_pairs_outlive_the_dead(port: &str) {
+    // One process of each kind, and each process of all pairs where all is tested.
+    let deaths = if std::env::var_os("REMORA_WHOLE").is_some() { 2 * SLOTS } else { PAIRS.len() };
+    let address = address();
+    let mut broker = broker(&address);
+    let place = &Place { address: &address, port };
+    // The first program makes the sockets, which stay.
+    place.finishes(&PAIRS[3], 7000);
+    until(&address, |report| report.programs.is_empty());
+    let before = belongings(broker.0.id());
+    let died = &AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for slot in 0..SLOTS {
+            scope.spawn(move || {
+                let pair = &PAIRS[slot % PAIRS.len()];
+                for run in 0.. {
+                    let tcp = crate::pairs::free_port().into();
+                    place.finishes(pair, tcp);
+                    let turn = died.load(Ordering::SeqCst);
+                    if turn < deaths && turn % SLOTS == slot {
+                        place.loses_one(pair, (turn + turn / SLOTS) % 2 == 0, tcp);
+                        died.store(turn + 1, Ordering::SeqCst);
+                    } else if turn == deaths && run > 0 {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let tally = until(&address, |report| report.programs.is_empty()).broker.tally;
+    assert_eq!(tally.lent, tally.taken_back, "{tally:?}");
+    assert_eq!((tally.strays, tally.forwarded, tally.relayed, tally.overflowed), (0, 0, 0, 0), "{tally:?}");
+    assert!(tally.lent >= 2 * (SLOTS + deaths) as u64 && (tally.linked > 0) == (port == "auto"), "{tally:?}");
+    let told = doctor(&address);
+    assert!(told.contains(&format!("({} taken back)", tally.lent)) && !told.contains("QPN range "), "{told}");
+    // Descriptors of the last programs close when the broker looks at them.
+    while belongings(broker.0.id()).iter().zip(before).any(|(now, before)| *now > before) {
+        thread::yield_now();
+    }
+    done(Command::new("kill").arg(broker.0.id().to_string()));
+    assert!(broker.0.wait().unwrap().success());
+    assert_eq!(sockets(&address), "", "what is left of the broker");
+}
+
+#[test]
+fn eight_pairs_go_on_over_udp_while_others_are_killed_and_started_again_and_nothing_is_left() {
+    eight_pairs_outlive_the_dead("udp");
+}
+
+#[test]
+fn eight_pairs_go_on_by_links_while_others_are_killed_and_started_again_and_nothing_is_left() {
+    eight_pairs_outlive_the_dead("auto");
+}
