@@ -48,7 +48,8 @@ fn loses(percent: u32, port: &str) {
     assert!(frames > 300, "{frames} frames");
 }
 
-/// tshark takes each frame of a capture for one of InfiniBand, and each ICRC is right. Returns how many there are.
+/// tshark takes each frame of a capture for one of InfiniBand, and each ICRC is right. Returns how many there
+/// are.
 #[track_caller]
 fn tshark_reads(capture: &Path) -> usize {
     // It guesses that payloads are of other protocols, and is told not to.

@@ -106,7 +106,8 @@ impl Place<'_> {
         Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Kills one side of a pair at work. The other side ends by itself if it can know, and both ranges come back.
+    /// Kills one side of a pair at work. The other side ends by itself if it can know, and both ranges come
+    /// back.
     fn loses_one(&self, pair: &Pair, kills_client: bool, port: usize) {
         let mut server = self.starts(pair, pair.server, port);
         // A client that meets nobody ends, and is started again.
@@ -225,7 +226,7 @@ fn eight_pairs_outlive_the_dead(port: &str) {
                     place.finishes(pair, tcp);
                     let turn = died.load(Ordering::SeqCst);
                     if turn < deaths && turn % SLOTS == slot {
-                        place.loses_one(pair, (turn + turn / SLOTS) % 2 == 0, tcp);
+                        place.loses_one(pair, (turn + turn / SLOTS).is_multiple_of(2), tcp);
                         died.store(turn + 1, Ordering::SeqCst);
                     } else if turn == deaths && run > 0 {
                         break;

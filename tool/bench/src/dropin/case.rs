@@ -18,7 +18,8 @@ const SHORT: usize = 64;
 const LONG: usize = 1 << 16;
 /// Long messages on the way, as perftest has them.
 const DEPTH: usize = 128;
-/// Messages of a round: of latencies, of long ones, and of short ones in batches. Those over links are quicker.
+/// Messages of a round: of latencies, of long ones, and of short ones in batches. Those over links are
+/// quicker.
 const TRIPS: usize = 20_000;
 const LONGS: usize = 10_000;
 const SHORTS: usize = 400_000;

@@ -1,6 +1,6 @@
 //! `remora bench dropin`: perftest's programs on our libraries beside the same operations by the native API,
-//! and UCX and libfabric on our libraries beside themselves over TCP. Round by round one runs after the other,
-//! on the same two cores.
+//! and UCX and libfabric on our libraries beside themselves over TCP. Round by round one runs after the
+//! other, on the same two cores.
 //!
 //! | file | holds |
 //! |---|---|
