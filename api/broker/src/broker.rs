@@ -3,6 +3,7 @@
 mod addresses;
 mod cm_agent;
 mod cm_requests;
+mod gid_table;
 mod gsi;
 mod introductions;
 mod notices;
@@ -71,6 +72,9 @@ pub enum BrokerError {
     /// The sockets cannot be bound.
     #[error("{0}")]
     Port(String),
+    /// It has as many addresses as it may have.
+    #[error("the broker has {0} addresses, and may have no more")]
+    Full(usize),
     /// The system refused.
     #[error("the system gives the broker no {0}: {1} (descriptors are limited by `ulimit -n`)")]
     System(&'static str, #[source] io::Error),

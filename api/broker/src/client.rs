@@ -19,16 +19,18 @@ mod watch;
 use remora_host::packet::{PacketSocket, own_uid};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
 use remora_verbs::{Context, Counters, Device, OpenError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Options as BrokerOptions};
-use crate::message::{BrokerFacts, MAX_PACKET, ProgramFacts, Reply, Request, VERSION};
+use crate::interface::Interfaces;
+use crate::message::{BrokerFacts, MAX_PACKET, PortState, ProgramFacts, Reply, Request, VERSION};
 use crate::name;
 pub use cm::{CmClient, EventChannel};
 pub use neighbours::Neighbours;
@@ -78,11 +80,19 @@ pub struct Options {
     pub allow: Vec<u32>,
     /// Time in which a broker must have started and answered.
     pub patience: Duration,
+    /// The device has all addresses of the network namespace, and not the one alone by which its broker is
+    /// found. Frames to each of them reach it; [`Range::further`] gives it a share.
+    pub every_address: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { start: Start::Search, allow: Vec::new(), patience: Duration::from_secs(10) }
+        Options {
+            start: Start::Search,
+            allow: Vec::new(),
+            patience: Duration::from_secs(10),
+            every_address: false,
+        }
     }
 }
 
@@ -172,6 +182,11 @@ impl Range {
     pub fn broker(&self) -> std::os::fd::BorrowedFd<'_> {
         self.connection.socket.as_fd()
     }
+
+    /// Is the broker gone?
+    pub fn is_over(&self) -> bool {
+        is_over(&self.connection.socket)
+    }
 }
 
 /// Borrows a QPN range on an address of this machine. Where the address has no broker, one is started.
@@ -182,7 +197,8 @@ pub fn open(address: SocketAddr, options: &Options) -> Result<Range, ClientError
     let address = name::standard(address);
     let counters = Counters::default().each().count() as u16;
     let alone = if options.start == Start::Alone { Some(own_broker(address)?) } else { None };
-    let request = Request::Open { version: VERSION, address, counters };
+    let every_address = options.every_address;
+    let request = Request::Open { version: VERSION, address, counters, every_address };
     let (socket, reply) = reach(address, options, &request)?;
     let share = lent(reply)?;
     let connection = Arc::new(Connection { socket, asking: Mutex::default(), _alone: alone });
@@ -234,8 +250,19 @@ pub struct Report {
     pub broker: BrokerFacts,
     /// Its programs, in the order of ranges.
     pub programs: Vec<ProgramFacts>,
+    /// Its GID table, as programs see it that have all its addresses.
+    pub port: PortState,
     /// The counters of all programs together, those of the dead included: name and value.
     pub counters: Vec<(&'static str, u64)>,
+}
+
+impl Report {
+    /// The entries of the GID table that are not empty: index, and address with its interface if it is
+    /// link-local.
+    pub fn gids(&self) -> impl Iterator<Item = (usize, String)> {
+        let entries = self.port.gids.iter().enumerate();
+        entries.filter_map(|(index, gid)| Some((index, name::ip(gid.as_ref()?.address()))))
+    }
 }
 
 /// Asks the broker of an address who has which range; it starts none.
@@ -258,22 +285,36 @@ pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientEr
     let (Reply::Counters(values), _) = ask(&socket, &Request::Counters)? else {
         return Err(ClientError::Nonsense);
     };
+    let (Reply::Port(port), _) = ask(&socket, &Request::Port)? else { return Err(ClientError::Nonsense) };
     let names = Counters::default();
     let values = values.into_iter().chain(std::iter::repeat(0));
     let counters = names.each().map(|(name, _, _)| name).zip(values).collect();
-    Ok(Report { broker, programs, counters })
+    Ok(Report { broker, programs, port, counters })
 }
 
 /// The address that programs share unless they are told another one: the IPv4 address that the default route
-/// leaves from, or 127.0.0.1. Nothing is sent.
+/// leaves from, or 127.0.0.1. Where the loopback interface is down, it is the IPv6 address of the default
+/// route, or the first of all. Nothing is sent.
 pub fn default_address() -> SocketAddr {
-    // An address for documentation (RFC 5737), so no route but the default one leads there.
-    let found = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
-        socket.connect("192.0.2.1:9")?;
-        socket.local_addr()
+    let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
+    // Addresses for documentation (RFC 5737, RFC 3849), so no route but the default one leads there.
+    let found = leaves_from("0.0.0.0:0", "192.0.2.1:9").or_else(|| {
+        let usable = std::net::UdpSocket::bind((localhost, 0)).is_ok();
+        usable.then_some(localhost).or_else(|| leaves_from("[::]:0", "[2001:db8::1]:9"))
     });
-    let ip = found.map(|local| local.ip()).ok().filter(|ip| !ip.is_unspecified());
-    name::standard((ip.unwrap_or(std::net::Ipv4Addr::LOCALHOST.into()), 0).into())
+    let found = found.map(|ip| SocketAddr::new(ip, 0));
+    let any = found.or_else(|| Interfaces::now().addresses().into_iter().next());
+    name::standard(any.unwrap_or((localhost, 0).into()))
+}
+
+/// The address that the route to `there` leaves from.
+fn leaves_from(here: &str, there: &str) -> Option<IpAddr> {
+    let socket = std::net::UdpSocket::bind(here).ok()?;
+    socket.connect(there).ok()?;
+    let local = socket.local_addr().ok()?.ip();
+    // One that is checked still, or a link-local one without its interface, is none to share.
+    let is_link_local = matches!(local, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    (!local.is_unspecified() && !is_link_local).then_some(local)
 }
 
 /// An address as the variable [`ADDRESS`] has it: with its interface, and without a UDP port.
@@ -353,6 +394,14 @@ fn attempt(
 
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
+}
+
+/// Has the other end of a connection hung up?
+fn is_over(socket: &PacketSocket) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Its end is reported unasked.
+    let mut waited = [PollFd::new(socket, PollFlags::empty())];
+    poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// A reply and its descriptors.

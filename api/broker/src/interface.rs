@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use remora_port::address::{is_broadcast, is_usable, single};
+
+use crate::name::standard;
 
 /// Entries of the kernel's list that are looked at: an interface has one, and one for each address.
 const MOST: usize = 4096;
@@ -51,14 +55,44 @@ impl Interfaces {
         all
     }
 
-    /// The name of the interface that has this address; `None`: no interface does.
-    pub(crate) fn of(&self, ip: IpAddr) -> Option<&str> {
+    /// The name of the interface that has this address; `None`: no interface does. A link-local one may name
+    /// its interface.
+    pub(crate) fn of(&self, address: SocketAddr) -> Option<&str> {
+        let (ip, scope) = (address.ip(), scope(address));
         let has = |wanted: &dyn Fn(&IpAddr) -> bool| {
-            let found = self.0.iter().find(|(_, interface)| interface.addresses.iter().any(wanted));
+            let mut within = self.0.iter().filter(|(_, interface)| scope == 0 || interface.index == scope);
+            let found = within.find(|(_, interface)| interface.addresses.iter().any(wanted));
             found.map(|(name, _)| name.as_str())
         };
         // The whole of 127.0.0.0/8 is the loopback interface's.
         has(&|own| *own == ip).or_else(|| has(&|own| ip.is_loopback() && own.is_loopback()))
+    }
+
+    /// The name of the interface with this number.
+    pub(crate) fn name(&self, index: u32) -> Option<&str> {
+        let found = self.0.iter().find(|(_, interface)| interface.index == index);
+        found.map(|(name, _)| name.as_str())
+    }
+
+    /// All addresses that one NIC may have, in the order of a GID table: IPv4, IPv6, the loopbacks,
+    /// link-local. Those that the kernel still checks are left out: it gives notice when they are usable.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let each = self.0.values().flat_map(|interface| {
+            interface.addresses.iter().map(|ip| match ip {
+                IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                    SocketAddrV6::new(*ip, 0, 0, interface.index).into()
+                }
+                ip => SocketAddr::new(*ip, 0),
+            })
+        });
+        let fit = |address: &SocketAddr| {
+            let ip = address.ip();
+            single(ip).is_ok() && is_usable(ip, scope(*address)) && !is_broadcast(ip)
+        };
+        let mut addresses: Vec<SocketAddr> = each.filter(fit).map(standard).collect();
+        addresses.sort_by_key(|address| (rank(address.ip()), *address));
+        addresses.dedup();
+        addresses
     }
 
     /// The number of the interface of this name; 0: unknown.
@@ -69,6 +103,25 @@ impl Interfaces {
     /// Is the interface of this name up, and has it a carrier?
     pub(crate) fn runs(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|interface| interface.runs)
+    }
+}
+
+/// The place of a kind of address in the GID table's order.
+fn rank(ip: IpAddr) -> u8 {
+    match ip {
+        _ if ip.is_loopback() => 2 + u8::from(ip.is_ipv6()),
+        IpAddr::V4(ip) if ip.is_link_local() => 4,
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => 5,
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(_) => 1,
+    }
+}
+
+/// The interface that an address names; 0: none.
+fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) => v6.scope_id(),
     }
 }
 
@@ -96,9 +149,24 @@ mod tests {
     #[test]
     fn every_loopback_address_is_the_loopback_interfaces() {
         let interfaces = Interfaces::now();
-        let of = |text: &str| interfaces.of(text.parse().unwrap());
+        let of = |text: &str| interfaces.of(SocketAddr::new(text.parse().unwrap(), 0));
         assert_eq!((of("127.0.0.1"), of("127.77.3.9"), of("192.0.2.77")), (Some("lo"), Some("lo"), None));
         assert!(interfaces.index("lo") != 0 && interfaces.index("remora-no-such") == 0);
         assert!(interfaces.runs("lo") && !interfaces.runs("remora-no-such"));
+        assert_eq!(interfaces.name(interfaces.index("lo")), Some("lo"));
+    }
+
+    #[test]
+    fn addresses_stand_in_the_order_of_a_gid_table_and_those_that_no_nic_can_have_are_left_out() {
+        let of = |index, addresses: &[&str]| Interface {
+            runs: true,
+            index,
+            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        };
+        let lo = of(1, &["::1", "127.0.0.1", "127.255.255.255"]);
+        let eth0 = of(2, &["fe80::7", "2001:db8::7", "10.255.0.7", "10.255.0.7", "0.0.0.0"]);
+        let all = BTreeMap::from([("lo".to_owned(), lo), ("eth0".to_owned(), eth0)]);
+        let found: Vec<String> = Interfaces(all).addresses().into_iter().map(crate::name::ip).collect();
+        assert_eq!(found, ["10.255.0.7", "2001:db8::7", "127.0.0.1", "::1", "fe80::7%2"]);
     }
 }

@@ -7,6 +7,7 @@
 //! | `message.rs`, `message/` | what programs and broker say to each other |
 //! | `broker.rs` | [`Broker`]: its thread, and how it ends |
 //! | `broker/` | its state: addresses, ranges, programs, and the frames that strayed |
+//! | `broker/gid_table.rs` | which addresses the broker has, and when their sockets are bound |
 //! | `broker/gsi.rs` | queue pair 1 of the addresses |
 //! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the CM: owners of ids, requests of programs |
 //! | `broker/port_events.rs`, `broker/notices.rs` | changes of the port, and who is told of them |
@@ -45,6 +46,9 @@ pub use remora_port::udp::SteeredBy;
 pub use remora_wire::mad::PortSpace;
 pub use remora_wire::mad::req::ConnectedService;
 pub use tally::Tally;
+
+/// Entries of the GID table at most: addresses of a device.
+pub const GIDS: usize = 32;
 
 /// QPN ranges that programs can have at once; range 0 is the broker's own, for the management queue pairs.
 pub const PROGRAMS: usize = remora_port::udp::RANGES - 1;

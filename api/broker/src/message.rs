@@ -24,7 +24,7 @@ pub use cm::{Connect, Posted};
 pub use id_event::{IdEvent, IdEventKind};
 
 /// Version of this format, and of the page that a program shares with the broker.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Kinds from here on belong to the communication manager.
@@ -36,10 +36,12 @@ const MAGIC: u64 = u64::from_le_bytes(*b"RemoraBr");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The first: a QPN range, and a share of this address. `counters`: how many the program publishes.
+    /// `every_address`: its device has all addresses of the network namespace.
     Open {
         version: u16,
         address: SocketAddr,
         counters: u16,
+        every_address: bool,
     },
     /// The first of a program that only asks.
     Ask {
@@ -52,6 +54,7 @@ pub(crate) enum Request {
     /// The first of a program that reads the device's paths; the tree stays while the connection does.
     Paths {
         version: u16,
+        every_address: bool,
     },
     /// The first, and only one, of a program that reads a counter: its file below the port's folder.
     Counter {
@@ -64,6 +67,8 @@ pub(crate) enum Request {
     Program(u16),
     /// The sums of all programs' counters.
     Counters,
+    /// The port with all addresses of the broker.
+    Port,
     /// A socket by which the program is introduced to its neighbours.
     Neighbours,
     /// On that socket: a link to the program with this QPN range.
@@ -114,8 +119,8 @@ pub struct ProgramFacts {
 pub struct PortState {
     /// The interface of the first address is up, and has a carrier.
     pub active: bool,
-    /// The program's addresses in the order of its shares, which is the order of the GID table; `None`: no
-    /// interface has the address now.
+    /// The GID table: all addresses of the broker, or those that the program has chosen, in the order of its
+    /// shares. `None`: no interface has the address now.
     pub gids: Vec<Option<GidEntry>>,
 }
 
@@ -126,6 +131,18 @@ pub struct GidEntry {
     pub ip: IpAddr,
     /// The interface that has it, by the kernel's number; 0: unknown.
     pub interface: u32,
+}
+
+impl GidEntry {
+    /// The socket address with RoCE's UDP port; a link-local one names its interface.
+    pub fn address(&self) -> SocketAddr {
+        crate::name::standard(match self.ip {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                SocketAddrV6::new(ip, 0, 0, self.interface).into()
+            }
+            ip => SocketAddr::new(ip, 0),
+        })
+    }
 }
 
 /// A reply of the broker.
@@ -161,7 +178,7 @@ pub(crate) enum Reply {
     },
     /// With a socket by which the program is told of the port.
     PortEvents,
-    /// On that socket: at once, and after each change.
+    /// On that socket: at once, and after each change. Also the answer to who asks for it.
     Port(PortState),
     Cm(CmReply),
 }
@@ -315,25 +332,29 @@ impl Request {
             Request::Open { .. } | Request::Ask { .. } | Request::OpenCm { .. } => true,
             Request::Paths { .. } | Request::Counter { .. } => true,
             Request::Address(_) | Request::Program(_) | Request::Counters | Request::Cm(_) => false,
-            Request::Neighbours | Request::Link(_) | Request::PortEvents => false,
+            Request::Neighbours | Request::Link(_) | Request::PortEvents | Request::Port => false,
         }
     }
 
     /// The packet.
     pub(crate) fn emit(&self) -> Vec<u8> {
         match self {
-            Request::Open { version, address, counters } => {
-                Out::kind(1).u64(MAGIC).u16(*version).address(*address).u16(*counters)
+            Request::Open { version, address, counters, every_address } => {
+                let out = Out::kind(1).u64(MAGIC).u16(*version).address(*address).u16(*counters);
+                out.u8((*every_address).into())
             }
             Request::Ask { version } => Out::kind(2).u64(MAGIC).u16(*version),
             Request::Address(address) => Out::kind(3).address(*address),
             Request::Program(index) => Out::kind(4).u16(*index),
             Request::Counters => Out::kind(5),
-            Request::Paths { version } => Out::kind(6).u64(MAGIC).u16(*version),
+            Request::Paths { version, every_address } => {
+                Out::kind(6).u64(MAGIC).u16(*version).u8((*every_address).into())
+            }
             Request::Counter { version, name } => Out::kind(7).u64(MAGIC).u16(*version).text(name),
             Request::Neighbours => Out::kind(8),
             Request::Link(range) => Out::kind(9).u8(*range),
             Request::PortEvents => Out::kind(10),
+            Request::Port => Out::kind(11),
             Request::OpenCm { version } => Out::kind(RESERVED).u64(MAGIC).u16(*version),
             Request::Cm(request) => request.emit(),
         }
@@ -349,13 +370,20 @@ impl Request {
                 if version != VERSION {
                     return Some(Request::Ask { version });
                 }
-                Request::Open { version, address: fields.address()?, counters: fields.u16()? }
+                let (address, counters, every_address) = (fields.address()?, fields.u16()?, fields.flag()?);
+                Request::Open { version, address, counters, every_address }
             }
             2 => Request::Ask { version: fields.magic()? },
             3 => Request::Address(fields.address()?),
             4 => Request::Program(fields.u16()?),
             5 => Request::Counters,
-            6 => Request::Paths { version: fields.magic()? },
+            6 => {
+                let version = fields.magic()?;
+                if version != VERSION {
+                    return Some(Request::Ask { version });
+                }
+                Request::Paths { version, every_address: fields.flag()? }
+            }
             7 => {
                 let version = fields.magic()?;
                 if version != VERSION {
@@ -366,13 +394,14 @@ impl Request {
             8 => Request::Neighbours,
             9 => Request::Link(fields.range()?),
             10 => Request::PortEvents,
+            11 => Request::Port,
             RESERVED => Request::OpenCm { version: fields.magic()? },
             kind @ RESERVED.. => Request::Cm(CmRequest::parse(kind, &mut fields)?),
             _ => return None,
         };
         let known = !matches!(
             request,
-            Request::Ask { version } | Request::OpenCm { version } | Request::Paths { version } if version != VERSION
+            Request::Ask { version } | Request::OpenCm { version } if version != VERSION
         );
         (!known || fields.end().is_some()).then_some(request)
     }

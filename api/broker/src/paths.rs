@@ -10,13 +10,13 @@ mod sweep;
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::PortState;
 use crate::interface::Interfaces;
+use crate::{GIDS, PortState};
 pub(crate) use counter::file;
 
 /// The variable that has the folder of the tree.
@@ -48,12 +48,11 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Writes the tree of a device with these addresses, in the order of the GID table, into a folder of the
-    /// temporary ones. `broker`: the abstract name of the broker. `all`: other users may read it, too.
+    /// Writes the tree of a device whose port is so into a folder of the temporary ones. `broker`: the abstract name of the broker. `all`: other users may read it, too.
     ///
     /// # Errors
     /// The system refuses a folder or a file.
-    pub fn write(addresses: &[SocketAddr], broker: &str, all: bool) -> io::Result<Tree> {
+    pub fn write(state: &PortState, broker: &str, all: bool) -> io::Result<Tree> {
         sweep::sweep();
         let folder = fresh_folder()?;
         let written = sweep::lock(&folder).and_then(|lock| {
@@ -61,7 +60,8 @@ impl Tree {
             symlink(broker, folder.join(BROKER))?;
             write_verbs(&folder)?;
             write_device(&folder.join(DEVICE))?;
-            write_port(&folder.join(DEVICE).join("ports/1"), addresses)?;
+            write_port(&folder.join(DEVICE).join("ports/1"))?;
+            show(&folder, state, &Interfaces::now())?;
             Ok(lock)
         });
         match written {
@@ -77,15 +77,8 @@ impl Tree {
     ///
     /// # Errors
     /// The system refuses a file.
-    pub fn show(&self, state: &PortState) -> io::Result<()> {
-        let port = self.folder.join(DEVICE).join("ports/1");
-        for (name, words) in states(state.active) {
-            replace(&port, name, words)?;
-        }
-        for (index, gid) in state.gids.iter().enumerate() {
-            replace(&port.join("gids"), &index.to_string(), &gid_text(gid.map(|gid| gid.ip)))?;
-        }
-        Ok(())
+    pub fn show(&self, state: &PortState, interfaces: &Interfaces) -> io::Result<()> {
+        show(&self.folder, state, interfaces)
     }
 
     /// Its folder.
@@ -98,6 +91,31 @@ impl Drop for Tree {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Shows the port's state and GIDs in a tree. As the kernel's, an empty entry has zeros, no type and no
+/// interface.
+fn show(folder: &Path, state: &PortState, interfaces: &Interfaces) -> io::Result<()> {
+    let port = folder.join(DEVICE).join("ports/1");
+    for (name, words) in states(state.active) {
+        replace(&port, name, words)?;
+    }
+    for index in 0..GIDS {
+        let (gid, name) = (state.gids.get(index).copied().flatten(), index.to_string());
+        replace(&port.join("gids"), &name, &gid_text(gid.map(|gid| gid.ip)))?;
+        let interface = gid.and_then(|gid| interfaces.name(gid.interface));
+        for (folder, words) in [("types", gid.map(|_| "RoCE v2")), ("ndevs", interface)] {
+            let folder = port.join("gid_attrs").join(folder);
+            match words {
+                Some(words) => replace(&folder, &name, words)?,
+                None => match fs::remove_file(folder.join(&name)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                },
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A folder that nobody else can have made.
@@ -180,12 +198,9 @@ fn write_device(folder: &Path) -> io::Result<()> {
     line(folder, "uevent", "NAME=remora0")
 }
 
-fn write_port(port: &Path, addresses: &[SocketAddr]) -> io::Result<()> {
+fn write_port(port: &Path) -> io::Result<()> {
     for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "pkeys", "counters", "hw_counters"] {
         fs::create_dir_all(port.join(folder))?;
-    }
-    for (name, words) in states(true) {
-        line(port, name, words)?;
     }
     line(port, "rate", "100 Gb/sec (4X EDR)")?;
     line(port, "link_layer", "Ethernet")?;
@@ -195,15 +210,6 @@ fn write_port(port: &Path, addresses: &[SocketAddr]) -> io::Result<()> {
     line(port, "sm_sl", "0")?;
     line(port, "cap_mask", "0x04010000")?;
     line(&port.join("pkeys"), "0", "0xffff")?;
-    let interfaces = Interfaces::now();
-    for (index, address) in addresses.iter().enumerate() {
-        let name = index.to_string();
-        line(&port.join("gids"), &name, &gid_text(Some(address.ip())))?;
-        line(&port.join("gid_attrs/types"), &name, "RoCE v2")?;
-        if let Some(interface) = interfaces.of(address.ip()) {
-            line(&port.join("gid_attrs/ndevs"), &name, interface)?;
-        }
-    }
     // What is read is what the broker says; here are the names.
     for (name, value) in counter::all(&[]) {
         line(port, &name, &value.to_string())?;
@@ -217,8 +223,12 @@ mod tests {
 
     #[test]
     fn a_tree_has_the_device_and_its_gids_and_goes_when_it_is_dropped() {
-        let addresses = ["127.0.0.1:4791".parse().unwrap(), "[fd00::1]:4791".parse().unwrap()];
-        let tree = Tree::write(&addresses, "remora-broker/x", false).unwrap();
+        let interfaces = Interfaces::now();
+        let gid = |text: &str, name: &str| {
+            Some(crate::GidEntry { ip: text.parse().unwrap(), interface: interfaces.index(name) })
+        };
+        let gids = vec![gid("127.0.0.1", "lo"), gid("fd00::1", "")];
+        let tree = Tree::write(&PortState { active: true, gids }, "remora-broker/x", false).unwrap();
         let folder = tree.folder().to_owned();
         let read = |name: &str| fs::read_to_string(folder.join(DEVICE).join(name)).unwrap();
         assert_eq!(read("ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:7f00:0001\n");
@@ -227,8 +237,12 @@ mod tests {
         assert_eq!(read("ports/1/gid_attrs/ndevs/0"), "lo\n");
         assert_eq!(read("ports/1/hw_counters/duplicate_request"), "0\n");
         assert_eq!(read("ports/1/state"), "4: ACTIVE\n");
-        let gid = crate::GidEntry { ip: "fd00::2".parse().unwrap(), interface: 3 };
-        tree.show(&PortState { active: false, gids: vec![None, Some(gid)] }).unwrap();
+        assert_eq!(read("ports/1/gids/31"), "0000:0000:0000:0000:0000:0000:0000:0000\n");
+        let gids = vec![None, gid("fd00::2", "lo")];
+        tree.show(&PortState { active: false, gids }, &interfaces).unwrap();
+        assert_eq!(read("ports/1/gid_attrs/ndevs/1"), "lo\n");
+        let gone = folder.join(DEVICE).join("ports/1/gid_attrs/types/0");
+        assert!(!gone.exists(), "an empty entry has no type");
         assert_eq!(read("ports/1/state") + &read("ports/1/phys_state"), "1: DOWN\n3: Disabled\n");
         assert_eq!(read("ports/1/gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n");
         assert_eq!(read("ports/1/gids/1"), "fd00:0000:0000:0000:0000:0000:0000:0002\n");

@@ -11,7 +11,8 @@ mod timers;
 
 use std::collections::VecDeque;
 
-use remora_wire::mad::{CmMessage, LEN, time_ns};
+use remora_wire::Address;
+use remora_wire::mad::{CmMessage, LEN, ServiceId, time_ns};
 
 use crate::cm_id::{RemoteId, RemoteQp};
 use crate::id_table::IdTable;
@@ -129,6 +130,11 @@ impl Cm {
     pub fn listen(&mut self, handle: u64, listen: &Listen) -> Result<(), CmError> {
         self.unused(handle)?;
         self.listeners.insert(handle, listen)
+    }
+
+    /// Is this service offered at this address?
+    pub fn is_offered(&self, service_id: ServiceId, address: Address) -> bool {
+        self.listeners.find(service_id, address).is_some()
     }
 
     /// What a queue pair needs to send and receive, as far as both sides have agreed on it: from a request or

@@ -247,7 +247,7 @@ impl Side {
             nic.receive(
                 Instant(1),
                 mem,
-                &Ingress { bytes, start: Start::Ip, sealed: false, source, group: None, origin: None },
+                &Ingress { bytes, start: Start::Ip, sealed: false, source, destination: None, origin: None },
             );
         }
         arriving.lens.clear();

@@ -40,10 +40,10 @@ impl<'a> Arrived<'a> {
         from_ip.get(..network.header_len())
     }
 
-    /// The address that it was sent to, if the port shows it or knows that it is a multicast group's.
+    /// The address that it was sent to, if the port shows it, or if it is not the port's own.
     pub fn destination(&self) -> Option<Address> {
         let Some(from_ip) = Arrived::from_ip(self.frame) else {
-            return self.frame.group.map(|group| group.address);
+            return self.frame.destination.map(|to| to.address);
         };
         Network::parse(from_ip).ok().map(|(network, _)| network.addresses().1)
     }
@@ -55,7 +55,7 @@ pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError
     let from_ip = match frame.start {
         Start::Bth => {
             let (source, ip_id) = (frame.source, None);
-            let destination_port = frame.group.map(|group| group.udp_port);
+            let destination_port = frame.destination.map(|to| to.udp_port);
             return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn: 0, frame });
         }
         Start::Ip => frame.bytes,

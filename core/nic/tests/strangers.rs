@@ -150,8 +150,14 @@ fn bench(service: Service, first: &Frame) -> Bench {
 impl Bench {
     fn receive(&mut self, frame: &Frame, transport: &[u8]) {
         let source = frame.source;
-        let ingress =
-            Ingress { bytes: transport, start: Start::Bth, sealed: true, source, group: None, origin: None };
+        let ingress = Ingress {
+            bytes: transport,
+            start: Start::Bth,
+            sealed: true,
+            source,
+            destination: None,
+            origin: None,
+        };
         let mut pass = self.engine.enter();
         let (nic, mem) = pass.parts();
         nic.receive(Instant(frame.time), mem, &ingress);

@@ -64,8 +64,9 @@ pub struct Ingress<'a> {
     pub sealed: bool,
     /// The sender. Only meaningful when `start` is [`Start::Bth`]; otherwise the headers contain it.
     pub source: Endpoint,
-    /// The multicast group and UDP port that it was sent to, if any; likewise.
-    pub group: Option<Endpoint>,
+    /// The address and UDP port that it was sent to, if they are not the port's own: a multicast group, or a
+    /// further address of the port; likewise.
+    pub destination: Option<Endpoint>,
     /// How it came, on ports that know more than its source address. An answer to a stranger goes back so.
     pub origin: Option<Origin>,
 }

@@ -300,7 +300,8 @@ impl World {
         let start = self.links.start();
         while let Some((flight, frame)) = self.links.arrived(self.now) {
             let source = self.nodes[flight.from as usize].endpoint;
-            let ingress = Ingress { bytes: &frame, start, sealed: true, source, group: None, origin: None };
+            let ingress =
+                Ingress { bytes: &frame, start, sealed: true, source, destination: None, origin: None };
             let mut guard = self.nodes[flight.to as usize].engine.enter();
             let (nic, mem) = guard.parts();
             nic.receive(self.now, mem, &ingress);

@@ -160,7 +160,7 @@ impl Side {
             nic.receive(
                 now,
                 mem,
-                &Ingress { bytes, start: Start::Ip, sealed: false, source, group: None, origin: None },
+                &Ingress { bytes, start: Start::Ip, sealed: false, source, destination: None, origin: None },
             );
         }
         nic.transmit(now, mem, &mut self.out, 4) > 0 || moved.is_some()

@@ -563,13 +563,17 @@ fn open_xdp(
     XdpPort::open(interface, address, options).map_err(|error| OpenError::Port(error.to_string()))
 }
 
+/// The largest path MTU whose packets have so many bytes at most, from BTH to ICRC.
+pub fn path_mtu(transport_bytes: usize) -> u32 {
+    1 << transport_bytes.saturating_sub(AROUND_PAYLOAD).clamp(256, 4096).ilog2()
+}
+
 fn facts(port: &(impl Port + Attach)) -> PortFacts {
-    let payload = port.max_transport_bytes().saturating_sub(AROUND_PAYLOAD).clamp(256, 4096);
     PortFacts {
         kind: port.kind(),
         endpoint: port.endpoint(),
         source: port.source(),
-        path_mtu: 1 << payload.ilog2(),
+        path_mtu: path_mtu(port.max_transport_bytes()),
         manner: port.manner(),
     }
 }

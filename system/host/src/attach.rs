@@ -4,9 +4,9 @@ use remora_port::capture::Capture;
 use remora_port::fault::Fault;
 use remora_port::linked::LinkedPort;
 use remora_port::shm::{Limits, Link, ShmPort};
-use remora_port::udp::UdpPort;
+use remora_port::udp::{SharedEndpoint, UdpPort};
 use remora_port::xdp::{Mode, Resolver, XdpPort};
-use remora_port::{Counters, Endpoint, Peer, Port};
+use remora_port::{Address, Counters, Endpoint, Peer, Port};
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ pub enum AttachError {
     Port(String),
     /// This kind of port has no multicast groups.
     NoGroups(PortKind),
+    /// The port has no such address, or can have no more.
+    NoAddress(u8),
 }
 
 impl fmt::Display for AttachError {
@@ -58,6 +60,9 @@ impl fmt::Display for AttachError {
             AttachError::Port(words) => f.write_str(words),
             AttachError::NoGroups(kind) => {
                 write!(f, "port {kind} has no multicast groups: open the device over udp")
+            }
+            AttachError::NoAddress(most) => {
+                write!(f, "this NIC's port has one address, or {most} already: name the peer by one of them")
             }
         }
     }
@@ -114,6 +119,39 @@ pub trait Attach {
     /// The port has none, cannot reach it, or takes no more peers.
     fn add_group(&mut self, _group: Endpoint) -> Result<Peer, AttachError> {
         Err(AttachError::NoGroups(self.kind()))
+    }
+
+    /// Gives the port a share of a further address; the number of that address. The port's own is 0.
+    ///
+    /// # Errors
+    /// `NoAddress`; the system gives no socket.
+    fn add_address(&mut self, _share: &SharedEndpoint) -> Result<u8, AttachError> {
+        Err(AttachError::NoAddress(1))
+    }
+
+    /// Learns which addresses this host has: neighbours send from them.
+    fn learn_local(&mut self, _addresses: &[Address]) {}
+
+    /// As [`Attach::add_endpoint`], for the address with this number.
+    ///
+    /// # Errors
+    /// As there; `NoAddress`.
+    fn add_endpoint_at(&mut self, address: u8, peer: Endpoint) -> Result<Peer, AttachError> {
+        if address == 0 { self.add_endpoint(peer) } else { Err(AttachError::NoAddress(1)) }
+    }
+
+    /// As [`Attach::add_group`], for the address with this number.
+    ///
+    /// # Errors
+    /// As there; `NoAddress`.
+    fn add_group_at(&mut self, address: u8, group: Endpoint) -> Result<Peer, AttachError> {
+        if address == 0 { self.add_group(group) } else { Err(AttachError::NoAddress(1)) }
+    }
+
+    /// Where frames come from that leave by the address with this number, and the bytes from BTH to ICRC that
+    /// its interface takes. `None`: it is the port's own, or there is no such address.
+    fn further_address(&self, _address: u8) -> Option<(Endpoint, usize)> {
+        None
     }
 
     /// Joins a multicast group. Each call counts: the port leaves after as many calls of
@@ -292,7 +330,35 @@ impl Attach for LinkedPort {
     }
 
     fn add_group(&mut self, group: Endpoint) -> Result<Peer, AttachError> {
-        self.group(group).map_err(|error| AttachError::Port(error.to_string()))
+        self.add_group_at(0, group)
+    }
+
+    fn add_address(&mut self, share: &SharedEndpoint) -> Result<u8, AttachError> {
+        let udp = UdpPort::open_shared(share, &remora_port::udp::Options::default());
+        let udp = udp.map_err(|error| AttachError::Port(error.to_string()))?;
+        match LinkedPort::add_address(self, udp) {
+            Ok(number) => Ok(number as u8),
+            Err(_) => Err(AttachError::NoAddress(LinkedPort::MAX_ADDRESSES as u8)),
+        }
+    }
+
+    fn learn_local(&mut self, addresses: &[Address]) {
+        LinkedPort::learn_local(self, addresses);
+    }
+
+    fn add_endpoint_at(&mut self, address: u8, peer: Endpoint) -> Result<Peer, AttachError> {
+        let peer = self.peer_at(address.into(), peer).ok_or(AttachError::NoAddress(1))?;
+        peer.map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn add_group_at(&mut self, address: u8, group: Endpoint) -> Result<Peer, AttachError> {
+        let peer = self.group_at(address.into(), group).ok_or(AttachError::NoAddress(1))?;
+        peer.map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn further_address(&self, address: u8) -> Option<(Endpoint, usize)> {
+        let port = self.further_port(address.into())?;
+        Some((port.source(), port.max_transport_bytes()))
     }
 
     fn join(&mut self, group: Endpoint) -> Result<(), AttachError> {
@@ -403,6 +469,26 @@ macro_rules! attach_inside {
 
             fn add_group(&mut self, group: Endpoint) -> Result<Peer, AttachError> {
                 self.port_mut().add_group(group)
+            }
+
+            fn add_address(&mut self, share: &SharedEndpoint) -> Result<u8, AttachError> {
+                Attach::add_address(self.port_mut(), share)
+            }
+
+            fn learn_local(&mut self, addresses: &[Address]) {
+                Attach::learn_local(self.port_mut(), addresses);
+            }
+
+            fn add_endpoint_at(&mut self, address: u8, peer: Endpoint) -> Result<Peer, AttachError> {
+                self.port_mut().add_endpoint_at(address, peer)
+            }
+
+            fn add_group_at(&mut self, address: u8, group: Endpoint) -> Result<Peer, AttachError> {
+                self.port_mut().add_group_at(address, group)
+            }
+
+            fn further_address(&self, address: u8) -> Option<(Endpoint, usize)> {
+                self.port().further_address(address)
             }
 
             fn join(&mut self, group: Endpoint) -> Result<(), AttachError> {

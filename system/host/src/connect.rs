@@ -268,11 +268,24 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
 /// # Errors
 /// `Attach`.
 pub fn reach(engine: &Arc<Engine>, endpoint: remora_port::Endpoint) -> Result<Peer, ConnectError> {
+    reach_from(engine, 0, endpoint)
+}
+
+/// As [`reach`], from the address with this number ([`Attach::add_address`](crate::Attach::add_address)).
+///
+/// # Errors
+/// As there; also if there is no such address.
+pub fn reach_from(
+    engine: &Arc<Engine>,
+    address: u8,
+    endpoint: remora_port::Endpoint,
+) -> Result<Peer, ConnectError> {
     if endpoint.address.is_multicast() {
-        return engine.control(|control| control.port.add_group(endpoint)).map_err(ConnectError::Attach);
+        let added = engine.control(|control| control.port.add_group_at(address, endpoint));
+        return added.map_err(ConnectError::Attach);
     }
     wait_for_route(engine, endpoint, NEIGHBOUR_TIMEOUT)?;
-    engine.control(|control| control.port.add_endpoint(endpoint)).map_err(ConnectError::Attach)
+    engine.control(|control| control.port.add_endpoint_at(address, endpoint)).map_err(ConnectError::Attach)
 }
 
 /// The client's half of making the ports each other's peers.

@@ -25,7 +25,7 @@ mod rx_horizon;
 mod signal;
 mod watch;
 
-pub use adapter::{Adapter, Config, MAX_ENGINES, OpenError, PortConfig, random};
+pub use adapter::{Adapter, Config, MAX_ENGINES, OpenError, PortConfig, path_mtu, random};
 pub use attach::{Attach, AttachError, PortKind};
 pub use attendant::{LONGEST, SPIN};
 pub use clock::Clock;

@@ -190,6 +190,14 @@ pub fn settle(ip: IpAddr, interface: u32) -> Result<bool, Unfit> {
     }
 }
 
+/// May sockets have this address of an interface now? Not while the kernel looks for another machine that has
+/// it, nor if one has. `interface` is the interface's number, or 0 for any.
+pub fn is_usable(ip: IpAddr, interface: u32) -> bool {
+    let IpAddr::V6(v6) = ip.to_canonical() else { return true };
+    let state = table().map_or(Checked::Usable, |table| look(&table, v6, interface));
+    matches!(state, Checked::Usable | Checked::Absent)
+}
+
 /// An address of this interface that is still checked; none if all are usable, or no other machine's.
 pub(crate) fn tentative(interface: u32) -> Option<IpAddr> {
     let table = table()?;
@@ -256,5 +264,6 @@ mod tests {
         assert_eq!(of("::1", 0), Checked::Usable);
         assert_eq!(settle(ip("::1"), 0), Ok(false));
         assert_eq!(settle(ip("10.0.0.1"), 0), Ok(false));
+        assert!(is_usable(ip("::1"), 0) && is_usable(ip("10.0.0.1"), 0));
     }
 }

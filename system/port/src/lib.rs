@@ -54,6 +54,13 @@ pub trait Port: Egress {
         self.endpoint()
     }
 
+    /// The same for frames to this peer: a port with several addresses sends from that by which the peer was
+    /// named.
+    fn source_to(&self, peer: Peer) -> Endpoint {
+        let _ = peer;
+        self.source()
+    }
+
     /// Largest number of bytes from BTH to ICRC, both included, in one frame.
     fn max_transport_bytes(&self) -> usize;
 

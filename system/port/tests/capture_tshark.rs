@@ -236,7 +236,7 @@ impl Port for Loop {
                 start: Start::Ip,
                 sealed: false,
                 source: Endpoint::default(),
-                group: None,
+                destination: None,
                 origin: None,
             });
         }

@@ -133,3 +133,76 @@ fn a_frame_by_a_link_wakes_a_sleeper_as_one_by_the_socket_does() {
     }
     assert_eq!(near.counters().wakes_sent, 2);
 }
+
+#[test]
+fn a_port_of_several_addresses_sends_from_the_one_by_which_a_peer_was_named() {
+    let (mut port, mut other) = (open(None), open(None));
+    let at = |text: &str| UdpPort::open(text.parse().unwrap(), &Options::default()).unwrap();
+    let further: Vec<UdpPort> = ["127.0.0.2:0", "127.0.0.3:0", "[::1]:0"].map(at).into();
+    let mut names = vec![port.endpoint()];
+    for udp in further {
+        names.push(udp.endpoint());
+        assert_eq!(port.add_address(udp).unwrap(), names.len() - 1);
+    }
+    for (address, name) in names.iter().enumerate().take(3) {
+        let peer = port.peer_at(address, other.endpoint()).unwrap().unwrap();
+        assert_eq!(port.peer_at(address, other.endpoint()), Some(Ok(peer)), "one number for each address");
+        assert_eq!((port.source_to(peer), port.peer_endpoint(peer)), (*name, Some(other.endpoint())));
+        send(&mut port, peer, *name, address as u8);
+        let (mut came, until) = (None, Instant::now() + Duration::from_secs(60));
+        while came.is_none() {
+            assert!(Instant::now() < until, "a frame comes");
+            other.receive(1, &mut |frame| came = Some((frame.bytes.to_vec(), frame.source)));
+        }
+        assert_eq!(came, Some((vec![address as u8; 40], *name)));
+        // Back to that address: a sleeper is woken, and sees where it was sent.
+        assert!(!port.arm() && !readable(&port));
+        let back = other.peer(*name).unwrap();
+        send(&mut other, back, *name, 50 + address as u8);
+        assert!(readable(&port));
+        port.disarm();
+        let mut seen = None;
+        while seen.is_none() {
+            assert!(Instant::now() < until, "a frame comes back");
+            port.receive(8, &mut |frame| seen = Some((frame.bytes[0], frame.destination)));
+        }
+        assert_eq!(seen, Some((50 + address as u8, (address > 0).then_some(*name))));
+    }
+    assert!(port.peer_at(3, other.endpoint()).unwrap().is_err(), "from IPv6 to IPv4");
+    assert_eq!(port.peer_at(4, other.endpoint()), None, "no such address");
+    assert_eq!(port.counters().frames_received, 3);
+}
+
+#[test]
+fn a_datagram_to_each_own_address_may_leave_by_a_link_and_one_to_another_may_not() {
+    let mut port = open(None);
+    let second = UdpPort::open("127.0.0.2:0".parse().unwrap(), &Options::default()).unwrap();
+    let names = [port.endpoint(), second.endpoint()];
+    port.add_address(second).unwrap();
+    let link = port.add_neighbour(9, Link::loopback(DEFAULT_GEOMETRY).unwrap()).unwrap();
+    let qp = Qpn::new(9 << 17 | 5);
+    for from in 0..2 {
+        for (to, name) in names.iter().enumerate() {
+            let peer = port.peer_at(from, *name).unwrap().unwrap();
+            assert_eq!(port.nearest(peer, qp) == link, from == to, "{from} to {to}");
+        }
+    }
+    // Neighbours may send from each of them.
+    send(&mut port, link, names[1], 6);
+    assert_eq!(receive(&mut port), (6, false, true));
+}
+
+#[test]
+fn a_port_has_so_many_addresses_and_no_more() {
+    let mut port = open(None);
+    let at = |text: &str| UdpPort::open(text.parse().unwrap(), &Options::default()).unwrap();
+    for number in 1..LinkedPort::MAX_ADDRESSES {
+        assert_eq!(port.add_address(at(&format!("127.0.1.{number}:0"))).unwrap(), number);
+    }
+    assert!(port.add_address(at("127.0.2.1:0")).is_err());
+    let last = LinkedPort::MAX_ADDRESSES - 1;
+    let (here, there) = (port.further_port(last).unwrap().endpoint(), port.endpoint());
+    let peer = port.peer_at(last, there).unwrap().unwrap();
+    send(&mut port, peer, here, 9);
+    assert_eq!(receive(&mut port), (9, true, false));
+}

@@ -126,7 +126,7 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
     let group = ReuseportGroup::bind(at("127.91.0.4:0"), SteeredBy::Kernel, &Options::default()).unwrap();
     let mut shares = shares(&group, &[5, 6]);
     let from = UdpSocket::bind("127.91.0.4:0").unwrap();
-    let source = endpoint(from.local_addr().unwrap());
+    let (source, here) = (endpoint(from.local_addr().unwrap()), endpoint(group.local()).address);
     // A train of two ranges, as a device may join it: the kernel steers it by its first frame.
     let socket = remora_port::udp::Socket::open(at("127.91.0.4:0"), &Options::default()).unwrap();
     let train = [frame(5, 1, 80), frame(6, 2, 80), frame(5, 3, 80)].concat();
@@ -145,20 +145,28 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
         (&frame(6, 2, 80)[..], 80, socket.endpoint())
     );
     // The owner hands over one frame, then a train longer than a receive's budget.
-    assert!(owner_of_six.give(stray.source, stray.segment, &buffer[..stray.len]));
+    assert!(owner_of_six.give(stray.source, here, stray.segment, &buffer[..stray.len]));
     let long: Vec<u8> = (0..100).flat_map(|number| frame(6, number, 60)).collect();
-    assert!(owner_of_six.give(source, 60, &long));
+    assert!(owner_of_six.give(source, here, 60, &long));
     let came = received(six);
     assert_eq!(came[0], (frame(6, 2, 80), stray.source));
     assert_eq!(came[1..].iter().flat_map(|(bytes, _)| bytes.clone()).collect::<Vec<_>>(), long);
     assert!(came[1..].iter().all(|(_, from)| *from == source));
     assert_eq!((six.udp_counters().forwarded, six.udp_counters().strays), (101, 0));
     // A program that takes nothing loses frames; the owner is not held up.
-    let given = (0..100).filter(|_| owner_of_six.give(source, 60, &long)).count();
+    let given = (0..100).filter(|_| owner_of_six.give(source, here, 60, &long)).count();
     assert!((1..100).contains(&given), "{given} of 100 fit");
     assert_eq!(received(six).len(), given * 100);
-    assert!(owner_of_six.give(source, 60, &frame(6, 9, 60)));
+    assert!(owner_of_six.give(source, here, 60, &frame(6, 9, 60)));
     assert_eq!(received(six).len(), 1, "the count of what was handed over is right again");
+    // What was sent to another address of the owner's says so.
+    let other = endpoint(at("[fd00::7]:0")).address;
+    for (to, says) in [(here, None), (other, Some(Endpoint { address: other, ..endpoint(group.local()) }))] {
+        assert!(owner_of_six.give(source, to, 60, &frame(6, 9, 60)));
+        let mut came = Vec::new();
+        six.receive(8, &mut |frame| came.push(frame.destination));
+        assert_eq!(came, [says]);
+    }
     drop(shares.remove(0).1);
     assert!(received(&mut shares[0].0).is_empty(), "an owner that is gone hands over nothing");
 }
@@ -178,4 +186,25 @@ fn the_page_shows_the_owner_what_the_program_published() {
     let [a, b, _] = share.descriptors().unwrap().map(|fd| fd.try_clone_to_owned().unwrap());
     let wrong = b.try_clone().unwrap();
     assert!(SharedEndpoint::from_descriptors(group.local(), 1, [a, b, wrong]).is_none(), "no page");
+}
+
+#[test]
+fn a_group_that_is_begun_gets_everything_by_its_first_socket_until_it_is_complete() {
+    let mut group =
+        ReuseportGroup::begin(at("127.91.0.9:0"), SteeredBy::Kernel, &Options::default()).unwrap();
+    assert_eq!((group.steered(), group.sockets().len()), (SteeredBy::Kernel, 1));
+    let from = UdpSocket::bind("127.91.0.9:0").unwrap();
+    let mut buffer = [0; 100];
+    for range in [0, 7, 127] {
+        from.send_to(&frame(range, 1, 60), group.local()).unwrap();
+        assert_eq!(group.sockets()[0].recv_from(&mut buffer).unwrap().map(|arrival| arrival.len), Some(60));
+    }
+    group.complete().unwrap();
+    group.complete().unwrap();
+    assert_eq!(group.sockets().len(), RANGES);
+    for range in [0, 7, 127] {
+        from.send_to(&frame(range, 1, 60), group.local()).unwrap();
+        let came = group.sockets()[usize::from(range)].recv_from(&mut buffer).unwrap();
+        assert_eq!(came.map(|arrival| arrival.len), Some(60), "range {range}");
+    }
 }

@@ -11,8 +11,8 @@ use crate::GidEntry;
 use crate::interface::Interfaces;
 use crate::name;
 
-/// Addresses of one broker at most.
-pub(super) const ADDRESSES: usize = 8;
+/// Addresses of one broker at most, which are the entries of the GID table.
+pub(super) const ADDRESSES: usize = crate::GIDS;
 
 /// One address: the name at which programs find the broker, and the sockets, once a program has asked.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Address {
 
     /// Sees what has become of its interface.
     pub fn look(&mut self, interfaces: &Interfaces) {
-        let found = interfaces.of(self.local.ip()).map(str::to_owned);
+        let found = interfaces.of(self.local).map(str::to_owned);
         self.index = found.as_ref().map(|name| interfaces.index(name));
         self.interface = found.or(self.interface.take());
         self.runs = self.interface.as_ref().is_some_and(|name| interfaces.runs(name));
@@ -56,11 +56,11 @@ impl Address {
         self.index.map(|interface| GidEntry { ip: self.local.ip(), interface })
     }
 
-    /// Binds its sockets, unless they are.
-    pub fn bind(&mut self, steered: SteeredBy) -> Result<&mut ReuseportGroup, BrokerError> {
+    /// Binds its first socket, unless it is. That one gets the frames of all ranges.
+    pub fn begin(&mut self, steered: SteeredBy) -> Result<&mut ReuseportGroup, BrokerError> {
         let group = match self.group.take() {
             Some(bound) => bound,
-            None => ReuseportGroup::bind(self.local, steered, &Options::default())
+            None => ReuseportGroup::begin(self.local, steered, &Options::default())
                 .map_err(BrokerError::of_port)?,
         };
         Ok(self.group.insert(group))

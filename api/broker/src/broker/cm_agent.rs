@@ -1,6 +1,6 @@
 //! The communication manager of the broker's addresses: its machines, and whose each id is.
 
-mod connect_retries;
+mod early_requests;
 mod event_channel;
 
 use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant};
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use super::gsi::Gsi;
 use super::port_table::PortTable;
 use crate::message::{IdEvent, IdEventKind};
-use connect_retries::ConnectRetries;
+use early_requests::EarlyRequests;
 pub(super) use event_channel::{EventChannel, Full};
 
 /// Ids at most, all programs' together.
@@ -61,7 +61,7 @@ pub(super) struct CmAgent {
     channels: BTreeMap<u32, EventChannel>,
     next_id: u64,
     next_channel: u32,
-    pub retries: ConnectRetries,
+    pub early: EarlyRequests,
 }
 
 impl CmAgent {
@@ -78,7 +78,7 @@ impl CmAgent {
             channels: BTreeMap::new(),
             next_id: 1,
             next_channel: 0,
-            retries: ConnectRetries::default(),
+            early: EarlyRequests::default(),
         }
     }
 
@@ -98,7 +98,7 @@ impl CmAgent {
 
     /// How long nothing is due; `None`: no timer runs.
     pub fn rest(&self) -> Option<std::time::Duration> {
-        let deadline = self.cm.next_deadline().min(self.retries.next_deadline());
+        let deadline = self.cm.next_deadline().min(self.early.next_deadline());
         let left = || deadline.0.saturating_sub(self.now().0);
         (deadline < Instant::NEVER).then(|| std::time::Duration::from_nanos(left()))
     }
@@ -146,7 +146,6 @@ impl CmAgent {
             Ok(()) | Err(CmError::NoSuchHandle) => {}
             Err(error) => return Err(error),
         }
-        self.retries.forget(id);
         if let Some(Id { bound: Some(bound), space, .. }) = self.ids.remove(&id) {
             self.ports(space).release(id, bound.port);
         }
@@ -181,6 +180,19 @@ impl CmAgent {
         self.channels.retain(|_, channel| channel.client != client);
     }
 
+    /// Keeps a request for which nobody listens yet. False: it is none, or there are too many.
+    pub fn hold(&mut self, now: Instant, gids: GidPair, mad: &[u8]) -> bool {
+        self.early.hold(now, gids, mad, &self.cm)
+    }
+
+    /// Takes the next request that was kept and waits no more. False: there is none.
+    pub fn receive_early(&mut self, now: Instant) -> bool {
+        let is_offered = |service, address| self.cm.is_offered(service, address);
+        let Some((gids, mad)) = self.early.next_ready(now, is_offered) else { return false };
+        self.receive(now, gids, &mad[..]);
+        true
+    }
+
     /// Takes a MAD that came for one of our addresses.
     pub fn receive(&mut self, now: Instant, gids: GidPair, mad: &[u8]) {
         let fresh = self.next_id;
@@ -191,10 +203,6 @@ impl CmAgent {
 
     /// Puts an event into its id's channel. `Err`: the program of this number reads none.
     pub fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
-        let now = self.now();
-        if self.retries.is_retried(now, event.handle, &event.kind) {
-            return Ok(());
-        }
         let message = match &event.kind {
             EventKind::ConnectRequest(request) => {
                 let remora_cm::ConnectRequest { listener, gids, service_id, ip, service, param } = *request;

@@ -97,7 +97,9 @@ impl State {
                 return Ok(CmReply::QpAttributes(attributes));
             }
             CmRequest::Post { id, posted } => return self.post(id, posted),
-            CmRequest::Connect { id, connect } => return self.connect(client, id, &connect),
+            CmRequest::Connect { id, connect } => {
+                return self.connect(client, id, &connect).map(|()| CmReply::Done);
+            }
             CmRequest::Accept { id, param, private_data } => {
                 self.agent.cm.accept(now, id, &accept_param(&param, &private_data))
             }
@@ -154,12 +156,15 @@ impl State {
         }
     }
 
-    /// The place of an address, whose sockets are bound then.
+    /// The place of an address, whose first socket is bound then.
     fn place_of(&mut self, address: Address) -> Result<usize, Errno> {
         let is = |local: SocketAddr| Address::from(local.ip()) == address;
-        let place = self.addresses.iter().position(|address| is(address.local));
-        let place = place.ok_or(Errno::ADDRNOTAVAIL)?;
-        self.bind(place).map_err(|_| Errno::NODEV)?;
+        let find = |lives: bool| {
+            let mut addresses = self.addresses.iter();
+            addresses.position(|address| is(address.local) && (address.gid().is_some() || !lives))
+        };
+        let place = find(true).or_else(|| find(false)).ok_or(Errno::ADDRNOTAVAIL)?;
+        self.begin(place).map_err(|_| Errno::NODEV)?;
         Ok(place)
     }
 
@@ -214,8 +219,8 @@ impl State {
             Some(bound) => bound,
             None => self.bind_id(client, id, (IpAddr::from([0; 4]), 0).into(), false)?,
         };
-        // The broker's first address may have no sockets yet. All others have.
-        self.bind(0).map_err(|_| Errno::NODEV)?;
+        // The broker's first address may have no socket yet. All others have.
+        self.begin(0).map_err(|_| Errno::NODEV)?;
         let service_id = ServiceId::rdma_ip(space, bound.port);
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         let listen = Listen { service_id, address: bound.address, backlog };
@@ -225,32 +230,11 @@ impl State {
             let _ = self.agent.cm.destroy(now, id);
             return Err(Errno::ADDRINUSE);
         }
+        self.receive_early();
         Ok(bound)
     }
 
-    fn connect(&mut self, client: u32, id: u64, connect: &Connect) -> Result<CmReply, Errno> {
-        self.ask(client, id, connect)?;
-        self.agent.retries.begin(client, id, connect);
-        Ok(CmReply::Done)
-    }
-
-    /// Makes requests again that met nobody who listens.
-    fn ask_again(&mut self) {
-        let now = self.agent.now();
-        while let Some((client, id, connect)) = self.agent.retries.next_due(now) {
-            if self.ask(client, id, &connect).is_err() {
-                self.agent.retries.forget(id);
-                let kind = IdEventKind::Rejected(RejectReason::INVALID_SERVICE_ID.0);
-                let refused = IdEvent { id, kind, private_data: Vec::new() };
-                if let Some(Err(deaf)) = self.agent.put(&refused) {
-                    self.deaf.insert(deaf);
-                }
-            }
-            self.pump_cm();
-        }
-    }
-
-    fn ask(&mut self, client: u32, id: u64, connect: &Connect) -> Result<(), Errno> {
+    fn connect(&mut self, client: u32, id: u64, connect: &Connect) -> Result<(), Errno> {
         let Id { space, bound, .. } = self.agent.id(client, id).ok_or(Errno::INVAL)?;
         let bound = bound.ok_or(Errno::INVAL)?;
         let local = bound.address.ok_or(Errno::INVAL)?;
@@ -297,8 +281,21 @@ impl State {
         self.tally.mads += 1;
         let gids = GidPair { local: local.address, remote: source.address };
         let now = self.agent.now();
-        self.agent.receive(now, gids, mad);
-        self.pump_cm();
+        // Who asks from here is one of the programs that connect.
+        let from_here = self.addresses.iter().any(|own| Address::from(own.local.ip()) == gids.remote);
+        let may_listen = self.clients.connecting() > usize::from(from_here);
+        if !may_listen || !self.agent.hold(now, gids, mad) {
+            self.agent.receive(now, gids, mad);
+            self.pump_cm();
+        }
+    }
+
+    /// Takes requests that have waited for a listener.
+    fn receive_early(&mut self) {
+        let now = self.agent.now();
+        while self.agent.receive_early(now) {
+            self.pump_cm();
+        }
     }
 
     /// Repeats and ends what is due.
@@ -308,7 +305,7 @@ impl State {
             self.agent.cm.expire(now);
             self.pump_cm();
         }
-        self.ask_again();
+        self.receive_early();
     }
 
     /// Sends what the machines want to send, and tells programs what they are to know.

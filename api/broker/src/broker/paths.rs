@@ -13,11 +13,10 @@ impl State {
         if self.tree.is_none() {
             let local = self.addresses[0].local;
             let others = !self.options.allow.is_empty();
-            let tree = Tree::write(&[local], &name::of(local), others);
+            let tree = Tree::write(&self.whole_port(), &name::of(local), others);
             let failed =
                 |error| format!("the device's paths cannot be written: {error} (TMPDIR chooses where)");
             self.tree = Some(tree.map_err(failed)?);
-            self.show_port();
         }
         if let Some(client) = self.clients.get_mut(number) {
             client.reads = true;

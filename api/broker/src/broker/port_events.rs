@@ -45,6 +45,7 @@ impl State {
         for address in &mut self.addresses {
             address.look(&interfaces);
         }
+        self.fill_gids(&interfaces);
         for number in self.clients.numbers() {
             self.tell_of_port(number);
         }
@@ -53,12 +54,19 @@ impl State {
 
     /// The port as a program sees it.
     fn port_state(&self, client: &Client) -> PortState {
-        let places: Vec<usize> = client.shares.iter().map(|share| share.address).collect();
-        self.state_of(&places)
+        if client.every_address {
+            return self.whole_port();
+        }
+        self.state_of(client.shares.iter().map(|share| share.address))
     }
 
-    fn state_of(&self, places: &[usize]) -> PortState {
-        let addresses: Vec<_> = places.iter().filter_map(|place| self.addresses.get(*place)).collect();
+    /// The port with all addresses of the broker.
+    pub(super) fn whole_port(&self) -> PortState {
+        self.state_of(0..self.addresses.len())
+    }
+
+    fn state_of(&self, places: impl Iterator<Item = usize>) -> PortState {
+        let addresses: Vec<_> = places.filter_map(|place| self.addresses.get(place)).collect();
         PortState {
             active: addresses.first().is_some_and(|address| address.runs),
             gids: addresses.iter().map(|address| address.gid()).collect(),
@@ -86,7 +94,7 @@ impl State {
     /// Has the tree of paths show the port.
     pub(super) fn show_port(&self) {
         if let Some(tree) = &self.tree
-            && let Err(error) = tree.show(&self.state_of(&[0]))
+            && let Err(error) = tree.show(&self.whole_port(), &Interfaces::now())
         {
             tracing::warn!("the device's paths show the port as it was: {error}");
         }

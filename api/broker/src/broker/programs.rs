@@ -41,6 +41,8 @@ pub(super) struct Client {
     /// It reads the tree of paths.
     pub reads: bool,
     pub range: Option<u8>,
+    /// Its device has all addresses of the broker, whether it has a share of them or not.
+    pub every_address: bool,
     pub shares: Vec<Share>,
     /// Its neighbours are introduced by this socket; None: it takes no links.
     pub introductions: Option<PacketSocket>,
@@ -57,6 +59,12 @@ impl Client {
     /// Its share of this address.
     pub fn share(&self, address: usize) -> Option<&Handover> {
         self.shares.iter().find(|share| share.address == address).map(|share| &share.handover)
+    }
+
+    /// The way by which frames reach it that were sent to this address: its share of that, or another one.
+    pub fn way(&self, address: usize) -> Option<&Handover> {
+        let other = || self.shares.first().filter(|_| self.every_address).map(|share| &share.handover);
+        self.share(address).or_else(other)
     }
 
     /// Does the broker stay for it, though it has no range?
@@ -128,9 +136,19 @@ impl Clients {
         self.by_number.get_mut(&number)
     }
 
+    /// Is any connection so?
+    pub fn any(&self, is: impl Fn(&Client) -> bool) -> bool {
+        self.by_number.values().any(is)
+    }
+
+    /// Programs that connect by the communication manager.
+    pub fn connecting(&self) -> usize {
+        self.by_number.values().filter(|client| client.connects).count()
+    }
+
     /// Does any program connect by the communication manager, or read the device's paths?
     pub fn any_stays(&self) -> bool {
-        self.by_number.values().any(Client::stays)
+        self.any(Client::stays)
     }
 
     /// The program that has this range, and its number.
@@ -204,6 +222,7 @@ mod tests {
         let (socket, _) = PacketSocket::pair().unwrap();
         let since = Instant::now();
         let (pid, uid, known, connects, reads, range, counters) = (1, 2, true, false, false, None, 0);
+        let every_address = false;
         let (shares, page, process) = (Vec::new(), None, None);
         let (introductions, links, port_events) = (None, BTreeSet::new(), None);
         Client {
@@ -216,6 +235,7 @@ mod tests {
             connects,
             reads,
             range,
+            every_address,
             shares,
             introductions,
             links,

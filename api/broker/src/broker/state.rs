@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::addresses::{ADDRESSES, Address};
+use super::addresses::Address;
 use super::cm_agent::CmAgent;
 use super::notices::Notices;
 use super::programs::{Client, Clients, Share};
@@ -93,6 +93,8 @@ pub(super) struct State {
     pub(super) clients: Clients,
     pub(super) tally: Tally,
     pub(super) agent: CmAgent,
+    /// It has all addresses of the network namespace, since a program has asked for them.
+    pub(super) every_address: bool,
     /// Written when the first program asks.
     pub(super) tree: Option<Tree>,
     /// Connections whose programs read no events.
@@ -117,6 +119,7 @@ impl State {
             clients: Clients::new(),
             tally: Tally::default(),
             agent: CmAgent::new(),
+            every_address: false,
             tree: None,
             deaf: BTreeSet::new(),
             buffer: vec![0; 65_535].into_boxed_slice(),
@@ -126,7 +129,7 @@ impl State {
         if let Some(notices) = &state.notices {
             watch(&state.poll, notices, Source::Notices).map_err(system("descriptor"))?;
         }
-        state.add_address(address)?;
+        state.put_address(Address::new(address)?)?;
         Ok(state)
     }
 
@@ -192,15 +195,6 @@ impl State {
         Some(wait.map(|wait| wait + Duration::from_millis(1)))
     }
 
-    fn add_address(&mut self, local: SocketAddr) -> Result<usize, BrokerError> {
-        let address = Address::new(local)?;
-        let place = self.addresses.len();
-        watch(&self.poll, &address.listener, Source::Listener(place))
-            .map_err(|errno| BrokerError::System("descriptor", errno.into()))?;
-        self.addresses.push(address);
-        Ok(place)
-    }
-
     fn accept(&mut self, address: usize) {
         for _ in 0..TURN {
             match self.addresses[address].listener.accept() {
@@ -260,6 +254,7 @@ impl State {
             connects: false,
             reads: false,
             range: None,
+            every_address: false,
             shares: Vec::new(),
             introductions: None,
             links: BTreeSet::new(),
@@ -323,7 +318,7 @@ impl State {
             Request::Open { version, .. }
             | Request::Ask { version }
             | Request::OpenCm { version }
-            | Request::Paths { version }
+            | Request::Paths { version, .. }
                 if version != VERSION =>
             {
                 return Err(format!(
@@ -331,9 +326,12 @@ impl State {
                      doctor` names the broker's process"
                 ));
             }
-            Request::Open { address, counters, .. } => {
+            Request::Open { address, counters, every_address, .. } => {
                 if let Some(client) = self.clients.get_mut(number) {
-                    client.counters = counters.into();
+                    (client.counters, client.every_address) = (counters.into(), every_address);
+                }
+                if every_address {
+                    self.have_every_address();
                 }
                 return self.lend(number, address).map(|()| None);
             }
@@ -343,7 +341,13 @@ impl State {
                 self.clients.facts(index.into()).map_or(Reply::Nothing, Reply::Program)
             }
             Request::Counters => Reply::Counters(self.clients.counters()),
-            Request::Paths { .. } => self.tree(number).map(Reply::Paths)?,
+            Request::Port => Reply::Port(self.whole_port()),
+            Request::Paths { every_address, .. } => {
+                if every_address {
+                    self.have_every_address();
+                }
+                self.tree(number).map(Reply::Paths)?
+            }
             Request::Counter { name, .. } => return self.hand_out_counter(number, &name).map(|()| None),
             Request::Neighbours => return self.open_introductions(number).map(|()| None),
             Request::PortEvents => return self.open_port_events(number).map(|()| None),
@@ -381,21 +385,13 @@ impl State {
         let known = self.addresses.iter().position(|address| address.local == local);
         let place = match known {
             Some(place) => place,
-            None if self.addresses.len() >= ADDRESSES => {
-                return Err(format!("the broker has {ADDRESSES} addresses, and may have no more"));
-            }
             None => self.add_address(local).map_err(|error| error.to_string())?,
         };
         let client = self.clients.get(number).ok_or("the connection is gone")?;
         if client.share(place).is_some() {
             return Err(format!("the program has its share of {} already", local.ip()));
         }
-        let bound = self.bind(place);
-        if bound.is_err() && known.is_none() {
-            // Nobody has it, and another broker may.
-            self.addresses.pop();
-        }
-        bound?;
+        self.complete(place)?;
         let fresh = client_range(&self.clients, number).is_none();
         let range = match client_range(&self.clients, number) {
             Some(range) => range,
@@ -411,25 +407,6 @@ impl State {
             self.tally.lent += 1;
         }
         self.hand_out(number, place, range).map_err(|error| format!("lending a QPN range failed: {error}"))
-    }
-
-    /// Binds the sockets of an address at its first use.
-    pub(super) fn bind(&mut self, place: usize) -> Result<(), String> {
-        let address = &mut self.addresses[place];
-        if address.group.is_some() {
-            return Ok(());
-        }
-        let steered = if self.options.alone { SteeredBy::Reader } else { self.options.steered };
-        let group = address.bind(steered).map_err(|error| error.to_string())?;
-        if self.options.alone {
-            // The program reads the only socket, and hands over what is not for it.
-            return Ok(());
-        }
-        for (range, socket) in group.sockets().iter().enumerate() {
-            watch(&self.poll, socket, Source::Socket(place, range as u8))
-                .map_err(|errno| errno.to_string())?;
-        }
-        Ok(())
     }
 
     /// Sends the descriptors of a share to its program.
@@ -468,6 +445,10 @@ impl State {
     /// The socket of a range, if the range has one of its own and a program reads it while it has the range.
     fn lent_socket(&self, place: usize, range: u8) -> Option<&remora_port::udp::Socket> {
         let group = self.addresses[place].group.as_ref()?;
+        if self.options.alone {
+            // The program reads the only socket, and hands over what is not for it.
+            return group.sockets().first();
+        }
         let steered = group.steered() == SteeredBy::Kernel;
         group.sockets().get(usize::from(range)).filter(|_| steered)
     }
@@ -547,6 +528,7 @@ pub(super) fn watch(poll: &OwnedFd, descriptor: &impl AsFd, source: Source) -> R
 
 #[cfg(test)]
 mod tests {
+    use super::super::addresses::ADDRESSES;
     use super::*;
 
     #[test]

@@ -90,10 +90,11 @@ impl State {
         }
         let group = self.addresses[place].group.as_ref();
         let relays = group.is_some_and(|group| group.steered() == SteeredBy::Reader);
-        let share = self.clients.of_range(range).and_then(|(_, client)| client.share(place));
-        let counter = match share {
+        let way = self.clients.of_range(range).and_then(|(_, client)| client.way(place));
+        let to = remora_wire::Address::from(self.addresses[place].local.ip());
+        let counter = match way {
             None => &mut self.tally.unclaimed,
-            Some(handover) if !handover.give(arrival.source, arrival.segment, frames) => {
+            Some(handover) if !handover.give(arrival.source, to, arrival.segment, frames) => {
                 &mut self.tally.overflowed
             }
             Some(_) if relays => &mut self.tally.relayed,

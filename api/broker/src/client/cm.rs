@@ -81,6 +81,11 @@ impl CmClient {
         self.socket.as_fd()
     }
 
+    /// Is the broker gone?
+    pub fn is_over(&self) -> bool {
+        super::is_over(&self.socket)
+    }
+
     /// An event channel (`rdma_create_event_channel`).
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::{ClientError, Options, Start, reach};
-use crate::message::{Reply, Request, VERSION};
+use crate::interface::Interfaces;
+use crate::message::{GidEntry, PortState, Reply, Request, VERSION};
 use crate::name;
 use crate::paths::Tree;
 
@@ -27,10 +28,14 @@ impl Paths {
     pub fn open(address: SocketAddr, options: &Options) -> Result<Paths, ClientError> {
         let address = name::standard(address);
         if options.start == Start::Alone {
-            let own = Tree::write(&[address], &name::of(address), false)?;
+            let interfaces = Interfaces::now();
+            let own = interfaces.of(address).map_or(0, |name| interfaces.index(name));
+            let gids = vec![Some(GidEntry { ip: address.ip(), interface: own })];
+            let own = Tree::write(&PortState { active: true, gids }, &name::of(address), false)?;
             return Ok(Paths { folder: own.folder().to_owned(), _broker: None, _own: Some(own) });
         }
-        match reach(address, options, &Request::Paths { version: VERSION })? {
+        let request = Request::Paths { version: VERSION, every_address: options.every_address };
+        match reach(address, options, &request)? {
             (socket, (Reply::Paths(folder), _)) => {
                 Ok(Paths { folder: folder.into(), _broker: Some(socket), _own: None })
             }

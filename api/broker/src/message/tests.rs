@@ -89,12 +89,13 @@ fn cm_replies() -> Vec<CmReply> {
 
 fn requests() -> Vec<Request> {
     vec![
-        Request::Open { version: VERSION, address: at("127.0.0.1:4791"), counters: 50 },
+        Request::Open { version: VERSION, address: at("127.0.0.1:4791"), counters: 50, every_address: true },
         Request::Ask { version: VERSION },
         Request::Address(at("[fe80::1%3]:4791")),
         Request::Program(126),
         Request::Counters,
-        Request::Paths { version: VERSION },
+        Request::Paths { version: VERSION, every_address: false },
+        Request::Port,
         Request::Counter { version: VERSION, name: "counters/port_xmit_data".to_owned() },
         Request::OpenCm { version: VERSION },
         Request::PortEvents,
@@ -160,7 +161,8 @@ fn what_is_emitted_is_parsed_and_anything_shorter_or_longer_is_no_message() {
 
 #[test]
 fn of_another_version_the_version_is_understood_whatever_follows() {
-    let open = Request::Open { version: VERSION, address: at("127.0.0.1:4791"), counters: 50 };
+    let open =
+        Request::Open { version: VERSION, address: at("127.0.0.1:4791"), counters: 50, every_address: false };
     let mut packet = open.emit();
     packet[9..11].copy_from_slice(&7u16.to_le_bytes());
     for len in 11..packet.len() {

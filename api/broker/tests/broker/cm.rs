@@ -5,7 +5,7 @@ mod strangers;
 use remora_broker::client::{self, CmClient, EventChannel};
 use remora_broker::{Broker, Connect, ConnectedService, IdEvent, IdEventKind, Options, PortSpace, Posted};
 use remora_cm::ConnParam;
-use remora_host::wait_readable;
+use remora_host::{wait_either, wait_readable};
 use remora_wire::{Psn, Qpn};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -207,6 +207,33 @@ fn a_refusal_has_its_reason_and_private_data_and_nobody_who_listens_is_one_too()
     server.cm.destroy(listener).unwrap();
     let asks = client.connect(address, service);
     client.expect(asks, IdEventKind::Rejected(8));
+}
+
+#[test]
+fn a_request_where_no_program_could_listen_is_refused_and_one_that_comes_early_is_served() {
+    let (address, service) = ("127.95.0.47:0", at("127.95.0.47:7174"));
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let client = Side::open(address);
+    let asks = client.connect(address, service);
+    client.expect(asks, IdEventKind::Rejected(8));
+    assert_eq!(report(at(address)).broker.tally.mads, 2, "a request and its refusal");
+    let server = Side::open(address);
+    loop {
+        let before = report(at(address)).broker.tally.mads;
+        let asks = client.connect(address, service);
+        until(at(address), |report| report.broker.tally.mads > before);
+        let (listener, _) = server.listen("127.95.0.47:7174");
+        wait_either(&server.channel, &client.channel).unwrap();
+        if wait_readable(server.channel.as_fd(), Some(Duration::ZERO)).unwrap() {
+            let (refuses, _) = server.request();
+            server.cm.reject(refuses, b"").unwrap();
+            client.expect(asks, IdEventKind::Rejected(28));
+            break;
+        }
+        // It has waited for long enough, on a machine that is busy.
+        client.expect(asks, IdEventKind::Rejected(8));
+        server.cm.destroy(listener).unwrap();
+    }
 }
 
 #[test]

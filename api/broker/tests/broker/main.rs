@@ -5,6 +5,7 @@
 mod clients;
 mod cm;
 mod ends;
+mod gids;
 mod namespaces;
 mod neighbours;
 mod own;

@@ -1,7 +1,7 @@
 //! Programs that share an address: RC over the network, every one in its own QPN range.
 
 use remora_broker::client::{self, ClientError};
-use remora_broker::{Broker, Options, PROGRAMS, SteeredBy};
+use remora_broker::{Broker, GIDS, Options, PROGRAMS, SteeredBy};
 use remora_port::Port;
 use remora_port::udp::{Options as PortOptions, Socket, UdpPort};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -135,10 +135,10 @@ fn a_further_address_is_shared_by_the_same_range_and_has_the_broker_to_be_found(
     // Each takes a socket for each range.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    for number in 0..8 {
+    for number in 0..GIDS {
         let more = range.further(at(&format!("127.92.1.{number}:0"))).map_err(|error| error.to_string());
-        assert_eq!(more.is_ok(), number < 6, "address {number}: {more:?}");
-        assert!(more.err().is_none_or(|words| words.contains("8 addresses")));
+        assert_eq!(more.is_ok(), number < GIDS - 2, "address {number}: {more:?}");
+        assert!(more.err().is_none_or(|words| words.contains("32 addresses")));
     }
 }
 

@@ -3,7 +3,8 @@
 use remora_host::{Adapter, DriverCounters, Engine, EventHook, OpenError, PortFacts, PortKind};
 use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
 use remora_nic::{AddressVector, NicError, Ring};
-use remora_wire::frame::{Endpoint, Route};
+use remora_port::udp::SharedEndpoint;
+use remora_wire::frame::{Address, Endpoint, Route};
 use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock};
 
@@ -91,6 +92,11 @@ impl ChannelAdapter {
         }
         let mut descriptors = Vec::new();
         let waits = self.engine().inside(|inside| inside.await_port(&mut descriptors));
+        if descriptors.len() > out.len() {
+            // Another thread waits for all of them.
+            self.engine().end_await(false);
+            return Some(0);
+        }
         let count = descriptors.len().min(out.len());
         out[..count].copy_from_slice(&descriptors[..count]);
         // A signal handler inside the engine waits for what comes by itself.
@@ -136,11 +142,57 @@ impl ChannelAdapter {
         traffic_class: u8,
         hop_limit: u8,
     ) -> Result<AddressVector, CreateError> {
+        self.address_vector_from(0, to, traffic_class, hop_limit)
+    }
+
+    /// The same, from the address with this number.
+    ///
+    /// # Errors
+    /// As there; `Unreachable` also if there is no such address.
+    pub fn address_vector_from(
+        &self,
+        address: u8,
+        to: Endpoint,
+        traffic_class: u8,
+        hop_limit: u8,
+    ) -> Result<AddressVector, CreateError> {
         self.refuse_child()?;
-        let peer = remora_host::connect::reach(self.engine(), to)
+        let peer = remora_host::connect::reach_from(self.engine(), address, to)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
-        let route = Route { traffic_class, hop_limit, ..Route::new(self.facts().source, to) };
+        let further = self.engine().control(|control| control.port.further_address(address));
+        let source = further.map_or(self.facts().source, |(source, _)| source);
+        let route = Route { traffic_class, hop_limit, ..Route::new(source, to) };
         Ok(AddressVector { peer, route })
+    }
+
+    /// Gives the NIC a share of a further address, with the same QPN range; the number of that address. Its
+    /// own is 0.
+    ///
+    /// # Errors
+    /// `Unreachable`: the port's text; `Forked`.
+    pub fn add_address(&self, share: &SharedEndpoint) -> Result<u8, CreateError> {
+        self.refuse_child()?;
+        let added = self.engine().control(|control| control.port.add_address(share));
+        added.map_err(|error| CreateError::Unreachable(error.to_string()))
+    }
+
+    /// Learns which addresses this host has: neighbours send from them.
+    pub fn learn_local(&self, addresses: &[Address]) {
+        if !self.is_child() {
+            self.engine().control(|control| control.port.learn_local(addresses));
+        }
+    }
+
+    /// Largest path MTU whose packets have so many bytes at most, from BTH to ICRC.
+    pub fn path_mtu_of(transport_bytes: usize) -> u32 {
+        remora_host::path_mtu(transport_bytes)
+    }
+
+    /// Largest path MTU of connections from the address with this number, in bytes.
+    pub fn path_mtu_from(&self, address: u8) -> u32 {
+        let further = self.engine().control(|control| control.port.further_address(address));
+        let own = self.facts().path_mtu;
+        further.map_or(own, |(_, bytes)| remora_host::path_mtu(bytes).min(own))
     }
 
     /// A new XRC domain; its number.

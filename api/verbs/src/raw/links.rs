@@ -12,7 +12,7 @@ use super::introduce::Links;
 use crate::CreateError;
 
 impl ChannelAdapter {
-    /// Makes the program with this QPN range of the NIC's address a neighbour: frames to it go by `link`.
+    /// Makes the program with this QPN range of the NIC's addresses a neighbour: frames to it go by `link`.
     ///
     /// # Errors
     /// `Unreachable`: the port's text; `Forked`.
@@ -66,8 +66,8 @@ impl ChannelAdapter {
         address: &AddressVector,
         dest_qp: Qpn,
     ) -> Result<(Peer, Option<u32>), String> {
-        let to = address.route.destination;
-        if to != self.facts().endpoint {
+        let (from, to) = (address.route.source, address.route.destination);
+        if to.address != from.address || to.udp_port != self.facts().endpoint.udp_port {
             return Err(format!("{to} is no neighbour: a link leads only to programs on this NIC's address"));
         }
         let range = dest_qp.range();

@@ -27,7 +27,14 @@ fn at_once(bench: &mut Bench) {
             nic.receive(
                 now,
                 mem,
-                &Ingress { bytes: &frame.bytes, start, sealed: true, source, group: None, origin: None },
+                &Ingress {
+                    bytes: &frame.bytes,
+                    start,
+                    sealed: true,
+                    source,
+                    destination: None,
+                    origin: None,
+                },
             );
         }
     });

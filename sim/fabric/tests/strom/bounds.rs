@@ -407,7 +407,7 @@ fn steps_of_packets(bench: &mut Bench, ask: impl FnOnce(&mut Bench)) -> Vec<u64>
             nic.receive(
                 now,
                 mem,
-                &Ingress { bytes: &sent.bytes, start, sealed: true, source, group: None, origin: None },
+                &Ingress { bytes: &sent.bytes, start, sealed: true, source, destination: None, origin: None },
             );
         });
         let steps = bench.facts()[0].steps;

@@ -195,7 +195,14 @@ fn a_crowd_of_requests_that_comes_at_once_is_not_turned_away() {
                 nic.receive(
                     now,
                     mem,
-                    &Ingress { bytes: &sent.bytes, start, sealed: true, source, group: None, origin: None },
+                    &Ingress {
+                        bytes: &sent.bytes,
+                        start,
+                        sealed: true,
+                        source,
+                        destination: None,
+                        origin: None,
+                    },
                 );
             }
         });

@@ -113,7 +113,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
             bytes[..6].copy_from_slice(&destination);
             bytes[6..12].copy_from_slice(&source);
         }
-        let ends = self.port.peer_endpoint(peer).map(|to| (self.port.source(), to));
+        let ends = self.port.peer_endpoint(peer).map(|to| (self.port.source_to(peer), to));
         record(&mut self.recorder, time, PacketDirection::Out, start, sealed, ends, ip_id, bytes);
         true
     }
@@ -199,7 +199,7 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
         let Capture { port, clock, recorder, spans, .. } = self;
         let found = port.receive(budget, &mut |frame| {
             let (start, sealed, from) = (frame.start, frame.sealed, frame.source);
-            let here = frame.group.unwrap_or(here);
+            let here = frame.destination.unwrap_or(here);
             let reads_id = start == Start::Bth && here.address.is_ipv4();
             let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };
             let time = clock.now_ns();
@@ -232,6 +232,10 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
 
     fn source(&self) -> Endpoint {
         self.port.source()
+    }
+
+    fn source_to(&self, peer: Peer) -> Endpoint {
+        self.port.source_to(peer)
     }
 
     fn max_transport_bytes(&self) -> usize {

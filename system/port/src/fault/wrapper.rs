@@ -35,7 +35,7 @@ struct Facets {
     start: Start,
     sealed: bool,
     source: Endpoint,
-    group: Option<Endpoint>,
+    destination: Option<Endpoint>,
     origin: Option<Origin>,
 }
 
@@ -111,8 +111,8 @@ impl<P: Port, C: Clock> Fault<P, C> {
         let now = self.clock.now_ns();
         let mut handed = 0;
         while handed < budget {
-            let put = |Facets { start, sealed, source, group, origin }, bytes: &[u8]| {
-                take(Ingress { bytes, start, sealed, source, group, origin });
+            let put = |Facets { start, sealed, source, destination, origin }, bytes: &[u8]| {
+                take(Ingress { bytes, start, sealed, source, destination, origin });
                 true
             };
             if self.incoming.put_back(now, put).is_none() {
@@ -240,8 +240,8 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
                 None => {}
                 Some(_) if incoming.is_full() => *overflowed += 1,
                 Some(until) => {
-                    let Ingress { start, sealed, source, group, origin, .. } = frame;
-                    let facets = Facets { start, sealed, source, group, origin };
+                    let Ingress { start, sealed, source, destination, origin, .. } = frame;
+                    let facets = Facets { start, sealed, source, destination, origin };
                     incoming.hold(until, now, facets, frame.bytes);
                     if verdict != Verdict::Duplicate {
                         return;
@@ -264,6 +264,10 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
 
     fn source(&self) -> Endpoint {
         self.port.source()
+    }
+
+    fn source_to(&self, peer: Peer) -> Endpoint {
+        self.port.source_to(peer)
     }
 
     fn max_transport_bytes(&self) -> usize {

@@ -1,5 +1,6 @@
 //! [`LinkedPort`]: the two ports as one.
 
+use super::further::{self, FurtherAddresses};
 use super::ranges::Ranges;
 use super::wanted::Wanted;
 use crate::clock::{Clock, Monotonic};
@@ -23,21 +24,35 @@ const MAX_LINKS: u32 = 256;
 const SOCKET_EVERY: u64 = 20_000;
 /// Links are busy until nothing came or left by them for so many nanoseconds.
 const BUSY: u64 = 200_000;
+/// Addresses of this host that are known at most.
+const MAX_LOCAL: usize = 128;
 
-/// The port of a program on a shared address that has links to its neighbours.
+/// The port of a program on a shared address, or on several, that has links to its neighbours.
 #[derive(Debug)]
 pub struct LinkedPort {
     udp: UdpPort,
+    further: FurtherAddresses,
     links: ShmPort,
     ranges: Ranges,
     wanted: Option<Arc<Wanted>>,
     /// The peer of the UDP port that stands for the shared address.
     own: Option<Peer>,
-    /// The last lease was of a link.
-    by_link: bool,
+    /// Whose the last lease was.
+    lender: Lender,
     polling: Polling,
-    /// Frames of links that name another source than the shared address.
+    /// The addresses that this host has, or had: neighbours send from them.
+    local: Vec<Address>,
+    /// Frames of links that name another source.
     forged: u64,
+}
+
+/// Whose a lease is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Lender {
+    Udp,
+    Link,
+    /// Of the further address with this number.
+    Further(usize),
 }
 
 /// When the socket is polled.
@@ -106,6 +121,9 @@ fn is_from(frame: &[u8], source: &Address) -> bool {
 }
 
 impl LinkedPort {
+    /// Addresses that it can have, its own included.
+    pub const MAX_ADDRESSES: usize = further::MAX_FURTHER + 1;
+
     /// A port without links, over a share of an address. It asks for links by `wanted`.
     ///
     /// # Errors
@@ -114,15 +132,48 @@ impl LinkedPort {
         let limits = Limits { links: MAX_LINKS, frame: DEFAULT_GEOMETRY.max_frame() };
         let links = ShmPort::new(udp.endpoint(), limits)?;
         Ok(LinkedPort {
+            local: vec![udp.endpoint().address],
             udp,
+            further: FurtherAddresses::default(),
             links,
             ranges: Ranges::new(),
             wanted,
             own: None,
-            by_link: false,
+            lender: Lender::Udp,
             polling: Polling::default(),
             forged: 0,
         })
+    }
+
+    /// Gives the port a further address; its number. The port's own is 0.
+    ///
+    /// # Errors
+    /// The port, if there are as many as there may be.
+    pub fn add_address(&mut self, udp: UdpPort) -> Result<usize, Box<UdpPort>> {
+        if self.further.is_full() {
+            return Err(Box::new(udp));
+        }
+        self.learn_local(&[udp.endpoint().address]);
+        Ok(self.further.add(udp))
+    }
+
+    /// Learns addresses of this host: frames that neighbours send from them are taken from now on. Those that
+    /// were learned first are forgotten first.
+    pub fn learn_local(&mut self, addresses: &[Address]) {
+        for address in addresses {
+            if !self.local.contains(address) {
+                if self.local.len() >= MAX_LOCAL {
+                    // The first is the port's own.
+                    self.local.remove(1);
+                }
+                self.local.push(*address);
+            }
+        }
+    }
+
+    /// The UDP port of the further address with this number.
+    pub fn further_port(&self, address: usize) -> Option<&UdpPort> {
+        self.further.port(address)
     }
 
     /// From now on frames to this QPN range of the shared address may leave by `link`.
@@ -140,7 +191,7 @@ impl LinkedPort {
         self.ranges.get(range).filter(|link| self.links.is_open(*link)).map(outer)
     }
 
-    /// As [`UdpPort::peer`].
+    /// As [`UdpPort::peer`], for the first address.
     ///
     /// # Errors
     /// As there.
@@ -152,20 +203,28 @@ impl LinkedPort {
         Ok(peer)
     }
 
-    /// As [`UdpPort::group`].
+    /// The peer of this name, as the address with this number reaches it.
     ///
     /// # Errors
-    /// As there.
-    pub fn group(&mut self, group: Endpoint) -> Result<Peer, GroupError> {
-        self.udp.group(group)
+    /// As [`UdpPort::peer`]. `None`: there is no such address.
+    pub fn peer_at(&mut self, address: usize, endpoint: Endpoint) -> Option<Result<Peer, PeerError>> {
+        if address == 0 { Some(self.peer(endpoint)) } else { self.further.peer(address, endpoint) }
     }
 
-    /// As [`UdpPort::join`].
+    /// The same for a multicast group.
     ///
     /// # Errors
-    /// As there.
+    /// As [`UdpPort::group`]. `None`: there is no such address.
+    pub fn group_at(&mut self, address: usize, group: Endpoint) -> Option<Result<Peer, GroupError>> {
+        if address == 0 { Some(self.udp.group(group)) } else { self.further.group(address, group) }
+    }
+
+    /// Joins a multicast group on the interfaces of all addresses of its family.
+    ///
+    /// # Errors
+    /// As [`UdpPort::join`], if none can.
     pub fn join(&mut self, group: Endpoint) -> Result<(), GroupError> {
-        self.udp.join(group)
+        self.each_of_family(group, |port| port.join(group))
     }
 
     /// As [`UdpPort::leave`].
@@ -173,7 +232,22 @@ impl LinkedPort {
     /// # Errors
     /// As there.
     pub fn leave(&mut self, group: Endpoint) -> Result<(), GroupError> {
-        self.udp.leave(group)
+        self.each_of_family(group, |port| port.leave(group))
+    }
+
+    /// `Ok` if it works for one. An address that came later is no member.
+    fn each_of_family(
+        &mut self,
+        group: Endpoint,
+        change: impl Fn(&mut UdpPort) -> Result<(), GroupError>,
+    ) -> Result<(), GroupError> {
+        let is_ipv4 = group.address.is_ipv4();
+        let mut changed = change(&mut self.udp);
+        for port in self.further.ports_mut().filter(|port| port.endpoint().address.is_ipv4() == is_ipv4) {
+            let other = change(port);
+            changed = if changed.is_ok() { changed } else { other };
+        }
+        changed
     }
 
     /// A neighbour that was lost and has not been reported yet: frames to it are dropped from now on.
@@ -207,9 +281,58 @@ impl LinkedPort {
         Counters { malformed: counters.malformed + self.forged, ..counters }
     }
 
-    /// The port to everybody else.
+    /// The port to everybody else, by the first address.
     pub fn udp(&self) -> &UdpPort {
         &self.udp
+    }
+}
+
+impl LinkedPort {
+    /// Lends a buffer of the address by which the peer was named.
+    #[inline(never)]
+    fn lend_at(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+        let (address, there) = further::split(peer);
+        if self.further.port(address).is_none() {
+            return self.udp.lend(peer, len);
+        }
+        self.lender = Lender::Further(address);
+        self.further.sending(address)?.lend(there, len)
+    }
+
+    /// Receives by links; how many frames, and whether it is time to look at the socket.
+    #[inline]
+    fn receive_by_links(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, bool) {
+        let due = self.polling.is_due();
+        self.polling.skipped = !due;
+        let (local, forged) = (&self.local, &mut self.forged);
+        // Neither may keep the other waiting.
+        let share = if due { budget.div_ceil(2) } else { budget };
+        let taken = self.links.receive(share, &mut |frame| {
+            let Some(Origin::Link(link)) = frame.origin else { return };
+            if local.iter().any(|address| is_from(frame.bytes, address)) {
+                take(Ingress { origin: Some(Origin::Link(outer(link))), ..frame });
+            } else {
+                *forged += 1;
+            }
+        });
+        self.polling.used |= taken > 0;
+        (taken, due)
+    }
+
+    /// Receives by links, by the first address and by the further ones. None may keep the others waiting.
+    #[inline(never)]
+    fn receive_at_all(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let (mut taken, mut due) = (0, true);
+        self.polling.skipped = false;
+        if self.links.count() > 0 {
+            (taken, due) = self.receive_by_links(budget, take);
+        }
+        let left = budget.saturating_sub(taken);
+        if due && left > 0 {
+            taken += self.udp.receive(left.div_ceil(2), take);
+        }
+        let now = self.polling.clock.now_ns().max(1);
+        taken + self.further.receive(now, budget.saturating_sub(taken), take)
     }
 }
 
@@ -227,7 +350,10 @@ impl Egress for LinkedPort {
     #[inline]
     fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
         if self.own != Some(peer) {
-            return peer;
+            let (address, there) = further::split(peer);
+            if address == 0 || !self.further.is_own(address, there) {
+                return peer;
+            }
         }
         let range = to.range();
         if let Some(link) = self.neighbour(range) {
@@ -243,8 +369,15 @@ impl Egress for LinkedPort {
 
     #[inline(always)]
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
-        self.by_link = is_link(peer);
-        if self.by_link { self.links.lend(inner(peer), len) } else { self.udp.lend(peer, len) }
+        if is_link(peer) {
+            self.lender = Lender::Link;
+            return self.links.lend(inner(peer), len);
+        }
+        self.lender = Lender::Udp;
+        if self.further.is_empty() {
+            return self.udp.lend(peer, len);
+        }
+        self.lend_at(peer, len)
     }
 
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
@@ -253,16 +386,22 @@ impl Egress for LinkedPort {
 
     #[inline]
     fn has_space_per_peer(&self) -> bool {
-        self.links.count() > 0
+        self.links.count() > 0 || !self.further.is_empty()
     }
 
     #[inline(always)]
     fn commit(&mut self) {
-        if self.by_link {
-            self.polling.used = true;
-            self.links.commit();
-        } else {
-            self.udp.commit();
+        match self.lender {
+            Lender::Link => {
+                self.polling.used = true;
+                self.links.commit();
+            }
+            Lender::Udp => self.udp.commit(),
+            Lender::Further(address) => {
+                if let Some(port) = self.further.sending(address) {
+                    port.commit();
+                }
+            }
         }
     }
 
@@ -270,38 +409,29 @@ impl Egress for LinkedPort {
     fn flush(&mut self) {
         self.links.flush();
         self.udp.flush();
+        self.further.flush();
     }
 }
 
 impl Port for LinkedPort {
     #[inline]
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        if !self.further.is_empty() {
+            return self.receive_at_all(budget, take);
+        }
         if self.links.count() == 0 {
             self.polling.skipped = false;
             return self.udp.receive(budget, take);
         }
-        let due = self.polling.is_due();
-        self.polling.skipped = !due;
-        let own = self.udp.endpoint().address;
-        let forged = &mut self.forged;
-        // Neither may keep the other waiting.
-        let share = if due { budget.div_ceil(2) } else { budget };
-        let taken = self.links.receive(share, &mut |frame| {
-            let Some(Origin::Link(link)) = frame.origin else { return };
-            if is_from(frame.bytes, &own) {
-                take(Ingress { origin: Some(Origin::Link(outer(link))), ..frame });
-            } else {
-                *forged += 1;
-            }
-        });
-        self.polling.used |= taken > 0;
+        let (taken, due) = self.receive_by_links(budget, take);
         let left = budget.saturating_sub(taken);
         if due && left > 0 { taken + self.udp.receive(left, take) } else { taken }
     }
 
     fn receives_to_silence(&self) -> u32 {
-        // A receive that has not looked at the socket proves nothing.
-        if self.polling.skipped { u32::MAX } else { self.links.receives_to_silence() }
+        // A receive that has not looked at every socket proves nothing.
+        let skipped = self.polling.skipped || self.further.has_skipped();
+        if skipped { u32::MAX } else { self.links.receives_to_silence() }
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -312,18 +442,26 @@ impl Port for LinkedPort {
         self.udp.source()
     }
 
+    fn source_to(&self, peer: Peer) -> Endpoint {
+        let (address, _) = further::split(peer);
+        let other = || self.further.port(address).filter(|_| !is_link(peer)).map(Port::source);
+        other().unwrap_or_else(|| self.udp.source())
+    }
+
     fn max_transport_bytes(&self) -> usize {
         self.udp.max_transport_bytes()
     }
 
     fn arm(&mut self) -> bool {
         let links = self.links.arm();
-        self.udp.arm() || links
+        let further = self.further.arm();
+        self.udp.arm() || links || further
     }
 
     fn disarm(&mut self) {
         self.links.disarm();
         self.udp.disarm();
+        self.further.disarm();
         // Whatever woke the sleeper may lie in the socket.
         self.polling.socket_at = 0;
     }
@@ -331,15 +469,22 @@ impl Port for LinkedPort {
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
         self.udp.poll_fds(out);
         self.links.poll_fds(out);
+        self.further.poll_fds(out);
     }
 
     fn counters(&self) -> Counters {
         let mut counters = self.udp.counters();
         counters.add(&self.link_counters());
+        self.further.add_counters(&mut counters);
         counters
     }
 
     fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
-        if is_link(peer) { None } else { self.udp.peer_endpoint(peer) }
+        let (address, there) = further::split(peer);
+        match self.further.port(address) {
+            _ if is_link(peer) => None,
+            Some(port) => port.peer_endpoint(there),
+            None => self.udp.peer_endpoint(peer),
+        }
     }
 }

@@ -397,7 +397,14 @@ impl Burst {
         let origin = Some(Origin::Link(Peer(index)));
         while burst.taken < quota {
             match link.receive(|bytes| {
-                take(Ingress { bytes, start: Start::Ip, sealed: false, source: UNKNOWN, group: None, origin })
+                take(Ingress {
+                    bytes,
+                    start: Start::Ip,
+                    sealed: false,
+                    source: UNKNOWN,
+                    destination: None,
+                    origin,
+                })
             }) {
                 Ok(Some(len)) => burst.bytes += len,
                 Ok(None) => {

@@ -209,7 +209,7 @@ mod tests {
             assert!(Instant::now() < limit, "{count} frames were sent, {} came", came.len());
             port.receive(budget, &mut |frame| {
                 assert_eq!(frame.start, Start::Bth);
-                came.push((frame.bytes.to_vec(), frame.group));
+                came.push((frame.bytes.to_vec(), frame.destination));
             });
         }
         came

@@ -58,7 +58,7 @@ impl Inbox {
                 start: Start::Bth,
                 sealed: true,
                 source: self.source,
-                group: None,
+                destination: None,
                 origin: None,
             });
             frames += 1;

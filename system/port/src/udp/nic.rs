@@ -499,7 +499,7 @@ impl UdpPort {
                         start: Start::Bth,
                         sealed: true,
                         source: arrival.source,
-                        group: Some(group),
+                        destination: Some(group),
                         origin: None,
                     });
                 }

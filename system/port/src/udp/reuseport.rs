@@ -23,44 +23,77 @@ pub enum SteeredBy {
 #[derive(Debug)]
 pub struct ReuseportGroup {
     sockets: Vec<Socket>,
+    steered: SteeredBy,
+    options: Options,
 }
 
 impl ReuseportGroup {
-    /// Binds the sockets of `address`, all to its one UDP port. With [`SteeredBy::Kernel`] there are
-    /// [`RANGES`], or a single one if the kernel refuses the filter; with [`SteeredBy::Reader`] a single one.
+    /// Binds the first socket of `address`, that of range 0. Until the group is [complete], it gets the frames
+    /// of all ranges. [`SteeredBy::Reader`], or a kernel that refuses the filter: it stays the only one.
+    ///
+    /// [complete]: ReuseportGroup::complete
     ///
     /// # Errors
     /// [`OpenError`]. `Taken` also if a process has a socket of an earlier group of this address: two groups
     /// would be one, with other numbers.
-    pub fn bind(
+    pub fn begin(
         address: SocketAddr,
         steered: SteeredBy,
         options: &Options,
     ) -> Result<ReuseportGroup, OpenError> {
         // Bound alone, it shows that nobody has the address; a group would let itself be joined.
         let only = Socket::open(address, options)?;
+        let of = |sockets, steered| ReuseportGroup { sockets, steered, options: *options };
         if steered == SteeredBy::Reader {
-            return Ok(ReuseportGroup { sockets: vec![only] });
+            return Ok(of(vec![only], steered));
         }
         let local = only.local();
         drop(only);
-        let mut sockets = vec![Socket::open_in_group(local, options)?];
-        if let Err(errno) = Steering::new().attach(&sockets[0]) {
+        let first = Socket::open_in_group(local, options)?;
+        if let Err(errno) = Steering::new().attach(&first) {
             tracing::warn!(
                 "{local} is shared by a relay: the kernel steers no datagrams (SO_ATTACH_REUSEPORT_CBPF: {errno})"
             );
-            sockets.clear();
-            return ReuseportGroup::bind(local, SteeredBy::Reader, options);
+            drop(first);
+            return ReuseportGroup::begin(local, SteeredBy::Reader, options);
         }
-        while sockets.len() < RANGES {
-            sockets.push(Socket::open_in_group(local, options)?);
+        Ok(of(vec![first], steered))
+    }
+
+    /// Binds the sockets of all ranges, unless they are: [`RANGES`], or a single one without a steering kernel.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the group has its first socket as before.
+    pub fn complete(&mut self) -> Result<(), OpenError> {
+        while self.steered == SteeredBy::Kernel && self.sockets.len() < RANGES {
+            match Socket::open_in_group(self.local(), &self.options) {
+                Ok(socket) => self.sockets.push(socket),
+                Err(error) => {
+                    self.sockets.truncate(1);
+                    return Err(error);
+                }
+            }
         }
-        Ok(ReuseportGroup { sockets })
+        Ok(())
+    }
+
+    /// Binds all sockets of `address` to its one UDP port.
+    ///
+    /// # Errors
+    /// As [`begin`](ReuseportGroup::begin).
+    pub fn bind(
+        address: SocketAddr,
+        steered: SteeredBy,
+        options: &Options,
+    ) -> Result<ReuseportGroup, OpenError> {
+        let mut group = ReuseportGroup::begin(address, steered, options)?;
+        group.complete()?;
+        Ok(group)
     }
 
     /// Who steers.
     pub fn steered(&self) -> SteeredBy {
-        if self.sockets.len() == RANGES { SteeredBy::Kernel } else { SteeredBy::Reader }
+        self.steered
     }
 
     /// The address and UDP port of all of them.
@@ -78,7 +111,7 @@ impl ReuseportGroup {
     /// # Errors
     /// The system gives no descriptor.
     pub fn duplicate(&self, range: u8) -> std::io::Result<Option<OwnedFd>> {
-        let socket = self.sockets.get(usize::from(range)).filter(|_| self.steered() == SteeredBy::Kernel);
+        let socket = self.sockets.get(usize::from(range)).filter(|_| self.steered == SteeredBy::Kernel);
         socket.map(|socket| socket.as_fd().try_clone_to_owned()).transpose()
     }
 

@@ -6,8 +6,12 @@
 //! are for another one. Both directions have the same packets:
 //!
 //! ```text
-//!  0  address of the sender 128   16  its UDP port 16   18  bytes of each frame 16   20  frames
+//!  0  address of the sender 128   16  its UDP port 16   18  bytes of each frame 16
+//! 20  address that they were sent to 128               36  frames
 //! ```
+//!
+//! An owner of several addresses hands over by the channel of one what was sent to another, of which the
+//! program has no share.
 //!
 //! A page that both map has the number of packets that the owner handed over. So a port that gets none asks
 //! the kernel nothing.
@@ -29,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes before the frames.
-const HEADER: usize = 20;
+const HEADER: usize = 36;
 /// Bytes of the page.
 const PAGE: usize = 4096;
 /// First word of the page.
@@ -190,12 +194,12 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Hands frames of `segment` bytes each (the last perhaps shorter) to the program. `false`: it has no
-    /// space, or is gone.
-    pub fn give(&self, source: Endpoint, segment: usize, frames: &[u8]) -> bool {
+    /// Hands frames of `segment` bytes each (the last perhaps shorter) to the program, which were sent to this
+    /// address. `false`: it has no space, or is gone.
+    pub fn give(&self, source: Endpoint, destination: Address, segment: usize, frames: &[u8]) -> bool {
         // Counted first: the program then looks until it finds the packet.
         self.page.handed().fetch_add(1, Ordering::Release);
-        let given = send(&self.channel, source, segment, frames).is_ok();
+        let given = send(&self.channel, source, destination, segment, frames).is_ok();
         if !given {
             self.page.handed().fetch_sub(1, Ordering::Release);
         }
@@ -209,7 +213,7 @@ impl Handover {
     /// `PIPE`: the program is gone.
     pub fn take(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         match receive(&self.channel, buffer) {
-            Received::Frames(arrival) => Ok(Some(arrival)),
+            Received::Frames(arrival, _) => Ok(Some(arrival)),
             Received::Nothing => Ok(None),
             Received::Over => Err(Errno::PIPE),
         }
@@ -228,18 +232,26 @@ impl AsFd for Handover {
     }
 }
 
-fn send(channel: &OwnedFd, source: Endpoint, segment: usize, frames: &[u8]) -> Result<(), Errno> {
+fn send(
+    channel: &OwnedFd,
+    source: Endpoint,
+    destination: Address,
+    segment: usize,
+    frames: &[u8],
+) -> Result<(), Errno> {
     let mut header = [0; HEADER];
     header[..16].copy_from_slice(&source.address.0);
     header[16..18].copy_from_slice(&source.udp_port.to_le_bytes());
-    header[18..].copy_from_slice(&(segment.min(usize::from(u16::MAX)) as u16).to_le_bytes());
+    header[18..20].copy_from_slice(&(segment.min(usize::from(u16::MAX)) as u16).to_le_bytes());
+    header[20..].copy_from_slice(&destination.0);
     let parts = [IoSlice::new(&header), IoSlice::new(frames)];
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     rustix::net::sendmsg(channel, &parts, &mut SendAncillaryBuffer::default(), flags).map(|_| ())
 }
 
 enum Received {
-    Frames(Arrival),
+    /// Frames, and the address that they were sent to.
+    Frames(Arrival, Address),
     Nothing,
     /// The other side is gone.
     Over,
@@ -260,19 +272,14 @@ fn receive(channel: &OwnedFd, buffer: &mut [u8]) -> Received {
     };
     let segment = usize::from(u16::from_le_bytes([header[18], header[19]]));
     let len = bytes.saturating_sub(HEADER);
+    let part = |from: usize| Address(std::array::from_fn(|at| header[from + at]));
     if segment == 0 || len == 0 || len > capacity {
-        return Received::Frames(Arrival {
-            len: 0,
-            segment: 1,
-            source: Endpoint::default(),
-            truncated: false,
-        });
+        let source = Endpoint::default();
+        return Received::Frames(Arrival { len: 0, segment: 1, source, truncated: false }, part(20));
     }
-    let mut address = [0; 16];
-    address.copy_from_slice(&header[..16]);
     let udp_port = u16::from_le_bytes([header[16], header[17]]);
-    let source = Endpoint { address: Address(address), udp_port };
-    Received::Frames(Arrival { len, segment, source, truncated: false })
+    let source = Endpoint { address: part(0), udp_port };
+    Received::Frames(Arrival { len, segment, source, truncated: false }, part(20))
 }
 
 /// The program's side, in its port.
@@ -282,6 +289,8 @@ pub(super) struct Shared {
     /// Packets that were taken of those that the owner handed over.
     taken: u64,
     inbox: Inbox,
+    /// Where the frames in the inbox were sent, if not to the share's own address.
+    destination: Option<Endpoint>,
     over: bool,
     /// Frames of other ranges that reached this port, and those that came by the channel.
     pub(super) strays: u64,
@@ -291,7 +300,15 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(endpoint: &SharedEndpoint) -> Shared {
         let endpoint = endpoint.clone();
-        Shared { endpoint, taken: 0, inbox: Inbox::new(), over: false, strays: 0, forwarded: 0 }
+        Shared {
+            endpoint,
+            taken: 0,
+            inbox: Inbox::new(),
+            destination: None,
+            over: false,
+            strays: 0,
+            forwarded: 0,
+        }
     }
 
     pub(super) fn range(&self) -> u8 {
@@ -309,8 +326,10 @@ impl Shared {
     pub(super) fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> (usize, usize) {
         if self.inbox.is_empty() {
             match receive(&self.endpoint.channel, self.inbox.buffer()) {
-                Received::Frames(arrival) => {
+                Received::Frames(arrival, address) => {
                     self.taken = self.taken.wrapping_add(1);
+                    let own = super::address::endpoint(self.endpoint.local);
+                    self.destination = (address != own.address).then_some(Endpoint { address, ..own });
                     self.inbox.arrived(arrival);
                 }
                 Received::Nothing => return (0, 0),
@@ -320,7 +339,9 @@ impl Shared {
                 }
             }
         }
-        let (frames, bytes) = self.inbox.hand_on(budget, take);
+        let destination = self.destination;
+        let mut take = |frame: Ingress<'_>| take(Ingress { destination, ..frame });
+        let (frames, bytes) = self.inbox.hand_on(budget, &mut take);
         self.forwarded += frames as u64;
         (frames, bytes)
     }
@@ -329,12 +350,13 @@ impl Shared {
     /// frame to a group has come by a socket of the group.
     #[inline]
     pub(super) fn sort(&mut self, frame: Ingress<'_>, take: &mut impl FnMut(Ingress<'_>)) {
-        if frame.group.is_some() || range_of(frame.bytes) == self.endpoint.range {
+        if frame.destination.is_some() || range_of(frame.bytes) == self.endpoint.range {
             return take(frame);
         }
         self.strays += 1;
         // What finds no space there is lost, as on any network.
-        let _ = send(&self.endpoint.channel, frame.source, frame.bytes.len(), frame.bytes);
+        let own = Address::from(self.endpoint.local.ip());
+        let _ = send(&self.endpoint.channel, frame.source, own, frame.bytes.len(), frame.bytes);
     }
 
     /// Becomes readable when the owner hands a frame over.

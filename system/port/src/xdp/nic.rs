@@ -254,7 +254,7 @@ impl XdpPort {
                 start: Start::Ethernet,
                 sealed: true,
                 source: UNKNOWN,
-                group: None,
+                destination: None,
                 origin: None,
             });
             queue.put_back(frame);
@@ -366,7 +366,7 @@ impl Port for XdpPort {
                     start: Start::Ethernet,
                     sealed: true,
                     source: UNKNOWN,
-                    group: None,
+                    destination: None,
                     origin: None,
                 });
             });

@@ -1,0 +1,125 @@
+//! Requests that come before anybody listens for them. A program may be about to: perftest's client connects
+//! while its server begins to listen. So such a request waits a moment where there is a program that might.
+//! Where there is none, whoever asked is refused at once.
+
+use remora_cm::{Cm, GidPair, Instant};
+use remora_wire::Address;
+use remora_wire::mad::{CmMessage, LEN, ServiceId, header};
+use std::collections::VecDeque;
+
+/// Requests that wait at once. Further ones are refused.
+const HELD: usize = 64;
+/// Nanoseconds that a request waits: an eighth of a second.
+const PATIENCE_NS: u64 = 125_000_000;
+
+/// A request for a service that nobody offers yet.
+#[derive(Debug)]
+struct EarlyRequest {
+    until: Instant,
+    gids: GidPair,
+    service_id: ServiceId,
+    mad: Box<[u8; LEN]>,
+}
+
+/// All of them, in the order of their arrival.
+#[derive(Debug, Default)]
+pub(crate) struct EarlyRequests(VecDeque<EarlyRequest>);
+
+/// The service that a MAD asks for; `None`: it is no request.
+fn service_of(mad: &[u8; LEN]) -> Option<ServiceId> {
+    let header = header::Repr::parse(&header::View::new(mad).ok()?);
+    match CmMessage::parse(&header, &mad[header::LEN..]).ok()? {
+        CmMessage::Req(req) => Some(req.service_id),
+        CmMessage::SidrReq(req) => Some(req.service_id),
+        _ => None,
+    }
+}
+
+impl EarlyRequests {
+    /// Keeps a MAD that asks for a service which nobody offers. False: it is none, or there are too many.
+    pub fn hold(&mut self, now: Instant, gids: GidPair, mad: &[u8], cm: &Cm) -> bool {
+        let Some(mad) = mad.first_chunk::<LEN>() else { return false };
+        let Some(service_id) = service_of(mad) else { return false };
+        if cm.is_offered(service_id, gids.local) || self.0.len() >= HELD {
+            return false;
+        }
+        let until = now.after(PATIENCE_NS);
+        self.0.push_back(EarlyRequest { until, gids, service_id, mad: Box::new(*mad) });
+        true
+    }
+
+    /// The next request whose service is offered now, or that has waited for long enough.
+    pub fn next_ready(
+        &mut self,
+        now: Instant,
+        is_offered: impl Fn(ServiceId, Address) -> bool,
+    ) -> Option<(GidPair, Box<[u8; LEN]>)> {
+        let is_ready =
+            |early: &EarlyRequest| early.until <= now || is_offered(early.service_id, early.gids.local);
+        let place = self.0.iter().position(is_ready)?;
+        self.0.remove(place).map(|early| (early.gids, early.mad))
+    }
+
+    /// When the next one has waited for long enough; [`Instant::NEVER`]: none waits.
+    pub fn next_deadline(&self) -> Instant {
+        self.0.front().map_or(Instant::NEVER, |early| early.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_cm::{CmConfig, ConnectParam, Listen};
+    use remora_wire::Qpn;
+    use remora_wire::mad::PortSpace;
+    use std::net::Ipv4Addr;
+
+    fn gids() -> GidPair {
+        let [local, remote] = [1, 2].map(|host| Address::from(Ipv4Addr::new(10, 0, 0, host)));
+        GidPair { local, remote }
+    }
+
+    /// What the other host sends to ask for this port.
+    fn request(port: u16) -> [u8; LEN] {
+        let mut peer = Cm::new(CmConfig::new(7, 8));
+        let ways = GidPair { local: gids().remote, remote: gids().local };
+        let param = ConnectParam::new(ways, ServiceId::rdma_ip(PortSpace::Tcp, port), Qpn::new(2));
+        peer.connect(Instant(0), 1, &param).unwrap();
+        let mut mad = [0; LEN];
+        peer.transmit(&mut mad).unwrap();
+        mad
+    }
+
+    #[test]
+    fn a_request_waits_for_who_begins_to_listen_and_no_longer_than_it_may() {
+        let (mut early, mut cm) = (EarlyRequests::default(), Cm::new(CmConfig::new(1, 2)));
+        for port in [7174, 7175] {
+            assert!(early.hold(Instant(0), gids(), &request(port), &cm));
+        }
+        let ready = |early: &mut EarlyRequests, cm: &Cm, now| {
+            early.next_ready(Instant(now), |service, address| cm.is_offered(service, address))
+        };
+        assert_eq!(ready(&mut early, &cm, 0), None);
+        let service_id = ServiceId::rdma_ip(PortSpace::Tcp, 7175);
+        cm.listen(9, &Listen { service_id, address: None, backlog: 8 }).unwrap();
+        assert_eq!(*ready(&mut early, &cm, 0).unwrap().1, request(7175));
+        assert_eq!(early.next_deadline(), Instant(PATIENCE_NS));
+        assert_eq!(*ready(&mut early, &cm, PATIENCE_NS).unwrap().1, request(7174));
+        assert_eq!((ready(&mut early, &cm, u64::MAX), early.next_deadline()), (None, Instant::NEVER));
+        assert!(!early.hold(Instant(0), gids(), &request(7175), &cm), "somebody listens");
+    }
+
+    #[test]
+    fn no_more_than_so_many_wait_and_nothing_but_requests() {
+        let (mut early, cm) = (EarlyRequests::default(), Cm::new(CmConfig::new(1, 2)));
+        let mad = request(7174);
+        for _ in 0..HELD {
+            assert!(early.hold(Instant(0), gids(), &mad, &cm));
+        }
+        assert!(!early.hold(Instant(0), gids(), &mad, &cm), "all places are taken");
+        let mut early = EarlyRequests::default();
+        for nonsense in [&[0; LEN][..], &[0xff; LEN], &mad[..LEN - 1], &[]] {
+            assert!(!early.hold(Instant(0), gids(), nonsense, &cm));
+        }
+    }
+}

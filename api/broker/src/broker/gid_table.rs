@@ -1,0 +1,98 @@
+//! The addresses of the broker, which are the GID table of its programs: an entry stays with its address. The
+//! sockets of an address are bound as they are used.
+
+use remora_port::udp::SteeredBy;
+use std::net::SocketAddr;
+
+use super::BrokerError;
+use super::addresses::{ADDRESSES, Address};
+use super::state::{Source, State, watch};
+use crate::interface::Interfaces;
+
+impl State {
+    /// Takes an address in, and binds its first socket.
+    pub(super) fn add_address(&mut self, local: SocketAddr) -> Result<usize, BrokerError> {
+        let mut address = Address::new(local)?;
+        address.begin(self.steering())?;
+        let place = self.put_address(address)?;
+        self.watch_from(place, 0)
+            .map(|()| place)
+            .map_err(|errno| BrokerError::System("descriptor", errno.into()))
+    }
+
+    /// Puts an address at a place where none is, or where one was that is gone and nobody's. The first place
+    /// stays.
+    pub(super) fn put_address(&mut self, address: Address) -> Result<usize, BrokerError> {
+        let is_free = |place: &usize| {
+            self.addresses[*place].gid().is_none()
+                && !self.clients.any(|client| client.share(*place).is_some())
+        };
+        let count = self.addresses.len();
+        let place = (1..count).find(is_free).unwrap_or(count);
+        if place >= ADDRESSES {
+            return Err(BrokerError::Full(ADDRESSES));
+        }
+        watch(&self.poll, &address.listener, Source::Listener(place))
+            .map_err(|errno| BrokerError::System("descriptor", errno.into()))?;
+        match self.addresses.get_mut(place) {
+            Some(gone) => *gone = address,
+            None => self.addresses.push(address),
+        }
+        Ok(place)
+    }
+
+    /// From now on the broker has all addresses of the network namespace.
+    pub(super) fn have_every_address(&mut self) {
+        if !self.every_address {
+            self.every_address = true;
+            self.fill_gids(&Interfaces::now());
+        }
+    }
+
+    /// Takes in the addresses that have come. An address that another broker or another program has is left
+    /// to it.
+    pub(super) fn fill_gids(&mut self, interfaces: &Interfaces) {
+        if !self.every_address {
+            return;
+        }
+        for local in interfaces.addresses() {
+            if self.addresses.iter().all(|address| address.local != local)
+                && let Err(error) = self.add_address(local)
+            {
+                tracing::warn!("the device goes without {}: {error}", crate::name::ip(local));
+            }
+        }
+    }
+
+    fn steering(&self) -> SteeredBy {
+        if self.options.alone { SteeredBy::Reader } else { self.options.steered }
+    }
+
+    /// Binds the first socket of an address, if it is not bound.
+    pub(super) fn begin(&mut self, place: usize) -> Result<(), String> {
+        if self.addresses[place].group.is_some() {
+            return Ok(());
+        }
+        let steered = self.steering();
+        self.addresses[place].begin(steered).map_err(|error| error.to_string())?;
+        self.watch_from(place, 0).map_err(|errno| errno.to_string())
+    }
+
+    /// Binds the sockets of all ranges of an address, when the first program gets its share.
+    pub(super) fn complete(&mut self, place: usize) -> Result<(), String> {
+        self.begin(place)?;
+        let Some(group) = &mut self.addresses[place].group else { return Ok(()) };
+        let before = group.sockets().len();
+        group.complete().map_err(|error| BrokerError::of_port(error).to_string())?;
+        self.watch_from(place, before).map_err(|errno| errno.to_string())
+    }
+
+    /// Watches the sockets of an address from this one on.
+    fn watch_from(&self, place: usize, first: usize) -> Result<(), rustix::io::Errno> {
+        let sockets = self.addresses[place].group.iter().flat_map(|group| group.sockets());
+        for (range, socket) in sockets.enumerate().skip(first) {
+            watch(&self.poll, socket, Source::Socket(place, range as u8))?;
+        }
+        Ok(())
+    }
+}
