@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::attributes;
 use crate::port_view::PortView;
+use crate::source::Sources;
 
 /// RoCE v2's UDP port.
 pub const ROCE_PORT: u16 = 4791;
@@ -28,6 +29,8 @@ pub struct Opened {
     pub watch: Option<Watch>,
     /// What the port is like now.
     pub port: Arc<PortView>,
+    /// The addresses that it sends from.
+    pub sources: Sources,
 }
 
 /// Opens the NIC of this process, or of a forked child of a process that has one.
@@ -37,14 +40,15 @@ pub fn open(is_child: bool) -> Result<Opened, OpenError> {
         let _ = remora_verbs::page_fault::install();
     }
     let port = text(PORT)?.unwrap_or_else(|| "auto".to_owned());
-    let address = text(ADDRESS)?.map(|text| parse(&text)).transpose()?;
+    let addresses = text(ADDRESS)?.map(|text| parse(&text)).transpose()?.unwrap_or_default();
     match port.split_once(':') {
         None if ["auto", "udp", "shm"].contains(&port.as_str()) => {}
         Some(("xdp", interface)) if !interface.is_empty() => {
-            let device = configured(Device::xdp(interface, address.map(|address| address.ip())))?;
-            let adapter = ChannelAdapter::open(&device)?;
+            let own = addresses.first().map(|address| address.ip());
+            let adapter = ChannelAdapter::open(&configured(Device::xdp(interface, own))?)?;
             let port = Arc::new(PortView::always(&adapter));
-            return Ok(Opened { adapter, watch: None, port });
+            let sources = Sources::new(&adapter, None);
+            return Ok(Opened { adapter, watch: None, port, sources });
         }
         _ => {
             let words =
@@ -52,15 +56,18 @@ pub fn open(is_child: bool) -> Result<Opened, OpenError> {
             return Err(OpenError::Port(words));
         }
     }
-    let options = Options::from_environment();
-    let address = address.unwrap_or_else(client::default_address);
+    let options = Options { every_address: addresses.is_empty(), ..Options::from_environment() };
     let links = match port.as_str() {
         "udp" => LinkUse::Never,
         "shm" => LinkUse::Demanded,
         _ => LinkUse::Preferred,
     };
     let alone = is_child && options.start == Start::Alone;
-    if alone { beside(&options, links) } else { shared(address, &options, links) }
+    match &addresses[..] {
+        _ if alone => beside(&options, links),
+        [] => shared(client::default_address(), &[], &options, links),
+        [first, further @ ..] => shared(*first, further, &options, links),
+    }
 }
 
 /// What connections to neighbours do with links by shared memory.
@@ -74,17 +81,26 @@ enum LinkUse {
     Demanded,
 }
 
-/// A share of an address.
-fn shared(address: SocketAddr, options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
+/// A share of an address, and of further ones.
+fn shared(
+    address: SocketAddr,
+    further: &[SocketAddr],
+    options: &Options,
+    links: LinkUse,
+) -> Result<Opened, OpenError> {
     let words = |error: client::ClientError| OpenError::Port(error.to_string());
     let range = client::open(address, options).map_err(words)?;
     let device = configured(Device::shared(range.endpoint().clone()))?;
-    let events = PortEvents::open(&range).map_err(words)?;
-    if links == LinkUse::Never {
-        return watched(&range, None, events, ChannelAdapter::open(&device)?);
-    }
     let wanted = Arc::new(Wanted::new().map_err(std::io::Error::from)?);
     let adapter = ChannelAdapter::open(&device.neighbours(Arc::clone(&wanted)))?;
+    let sources = Sources::new(&adapter, Some(range.clone()));
+    for address in further {
+        sources.add(*address)?;
+    }
+    let events = PortEvents::open(&range).map_err(words)?;
+    if links == LinkUse::Never {
+        return watched(sources, &range, None, events, adapter);
+    }
     let demanded = links == LinkUse::Demanded;
     let neighbours = match Neighbours::start(&range, &adapter, wanted, demanded) {
         Ok(neighbours) => Some(neighbours),
@@ -92,11 +108,12 @@ fn shared(address: SocketAddr, options: &Options, links: LinkUse) -> Result<Open
         // Everything goes by UDP.
         Err(_) => None,
     };
-    watched(&range, neighbours, events, adapter)
+    watched(sources, &range, neighbours, events, adapter)
 }
 
 /// The NIC with the thread that takes in what the broker says.
 fn watched(
+    sources: Sources,
     range: &Range,
     neighbours: Option<Arc<Neighbours>>,
     events: PortEvents,
@@ -104,16 +121,21 @@ fn watched(
 ) -> Result<Opened, OpenError> {
     let (counted, failing) = (Arc::clone(&adapter), Arc::clone(&adapter));
     let port = Arc::new(PortView::new(events.first().clone()));
-    let told = Arc::clone(&port);
-    let events = events.on_change(move |state| told.change(state));
+    adapter.learn_local(&port.addresses());
+    let (told, learning) = (Arc::clone(&port), Arc::clone(&adapter));
+    let events = events.on_change(move |state| {
+        told.change(state);
+        learning.learn_local(&told.addresses());
+    });
     let watch =
         Watch::of(range, neighbours, Some(events), move || counted.counters(), move || failing.fail())?;
-    Ok(Opened { adapter, watch: Some(watch), port })
+    Ok(Opened { adapter, watch: Some(watch), port, sources })
 }
 
 /// An address for a forked child whose parent has its own alone.
 fn beside(options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
     let mut opened = Err(OpenError::Port("no loopback address is free".to_owned()));
+    let options = Options { every_address: false, ..options.clone() };
     for _ in 0..TRIES {
         let mut bytes = [0u8; 3];
         // SAFETY: the buffer has as many bytes.
@@ -123,7 +145,7 @@ fn beside(options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
         }
         let [b, c, d] = bytes;
         let address = IpAddr::from(Ipv4Addr::new(127, b, c, d.clamp(2, 254)));
-        opened = shared(SocketAddr::new(address, ROCE_PORT), options, links);
+        opened = shared(SocketAddr::new(address, ROCE_PORT), &[], &options, links);
         if !matches!(opened, Err(OpenError::Port(_))) {
             break;
         }
@@ -155,8 +177,13 @@ fn text(variable: &str) -> Result<Option<String>, OpenError> {
     }
 }
 
+/// The addresses of a list with commas.
+fn parse(text: &str) -> Result<Vec<SocketAddr>, OpenError> {
+    text.split(',').map(|one| parse_one(one.trim())).collect()
+}
+
 /// An address; a link-local one with its interface, `fe80::1%eth0`.
-fn parse(text: &str) -> Result<SocketAddr, OpenError> {
+fn parse_one(text: &str) -> Result<SocketAddr, OpenError> {
     let (ip, _) = text.split_once('%').unwrap_or((text, ""));
     // No name is looked up.
     let found = ip.parse::<IpAddr>().ok().and_then(|_| (text, ROCE_PORT).to_socket_addrs().ok()?.next());

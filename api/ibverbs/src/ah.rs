@@ -4,8 +4,9 @@ use remora_abi::device::IbvGid;
 use remora_abi::objects::{IbvAh, IbvContext, IbvPd, IbvWc};
 use remora_abi::queue_pair::{IbvAhAttr, IbvGlobalRoute};
 use remora_abi::work::IbvGrh;
+use remora_broker::GidEntry;
 use remora_verbs::raw::Ah;
-use remora_verbs::{AddressVector, GRH, GlobalRoute};
+use remora_verbs::{Address, AddressVector, GRH, GlobalRoute};
 use std::ffi::c_int;
 
 use crate::context::ContextObject;
@@ -34,13 +35,13 @@ pub fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, 
         return Err(libc::EINVAL);
     }
     port::check(attr.port_num.into())?;
-    gid::at(view, sgid_index.into())?;
+    let from = gid::source(view, sgid_index.into())?;
     let to = gid::endpoint(&dgid);
     if !to.address.is_host() && !to.address.is_multicast() {
         return Err(libc::EINVAL);
     }
     let hops = if hop_limit == 0 { HOPS } else { hop_limit };
-    view.nic.adapter.address_vector(to, traffic_class, hops).map_err(errno::of_create)
+    view.nic.adapter.address_vector_from(from, to, traffic_class, hops).map_err(errno::of_create)
 }
 
 /// Makes an address handle.
@@ -88,14 +89,17 @@ fn back(
     // SAFETY: the bytes before the datagram, which are as many as a GRH has.
     let bytes = unsafe { &*grh.cast::<[u8; GRH]>() };
     let route = GlobalRoute::parse(bytes).ok_or(libc::EINVAL)?;
-    let own = gid::at(view, 0)?;
-    if route.destination.0 != own.raw && !route.destination.is_multicast() {
-        return Err(libc::EINVAL);
-    }
+    let is_own = |(_, entry): &(u32, GidEntry)| Address::from(entry.ip) == route.destination;
+    let sgid_index = match view.nic.port.gids().iter().find(|gid| is_own(gid)) {
+        Some((index, _)) => *index as u8,
+        // A datagram to a group is answered from the first address of its family.
+        None if route.destination.is_multicast() => gid::first_like(view, &route.source)?,
+        None => return Err(libc::EINVAL),
+    };
     let grh = IbvGlobalRoute {
         dgid: IbvGid { raw: route.source.0 },
         flow_label: 0,
-        sgid_index: 0,
+        sgid_index,
         hop_limit: HOPS,
         traffic_class: 0,
     };

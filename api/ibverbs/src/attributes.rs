@@ -5,7 +5,7 @@ use remora_verbs::raw::{MAX_INLINE, MAX_SGE};
 /// Name of the device.
 pub const NAME: &str = "remora0";
 /// Entries of the GID table.
-pub const GIDS: u32 = 1;
+pub const GIDS: u32 = remora_broker::GIDS as u32;
 /// Queue pairs.
 pub const MAX_QP: u32 = 1 << 14;
 /// Work requests of a queue pair's queue.

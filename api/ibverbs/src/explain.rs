@@ -40,12 +40,22 @@ struct Known {
 
 /// What a queue pair was connected with.
 #[derive(Copy, Clone)]
-struct RemoteQp {
+pub struct RemoteQp {
     ip: IpAddr,
+    /// The own address that packets leave from.
+    from: IpAddr,
     /// Its queue pair.
     number: u32,
     /// Bytes of a packet's payload.
     path_mtu: u32,
+}
+
+impl RemoteQp {
+    /// By the GIDs of both ends.
+    pub fn new(from: &IbvGid, to: &IbvGid, number: u32, path_mtu: u32) -> RemoteQp {
+        let [ip, from] = [to, from].map(|gid| Ipv6Addr::from(gid.raw).to_canonical());
+        RemoteQp { ip, from, number, path_mtu }
+    }
 }
 
 fn known() -> MutexGuard<'static, Known> {
@@ -65,13 +75,13 @@ fn say(words: &str) {
 }
 
 /// From now on the queue pair's peer is this one.
-pub fn peer(qp: u32, gid: &IbvGid, number: u32, path_mtu: u32) {
+pub fn peer(qp: u32, peer: RemoteQp) {
     if !is_wanted() {
         return;
     }
     let peers = &mut known().peers;
     if peers.len() < MOST || peers.contains_key(&qp) {
-        peers.insert(qp, RemoteQp { ip: Ipv6Addr::from(gid.raw).to_canonical(), number, path_mtu });
+        peers.insert(qp, peer);
     }
 }
 
@@ -130,8 +140,8 @@ fn is_first(status: c_int, qp: u32) -> bool {
 
 /// What the network says of the way to a peer that has not answered; None: nothing is wrong there.
 fn unreachable(nic: &Nic, peer: &RemoteQp) -> Option<String> {
-    let own: IpAddr = nic.adapter.facts().endpoint.address.into();
-    if nic.port.gid(0).is_none() {
+    let own = peer.from;
+    if nic.port.gids().iter().all(|(_, entry)| entry.ip != own) {
         return Some(format!("; no interface has the device's address {own} any more"));
     }
     if !nic.port.is_active() {

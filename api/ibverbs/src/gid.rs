@@ -2,6 +2,7 @@
 
 use remora_abi::device::{IbvGid, IbvGidEntry};
 use remora_abi::objects::IbvContext;
+use remora_broker::GidEntry;
 use remora_verbs::{Address, Endpoint};
 use std::ffi::{c_int, c_uint};
 
@@ -24,6 +25,20 @@ pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
     }
     let entry = object.nic.port.gid(index).ok_or(libc::ENODATA)?;
     Ok(IbvGid { raw: Address::from(entry.ip).0 })
+}
+
+/// The number, in the NIC, of the address at this place of the table.
+pub fn source(object: &ContextObject, index: u32) -> Result<u8, c_int> {
+    at(object, index)?;
+    object.nic.sources.number(object.nic.port.gid(index).ok_or(libc::ENODATA)?)
+}
+
+/// The first place of the table whose address is of the same family.
+pub fn first_like(object: &ContextObject, address: &Address) -> Result<u8, c_int> {
+    let gids = object.nic.port.gids();
+    let is_like = |entry: &GidEntry| entry.ip.is_ipv4() == address.is_ipv4();
+    let found = gids.iter().find(|(_, entry)| is_like(entry));
+    found.map(|(index, _)| *index as u8).ok_or(libc::EINVAL)
 }
 
 /// The NIC, or the multicast group, that a GID names: RoCE's UDP port at that address. An IPv4 group may

@@ -48,6 +48,7 @@ mod qp;
 mod query_device;
 mod rate;
 mod requests;
+mod source;
 mod srq;
 mod strings;
 mod sysfs;

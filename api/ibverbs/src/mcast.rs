@@ -4,10 +4,8 @@ use remora_abi::device::IbvGid;
 use remora_abi::objects::IbvQp;
 use std::ffi::c_int;
 
-use crate::errno;
-use crate::gid;
-use crate::handles;
 use crate::qp::QpObject;
+use crate::{context, errno, gid, handles};
 
 fn group<'a>(qp: *mut IbvQp, gid: *const IbvGid) -> Result<(&'a QpObject, remora_verbs::Endpoint), c_int> {
     let object = handles::look::<QpObject>(qp)?;
@@ -21,6 +19,14 @@ fn group<'a>(qp: *mut IbvQp, gid: *const IbvGid) -> Result<(&'a QpObject, remora
 pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _lid: u16) -> c_int {
     errno::number((|| {
         let (object, group) = group(qp, gid)?;
+        // SAFETY: a field that nobody changes.
+        let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
+        // The port joins on the interfaces of the addresses that it has a share of, and nobody says which.
+        for (index, entry) in view.nic.port.gids() {
+            if entry.ip.is_ipv4() == group.address.is_ipv4() {
+                let _ = gid::source(view, index);
+            }
+        }
         object.raw.attach(group).map_err(errno::of_create)
     })())
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address::Opened;
 use crate::port_view::PortView;
+use crate::source::Sources;
 use crate::{address, errno};
 
 /// Asynchronous events of one context that wait to be read.
@@ -21,6 +22,7 @@ pub struct Nic {
     /// Fails the NIC when the broker of its address is gone.
     watch: Option<Watch>,
     pub port: Arc<PortView>,
+    pub sources: Sources,
     subjects: Arc<Subjects>,
     /// The thread that waits for packets and serves them, by the system's number; 0: none. One is enough: a
     /// packet need not wake more.
@@ -67,12 +69,13 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
     let mut place = NIC.lock().unwrap_or_else(PoisonError::into_inner);
     let inherited = place.as_ref().is_some_and(|nic| nic.adapter.is_child());
     if !inherited {
-        place.take_if(|nic| nic.adapter.has_failed());
+        // Its thread may not have seen the broker's end yet.
+        place.take_if(|nic| nic.adapter.has_failed() || nic.sources.are_lost());
     }
     if let (Some(nic), false) = (&*place, inherited) {
         return Ok(Arc::clone(nic));
     }
-    let Opened { adapter, watch, port } = address::open(inherited).map_err(|error| {
+    let Opened { adapter, watch, port, sources } = address::open(inherited).map_err(|error| {
         eprintln!("remora: {error}");
         errno::of_open(&error)
     })?;
@@ -81,7 +84,7 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
     adapter.on_event(Arc::new(move |event| told.tell(event)));
     let told = Arc::clone(&subjects);
     port.on_event(move |event_type| told.tell_all(PORT, event_type));
-    let nic = Arc::new(Nic { adapter, watch, port, subjects, waiter: AtomicI32::new(0) });
+    let nic = Arc::new(Nic { adapter, watch, port, sources, subjects, waiter: AtomicI32::new(0) });
     // What was inherited is the parent's: it is left to the exit.
     std::mem::forget(place.replace(Arc::clone(&nic)));
     Ok(nic)

@@ -2,9 +2,13 @@
 
 use remora_abi::device::{COMPAT_PORT_ATTR, IbvPortAttr};
 use remora_abi::objects::IbvContext;
+use remora_verbs::raw::ChannelAdapter;
 use std::ffi::c_int;
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsRawFd;
 
 use crate::context::{self, ContextObject};
+use crate::nic::Nic;
 use crate::{attributes, errno};
 
 /// `IBV_PORT_DOWN`, and `IBV_PORT_ACTIVE`.
@@ -43,12 +47,42 @@ pub fn check(port: u32) -> Result<(), c_int> {
     if port == 1 { Ok(()) } else { Err(libc::EINVAL) }
 }
 
+/// Bytes of the headers of IPv6 and UDP.
+const HEADERS: usize = 48;
+
+/// The path MTU of the port, in bytes: each address's interface takes it.
+fn active_mtu(nic: &Nic) -> u32 {
+    let mut interfaces: Vec<u32> = nic.port.gids().iter().map(|(_, entry)| entry.interface).collect();
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    let narrow = interfaces.into_iter().filter_map(interface_mtu).min();
+    let own = nic.adapter.facts().path_mtu;
+    narrow.map_or(own, |bytes| ChannelAdapter::path_mtu_of(bytes.saturating_sub(HEADERS)).min(own))
+}
+
+/// The longest packet that an interface takes, in bytes; None: unknown.
+fn interface_mtu(index: u32) -> Option<usize> {
+    // SAFETY: zeros are a value of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // SAFETY: the field has space for any name.
+    if index == 0 || unsafe { libc::if_indextoname(index, request.ifr_name.as_mut_ptr()) }.is_null() {
+        return None;
+    }
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
+    let socket = socket.or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).ok()?;
+    // SAFETY: the kernel reads the name and writes the number, which is read then.
+    unsafe {
+        let asked = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request);
+        (asked == 0).then(|| usize::try_from(request.ifr_ifru.ifru_mtu).ok()).flatten()
+    }
+}
+
 fn describe(object: &ContextObject) -> IbvPortAttr {
     let (state, phys_state) = if object.nic.port.is_active() { (ACTIVE, LINK_UP) } else { (DOWN, DISABLED) };
     IbvPortAttr {
         state,
         max_mtu: MTU_4096,
-        active_mtu: mtu_code(object.nic.adapter.facts().path_mtu),
+        active_mtu: mtu_code(active_mtu(&object.nic)),
         gid_tbl_len: attributes::GIDS as c_int,
         port_cap_flags: CAPABILITIES,
         max_msg_sz: attributes::MAX_MESSAGE,

@@ -1,6 +1,7 @@
 //! The port as programs see it: its state and its GIDs, and the events of their changes.
 
 use remora_broker::{GidEntry, PortState};
+use remora_verbs::Address;
 use remora_verbs::raw::ChannelAdapter;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,6 +44,17 @@ impl PortView {
     /// The GID at this place of the table; None: an empty entry.
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
         self.state().gids.get(index as usize).copied().flatten()
+    }
+
+    /// The addresses of the GID table.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.state().gids.iter().flatten().map(|entry| Address::from(entry.ip)).collect()
+    }
+
+    /// The entries of the GID table that are not empty, and their indices.
+    pub fn gids(&self) -> Vec<(u32, GidEntry)> {
+        let entries = self.state().gids.clone();
+        (0..).zip(entries).filter_map(|(index, entry)| Some((index, entry?))).collect()
     }
 
     /// From now on `hook` is told of the port's events; at most once.

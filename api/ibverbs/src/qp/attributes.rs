@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use super::QpObject;
 use crate::context::ContextObject;
-use crate::{ah, context, errno, explain, handles, mr, port, requests};
+use crate::{ah, context, errno, explain, gid, handles, mr, port, requests};
 
 /// The attributes that a service has. Programs give both sides of XRC those of RC.
 fn masked(service: Service, asked: c_int) -> c_int {
@@ -29,6 +29,14 @@ fn named<T>(attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
 /// What an attribute mask may name.
 const KNOWN: c_int = ((mask::DEST_QPN << 1) - 1) | mask::RATE_LIMIT;
 
+/// The largest path MTU of the address that a queue pair is to send from, in bytes.
+fn path_mtu_of(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> u32 {
+    let adapter = &view.nic.adapter;
+    let named = asked & mask::AV != 0;
+    let from = named.then(|| gid::source(view, attr.ah_attr.grh.sgid_index.into()).ok()).flatten();
+    from.map_or(adapter.facts().path_mtu, |number| adapter.path_mtu_from(number))
+}
+
 /// What an attribute mask asks to change.
 fn change(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> Result<Modify, c_int> {
     let has = |bit: c_int| asked & bit != 0;
@@ -39,7 +47,7 @@ fn change(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> Result<Modify
     }
     let path_mtu = match has(mask::PATH_MTU) {
         true => {
-            let most = view.nic.adapter.facts().path_mtu;
+            let most = path_mtu_of(view, attr, asked);
             let fits = port::mtu_bytes(attr.path_mtu).filter(|mtu| *mtu <= most).ok_or(libc::EINVAL);
             Some(named("path_mtu", fits)?)
         }
@@ -104,7 +112,9 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         })?;
         if change.address.is_some() {
             let path_mtu = change.path_mtu.unwrap_or(0);
-            explain::peer(object.raw.number().get(), &attr.ah_attr.grh.dgid, attr.dest_qp_num, path_mtu);
+            let from = gid::at(view, attr.ah_attr.grh.sgid_index.into()).unwrap_or(attr.ah_attr.grh.dgid);
+            let peer = explain::RemoteQp::new(&from, &attr.ah_attr.grh.dgid, attr.dest_qp_num, path_mtu);
+            explain::peer(object.raw.number().get(), peer);
             *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);
         }
         if let Some(state) = change.state {

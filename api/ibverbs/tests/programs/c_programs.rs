@@ -39,6 +39,11 @@ fn four_threads_share_a_queue_pair_and_a_completion_queue_and_lose_nothing() {
 }
 
 #[test]
+fn a_queue_pair_says_the_attributes_that_it_was_given() {
+    assert_eq!(runs("queries"), "as given");
+}
+
+#[test]
 fn a_child_opens_its_own_device_and_its_parent_goes_on() {
     assert_eq!(runs("forks"), "unharmed");
 }

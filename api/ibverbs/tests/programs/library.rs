@@ -97,6 +97,13 @@ pub fn program_at(address: &str, words: &[&str]) -> Command {
     shares(limited(words), address)
 }
 
+/// A program on this library whose device has all addresses of its network namespace.
+pub fn program_everywhere(words: &[&str]) -> Command {
+    let mut command = limited(words);
+    command.env_remove("REMORA_ADDRESS").env("REMORA_COMMAND", remora());
+    command
+}
+
 /// The same without a limit of time, for who is killed: what runs it would survive it.
 pub fn unlimited_at(address: &str, words: &[&str]) -> Command {
     shares(unlimited(words), address)

@@ -3,6 +3,7 @@
 mod bench;
 mod brokers;
 mod c_programs;
+mod gids;
 mod library;
 mod links;
 mod memory;

@@ -1,0 +1,69 @@
+//! The addresses that queue pairs send from, by their index of the GID table. The NIC gets its share of a
+//! further address when the first address vector names it.
+
+use remora_broker::GidEntry;
+use remora_broker::client::Range;
+use remora_verbs::OpenError;
+use remora_verbs::raw::ChannelAdapter;
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::address::ROCE_PORT;
+use crate::errno;
+
+/// The addresses of which this process's NIC has a share. A number is an address's for good.
+pub struct Sources {
+    adapter: Arc<ChannelAdapter>,
+    /// None: port `xdp`, which has one address.
+    range: Option<Range>,
+    /// By number: the NIC's own is the first.
+    shares: Mutex<Vec<SocketAddr>>,
+}
+
+impl Sources {
+    /// The NIC has a share of one address, and may get more of this range.
+    pub fn new(adapter: &Arc<ChannelAdapter>, range: Option<Range>) -> Sources {
+        let own = match &range {
+            Some(range) => range.endpoint().local(),
+            None => SocketAddr::new(adapter.facts().endpoint.address.into(), ROCE_PORT),
+        };
+        Sources { adapter: Arc::clone(adapter), range, shares: Mutex::new(vec![own]) }
+    }
+
+    /// Is the broker of the addresses gone, and so the NIC's place on the network?
+    pub fn are_lost(&self) -> bool {
+        self.range.as_ref().is_some_and(Range::is_over)
+    }
+
+    /// The number of this address in the NIC, which gets its share of it if it has none.
+    pub fn number(&self, entry: GidEntry) -> Result<u8, c_int> {
+        let address = entry.address();
+        // Two threads get one share.
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = shares.iter().position(|known| *known == address) {
+            return Ok(known as u8);
+        }
+        self.take(address, &mut shares).map_err(|error| {
+            eprintln!("remora: {error}");
+            errno::of_open(&error)
+        })
+    }
+
+    /// Takes the share of an address that the program's user has chosen.
+    pub fn add(&self, address: SocketAddr) -> Result<u8, OpenError> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take(address, &mut shares)
+    }
+
+    fn take(&self, address: SocketAddr, shares: &mut Vec<SocketAddr>) -> Result<u8, OpenError> {
+        let words = |error: &dyn std::fmt::Display| OpenError::Port(error.to_string());
+        let none = || words(&"the device has one address");
+        let range = self.range.as_ref().filter(|_| !self.adapter.is_child()).ok_or_else(none)?;
+        let share = range.further(address).map_err(|error| words(&error))?;
+        let number = self.adapter.add_address(&share).map_err(|error| words(&error))?;
+        debug_assert_eq!(usize::from(number), shares.len(), "shares are numbered as they come");
+        shares.push(address);
+        Ok(number)
+    }
+}
