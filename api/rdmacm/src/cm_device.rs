@@ -29,7 +29,7 @@ pub struct Gid {
 #[derive(Debug)]
 pub struct CmDevice {
     fork: ForkMark,
-    /// The device, which stays open for the life of the process.
+    /// The device, which stays open for the life of the process, unless it fails.
     pub context: *mut IbvContext,
     pub client: CmClient,
     /// READs and atomics from the peer that a queue pair holds at most.
@@ -61,7 +61,12 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn shared() -> Result<Arc<CmDevice>, c_int> {
     let mut place = locked(&MANAGER);
     if let Some(manager) = place.as_ref().filter(|manager| !manager.is_foreign()) {
-        return Ok(Arc::clone(manager));
+        if !manager.client.is_over() {
+            return Ok(Arc::clone(manager));
+        }
+        // The device has failed. Once its last id and channel have ended, so has its context, and there may be
+        // another one.
+        *place = None;
     }
     let manager = Arc::new(CmDevice::open()?);
     // What was inherited is the parent's: it is left to the exit.
@@ -143,6 +148,25 @@ impl CmDevice {
             defaults.xrcd = unsafe { ibverbs::open_xrcd(self.context) }?;
         }
         Ok(defaults.xrcd)
+    }
+}
+
+impl Drop for CmDevice {
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            return;
+        }
+        let defaults = self.defaults.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: made here, and nobody's any more: ids and channels keep this value.
+        unsafe {
+            if !defaults.xrcd.is_null() {
+                let _ = ibverbs::close_xrcd(defaults.xrcd);
+            }
+            if !defaults.pd.is_null() {
+                let _ = ibverbs::ibv_dealloc_pd(defaults.pd);
+            }
+            let _ = ibverbs::ibv_close_device(self.context);
+        }
     }
 }
 

@@ -15,6 +15,8 @@ unsafe extern "C" {
     pub fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice;
     pub fn ibv_free_device_list(list: *mut *mut IbvDevice);
     pub fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvContext;
+    pub fn ibv_close_device(context: *mut IbvContext) -> c_int;
+    pub fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int;
     pub fn ibv_query_device(context: *mut IbvContext, attr: *mut IbvDeviceAttr) -> c_int;
     pub fn ibv_query_port(context: *mut IbvContext, port: u8, attr: *mut IbvPortAttr) -> c_int;
     pub fn _ibv_query_gid_table(
@@ -99,6 +101,15 @@ pub unsafe fn open_xrcd(context: *mut IbvContext) -> Result<*mut IbvXrcd, c_int>
     let mut attr = IbvXrcdInitAttr { comp_mask: XRCD_INIT_ATTR, fd: -1, oflags: libc::O_CREAT };
     // SAFETY: the caller's promise, and the function's own context.
     unsafe { made(functions(context)?.open_xrcd.ok_or(libc::EOPNOTSUPP)?(context, &mut attr)) }
+}
+
+/// `ibv_close_xrcd`.
+///
+/// # Safety
+/// The domain was opened, and is closed once.
+pub unsafe fn close_xrcd(xrcd: *mut IbvXrcd) -> Result<(), c_int> {
+    // SAFETY: the caller's promise, and the function's own context.
+    unsafe { done(functions((*xrcd).context)?.close_xrcd.ok_or(libc::EOPNOTSUPP)?(xrcd)) }
 }
 
 /// A struct of numbers and pointers with zeros in it.

@@ -2,6 +2,7 @@
 
 mod c_programs;
 mod connections;
+mod gids;
 #[path = "../../../ibverbs/tests/programs/library.rs"]
 mod library;
 mod loss;

@@ -1,9 +1,11 @@
 //! Programs in C whose waits and children are as verbs programs have them, over both ports of a shared
 //! address.
 
+use remora_broker::client::{self, Options as ClientOptions, Start};
 use remora_broker::{Broker, FoundBy, Options};
+use std::process::{Child, Command};
 
-use crate::library::{address, c_program, program_at};
+use crate::library::{address, c_program, program_at, remora};
 
 /// Runs a program of `tests/c` over each port of an address whose broker finds dead programs so.
 #[track_caller]
@@ -35,4 +37,28 @@ fn nor_does_it_where_the_kernel_has_no_so_peerpidfd() {
 #[test]
 fn waits_obey_flags_return_on_signals_and_may_be_cancelled_over_both_ports() {
     runs_over_both("waits", FoundBy::Socket, "waited");
+}
+
+/// A broker in a process of its own; it is gone when the test is over.
+struct RunningBroker(Child);
+
+impl Drop for RunningBroker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn after_the_broker_was_killed_and_ids_have_ended_there_may_be_new_ones() {
+    let address = address();
+    let words = ["broker", "--linger", "3600", "--address", &address];
+    let mut broker = RunningBroker(Command::new(remora()).args(words).spawn().unwrap());
+    let at = format!("{address}:4791").parse().unwrap();
+    while client::start(at, &ClientOptions { start: Start::Never, ..ClientOptions::default() }).is_err() {
+        assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
+        std::thread::yield_now();
+    }
+    let said = c_program("fatal", &[&broker.0.id().to_string()], &|words| program_at(&address, words));
+    assert_eq!(said, "anew");
 }
