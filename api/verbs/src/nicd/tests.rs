@@ -47,7 +47,36 @@ impl Numbers {
 
 struct Lender {
     daemon: Daemon,
-    path: PathBuf,
+    path: SocketPath,
+}
+
+/// Where a daemon listens. Its socket goes with the test.
+struct SocketPath(PathBuf);
+
+impl SocketPath {
+    fn of(test: &str) -> SocketPath {
+        SocketPath(std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id())))
+    }
+}
+
+impl std::ops::Deref for SocketPath {
+    type Target = std::path::Path;
+
+    fn deref(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl AsRef<std::path::Path> for SocketPath {
+    fn as_ref(&self) -> &std::path::Path {
+        self
+    }
+}
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 fn lender(test: &str, options: &Options) -> Lender {
@@ -55,7 +84,7 @@ fn lender(test: &str, options: &Options) -> Lender {
 }
 
 fn lender_of(device: &Device, test: &str, options: &Options) -> Lender {
-    let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
+    let path = SocketPath::of(test);
     Lender { daemon: Daemon::open(device, &path, options).unwrap(), path }
 }
 
@@ -657,7 +686,7 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
 fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
     let missing = Device::nicd("/nowhere/at/all").open().unwrap_err().to_string();
     assert!(missing.contains("start it by `remora nicd --socket /nowhere/at/all`"), "{missing}");
-    let path = std::env::temp_dir().join(format!("remora-nicd-{}-nobody", std::process::id()));
+    let path = SocketPath::of("nobody");
     let listener = PacketListener::bind(&path, false).unwrap();
     let attached = std::thread::scope(|scope| {
         let attaching = scope.spawn(|| Device::nicd(&path).open().unwrap_err().to_string());

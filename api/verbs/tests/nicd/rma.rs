@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{LEN, LONG, Lender, Process, open};
+use super::{LEN, LONG, Lender, Process, SocketPath, open};
 
 /// A user without rights.
 const NOBODY: u32 = 65534;
@@ -169,6 +169,7 @@ fn tenants_of_two_users_have_limits_of_their_own_and_leave_nothing_behind() {
         return;
     }
     let path = std::env::temp_dir().join(format!("remora-nicd-{}-users", std::process::id()));
+    let _goes = SocketPath(path.clone());
     let daemon = Process::start(&["rma-daemon", path.to_str().unwrap()]);
     let nic = path.to_str().unwrap();
     let server = Peer::new(own("udp"), 1);

@@ -5,12 +5,11 @@ use remora_verbs::rma::{Grant, RegionKey, Rights, RmaError, RmaOptions, RmaRegio
 use remora_verbs::{Access, Context, Device, Mode, QpOptions, QueuePair, Rules, nicd};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::rma::{Peer, hex};
-use super::{LEN, LONG, Lender, Process, open};
+use super::{LEN, LONG, Lender, Process, SocketPath, open};
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
@@ -57,10 +56,10 @@ fn udp() -> Device {
 }
 
 /// A daemon in this process.
-fn daemon(device: &Device, test: &str, rma: Settings) -> (nicd::Daemon, PathBuf) {
+fn daemon(device: &Device, test: &str, rma: Settings) -> (nicd::Daemon, SocketPath) {
     let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
     let options = nicd::Options { rma, ..nicd::Options::default() };
-    (nicd::Daemon::open(device, &path, &options).unwrap(), path)
+    (nicd::Daemon::open(device, &path, &options).unwrap(), SocketPath(path))
 }
 
 /// A region full of a mark, of a NIC of this process's own.
@@ -89,7 +88,7 @@ fn rma_attack_17_no_plaintext_stands_in_shared_memory_before_its_tag_was_right()
     let rules = "[[rule]]\nfault = \"corrupt\"\ndirection = \"out\"\nopcodes = [0xe4]\n";
     let (_bad, broken) = marked(&udp().fault(Rules::parse(rules).unwrap()), &mark, None);
     let (_good, whole) = marked(&udp(), &mark, None);
-    let mut peer = Peer::new(open(path.to_str().unwrap()), 32);
+    let mut peer = Peer::new(open(path.0.to_str().unwrap()), 32);
     let grant = broken.grant(&peer.portal.identity());
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -125,7 +124,7 @@ fn rma_attack_17_no_plaintext_stands_in_the_rings_of_a_link() {
     let shm = Device::shm().mode(Mode::Dedicated);
     let (_daemon, path) = daemon(&Device::shm(), "rma-link", Settings::software());
     let (context, served) = marked(&shm, &mark, None);
-    let mut peer = Peer::new(open(path.to_str().unwrap()), 32);
+    let mut peer = Peer::new(open(path.0.to_str().unwrap()), 32);
     let _link = link(&context, &peer);
     let grant = served.grant(&peer.portal.identity());
     for _ in 0..2 {
@@ -197,7 +196,7 @@ fn rma_attack_20_debug_metrics_and_captures_hold_no_secret() {
     let (daemon, path) = daemon(&device, "rma-secrets", Settings::software());
     let region_key = [0x93; 16];
     let (_context, table) = marked(&udp(), &mark, RegionKey::new(region_key));
-    let mut peer = Peer::new(open(path.to_str().unwrap()), 16);
+    let mut peer = Peer::new(open(path.0.to_str().unwrap()), 16);
     let grant = table.grant(&peer.portal.identity());
     peer.portal.read(&peer.local, 0, &grant, 0, 50_000, LONG).unwrap();
     // Its own region under a key of its own, which a client on another NIC uses.
