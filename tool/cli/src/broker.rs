@@ -9,6 +9,7 @@ use remora_bench::command::device::OwnAddress;
 use remora_bench::command::number::{natural, whole};
 use remora_bench::command::{ending, print};
 use remora_broker::{Broker, Options, client};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 /// Arguments of `remora broker`.
@@ -48,6 +49,7 @@ pub fn run(args: &Args) -> Result<()> {
         ..defaults
     };
     let told = ending::readable()?;
+    allow_descriptors();
     let broker = Broker::open(address, &options)?;
     let ip = address.ip();
     if args.background {
@@ -65,6 +67,13 @@ pub fn run(args: &Args) -> Result<()> {
             done => return done.context("waiting for programs"),
         }
     }
+}
+
+/// Each address takes a descriptor for each range: as many as the system lets this user have. With fewer, the
+/// addresses that need more are refused.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The address, with an UDP port that does not matter.

@@ -22,15 +22,17 @@ pub struct Args {
     json: bool,
 }
 
-/// The broker of the address, and who has which range of QP numbers; nothing where there is none.
+/// The broker of the address, its GIDs, and who has which range of QP numbers; nothing where there is none.
 fn sharing(own: Option<OwnAddress>) -> Vec<(&'static str, String)> {
     let address = own.unwrap_or_else(OwnAddress::loopback).at(0);
     let Ok(report) = report(address, &Options::from_environment()) else { return Vec::new() };
     let broker = &report.broker;
     let ranges: Vec<String> =
         report.programs.iter().map(|program| format!("{} {}", program.range, program.name)).collect();
+    let gids: Vec<String> = report.gids().map(|(index, gid)| format!("{index} {gid}")).collect();
     vec![
         ("broker", format!("process {} of user {} at {}", broker.pid, broker.uid, broker.address.ip())),
+        ("gids", gids.join(", ")),
         ("qpn_ranges", ranges.join(", ")),
     ]
 }

@@ -24,7 +24,8 @@ pub struct Args {
     /// one of the two, xdp an interface alone.
     #[arg(long, default_value = "auto", value_name = "auto|udp|shm|xdp:IF")]
     port: PortChoice,
-    /// Address of the device [default: the one that the default route leaves from, or 127.0.0.1].
+    /// The one address of the device [default: all of this network namespace, the one that the default route
+    /// leaves from first].
     #[arg(long)]
     address: Option<OwnAddress>,
     /// Lose, double, delay, reorder or break frames by the rules of this TOML file.
@@ -79,7 +80,8 @@ pub fn run(args: &Args) -> Result<()> {
     let address = broker::address(args.address);
     let own = std::env::current_exe().context("finding this command")?;
     let start = if alone { client::Start::Alone } else { client::Start::Command(own.clone()) };
-    let options = client::Options { start, ..client::Options::from_environment() };
+    let every_address = args.address.is_none();
+    let options = client::Options { start, every_address, ..client::Options::from_environment() };
     if !alone {
         client::start(address, &options)?;
     }
@@ -95,7 +97,11 @@ pub fn run(args: &Args) -> Result<()> {
     }
     command.args(words).env(PORT, &args.port.0).env(COMMAND, own);
     command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries));
-    command.env(ADDRESS, client::text(address));
+    match args.address {
+        Some(_) => command.env(ADDRESS, client::text(address)),
+        // The device has all of them.
+        None => command.env_remove(ADDRESS),
+    };
     if let Some(path) = &args.fault {
         let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
         remora_host::Rules::parse(&rules).map_err(|error| {

@@ -68,5 +68,11 @@ fn of_report(report: &Report) -> Vec<Finding> {
         ),
         mend: "",
     });
-    std::iter::once(Finding { what: "broker", verdict, found, mend }).chain(ranges).collect()
+    let gids = report.gids().map(|(index, gid)| Finding {
+        what: "GID",
+        verdict: Verdict::Good,
+        found: format!("{index}: {gid}, RoCE v2"),
+        mend: "",
+    });
+    std::iter::once(Finding { what: "broker", verdict, found, mend }).chain(gids).chain(ranges).collect()
 }

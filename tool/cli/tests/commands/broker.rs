@@ -187,7 +187,7 @@ fn what_is_wrong_with_run_is_told_in_a_line() {
 }
 
 #[test]
-fn doctor_and_devinfo_know_the_broker_and_who_has_which_range() {
+fn doctor_and_devinfo_know_the_broker_its_gids_and_who_has_which_range() {
     let ip = "127.96.0.4";
     let rows = || -> Vec<Value> {
         let out = remora(&["doctor", "--address", ip, "--json"]).out;
@@ -215,6 +215,8 @@ fn doctor_and_devinfo_know_the_broker_and_who_has_which_range() {
     let words = ["devinfo", "--port", "udp", "--address", ip, "--json"];
     let facts: Value = serde_json::from_str(&remora(&words).good()).expect("JSON");
     assert!(facts["broker"].as_str().is_some_and(|broker| broker.contains("at 127.96.0.4")), "{facts}");
+    assert_eq!(found(&rows, "GID"), ["0: 127.96.0.4, RoCE v2"]);
+    assert_eq!(facts["gids"], "0 127.96.0.4");
     assert!(facts["qpn_ranges"].as_str().is_some_and(|ranges| ranges.starts_with("1 ")), "{facts}");
     drop(program.stdin.take());
     program.wait().expect("its end");
