@@ -48,7 +48,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Writes the tree of a device whose port is so into a folder of the temporary ones. `broker`: the abstract name of the broker. `all`: other users may read it, too.
+    /// Writes the tree of a device whose port is so into a folder of the temporary ones. `broker`: the
+    /// abstract name of the broker. `all`: other users may read it, too.
     ///
     /// # Errors
     /// The system refuses a folder or a file.

@@ -9,7 +9,6 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::address::ROCE_PORT;
 use crate::errno;
 
 /// The addresses of which this process's NIC has a share. A number is an address's for good.
@@ -26,7 +25,7 @@ impl Sources {
     pub fn new(adapter: &Arc<ChannelAdapter>, range: Option<Range>) -> Sources {
         let own = match &range {
             Some(range) => range.endpoint().local(),
-            None => SocketAddr::new(adapter.facts().endpoint.address.into(), ROCE_PORT),
+            None => GidEntry { ip: adapter.facts().endpoint.address.into(), interface: 0 }.address(),
         };
         Sources { adapter: Arc::clone(adapter), range, shares: Mutex::new(vec![own]) }
     }

@@ -64,8 +64,8 @@ pub fn shared() -> Result<Arc<CmDevice>, c_int> {
         if !manager.client.is_over() {
             return Ok(Arc::clone(manager));
         }
-        // The device has failed. Once its last id and channel have ended, so has its context, and there may be
-        // another one.
+        // The device has failed. Once its last id and channel have ended, so has its context, and there may
+        // be another one.
         *place = None;
     }
     let manager = Arc::new(CmDevice::open()?);

@@ -1,4 +1,5 @@
-//! A device with several addresses: hosts joined by a veth pair, and programs that name their GID by its index.
+//! A device with several addresses: hosts joined by a veth pair, and programs that name their GID by its
+//! index.
 
 use std::process::{Command, Stdio};
 

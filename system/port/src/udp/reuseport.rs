@@ -28,8 +28,9 @@ pub struct ReuseportGroup {
 }
 
 impl ReuseportGroup {
-    /// Binds the first socket of `address`, that of range 0. Until the group is [complete], it gets the frames
-    /// of all ranges. [`SteeredBy::Reader`], or a kernel that refuses the filter: it stays the only one.
+    /// Binds the first socket of `address`, that of range 0. Until the group is [complete], it gets the
+    /// frames of all ranges. [`SteeredBy::Reader`], or a kernel that refuses the filter: it stays the only
+    /// one.
     ///
     /// [complete]: ReuseportGroup::complete
     ///
@@ -60,7 +61,8 @@ impl ReuseportGroup {
         Ok(of(vec![first], steered))
     }
 
-    /// Binds the sockets of all ranges, unless they are: [`RANGES`], or a single one without a steering kernel.
+    /// Binds the sockets of all ranges, unless they are: [`RANGES`], or a single one without a steering
+    /// kernel.
     ///
     /// # Errors
     /// [`OpenError`]: the group has its first socket as before.

@@ -194,8 +194,8 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Hands frames of `segment` bytes each (the last perhaps shorter) to the program, which were sent to this
-    /// address. `false`: it has no space, or is gone.
+    /// Hands frames of `segment` bytes each (the last perhaps shorter) to the program, which were sent to
+    /// this address. `false`: it has no space, or is gone.
     pub fn give(&self, source: Endpoint, destination: Address, segment: usize, frames: &[u8]) -> bool {
         // Counted first: the program then looks until it finds the packet.
         self.page.handed().fetch_add(1, Ordering::Release);
