@@ -176,7 +176,8 @@ impl FurtherAddresses {
 
     /// As [`Port::arm`].
     pub fn arm(&mut self) -> bool {
-        self.addresses.iter_mut().fold(false, |work, address| address.port.arm() || work)
+        // Each one is armed, whatever the others have.
+        self.addresses.iter_mut().map(|address| address.port.arm()).fold(false, |any, work| any | work)
     }
 
     /// As [`Port::disarm`]: whatever woke the sleeper may lie in any socket.
