@@ -118,14 +118,14 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 {
             return Err(libc::EOPNOTSUPP);
         }
-        if entries < GIDS as usize || out.is_null() {
+        // Empty ones are left out. As in Linux, all others must have a place.
+        let filled: Vec<IbvGidEntry> = (0..GIDS).filter_map(|index| entry(object, index).ok()).collect();
+        if entries < filled.len() || out.is_null() {
             return Err(libc::EINVAL);
         }
-        // Empty ones are left out.
-        let filled = (0..GIDS).filter_map(|index| entry(object, index).ok());
         let places = (0..).map(|place| out.wrapping_byte_add(place * capacity));
-        Ok(filled.zip(places).map(|(entry, place)| context::copy_known(place, capacity, &entry)).count()
-            as isize)
+        filled.iter().zip(places).for_each(|(entry, place)| context::copy_known(place, capacity, entry));
+        Ok(filled.len() as isize)
     })();
     filled.unwrap_or_else(|errno| -(errno::set(errno) as isize))
 }

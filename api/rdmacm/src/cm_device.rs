@@ -3,12 +3,13 @@
 use remora_abi::device::{IbvDeviceAttr, IbvGidEntry, IbvPortAttr};
 use remora_abi::objects::{IbvContext, IbvPd};
 use remora_abi::receive::IbvXrcd;
-use remora_broker::client::{CmClient, Options, Start};
+use remora_broker::client::{ClientError, CmClient, Options, Start};
 use remora_memory::ForkMark;
 use remora_wire::Address;
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::ibverbs;
 
@@ -16,6 +17,11 @@ use crate::ibverbs;
 pub const PORT: u8 = 1;
 /// Entries of the GID table that are looked at.
 const GIDS: usize = 64;
+
+/// Attempts to open a device and its broker, and the pause between two: a broker that is killed is gone by
+/// then.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A GID of the device's port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -87,17 +93,40 @@ fn open_device() -> Result<*mut IbvContext, c_int> {
     }
 }
 
+/// Closes a device of which nobody else knows: what is open keeps its addresses.
+fn close(context: *mut IbvContext) {
+    // SAFETY: an open device, which is not used again.
+    let closed = unsafe { ibverbs::ibv_close_device(context) };
+    debug_assert_eq!(closed, 0, "it has no objects");
+}
+
 impl CmDevice {
+    /// A broker that was killed hangs up its connections one after the other: for a moment there may be a
+    /// device that has no broker any more.
     fn open() -> Result<CmDevice, c_int> {
-        let context = open_device()?;
-        let gids = gids(context);
-        let first = gids.first().ok_or(libc::ENODEV)?;
         // The device has a broker already, or is its own.
         let options = Options { start: Start::Never, ..Options::from_environment() };
-        let client = CmClient::open(first.address, &options).map_err(|error| {
-            eprintln!("remora: {error}");
-            libc::ENODEV
-        })?;
+        for left in (0..TRIES).rev() {
+            let context = open_device()?;
+            let Some(first) = gids(context).first().copied() else {
+                close(context);
+                break;
+            };
+            let error = match CmClient::open(first.address, &options) {
+                Ok(client) => return CmDevice::of(context, client).inspect_err(|_| close(context)),
+                Err(error) => error,
+            };
+            close(context);
+            if left == 0 || !matches!(error, ClientError::None(_)) {
+                eprintln!("remora: {error}");
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(libc::ENODEV)
+    }
+
+    fn of(context: *mut IbvContext, client: CmClient) -> Result<CmDevice, c_int> {
         let mut attr: IbvDeviceAttr = ibverbs::zeroed();
         // SAFETY: an open device.
         ibverbs::done(unsafe { ibverbs::ibv_query_device(context, &mut attr) })?;

@@ -160,6 +160,7 @@ int main(int count, char **words) {
     snprintf(command, sizeof command, "ip address add %s/24 dev eth0", words[1]);
     run(command);
     told(IBV_EVENT_GID_CHANGE);
+    { ssize_t n = gids(&entry); fprintf(stderr, "DBG %zd type %d if %d eth0 %d\n", n, entry.gid_type, entry.ndev_ifindex, if_nametoindex("eth0")); }
     CHECK(gids(&entry) == 1 && !memcmp(&entry.gid, &ours.gid, sizeof entry.gid));
     CHECK(message(2) == IBV_WC_SUCCESS);
 

@@ -20,7 +20,8 @@ static void queries(struct loopback *one) {
     union ibv_gid gid;
     uint16_t pkey;
     struct ibv_port_attr port;
-    CHECK(ibv_query_gid(one->context, 1, 1, &gid) == -1 && ibv_query_gid(one->context, 2, 0, &gid) == -1);
+    CHECK(!ibv_query_port(one->context, 1, &port));
+    CHECK(ibv_query_gid(one->context, 1, port.gid_tbl_len, &gid) == -1 && ibv_query_gid(one->context, 2, 0, &gid) == -1);
     CHECK(ibv_query_gid(one->context, 1, -1, &gid) == -1 && ibv_query_pkey(one->context, 1, 1, &pkey) == -1);
     CHECK(ibv_query_port(one->context, 0, &port) == EINVAL && ibv_query_port(one->context, 2, &port) == EINVAL);
 }
@@ -82,7 +83,7 @@ static void states(struct loopback *one) {
     CHECK(ibv_post_send(qp, &send, &bad) == EINVAL && bad == &send);
     send.opcode = IBV_WR_RDMA_WRITE;
     CHECK(ibv_post_send(qp, &send, &bad) == EINVAL);
-    struct ibv_ah_attr nowhere = {.port_num = 1, .is_global = 1, .grh.sgid_index = 3};
+    struct ibv_ah_attr nowhere = {.port_num = 1, .is_global = 1, .grh.sgid_index = 255};
     CHECK(!ibv_create_ah(one->pd, &nowhere) && errno == EINVAL);
     CHECK(!ibv_destroy_qp(qp));
 }

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use remora_cm::{CmConfig, ConnectParam, Listen};
     use remora_wire::Qpn;
-    use remora_wire::mad::PortSpace;
+    use remora_wire::mad::{PortSpace, ip_cm};
     use std::net::Ipv4Addr;
 
     fn gids() -> GidPair {
@@ -83,7 +83,10 @@ mod tests {
     fn request(port: u16) -> [u8; LEN] {
         let mut peer = Cm::new(CmConfig::new(7, 8));
         let ways = GidPair { local: gids().remote, remote: gids().local };
-        let param = ConnectParam::new(ways, ServiceId::rdma_ip(PortSpace::Tcp, port), Qpn::new(2));
+        let addresses = ip_cm::Addresses::of(ways.local, ways.remote);
+        let ip = Some(ip_cm::Repr { port, addresses });
+        let service_id = ServiceId::rdma_ip(PortSpace::Tcp, port);
+        let param = ConnectParam { ip, ..ConnectParam::new(ways, service_id, Qpn::new(2)) };
         peer.connect(Instant(0), 1, &param).unwrap();
         let mut mad = [0; LEN];
         peer.transmit(&mut mad).unwrap();
