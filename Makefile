@@ -10,7 +10,7 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-CHECKS = fmt tidy clippy unit abuse programs doc models fuzz miri
+CHECKS = fmt tidy clippy unit abuse programs interop doc models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
@@ -103,10 +103,12 @@ uninstall: ## remove what `make install` has installed
 
 interop: ## verbs programs against Linux Soft-RoCE in a guest, each way: the quick part (docs/INTEROP.md)
 	@scripts/setup interop
-	@scripts/interop/run
+	@scripts/unit --no-run --cargo-quiet
+	@env --unset=REMORA_WHOLE scripts/interop/run
 
 interop-full: ## all of them, also with frames lost and over `xdp`: minutes
 	@scripts/setup interop
+	@scripts/unit --no-run --cargo-quiet
 	@REMORA_WHOLE=1 scripts/interop/run
 
 demo: ## one key-value table over real RDMA verbs, two processes
