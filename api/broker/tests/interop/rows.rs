@@ -28,7 +28,7 @@ pub const QUICK: [Row; 5] = [
 ];
 
 /// Reliable services, which pass under loss, too.
-pub const RELIABLE: [Row; 14] = [
+pub const RELIABLE: [Row; 13] = [
     row("ibv_srq_pingpong -g % -n 100"),
     row("ibv_rc_pingpong -g % -n 50 -m 256 -e"),
     row("ib_write_bw -F -x % -s 1048576 -n 10"),
@@ -41,11 +41,13 @@ pub const RELIABLE: [Row; 14] = [
     row("ib_atomic_bw -F -x % -n 50"),
     row("ib_atomic_lat -F -x % -n 50 -A CMP_AND_SWAP"),
     connecting("ucmatose", "-b @", "-s @"),
-    connecting("udaddy", "-b @", "-s @"),
     connecting("ib_write_bw -R -F -s 65536 -n 20", "", "@"),
 ];
 
 /// Services that wait for ever where a message is lost; those of UC lose one whose frames are out of order.
 pub const UC: [Row; 2] = [row("ibv_uc_pingpong -g % -n 100"), row("ib_write_bw -F -x % -c UC -s 4096 -n 20")];
-pub const UD: [Row; 2] =
-    [row("ibv_ud_pingpong -g % -n 100 -s 1000"), row("ib_send_bw -F -x % -c UD -s 1024 -n 100")];
+pub const UD: [Row; 3] = [
+    row("ibv_ud_pingpong -g % -n 100 -s 1000"),
+    row("ib_send_bw -F -x % -c UD -s 1024 -n 100"),
+    connecting("udaddy", "-b @", "-s @"),
+];
