@@ -235,9 +235,8 @@ impl Portal {
         len: u64,
         timeout: Option<Duration>,
     ) -> Result<u64, RmaError> {
-        let now = self.clock.now();
-        let id = self.queue_at(now, kind, class, local_region, local, grant, remote, len, timeout)?;
-        self.flush_at(now);
+        let id = self.queue(kind, class, local_region, local, grant, remote, len, timeout)?;
+        self.flush();
         Ok(id)
     }
 
@@ -248,22 +247,6 @@ impl Portal {
     /// Those of [`submit`](Portal::submit).
     pub fn queue(
         &mut self,
-        kind: Kind,
-        class: Class,
-        local_region: &RmaRegion,
-        local: u64,
-        grant: &Grant,
-        remote: u64,
-        len: u64,
-        timeout: Option<Duration>,
-    ) -> Result<u64, RmaError> {
-        let now = self.clock.now();
-        self.queue_at(now, kind, class, local_region, local, grant, remote, len, timeout)
-    }
-
-    fn queue_at(
-        &mut self,
-        now: Instant,
         kind: Kind,
         class: Class,
         local_region: &RmaRegion,
@@ -289,6 +272,7 @@ impl Portal {
         if !inside || kind != Kind::Rekey && !within(remote, grant.len) {
             return Err(RmaError::OutOfBounds);
         }
+        let now = self.clock.now();
         let on_failure = match timeout {
             Some(timeout) => OnFailure::RetryUntil(now.after(timeout.as_nanos() as u64)),
             None => OnFailure::Report,

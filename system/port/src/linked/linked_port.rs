@@ -37,8 +37,8 @@ pub struct LinkedPort {
     wanted: Option<Arc<Wanted>>,
     /// The peer of the UDP port that stands for the shared address.
     own: Option<Peer>,
-    /// Whose the last lease was.
-    lender: Lender,
+    /// Which port has lent the last buffer.
+    lease: LeaseFrom,
     polling: Polling,
     /// The addresses that this host has, or had: neighbours send from them.
     local: Vec<Address>,
@@ -46,12 +46,12 @@ pub struct LinkedPort {
     forged: u64,
 }
 
-/// Whose a lease is.
+/// Which port has lent a buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Lender {
+enum LeaseFrom {
     Udp,
     Link,
-    /// Of the further address with this number.
+    /// That of the further address with this number.
     Further(usize),
 }
 
@@ -139,7 +139,7 @@ impl LinkedPort {
             ranges: Ranges::new(),
             wanted,
             own: None,
-            lender: Lender::Udp,
+            lease: LeaseFrom::Udp,
             polling: Polling::default(),
             forged: 0,
         })
@@ -295,7 +295,7 @@ impl LinkedPort {
         if self.further.port(address).is_none() {
             return self.udp.lend(peer, len);
         }
-        self.lender = Lender::Further(address);
+        self.lease = LeaseFrom::Further(address);
         self.further.sending(address)?.lend(there, len)
     }
 
@@ -370,10 +370,10 @@ impl Egress for LinkedPort {
     #[inline(always)]
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
         if is_link(peer) {
-            self.lender = Lender::Link;
+            self.lease = LeaseFrom::Link;
             return self.links.lend(inner(peer), len);
         }
-        self.lender = Lender::Udp;
+        self.lease = LeaseFrom::Udp;
         if self.further.is_empty() {
             return self.udp.lend(peer, len);
         }
@@ -391,13 +391,13 @@ impl Egress for LinkedPort {
 
     #[inline(always)]
     fn commit(&mut self) {
-        match self.lender {
-            Lender::Link => {
+        match self.lease {
+            LeaseFrom::Link => {
                 self.polling.used = true;
                 self.links.commit();
             }
-            Lender::Udp => self.udp.commit(),
-            Lender::Further(address) => {
+            LeaseFrom::Udp => self.udp.commit(),
+            LeaseFrom::Further(address) => {
                 if let Some(port) = self.further.sending(address) {
                     port.commit();
                 }
