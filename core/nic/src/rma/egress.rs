@@ -196,8 +196,11 @@ impl Rma {
             None => false,
         };
         if !read {
-            let ended = self.requester.end(now, slot, Status::LocalError, &mut self.solicitation);
-            self.complete(&ended, shared);
+            self.requester.stop_answering(slot);
+            let ended = self.requester.fail(now, slot, Status::LocalError, &mut self.solicitation);
+            if let Some(ended) = ended {
+                self.complete(&ended, shared);
+            }
             return Some(true);
         }
         let header = header::Repr {

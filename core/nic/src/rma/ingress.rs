@@ -85,7 +85,7 @@ impl Rma {
         let authentic = self.opens(&key, &Chain::EMPTY, message);
         let Some(region) = found.filter(|_| authentic) else {
             shared.counters.rma_bad_requests += 1;
-            self.fail_request(now, header, to, shared);
+            self.fail_request(now, header, to, super::RESERVED_KEY, shared);
             return;
         };
         if !permitted(mem, header, &region) {
@@ -120,13 +120,21 @@ impl Rma {
         }
     }
 
-    /// The authentication failure of a request, under the key that everybody knows.
-    fn fail_request(&mut self, now: Instant, header: &header::Repr, to: Destination, shared: &mut Shared) {
+    /// The authentication failure of a request: under the key that everybody knows, or under that of the
+    /// operation, if it was served until now.
+    fn fail_request(
+        &mut self,
+        now: Instant,
+        header: &header::Repr,
+        to: Destination,
+        key: [u8; KEY_LEN],
+        shared: &mut Shared,
+    ) {
         if !self.may_fail(now) {
             shared.counters.rma_failures_suppressed += 1;
             return;
         }
-        self.refuse(Kind::AuthenticationFailure, header, Body::None, to, super::RESERVED_KEY, shared);
+        self.refuse(Kind::AuthenticationFailure, header, Body::None, to, key, shared);
     }
 
     /// Puts a refusal of a request in line.
@@ -191,15 +199,19 @@ impl Rma {
         };
         let Some(command) = &self.commands[usize::from(slot)] else { return };
         let key = command.key;
-        let authentic = match kind {
-            Kind::AuthenticationFailure => {
-                let reserved = self.keys.reserved();
-                self.opens_at(reserved, &chain, message)
-            }
-            _ => self.opens(&key, &chain, message),
+        let authentic = self.opens(&key, &chain, message);
+        let anyone = !authentic && kind == Kind::AuthenticationFailure && {
+            let reserved = self.keys.reserved();
+            self.opens_at(reserved, &chain, message)
         };
-        if !authentic {
+        if !authentic && !anyone {
             shared.counters.rma_bad_responses += 1;
+            return;
+        }
+        if anyone {
+            let failure = Status::RemoteAuthenticationFailure;
+            let ended = self.requester.fail(now, slot, failure, &mut self.solicitation);
+            ended.iter().for_each(|ended| self.complete(ended, shared));
             return;
         }
         let status = match body {
@@ -319,7 +331,7 @@ impl Rma {
         };
         self.responder.abort(slot, &mut self.solicitation);
         shared.counters.rma_revoked += 1;
-        self.fail_request(now, &header, context.to, shared);
+        self.fail_request(now, &header, context.to, context.key, shared);
     }
 }
 

@@ -91,6 +91,8 @@ struct Slot {
     max_payload: u32,
     /// Exclusive or of the nonces of hop 3.
     answered: Nonce,
+    /// How the operation ends when its time is over, if it cannot end before.
+    failed: Status,
 }
 
 const FREE: Slot = Slot {
@@ -104,6 +106,7 @@ const FREE: Slot = Slot {
     server_slot: 0,
     max_payload: 0,
     answered: Nonce { sender: 0, counter: 0 },
+    failed: Status::Timeout,
 };
 
 /// The command slots of one engine.
@@ -236,6 +239,33 @@ impl Requester {
         fits.then(|| self.end(now, slot, status, solicitation))
     }
 
+    /// An operation fails, and not because the server that has its data says so: local memory is gone, or a
+    /// copy of its request came damaged while another copy may be served. It ends at once if no data has left.
+    /// Otherwise the server may place that data until its time is over: the operation ends then, or when its
+    /// completion comes.
+    pub fn fail(
+        &mut self,
+        now: Instant,
+        slot: u16,
+        status: Status,
+        solicitation: &mut Solicitation,
+    ) -> Option<OperationEnd> {
+        let place = self.slots.get_mut(usize::from(slot))?;
+        match place.phase {
+            Phase::Free => None,
+            Phase::Answering(1..) | Phase::Answered => {
+                place.failed = status;
+                None
+            }
+            _ => Some(self.end(now, slot, status, solicitation)),
+        }
+    }
+
+    /// No further data of a slot leaves.
+    pub fn stop_answering(&mut self, slot: u16) {
+        self.answering.retain(|answering| *answering != slot);
+    }
+
     /// The server asks for the bytes of a write or rekey. Only the first solicit of a command is answered.
     /// The timer starts anew, so that it expires after the server's (1RMA paper, §5.1).
     pub fn solicited(
@@ -297,6 +327,9 @@ impl Requester {
         status: Status,
         solicitation: &mut Solicitation,
     ) -> OperationEnd {
+        if matches!(self.slots[usize::from(slot)].phase, Phase::Answering(_)) {
+            self.stop_answering(slot);
+        }
         let place = &mut self.slots[usize::from(slot)];
         match place.phase {
             Phase::Free => {}
@@ -305,9 +338,6 @@ impl Requester {
                 solicitation.leave(Party::Command(slot));
             }
             _ => solicitation.refund(place.command.class, place.debit),
-        }
-        if matches!(place.phase, Phase::Answering(_)) {
-            self.answering.retain(|answering| *answering != slot);
         }
         let ended = OperationEnd {
             slot,
@@ -342,7 +372,8 @@ impl Requester {
         if place.phase == Phase::Sent && place.arrivals == Arrivals::NONE {
             self.trips.expired(place.command.server);
         }
-        Some(self.end(now, slot, Status::Timeout, solicitation))
+        let status = place.failed;
+        Some(self.end(now, slot, status, solicitation))
     }
 
     /// Has it data to send?

@@ -222,6 +222,33 @@ fn a_completion_before_all_bytes_were_sent_is_no_success() {
 }
 
 #[test]
+fn a_write_that_fails_behind_its_data_ends_when_the_servers_time_is_over() {
+    let failure = Status::RemoteAuthenticationFailure;
+    let (mut requester, mut solicitation) = initiator(&settings(), &[WRITE, WRITE, WRITE]);
+    for slot in [0, 1] {
+        requester.solicited(Instant(1), slot, nonce(8), 5, 4096, 20_000);
+    }
+    for _ in [0, 1] {
+        let answer = requester.plan(1024).unwrap();
+        requester.answered(&answer, nonce(9));
+    }
+    requester.solicited(Instant(1), 2, nonce(8), 5, 4096, 20_000);
+    requester.stop_answering(1);
+    assert_eq!(requester.fail(Instant(2), 0, failure, &mut solicitation), None);
+    assert_eq!(requester.fail(Instant(2), 1, Status::LocalError, &mut solicitation), None);
+    let nothing_left = requester.fail(Instant(2), 2, failure, &mut solicitation).unwrap();
+    assert_eq!((nothing_left.slot, nothing_left.status), (2, failure));
+    // Slot 0 goes on: its data may still make it succeed.
+    assert_eq!(requester.plan(1024).map(|answer| answer.slot), Some(0));
+    let over = requester.deadline();
+    assert!(over.since(Instant(1)) >= 20_000);
+    let mut ended: Vec<_> = std::iter::from_fn(|| requester.expire(over, &mut solicitation)).collect();
+    ended.sort_by_key(|end| end.slot);
+    assert_eq!(ended.iter().map(|end| end.status).collect::<Vec<_>>(), [failure, Status::LocalError]);
+    assert!(!requester.has_answers());
+}
+
+#[test]
 fn reads_above_the_threshold_are_refused_and_one_is_always_taken() {
     let settings = Settings { served: 64, ..settings() };
     let (mut responder, mut window) = (Responder::<()>::new(&settings), Solicitation::new(&settings));

@@ -111,6 +111,36 @@ fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone
     assert_eq!(bed.world.poll_rma(bed.cq), None, "slot {beside} goes on");
 }
 
+/// A write whose data has left may take effect until the server's time is over. A failure that anyone can seal
+/// does not end it before: a copy of the request may have come damaged.
+#[test]
+fn a_failure_under_the_reserved_key_does_not_end_a_write_whose_data_is_on_its_way() {
+    for lost in [false, true] {
+        let mut bed = Bed::new(&patient());
+        bed.world.tap();
+        let command = bed.command(0, Kind::Write, 4096, [4096, 0]);
+        bed.world.issue(&mut bed.portal, &command);
+        // The request, its solicit and the data take a microsecond each.
+        bed.world.run_for(2_500);
+        let taken = bed.taken();
+        assert!(taken.iter().any(|taken| taken.kind() == Kind::Data), "the data has left");
+        let request = taken.iter().find(|taken| taken.kind() == Kind::Write).expect("hop 1");
+        let plain = header(Kind::AuthenticationFailure, command.slot, 1, 0, 0);
+        let chain = Chain::new(request.message().header.nonce);
+        let key = remora_nic::rma::RESERVED_KEY;
+        let (bytes, _) = Forger::new().seal(plain, Body::None, &chain, &key, &[]);
+        bed.inject(SERVER, CLIENT, &bytes);
+        assert_eq!(bed.world.poll_rma(bed.cq), None);
+        bed.world.cut(SERVER, CLIENT, lost);
+        let expected = if lost { Status::RemoteAuthenticationFailure } else { Status::Ok };
+        assert_eq!(bed.wait().status, expected);
+        let before = bed.served.memory.load(0, 4096);
+        assert!(before == bed.local.memory.load(4096, 4096), "the server has placed it");
+        bed.world.run_for(1_000_000);
+        assert!(bed.served.memory.load(0, 4096) == before);
+    }
+}
+
 /// A server that says a write was done before it has the bytes, or that a read has ended.
 #[test]
 fn a_completion_without_the_bytes_is_no_success() {
