@@ -11,13 +11,16 @@
     reason = "a command has as many operands; a struct for them exists, and this makes one"
 )]
 
+pub mod engine;
 pub mod forge;
 mod link;
 pub mod loss;
+pub mod network;
 pub mod program;
 pub mod rma;
 mod services;
 pub mod share;
+pub mod simulation;
 pub mod strom;
 mod switch;
 pub mod topology;

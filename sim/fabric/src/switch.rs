@@ -32,7 +32,7 @@ impl Default for Marks {
 
 impl Marks {
     /// How likely a mark is while `held` bytes wait.
-    fn likelihood(&self, held: usize) -> f64 {
+    pub(crate) fn likelihood(&self, held: usize) -> f64 {
         if held <= self.k_min {
             return 0.0;
         }

@@ -1,0 +1,299 @@
+//! A calendar queue (Brown, CACM 1988): the near future in buckets of equal width, the rest in a heap.
+//!
+//! A bucket is sorted when its time comes. Events leave in the order of (time, key) alone: the order in which
+//! they were put in does not matter, nor does the width of a bucket.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Picos;
+
+/// Something happens to an entity at a time.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// When.
+    pub at: Picos,
+    /// What and to whom. Of two events of one time the one with the lesser key comes first.
+    pub key: u32,
+}
+
+/// Buckets of a year: a power of two.
+const BUCKETS: usize = 1 << 13;
+/// No entry.
+const NONE: u32 = u32::MAX;
+/// Events of a bucket, on average, between which its width stays as it is.
+const FEW: u32 = 2;
+const MANY: u32 = 16;
+/// Buckets with events between two looks at the width.
+const LOOK: u32 = 4096;
+
+#[derive(Copy, Clone)]
+struct Entry {
+    event: Event,
+    /// The next entry of its bucket, or of the free list.
+    next: u32,
+}
+
+/// Events in the order of their times.
+pub struct Calendar {
+    /// The bucket that is open, its events sorted, the first one last.
+    open: Vec<Event>,
+    /// Number of the open bucket: its times divided by the width.
+    today: u64,
+    /// Binary logarithm of a bucket's width in picoseconds.
+    shift: u32,
+    /// The first entry of each bucket of the year that began with the open one.
+    buckets: Box<[u32]>,
+    /// A bit for each bucket that has entries.
+    filled: Box<[u64]>,
+    entries: Vec<Entry>,
+    free: u32,
+    /// What lies beyond the year.
+    far: BinaryHeap<Reverse<Event>>,
+    len: usize,
+    /// Buckets opened since the last look at the width, and their events.
+    opened: u32,
+    emptied: u32,
+}
+
+impl Default for Calendar {
+    fn default() -> Calendar {
+        Calendar::new()
+    }
+}
+
+impl Calendar {
+    /// An empty one at time 0.
+    pub fn new() -> Calendar {
+        Calendar {
+            open: Vec::new(),
+            today: 0,
+            shift: 9,
+            buckets: vec![NONE; BUCKETS].into(),
+            filled: vec![0; BUCKETS / 64].into(),
+            entries: Vec::new(),
+            free: NONE,
+            far: BinaryHeap::new(),
+            len: 0,
+            opened: 0,
+            emptied: 0,
+        }
+    }
+
+    /// Events that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Does none wait?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds an event. One that lies before the last event that left comes next.
+    #[inline]
+    pub fn push(&mut self, event: Event) {
+        self.len += 1;
+        let day = event.at.0 >> self.shift;
+        if day <= self.today {
+            // The open bucket has few events, and most of what is added to it comes late in it.
+            let at = self.open.partition_point(|later| *later > event);
+            self.open.insert(at, event);
+        } else if day - self.today < BUCKETS as u64 {
+            self.file(day, event);
+        } else {
+            self.far.push(Reverse(event));
+        }
+    }
+
+    /// The time of the first event; `NEVER` if there is none.
+    #[inline]
+    pub fn next(&mut self) -> Picos {
+        if self.open.is_empty() {
+            self.open_next();
+        }
+        self.open.last().map_or(Picos::NEVER, |event| event.at)
+    }
+
+    /// Takes out the first event, if its time is not past `limit`.
+    #[inline]
+    pub fn pop(&mut self, limit: Picos) -> Option<Event> {
+        if self.open.is_empty() {
+            self.open_next();
+        }
+        let event = self.open.pop_if(|event| event.at <= limit)?;
+        self.len -= 1;
+        Some(event)
+    }
+
+    /// The events that come soon, the next one last.
+    #[inline]
+    pub fn soon(&self) -> &[Event] {
+        &self.open
+    }
+
+    #[inline]
+    fn file(&mut self, day: u64, event: Event) {
+        let bucket = day as usize % BUCKETS;
+        let entry = Entry { event, next: self.buckets[bucket] };
+        let place = if self.free == NONE {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
+        } else {
+            let place = self.free;
+            self.free = self.entries[place as usize].next;
+            self.entries[place as usize] = entry;
+            place
+        };
+        self.buckets[bucket] = place;
+        self.filled[bucket / 64] |= 1 << (bucket % 64);
+    }
+
+    /// Opens the next bucket that has events. What lies beyond the year comes into it as the year moves on.
+    #[inline(never)]
+    fn open_next(&mut self) {
+        if self.len == 0 {
+            return;
+        }
+        if self.opened >= LOOK {
+            self.adapt();
+            if !self.open.is_empty() {
+                return;
+            }
+        }
+        let near = self.next_filled();
+        let far = self.far.peek().map_or(u64::MAX, |event| event.0.at.0 >> self.shift);
+        self.today = near.unwrap_or(u64::MAX).min(far);
+        self.take_in_far();
+        let bucket = self.today as usize % BUCKETS;
+        let mut place = std::mem::replace(&mut self.buckets[bucket], NONE);
+        self.filled[bucket / 64] &= !(1 << (bucket % 64));
+        while place != NONE {
+            let entry = &mut self.entries[place as usize];
+            self.open.push(entry.event);
+            let next = std::mem::replace(&mut entry.next, self.free);
+            self.free = place;
+            place = next;
+        }
+        self.open.sort_unstable_by(|a, b| b.cmp(a));
+        self.opened += 1;
+        self.emptied += self.open.len() as u32;
+    }
+
+    /// The number of the first bucket of the year that has events.
+    fn next_filled(&self) -> Option<u64> {
+        let start = (self.today + 1) as usize % BUCKETS;
+        let words = self.filled.len();
+        for step in 0..=words {
+            let word = (start / 64 + step) % words;
+            let mut bits = self.filled[word];
+            if step == 0 {
+                bits &= u64::MAX << (start % 64);
+            } else if step == words {
+                bits &= !(u64::MAX << (start % 64));
+            }
+            if bits != 0 {
+                let bucket = word * 64 + bits.trailing_zeros() as usize;
+                let ahead = (bucket + BUCKETS - start) % BUCKETS;
+                return Some(self.today + 1 + ahead as u64);
+            }
+        }
+        None
+    }
+
+    /// Files what has come within a year of the open bucket.
+    fn take_in_far(&mut self) {
+        let (today, shift) = (self.today, self.shift);
+        while let Some(Reverse(event)) = self.far.peek().copied() {
+            let day = event.at.0 >> shift;
+            if day - today >= BUCKETS as u64 {
+                return;
+            }
+            self.far.pop();
+            self.file(day, event);
+        }
+    }
+
+    /// Makes buckets narrower or wider if they had too many events, or too few.
+    fn adapt(&mut self) {
+        let mean = self.emptied / self.opened.max(1);
+        (self.opened, self.emptied) = (0, 0);
+        let shift = match mean {
+            MANY.. if self.shift > 4 => self.shift - 1,
+            0..FEW if self.shift < 24 => self.shift + 1,
+            _ => return,
+        };
+        let now = self.today << self.shift;
+        let mut all: Vec<Event> = Vec::with_capacity(self.len);
+        for bucket in 0..BUCKETS {
+            let mut place = std::mem::replace(&mut self.buckets[bucket], NONE);
+            while place != NONE {
+                all.push(self.entries[place as usize].event);
+                place = self.entries[place as usize].next;
+            }
+        }
+        self.filled.fill(0);
+        self.entries.clear();
+        self.free = NONE;
+        all.extend(self.far.drain().map(|event| event.0));
+        all.append(&mut self.open);
+        self.shift = shift;
+        // All that waits lies behind the bucket that was open.
+        self.today = now >> shift;
+        self.len = 0;
+        all.into_iter().for_each(|event| self.push(event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_fault::Random;
+
+    fn event(at: u64, key: u32) -> Event {
+        Event { at: Picos(at), key }
+    }
+
+    #[test]
+    fn events_leave_by_time_and_then_by_key_whatever_order_they_came_in() {
+        let mut calendar = Calendar::new();
+        let events = [event(5, 2), event(5, 1), event(0, 9), event(1 << 40, 0), event(700, 3), event(5, 0)];
+        events.into_iter().for_each(|event| calendar.push(event));
+        let mut sorted = events;
+        sorted.sort_unstable();
+        for expected in sorted {
+            assert_eq!(calendar.next(), expected.at);
+            assert_eq!(
+                calendar.pop(Picos(expected.at.0 - u64::from(expected.at.0 > 0))).is_some(),
+                expected.at.0 == 0
+            );
+            if expected.at.0 > 0 {
+                assert_eq!(calendar.pop(expected.at), Some(expected));
+            }
+        }
+        assert_eq!((calendar.next(), calendar.is_empty()), (Picos::NEVER, true));
+    }
+
+    /// Beside a plain heap, with far and near events, idle times and bursts in which the width changes.
+    #[test]
+    fn it_has_the_order_of_a_heap() {
+        let mut random = Random::new(7);
+        for spread in [1, 100, 10_000, 3_000_000, 1 << 34] {
+            let (mut calendar, mut heap) = (Calendar::new(), BinaryHeap::new());
+            let mut now = 0;
+            for step in 0..200_000_u32 {
+                let more = if step % 40_000 < 20_000 { 3 } else { 1 };
+                for _ in 0..random.below(more + 1) {
+                    let far = if random.below(50) == 0 { spread * 1000 } else { spread };
+                    let event = event(now + random.below(far), random.below(64) as u32);
+                    calendar.push(event);
+                    heap.push(Reverse(event));
+                }
+                let expected = heap.pop().map(|event| event.0);
+                assert_eq!(calendar.pop(Picos::NEVER), expected, "spread {spread}, step {step}");
+                now = expected.map_or(now, |event| event.at.0);
+                assert_eq!(calendar.len(), heap.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,778 @@
+//! The network between hosts: links, switches, pause frames, marks.
+//!
+//! A packet is a descriptor here; the bytes of its frame stay with the hosts. An event belongs to a port, never
+//! to a packet that waits: the first packet on a link arrives, a port is free again, a pause ends. Events of
+//! one time happen in the order of their ports and kinds alone, so the order does not depend on history.
+
+mod buffer;
+mod failure;
+mod packet;
+mod pause;
+mod port;
+mod progress;
+mod route;
+mod switch;
+mod watch;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use remora_fault::Random;
+
+use crate::engine::{Calendar, Event, Picos};
+use crate::switch::Marks;
+use crate::topology::{NodeKind, Routes, Topology, TopologyError};
+
+pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresholds};
+pub use failure::Failure;
+pub use packet::{Flags, Packet, PacketId, Packets};
+pub use pause::{Lasts, PauseConfig, PauseFrame};
+pub use port::{CLASSES, End, Port, PortId};
+pub use route::{Balancing, flow_hash, mix, path};
+pub use switch::VOQ_PORTS_MAX;
+pub use watch::{Amount, Cause, Finding, Findings, Totals};
+
+use progress::Progress;
+use switch::Switch;
+
+/// When switches mark packets (ECN).
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct MarkConfig {
+    /// How likely a mark is.
+    pub marks: Marks,
+    /// The queue counts that a packet leaves behind. Otherwise it is the one that it finds.
+    pub at_dequeue: bool,
+    /// Classes that are marked, a bit each.
+    pub classes: u8,
+}
+
+/// How a network behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkConfig {
+    /// Everything random comes from this.
+    pub seed: u64,
+    /// Every switch.
+    pub buffer: BufferConfig,
+    /// Pause frames; without them a switch loses what does not fit.
+    pub pause: Option<PauseConfig>,
+    /// Marks.
+    pub marks: Option<MarkConfig>,
+    /// Choice among equal paths.
+    pub balancing: Balancing,
+    /// Classes that go before all others at each port, a bit each. The highest goes first.
+    pub urgent: u8,
+    /// Picoseconds between two looks at what watches the network.
+    pub watch_period: u64,
+}
+
+impl Default for NetworkConfig {
+    /// FIFO switches with a megabyte a port; no pause, no marks.
+    fn default() -> NetworkConfig {
+        NetworkConfig {
+            seed: 0,
+            buffer: BufferConfig::Fifo { limit: 1 << 20, pause: None, per_port: false },
+            pause: None,
+            marks: None,
+            balancing: Balancing::Flow,
+            urgent: 0,
+            watch_period: 1_000 * Picos::MICROSECOND,
+        }
+    }
+}
+
+/// Something that concerns a host, or whoever runs the network.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A packet has arrived. Its table entry is to be given back by [`Network::take`].
+    Arrived(u32, PacketId),
+    /// A port of the host can send.
+    Free(u32),
+    /// A time that the host asked for.
+    Wake(u32),
+}
+
+/// Kinds of events. Their numbers order those of one entity at one time.
+const ARRIVE: u32 = 0;
+const REACT: u32 = 1;
+const EXPIRE: u32 = 2;
+const FREE: u32 = 3;
+const REFRESH: u32 = 4;
+const WAKE: u32 = 5;
+const WATCH: u32 = 6;
+const FAIL: u32 = 7;
+const KIND_BITS: u32 = 3;
+
+/// Picoseconds after which a switch looks again whether a sender without a time limit may go on.
+const LOOK_AGAIN: u64 = 10 * Picos::MICROSECOND;
+
+/// A pause frame that takes effect later than it arrives.
+type Reaction = (Picos, u32, u32);
+
+/// Links, switches and the packets in them.
+pub struct Network {
+    config: NetworkConfig,
+    now: Picos,
+    calendar: Calendar,
+    packets: Packets,
+    ports: Vec<Port>,
+    /// What came by each port, as the switch behind it accounts for it.
+    accounts: Vec<Account>,
+    /// The number of each port among those of its sender.
+    numbers: Vec<u16>,
+    /// Random numbers of each port: losses and marks.
+    random: Vec<Random>,
+    /// Probability that a link loses a packet, by port.
+    loss: Vec<f64>,
+    switches: Vec<Switch>,
+    /// The ports by which each host sends.
+    uplinks: Vec<Vec<PortId>>,
+    /// The host or switch that a node is, and the node of each host.
+    ends: Vec<End>,
+    host_nodes: Vec<u32>,
+    topology: Topology,
+    routes: Routes,
+    failures: Vec<Failure>,
+    reactions: BinaryHeap<Reverse<Reaction>>,
+    progress: Progress,
+    totals: Totals,
+    findings: Findings,
+}
+
+/// Nodes that a descriptor can name.
+const NODES_MAX: usize = 1 << 16;
+
+impl Network {
+    /// An idle network at time 0.
+    ///
+    /// # Errors
+    /// What [`Topology::check`] refuses, and more nodes or ports than a network has.
+    pub fn new(topology: Topology, config: NetworkConfig) -> Result<Network, TopologyError> {
+        let routes = Routes::new(&topology, |_| true)?;
+        let too_many = |what, asked: usize, limit: usize| TopologyError::TooMany {
+            what,
+            asked: asked as u64,
+            limit: limit as u64,
+        };
+        if topology.nodes.len() > NODES_MAX {
+            return Err(too_many("nodes", topology.nodes.len(), NODES_MAX));
+        }
+        let (mut hosts, mut switches) = (0, 0);
+        let end = |kind: &NodeKind| match kind {
+            NodeKind::Host => {
+                hosts += 1;
+                End::Host(hosts - 1)
+            }
+            NodeKind::Switch => {
+                switches += 1;
+                End::Switch(switches - 1)
+            }
+        };
+        let ends: Vec<End> = topology.nodes.iter().map(end).collect();
+        let mut ports = Vec::with_capacity(2 * topology.links.len());
+        let mut of_node = vec![Vec::new(); topology.nodes.len()];
+        let (mut numbers, mut loss) = (Vec::new(), Vec::new());
+        for link in &topology.links {
+            for (from, to) in [(link.a, link.b), (link.b, link.a)] {
+                let of_node: &mut Vec<PortId> = &mut of_node[from as usize];
+                numbers.push(of_node.len() as u16);
+                of_node.push(PortId(ports.len() as u32));
+                let mut port = Port::new(ends[from as usize], ends[to as usize], link.rate, link.delay);
+                port.lossy = link.loss > 0.0;
+                ports.push(port);
+                loss.push(link.loss);
+            }
+        }
+        let tiers = tiers(&topology);
+        let mut uplinks = Vec::new();
+        let mut made = Vec::new();
+        for (node, own) in of_node.into_iter().enumerate() {
+            if let End::Host(_) = ends[node] {
+                uplinks.push(own);
+                continue;
+            }
+            if matches!(config.buffer, BufferConfig::Voq { .. }) && own.len() > VOQ_PORTS_MAX {
+                return Err(too_many(
+                    "ports of a switch with virtual output queues",
+                    own.len(),
+                    VOQ_PORTS_MAX,
+                ));
+            }
+            let salt = mix(config.seed as u32 ^ mix(node as u32 + 1));
+            made.push(Switch::new(node as u32, tiers[node], own, config.buffer, config.balancing, salt));
+        }
+        let stream = |port| Random::new(config.seed ^ (port as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let host_nodes: Vec<u32> = topology.hosts().collect();
+        let mut network = Network {
+            now: Picos(0),
+            calendar: Calendar::new(),
+            packets: Packets::default(),
+            accounts: vec![Account::default(); ports.len()],
+            random: (0..ports.len()).map(stream).collect(),
+            progress: Progress::new(ports.len()),
+            numbers,
+            loss,
+            ports,
+            switches: made,
+            uplinks,
+            ends,
+            host_nodes,
+            topology,
+            routes,
+            failures: Vec::new(),
+            reactions: BinaryHeap::new(),
+            totals: Totals::default(),
+            findings: Findings::default(),
+            config,
+        };
+        if network.config.pause.is_some() {
+            network.at(Picos(network.config.watch_period), 0, WATCH);
+        }
+        Ok(network)
+    }
+
+    /// The time.
+    #[inline]
+    pub fn now(&self) -> Picos {
+        self.now
+    }
+
+    /// Hosts.
+    pub fn hosts(&self) -> usize {
+        self.uplinks.len()
+    }
+
+    /// The node that a host is.
+    pub fn node_of(&self, host: u32) -> u32 {
+        self.host_nodes[host as usize]
+    }
+
+    /// The host that a node is; `None`: it is a switch, or there is none.
+    pub fn host_at(&self, node: u32) -> Option<u32> {
+        match self.ends.get(node as usize)? {
+            End::Host(host) => Some(*host),
+            End::Switch(_) => None,
+        }
+    }
+
+    /// The ports by which a host sends.
+    #[inline]
+    pub fn uplinks(&self, host: u32) -> &[PortId] {
+        &self.uplinks[host as usize]
+    }
+
+    /// A port.
+    pub fn port(&self, id: PortId) -> &Port {
+        &self.ports[id.index()]
+    }
+
+    /// All ports, by their numbers.
+    pub fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// The port by this number among those of a node.
+    pub fn port_of(&self, node: u32, number: u32) -> Option<PortId> {
+        match self.ends.get(node as usize)? {
+            End::Host(host) => self.uplinks[*host as usize].get(number as usize).copied(),
+            End::Switch(switch) => self.switches[*switch as usize].ports.get(number as usize).copied(),
+        }
+    }
+
+    /// The node that sends by a port, and the port's number among its ports.
+    pub fn name_of(&self, id: PortId) -> (u32, u32) {
+        let node = match self.ports[id.index()].from {
+            End::Host(host) => self.host_nodes[host as usize],
+            End::Switch(switch) => self.switches[switch as usize].node,
+        };
+        (node, u32::from(self.numbers[id.index()]))
+    }
+
+    /// Nodes and links.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What it did so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// What should not have happened.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// Packets under way, and the most that there ever were.
+    pub fn under_way(&self) -> (usize, usize) {
+        (self.packets.live(), self.packets.most())
+    }
+
+    /// The links that are down at some time, and when.
+    pub fn set_failures(&mut self, failures: Vec<Failure>) {
+        for (number, failure) in failures.iter().enumerate() {
+            self.at(failure.at, number as u32, FAIL);
+        }
+        self.failures = failures;
+    }
+
+    /// A host wants to run at a time. More wishes than one are all granted.
+    #[inline]
+    pub fn wake(&mut self, host: u32, at: Picos) {
+        let entity = self.ports.len() as u32 + host;
+        self.at(at.max(self.now), entity, WAKE);
+    }
+
+    #[inline]
+    fn at(&mut self, at: Picos, entity: u32, kind: u32) {
+        self.calendar.push(Event { at, key: entity << KIND_BITS | kind });
+    }
+
+    /// The time of what happens next.
+    pub fn next_time(&mut self) -> Picos {
+        self.calendar.next()
+    }
+
+    /// What concerns a host next, not later than `limit`. Time goes there.
+    #[inline]
+    pub fn next(&mut self, limit: Picos) -> Option<Due> {
+        while let Some(Event { at, key }) = self.calendar.pop(limit) {
+            self.now = at;
+            let entity = key >> KIND_BITS;
+            let due = match key & ((1 << KIND_BITS) - 1) {
+                ARRIVE => self.arrive(PortId(entity)),
+                FREE => self.free(PortId(entity)),
+                WAKE => Some(Due::Wake(entity - self.ports.len() as u32)),
+                REACT => self.react(),
+                EXPIRE => self.expire(PortId(entity)),
+                REFRESH => self.refresh(PortId(entity)),
+                WATCH => self.watch(),
+                _ => self.fail(entity),
+            };
+            if due.is_some() {
+                return due;
+            }
+        }
+        self.now = if limit == Picos::NEVER { self.now } else { self.now.max(limit) };
+        None
+    }
+
+    /// A host sends a packet by one of its ports, which is free. Returns its place in tables beside this one.
+    #[inline]
+    pub fn send(&mut self, id: PortId, packet: Packet) -> PacketId {
+        self.totals.sent.add(packet.charge);
+        let (class, charge) = (packet.class, u32::from(packet.charge));
+        let added = self.packets.add(packet);
+        let port = &mut self.ports[id.index()];
+        port.add(class, charge);
+        self.packets.push(&mut port.queues[usize::from(class)].fifo, added);
+        if port.busy_until <= self.now {
+            self.transmit(id);
+        } else {
+            self.expect_free(id);
+        }
+        added
+    }
+
+    /// May a host send a packet of this class by a port now?
+    #[inline]
+    pub fn can_send(&self, id: PortId, class: u8) -> bool {
+        let port = &self.ports[id.index()];
+        port.busy_until <= self.now
+            && (port.paused | port.waiting) & 1 << class == 0
+            && port.control.is_empty()
+    }
+
+    /// The host hears from a port that is busy when it can send again: [`Due::Free`].
+    #[inline]
+    pub fn expect_free(&mut self, id: PortId) {
+        let port = &mut self.ports[id.index()];
+        if !port.has_free_event && port.busy_until > self.now {
+            port.has_free_event = true;
+            let at = port.busy_until;
+            self.at(at, id.0, FREE);
+        }
+    }
+
+    /// Takes a packet that has arrived out of the network.
+    #[inline]
+    pub fn take(&mut self, id: PacketId) -> Packet {
+        let packet = self.packets[id];
+        self.totals.arrived.add(packet.charge);
+        self.packets.remove(id);
+        packet
+    }
+
+    /// The first packet of a link has arrived.
+    #[inline]
+    fn arrive(&mut self, id: PortId) -> Option<Due> {
+        let port = &mut self.ports[id.index()];
+        let packet = self.packets.pop(&mut port.flight).expect("an arrival belongs to a packet");
+        let (to, lossy, up) = (port.to, port.lossy, port.up);
+        if let Some(next) = port.flight.first() {
+            let at = self.packets[next].arrival;
+            self.at(at, id.0, ARRIVE);
+        }
+        if lossy || !up {
+            let lost = !up || self.random[id.index()].chance(self.loss[id.index()]);
+            if lost {
+                let cause = if up { Cause::Loss } else { Cause::Down };
+                self.lose(packet, cause);
+                return None;
+            }
+        }
+        let found = &self.packets[packet];
+        if found.flags.has(Flags::PAUSE) {
+            let frame = found.hash;
+            self.packets.remove(packet);
+            return self.paused(id, frame);
+        }
+        self.totals.hops += 1;
+        match to {
+            End::Host(host) => Some(Due::Arrived(host, packet)),
+            End::Switch(switch) => {
+                self.forward(switch, id, packet);
+                None
+            }
+        }
+    }
+
+    fn lose(&mut self, id: PacketId, cause: Cause) {
+        let packet = &self.packets[id];
+        if !packet.flags.has(Flags::PAUSE) {
+            self.totals.lost[cause as usize].add(packet.charge);
+        }
+        self.packets.remove(id);
+    }
+
+    /// A packet has come to a switch by a port.
+    #[inline]
+    fn forward(&mut self, number: u32, ingress: PortId, id: PacketId) {
+        let switch = &mut self.switches[number as usize];
+        let packet = &mut self.packets[id];
+        let (class, charge) = (packet.class, u32::from(packet.charge));
+        let choices = self.routes.ports(switch.node, u32::from(packet.destination));
+        if choices.is_empty() {
+            return self.lose(id, Cause::NoPath);
+        }
+        let (balancing, tier) = (self.config.balancing, switch.tier);
+        let choice = switch.chooser.choose(balancing, self.now, packet, tier, choices.len());
+        let output = choices[choice];
+        let out = switch.ports[usize::from(output)];
+        let port = &mut self.ports[out.index()];
+        let account = &mut self.accounts[ingress.index()];
+        let queued = port.queues[usize::from(class)].bytes;
+        if switch.buffer.admit(account, class, charge, queued, port.queued) == Admission::Dropped {
+            return self.overflow(number, ingress, id);
+        }
+        packet.ingress = ingress;
+        if let Some(marks) = &self.config.marks
+            && !marks.at_dequeue
+        {
+            self.totals.marked += u64::from(mark(marks, packet, queued, &mut self.random[out.index()]));
+        }
+        port.add(class, charge);
+        if switch.buffer.is_voq() {
+            let input = usize::from(self.numbers[ingress.reverse().index()]);
+            switch.push_voq(usize::from(output), input, class, id, &mut self.packets);
+        } else {
+            self.packets.push(&mut port.queues[usize::from(class)].fifo, id);
+        }
+        if port.busy_until <= self.now {
+            self.transmit(out);
+        } else if !port.has_free_event && port.can_send() {
+            self.expect_free(out);
+        }
+        if self.config.pause.is_some() {
+            self.pause_if_full(number, ingress, class);
+        }
+    }
+
+    #[cold]
+    fn overflow(&mut self, number: u32, ingress: PortId, id: PacketId) {
+        let class = self.packets[id].class;
+        if self.config.pause.is_some_and(|pause| pause.classes & 1 << class != 0) {
+            let switch = self.switches[number as usize].node;
+            let port = u32::from(self.numbers[ingress.reverse().index()]);
+            self.findings.add(Finding::LosslessDrop { at: self.now, switch, port, class });
+        }
+        self.lose(id, Cause::Full);
+    }
+
+    /// A port that is free sends what is next, if something may leave.
+    #[inline]
+    fn transmit(&mut self, id: PortId) {
+        let port = &mut self.ports[id.index()];
+        if let Some(control) = self.packets.pop(&mut port.control) {
+            return self.depart(id, control);
+        }
+        let Some(class) = port.choose(self.config.urgent) else { return };
+        let number = match port.from {
+            End::Host(_) => None,
+            End::Switch(number) => Some(number),
+        };
+        let voq = number.filter(|number| self.switches[*number as usize].buffer.is_voq());
+        let popped = match voq {
+            Some(number) => {
+                let output = usize::from(self.numbers[id.index()]);
+                self.switches[number as usize].pop_voq(output, class, &mut self.packets)
+            }
+            None => self.packets.pop(&mut port.queues[usize::from(class)].fifo),
+        };
+        let packet = popped.expect("a class that waits has a packet");
+        let charge = u32::from(self.packets[packet].charge);
+        port.subtract(class, charge);
+        self.depart(id, packet);
+        if let Some(number) = number {
+            self.left(number, id, packet, class, charge);
+        }
+    }
+
+    /// A packet begins to leave by a port.
+    #[inline]
+    fn depart(&mut self, id: PortId, packet: PacketId) {
+        let port = &mut self.ports[id.index()];
+        let idle = port.flight.is_empty();
+        let arrival = port.depart(self.now, packet, &mut self.packets);
+        self.progress.sent(id);
+        let goes_on = port.can_send();
+        if idle {
+            self.at(arrival, id.0, ARRIVE);
+        }
+        if goes_on {
+            self.expect_free(id);
+        }
+    }
+
+    /// A switch has sent a packet: its bytes no longer count, and whoever sent it may go on.
+    #[inline]
+    fn left(&mut self, number: u32, out: PortId, id: PacketId, class: u8, charge: u32) {
+        let packet = &mut self.packets[id];
+        let ingress = packet.ingress;
+        if let Some(marks) = &self.config.marks
+            && marks.at_dequeue
+        {
+            let queued = self.ports[out.index()].queues[usize::from(class)].bytes;
+            self.totals.marked += u64::from(mark(marks, packet, queued, &mut self.random[out.index()]));
+        }
+        let account = &mut self.accounts[ingress.index()];
+        let switch = &mut self.switches[number as usize];
+        switch.buffer.leave(account, class, charge);
+        if account.pausing != 0 {
+            self.resume_if_drained(number, ingress);
+        }
+    }
+
+    /// Pauses the sender of a class if its account is full.
+    fn pause_if_full(&mut self, number: u32, ingress: PortId, class: u8) {
+        let Some(pause) = self.config.pause else { return };
+        if pause.classes & 1 << class == 0 {
+            return;
+        }
+        let account = &self.accounts[ingress.index()];
+        if !self.switches[number as usize].buffer.must_pause(account, class) {
+            return;
+        }
+        let (per_port, pausing) = (self.is_per_port(), account.pausing & 1 << class != 0);
+        // A pause that only another packet renews is sent for each one that comes.
+        if pausing && !matches!(pause.lasts, Lasts::Picos(_)) {
+            return;
+        }
+        let classes = if per_port { pause.classes } else { 1 << class };
+        self.accounts[ingress.index()].pausing |= classes;
+        self.send_pause(ingress, classes, true);
+        if !pausing && !matches!(pause.lasts, Lasts::Picos(_)) {
+            self.refresh_later(ingress);
+        }
+    }
+
+    fn is_per_port(&self) -> bool {
+        matches!(self.config.buffer, BufferConfig::Fifo { per_port: true, .. })
+    }
+
+    /// Ends the pauses of a port whose accounts have drained.
+    fn resume_if_drained(&mut self, number: u32, ingress: PortId) {
+        let account = &self.accounts[ingress.index()];
+        let buffer = &self.switches[number as usize].buffer;
+        let drained = (0..CLASSES as u8)
+            .filter(|class| account.pausing & 1 << class != 0 && buffer.may_resume(account, *class))
+            .fold(0, |drained, class| drained | 1 << class);
+        if drained != 0 {
+            self.accounts[ingress.index()].pausing &= !drained;
+            self.send_pause(ingress, drained, false);
+        }
+    }
+
+    fn refresh_later(&mut self, ingress: PortId) {
+        let Some(pause) = self.config.pause else { return };
+        let wait = match pause.lasts {
+            Lasts::Quanta(_) => pause.length(self.ports[ingress.index()].rate) / 2,
+            _ => LOOK_AGAIN,
+        };
+        self.at(self.now.after(wait), ingress.0, REFRESH);
+    }
+
+    /// Half of a pause is over. Sends another frame, or ends the pause.
+    fn refresh(&mut self, ingress: PortId) -> Option<Due> {
+        let End::Switch(number) = self.ports[ingress.index()].to else { return None };
+        self.resume_if_drained(number, ingress);
+        let pausing = self.accounts[ingress.index()].pausing;
+        if pausing != 0 {
+            if self.config.pause.is_some_and(|pause| matches!(pause.lasts, Lasts::Quanta(_))) {
+                self.send_pause(ingress, pausing, true);
+            }
+            self.refresh_later(ingress);
+        }
+        None
+    }
+
+    /// Sends a pause frame to whoever sends by `ingress`.
+    fn send_pause(&mut self, ingress: PortId, classes: u8, pauses: bool) {
+        let Some(pause) = self.config.pause else { return };
+        let quanta = match pause.lasts {
+            _ if !pauses => 0,
+            Lasts::Quanta(quanta) => quanta,
+            _ => u16::MAX,
+        };
+        let count = if pauses { &mut self.totals.pauses } else { &mut self.totals.resumes };
+        *count += 1;
+        let frame = PauseFrame { classes, quanta }.pack();
+        let back = ingress.reverse();
+        if pause.charge == 0 {
+            let at = self.now.after(self.ports[back.index()].delay + pause.reaction);
+            self.reactions.push(Reverse((at, back.0, frame)));
+            return self.at(at, back.0, REACT);
+        }
+        let mut packet = Packet::new(0, 7, pause.charge, frame);
+        packet.flags = Flags::PAUSE;
+        let id = self.packets.add(packet);
+        let port = &mut self.ports[back.index()];
+        self.packets.push(&mut port.control, id);
+        if port.busy_until <= self.now {
+            self.transmit(back);
+        } else {
+            self.expect_free(back);
+        }
+    }
+
+    /// A pause frame has arrived at the far end of a port.
+    fn paused(&mut self, id: PortId, frame: u32) -> Option<Due> {
+        let reaction = self.config.pause.map_or(0, |pause| pause.reaction);
+        if reaction == 0 {
+            return self.obey(id, frame);
+        }
+        let at = self.now.after(reaction);
+        self.reactions.push(Reverse((at, id.0, frame)));
+        self.at(at, id.0, REACT);
+        None
+    }
+
+    /// The first pause frame that waits takes effect.
+    fn react(&mut self) -> Option<Due> {
+        let Reverse((_, port, frame)) = self.reactions.pop()?;
+        self.obey(PortId(port), frame)
+    }
+
+    /// Whoever received a pause frame by a port pauses or goes on.
+    fn obey(&mut self, id: PortId, frame: u32) -> Option<Due> {
+        let PauseFrame { classes, quanta } = PauseFrame::unpack(frame);
+        let pause = self.config.pause?;
+        let own = id.reverse();
+        let port = &mut self.ports[own.index()];
+        if quanta == 0 {
+            self.progress.resumed(own, port.paused & classes, self.now);
+            port.paused &= !classes;
+            return self.go_on(own);
+        }
+        self.progress.paused(own, !port.paused & classes, self.now);
+        port.paused |= classes;
+        let until = self.now.after(pause.length(port.rate));
+        (0..CLASSES)
+            .filter(|class| classes & 1 << class != 0)
+            .for_each(|class| port.paused_until[class] = until);
+        if until != Picos::NEVER {
+            self.at(until, own.0, EXPIRE);
+        }
+        None
+    }
+
+    /// The pauses of a port that last until now are over.
+    fn expire(&mut self, id: PortId) -> Option<Due> {
+        let port = &mut self.ports[id.index()];
+        let over = (0..CLASSES)
+            .filter(|class| port.paused & 1 << class != 0 && port.paused_until[*class] <= self.now)
+            .fold(0, |over, class| over | 1 << class);
+        self.progress.resumed(id, over, self.now);
+        port.paused &= !over;
+        if over == 0 { None } else { self.go_on(id) }
+    }
+
+    /// A port has less to wait for.
+    fn go_on(&mut self, id: PortId) -> Option<Due> {
+        let port = &self.ports[id.index()];
+        let from = port.from;
+        if port.busy_until <= self.now {
+            self.transmit(id);
+        } else if port.can_send() {
+            self.expect_free(id);
+        }
+        match from {
+            End::Host(host) => Some(Due::Free(host)),
+            End::Switch(_) => None,
+        }
+    }
+
+    /// A packet has left a port.
+    #[inline]
+    fn free(&mut self, id: PortId) -> Option<Due> {
+        let port = &mut self.ports[id.index()];
+        port.has_free_event = false;
+        if port.busy_until > self.now {
+            if port.can_send() {
+                self.expect_free(id);
+            }
+            return None;
+        }
+        let from = port.from;
+        if port.can_send() {
+            self.transmit(id);
+        }
+        match from {
+            End::Host(host) => Some(Due::Free(host)),
+            End::Switch(_) => None,
+        }
+    }
+}
+
+/// Marks a packet that may be marked, if the draw says so. Returns whether it did.
+#[inline]
+fn mark(config: &MarkConfig, packet: &mut Packet, queued: u32, random: &mut Random) -> bool {
+    if !packet.flags.has(Flags::ECN_CAPABLE) || config.classes & 1 << packet.class == 0 {
+        return false;
+    }
+    let marked = random.chance(config.marks.likelihood(queued as usize));
+    if marked {
+        packet.flags = packet.flags.with(Flags::MARKED);
+    }
+    marked
+}
+
+/// For each node: links to the nearest host, less one.
+fn tiers(topology: &Topology) -> Vec<u32> {
+    let ports = topology.ports();
+    let mut distance = vec![u32::MAX; topology.nodes.len()];
+    let mut line: std::collections::VecDeque<u32> = topology.hosts().collect();
+    line.iter().for_each(|host| distance[*host as usize] = 0);
+    while let Some(node) = line.pop_front() {
+        let next = distance[node as usize] + 1;
+        for port in &ports[node as usize] {
+            if distance[port.neighbour as usize] == u32::MAX {
+                distance[port.neighbour as usize] = next;
+                line.push_back(port.neighbour);
+            }
+        }
+    }
+    distance.into_iter().map(|links| links.saturating_sub(1)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Links that fail and come back.
+
+use super::port::PortId;
+use super::watch::Cause;
+use super::{Due, Network};
+use crate::engine::Picos;
+use crate::topology::Routes;
+
+/// A link goes down, or comes up again.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// When.
+    pub at: Picos,
+    /// Which link: an index of the topology's links.
+    pub link: u32,
+    /// It carries packets from now on.
+    pub up: bool,
+}
+
+impl Network {
+    /// A link fails or comes back. What is on it and what waits for it is lost. Paths are computed anew at
+    /// once: how switches learn of it is not modelled.
+    pub(super) fn fail(&mut self, number: u32) -> Option<Due> {
+        let Failure { link, up, .. } = self.failures[number as usize];
+        for id in [PortId(2 * link), PortId(2 * link + 1)] {
+            self.ports[id.index()].up = up;
+            if !up {
+                self.empty(id);
+            }
+        }
+        let ports = &self.ports;
+        let is_up = |link: u32| ports[2 * link as usize].up;
+        self.routes = Routes::new(&self.topology, is_up).expect("the topology was checked before");
+        None
+    }
+
+    /// Loses what waits for a port. What is on the link is lost where it would arrive.
+    fn empty(&mut self, id: PortId) {
+        let number = match self.ports[id.index()].from {
+            super::End::Switch(number) => Some(number),
+            super::End::Host(_) => None,
+        };
+        while let Some(control) = self.packets.pop(&mut self.ports[id.index()].control) {
+            self.packets.remove(control);
+        }
+        let paused = std::mem::take(&mut self.ports[id.index()].paused);
+        while let Some(class) = self.ports[id.index()].choose(0) {
+            let popped = match number {
+                Some(number) if self.switches[number as usize].buffer.is_voq() => {
+                    let output = usize::from(self.numbers[id.index()]);
+                    self.switches[number as usize].pop_voq(output, class, &mut self.packets)
+                }
+                _ => self.packets.pop(&mut self.ports[id.index()].queues[usize::from(class)].fifo),
+            };
+            let packet = popped.expect("a class that waits has a packet");
+            let charge = u32::from(self.packets[packet].charge);
+            self.ports[id.index()].subtract(class, charge);
+            if let Some(number) = number {
+                self.left(number, id, packet, class, charge);
+            }
+            self.lose(packet, Cause::Down);
+        }
+        self.ports[id.index()].paused = paused;
+    }
+}

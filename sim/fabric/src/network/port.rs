@@ -1,0 +1,204 @@
+//! A port: one direction of a link, with the queues in front of it and the packets on it.
+
+use super::packet::{Fifo, PacketId, Packets};
+use crate::engine::{Picos, transmission};
+
+/// Number of a port. The two directions of a link are neighbours: `2 n` leads from its first end, `2 n + 1`
+/// from its second.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortId(pub u32);
+
+impl PortId {
+    /// No port.
+    pub const NONE: PortId = PortId(u32::MAX);
+
+    /// The other direction of its link.
+    #[inline]
+    #[must_use]
+    pub const fn reverse(self) -> PortId {
+        PortId(self.0 ^ 1)
+    }
+
+    #[inline]
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One end of a link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A host, by number.
+    Host(u32),
+    /// A switch, by number.
+    Switch(u32),
+}
+
+/// Classes of traffic (IEEE 802.1Q priorities).
+pub const CLASSES: usize = 8;
+
+/// A class's queue in front of a port.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Queue {
+    /// Its packets, where the switch has one queue for all inputs.
+    pub fifo: Fifo,
+    /// What its packets are charged together, in any kind of switch.
+    pub bytes: u32,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Until then it sends.
+    pub busy_until: Picos,
+    /// Picoseconds a byte, if that is a whole number; else 0.
+    ps_per_byte: u32,
+    /// Classes that have packets here, a bit each.
+    pub waiting: u8,
+    /// Classes that may not send now, a bit each.
+    pub paused: u8,
+    /// The class that has its turn next.
+    pub next_class: u8,
+    /// An event ends the present packet.
+    pub has_free_event: bool,
+    /// It carries packets.
+    pub up: bool,
+    /// It loses packets at random.
+    pub lossy: bool,
+    /// Packets on the link, in the order of their arrivals.
+    pub flight: Fifo,
+    /// Control frames, which go first and are never paused.
+    pub control: Fifo,
+    /// Picoseconds from the last bit's departure to its arrival.
+    pub delay: u64,
+    /// Bytes that wait, all classes together.
+    pub queued: u32,
+    /// Who receives.
+    pub to: End,
+    /// Who sends.
+    pub from: End,
+    /// What waits, by class.
+    pub queues: [Queue; CLASSES],
+    /// Bits a second.
+    pub rate: u64,
+    /// When a pause of each class ends.
+    pub paused_until: [Picos; CLASSES],
+}
+
+impl Port {
+    /// An idle one.
+    pub fn new(from: End, to: End, rate: u64, delay: u64) -> Port {
+        let ps_per_byte = transmission(1, rate);
+        let whole = rate > 0 && 8_000_000_000_000 % rate == 0;
+        Port {
+            busy_until: Picos(0),
+            ps_per_byte: if whole { ps_per_byte as u32 } else { 0 },
+            waiting: 0,
+            paused: 0,
+            next_class: 0,
+            has_free_event: false,
+            up: true,
+            lossy: false,
+            flight: Fifo::default(),
+            control: Fifo::default(),
+            delay,
+            queued: 0,
+            to,
+            from,
+            queues: [Queue::default(); CLASSES],
+            rate,
+            paused_until: [Picos(0); CLASSES],
+        }
+    }
+
+    /// Picoseconds that so many bytes take.
+    #[inline]
+    pub fn transmission(&self, bytes: u32) -> u64 {
+        if self.ps_per_byte != 0 {
+            u64::from(bytes) * u64::from(self.ps_per_byte)
+        } else {
+            transmission(u64::from(bytes), self.rate)
+        }
+    }
+
+    /// Is there something that may leave?
+    #[inline]
+    pub fn can_send(&self) -> bool {
+        self.waiting & !self.paused != 0 || !self.control.is_empty()
+    }
+
+    /// The class whose turn it is: the lowest from `next_class` on that waits and is not paused. `urgent`
+    /// classes go before all others, the highest first.
+    #[inline]
+    pub fn choose(&mut self, urgent: u8) -> Option<u8> {
+        let ready = self.waiting & !self.paused;
+        if ready == 0 {
+            return None;
+        }
+        let first = ready & urgent;
+        if first != 0 {
+            return Some(7 - first.leading_zeros() as u8);
+        }
+        let turned = ready.rotate_right(u32::from(self.next_class));
+        let class = (self.next_class + turned.trailing_zeros() as u8) % CLASSES as u8;
+        self.next_class = (class + 1) % CLASSES as u8;
+        Some(class)
+    }
+
+    /// What a packet that waits is charged is added to the accounts of its class.
+    #[inline]
+    pub fn add(&mut self, class: u8, bytes: u32) {
+        self.queues[usize::from(class)].bytes += bytes;
+        self.queued += bytes;
+        self.waiting |= 1 << class;
+    }
+
+    /// A packet of a class no longer waits.
+    #[inline]
+    pub fn subtract(&mut self, class: u8, bytes: u32) {
+        let queue = &mut self.queues[usize::from(class)];
+        queue.bytes -= bytes;
+        self.queued -= bytes;
+        if queue.bytes == 0 {
+            self.waiting &= !(1 << class);
+        }
+    }
+
+    /// A packet begins to leave at `now`. Returns when it arrives.
+    #[inline]
+    pub fn depart(&mut self, now: Picos, id: PacketId, packets: &mut Packets) -> Picos {
+        let packet = &mut packets[id];
+        self.busy_until = now.after(self.transmission(u32::from(packet.charge)));
+        packet.arrival = self.busy_until.after(self.delay);
+        let arrival = packet.arrival;
+        packets.push(&mut self.flight, id);
+        arrival
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_take_turns_and_urgent_ones_go_first() {
+        let mut port = Port::new(End::Host(0), End::Host(1), 100_000_000_000, 0);
+        port.waiting = 0b1000_1011;
+        let turns: Vec<_> = (0..5).map(|_| port.choose(0)).collect();
+        assert_eq!(turns, [0, 1, 3, 7, 0].map(Some));
+        port.paused = 0b1000_0011;
+        assert_eq!((port.choose(0), port.choose(0)), (Some(3), Some(3)));
+        port.paused = 0;
+        assert_eq!((port.choose(0b0110_0010), port.choose(0b1000_0001)), (Some(1), Some(7)));
+        port.paused = u8::MAX;
+        assert_eq!(port.choose(0b0010), None);
+    }
+
+    #[test]
+    fn rates_that_divide_a_second_and_others() {
+        let port = |rate| Port::new(End::Host(0), End::Host(1), rate, 0);
+        assert_eq!(port(40_000_000_000).transmission(1_000), 200_000);
+        assert_eq!(port(3_000_000_000).transmission(3), 8_000);
+        assert_eq!(port(3_000_000_000).transmission(1), 2_667);
+    }
+}

@@ -1,0 +1,192 @@
+//! Who makes progress: pauses, storms and deadlocks.
+
+use super::packet::Flags;
+use super::port::PortId;
+use super::watch::Finding;
+use super::{Due, End, Network, WATCH};
+use crate::engine::Picos;
+
+/// A port that was paused for so many percent of a period, and for so many periods, is in a storm.
+const STORM_PERCENT: u64 = 90;
+const STORM_PERIODS: u8 = 10;
+
+/// What ports did since the last look.
+pub struct Progress {
+    all: Vec<Since>,
+    looked: Picos,
+    /// Deadlocks that were reported, by the lowest port of each.
+    reported: Vec<PortId>,
+}
+
+#[derive(Copy, Clone, Default)]
+struct Since {
+    /// It has sent a packet.
+    sent: bool,
+    /// Classes that are paused, a bit each, and when the last change was.
+    paused: u8,
+    changed: Picos,
+    /// Picoseconds with any class paused.
+    pause: u64,
+    /// Periods of storm in a row.
+    storms: u8,
+}
+
+impl Progress {
+    pub fn new(ports: usize) -> Progress {
+        Progress { all: vec![Since::default(); ports], looked: Picos(0), reported: Vec::new() }
+    }
+
+    #[inline]
+    pub fn sent(&mut self, id: PortId) {
+        self.all[id.index()].sent = true;
+    }
+
+    pub fn paused(&mut self, id: PortId, classes: u8, now: Picos) {
+        let since = &mut self.all[id.index()];
+        if since.paused == 0 {
+            since.changed = now;
+        }
+        since.paused |= classes;
+    }
+
+    pub fn resumed(&mut self, id: PortId, classes: u8, now: Picos) {
+        let since = &mut self.all[id.index()];
+        let before = since.paused;
+        since.paused &= !classes;
+        if before != 0 && since.paused == 0 {
+            since.pause += now.since(since.changed);
+        }
+    }
+}
+
+impl Network {
+    /// Looks at what should not happen: deadlocks and storms of pauses.
+    pub(super) fn watch(&mut self) -> Option<Due> {
+        let period = self.now.since(self.progress.looked);
+        self.find_storms(period);
+        self.find_deadlocks();
+        let moved = self.progress.all.iter().any(|since| since.sent);
+        self.progress.all.iter_mut().for_each(|since| since.sent = false);
+        self.progress.looked = self.now;
+        // Without other events nothing moves any more: one more look finds who waits for whom.
+        if moved || !self.calendar.is_empty() {
+            self.at(self.now.after(self.config.watch_period), 0, WATCH);
+        }
+        None
+    }
+
+    fn find_storms(&mut self, period: u64) {
+        for port in 0..self.ports.len() {
+            let since = &mut self.progress.all[port];
+            if since.paused != 0 {
+                since.pause += self.now.since(since.changed);
+                since.changed = self.now;
+            }
+            let paused = std::mem::take(&mut since.pause);
+            if paused * 100 < period * STORM_PERCENT {
+                since.storms = 0;
+                continue;
+            }
+            since.storms = since.storms.saturating_add(1);
+            if since.storms == STORM_PERIODS {
+                let (node, number) = self.name_of(PortId(port as u32));
+                self.findings.add(Finding::PauseStorm { at: self.now, node, port: number, paused, period });
+            }
+        }
+    }
+
+    /// A port that is paused waits for the switch that pauses it. That switch waits for its own ports which
+    /// hold packets that came by this one. A cycle of such ports without progress is a deadlock.
+    fn find_deadlocks(&mut self) {
+        let stuck = |network: &Network, port: usize| {
+            let found = &network.ports[port];
+            found.waiting & found.paused != 0 && !network.progress.all[port].sent
+        };
+        let candidates: Vec<usize> = (0..self.ports.len()).filter(|port| stuck(self, *port)).collect();
+        let mut state = vec![0_u8; self.ports.len()];
+        for start in candidates {
+            let mut path = Vec::new();
+            if let Some(cycle) = self.cycle_from(PortId(start as u32), &stuck, &mut state, &mut path) {
+                let first = *cycle.iter().min().expect("a cycle has ports");
+                if !self.progress.reported.contains(&first) {
+                    self.progress.reported.push(first);
+                    let cycle = cycle.iter().map(|port| self.name_of(*port)).collect();
+                    self.findings.add(Finding::Deadlock { at: self.now, cycle });
+                }
+            }
+        }
+    }
+
+    /// Depth first: a port on the present path closes a cycle.
+    fn cycle_from(
+        &self,
+        id: PortId,
+        stuck: &impl Fn(&Network, usize) -> bool,
+        state: &mut [u8],
+        path: &mut Vec<PortId>,
+    ) -> Option<Vec<PortId>> {
+        if let Some(at) = path.iter().position(|port| *port == id) {
+            return Some(path[at..].to_vec());
+        }
+        if state[id.index()] == 2 {
+            return None;
+        }
+        path.push(id);
+        let mut found = None;
+        if let End::Switch(number) = self.ports[id.index()].to {
+            for next in &self.switches[number as usize].ports {
+                if stuck(self, next.index()) && self.holds_from(*next, id) {
+                    found = self.cycle_from(*next, stuck, state, path);
+                    if found.is_some() {
+                        break;
+                    }
+                }
+            }
+        }
+        path.pop();
+        state[id.index()] = 2;
+        found
+    }
+
+    /// Does a port hold back packets that came by another one?
+    fn holds_from(&self, out: PortId, ingress: PortId) -> bool {
+        let port = &self.ports[out.index()];
+        let End::Switch(number) = port.from else { return false };
+        let switch = &self.switches[number as usize];
+        if switch.buffer.is_voq() {
+            let input = usize::from(self.numbers[ingress.reverse().index()]);
+            return switch.voq_waits(usize::from(self.numbers[out.index()]), input, port.paused);
+        }
+        let paused = (0..super::CLASSES).filter(|class| port.paused & 1 << class != 0);
+        paused
+            .flat_map(|class| self.packets.of(&port.queues[class].fifo))
+            .any(|id| self.packets[id].ingress == ingress && !self.packets[id].flags.has(Flags::PAUSE))
+    }
+
+    /// What must hold at any time: all packets are accounted for. At the end buffers are empty, too.
+    pub fn check(&mut self) {
+        let totals = self.totals;
+        let expected = totals.sent.packets - totals.arrived.packets - totals.lost().packets;
+        let control = self.packets_of_control();
+        let found = self.packets.live() as u64 - control;
+        if expected != found {
+            self.findings.add(Finding::NotConserved { at: self.now, expected, found });
+        }
+        if found == 0 {
+            let full: Vec<_> = self.switches.iter().filter(|switch| switch.buffer.used().0 > 0).collect();
+            let findings = full
+                .iter()
+                .map(|switch| Finding::NotEmpty { switch: switch.node, bytes: switch.buffer.used().0 });
+            findings.collect::<Vec<_>>().into_iter().for_each(|finding| self.findings.add(finding));
+        }
+    }
+
+    /// Pause frames under way.
+    fn packets_of_control(&self) -> u64 {
+        let of = |port: &super::Port| {
+            let flying = self.packets.of(&port.flight).filter(|id| self.packets[*id].flags.has(Flags::PAUSE));
+            flying.count() + self.packets.of(&port.control).count()
+        };
+        self.ports.iter().map(of).sum::<usize>() as u64
+    }
+}

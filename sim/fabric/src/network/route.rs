@@ -1,0 +1,162 @@
+//! Which of several equal ports a packet takes.
+
+use super::packet::{Flags, Packet};
+use crate::engine::Picos;
+
+/// How a switch chooses among equal paths.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Balancing {
+    /// By a hash of the flow: all packets of a flow take one path (ECMP).
+    Flow,
+    /// Each packet takes the next path in turn.
+    Packet,
+    /// As by flow, but a flow that has paused for so many picoseconds takes a new path.
+    Flowlet(u64),
+}
+
+/// What a switch remembers for [`Balancing`].
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    salt: u32,
+    turn: u32,
+    /// Of a flowlet: when its last packet came, and its path. Flows share places by their hashes.
+    flowlets: Box<[(Picos, u32)]>,
+}
+
+/// Flowlets that a switch tells apart: a power of two.
+const FLOWLETS: usize = 1 << 12;
+/// Bits of a path for each tier of switches.
+const PATH_BITS: u32 = 8;
+
+impl Chooser {
+    /// One of the switch with this salt.
+    pub fn new(salt: u32, balancing: Balancing) -> Chooser {
+        let flowlets = if matches!(balancing, Balancing::Flowlet(_)) { FLOWLETS } else { 0 };
+        Chooser { salt, turn: salt, flowlets: vec![(Picos(0), salt); flowlets].into() }
+    }
+
+    /// One of `count` equal ports; there is at least one. `tier` counts the switches that a path has passed on
+    /// its way up.
+    #[inline]
+    pub fn choose(
+        &mut self,
+        balancing: Balancing,
+        now: Picos,
+        packet: &Packet,
+        tier: u32,
+        count: usize,
+    ) -> usize {
+        if count == 1 {
+            return 0;
+        }
+        if packet.flags.has(Flags::PATH) {
+            let choice = packet.hash >> (PATH_BITS * tier) & ((1 << PATH_BITS) - 1);
+            return choice as usize % count;
+        }
+        let choice = match balancing {
+            Balancing::Flow => mix(packet.hash ^ self.salt),
+            Balancing::Packet => {
+                self.turn = self.turn.wrapping_add(1);
+                self.turn
+            }
+            Balancing::Flowlet(gap) => {
+                let place = &mut self.flowlets[mix(packet.hash) as usize % FLOWLETS];
+                if now.since(place.0) > gap {
+                    self.turn = self.turn.wrapping_add(1);
+                    place.1 = mix(packet.hash ^ self.turn);
+                }
+                place.0 = now;
+                place.1
+            }
+        };
+        // The high bits of a product: a fair share for each port, without a division.
+        if balancing == Balancing::Packet {
+            choice as usize % count
+        } else {
+            ((u64::from(choice) * count as u64) >> 32) as usize
+        }
+    }
+}
+
+/// A path as a hash field has it: the number of the port to take on each tier, from the first switch on.
+pub fn path(choices: &[u8]) -> u32 {
+    choices
+        .iter()
+        .take(4)
+        .enumerate()
+        .fold(0, |path, (tier, choice)| path | u32::from(*choice) << (PATH_BITS * tier as u32))
+}
+
+/// The finalizer of MurmurHash3: each input bit changes half of the output's.
+#[inline]
+pub fn mix(mut bits: u32) -> u32 {
+    bits = (bits ^ bits >> 16).wrapping_mul(0x85eb_ca6b);
+    bits = (bits ^ bits >> 13).wrapping_mul(0xc2b2_ae35);
+    bits ^ bits >> 16
+}
+
+/// The hash of a flow: addresses, as host numbers, and UDP ports.
+pub fn flow_hash(source: u32, destination: u32, source_port: u16, destination_port: u16) -> u32 {
+    let ports = u32::from(source_port) | u32::from(destination_port) << 16;
+    mix(mix(mix(source).wrapping_add(destination)).wrapping_add(ports))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(hash: u32) -> Packet {
+        Packet::new(0, 0, 100, hash)
+    }
+
+    #[test]
+    fn literal_hashes() {
+        assert_eq!((mix(0), mix(1), mix(0xdead_beef)), (0, 0x514e_28b7, 0x0de5_c6a9));
+        assert_ne!(flow_hash(1, 2, 3, 4), flow_hash(2, 1, 3, 4));
+    }
+
+    #[test]
+    fn a_flow_keeps_its_path_and_flows_spread() {
+        let mut chooser = Chooser::new(7, Balancing::Flow);
+        let mut counts = [0; 4];
+        for flow in 0..4_000 {
+            let mut choose =
+                || chooser.choose(Balancing::Flow, Picos(0), &packet(flow_hash(flow, 1, 2, 3)), 0, 4);
+            let port = choose();
+            assert_eq!(port, choose());
+            counts[port] += 1;
+        }
+        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn packets_take_turns() {
+        let mut chooser = Chooser::new(0, Balancing::Packet);
+        let mut choose = || chooser.choose(Balancing::Packet, Picos(0), &packet(5), 0, 4);
+        assert_eq!([choose(), choose(), choose(), choose(), choose()], [1, 2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn a_flowlet_moves_only_behind_a_gap() {
+        let balancing = Balancing::Flowlet(1_000);
+        let mut chooser = Chooser::new(3, balancing);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut now = Picos(10_000);
+        for _ in 0..50 {
+            let port = chooser.choose(balancing, now, &packet(5), 0, 4);
+            assert_eq!(chooser.choose(balancing, now.after(1_000), &packet(5), 0, 4), port);
+            seen.insert(port);
+            now = now.after(2_001);
+        }
+        assert_eq!(seen.len(), 4);
+    }
+
+    #[test]
+    fn a_path_names_a_port_for_each_tier() {
+        let mut chooser = Chooser::new(3, Balancing::Flow);
+        let mut packet = packet(path(&[2, 1]));
+        packet.flags = Flags::PATH;
+        let mut at = |tier| chooser.choose(Balancing::Flow, Picos(0), &packet, tier, 4);
+        assert_eq!((at(0), at(1)), (2, 1));
+    }
+}

@@ -1,0 +1,167 @@
+//! Networks without NICs: packets are put in by hand.
+
+use super::*;
+use crate::topology::{Level, Link, Ring};
+
+mod deadlock;
+mod headroom;
+mod pauses;
+mod queues;
+
+/// A kilobyte takes 80 ns: 80 ps a byte.
+const RATE: u64 = 100_000_000_000;
+const MICROSECOND: u64 = Picos::MICROSECOND;
+
+fn link(a: u32, b: u32, rate: u64, delay: u64) -> Link {
+    Link { a, b, rate, delay, loss: 0.0 }
+}
+
+/// Hosts `0..hosts` around one switch. The last host's link has its own rate.
+fn star(hosts: u32, last_rate: u64, delay: u64) -> Topology {
+    let mut nodes = vec![NodeKind::Host; hosts as usize];
+    nodes.push(NodeKind::Switch);
+    let rate = |host| if host + 1 == hosts { last_rate } else { RATE };
+    let links = (0..hosts).map(|host| link(host, hosts, rate(host), delay)).collect();
+    Topology { nodes, links, places: Vec::new() }
+}
+
+/// A packet for a node.
+fn packet(destination: u16, class: u8, bytes: u16) -> Packet {
+    Packet::new(destination, class, bytes, u32::from(destination))
+}
+
+/// Runs until nothing happens any more; the arrivals at hosts: when, where, and the packet's hash.
+fn arrivals(network: &mut Network) -> Vec<(u64, u32, u32)> {
+    let mut arrivals = Vec::new();
+    while let Some(due) = network.next(Picos::NEVER) {
+        if let Due::Arrived(host, id) = due {
+            let packet = network.take(id);
+            arrivals.push((network.now().0, host, packet.hash));
+        }
+    }
+    arrivals
+}
+
+/// Sends `count` packets of a host, one after the other, as a NIC does.
+struct Source {
+    host: u32,
+    packet: Packet,
+    left: usize,
+}
+
+/// Runs sources until all have sent everything and all has arrived, or `limit`. Returns what arrived.
+fn run(network: &mut Network, sources: &mut [Source], limit: Picos) -> Vec<(u64, u32, u32)> {
+    let mut arrivals = Vec::new();
+    sources.iter().for_each(|source| network.wake(source.host, Picos(0)));
+    while let Some(due) = network.next(limit) {
+        match due {
+            Due::Arrived(host, id) => {
+                let packet = network.take(id);
+                arrivals.push((network.now().0, host, packet.hash));
+            }
+            Due::Free(host) | Due::Wake(host) => {
+                for source in sources.iter_mut().filter(|source| source.host == host && source.left > 0) {
+                    let port = network.uplinks(host)[0];
+                    if network.can_send(port, source.packet.class) {
+                        source.left -= 1;
+                        network.send(port, source.packet);
+                    }
+                    if source.left > 0 {
+                        network.expect_free(port);
+                    }
+                }
+            }
+        }
+    }
+    arrivals
+}
+
+#[test]
+fn a_packet_takes_its_transmission_and_delay_on_each_of_two_hops() {
+    let mut network = Network::new(star(2, RATE, MICROSECOND), NetworkConfig::default()).unwrap();
+    let uplink = network.uplinks(0)[0];
+    network.send(uplink, packet(1, 0, 1_000));
+    // Stored and forwarded: twice 80 ns and twice a microsecond.
+    assert_eq!(arrivals(&mut network), [(2 * (80_000 + MICROSECOND), 1, 1)]);
+    assert_eq!((network.totals().hops, network.totals().sent), (2, network.totals().arrived));
+    network.check();
+    assert!(network.findings().kept().is_empty());
+}
+
+#[test]
+fn a_queue_leaves_at_the_rate_of_its_link() {
+    let mut network = Network::new(star(3, RATE / 4, 0), NetworkConfig::default()).unwrap();
+    let mut sources = [0, 1].map(|host| Source { host, packet: packet(2, 0, 1_000), left: 3 });
+    let times: Vec<_> =
+        run(&mut network, &mut sources, Picos::NEVER).iter().map(|arrival| arrival.0).collect();
+    // 80 ns to the switch, then 320 ns each.
+    let expected: Vec<_> = (1..=6).map(|number| 80_000 + number * 320_000).collect();
+    assert_eq!(times, expected);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_every_packet_is_accounted_for() {
+    let run_once = |seed| {
+        let mut topology = star(8, RATE, MICROSECOND);
+        topology.links.iter_mut().for_each(|link| link.loss = 0.1);
+        let buffer = BufferConfig::Fifo { limit: 20_000, pause: None, per_port: false };
+        let config = NetworkConfig { seed, buffer, ..NetworkConfig::default() };
+        let mut network = Network::new(topology, config).unwrap();
+        let mut sources: Vec<_> =
+            (0..7).map(|host| Source { host, packet: packet(7, 0, 1_000), left: 200 }).collect();
+        let arrived = run(&mut network, &mut sources, Picos::NEVER);
+        network.check();
+        assert!(network.findings().kept().is_empty(), "{:?}", network.findings());
+        let totals = *network.totals();
+        assert_eq!(totals.sent.packets, 1_400);
+        assert_eq!(totals.sent.bytes, totals.arrived.bytes + totals.lost().bytes);
+        assert!(
+            totals.lost[Cause::Full as usize].packets > 0 && totals.lost[Cause::Loss as usize].packets > 0
+        );
+        (arrived, totals)
+    };
+    assert_eq!(run_once(1), run_once(1));
+    assert_ne!(run_once(1).0, run_once(2).0);
+}
+
+#[test]
+fn a_link_that_fails_loses_what_is_on_it_and_others_take_over() {
+    // Two switches between two hosts, with two links between them.
+    let nodes = vec![NodeKind::Host, NodeKind::Host, NodeKind::Switch, NodeKind::Switch];
+    let links = vec![
+        link(0, 2, RATE, 0),
+        link(1, 3, RATE, 0),
+        link(2, 3, RATE, MICROSECOND),
+        link(2, 3, RATE, MICROSECOND),
+    ];
+    let topology = Topology { nodes, links, places: Vec::new() };
+    for fails in [vec![2], vec![3], vec![2, 3]] {
+        let config = NetworkConfig { balancing: Balancing::Packet, ..NetworkConfig::default() };
+        let mut network = Network::new(topology.clone(), config).unwrap();
+        let at = Picos(4 * MICROSECOND + 1);
+        network.set_failures(fails.iter().map(|link| Failure { at, link: *link, up: false }).collect());
+        let mut sources = [Source { host: 0, packet: packet(1, 0, 1_000), left: 100 }];
+        let arrived = run(&mut network, &mut sources, Picos::NEVER).len() as u64;
+        network.check();
+        let lost = network.totals().lost;
+        let (down, no_path) = (lost[Cause::Down as usize].packets, lost[Cause::NoPath as usize].packets);
+        assert_eq!(arrived + down + no_path, 100);
+        // A microsecond holds twelve packets and a half; half of them take each of two links.
+        let expected = if fails.len() == 1 { (6..=7, 0..=0) } else { (12..=14, 30..=60) };
+        assert!(expected.0.contains(&down) && expected.1.contains(&no_path), "{fails:?}: {down} {no_path}");
+        assert!(network.findings().kept().is_empty());
+    }
+}
+
+#[test]
+fn a_watcher_finds_a_packet_that_vanished() {
+    let mut network = Network::new(star(2, RATE, 0), NetworkConfig::default()).unwrap();
+    let uplink = network.uplinks(0)[0];
+    let id = network.send(uplink, packet(1, 0, 1_000));
+    network.check();
+    assert!(network.findings().kept().is_empty(), "it is under way");
+    network.packets.remove(id);
+    network.check();
+    let expected = Finding::NotConserved { at: Picos(0), expected: 1, found: 0 };
+    assert!(network.findings().kept().contains(&expected), "{:?}", network.findings());
+}

@@ -1,0 +1,293 @@
+//! NICs on a network: a data center.
+//!
+//! Every host has a NIC with its memory, the code that runs for real. The network moves descriptors; the bytes
+//! of a frame wait here until it arrives. A host runs only when something of its own is due: a frame has
+//! arrived, a port is free, a timer of its NIC expires.
+
+mod charging;
+mod flow;
+mod frames;
+mod host;
+mod uplink;
+
+use std::sync::Arc;
+
+use remora_memory::{Access, Biased, Bytes, Range, Table};
+use remora_nic::{CompletionKind, Nic, Poller, Status};
+use remora_transport::{Counters, Instant};
+use remora_wire::frame::{Endpoint, Ingress, Start};
+
+use crate::engine::Picos;
+use crate::network::{Due, Flags, Network, NetworkConfig, PacketId};
+use crate::program::ring;
+use crate::topology::{Topology, TopologyError};
+
+pub use charging::Charging;
+pub use flow::{Connection, FlowEnd, FlowSpec, Verb};
+pub use host::MAX_QPS;
+
+use flow::{Fars, Flows};
+use frames::Frames;
+use host::Host;
+use uplink::Uplink;
+
+/// How hosts behave.
+#[derive(Clone, Debug)]
+pub struct SimulationConfig {
+    /// Links, switches, pauses and marks.
+    pub network: NetworkConfig,
+    /// Every NIC. Its endpoint is set for each host.
+    pub nic: remora_nic::Config,
+    /// What a frame is charged on links and in buffers.
+    pub charging: Charging,
+    /// Class of data.
+    pub data_class: u8,
+    /// Class of acknowledgements and CNPs.
+    pub ack_class: u8,
+    /// Frames carry an ICRC, and receivers check it.
+    pub icrc: bool,
+    /// All bytes of frames are kept. Otherwise the data is zeros, and no bytes of it are kept.
+    pub whole: bool,
+    /// How queue pairs are made and connected.
+    pub connection: Connection,
+    /// Work requests of a flow carry at most so many bytes.
+    pub message: u32,
+}
+
+impl Default for SimulationConfig {
+    fn default() -> SimulationConfig {
+        SimulationConfig {
+            network: NetworkConfig::default(),
+            nic: remora_nic::Config {
+                max_qps: MAX_QPS,
+                max_cqs: 4,
+                max_srqs: 1,
+                max_xrc_domains: 1,
+                max_address_handles: 1,
+                max_groups: 1,
+                max_group_members: 1,
+                max_events: 16,
+                max_free_lists: 1,
+                max_kernels: 1,
+                ..remora_nic::Config::default()
+            },
+            charging: Charging::Ethernet,
+            data_class: 3,
+            ack_class: 3,
+            icrc: false,
+            whole: false,
+            connection: Connection::default(),
+            message: 64 << 10,
+        }
+    }
+}
+
+/// Entries of a host's completion queue.
+const COMPLETIONS: u64 = 1 << 8;
+/// Timers that a NIC looks at in one go.
+const BUDGET: usize = 64;
+
+/// A data center that runs.
+pub struct Simulation {
+    network: Network,
+    hosts: Vec<Host>,
+    frames: Frames,
+    flows: Flows,
+    fars: Fars,
+    config: SimulationConfig,
+}
+
+impl Simulation {
+    /// One at time 0 without flows.
+    ///
+    /// # Errors
+    /// Those of [`Network::new`].
+    ///
+    /// # Panics
+    /// If it asks for more memory than the machine has.
+    pub fn new(topology: Topology, config: SimulationConfig) -> Result<Simulation, TopologyError> {
+        let network = Network::new(topology, config.network.clone())?;
+        let zeros = Bytes::heap(config.message as usize).expect("memory for the data of flows");
+        let hosts: Vec<Host> =
+            (0..network.hosts() as u32).map(|host| new_host(host, &zeros, &config)).collect();
+        let fars = Fars::new(hosts.len(), config.nic.max_qps);
+        let frames = Frames::new(config.connection.mtu as usize);
+        Ok(Simulation { network, hosts, frames, flows: Flows::default(), fars, config })
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The network, to set failures or to end with its check.
+    pub fn network_mut(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    /// How it was made.
+    pub fn config(&self) -> &SimulationConfig {
+        &self.config
+    }
+
+    /// What the NIC of a host has counted.
+    pub fn counters(&self, host: u32) -> Counters {
+        *self.hosts[host as usize].engine.enter().counters()
+    }
+
+    /// Adds a flow; returns its number.
+    ///
+    /// # Panics
+    /// If it names a host that is not there, or starts in the past.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> u32 {
+        assert!(spec.start >= self.network.now(), "a flow starts in the future");
+        let hosts = self.hosts.len() as u32;
+        assert!(spec.source < hosts && spec.destination < hosts && spec.source != spec.destination);
+        let (source, start) = (spec.source, spec.start);
+        let number = self.flows.add(spec);
+        self.network.wake(source, start);
+        number
+    }
+
+    /// Flows that have not ended.
+    pub fn running(&self) -> usize {
+        self.flows.running()
+    }
+
+    /// A flow, and how much of it the NIC has completed.
+    pub fn flow(&self, number: u32) -> (&FlowSpec, u64) {
+        self.flows.progress(number)
+    }
+
+    /// Runs until `limit`, or until a flow ends. Returns that flow.
+    pub fn run(&mut self, limit: Picos) -> Option<FlowEnd> {
+        if let Some(ended) = self.flows.next_end() {
+            return Some(ended);
+        }
+        while let Some(due) = self.network.next(limit) {
+            match due {
+                Due::Arrived(host, packet) => self.deliver(host, packet),
+                Due::Free(host) => self.pump(host),
+                Due::Wake(host) => self.wake(host),
+            }
+            if let Some(ended) = self.flows.next_end() {
+                return Some(ended);
+            }
+        }
+        None
+    }
+
+    /// A frame has arrived at a host.
+    fn deliver(&mut self, number: u32, id: PacketId) {
+        let packet = self.network.take(id);
+        let now = self.network.now().instant();
+        let host = &mut self.hosts[number as usize];
+        let whole = packet.flags.has(Flags::WHOLE);
+        let len = usize::from(packet.len);
+        let bytes = self.frames.open(id, whole, len);
+        if packet.flags.has(Flags::MARKED) {
+            crate::switch::mark(Start::Ip, bytes);
+        }
+        let ingress = Ingress {
+            bytes,
+            start: Start::Ip,
+            sealed: self.config.icrc,
+            source: Endpoint::default(),
+            destination: None,
+            origin: None,
+        };
+        let mut guard = host.engine.enter();
+        let (nic, mem) = guard.parts();
+        nic.receive(now, mem, &ingress);
+        drop(guard);
+        self.frames.close(id, whole, len);
+        self.complete(number);
+        self.pump(number);
+    }
+
+    /// Flows whose work the NIC has completed go on, or end.
+    fn complete(&mut self, number: u32) {
+        while let Some(entry) = self.hosts[number as usize].poller.poll() {
+            self.hosts[number as usize].poller.free();
+            let completion = entry.completion;
+            if completion.kind != CompletionKind::Receive || completion.status != Status::Success {
+                self.flow_completed(completion.id as u32, completion.status);
+            }
+        }
+    }
+
+    fn wake(&mut self, number: u32) {
+        let now = self.network.now();
+        let host = &mut self.hosts[number as usize];
+        if host.wake_at <= now {
+            host.wake_at = Picos::NEVER;
+        }
+        self.start_flows(number);
+        self.pump(number);
+    }
+
+    /// Lets a host's NIC send for as long as it may.
+    fn pump(&mut self, number: u32) {
+        let host = &mut self.hosts[number as usize];
+        let now: Instant = self.network.now().instant();
+        let mut guard = host.engine.enter();
+        let (nic, mem) = guard.parts();
+        if nic.next_deadline() <= now {
+            nic.expire(now, now, BUDGET);
+        }
+        while nic.has_work() {
+            if !self
+                .network
+                .uplinks(number)
+                .iter()
+                .any(|port| self.network.port(*port).busy_until <= self.network.now())
+            {
+                let port = self.network.uplinks(number)[0];
+                self.network.expect_free(port);
+                break;
+            }
+            let mut uplink = Uplink {
+                network: &mut self.network,
+                frames: &mut self.frames,
+                fars: &self.fars,
+                config: &self.config,
+                host: number,
+                lent: None,
+            };
+            if nic.transmit(now, mem, &mut uplink, 1) == 0 {
+                break;
+            }
+        }
+        let deadline = Picos::from(nic.next_deadline());
+        drop(guard);
+        if deadline < host.wake_at {
+            host.wake_at = deadline;
+            self.network.wake(number, deadline);
+        }
+        self.complete(number);
+    }
+}
+
+fn new_host(host: u32, zeros: &Bytes, config: &SimulationConfig) -> Host {
+    let memory = remora_memory::Config {
+        key_seed: config.network.seed ^ u64::from(host),
+        max_regions: 8,
+        max_ranges: 16,
+        ..remora_memory::Config::default()
+    };
+    let table = Arc::new(Table::new(memory).expect("memory for the regions' table"));
+    let pd = table.alloc_pd().expect("the first protection domain");
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let key = table.register(pd, &[Range::at(zeros, host::ADDRESS)], access).expect("the first region");
+    let endpoint = host::endpoint(host);
+    let nic = remora_nic::Config { endpoint, checks_icrc: config.icrc, ..config.nic };
+    let engine = Biased::new(&table, Nic::new(nic));
+    let entries = ring(COMPLETIONS);
+    let mut guard = engine.enter();
+    let cq = guard.parts().0.create_cq(entries.clone()).expect("the first completion queue");
+    drop(guard);
+    Host { engine, pd, key, cq, poller: Poller::new(entries), wake_at: Picos::NEVER }
+}
+
+#[cfg(test)]
+mod tests;

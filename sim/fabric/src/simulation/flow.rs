@@ -1,0 +1,338 @@
+//! Flows: who sends how many bytes to whom, over queue pairs that are made for them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use remora_memory::Access;
+use remora_nic::wqe::{self, Bounds, SLOT};
+use remora_nic::{
+    AddressVector, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveRequest, Receives,
+    Remote, Ring, Service, Sge, Status, Target, Word, WorkRequest,
+};
+use remora_transport::congestion::Algorithm;
+use remora_wire::Qpn;
+use remora_wire::frame::{Peer, Route};
+
+use super::{Simulation, host};
+use crate::engine::Picos;
+use crate::network::flow_hash;
+use crate::program::{ReceiveQueue, Settings, changes, ring};
+
+/// How data moves.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verb {
+    /// RDMA WRITE by the source.
+    #[default]
+    Write,
+    /// RDMA READ by the destination.
+    Read,
+    /// SEND by the source.
+    Send,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// Host that has the data.
+    pub source: u32,
+    /// Host that gets it.
+    pub destination: u32,
+    /// Bytes; 0 counts as 1.
+    pub bytes: u64,
+    /// When it starts.
+    pub start: Picos,
+    /// How the data moves.
+    pub verb: Verb,
+    /// Class of its data; that of the configuration, if not given.
+    pub class: Option<u8>,
+    /// UDP source port of its data; chosen by its number, if not given.
+    pub source_port: Option<u16>,
+    /// The path of its data, as [`crate::network::path`] packs it; chosen by hashes, if not given.
+    pub path: Option<u32>,
+}
+
+/// A flow has ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// Its number.
+    pub flow: u32,
+    /// When the last acknowledgement was there, or the last data of a READ.
+    pub at: Picos,
+    /// How: all but success means that its queue pair failed.
+    pub status: Status,
+}
+
+/// How queue pairs are made and connected.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Payload bytes of a packet.
+    pub mtu: u32,
+    /// IRN, with peers that remember so many packets ahead of the order; without it the queue pairs go back N.
+    pub irn: Option<u32>,
+    /// Congestion control.
+    pub congestion: Algorithm,
+    /// Local ACK timeout code.
+    pub timeout: u8,
+    /// Retries after a timeout.
+    pub retry_cnt: u8,
+}
+
+impl Default for Connection {
+    fn default() -> Connection {
+        Connection { mtu: 1024, irn: None, congestion: Algorithm::None, timeout: 10, retry_cnt: 7 }
+    }
+}
+
+/// Slots of a queue pair.
+const SLOTS: u32 = 4;
+/// Work requests of a flow that are posted at once.
+const POSTED: u64 = 2;
+
+/// How packets get to the far end of a queue pair.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Far {
+    /// By which switches choose among equal paths, or the path itself.
+    pub hash: u32,
+    /// Class of the packets that carry data.
+    pub class: u8,
+    /// `hash` is a path.
+    pub is_path: bool,
+    /// All bytes of its frames are kept.
+    pub whole: bool,
+}
+
+/// By host and queue pair: how packets get there.
+pub struct Fars {
+    hosts: Vec<Vec<Far>>,
+    mask: u32,
+}
+
+impl Fars {
+    /// For hosts with so many queue pairs each.
+    pub fn new(hosts: usize, max_qps: u32) -> Fars {
+        Fars { hosts: vec![Vec::new(); hosts], mask: max_qps.next_power_of_two() - 1 }
+    }
+
+    #[inline]
+    pub fn get(&self, host: u32, number: Qpn) -> Far {
+        let index = (number.get() & self.mask) as usize;
+        self.hosts[host as usize].get(index).copied().unwrap_or_default()
+    }
+
+    fn set(&mut self, host: u32, number: Qpn, far: Far) {
+        let index = (number.get() & self.mask) as usize;
+        let own = &mut self.hosts[host as usize];
+        if own.len() <= index {
+            own.resize(index + 1, Far::default());
+        }
+        own[index] = far;
+    }
+}
+
+/// One end of a flow's queue pairs.
+struct End {
+    host: u32,
+    number: Qpn,
+    send: Ring,
+    receive: ReceiveQueue,
+    sent: u64,
+}
+
+/// A flow that runs.
+struct Running {
+    /// Who posts, and its peer.
+    ends: [End; 2],
+    posted: u64,
+    done: u64,
+}
+
+/// All flows.
+#[derive(Default)]
+pub struct Flows {
+    specs: Vec<FlowSpec>,
+    running: Vec<Option<Box<Running>>>,
+    /// By host: flows that have not started.
+    waiting: Vec<BinaryHeap<Reverse<(Picos, u32)>>>,
+    ended: VecDeque<FlowEnd>,
+    unfinished: usize,
+}
+
+impl Flows {
+    pub fn add(&mut self, spec: FlowSpec) -> u32 {
+        let number = self.specs.len() as u32;
+        let source = spec.source as usize;
+        if self.waiting.len() <= source {
+            self.waiting.resize_with(source + 1, BinaryHeap::new);
+        }
+        self.waiting[source].push(Reverse((spec.start, number)));
+        self.specs.push(FlowSpec { bytes: spec.bytes.max(1), ..spec });
+        self.running.push(None);
+        self.unfinished += 1;
+        number
+    }
+
+    pub fn running(&self) -> usize {
+        self.unfinished
+    }
+
+    pub fn next_end(&mut self) -> Option<FlowEnd> {
+        self.ended.pop_front()
+    }
+
+    pub fn progress(&self, number: u32) -> (&FlowSpec, u64) {
+        let done = self.running[number as usize].as_ref().map_or(0, |running| running.done);
+        (&self.specs[number as usize], done)
+    }
+}
+
+impl Simulation {
+    /// Starts the flows of a host whose time has come.
+    pub(super) fn start_flows(&mut self, host: u32) {
+        let now = self.network.now();
+        while let Some(waiting) = self.flows.waiting.get_mut(host as usize) {
+            let Some(Reverse((start, number))) = waiting.peek().copied() else { return };
+            if start > now {
+                return;
+            }
+            waiting.pop();
+            self.start_flow(number);
+        }
+    }
+
+    fn start_flow(&mut self, number: u32) {
+        let spec = self.flows.specs[number as usize].clone();
+        let (posts, peer) = match spec.verb {
+            Verb::Write | Verb::Send => (spec.source, spec.destination),
+            Verb::Read => (spec.destination, spec.source),
+        };
+        let ends = [self.make_end(posts), self.make_end(peer)];
+        self.connect(number, &spec, &ends);
+        self.flows.running[number as usize] = Some(Box::new(Running { ends, posted: 0, done: 0 }));
+        self.post(number);
+        if posts != spec.source {
+            self.pump(posts);
+        }
+    }
+
+    fn make_end(&mut self, host: u32) -> End {
+        let send = ring(u64::from(SLOTS));
+        let receive = ReceiveQueue::new(SLOTS, 1);
+        let place = &mut self.hosts[host as usize];
+        let init = QueuePairInit {
+            service: Service::Rc,
+            pd: place.pd,
+            send_ring: send.clone(),
+            receives: Receives::Own { ring: receive.ring.clone(), max_sge: receive.max_sge },
+            send_cq: place.cq,
+            receive_cq: place.cq,
+            signal_all: true,
+            fetching: Fetching::Posted,
+        };
+        let number = place.engine.enter().parts().0.create_qp(init).expect("a queue pair for a flow");
+        End { host, number, send, receive, sent: 0 }
+    }
+
+    fn connect(&mut self, number: u32, spec: &FlowSpec, ends: &[End; 2]) {
+        let port = spec.source_port.unwrap_or(0xc000 | (number as u16 & 0x3fff));
+        let connection = self.config.connection;
+        let settings = Settings {
+            mtu: connection.mtu,
+            irn: connection.irn,
+            timeout: connection.timeout,
+            retry_cnt: connection.retry_cnt,
+            access: Access::REMOTE_WRITE | Access::REMOTE_READ,
+            ..Settings::default()
+        };
+        for [own, peer] in [[0, 1], [1, 0]] {
+            let (own, peer) = (&ends[own], &ends[peer]);
+            let mut route = Route::new(host::endpoint(own.host), host::endpoint(peer.host));
+            route.source.udp_port = port;
+            let address = AddressVector { peer: Peer(peer.host), route };
+            let data = own.host == spec.source;
+            let far = Far {
+                hash: match spec.path {
+                    Some(path) if data => path,
+                    _ => flow_hash(own.host, peer.host, port, remora_wire::ROCE_PORT),
+                },
+                class: spec.class.unwrap_or(self.config.data_class),
+                is_path: data && spec.path.is_some(),
+                whole: self.config.whole,
+            };
+            self.fars.set(peer.host, peer.number, far);
+            let mut guard = self.hosts[own.host as usize].engine.enter();
+            let nic = guard.parts().0;
+            for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
+                nic.modify_qp(own.number, &change).expect("a change that the table allows");
+            }
+            if connection.congestion != Algorithm::None {
+                let change = Modify { congestion: Some(connection.congestion), ..Modify::default() };
+                nic.modify_qp(own.number, &change).expect("a control for a queue pair that is connected");
+            }
+        }
+    }
+
+    /// Keeps work requests of a flow posted.
+    fn post(&mut self, number: u32) {
+        let spec = &self.flows.specs[number as usize];
+        let Some(running) = &mut self.flows.running[number as usize] else { return };
+        let message = u64::from(self.config.message);
+        let [own, peer] = &mut running.ends;
+        let before = own.sent;
+        while running.posted < spec.bytes && running.posted - running.done < POSTED * message {
+            let len = message.min(spec.bytes - running.posted);
+            let list =
+                [Sge { addr: host::ADDRESS, len: len as u32, lkey: self.hosts[own.host as usize].key }];
+            let remote = Remote { addr: host::ADDRESS, rkey: self.hosts[peer.host as usize].key };
+            let operation = match spec.verb {
+                Verb::Write => Operation::Write(remote),
+                Verb::Read => Operation::Read(remote),
+                Verb::Send => {
+                    let sges = [Sge { lkey: remote.rkey, ..list[0] }];
+                    let request = ReceiveRequest { id: u64::from(number), sges: &sges };
+                    peer.receive.push(&request).expect("as many receives as sends");
+                    Operation::Send
+                }
+            };
+            let request = WorkRequest {
+                id: u64::from(number),
+                operation,
+                payload: Payload::Sges(&list),
+                flags: Flags { signaled: true, ..Flags::default() },
+            };
+            put(own, &request);
+            running.posted += len;
+        }
+        if own.sent > before {
+            self.hosts[own.host as usize].engine.enter().parts().0.doorbell(own.number);
+        }
+    }
+
+    /// The NIC has completed a work request of a flow.
+    pub(super) fn flow_completed(&mut self, number: u32, status: Status) {
+        let spec = &self.flows.specs[number as usize];
+        let Some(running) = &mut self.flows.running[number as usize] else { return };
+        let message = u64::from(self.config.message);
+        running.done = spec.bytes.min(running.done + message);
+        if status == Status::Success && running.done < spec.bytes {
+            return self.post(number);
+        }
+        let running = self.flows.running[number as usize].take().expect("it was there");
+        for end in &running.ends {
+            let mut guard = self.hosts[end.host as usize].engine.enter();
+            // It was made for this flow, and nobody else knows it.
+            let _ = guard.parts().0.destroy_qp(end.number);
+        }
+        self.flows.unfinished -= 1;
+        self.flows.ended.push_back(FlowEnd { flow: number, at: self.network.now(), status });
+    }
+}
+
+fn put(end: &mut End, request: &WorkRequest<'_>) {
+    let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
+    let (ring, sent) = (&end.send, end.sent);
+    let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
+    let bounds = Bounds { max_sge: 1, max_inline: 0 };
+    let slots = wqe::write_to(request, &Target::Peer, &bounds, free as usize, store);
+    end.sent += slots.expect("space for as many as are kept posted") as u64;
+    end.send.set_word(Word::Produced, end.sent);
+}
