@@ -17,7 +17,11 @@ fn first_pause(network: &mut Network) -> (u64, u64) {
     while network.now() < Picos(20_000 * MICROSECOND) {
         // Picosecond by picosecond until the pause. Its end concerns the host, and so is due.
         let limit = since.map_or(network.now(), |_| Picos(20_000 * MICROSECOND));
-        match network.next(limit).or_else(|| network.next(limit.after(1))) {
+        let mut due = network.next(limit);
+        if due.is_none() && since.is_none() && network.port(uplink).paused == 0 {
+            due = network.next(limit.after(1));
+        }
+        match due {
             Some(Due::Arrived(_, id)) => drop(network.take(id)),
             Some(_) if network.can_send(uplink, 3) && left > 0 => {
                 left -= 1;
