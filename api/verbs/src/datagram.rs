@@ -74,7 +74,7 @@ impl AddressHandle {
     ) -> Result<AddressHandle, CreateError> {
         domain.context().refuse_child()?;
         let route = Route::new(engine.facts().source, endpoint);
-        let address = AddressVector { peer, route };
+        let address = AddressVector::new(peer, route);
         let pd = domain.pd()?;
         let number = engine.control(|control| control.nic.create_address_handle(pd, &address))?;
         let (domain, engine, used) = (domain.clone(), Arc::clone(engine), uses.then_some(peer));

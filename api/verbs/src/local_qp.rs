@@ -164,7 +164,7 @@ impl LocalQp {
 
     pub fn address_vector(&self, agreement: &Agreement) -> AddressVector {
         let (ours, theirs) = (self.engine.facts().source, agreement.remote.endpoint);
-        AddressVector { peer: agreement.peer, route: Route::new(ours, theirs) }
+        AddressVector::new(agreement.peer, Route::new(ours, theirs))
     }
 
     /// INIT to RTR to RTS. On success `up` holds the agreement.

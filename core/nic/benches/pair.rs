@@ -20,7 +20,7 @@ use remora_nic::{
 use remora_transport::Instant;
 use remora_transport::state::State;
 use remora_wire::frame::Route;
-use remora_wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Start};
+use remora_wire::{Address, Class, Egress, Endpoint, Ingress, Lease, Peer, Psn, Start};
 
 const SLOTS: usize = 256;
 const MTU: usize = 1024;
@@ -50,7 +50,7 @@ impl Egress for Pipe {
         false
     }
     #[inline(always)]
-    fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, _: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         let at = self.lens.len() * self.slot;
         if self.lens.len() == SLOTS {
             return None;
@@ -151,7 +151,7 @@ fn connect(a: &Side, b: &Side, udp_port: u16, peer_udp_port: u16, agreed: Agreed
     };
     let rtr = Modify {
         state: Some(State::Rtr),
-        address: Some(AddressVector { peer: Peer(0), route }),
+        address: Some(AddressVector::new(Peer(0), route)),
         path_mtu: Some(MTU as u32),
         dest_qp: Some(b.qp),
         rq_psn: Some(Psn::new(0)),

@@ -27,7 +27,8 @@ impl AddressHandle {
         if peer == self.address_path.peer {
             return &mut self.address_path;
         }
-        let address = AddressVector { peer, route: self.address_path.route };
+        let AddressPath { route, class, .. } = self.address_path;
+        let address = AddressVector { peer, route, class };
         // All nearer peers have this handle's address, so the headers are the same for each.
         let nearer = self.nearer.get_or_insert_with(|| Box::new(AddressPath::new(&address)));
         nearer.peer = peer;
@@ -92,7 +93,7 @@ mod tests {
     fn numbers_are_bounded_never_zero_and_not_used_again_soon() {
         let mut handles = AddressHandles::new(3);
         let route = Route::new(Endpoint::default(), Endpoint::default());
-        let address = AddressVector { peer: Peer(0), route };
+        let address = AddressVector::new(Peer(0), route);
         let all: Vec<u32> = (0..3).map(|_| handles.create(Pd::NONE, &address).unwrap()).collect();
         assert_eq!(handles.create(Pd::NONE, &address), Err(NicError::Full));
         let mut seen = all.clone();

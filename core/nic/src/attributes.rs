@@ -4,7 +4,7 @@ use remora_memory::Access;
 use remora_transport::Parameters;
 use remora_transport::congestion::Algorithm;
 use remora_transport::state::{Attributes, ModifyError, State};
-use remora_wire::frame::{Peer, Route};
+use remora_wire::frame::{Class, Peer, Route};
 use remora_wire::{Psn, Qpn};
 
 /// Where a queue pair's packets go: its address vector, resolved for the port.
@@ -14,6 +14,15 @@ pub struct AddressVector {
     pub peer: Peer,
     /// Headers on the way there; the destination address is also what the peer's packets must come from.
     pub route: Route,
+    /// The traffic class of its frames (`ibv_ah_attr.sl`), on ports that tell classes apart.
+    pub class: Class,
+}
+
+impl AddressVector {
+    /// In class 0.
+    pub const fn new(peer: Peer, route: Route) -> AddressVector {
+        AddressVector { peer, route, class: Class::new(0) }
+    }
 }
 
 /// What `modify` shall change; `None` leaves an attribute alone (`ibv_qp_attr` and its mask).

@@ -5,7 +5,7 @@ use remora_transport::congestion;
 use remora_transport::rc::irn;
 use remora_transport::state::Service;
 use remora_wire::Qpn;
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Class, Endpoint};
 
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
@@ -50,6 +50,12 @@ pub struct Config {
     pub irn: irn::Settings,
     /// How queue pairs control their rate.
     pub congestion: congestion::Settings,
+    /// The traffic class of connections' responses without data: ACKs, NAKs, and IRN's (N)ACKs of READ
+    /// responses. `None`, the default: that of the queue pair. An ACK may overtake READ responses of another
+    /// class, which go-back-N takes for lost then.
+    pub ack_class: Option<Class>,
+    /// The traffic class of CNPs. `None`, the default: that of the queue pair.
+    pub cnp_class: Option<Class>,
     /// Free lists of PRISM.
     pub max_free_lists: u32,
     /// Kernels of StRoM that are deployed.
@@ -76,6 +82,8 @@ impl Default for Config {
             read_piece: 64,
             irn: irn::Settings::default(),
             congestion: congestion::Settings::default(),
+            ack_class: None,
+            cnp_class: None,
             max_free_lists: 1 << 8,
             max_kernels: 1 << 5,
         }

@@ -135,7 +135,7 @@ impl Datagrams {
         let retired = match sent {
             Sent::Yes(_) => self.sender.sent(),
             Sent::Denied => self.sender.end(Status::LocalProtection),
-            Sent::Blocked => None,
+            Sent::Blocked | Sent::Stopped(_) => None,
         };
         Some((sent, retired))
     }

@@ -105,6 +105,7 @@ impl QueuePair {
             if first > 0 {
                 first -= 1;
                 let sent = qp.request_outlined(now, mem, out, shared);
+                let sent = qp.unless_stopped(sent);
                 if sent.is_none() || qp.has_sent_all() {
                     // No request is left, and a response makes none.
                     (first, dry) = (0, true);
@@ -147,6 +148,10 @@ impl QueuePair {
                     }
                 }
                 Sent::Blocked => return TurnEnd::Blocked,
+                Sent::Stopped(queue) => {
+                    self.await_queue(queue);
+                    return TurnEnd::Stopped;
+                }
                 // The machine has recorded the reason: it sends a NAK next, or ends.
                 Sent::Denied => {}
             }
@@ -168,14 +173,17 @@ impl QueuePair {
             return None;
         }
         if self.cnp_due {
-            return self.notify_peer(out, shared);
+            let sent = self.notify_peer(out, shared);
+            if let Some(sent) = self.unless_stopped(sent) {
+                return Some(sent);
+            }
         }
         let held = self.is_held(now) || STROM && waits_for_bytes(self, now);
         if self.prism.is_some()
             && !held
             && let Some(sent) = respond_bundle(self, mem, out, shared)
         {
-            return Some(sent);
+            return self.unless_stopped(Some(sent));
         }
         let connection = self.machine.rc_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
@@ -197,8 +205,9 @@ impl QueuePair {
             let (ext, len) = response_headers(&reply);
             let bth = response_bth(&reply, path.remote);
             let checked = (checked == CheckResult::Passed).then(|| shared.kernels.checked_bytes());
-            let fetched = Fetched { mem, pd, owner, kind: &reply.kind, checked };
-            emit_from(&mut path.address_path, out, counters, &bth, &ext, len, fetched)
+            let (class, fetched) =
+                (path.reply_class(&reply.kind), Fetched { mem, pd, owner, kind: &reply.kind, checked });
+            emit_from(&mut path.address_path, class, out, counters, &bth, &ext, len, fetched)
         } else {
             extended::emit_reply(path, out, counters, &reply, mem, owner)
         };
@@ -213,6 +222,7 @@ impl QueuePair {
             // The region was deregistered after the READ request was accepted.
             Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
             Sent::Blocked => {}
+            Sent::Stopped(_) => return self.unless_stopped(Some(sent)),
         }
         Some(sent)
     }
@@ -346,7 +356,7 @@ impl QueuePair {
                 self.retire::<R>(shared);
             }
             Sent::Blocked if out.has_space_per_peer() => requester.blocked(now),
-            Sent::Blocked => {}
+            Sent::Blocked | Sent::Stopped(_) => {}
         }
     }
 }
@@ -398,7 +408,8 @@ impl EmitRequest for GoBackN {
             return extended::emit_request(path, out, counters, plan, gathered);
         }
         let bth = plan.bth(path.remote);
-        emit_from(&mut path.address_path, out, counters, &bth, &plan.ext, plan.len, gathered)
+        let class = path.address_path.class;
+        emit_from(&mut path.address_path, class, out, counters, &bth, &plan.ext, plan.len, gathered)
     }
 }
 

@@ -3,7 +3,7 @@
 use remora_memory::{Mem, Pd};
 use remora_transport::Counters;
 use remora_transport::rc::{Reply, ReplyKind};
-use remora_wire::frame::Egress;
+use remora_wire::frame::{Class, Egress, Peer};
 use remora_wire::{Extensions, Qpn, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::context::WqeContext;
@@ -17,6 +17,8 @@ use crate::ring::Ring;
 pub(crate) enum Sent {
     Yes(usize),
     Blocked,
+    /// The port takes no frame of this transmit queue, but may take others.
+    Stopped(usize),
     /// Its payload may not be read from memory.
     Denied,
 }
@@ -83,7 +85,7 @@ impl Fill for Gathered<'_> {
     }
 }
 
-/// Writes one packet whose payload `fill` writes.
+/// Writes one packet whose payload `fill` writes, in the class of its path.
 #[inline(always)]
 pub(crate) fn emit(
     address_path: &mut AddressPath,
@@ -94,7 +96,8 @@ pub(crate) fn emit(
     len: u32,
     fill: impl FnOnce(&mut [u8]) -> bool,
 ) -> Sent {
-    emit_from(address_path, out, counters, bth, ext, len, fill)
+    let class = address_path.class;
+    emit_from(address_path, class, out, counters, bth, ext, len, fill)
 }
 
 /// Writes one packet: headers, payload, pad, ICRC. Inlined always: plain RC must not pay for its other
@@ -102,6 +105,7 @@ pub(crate) fn emit(
 #[inline(always)]
 pub(crate) fn emit_from(
     address_path: &mut AddressPath,
+    class: Class,
     out: &mut impl Egress,
     counters: &mut Counters,
     bth: &bth::Repr,
@@ -116,7 +120,7 @@ pub(crate) fn emit_from(
     let (peer, seals) = (address_path.peer, out.seals(address_path.peer));
     let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start(peer)));
     let below = below_bth.len();
-    let Some(lease) = out.lend(peer, below + total) else { return Sent::Blocked };
+    let Some(lease) = out.lend(peer, class, below + total) else { return refused(out, peer, class) };
     below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);
@@ -151,6 +155,19 @@ pub(crate) fn emit_outlined(
     fill: &mut dyn FnMut(&mut [u8]) -> bool,
 ) -> Sent {
     emit(address_path, out, counters, bth, ext, len, fill)
+}
+
+/// Why the port has lent nothing. Inlined always: most ports have one reason only, and then no code is left of
+/// the other.
+#[inline(always)]
+fn refused(out: &impl Egress, peer: Peer, class: Class) -> Sent {
+    if out.has_space_per_queue() {
+        let queue = usize::from(out.queue(peer, class) % 64);
+        if out.stopped() >> queue & 1 == 1 {
+            return Sent::Stopped(queue);
+        }
+    }
+    Sent::Blocked
 }
 
 #[inline]

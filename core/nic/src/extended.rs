@@ -9,7 +9,7 @@ use remora_wire::frame::Egress;
 use remora_wire::{Extensions, Opcode, Qpn, bth, packet, xrceth};
 
 use crate::context::WqeContext;
-use crate::emit::{Fill, Gathered, Sent, emit_outlined, response_bth, response_headers};
+use crate::emit::{Fill, Gathered, Sent, emit_from, emit_outlined, response_bth, response_headers};
 use crate::gather;
 use crate::path::PeerPath;
 use crate::reliable::PlannedRequest;
@@ -44,8 +44,8 @@ pub(crate) fn emit_reply(
     owner: Owner,
 ) -> Sent {
     let ((ext, len), bth) = (response_headers(reply), response_bth(reply, path.remote));
-    let kind = &reply.kind;
-    emit_outlined(&mut path.address_path, out, counters, &as_xrc(bth), &ext, len, &mut |bytes| {
+    let (kind, class) = (&reply.kind, path.reply_class(&reply.kind));
+    emit_from(&mut path.address_path, class, out, counters, &as_xrc(bth), &ext, len, |bytes: &mut [u8]| {
         fetch(mem, owner, kind, bytes)
     })
 }

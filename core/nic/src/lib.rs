@@ -49,6 +49,7 @@ mod send_queue;
 mod service_bits;
 mod shared;
 mod shared_receive_queue;
+mod stopped_queues;
 mod timers;
 mod turn;
 mod unreliable;

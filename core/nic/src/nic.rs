@@ -31,6 +31,7 @@ use crate::prism::{Prefetched, prefetch_pointer, waits};
 use crate::queue_pair::QueuePair;
 use crate::rma::Rma;
 use crate::shared::Shared;
+use crate::stopped_queues::StoppedQueues;
 use crate::timers::Timers;
 use crate::turn::{TurnEnd, TurnUsage};
 
@@ -52,6 +53,8 @@ pub struct Nic {
     interrupted: TurnUsage,
     /// The scheduler for several tenants, or for peers that are full.
     pub(crate) scheduler: FairScheduler,
+    /// Queue pairs that wait for transmit queues of the port.
+    stopped: StoppedQueues,
     timers: Timers,
     pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
@@ -83,6 +86,7 @@ impl Nic {
             touched: NONE,
             interrupted: TurnUsage::default(),
             scheduler: FairScheduler::new(places as usize),
+            stopped: StoppedQueues::default(),
             timers: Timers::new(places as usize),
             prefetched: Prefetched::new(),
             shared: Shared::new(&config, places),
@@ -189,7 +193,7 @@ impl Nic {
             if self.shared.control.is_due() {
                 self.pass_on();
             }
-            let Some(index) = self.line.pop_front() else { break };
+            let Some(index) = self.next_in_line(out) else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             let mut used = std::mem::take(&mut self.interrupted);
             let before = used.packets;
@@ -199,7 +203,12 @@ impl Nic {
             qp.checked(&self.shared);
             self.timers.checked(index, || qp.deadline());
             match turn {
-                TurnEnd::Done => qp.queued = false,
+                TurnEnd::Done | TurnEnd::Stopped => {
+                    qp.queued = false;
+                    if out.has_space_per_queue() && qp.awaited != 0 {
+                        self.park(index);
+                    }
+                }
                 TurnEnd::More => self.line.push_back(index),
                 TurnEnd::Blocked if out.has_space_per_peer() && !self.line.is_empty() => {
                     self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used);
@@ -241,6 +250,12 @@ impl Nic {
             if self.shared.control.is_due() {
                 self.pass_on();
             }
+            // One at a time: the others stay behind those that the queue has no space for any more.
+            if self.stopped.awaited() != 0
+                && let Some(index) = self.unpark(out.stopped())
+            {
+                self.line.push_back(index);
+            }
             let qps = &self.qps;
             let who = |index: u32| {
                 let qp = qps.get(index as usize)?.as_ref();
@@ -264,6 +279,9 @@ impl Nic {
             if turn != TurnEnd::Blocked {
                 qp.queued = turn == TurnEnd::More;
                 self.scheduler.served(index, qp.tenant, qp.queued, &used);
+                if !qp.queued && qp.awaited != 0 {
+                    self.park(index);
+                }
             } else if out.has_space_per_peer() {
                 if !self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used) {
                     break;
@@ -279,6 +297,50 @@ impl Nic {
             out.flush();
         }
         packets
+    }
+
+    /// The queue pair whose turn it is: first those that have waited for a transmit queue that goes on.
+    #[inline(always)]
+    fn next_in_line(&mut self, out: &impl Egress) -> Option<u32> {
+        if out.has_space_per_queue()
+            && self.stopped.awaited() != 0
+            && self.interrupted.packets == 0
+            && let Some(index) = self.unpark(out.stopped())
+        {
+            return Some(index);
+        }
+        self.line.pop_front()
+    }
+
+    /// A queue pair waits for the transmit queues that it has found stopped.
+    #[cold]
+    #[inline(never)]
+    fn park(&mut self, index: u32) {
+        let Some(qp) = &mut self.qps[index as usize] else { return };
+        let queues = std::mem::take(&mut qp.awaited) & !qp.parked;
+        qp.parked |= queues;
+        self.stopped.enter(index, queues);
+    }
+
+    /// A queue pair that waits no longer and stands in no other line; the caller gives it a turn.
+    #[cold]
+    #[inline(never)]
+    fn unpark(&mut self, stopped: u64) -> Option<u32> {
+        while let Some((index, queue)) = self.stopped.next(stopped) {
+            let Some(qp) = &mut self.qps[index as usize] else { continue };
+            qp.parked &= !(1 << queue);
+            if !std::mem::replace(&mut qp.queued, true) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// The transmit queues that queue pairs wait for, bit n for queue n. When one of them goes on, `transmit`
+    /// has work, which `has_work` does not say.
+    #[inline]
+    pub fn awaited_queues(&self) -> u64 {
+        self.stopped.awaited()
     }
 
     /// Gives a queue pair to a tenant. The queue pairs of one tenant share its turns: another tenant gets as
@@ -364,7 +426,7 @@ impl Nic {
         (qp.number == number).then_some(index)
     }
 
-    /// May any queue pair have something to send?
+    /// May any queue pair have something to send, other than by a transmit queue that it has found stopped?
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.line.is_empty()

@@ -1,7 +1,8 @@
 //! Where packets go, and what a queue pair knows of the peer that it is connected to.
 
 use remora_transport::Instant;
-use remora_wire::frame::{Address, Endpoint, Peer, Route};
+use remora_transport::rc::ReplyKind;
+use remora_wire::frame::{Address, Class, Endpoint, Peer, Route};
 use remora_wire::icrc::{Flow, IdSpans};
 use remora_wire::{Opcode, Qpn, icrc};
 
@@ -10,11 +11,13 @@ use crate::attributes::AddressVector;
 use crate::headers::Headers;
 use crate::identification::Identifications;
 use crate::service_bits;
+use crate::shared::Shared;
 
 /// The path to an address: the headers before the BTH, and the flow that seals frames.
 pub(crate) struct AddressPath {
     pub peer: Peer,
     pub route: Route,
+    pub class: Class,
     /// The headers before the BTH. None: no frame has left yet.
     pub headers: Option<Headers>,
     /// The ICRC of frames that we send.
@@ -23,8 +26,8 @@ pub(crate) struct AddressPath {
 
 impl AddressPath {
     pub fn new(address: &AddressVector) -> AddressPath {
-        let AddressVector { peer, route } = *address;
-        AddressPath { peer, route, headers: None, sending: Flow::new(route.source, route.destination) }
+        let AddressVector { peer, route, class } = *address;
+        AddressPath { peer, route, class, headers: None, sending: Flow::new(route.source, route.destination) }
     }
 }
 
@@ -32,6 +35,9 @@ impl AddressPath {
 pub(crate) struct PeerPath {
     pub address_path: AddressPath,
     pub remote: Qpn,
+    /// The traffic classes of responses without data, and of CNPs.
+    pub ack_class: Class,
+    pub cnp_class: Class,
     /// The upper three bits of its op-codes: those of RC, 0, or of XRC; UC's do not ask.
     pub service: u8,
     /// The ICRC of frames that the peer sends.
@@ -43,16 +49,24 @@ pub(crate) struct PeerPath {
 }
 
 impl PeerPath {
-    pub fn new(address: &AddressVector, remote: Qpn, service: u8) -> PeerPath {
-        let route = &address.route;
+    pub fn new(address: &AddressVector, remote: Qpn, service: u8, shared: &Shared) -> PeerPath {
+        let AddressVector { ref route, class, .. } = *address;
         PeerPath {
             address_path: AddressPath::new(address),
             remote,
+            ack_class: shared.ack_class.unwrap_or(class),
+            cnp_class: shared.cnp_class.unwrap_or(class),
             service,
             receiving: Flow::new(route.destination, route.source),
             receiving_ports: (route.destination.udp_port, route.source.udp_port),
             identifications: Identifications::Unseen,
         }
+    }
+
+    /// The traffic class of a response.
+    #[inline(always)]
+    pub fn reply_class(&self, kind: &ReplyKind) -> Class {
+        if matches!(kind, ReplyKind::Acknowledge { .. }) { self.ack_class } else { self.address_path.class }
     }
 
     /// Does this op-code belong to its service, or to all services?

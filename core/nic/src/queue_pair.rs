@@ -61,6 +61,9 @@ pub(crate) struct QueuePair {
     pub current: Option<Receive>,
     /// It stands in the scheduler's line.
     pub queued: bool,
+    /// Transmit queues that it has found stopped in its turn, and those in whose lines it stands; by bit.
+    pub awaited: u64,
+    pub parked: u64,
     /// The first packet in RTR has been announced.
     pub established: bool,
     /// The event that SQD has drained was raised.
@@ -119,6 +122,8 @@ impl QueuePair {
             machine: Machine::Unconnected,
             current: None,
             queued: false,
+            awaited: 0,
+            parked: 0,
             established: false,
             drained: false,
             srq,

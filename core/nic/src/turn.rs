@@ -20,4 +20,6 @@ pub(crate) enum TurnEnd {
     More,
     /// The port has no free frame.
     Blocked,
+    /// The rest waits for transmit queues that are stopped: those noted in the queue pair.
+    Stopped,
 }

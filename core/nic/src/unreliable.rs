@@ -88,7 +88,7 @@ impl Connected {
         let retired = match sent {
             Sent::Yes(_) => self.requester.sent(&plan),
             Sent::Denied => self.requester.end(Status::LocalProtection),
-            Sent::Blocked => None,
+            Sent::Blocked | Sent::Stopped(_) => None,
         };
         Some((sent, retired))
     }

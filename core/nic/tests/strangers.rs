@@ -110,7 +110,7 @@ fn way(service: Service, first: &Frame) -> [Modify; 2] {
     let here = Endpoint { address: HERE.into(), udp_port: ROCE_PORT };
     let there = Endpoint { address: GUEST.into(), udp_port: ROCE_PORT };
     let rtr = Modify {
-        address: Some(AddressVector { peer: Peer(0), route: Route::new(here, there) }),
+        address: Some(AddressVector::new(Peer(0), Route::new(here, there))),
         path_mtu: Some(1024),
         dest_qp: Some(Qpn::new(51)),
         rq_psn: Some(Psn::new(first.psn())),

@@ -43,6 +43,28 @@ impl Start {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(pub u32);
 
+/// The traffic class of a frame, 0 to 7: the priority of IEEE 802.1Q, which priority-based flow control pauses
+/// by itself. RoCE's service levels (`ibv_ah_attr.sl`) are these. Only ports with a buffer for each class ask.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(u8);
+
+impl Class {
+    /// How many there are.
+    pub const COUNT: usize = 8;
+
+    /// The class of this number, of which the low three bits count: the field of 802.1Q has no more.
+    #[inline]
+    pub const fn new(number: u8) -> Class {
+        Class(number & 7)
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+}
+
 /// A buffer for one frame, lent by a port.
 #[derive(Debug)]
 pub struct Lease<'a> {
@@ -97,8 +119,9 @@ pub trait Egress {
     }
 
     /// Lends a buffer for a frame of exactly `len` bytes to `peer`, counted from [`Egress::start`] to the end
-    /// of the ICRC. `None`: no buffer is free now, try after the next receive; nothing is lost.
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>>;
+    /// of the ICRC, which leaves in `class`. `None`: no buffer is free now, try after the next receive; nothing
+    /// is lost.
+    fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>>;
 
     /// The peer that stands for an endpoint, which need not be known to the control path: to be used with the
     /// next [`lend`](Egress::lend), since a port remembers only so many strangers. `origin` is how a frame of
@@ -112,6 +135,26 @@ pub trait Egress {
     /// for another?
     fn has_space_per_peer(&self) -> bool {
         false
+    }
+
+    /// Has it transmit queues, each with buffers of its own, so that [`Egress::lend`] may have one for frames
+    /// of one queue while it has none for another? Such a port has a queue for each class and uplink.
+    #[inline(always)]
+    fn has_space_per_queue(&self) -> bool {
+        false
+    }
+
+    /// The transmit queue, 0 to 63, by which frames of `class` leave for `peer`.
+    fn queue(&self, peer: Peer, class: Class) -> u8 {
+        let _ = (peer, class);
+        0
+    }
+
+    /// The transmit queues that take no frame now, since they are full or paused: bit n for queue n. The NIC
+    /// asks when [`Egress::lend`] has no buffer. If it is the frame's queue that is stopped, frames of other
+    /// queues go on, and this one waits until the bit is clear.
+    fn stopped(&self) -> u64 {
+        0
     }
 
     /// The frame of the last lease is complete and may leave; a port may hold it for a train until
@@ -136,8 +179,8 @@ impl Egress for &mut dyn Egress {
         (**self).nearest(peer, to)
     }
 
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
-        (**self).lend(peer, len)
+    fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
+        (**self).lend(peer, class, len)
     }
 
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
@@ -146,6 +189,18 @@ impl Egress for &mut dyn Egress {
 
     fn has_space_per_peer(&self) -> bool {
         (**self).has_space_per_peer()
+    }
+
+    fn has_space_per_queue(&self) -> bool {
+        (**self).has_space_per_queue()
+    }
+
+    fn queue(&self, peer: Peer, class: Class) -> u8 {
+        (**self).queue(peer, class)
+    }
+
+    fn stopped(&self) -> u64 {
+        (**self).stopped()
     }
 
     fn commit(&mut self) {

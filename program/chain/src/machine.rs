@@ -10,7 +10,7 @@ use remora_nic::{Nic, Ring, Status, Word, stride};
 use remora_transport::Instant;
 use remora_transport::state::State;
 use remora_wire::Qpn;
-use remora_wire::frame::{Egress, Lease, Peer, Start};
+use remora_wire::frame::{Class, Egress, Lease, Peer, Start};
 use std::sync::Arc;
 
 use crate::link::{Image, Numbers, QueueNumbers, layout, link};
@@ -428,7 +428,7 @@ impl Egress for NullPort {
         false
     }
 
-    fn lend(&mut self, _: Peer, _: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, _: Peer, _: Class, _: usize) -> Option<Lease<'_>> {
         None
     }
 

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use remora_transport::Instant;
-use remora_wire::frame::{Egress, Endpoint, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Lease, Origin, Peer, Start};
 
 use crate::switch::{self, Departure, Port, SwitchConfig};
 use crate::trace::Trace;
@@ -325,7 +325,7 @@ impl Egress for Outlet<'_> {
         true
     }
 
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         let to = peer.0 as usize;
         if let Some((slot, _)) = self.leased.take() {
             self.links.free.push(slot);

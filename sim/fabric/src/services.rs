@@ -120,7 +120,7 @@ impl World {
     /// # Errors
     /// Those of the NIC.
     pub fn create_address_handle(&mut self, from: usize, to: usize) -> Result<u32, NicError> {
-        let address = AddressVector { peer: self.peer(to), route: self.route(from, to) };
+        let address = AddressVector::new(self.peer(to), self.route(from, to));
         let pd = self.pd(from);
         self.with_nic(from, |nic, _| nic.create_address_handle(pd, &address))
     }

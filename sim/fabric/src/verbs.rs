@@ -169,7 +169,7 @@ impl World {
         psn: [u32; 2],
         settings: &Settings,
     ) -> [Modify; 3] {
-        let address = AddressVector { peer: self.peer(to.node), route: self.route(from.node, to.node) };
+        let address = AddressVector::new(self.peer(to.node), self.route(from.node, to.node));
         changes(from.service, address, to.number, psn, settings)
     }
 

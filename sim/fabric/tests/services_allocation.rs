@@ -140,7 +140,7 @@ fn datagrams_to_one_and_to_a_group_allocate_nothing() {
         let number = steady.to.number;
         steady.world.with_nic(1, |nic, _| nic.attach_multicast(number, group)).unwrap();
         let route = Route::new(steady.world.route(0, 1).source, Endpoint { address: group, udp_port: 4791 });
-        let (pd, way) = (steady.world.pd(0), AddressVector { peer: steady.world.peer(1), route });
+        let (pd, way) = (steady.world.pd(0), AddressVector::new(steady.world.peer(1), route));
         let handle = steady.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &way)).unwrap();
         let to = Destination { qp: remora_wire::Qpn::new(MULTICAST_QPN), qkey: Settings::default().qkey };
         steady.target = Target::Datagram { handle, to };

@@ -22,7 +22,7 @@ use remora_store::kv::{
 use remora_store::ycsb::{Values, record};
 use remora_transport::Instant;
 use remora_transport::state::State;
-use remora_wire::frame::Route;
+use remora_wire::frame::{Class, Route};
 use remora_wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Qpn, Start};
 
 const RECORDS: u64 = 40;
@@ -46,7 +46,7 @@ impl Egress for Link {
         false
     }
 
-    fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, _: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         self.frames.push_back(vec![0; len]);
         self.frames.back_mut().map(|bytes| Lease { bytes, ip_id: 0 })
     }
@@ -126,7 +126,7 @@ impl Side {
         let route = Route::new(endpoint(udp_port), endpoint(peer_udp_port));
         let rtr = Modify {
             state: Some(State::Rtr),
-            address: Some(AddressVector { peer: Peer(0), route }),
+            address: Some(AddressVector::new(Peer(0), route)),
             path_mtu: Some(MTU as u32),
             dest_qp: Some(peer),
             rq_psn: Some(Psn::new(0)),

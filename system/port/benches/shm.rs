@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use remora_port::shm::{self, Admit, Limits, Link, Listener, Receiver, Sender, ShmPort};
-use remora_port::{Address, Egress, Endpoint, Peer, Port};
+use remora_port::{Address, Class, Egress, Endpoint, Peer, Port};
 
 const TRIPS: u32 = 20_000;
 const FRAMES: u64 = 500_000;
@@ -228,7 +228,7 @@ fn ring_rtt(len: usize) -> f64 {
 
 fn port_send(port: &mut ShmPort, template: &[u8], value: u64) {
     loop {
-        if let Some(lease) = port.lend(PEER, template.len()) {
+        if let Some(lease) = port.lend(PEER, Class::default(), template.len()) {
             fill(lease.bytes, template, value);
             break;
         }

@@ -5,7 +5,7 @@
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use remora_port::udp::{Options, Socket, UdpPort};
-use remora_port::{Egress, Port};
+use remora_port::{Class, Egress, Port};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -53,7 +53,7 @@ impl Wire for Joined {
 impl Wire for Whole {
     #[inline(always)]
     fn send(&mut self, len: usize) {
-        let lease = self.0.lend(self.1, len).expect("space");
+        let lease = self.0.lend(self.1, Class::default(), len).expect("space");
         std::hint::black_box(lease.bytes);
         self.0.commit();
         self.0.flush();
@@ -199,7 +199,7 @@ fn port_train_rate(host: &str, len: usize) -> f64 {
         move || {
             // Many trains to one flush: a flush ends a train early.
             for _ in 0..960 {
-                if let Some(lease) = one.0.lend(one.1, len) {
+                if let Some(lease) = one.0.lend(one.1, Class::default(), len) {
                     std::hint::black_box(lease.bytes);
                     one.0.commit();
                 }

@@ -29,7 +29,7 @@ pub mod xdp;
 
 use std::os::fd::RawFd;
 
-pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+pub use remora_wire::frame::{Address, Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 pub use signals::block_signals;
 pub use time_slice::ask_for_time_slice;
 

@@ -1,7 +1,7 @@
 //! A buffer in which a wrapper sees a frame before it leaves: the frame is written here, then copied into the
 //! port.
 
-use remora_wire::frame::{Egress, Lease, Peer, Start};
+use remora_wire::frame::{Class, Egress, Lease, Peer, Start};
 use remora_wire::{icrc, rma};
 
 /// The IPv4 identification that frames are sealed with before the port assigns theirs.
@@ -16,7 +16,7 @@ pub(crate) fn has_icrc(transport: &[u8]) -> bool {
 /// identification it leaves with; `None`: the port has no space now.
 pub(crate) fn forward<P: Egress>(port: &mut P, peer: Peer, bytes: &[u8]) -> Option<u16> {
     let reseals = port.seals(peer) && port.start(peer) == Start::Bth;
-    let lease = port.lend(peer, bytes.len())?;
+    let lease = port.lend(peer, Class::default(), bytes.len())?;
     let ip_id = lease.ip_id;
     lease.bytes.copy_from_slice(bytes);
     if reseals {

@@ -6,7 +6,7 @@ mod network;
 use remora_port::capture::{Capture, Recorded};
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Counters, Egress, Ingress, Lease, Peer, Port, Start};
-use remora_wire::frame::{Endpoint, Route, dissect};
+use remora_wire::frame::{Class, Endpoint, Route, dissect};
 use remora_wire::icrc::{self, Flow};
 use remora_wire::{Opcode, Packet, Psn, Qpn, bth};
 use std::os::fd::RawFd;
@@ -59,7 +59,7 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
     let (start, here) = (port.start(peer), port.endpoint());
     let headers = start.overhead(here.address.is_ipv4());
     let route = Route::new(here, port.peer_endpoint(peer).unwrap());
-    let lease = port.lend(peer, headers + packet.buffer_len()).expect("space");
+    let lease = port.lend(peer, Class::default(), headers + packet.buffer_len()).expect("space");
     route.emit(start, lease.ip_id, packet.buffer_len() as u16, lease.bytes);
     let transport = &mut lease.bytes[headers..];
     let len = packet.emit(transport);
@@ -216,7 +216,7 @@ impl Egress for Loop {
     fn seals(&self, _: Peer) -> bool {
         false
     }
-    fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, _: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         self.space = self.space.checked_sub(1)?;
         self.lent.resize(len, 0);
         Some(Lease { bytes: &mut self.lent, ip_id: 0 })
@@ -274,7 +274,7 @@ fn a_port_without_ethernet_and_icrc_is_captured_with_both() {
             Route::new(source, destination).emit(Start::Ip, 0, packet.buffer_len() as u16, &mut bytes);
         packet.emit(&mut bytes[headers..]);
         let len = headers + packet.buffer_len();
-        port.lend(Peer(0), len).unwrap().bytes.copy_from_slice(&bytes[..len]);
+        port.lend(Peer(0), Class::default(), len).unwrap().bytes.copy_from_slice(&bytes[..len]);
         port.commit();
         let mut came = Vec::new();
         port.receive(9, &mut |frame| came.extend_from_slice(frame.bytes));
@@ -309,7 +309,7 @@ fn frames_by_links_are_captured_with_their_icrc() {
         let payload = [9; 36];
         let packet = packet(psn, &payload);
         let headers = Start::Ip.overhead(true);
-        let lease = port.lend(peer, headers + packet.buffer_len()).unwrap();
+        let lease = port.lend(peer, Class::default(), headers + packet.buffer_len()).unwrap();
         Route::new(here, here).emit(Start::Ip, lease.ip_id, packet.buffer_len() as u16, lease.bytes);
         packet.emit(&mut lease.bytes[headers..]);
         port.commit();
@@ -345,7 +345,7 @@ fn a_tag_of_1rma_is_captured_as_it_is_where_an_icrc_would_be_added() {
     let [near, far] = ends.map(|ip| Endpoint { address: ip.into(), udp_port: 4791 });
     for number in 0..8 {
         let headers = Start::Ip.overhead(true);
-        let bytes = port.lend(Peer(0), headers + 60).unwrap().bytes;
+        let bytes = port.lend(Peer(0), Class::default(), headers + 60).unwrap().bytes;
         Route::new(near, far).emit(Start::Ip, 0, 60, bytes);
         bytes[headers..].copy_from_slice(&message(number));
         port.commit();
@@ -369,7 +369,7 @@ fn tags_of_1rma_in_a_train_leave_a_captured_port_unchanged() {
     let mut one = Capture::create(one, &file.0).unwrap();
     let to_two = one.port_mut().peer(ends[1]).unwrap();
     for number in 0..12 {
-        one.lend(to_two, 60).unwrap().bytes.copy_from_slice(&message(number));
+        one.lend(to_two, Class::default(), 60).unwrap().bytes.copy_from_slice(&message(number));
         one.commit();
     }
     one.flush();
@@ -391,12 +391,12 @@ fn a_frame_that_finds_no_room_waits_and_is_captured_once() {
     let file = Temporary::new("space");
     let inner = Loop { frames: Vec::new(), lent: Vec::new(), space: 0 };
     let mut port = Capture::create(inner, &file.0).unwrap();
-    port.lend(Peer(0), 60).unwrap().bytes.fill(1);
+    port.lend(Peer(0), Class::default(), 60).unwrap().bytes.fill(1);
     port.commit();
-    assert!(port.lend(Peer(0), 60).is_none(), "the first is still here");
+    assert!(port.lend(Peer(0), Class::default(), 60).is_none(), "the first is still here");
     assert!(port.arm(), "no sleep over it");
     port.port_mut().space = 2;
-    port.lend(Peer(0), 60).unwrap().bytes.fill(2);
+    port.lend(Peer(0), Class::default(), 60).unwrap().bytes.fill(2);
     port.commit();
     let (inner, recorded) = port.finish().unwrap();
     assert_eq!(inner.frames, [vec![1; 60], vec![2; 60]]);

@@ -4,7 +4,7 @@
 use remora_port::fault::{Direction, Fault, Rules};
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Egress, Peer, Port};
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Class, Endpoint};
 use remora_wire::icrc::{self, Flow, IdSpans};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ fn world(rules: &str) -> World {
 /// Sends frame `number` (36 bytes), sealed as the NIC does.
 fn send(port: &mut impl Port, peer: Peer, number: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
-    let lease = port.lend(peer, 36).expect("space");
+    let lease = port.lend(peer, Class::default(), 36).expect("space");
     lease.bytes[..32].fill(0x0a);
     lease.bytes[8..12].copy_from_slice(&number.to_be_bytes());
     let sealed = flow.seal(lease.ip_id, &lease.bytes[..32]);

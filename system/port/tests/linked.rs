@@ -6,7 +6,7 @@ use remora_port::shm::{self, DEFAULT_GEOMETRY, Link, SMALL_GEOMETRY};
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Egress, Endpoint, Origin, Peer, Port, Start};
 use remora_wire::Qpn;
-use remora_wire::frame::Route;
+use remora_wire::frame::{Class, Route};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn ends() -> [Link; 2] {
 fn send(port: &mut LinkedPort, peer: Peer, source: Endpoint, mark: u8) {
     let start = port.start(peer);
     let below = start.overhead(true);
-    let lease = port.lend(peer, below + 40).expect("space");
+    let lease = port.lend(peer, Class::default(), below + 40).expect("space");
     Route::new(source, source).emit(start, lease.ip_id, 40, lease.bytes);
     lease.bytes[below..].fill(mark);
     port.commit();
@@ -95,7 +95,7 @@ fn a_neighbour_speaks_for_no_other_address() {
         send(&mut near, link, forged, 1);
     }
     for bytes in [&[0x45][..], &[0x65; 23], &[0x75; 60]] {
-        near.lend(link, bytes.len()).unwrap().bytes.copy_from_slice(bytes);
+        near.lend(link, Class::default(), bytes.len()).unwrap().bytes.copy_from_slice(bytes);
         near.commit();
     }
     send(&mut near, link, here, 7);

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use remora_port::shm::{Admit, DEFAULT_GEOMETRY, Limits, Link, Listener, ShmPort, connect};
-use remora_port::{Address, Egress, Endpoint, Peer, Port};
+use remora_port::{Address, Class, Egress, Endpoint, Peer, Port};
 
 /// Holds the listener's name in the peer's environment, and makes `peer_process` act.
 const NAME: &str = "REMORA_TEST_SHM_NAME";
@@ -87,7 +87,7 @@ fn peer_process() {
 
 fn send(port: &mut ShmPort, frame: &[u8]) {
     loop {
-        if let Some(lease) = port.lend(PEER, frame.len()) {
+        if let Some(lease) = port.lend(PEER, Class::default(), frame.len()) {
             lease.bytes.copy_from_slice(frame);
             break;
         }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "counting allocations means being the allocator")]
 
 use remora_port::udp::{Options, UdpPort};
-use remora_port::{Egress, Port};
+use remora_port::{Class, Egress, Port};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ fn frames_and_trains_pass_without_an_allocation() {
         // Lone frames, trains, frames of many lengths: every call and both ways of reading are used.
         for frame in 0..round % 100 + 1 {
             let len = if round % 3 == 0 { 16 + frame * 7 } else { 256 };
-            one.lend(to_two, len).expect("space").bytes.fill(1);
+            one.lend(to_two, Class::default(), len).expect("space").bytes.fill(1);
             one.commit();
         }
         one.flush();

@@ -2,7 +2,7 @@
 
 use remora_port::address::Unfit;
 use remora_port::udp::{OpenError, Options, UdpPort};
-use remora_port::{Egress, Endpoint, Peer, Port, Start};
+use remora_port::{Class, Egress, Endpoint, Peer, Port, Start};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -29,7 +29,7 @@ fn frame(number: u32, len: usize) -> Vec<u8> {
 }
 
 fn send(port: &mut UdpPort, peer: Peer, bytes: &[u8]) -> u16 {
-    let lease = port.lend(peer, bytes.len()).expect("space");
+    let lease = port.lend(peer, Class::default(), bytes.len()).expect("space");
     lease.bytes.copy_from_slice(bytes);
     let ip_id = lease.ip_id;
     port.commit();

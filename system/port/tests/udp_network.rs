@@ -7,7 +7,7 @@ mod network;
 use network::{Tun, ip, own_namespace, possible, run};
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Egress, Peer, Port};
-use remora_wire::frame::{Start, dissect};
+use remora_wire::frame::{Class, Start, dissect};
 use remora_wire::icrc::Flow;
 use remora_wire::{Opcode, Packet, bth, icrc};
 use std::sync::mpsc;
@@ -27,7 +27,7 @@ fn send_sealed(port: &mut UdpPort, peer: Peer, psn: u32, payload: usize) {
     let payload = vec![psn as u8; payload];
     let packet = Packet { bth: bth(psn), ext: Default::default(), payload: &payload };
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
-    let lease = port.lend(peer, packet.buffer_len()).expect("space");
+    let lease = port.lend(peer, Class::default(), packet.buffer_len()).expect("space");
     let len = packet.emit(lease.bytes);
     let sealed = flow.seal(lease.ip_id, &lease.bytes[..len]);
     icrc::write(&mut lease.bytes[len..], sealed);
@@ -132,7 +132,7 @@ fn a_full_kernel_queue_loses_nothing() {
         let (mut sent, mut came) = (0u32, 0u32);
         while came < 3000 {
             while sent < 3000 {
-                let Some(lease) = port.lend(to, 256) else { break };
+                let Some(lease) = port.lend(to, Class::default(), 256) else { break };
                 lease.bytes[..4].copy_from_slice(&sent.to_be_bytes());
                 port.commit();
                 sent += 1;
@@ -171,7 +171,10 @@ fn two_namespaces_over_veth() {
                 port.receive(64, &mut |frame| frames.push((frame.source, frame.bytes.to_vec())));
                 for (source, bytes) in frames {
                     let to = port.peer(source).unwrap();
-                    port.lend(to, bytes.len()).expect("space").bytes.copy_from_slice(&bytes);
+                    port.lend(to, Class::default(), bytes.len())
+                        .expect("space")
+                        .bytes
+                        .copy_from_slice(&bytes);
                     port.commit();
                 }
                 port.flush();
@@ -205,7 +208,7 @@ fn round_trips(port: &mut UdpPort, to: Peer) {
     let len = port.max_transport_bytes();
     for round in 0..30u8 {
         for number in 0..40u8 {
-            let bytes = port.lend(to, len).expect("space").bytes;
+            let bytes = port.lend(to, Class::default(), len).expect("space").bytes;
             bytes.fill(round);
             bytes[0] = number;
             port.commit();
@@ -227,7 +230,7 @@ fn too_long_is_counted(port: &mut UdpPort, to: Peer) {
     let len = port.max_transport_bytes() + 1;
     for frames in [1, 3] {
         for _ in 0..frames {
-            port.lend(to, len).expect("space").bytes.fill(1);
+            port.lend(to, Class::default(), len).expect("space").bytes.fill(1);
             port.commit();
         }
         port.flush();

@@ -4,6 +4,7 @@
 
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Egress, Peer, Port};
+use remora_wire::frame::Class;
 use remora_wire::icrc::{self, Flow};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -85,7 +86,7 @@ fn pair(host: &str) -> (UdpPort, Peer, UdpPort) {
 fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
     for number in batch * BATCH..(batch + 1) * BATCH {
-        let lease = port.lend(peer, len_of(number)).expect("space");
+        let lease = port.lend(peer, Class::default(), len_of(number)).expect("space");
         let (ip_id, covered) = (lease.ip_id, lease.bytes.len() - icrc::LEN);
         lease.bytes[..covered].fill(number as u8);
         lease.bytes[..4].copy_from_slice(&number.to_be_bytes());

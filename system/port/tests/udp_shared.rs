@@ -4,7 +4,7 @@
 use remora_port::udp::{
     Handover, Options, RANGES, ReuseportGroup, SharedEndpoint, SteeredBy, UdpPort, endpoint, range_of,
 };
-use remora_port::{Egress, Endpoint, Peer, Port};
+use remora_port::{Class, Egress, Endpoint, Peer, Port};
 use std::net::{SocketAddr, UdpSocket};
 
 fn at(text: &str) -> SocketAddr {
@@ -19,7 +19,7 @@ fn frame(range: u8, number: u8, len: usize) -> Vec<u8> {
 }
 
 fn send(port: &mut UdpPort, peer: Peer, bytes: &[u8]) {
-    port.lend(peer, bytes.len()).expect("space").bytes.copy_from_slice(bytes);
+    port.lend(peer, Class::default(), bytes.len()).expect("space").bytes.copy_from_slice(bytes);
     port.commit();
 }
 

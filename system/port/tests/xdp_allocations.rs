@@ -5,7 +5,7 @@ mod network;
 
 use remora_port::xdp::{Options, XdpPort};
 use remora_port::{Egress, Port};
-use remora_wire::frame::{Route, Start};
+use remora_wire::frame::{Class, Route, Start};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,10 +65,10 @@ fn frames_pass_without_an_allocation() {
     for round in 0..300u16 {
         for frame in 0..round % 100 + 1 {
             let transport = 16 + frame * 7;
-            let lease = one.lend(to_two, 42 + usize::from(transport)).expect("space");
+            let lease = one.lend(to_two, Class::default(), 42 + usize::from(transport)).expect("space");
             route.emit(Start::Ethernet, 0, transport, lease.bytes);
             one.commit();
-            one.lend(to_one, 60).expect("space").bytes.fill(2);
+            one.lend(to_one, Class::default(), 60).expect("space").bytes.fill(2);
             one.commit();
         }
         one.flush();

@@ -7,7 +7,7 @@ mod network;
 use network::{Host, ip, run, veth_pair};
 use remora_port::xdp::{Options, PeerError, XdpPort};
 use remora_port::{Egress, Peer, Port};
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Class, Endpoint};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ fn near(spaces: &[Host; 2], own: &str) -> (XdpPort, [u8; 6]) {
 fn until_sent_to(port: &mut XdpPort, peer: Peer, expected: [u8; 6]) {
     let started = Instant::now();
     while port.ethernet_addresses(peer).map(|(_, to)| to) != Some(expected) {
-        port.lend(peer, 100).expect("space").bytes.fill(1);
+        port.lend(peer, Class::default(), 100).expect("space").bytes.fill(1);
         port.commit();
         port.flush();
         port.receive(9, &mut |_| ());
@@ -75,7 +75,7 @@ fn whoever_waits_for_the_way_loses_nothing() {
     port.resolver().wait(at("10.90.0.2"), PATIENCE).unwrap_or_else(|error| panic!("{error}"));
     let peer = port.peer(at("10.90.0.2")).unwrap();
     assert_eq!(port.ethernet_addresses(peer), Some((port.attachment().interface().mac, far_mac)));
-    port.lend(peer, 100).expect("space").bytes.fill(1);
+    port.lend(peer, Class::default(), 100).expect("space").bytes.fill(1);
     port.commit();
     assert_eq!((port.counters().frames_sent, port.xdp_counters().unresolved), (1, 0));
 }

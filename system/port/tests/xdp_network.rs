@@ -6,7 +6,7 @@ mod network;
 use network::{Host, ip, run, veth_pair};
 use remora_port::xdp::{Attachment, Mode, OpenError, Options, XdpPort};
 use remora_port::{Egress, Peer, Port};
-use remora_wire::frame::{Endpoint, Route, Start, dissect};
+use remora_wire::frame::{Class, Endpoint, Route, Start, dissect};
 use remora_wire::icrc;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -62,7 +62,7 @@ fn peer(port: &mut XdpPort, peer: Endpoint) -> Peer {
 
 fn send(port: &mut XdpPort, to: Peer, route: &Route, transport: &[u8]) -> bool {
     let headers = Start::Ethernet.overhead(route.source.address.is_ipv4());
-    let Some(lease) = port.lend(to, headers + transport.len()) else { return false };
+    let Some(lease) = port.lend(to, Class::default(), headers + transport.len()) else { return false };
     route.emit(Start::Ethernet, lease.ip_id, transport.len() as u16, lease.bytes);
     lease.bytes[headers..].copy_from_slice(transport);
     port.commit();
@@ -242,7 +242,7 @@ fn the_kernel_hears_us_and_we_hear_the_kernel() {
             frame
         };
         for number in 0..40u8 {
-            udp.lend(to_xdp, 64).unwrap().bytes.copy_from_slice(&expected(number));
+            udp.lend(to_xdp, Class::default(), 64).unwrap().bytes.copy_from_slice(&expected(number));
             udp.commit();
         }
         udp.flush();
@@ -364,7 +364,7 @@ fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
     assert!(send(one, to, &route, &vec![3; longest + 1]));
     // Not even an Ethernet header, and nothing at all.
     for len in [13, 0] {
-        one.lend(to, len).expect("space for what is dropped").bytes.fill(4);
+        one.lend(to, Class::default(), len).expect("space for what is dropped").bytes.fill(4);
         one.commit();
     }
     assert!(send(one, to, &route, &vec![5; longest]));

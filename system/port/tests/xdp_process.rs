@@ -83,7 +83,7 @@ fn an_interface_that_is_deleted_takes_its_port_with_it_and_nothing_else() {
     if !network::possible() {
         return;
     }
-    use remora_port::{Egress, Port};
+    use remora_port::{Class, Egress, Port};
     let _spaces = veth_pair(1500, "");
     let mut port = XdpPort::open("near0", None, &Options { send_frames: 64, ..Options::default() }).unwrap();
     let endpoint = remora_port::udp::endpoint("10.90.0.2:4791".parse().unwrap());
@@ -91,7 +91,10 @@ fn an_interface_that_is_deleted_takes_its_port_with_it_and_nothing_else() {
     let peer = port.peer(endpoint).unwrap();
     ip("link delete near0");
     for _ in 0..200 {
-        port.lend(peer, 100).expect("a network that is gone takes everything and loses it").bytes.fill(1);
+        port.lend(peer, Class::default(), 100)
+            .expect("a network that is gone takes everything and loses it")
+            .bytes
+            .fill(1);
         port.commit();
         port.flush();
         assert_eq!(port.receive(9, &mut |_| ()), 0);

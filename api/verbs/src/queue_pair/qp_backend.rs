@@ -126,7 +126,7 @@ impl QpBackend {
             QpBackend::Own(local) => local.address_vector(agreement),
             QpBackend::Lent(lent) => {
                 let route = Route::new(lent.daemon.facts().endpoint, agreement.remote.endpoint);
-                AddressVector { peer: agreement.peer, route }
+                AddressVector::new(agreement.peer, route)
             }
         })
     }

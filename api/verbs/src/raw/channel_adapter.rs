@@ -162,7 +162,7 @@ impl ChannelAdapter {
         let further = self.engine().control(|control| control.port.further_address(address));
         let source = further.map_or(self.facts().source, |(source, _)| source);
         let route = Route { traffic_class, hop_limit, ..Route::new(source, to) };
-        Ok(AddressVector { peer, route })
+        Ok(AddressVector::new(peer, route))
     }
 
     /// Gives the NIC a share of a further address, with the same QPN range; the number of that address. Its

@@ -140,7 +140,7 @@ impl Ends {
     fn bring_up(&mut self, peer: [u32; 2], psn: [u32; 2], settings: &Settings) {
         let [sender, server] = peer.map(Qpn::new);
         let nowhere = Route::new(Endpoint::default(), Endpoint::default());
-        let nowhere = remora_verbs::AddressVector { peer: Peer(0), route: nowhere };
+        let nowhere = remora_verbs::AddressVector::new(Peer(0), nowhere);
         let up = |service, address: Option<_>, to, modify: &mut dyn FnMut(&Modify)| {
             remora_fabric::changes(service, address.unwrap(), to, psn, settings).iter().for_each(modify);
         };

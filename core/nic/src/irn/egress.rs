@@ -13,7 +13,7 @@ use remora_wire::{Extensions, NakCode, Opcode, Syndrome, aeth, atomic_ack, bth, 
 
 use super::Irn;
 use crate::egress::{EmitRequest, fatal_event};
-use crate::emit::{Fill, Gathered, Sent, emit};
+use crate::emit::{Fill, Gathered, Sent, emit, emit_from};
 use crate::gather;
 use crate::kernel::{CheckResult, Kernels, check_reply, waits_for_bytes};
 use crate::path::PeerPath;
@@ -51,7 +51,10 @@ impl QueuePair {
             return None;
         }
         if self.cnp_due {
-            return self.notify_peer(out, shared);
+            let sent = self.notify_peer(out, shared);
+            if let Some(sent) = self.unless_stopped(sent) {
+                return Some(sent);
+            }
         }
         let irn = self.machine.irn()?;
         if !irn.requester.owes_ack() && !irn.responder.has_reply() {
@@ -71,9 +74,11 @@ impl QueuePair {
         let held = self.is_held(now) || waits_for_bytes(self, now);
         let (pd, owner) = (self.pd, self.owner);
         let irn = self.machine.irn_mut()?;
-        if let Some(sent) = acknowledge(irn, out, shared) {
+        let sent = acknowledge(irn, out, shared);
+        if let Some(sent) = self.unless_stopped(sent) {
             return Some(sent);
         }
+        let irn = self.machine.irn_mut()?;
         let mut reply = irn.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let checked = check_reply(self, now, mem, &reply.kind, shared);
         if checked == CheckResult::Failed {
@@ -107,7 +112,7 @@ impl QueuePair {
                 reply.aeth.map(|(syndrome, _)| syndrome) == Some(Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR));
             self.fail(fatal_event(self.number, access), shared);
         }
-        Some(sent)
+        self.unless_stopped(Some(sent))
     }
 }
 
@@ -150,14 +155,15 @@ fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Opt
     let additions = Additions { sack: psn.sack.map(|psn| sack::Repr { psn }), ..Additions::default() };
     let ext = Extensions { aeth: Some(aeth::Repr { syndrome, msn: 0 }), ..Extensions::default() };
     let bth = bth::Repr::new(Opcode::IRN_READ_ACKNOWLEDGE, irn.path.remote, psn.cumulative);
-    let sent = emit(
+    let sent = emit_from(
         &mut irn.path.address_path,
+        irn.path.ack_class,
         out,
         &mut shared.counters,
         &bth,
         &ext,
         additions.len() as u32,
-        |bytes| {
+        |bytes: &mut [u8]| {
             additions.emit(bytes);
             true
         },
@@ -200,7 +206,8 @@ fn answer(
         ..bth::Repr::new(reply.opcode, irn.path.remote, reply.psn)
     };
     let Shared { counters, kernels, .. } = shared;
-    emit(&mut irn.path.address_path, out, counters, &bth, &ext, len, |bytes| {
+    let class = irn.path.reply_class(&reply.kind);
+    emit_from(&mut irn.path.address_path, class, out, counters, &bth, &ext, len, |bytes: &mut [u8]| {
         if added > 0 {
             reply.additions.emit(bytes);
             return true;

@@ -191,6 +191,9 @@ impl Nic {
         if qp.queued {
             self.line.retain(|queued| *queued != index);
         }
+        if qp.parked != 0 {
+            self.stopped.remove(index);
+        }
         self.scheduler.leave(qp.tenant, index);
         self.timers.remove(index);
         if index == GSI {

@@ -181,7 +181,7 @@ pub(crate) fn request_bundle(
         // The request whose memory may not be read fails when each travels alone.
         Sent::Denied => return NextRequest::Plain,
         Sent::Blocked if out.has_space_per_peer() => requester.blocked(now),
-        Sent::Blocked => {}
+        Sent::Blocked | Sent::Stopped(_) => {}
         Sent::Yes(_) => {
             requester.sent_together(now, count, counters);
             // The last of them asks for an answer.
@@ -246,7 +246,7 @@ fn respond_together(
     match sent {
         // The response whose memory may not be read any more fails when each travels alone.
         Sent::Denied => return None,
-        Sent::Blocked => {}
+        Sent::Blocked | Sent::Stopped(_) => {}
         Sent::Yes(_) => (0..count).for_each(|_| responder.answered_one()),
     }
     Some(sent)

@@ -7,7 +7,7 @@ use remora_wire::{Extensions, Opcode, Psn, bth};
 
 use super::QueuePair;
 use crate::congestion::{Congestion, ECT_0, MARKED};
-use crate::emit::{Sent, emit_outlined};
+use crate::emit::{Sent, emit_from};
 use crate::shared::Shared;
 
 /// Bytes of a CNP's payload, all zero (IBTA vol. 1 annex A17, "congestion notification packet").
@@ -70,7 +70,27 @@ impl QueuePair {
 
     /// Sends a CNP if one is due: the only packet with which an unreliable queue pair answers.
     pub fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-        if self.cnp_due && self.may_receive() { self.notify_peer(out, shared) } else { None }
+        if !self.cnp_due || !self.may_receive() {
+            return None;
+        }
+        let sent = self.notify_peer(out, shared);
+        self.unless_stopped(sent)
+    }
+
+    /// Where a packet's transmit queue is stopped, notes that: packets of other queues may leave.
+    #[inline(always)]
+    pub fn unless_stopped(&mut self, sent: Option<Sent>) -> Option<Sent> {
+        if let Some(Sent::Stopped(queue)) = sent {
+            self.await_queue(queue);
+            return None;
+        }
+        sent
+    }
+
+    /// It waits for this transmit queue.
+    #[cold]
+    pub fn await_queue(&mut self, queue: usize) {
+        self.awaited |= 1 << queue;
     }
 
     /// Sends a CNP.
@@ -81,12 +101,13 @@ impl QueuePair {
             return None;
         };
         let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
-        let (address_path, counters) = (&mut path.address_path, &mut shared.counters);
+        let (class, address_path, counters) = (path.cnp_class, &mut path.address_path, &mut shared.counters);
         let none = Extensions::default();
-        let sent = emit_outlined(address_path, out, counters, &bth, &none, CNP_PAYLOAD, &mut |bytes| {
+        let zeros = |bytes: &mut [u8]| {
             bytes.fill(0);
             true
-        });
+        };
+        let sent = emit_from(address_path, class, out, counters, &bth, &none, CNP_PAYLOAD, zeros);
         if matches!(sent, Sent::Yes(_)) {
             shared.counters.np_cnp_sent += 1;
             self.cnp_due = false;

@@ -4,7 +4,7 @@
 use remora_memory::{Access, Mem};
 use remora_transport::Instant;
 use remora_transport::rma::{DataPiece, Party, Response, Status};
-use remora_wire::frame::{Egress, Route};
+use remora_wire::frame::{Class, Egress, Route};
 use remora_wire::rma::{
     Body, Chain, DSCP, Kind, MAX_AAD, Message, Nonce, TAG_LEN, completion, header, request, solicit,
 };
@@ -295,7 +295,7 @@ impl Rma {
         };
         let start = out.start(peer);
         let below = start.overhead(is_ipv4);
-        let Some(lease) = out.lend(peer, below + len) else {
+        let Some(lease) = out.lend(peer, Class::default(), below + len) else {
             self.full_peer = peer;
             return Left::Blocked;
         };

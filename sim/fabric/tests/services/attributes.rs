@@ -25,7 +25,7 @@ fn each_service_goes_up_with_its_own_attributes_and_no_others() {
         let steps = world.way_to_rts(qp, qp, [1, 2], &settings);
         // What another service gives is missing something, or too much.
         for other in SERVICES.iter().filter(|other| **other != service) {
-            let address = AddressVector { peer: world.peer(1), route: world.route(0, 1) };
+            let address = AddressVector::new(world.peer(1), world.route(0, 1));
             let foreign = remora_fabric::changes(*other, address, qp.number, [1, 2], &settings);
             let mut world = World::new(&Config::default());
             let qp = make(&mut world, service);
@@ -50,7 +50,7 @@ fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
     for service in [Service::Rc, Service::Uc, Service::XrcInitiator] {
         let mut world = World::new(&Config::default());
         let qp = make(&mut world, service);
-        let address = AddressVector { peer: world.peer(1), route: world.route(0, 1) };
+        let address = AddressVector::new(world.peer(1), world.route(0, 1));
         let steps = world.way_to_rts(qp, qp, [1, 2], &Settings::default());
         world.modify(qp, &steps[0]).unwrap();
         let alternate = Modify { alternate: Some(address), ..steps[1] };

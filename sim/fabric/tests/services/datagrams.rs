@@ -187,7 +187,7 @@ fn bad_handles_keys_and_verbs_are_errors_of_the_sender() {
         |bench| {
             // A handle of another domain.
             let other = bench.world.table(0).alloc_pd().unwrap();
-            let address = AddressVector { peer: bench.world.peer(1), route: bench.world.route(0, 1) };
+            let address = AddressVector::new(bench.world.peer(1), bench.world.route(0, 1));
             let handle =
                 bench.world.with_nic(0, |nic, _| nic.create_address_handle(other, &address)).unwrap();
             let to = Destination { qp: bench.qps[1].number, qkey: QKEY };

@@ -59,7 +59,7 @@ impl Bench {
     fn send(&mut self, group: Address, qp: u32, qkey: u32, len: usize) -> Vec<(u64, Status)> {
         let own = self.world.route(0, 1).source;
         let route = Route::new(own, Endpoint { address: group, udp_port: remora_wire::ROCE_PORT });
-        let (pd, address) = (self.world.pd(0), AddressVector { peer: self.world.peer(1), route });
+        let (pd, address) = (self.world.pd(0), AddressVector::new(self.world.peer(1), route));
         let handle = self.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &address)).unwrap();
         let target = Target::Datagram { handle, to: Destination { qp: Qpn::new(qp), qkey } };
         let list = [self.memory[0].sge(0, len)];

@@ -7,7 +7,7 @@ use crate::clock::{Clock, Wall};
 use crate::staging::{Staging, forward, reseal};
 use crate::{Counters, Port};
 use remora_wire::Qpn;
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use remora_wire::icrc::{self, IdSpans};
 use std::fs::File;
 use std::io::{self, Write};
@@ -174,7 +174,7 @@ impl<P: Port, C: Clock> Egress for Capture<P, C> {
         self.port.peer_of(to, origin)
     }
 
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         if self.stuck && !self.send() {
             return None;
         }

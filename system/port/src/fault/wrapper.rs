@@ -6,7 +6,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::staging::{Staging, forward};
 use crate::{Counters, Port};
 use remora_wire::Qpn;
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use std::os::fd::RawFd;
 
 /// Any port, with frames dropped, duplicated, reordered, delayed and corrupted by [`Rules`].
@@ -151,9 +151,9 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         self.port.peer_of(to, origin)
     }
 
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
         if !self.policy.looks(Direction::Send) {
-            return self.port.lend(peer, len);
+            return self.port.lend(peer, class, len);
         }
         // A frame for which the port had no space must go before any new one.
         if !self.send_due() {

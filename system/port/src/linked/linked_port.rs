@@ -8,7 +8,7 @@ use crate::shm::{DEFAULT_GEOMETRY, Limits, Link, SetupError, ShmPort};
 use crate::udp::{GroupError, PeerError, UdpPort};
 use crate::{Counters, Port};
 use remora_wire::Qpn;
-use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Address, Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -290,13 +290,13 @@ impl LinkedPort {
 impl LinkedPort {
     /// Lends a buffer of the address by which the peer was named.
     #[inline(never)]
-    fn lend_at(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend_at(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
         let (address, there) = further::split(peer);
         if self.further.port(address).is_none() {
-            return self.udp.lend(peer, len);
+            return self.udp.lend(peer, class, len);
         }
         self.lease = LeaseFrom::Further(address);
-        self.further.sending(address)?.lend(there, len)
+        self.further.sending(address)?.lend(there, class, len)
     }
 
     /// Receives by links; how many frames, and whether it is time to look at the socket.
@@ -368,16 +368,16 @@ impl Egress for LinkedPort {
     }
 
     #[inline(always)]
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
         if is_link(peer) {
             self.lease = LeaseFrom::Link;
-            return self.links.lend(inner(peer), len);
+            return self.links.lend(inner(peer), class, len);
         }
         self.lease = LeaseFrom::Udp;
         if self.further.is_empty() {
-            return self.udp.lend(peer, len);
+            return self.udp.lend(peer, class, len);
         }
-        self.lend_at(peer, len)
+        self.lend_at(peer, class, len)
     }
 
     fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {

@@ -9,7 +9,7 @@ use super::link_table::{LinkTable, State};
 use super::ring::Broken;
 use super::setup::SetupError;
 use super::watch::{BATCH, LinkEvent, Watch};
-use crate::{Address, Counters, Egress, Endpoint, Ingress, Lease, Origin, Peer, Port, Start};
+use crate::{Address, Class, Counters, Egress, Endpoint, Ingress, Lease, Origin, Peer, Port, Start};
 
 /// Frames taken from one link before the next has its turn, and before their requests are answered. Few, so
 /// that both cores work at the same time. With longer bursts each core waits for the other's, and returns a
@@ -455,7 +455,7 @@ impl Egress for ShmPort {
     // Inlined always: a lease that comes back through memory is read in other widths than it was written in,
     // which stalls.
     #[inline(always)]
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         let mut broken = false;
         if let Some(State::Open(link)) = self.links.get_mut(peer.0).map(|at| &mut at.state) {
             match link.sender.reserve(len) {

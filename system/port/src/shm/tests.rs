@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::map::{Half, Map};
 use super::setup::SetupError;
 use super::*;
-use crate::{Address, Egress, Endpoint, Peer, Port, Start};
+use crate::{Address, Class, Egress, Endpoint, Peer, Port, Start};
 
 const GID: Endpoint =
     Endpoint { address: Address([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1]), udp_port: 4791 };
@@ -50,7 +50,7 @@ fn ports() -> (ShmPort, ShmPort) {
 }
 
 fn send(port: &mut ShmPort, peer: Peer, bytes: &[u8]) -> bool {
-    let Some(lease) = port.lend(peer, bytes.len()) else {
+    let Some(lease) = port.lend(peer, Class::default(), bytes.len()) else {
         return false;
     };
     assert_eq!((lease.bytes.len(), lease.ip_id), (bytes.len(), 0));
@@ -214,10 +214,10 @@ fn a_frame_for_everyone_goes_to_every_link_that_has_room() {
     assert!(receive_all(second).iter().all(|frame| frame == &[7; 60]) && receive_all(third).is_empty());
     // What is too long for a link is lost, what is longer than any frame not even lent.
     assert!(send(&mut a, EVERYONE, &[1; 1001]));
-    assert!(a.lend(EVERYONE, 1 << 20).is_none());
+    assert!(a.lend(EVERYONE, Class::default(), 1 << 20).is_none());
     assert!(receive_all(first).is_empty());
     // An abandoned lease sends nothing.
-    a.lend(EVERYONE, 100).unwrap().bytes.fill(0xff);
+    a.lend(EVERYONE, Class::default(), 100).unwrap().bytes.fill(0xff);
     assert!(send(&mut a, EVERYONE, b"kept"));
     a.commit();
     assert_eq!(receive_all(first), [b"kept"]);
@@ -226,7 +226,7 @@ fn a_frame_for_everyone_goes_to_every_link_that_has_room() {
 #[test]
 fn an_abandoned_lease_sends_nothing() {
     let (mut a, mut b) = ports();
-    a.lend(Peer(0), 500).unwrap().bytes.fill(0xff);
+    a.lend(Peer(0), Class::default(), 500).unwrap().bytes.fill(0xff);
     assert!(send(&mut a, Peer(0), b"kept"));
     a.commit();
     assert_eq!(receive_all(&mut b), [b"kept"]);
@@ -258,9 +258,9 @@ fn frames_to_nobody_and_frames_too_long_are_dropped_and_counted() {
     assert!(send(&mut a, Peer(3), b"nobody there"));
     assert!(send(&mut a, Peer(u32::MAX), b"nor there"));
     assert_eq!(a.counters().send_dropped, 2);
-    assert!(a.lend(Peer(0), 1001).is_none());
-    assert!(a.lend(Peer(0), 0).is_none());
-    assert!(a.lend(Peer(3), 1 << 20).is_none());
+    assert!(a.lend(Peer(0), Class::default(), 1001).is_none());
+    assert!(a.lend(Peer(0), Class::default(), 0).is_none());
+    assert!(a.lend(Peer(3), Class::default(), 1 << 20).is_none());
     assert!(receive_all(&mut b).is_empty());
 }
 

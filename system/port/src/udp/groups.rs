@@ -184,7 +184,7 @@ fn hear(group: SocketAddr, own: &Socket) -> Result<Socket, GroupError> {
 mod tests {
     use super::super::UdpPort;
     use super::*;
-    use crate::{Egress, Port, Start};
+    use crate::{Class, Egress, Port, Start};
     use std::time::{Duration, Instant};
 
     fn open(max_groups: u32) -> UdpPort {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn send(port: &mut UdpPort, peer: remora_wire::frame::Peer, bytes: &[u8]) {
-        port.lend(peer, bytes.len()).unwrap().bytes.copy_from_slice(bytes);
+        port.lend(peer, Class::default(), bytes.len()).unwrap().bytes.copy_from_slice(bytes);
         port.commit();
         port.flush();
     }

@@ -10,7 +10,7 @@ use super::socket::{MAX_DATAGRAM, Socket};
 use super::train::{MAX_SEGMENTS, Train};
 use super::{Arrival, address, mtu};
 use crate::{Counters, Port};
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -528,7 +528,7 @@ impl Egress for UdpPort {
     }
 
     #[inline(always)]
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         self.wasted = len == 0 || len > MAX_DATAGRAM || self.peers.address(peer).is_none();
         if self.wasted {
             return Some(self.lend_waste(peer, len));

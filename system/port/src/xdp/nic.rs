@@ -8,7 +8,7 @@ use super::peers::{Path, PeerError, Peers};
 use super::queue::{Flushed, LentFrame};
 use super::resolver::Resolver;
 use crate::{Counters, Port, prefetch};
-use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use remora_wire::{ethernet, ipv4, ipv6, udp};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -305,7 +305,7 @@ impl Egress for XdpPort {
     }
 
     #[inline(always)]
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         if len < ethernet::LEN || len > self.longest || !self.peers.is_known(peer) {
             return Some(self.lend_waste(peer, len));
         }

@@ -1,0 +1,329 @@
+//! Two NICs back to back whose frames the test moves by hand, over a port with a buffer for each class.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Key, Pd, Range, Table};
+use remora_nic::cqe::Cqe;
+use remora_nic::{
+    AddressVector, Config, Fetching, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Receives,
+    Remote, Ring, Service, Sge, Word, WorkRequest, wqe,
+};
+use remora_transport::state::State;
+use remora_transport::{Counters, Instant};
+use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Peer, Route, Start};
+use remora_wire::{Opcode, Psn, Qpn, ROCE_PORT, ipv4, udp};
+
+/// The path MTU.
+pub const MTU: usize = 1024;
+const MEMORY: usize = 1 << 20;
+const SLOTS: u32 = 64;
+
+/// A frame that has left a NIC.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub class: Class,
+    pub bytes: Vec<u8>,
+}
+
+impl Frame {
+    pub fn opcode(&self) -> Opcode {
+        Opcode(self.bytes[ipv4::LEN + udp::LEN])
+    }
+
+    /// The queue pair that it is for.
+    pub fn dest_qp(&self) -> u32 {
+        let at = ipv4::LEN + udp::LEN + 4;
+        u32::from_be_bytes(self.bytes[at..at + 4].try_into().unwrap()) & 0x00ff_ffff
+    }
+
+    /// Does it ask for an acknowledgement?
+    pub fn ack_req(&self) -> bool {
+        self.bytes[ipv4::LEN + udp::LEN + 8] & 0x80 != 0
+    }
+
+    pub fn ecn(&self) -> u8 {
+        ipv4::View::new(&self.bytes).unwrap().ecn()
+    }
+
+    /// A switch marks it (RFC 3168).
+    pub fn mark(&mut self) {
+        let header = ipv4::Repr { ecn: 3, ..ipv4::Repr::parse(&ipv4::View::new(&self.bytes).unwrap()) };
+        header.emit(&mut self.bytes);
+    }
+}
+
+/// A port whose transmit queues are the classes.
+pub struct Port {
+    pub frames: VecDeque<Frame>,
+    /// Frames that each class still takes.
+    pub space: [usize; Class::COUNT],
+    lent: Option<Frame>,
+}
+
+impl Egress for Port {
+    fn start(&self, _: Peer) -> Start {
+        Start::Ip
+    }
+
+    fn seals(&self, _: Peer) -> bool {
+        false
+    }
+
+    fn lend(&mut self, _: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
+        if self.space[usize::from(class.number())] == 0 {
+            return None;
+        }
+        let frame = self.lent.insert(Frame { class, bytes: vec![0; len] });
+        Some(Lease { bytes: &mut frame.bytes, ip_id: 0 })
+    }
+
+    fn has_space_per_queue(&self) -> bool {
+        true
+    }
+
+    fn queue(&self, _: Peer, class: Class) -> u8 {
+        class.number()
+    }
+
+    fn stopped(&self) -> u64 {
+        (0..Class::COUNT).filter(|class| self.space[*class] == 0).map(|class| 1 << class).sum()
+    }
+
+    fn commit(&mut self) {
+        let frame = self.lent.take().unwrap();
+        self.space[usize::from(frame.class.number())] -= 1;
+        self.frames.push_back(frame);
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// A queue pair's send queue.
+struct End {
+    number: Qpn,
+    send: Ring,
+    head: u64,
+}
+
+/// A NIC, its port and its memory.
+pub struct Host {
+    pub engine: Biased<Nic>,
+    pub port: Port,
+    pd: Pd,
+    memory: Bytes,
+    key: Key,
+    cq: u32,
+    poller: Poller,
+    ends: Vec<End>,
+}
+
+fn ring(slots: u32) -> Ring {
+    Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap()
+}
+
+fn endpoint(host: usize) -> Endpoint {
+    Endpoint { address: Ipv4Addr::new(10, 0, 0, host as u8 + 1).into(), udp_port: ROCE_PORT }
+}
+
+fn rights() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
+}
+
+impl Host {
+    fn new(number: usize, config: &Config) -> Host {
+        let table =
+            Arc::new(Table::new(TableConfig { key_seed: number as u64, ..TableConfig::default() }).unwrap());
+        let pd = table.alloc_pd().unwrap();
+        let memory = Bytes::heap(MEMORY).unwrap();
+        let key = table.register(pd, &[Range::whole(&memory)], rights()).unwrap();
+        let endpoint = endpoint(number);
+        let config = Config { checks_icrc: false, max_qps: 64, max_cqs: 4, endpoint, ..*config };
+        let mut nic = Nic::new(config);
+        let completions = ring(64 * SLOTS);
+        let cq = nic.create_cq(completions.clone()).unwrap();
+        let port = Port { frames: VecDeque::new(), space: [usize::MAX; Class::COUNT], lent: None };
+        let (engine, poller) = (Biased::new(&table, nic), Poller::new(completions));
+        Host { engine, port, pd, memory, key, cq, poller, ends: Vec::new() }
+    }
+
+    fn create(&mut self) -> Qpn {
+        let send = ring(SLOTS);
+        let init = QueuePairInit {
+            service: Service::Rc,
+            pd: self.pd,
+            send_ring: send.clone(),
+            receives: Receives::Own { ring: ring(1), max_sge: 1 },
+            send_cq: self.cq,
+            receive_cq: self.cq,
+            signal_all: true,
+            fetching: Fetching::Posted,
+        };
+        let number = self.engine.enter().parts().0.create_qp(init).unwrap();
+        self.ends.push(End { number, send, head: 0 });
+        number
+    }
+
+    /// The remote half of its memory.
+    fn remote(&self) -> Remote {
+        Remote { addr: self.memory.address() + (MEMORY / 2) as u64, rkey: self.key }
+    }
+}
+
+/// How two queue pairs are connected, beyond what every pair needs.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Link {
+    pub class: Class,
+    /// Attributes on the way to RTR and to RTS.
+    pub rtr: Modify,
+    pub rts: Modify,
+}
+
+/// Both hosts, and the time.
+pub struct Bed {
+    pub hosts: [Host; 2],
+    pub now: u64,
+}
+
+impl Bed {
+    pub fn new(config: &Config) -> Bed {
+        Bed { hosts: [Host::new(0, config), Host::new(1, config)], now: 1 }
+    }
+
+    /// Connects a queue pair of each host. Returns their place among those of each.
+    pub fn connect(&mut self, link: &Link) -> usize {
+        let numbers = [0, 1].map(|host| self.hosts[host].create());
+        for host in [0, 1] {
+            let changes = changes(host, numbers[1 - host], link);
+            let mut engine = self.hosts[host].engine.enter();
+            for change in changes {
+                engine.parts().0.modify_qp(numbers[host], &change).unwrap();
+            }
+        }
+        self.hosts[0].ends.len() - 1
+    }
+
+    /// The number of a host's queue pair.
+    pub fn number(&self, host: usize, place: usize) -> Qpn {
+        self.hosts[host].ends[place].number
+    }
+
+    pub fn modify(&mut self, host: usize, place: usize, change: &Modify) {
+        let number = self.number(host, place);
+        self.hosts[host].engine.enter().parts().0.modify_qp(number, change).unwrap();
+    }
+
+    pub fn write(&mut self, host: usize, place: usize, len: usize) {
+        let remote = self.hosts[1 - host].remote();
+        self.post(host, place, Operation::Write(remote), len);
+    }
+
+    pub fn read(&mut self, host: usize, place: usize, len: usize) {
+        let remote = self.hosts[1 - host].remote();
+        self.post(host, place, Operation::Read(remote), len);
+    }
+
+    fn post(&mut self, host: usize, place: usize, operation: Operation, len: usize) {
+        let Host { engine, memory, key, ends, .. } = &mut self.hosts[host];
+        let End { number, send, head } = &mut ends[place];
+        let list = [Sge { addr: memory.address(), len: len as u32, lkey: *key }];
+        let request =
+            WorkRequest { id: 0, operation, payload: Payload::Sges(&list), flags: Flags::default() };
+        let bounds = wqe::Bounds { max_sge: 1, max_inline: 0 };
+        let at = *head;
+        let slots =
+            wqe::write(&request, &bounds, SLOTS as usize, |slot, bytes| send.store(at + slot as u64, bytes));
+        *head += slots.unwrap() as u64;
+        send.set_word(Word::Produced, *head);
+        engine.enter().parts().0.doorbell(*number);
+    }
+
+    /// Lets a host send up to `budget` frames or a few more. Returns how many left.
+    pub fn transmit(&mut self, host: usize, budget: usize) -> usize {
+        let Host { engine, port, .. } = &mut self.hosts[host];
+        let mut guard = engine.enter();
+        let (nic, mem) = guard.parts();
+        nic.transmit(Instant(self.now), mem, port, budget)
+    }
+
+    /// The frames that a host has sent and that nobody has taken.
+    pub fn sent(&mut self, host: usize) -> Vec<Frame> {
+        self.hosts[host].port.frames.drain(..).collect()
+    }
+
+    /// A frame arrives at a host.
+    pub fn arrive(&mut self, host: usize, frame: &Frame) {
+        let mut guard = self.hosts[host].engine.enter();
+        let (nic, mem) = guard.parts();
+        let (bytes, source) = (&frame.bytes[..], endpoint(1 - host));
+        let frame =
+            Ingress { bytes, start: Start::Ip, sealed: false, source, destination: None, origin: None };
+        nic.receive(Instant(self.now), mem, &frame);
+    }
+
+    /// All frames of a host arrive at the other.
+    pub fn deliver(&mut self, from: usize) {
+        for frame in self.sent(from) {
+            self.arrive(1 - from, &frame);
+        }
+    }
+
+    /// Both hosts send and receive until nothing is on the way.
+    pub fn settle(&mut self) {
+        while self.transmit(0, 64) + self.transmit(1, 64) > 0 {
+            self.deliver(0);
+            self.deliver(1);
+        }
+    }
+
+    /// When a host's timers are due.
+    pub fn deadline(&mut self, host: usize) -> Instant {
+        self.hosts[host].engine.enter().parts().0.next_deadline()
+    }
+
+    /// The time is `now`: a host's timers run.
+    pub fn expire(&mut self, host: usize, now: u64) {
+        self.now = now;
+        let at = Instant(now);
+        self.hosts[host].engine.enter().parts().0.expire(at, at, 64);
+    }
+
+    /// Completions of a host.
+    pub fn poll(&mut self, host: usize) -> Vec<Cqe> {
+        let poller = &mut self.hosts[host].poller;
+        let found = std::iter::from_fn(|| poller.poll()).collect();
+        poller.free();
+        found
+    }
+
+    pub fn counters(&self, host: usize) -> Counters {
+        *self.hosts[host].engine.enter().parts().0.counters()
+    }
+}
+
+fn changes(host: usize, dest_qp: Qpn, link: &Link) -> [Modify; 3] {
+    let route = Route::new(endpoint(host), endpoint(1 - host));
+    let to = |state| Modify { state: Some(state), ..Modify::default() };
+    let init = Modify { access: Some(rights()), pkey_index: Some(0), port: Some(1), ..to(State::Init) };
+    let rtr = Modify {
+        state: Some(State::Rtr),
+        address: Some(AddressVector { class: link.class, ..AddressVector::new(Peer(0), route) }),
+        path_mtu: Some(MTU as u32),
+        dest_qp: Some(dest_qp),
+        rq_psn: Some(Psn::new(0)),
+        max_dest_rd_atomic: Some(16),
+        min_rnr_timer: Some(12),
+        ..link.rtr
+    };
+    let rts = Modify {
+        state: Some(State::Rts),
+        sq_psn: Some(Psn::new(0)),
+        timeout: link.rts.timeout.or(Some(14)),
+        retry_cnt: link.rts.retry_cnt.or(Some(7)),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(16),
+        ..link.rts
+    };
+    [init, rtr, rts]
+}

@@ -1,0 +1,5 @@
+//! Settings of a NIC that experiments need and of which no default shows.
+#![cfg(not(miri))]
+
+mod bed;
+mod classes;
