@@ -382,6 +382,16 @@ impl Network {
             && port.control.is_empty()
     }
 
+    /// The classes that a host cannot send by a port now, a bit each.
+    pub fn stopped(&self, id: PortId) -> u8 {
+        let port = &self.ports[id.index()];
+        if port.busy_until > self.now || !port.control.is_empty() {
+            u8::MAX
+        } else {
+            port.paused | port.waiting
+        }
+    }
+
     /// The host hears from a port that is busy when it can send again: [`Due::Free`].
     #[inline]
     pub fn expect_free(&mut self, id: PortId) {

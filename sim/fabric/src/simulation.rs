@@ -15,7 +15,7 @@ use std::sync::Arc;
 use remora_memory::{Access, Biased, Bytes, Range, Table};
 use remora_nic::{CompletionKind, Nic, Poller, Status};
 use remora_transport::{Counters, Instant};
-use remora_wire::frame::{Endpoint, Ingress, Start};
+use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
 use crate::engine::Picos;
 use crate::network::{Due, Flags, Network, NetworkConfig, PacketId};
@@ -36,7 +36,7 @@ use uplink::Uplink;
 pub struct SimulationConfig {
     /// Links, switches, pauses and marks.
     pub network: NetworkConfig,
-    /// Every NIC. Its endpoint is set for each host.
+    /// Every NIC. Its endpoint, classes and check of ICRCs are set for each host.
     pub nic: remora_nic::Config,
     /// What a frame is charged on links and in buffers.
     pub charging: Charging,
@@ -235,15 +235,9 @@ impl Simulation {
         if nic.next_deadline() <= now {
             nic.expire(now, now, BUDGET);
         }
-        while nic.has_work() {
-            if !self
-                .network
-                .uplinks(number)
-                .iter()
-                .any(|port| self.network.port(*port).busy_until <= self.network.now())
-            {
-                let port = self.network.uplinks(number)[0];
-                self.network.expect_free(port);
+        loop {
+            let awaited = nic.awaited_queues();
+            if !nic.has_work() && awaited == 0 {
                 break;
             }
             let mut uplink = Uplink {
@@ -254,7 +248,11 @@ impl Simulation {
                 host: number,
                 lent: None,
             };
-            if nic.transmit(now, mem, &mut uplink, 1) == 0 {
+            if uplink.is_busy() {
+                break;
+            }
+            let goes_on = awaited != 0 && awaited & !uplink.stopped() != 0;
+            if !(nic.has_work() || goes_on) || nic.transmit(now, mem, &mut uplink, 1) == 0 {
                 break;
             }
         }
@@ -280,7 +278,14 @@ fn new_host(host: u32, zeros: &Bytes, config: &SimulationConfig) -> Host {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     let key = table.register(pd, &[Range::at(zeros, host::ADDRESS)], access).expect("the first region");
     let endpoint = host::endpoint(host);
-    let nic = remora_nic::Config { endpoint, checks_icrc: config.icrc, ..config.nic };
+    let ack_class = Some(Class::new(config.ack_class));
+    let nic = remora_nic::Config {
+        endpoint,
+        checks_icrc: config.icrc,
+        ack_class,
+        cnp_class: ack_class,
+        ..config.nic
+    };
     let engine = Biased::new(&table, Nic::new(nic));
     let entries = ring(COMPLETIONS);
     let mut guard = engine.enter();

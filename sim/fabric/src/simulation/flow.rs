@@ -11,7 +11,7 @@ use remora_nic::{
 };
 use remora_transport::congestion::Algorithm;
 use remora_wire::Qpn;
-use remora_wire::frame::{Peer, Route};
+use remora_wire::frame::{Class, Peer, Route};
 
 use super::{Simulation, host};
 use crate::engine::Picos;
@@ -93,8 +93,6 @@ const POSTED: u64 = 2;
 pub struct Far {
     /// By which switches choose among equal paths, or the path itself.
     pub hash: u32,
-    /// Class of the packets that carry data.
-    pub class: u8,
     /// `hash` is a path.
     pub is_path: bool,
     /// All bytes of its frames are kept.
@@ -247,14 +245,14 @@ impl Simulation {
             let (own, peer) = (&ends[own], &ends[peer]);
             let mut route = Route::new(host::endpoint(own.host), host::endpoint(peer.host));
             route.source.udp_port = port;
-            let address = AddressVector { peer: Peer(peer.host), route };
+            let class = Class::new(spec.class.unwrap_or(self.config.data_class));
+            let address = AddressVector { peer: Peer(peer.host), route, class };
             let data = own.host == spec.source;
             let far = Far {
                 hash: match spec.path {
                     Some(path) if data => path,
                     _ => flow_hash(own.host, peer.host, port, remora_wire::ROCE_PORT),
                 },
-                class: spec.class.unwrap_or(self.config.data_class),
                 is_path: data && spec.path.is_some(),
                 whole: self.config.whole,
             };

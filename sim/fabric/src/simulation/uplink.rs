@@ -1,7 +1,7 @@
 //! A host's ports as its NIC sees them.
 
-use remora_wire::frame::{Egress, Lease, Peer, Start};
-use remora_wire::{Opcode, Qpn, ipv4, udp};
+use remora_wire::frame::{Class, Egress, Lease, Peer, Start};
+use remora_wire::{Qpn, ipv4, udp};
 
 use super::SimulationConfig;
 use super::flow::Fars;
@@ -18,16 +18,39 @@ pub struct Uplink<'a> {
     pub fars: &'a Fars,
     pub config: &'a SimulationConfig,
     pub host: u32,
-    /// The frame that is lent: to which host, by which port, and its bytes.
-    pub lent: Option<(u32, PortId, usize)>,
+    /// The frame that is lent.
+    pub lent: Option<Lent>,
+}
+
+/// A frame that a NIC writes.
+pub struct Lent {
+    to: u32,
+    port: PortId,
+    class: Class,
+    len: usize,
 }
 
 impl Uplink<'_> {
-    /// The port for a peer: hosts with several spread their peers.
+    /// The number of the port for a peer: hosts with several spread their peers.
     #[inline]
-    fn port(&self, to: u32) -> PortId {
-        let uplinks = self.network.uplinks(self.host);
-        if uplinks.len() == 1 { uplinks[0] } else { uplinks[to as usize % uplinks.len()] }
+    fn number(&self, to: u32) -> usize {
+        let uplinks = self.network.uplinks(self.host).len();
+        if uplinks == 1 { 0 } else { to as usize % uplinks }
+    }
+
+    /// Do all ports of the host send now? The host hears from them then when they can send again.
+    #[inline]
+    pub fn is_busy(&mut self) -> bool {
+        let (now, ports) = (self.network.now(), self.network.uplinks(self.host).len());
+        let busy = |port: &PortId| self.network.port(*port).busy_until > now;
+        if !self.network.uplinks(self.host).iter().all(busy) {
+            return false;
+        }
+        for number in 0..ports {
+            let port = self.network.uplinks(self.host)[number];
+            self.network.expect_free(port);
+        }
+        true
     }
 }
 
@@ -43,25 +66,41 @@ impl Egress for Uplink<'_> {
     }
 
     #[inline]
-    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
-        let port = self.port(peer.0);
-        if !self.network.can_send(port, self.config.data_class) {
+    fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
+        let port = self.network.uplinks(self.host)[self.number(peer.0)];
+        if !self.network.can_send(port, class.number()) {
             return None;
         }
-        self.lent = Some((peer.0, port, len));
+        self.lent = Some(Lent { to: peer.0, port, class, len });
         Some(Lease { bytes: self.frames.lend(len), ip_id: 0 })
+    }
+
+    #[inline(always)]
+    fn has_space_per_queue(&self) -> bool {
+        true
+    }
+
+    fn queue(&self, peer: Peer, class: Class) -> u8 {
+        (self.number(peer.0) * Class::COUNT) as u8 + class.number()
+    }
+
+    fn stopped(&self) -> u64 {
+        let uplinks = self.network.uplinks(self.host);
+        uplinks.iter().enumerate().fold(0, |stopped, (number, port)| {
+            let classes = u64::from(self.network.stopped(*port));
+            stopped | classes << (number * Class::COUNT)
+        })
     }
 
     #[inline]
     fn commit(&mut self) {
-        let Some((to, port, len)) = self.lent.take() else { return };
+        let Some(Lent { to, port, class, len }) = self.lent.take() else { return };
         let frame = self.frames.written(len);
         let destination = Qpn::new(u32::from_be_bytes([0, frame[BTH + 5], frame[BTH + 6], frame[BTH + 7]]));
         let far = self.fars.get(to, destination);
-        let control = [Opcode::RC_ACKNOWLEDGE, Opcode::CNP].contains(&Opcode(frame[BTH]));
-        let class = if control { self.config.ack_class } else { far.class };
         let node = self.network.node_of(to) as u16;
-        let mut packet = Packet::new(node, class, self.config.charging.charge(frame), far.hash);
+        let charge = self.config.charging.charge(frame);
+        let mut packet = Packet::new(node, class.number(), charge, far.hash);
         packet.len = len as u16;
         packet.flags = Flags::NONE
             .with(if frame[1] & 3 != 0 { Flags::ECN_CAPABLE } else { Flags::NONE })
