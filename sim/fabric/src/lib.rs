@@ -20,6 +20,7 @@ mod services;
 pub mod share;
 pub mod strom;
 mod switch;
+pub mod topology;
 mod trace;
 mod verbs;
 mod world;
