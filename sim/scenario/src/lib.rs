@@ -6,6 +6,7 @@
 
 mod error;
 mod flow;
+pub mod format;
 pub mod scenario;
 mod tokens;
 pub mod units;
