@@ -47,7 +47,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 29] = [
+pub const LAYERS: [Layer; 30] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -78,6 +78,12 @@ pub const LAYERS: [Layer; 29] = [
         names_only: Some(&["wire", "memory", "transport", "nic", "store", "fault"]),
         reproducible: true,
         ..impure("sim", "fabric", false)
+    },
+    // What runs on which network: texts in, values out.
+    Layer {
+        names_only: Some(&["wire", "transport", "nic", "fault", "fabric"]),
+        reproducible: true,
+        ..impure("sim", "scenario", false)
     },
     // Bodies of random verbs for tests, over the simulation and over real ports.
     Layer {
@@ -131,7 +137,7 @@ pub const FOLDERS: [(&str, &str); 7] = [
     ("core", "the NIC: pure, without clock, sockets and threads"),
     ("program", "RedN's chains, WebAssembly kernels, 1RMA's cipher"),
     ("stores", "key-value, block and transaction stores; shard maps"),
-    ("sim", "faults, the simulated network, checkers"),
+    ("sim", "faults, the simulated network, its scenarios, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
     ("api", "for Rust programs and C programs; the NIC daemon; 1RMA's grants"),
     ("tool", "benchmarks; the remora command; style as a test"),

@@ -1,0 +1,3 @@
+//! The files of other simulators, and our own.
+
+pub mod hpcc;

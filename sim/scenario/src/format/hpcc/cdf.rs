@@ -1,0 +1,57 @@
+//! A distribution of flow sizes: lines of `bytes percent`.
+
+use std::fmt::Write as _;
+
+use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
+use crate::tokens::Tokens;
+use crate::workload::distribution::{Cdf, Point};
+
+/// Reads a distribution.
+///
+/// # Errors
+/// A word that is no number, a first percent that is not 0, a last that is not 100, or a line that does not
+/// rise in both columns: the generator of the original refuses the same.
+pub fn parse(source: Source<'_>) -> Result<Read<Cdf>, ScenarioError> {
+    source.check_size()?;
+    let mut tokens = Tokens::of(source);
+    let mut points: Vec<Point> = Vec::new();
+    let mut line = 1;
+    while tokens.peek().is_some() {
+        let [bytes, percent] = [number(&mut tokens)?, number(&mut tokens)?];
+        line = bytes.line;
+        let point = Point { bytes: bytes.value, percent: percent.value };
+        if let Some(last) = points.last()
+            && (point.bytes <= last.bytes || point.percent <= last.percent)
+        {
+            let says = "bytes and percent must both be more than in the line above: remove or mend the line";
+            return Err(source.error(line, says));
+        }
+        points.push(point);
+    }
+    let cdf = Cdf::new(points).map_err(|error| source.error(line, error.to_string()))?;
+    Ok(Warnings::of(source).with(cdf))
+}
+
+struct Number {
+    value: f64,
+    line: u32,
+}
+
+fn number(tokens: &mut Tokens<'_>) -> Result<Number, ScenarioError> {
+    let token = tokens.need("a line of `bytes percent`")?;
+    let value = token.text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+    let value = value.ok_or_else(|| {
+        let says = format!("`{}` is not a number: write lines of `bytes percent`", excerpt(token.text));
+        tokens.error(token, says)
+    })?;
+    Ok(Number { value, line: token.line })
+}
+
+/// Writes a distribution as [`parse`] reads it.
+pub fn write(cdf: &Cdf) -> String {
+    let mut text = String::new();
+    for Point { bytes, percent } in cdf.points() {
+        let _ = writeln!(text, "{bytes} {percent}");
+    }
+    text
+}

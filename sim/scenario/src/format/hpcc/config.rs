@@ -1,0 +1,216 @@
+//! The configuration: words of `KEY value`, in both dialects.
+//!
+//! Of a key that comes twice the later value counts. Words in braces are prose, as in HPCC's `config_doc`. What
+//! no dialect knows is named once and skipped.
+
+mod keys;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
+use crate::tokens::{Token, Tokens};
+use crate::units::{Rate, decimal, parse_scaled};
+
+pub use keys::{KEYS, Kind};
+
+/// Pairs of a map, at most.
+const PAIRS_MAX: u64 = 1000;
+
+/// One value of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Integer(u64),
+    /// A number, in billionths.
+    Decimal(u64),
+    /// A rate.
+    Rate(Rate),
+    /// A path or another word.
+    Text(String),
+    /// By rate in bit/s: a number, in billionths. The later of two of one rate counts.
+    Map(BTreeMap<u64, u64>),
+    /// Three whole numbers: of `LINK_DOWN`.
+    Triple([u64; 3]),
+}
+
+/// A configuration: the values of the keys that are known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    values: BTreeMap<&'static str, Value>,
+}
+
+/// One, in the billionths of [`Value::Decimal`].
+pub const ONE: u64 = 1_000_000_000;
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// A known key without its value, or with one that is not of its kind.
+    pub fn parse(source: Source<'_>) -> Result<Read<Config>, ScenarioError> {
+        source.check_size()?;
+        let mut warnings = Warnings::of(source);
+        let mut tokens = Tokens::of(source);
+        let mut values = BTreeMap::new();
+        // Words behind a key that nobody knows are its values.
+        let mut unknown = false;
+        while let Some(token) = tokens.next() {
+            if token.text.starts_with('{') {
+                skip_prose(&mut tokens, token);
+            } else if let Some((name, kind)) = KEYS.iter().find(|(name, _)| *name == token.text) {
+                unknown = false;
+                let value = value(&mut tokens, name, *kind, &mut warnings)?;
+                values.insert(*name, value);
+            } else if is_key(token.text) {
+                unknown = true;
+                warnings
+                    .add(token.line, format!("the key {} is not known; it is skipped", excerpt(token.text)));
+            } else if !unknown {
+                let says = format!("`{}` stands where a key should; it is skipped", excerpt(token.text));
+                warnings.add(token.line, says);
+            }
+        }
+        Ok(warnings.with(Config { values }))
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    /// A whole number, or what the program takes without the key.
+    pub fn integer(&self, key: &str, default: u64) -> u64 {
+        if let Some(Value::Integer(value)) = self.get(key) { *value } else { default }
+    }
+
+    /// A number in billionths, or what the program takes without the key.
+    pub fn decimal(&self, key: &str, default: u64) -> u64 {
+        if let Some(Value::Decimal(value)) = self.get(key) { *value } else { default }
+    }
+
+    /// A rate, if the key is there.
+    pub fn rate(&self, key: &str) -> Option<Rate> {
+        if let Some(Value::Rate(rate)) = self.get(key) { Some(*rate) } else { None }
+    }
+
+    /// A word, if the key is there.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        if let Some(Value::Text(text)) = self.get(key) { Some(text) } else { None }
+    }
+
+    /// A map by rate, empty without the key.
+    pub fn map(&self, key: &str) -> BTreeMap<u64, u64> {
+        if let Some(Value::Map(map)) = self.get(key) { map.clone() } else { BTreeMap::new() }
+    }
+
+    /// Sets a key of [`KEYS`]. False: it is not known, or the value is of another kind.
+    pub fn set(&mut self, key: &str, value: Value) -> bool {
+        match KEYS.iter().find(|(name, kind)| *name == key && kind.takes(&value)) {
+            Some((name, _)) => self.values.insert(name, value).is_none_or(|_| true),
+            None => false,
+        }
+    }
+
+    /// Writes the configuration as [`Config::parse`] reads it, a key a line in the order of the alphabet.
+    pub fn write(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in &self.values {
+            let _ = writeln!(text, "{key} {}", written(value));
+        }
+        text
+    }
+}
+
+fn written(value: &Value) -> String {
+    match value {
+        Value::Integer(value) => value.to_string(),
+        Value::Decimal(value) => decimal(*value, 9),
+        Value::Rate(rate) => rate.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Triple([time, a, b]) => format!("{time} {a} {b}"),
+        Value::Map(map) => {
+            let mut text = map.len().to_string();
+            for (rate, value) in map {
+                let _ = write!(text, " {rate} {}", decimal(*value, 9));
+            }
+            text
+        }
+    }
+}
+
+/// Is it written as keys are: capitals, digits and underscores?
+fn is_key(text: &str) -> bool {
+    let capital = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
+    text.starts_with(|c: char| c.is_ascii_uppercase()) && text.len() > 2 && text.bytes().all(capital)
+}
+
+/// Skips to the word that ends with the closing brace.
+fn skip_prose<'a>(tokens: &mut Tokens<'a>, first: Token<'a>) {
+    let mut open = Some(first);
+    while let Some(token) = open
+        && !token.text.ends_with('}')
+    {
+        open = tokens.next();
+    }
+}
+
+fn value(
+    tokens: &mut Tokens<'_>,
+    key: &str,
+    kind: Kind,
+    warnings: &mut Warnings<'_>,
+) -> Result<Value, ScenarioError> {
+    let what = format!("the value of {key}");
+    Ok(match kind {
+        Kind::Integer => Value::Integer(integer(tokens, key, warnings)?),
+        Kind::Decimal => Value::Decimal(billionths(tokens, &what)?),
+        Kind::Text => Value::Text(tokens.need(&what)?.text.to_owned()),
+        Kind::Rate => {
+            let token = tokens.need(&what)?;
+            let rate = Rate::parse(token.text).ok_or_else(|| {
+                let says = format!("{key} is `{}`: write a rate like 100Mb/s", excerpt(token.text));
+                tokens.error(token, says)
+            })?;
+            Value::Rate(rate)
+        }
+        Kind::Triple => {
+            let mut numbers = [0; 3];
+            for number in &mut numbers {
+                *number = tokens.number(&what, u64::MAX)?;
+            }
+            Value::Triple(numbers)
+        }
+        Kind::Map => {
+            let pairs = tokens.number(&what, PAIRS_MAX)?;
+            let mut map = BTreeMap::new();
+            for _ in 0..pairs {
+                let rate = tokens.number(&format!("a rate of {key}"), u64::MAX)?;
+                map.insert(rate, billionths(tokens, &what)?);
+            }
+            Value::Map(map)
+        }
+    })
+}
+
+/// A whole number; of a decimal one the part in front of the point, as a C++ stream leaves the rest.
+fn integer(tokens: &mut Tokens<'_>, key: &str, warnings: &mut Warnings<'_>) -> Result<u64, ScenarioError> {
+    let token = tokens.need(&format!("the value of {key}"))?;
+    let whole = token.text.split_once('.').map_or(token.text, |(whole, _)| whole);
+    let value = whole.parse::<u64>().map_err(|_| {
+        tokens.error(token, format!("{key} is `{}`: write a whole number", excerpt(token.text)))
+    })?;
+    if whole != token.text {
+        let says = format!("{key} is a whole number; {} is read as {value}, as in ns-3", excerpt(token.text));
+        warnings.add(token.line, says);
+    }
+    Ok(value)
+}
+
+fn billionths(tokens: &mut Tokens<'_>, what: &str) -> Result<u64, ScenarioError> {
+    let token = tokens.need(what)?;
+    parse_scaled(token.text, ONE).ok_or_else(|| {
+        let says = format!("{what} is `{}`: write a number like 0.5", excerpt(token.text));
+        tokens.error(token, says)
+    })
+}

@@ -1,0 +1,161 @@
+//! The flows: a count, then rows of `src dst pg dport size start` (HPCC) or `src dst pg size start` (ConWeave).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use remora_fabric::topology::Topology;
+
+use super::Dialect;
+use crate::error::{FLOWS_MAX, Read, ScenarioError, Source, Warnings, excerpt};
+use crate::flow::{Flow, Start};
+use crate::tokens::{Token, Tokens};
+use crate::units::{Time, decimal};
+
+/// The first source port, and ConWeave's first destination port.
+const FIRST: [u16; 2] = [10_000, 100];
+
+/// The flows of a file and the dialect of its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowFile {
+    /// Which columns the rows have.
+    pub dialect: Dialect,
+    /// By ascending start; ids count from 0 in this order.
+    pub flows: Vec<Flow>,
+}
+
+/// Reads flows between the hosts of a topology; without one, any numbers are hosts.
+///
+/// The rows count, and not the number in front of them: traffic generators write an estimate first and leave
+/// digits of it standing. Rows that are not in the order of their starts are sorted, those of one start stay
+/// as they are.
+///
+/// # Errors
+/// A row that is cut, a host that does not exist, a class above 7, or a start that is no decimal number.
+pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<FlowFile>, ScenarioError> {
+    source.check_size()?;
+    let mut warnings = Warnings::of(source);
+    let mut tokens = Tokens::of(source);
+    let count = tokens.number("the count of flows", u64::MAX)?;
+    let dialect = dialect(&tokens)?;
+    let mut flows = Vec::new();
+    let (mut latest, mut sorted) = (0, true);
+    while let Some(first) = tokens.peek() {
+        if flows.len() as u64 >= count && first.text.parse::<u64>().is_err() {
+            break;
+        }
+        if flows.len() == FLOWS_MAX {
+            let says = format!("there are more than {FLOWS_MAX} flows: cut the file into parts");
+            return Err(tokens.error(first, says));
+        }
+        let mut flow = row(&mut tokens, dialect, topology)?;
+        flow.size = flow.size.max(1);
+        let Start::At(start) = flow.start else { continue };
+        if start < latest && sorted {
+            sorted = false;
+            warnings.add(first.line, "this flow starts before the one in front of it; the flows are sorted");
+        }
+        latest = latest.max(start);
+        flows.push(flow);
+    }
+    if flows.len() as u64 != count {
+        let says = format!("the count says {count} and there are {} flows; the rows count", flows.len());
+        warnings.add(1, says);
+    }
+    flows.sort_by_key(|flow| match flow.start {
+        Start::At(start) => start,
+        Start::After(_) => u64::MAX,
+    });
+    number(&mut flows, dialect);
+    Ok(warnings.with(FlowFile { dialect, flows }))
+}
+
+/// The dialect by the columns of the first row. A file that is all one line has 6 columns or 5.
+fn dialect(tokens: &Tokens<'_>) -> Result<Dialect, ScenarioError> {
+    match tokens.left_in_line() {
+        0 | 6 => Ok(Dialect::Hpcc),
+        5 => Ok(Dialect::Conweave),
+        columns => {
+            let line = tokens.peek().map_or(1, |token| token.line);
+            let says = format!(
+                "the first flow has {columns} columns: write `src dst pg dport size start` or \
+                 `src dst pg size start`, one flow a line"
+            );
+            Err(tokens.source().error(line, says))
+        }
+    }
+}
+
+fn row(
+    tokens: &mut Tokens<'_>,
+    dialect: Dialect,
+    topology: Option<&Topology>,
+) -> Result<Flow, ScenarioError> {
+    let first = tokens.need("a flow")?;
+    let src = host(tokens, first, topology)?;
+    let second = tokens.need("the destination of a flow")?;
+    let dst = host(tokens, second, topology)?;
+    if src == dst {
+        return Err(tokens.error(first, format!("host {src} sends to itself: name another host")));
+    }
+    let class = tokens.number("the class of a flow", 7)? as u8;
+    let port = match dialect {
+        Dialect::Hpcc => tokens.number("the destination port of a flow", u64::from(u16::MAX))? as u16,
+        Dialect::Conweave => 0,
+    };
+    let size = tokens.number("the size of a flow", u64::MAX)?;
+    let token = tokens.need("the start of a flow")?;
+    let start = Time::parse(token.text).ok_or_else(|| {
+        let says = format!("`{}` is not a start: write seconds like 2.000000027", excerpt(token.text));
+        tokens.error(token, says)
+    })?;
+    Ok(Flow { class, ports: [0, port], ..Flow::write(0, src, dst, size, start.0) })
+}
+
+fn host(tokens: &Tokens<'_>, token: Token<'_>, topology: Option<&Topology>) -> Result<u32, ScenarioError> {
+    let host = tokens.number_of(token, "the number of a host", u64::from(u32::MAX))? as u32;
+    match topology {
+        Some(topology) if !topology.is_host(host) => {
+            let says = format!("node {host} is not a host of the topology: name a host");
+            Err(tokens.error(token, says))
+        }
+        _ => Ok(host),
+    }
+}
+
+/// Ids and ports as the programs count them: HPCC's source ports count per pair, ConWeave's per source, and
+/// its destination ports per destination. They wrap at 16 bits.
+pub fn number(flows: &mut [Flow], dialect: Dialect) {
+    let mut counts: BTreeMap<[u32; 3], u16> = BTreeMap::new();
+    let mut next = |key: [u32; 3], first: u16| {
+        let count = counts.entry(key).or_default();
+        *count = count.wrapping_add(1);
+        first.wrapping_add(count.wrapping_sub(1))
+    };
+    for (id, flow) in (0..).zip(flows) {
+        flow.id = id;
+        match dialect {
+            Dialect::Hpcc => flow.ports[0] = next([0, flow.src, flow.dst], FIRST[0]),
+            Dialect::Conweave => {
+                flow.ports = [next([1, flow.src, 0], FIRST[0]), next([2, flow.dst, 0], FIRST[1])];
+            }
+        }
+    }
+}
+
+/// Writes flows that start at a time, as [`parse`] reads them: with 9 decimals, more where they are needed.
+/// Flows that wait for others cannot be written and are left out; the count is of what is written.
+pub fn write(file: &FlowFile) -> String {
+    let mut rows = String::new();
+    let mut count = 0;
+    for flow in &file.flows {
+        let Start::At(start) = flow.start else { continue };
+        count += 1;
+        let start = if start.is_multiple_of(1000) { decimal(start / 1000, 9) } else { decimal(start, 12) };
+        let _ = write!(rows, "{} {} {} ", flow.src, flow.dst, flow.class);
+        if file.dialect == Dialect::Hpcc {
+            let _ = write!(rows, "{} ", flow.ports[1]);
+        }
+        let _ = writeln!(rows, "{} {start}", flow.size);
+    }
+    format!("{count}\n{rows}")
+}

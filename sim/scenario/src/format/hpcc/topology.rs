@@ -1,0 +1,83 @@
+//! The topology: `nodes switches links`, the switches, then `a b rate delay error` for each link.
+
+use std::fmt::Write as _;
+
+use remora_fabric::topology::{LINKS_MAX, Link, NODES_MAX, NodeKind, Topology};
+
+use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
+use crate::tokens::Tokens;
+use crate::units::{Rate, Time};
+
+/// Reads a topology. The ports of a node are in the order of its links: ns-3's interface is one more.
+///
+/// # Errors
+/// A count that the text does not fill, an unknown node, a rate, delay or error that makes no sense, a host
+/// without a link, or more than the limits.
+pub fn parse(source: Source<'_>) -> Result<Read<Topology>, ScenarioError> {
+    source.check_size()?;
+    let mut warnings = Warnings::of(source);
+    let mut tokens = Tokens::of(source);
+    let nodes = tokens.number("the count of nodes", NODES_MAX)?;
+    let switches = tokens.number("the count of switches", nodes)?;
+    let links = tokens.number("the count of links", LINKS_MAX)?;
+    let mut topology = Topology { nodes: vec![NodeKind::Host; nodes as usize], ..Topology::default() };
+    for _ in 0..switches {
+        let token = tokens.need("a switch")?;
+        let node = tokens.number_of(token, "the number of a switch", nodes.saturating_sub(1))?;
+        let kind = &mut topology.nodes[node as usize];
+        if *kind == NodeKind::Switch {
+            warnings.add(token.line, format!("switch {node} is listed twice; once counts"));
+        }
+        *kind = NodeKind::Switch;
+    }
+    for number in 0..links as usize {
+        let (line, link) = link(&mut tokens, nodes)?;
+        topology.check_link(number, &link).map_err(|error| source.error(line, error.to_string()))?;
+        topology.links.push(link);
+    }
+    if let Some(token) = tokens.peek()
+        && token.text.parse::<u64>().is_ok()
+    {
+        let says =
+            format!("there are more links than the {links} of the count; they are ignored, as in ns-3");
+        warnings.add(token.line, says);
+    }
+    topology.check().map_err(|error| source.error(0, error.to_string()))?;
+    Ok(warnings.with(topology))
+}
+
+/// The five words of a link, and the line of the first.
+fn link(tokens: &mut Tokens<'_>, nodes: u64) -> Result<(u32, Link), ScenarioError> {
+    let first = tokens.need("a link")?;
+    let a = tokens.number_of(first, "the number of a node", nodes.saturating_sub(1))?;
+    let b = tokens.number("the number of a node", nodes.saturating_sub(1))?;
+    let token = tokens.need("the rate of a link")?;
+    let rate = Rate::parse(token.text).ok_or_else(|| {
+        let says = format!("`{}` is not a rate: write one like 100Gbps", excerpt(token.text));
+        tokens.error(token, says)
+    })?;
+    let token = tokens.need("the delay of a link")?;
+    let delay = Time::parse(token.text).ok_or_else(|| {
+        let says = format!("`{}` is not a delay: write one like 1000ns", excerpt(token.text));
+        tokens.error(token, says)
+    })?;
+    let token = tokens.need("the error rate of a link")?;
+    let loss = token.text.parse::<f64>().ok().filter(|loss| (0.0..=1.0).contains(loss)).ok_or_else(|| {
+        let says = format!("`{}` is not an error rate: write one from 0 to 1", excerpt(token.text));
+        tokens.error(token, says)
+    })?;
+    Ok((first.line, Link { a: a as u32, b: b as u32, rate: rate.0, delay: delay.0, loss }))
+}
+
+/// Writes a topology as [`parse`] reads it, a line each.
+pub fn write(topology: &Topology) -> String {
+    let switches: Vec<String> = topology.switches().map(|node| node.to_string()).collect();
+    let mut text = format!("{} {} {}\n", topology.nodes.len(), switches.len(), topology.links.len());
+    text.push_str(&switches.join(" "));
+    text.push('\n');
+    for link in &topology.links {
+        let (rate, delay) = (Rate(link.rate), Time(link.delay));
+        let _ = writeln!(text, "{} {} {rate} {delay} {}", link.a, link.b, link.loss);
+    }
+    text
+}

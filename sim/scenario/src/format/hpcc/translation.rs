@@ -1,0 +1,224 @@
+//! A configuration with its topology and flows, as a scenario.
+
+mod mmu;
+
+use remora_fabric::topology::Topology;
+
+use super::Dialect;
+use super::config::{Config, ONE, Value};
+use super::flows::FlowFile;
+use crate::error::{Read, ScenarioError, Source, Warnings};
+use crate::scenario::{
+    Charging, Control, ControlName, Failure, Host, Network, Output, OutputFormat, Scenario, Transport,
+    TransportName,
+};
+use crate::units::Time;
+use crate::workload::Workload;
+
+/// Picoseconds of a second, a microsecond and a nanosecond.
+const SECOND: u64 = 1_000_000_000_000;
+const MICROSECOND: u64 = 1_000_000;
+const NANOSECOND: u64 = 1_000;
+/// Flows of both programs start at 2 s, and failures count from there.
+const BASE: u64 = 2 * SECOND;
+
+/// Keys that only ConWeave's program has.
+const CONWEAVE_KEYS: [&str; 6] = [
+    "ENABLE_IRN",
+    "ENABLE_PFC",
+    "LB_MODE",
+    "FLOWGEN_STOP_TIME",
+    "FLOWGEN_START_TIME",
+    "SW_MONITORING_INTERVAL",
+];
+
+/// What a configuration names: its texts, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// Of `TOPOLOGY_FILE`.
+    pub topology: Topology,
+    /// Of `FLOW_FILE`.
+    pub flows: FlowFile,
+    /// Of `TRACE_FILE`; empty if there is none.
+    pub trace: Vec<u32>,
+}
+
+/// The dialect of a configuration, by its keys.
+pub fn dialect(config: &Config) -> Dialect {
+    match CONWEAVE_KEYS.iter().any(|key| config.get(key).is_some()) {
+        true => Dialect::Conweave,
+        false => Dialect::Hpcc,
+    }
+}
+
+/// The scenario of a configuration. `control` stands in for the file's own, if it is given. `source` is the
+/// configuration's file, for messages; its text is not read again.
+///
+/// # Errors
+/// A mode that is not modelled, by name; a rate of the topology that a map lacks; a link that does not exist.
+pub fn scenario(
+    source: Source<'_>,
+    config: &Config,
+    parts: Parts,
+    control: Option<ControlName>,
+) -> Result<Read<Scenario>, ScenarioError> {
+    let mut warnings = Warnings::of(source);
+    let dialect = dialect(config);
+    balance(source, config)?;
+    let control_name = match control {
+        Some(name) => name,
+        None => control_of(source, config)?,
+    };
+    let Parts { topology, flows, trace } = parts;
+    let mut scenario = Scenario::on(Network::from(&topology));
+    scenario.seed = config.integer("RANDOM_SEED", 1);
+    scenario.until = Some(Time(until(config, dialect)));
+    scenario.mtu = u32::try_from(config.integer("PACKET_PAYLOAD_SIZE", 1000)).unwrap_or(u32::MAX);
+    scenario.charging = Charging::Ns3;
+    scenario.loss = config.decimal("ERROR_RATE_PER_LINK", 0) as f64 / ONE as f64;
+    scenario.transport = transport(config, dialect, &mut warnings);
+    scenario.switch =
+        mmu::switch(source, config, dialect, scenario.transport.name, &topology, &mut warnings)?;
+    scenario.host = Host { ack_class: ack_class(config, dialect), ..Host::default() };
+    scenario.control = parameters(config, control_name);
+    scenario.workloads = vec![Workload::listed(flows.flows)];
+    scenario.failures = failures(source, config, &topology)?;
+    scenario.output = output(config, dialect, trace);
+    scenario.check().map_err(|says| source.error(0, says))?;
+    Ok(warnings.with(scenario))
+}
+
+/// Only ECMP is modelled.
+fn balance(source: Source<'_>, config: &Config) -> Result<(), ScenarioError> {
+    let name = match config.integer("LB_MODE", 0) {
+        0 => return Ok(()),
+        2 => "DRILL",
+        3 => "Conga",
+        6 => "Letflow",
+        9 => "ConWeave",
+        mode => {
+            let says = format!("LB_MODE {mode} is no mode: write 0 (ECMP)");
+            return Err(source.error(0, says));
+        }
+    };
+    Err(source.error(0, format!("LB_MODE asks for {name}, which is not modelled: write LB_MODE 0 (ECMP)")))
+}
+
+fn control_of(source: Source<'_>, config: &Config) -> Result<ControlName, ScenarioError> {
+    let name = match config.integer("CC_MODE", 1) {
+        1 => return Ok(ControlName::DcqcnNs3),
+        7 => return Ok(ControlName::Timely),
+        3 => "HPCC",
+        8 => "DCTCP",
+        10 => "PINT",
+        mode => {
+            let says = format!("CC_MODE {mode} is no mode: write 1 (DCQCN) or 7 (TIMELY)");
+            return Err(source.error(0, says));
+        }
+    };
+    let names: Vec<_> = ControlName::ALL.iter().map(|known| known.name()).collect();
+    let names = names.join(", ");
+    let says = format!("CC_MODE asks for {name}, which is not modelled: choose --control NAME of {names}");
+    Err(source.error(0, says))
+}
+
+fn until(config: &Config, dialect: Dialect) -> u64 {
+    let seconds = match dialect {
+        Dialect::Hpcc => config.decimal("SIMULATOR_STOP_TIME", 3_010_000_000),
+        // ConWeave's program goes on for ten seconds, unless all flows have ended.
+        Dialect::Conweave => config.decimal("FLOWGEN_STOP_TIME", 2_500_000_000).saturating_add(10 * ONE),
+    };
+    seconds.saturating_mul(SECOND / ONE)
+}
+
+fn transport(config: &Config, dialect: Dialect, warnings: &mut Warnings<'_>) -> Transport {
+    let flag = |key: &str, default: u64| config.integer(key, default) != 0;
+    let (irn, pfc) = match dialect {
+        Dialect::Hpcc => (false, true),
+        Dialect::Conweave => (flag("ENABLE_IRN", 0), flag("ENABLE_PFC", 1)),
+    };
+    if flag("L2_BACK_TO_ZERO", 0) && !irn {
+        warnings.add(0, "L2_BACK_TO_ZERO 1 goes back to the start of a chunk; go-back-N is taken");
+    }
+    let name = match (irn, pfc) {
+        (false, false) => TransportName::Roce,
+        (false, true) => TransportName::RocePfc,
+        (true, false) => TransportName::Irn,
+        (true, true) => TransportName::IrnPfc,
+    };
+    let conweave = dialect == Dialect::Conweave;
+    let time = |is: bool, us: u64| is.then_some(Time(us * MICROSECOND));
+    Transport {
+        name,
+        rto: time(conweave && !irn, 4000),
+        rto_low: time(irn, 100),
+        rto_high: time(irn, 320),
+        few_packets: irn.then_some(3),
+        packets_per_ack: u32::try_from(config.integer("L2_ACK_INTERVAL", 1)).unwrap_or(u32::MAX).max(1),
+        ..Transport::default()
+    }
+}
+
+/// ConWeave's ACKs have the highest class; HPCC's only if they are asked to.
+fn ack_class(config: &Config, dialect: Dialect) -> Option<u8> {
+    (dialect == Dialect::Conweave || config.integer("ACK_HIGH_PRIO", 0) != 0).then_some(0)
+}
+
+fn parameters(config: &Config, name: ControlName) -> Control {
+    let window = config.get("HAS_WIN").map(|_| config.integer("HAS_WIN", 1) != 0);
+    if name == ControlName::None {
+        return Control { name, window, ..Control::default() };
+    }
+    let us = |key: &str| match config.get(key) {
+        Some(Value::Decimal(value)) => Some(Time(value.saturating_mul(MICROSECOND) / ONE)),
+        _ => None,
+    };
+    let rate = |key: &str| config.rate(key);
+    let gain = config.get("EWMA_GAIN").map(|_| config.decimal("EWMA_GAIN", 0) as f64 / ONE as f64);
+    let rounds = config.get("FAST_RECOVERY_TIMES").map(|_| config.integer("FAST_RECOVERY_TIMES", 1));
+    Control {
+        name,
+        alpha_interval: us("ALPHA_RESUME_INTERVAL"),
+        decrease_interval: us("RATE_DECREASE_INTERVAL"),
+        increase_interval: us("RP_TIMER"),
+        gain,
+        fast_recovery: rounds.map(|rounds| u32::try_from(rounds).unwrap_or(u32::MAX)),
+        rate_ai: rate("RATE_AI"),
+        rate_hai: rate("RATE_HAI"),
+        min_rate: rate("MIN_RATE"),
+        clamp_target: config.get("CLAMP_TARGET_RATE").map(|_| config.integer("CLAMP_TARGET_RATE", 0) != 0),
+        window,
+    }
+}
+
+/// `LINK_DOWN t a b`: at t us after 2 s; 0 is never.
+fn failures(source: Source<'_>, config: &Config, topology: &Topology) -> Result<Vec<Failure>, ScenarioError> {
+    let Some(Value::Triple([time, a, b])) = config.get("LINK_DOWN") else { return Ok(Vec::new()) };
+    if *time == 0 {
+        return Ok(Vec::new());
+    }
+    let end = |node: u64| u32::try_from(node).unwrap_or(u32::MAX);
+    let at = Time(time.saturating_mul(MICROSECOND).saturating_add(BASE));
+    let failure = Failure { ends: [end(*a), end(*b)], nth: 0, at, until: None };
+    match failure.link(topology) {
+        Some(_) => Ok(vec![failure]),
+        None => {
+            Err(source.error(0, format!("LINK_DOWN names {a} and {b}, which no link joins: name two ends")))
+        }
+    }
+}
+
+fn output(config: &Config, dialect: Dialect, trace: Vec<u32>) -> Output {
+    let ns = |key: &str, default: u64| Time(config.integer(key, default).saturating_mul(NANOSECOND));
+    let traced = dialect == Dialect::Hpcc && config.integer("ENABLE_TRACE", 1) != 0;
+    let queues = [ns("QLEN_MON_START", 2_000_000_000), ns("QLEN_MON_END", 2_100_000_000)];
+    Output {
+        format: match dialect {
+            Dialect::Hpcc => OutputFormat::Hpcc,
+            Dialect::Conweave => OutputFormat::Conweave,
+        },
+        trace: if traced { trace } else { Vec::new() },
+        queues: config.text("QLEN_MON_FILE").map(|_| queues),
+        sampling: config.get("SW_MONITORING_INTERVAL").map(|_| ns("SW_MONITORING_INTERVAL", 10_000)),
+    }
+}

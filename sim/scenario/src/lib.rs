@@ -1,0 +1,17 @@
+//! Scenarios of the fabric: what runs on which network, read from a text.
+//!
+//! [`format`] reads and writes the files of HPCC, ConWeave and htsim, and our own TOML. [`workload`] makes flows.
+//! Every format becomes one [`Scenario`]. Text goes in and values come out: there are no files, threads and clocks
+//! here.
+
+mod error;
+mod flow;
+pub mod format;
+pub mod scenario;
+mod tokens;
+pub mod units;
+pub mod workload;
+
+pub use error::{FILE_MAX, FLOWS_MAX, Read, ScenarioError, Source, Warning};
+pub use flow::{After, DATA_CLASS, Dependency, End, Flow, Start, Verb};
+pub use scenario::Scenario;

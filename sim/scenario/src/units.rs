@@ -1,0 +1,136 @@
+//! Rates, times and sizes with their units: exact decimals, never doubles.
+//!
+//! A rate, a time and a size are written in the largest unit that divides them, and so read back as they were.
+
+mod decimal;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+pub use decimal::{decimal, parse_scaled};
+
+/// A rate, in bit/s.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+/// A time or a duration, in picoseconds.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub u64);
+
+/// A number of bytes.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// A unit's name, and how many of the smallest unit it has. The first that divides a value writes it.
+type Units = &'static [(&'static str, u64)];
+
+const RATES: Units =
+    &[("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000), ("bps", 1)];
+
+/// Besides [`RATES`], what ns-3's DataRate takes: `b/s` for `bps`, B for bytes, and powers of 2.
+const MORE_RATES: Units = &[
+    ("Tb/s", 1_000_000_000_000),
+    ("Gb/s", 1_000_000_000),
+    ("Mb/s", 1_000_000),
+    ("kb/s", 1_000),
+    ("Kb/s", 1_000),
+    ("Kbps", 1_000),
+    ("b/s", 1),
+    ("GBps", 8_000_000_000),
+    ("GB/s", 8_000_000_000),
+    ("MBps", 8_000_000),
+    ("MB/s", 8_000_000),
+    ("kBps", 8_000),
+    ("kB/s", 8_000),
+    ("KBps", 8_000),
+    ("KB/s", 8_000),
+    ("Bps", 8),
+    ("B/s", 8),
+    ("Gib/s", 1 << 30),
+    ("GiB/s", 8 << 30),
+    ("Mib/s", 1 << 20),
+    ("MiB/s", 8 << 20),
+    ("Kib/s", 1 << 10),
+    ("KiB/s", 8 << 10),
+];
+
+const TIMES: Units =
+    &[("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000), ("ps", 1)];
+
+const SIZES: Units =
+    &[("GB", 1_000_000_000), ("MiB", 1 << 20), ("MB", 1_000_000), ("KiB", 1 << 10), ("KB", 1_000), ("B", 1)];
+
+/// The number in front of a unit of these lists, times the unit; `bare` is the unit of a number alone.
+fn parse(text: &str, units: &[Units], bare: Option<u64>) -> Option<u64> {
+    let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |at| at + 1);
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim_start();
+    let scale = match unit {
+        "" => bare?,
+        _ => units.iter().flat_map(|units| units.iter()).find(|(name, _)| *name == unit)?.1,
+    };
+    parse_scaled(number, scale)
+}
+
+fn show(f: &mut fmt::Formatter<'_>, value: u64, units: Units) -> fmt::Result {
+    let divides = |unit: &&(&str, u64)| value.is_multiple_of(unit.1) && value > 0;
+    let (name, scale) = units.iter().find(divides).or(units.last()).copied().unwrap_or(("", 1));
+    write!(f, "{}{name}", value / scale)
+}
+
+impl Rate {
+    /// A rate as ns-3 writes it: `100Gbps`, `50Mb/s`, `10MB/s`; a number alone is in bit/s.
+    pub fn parse(text: &str) -> Option<Rate> {
+        parse(text, &[RATES, MORE_RATES], Some(1)).map(Rate)
+    }
+}
+
+impl Time {
+    /// A time as ns-3 writes it: `1000ns`, `0.001ms`; a number alone is in seconds.
+    pub fn parse(text: &str) -> Option<Time> {
+        parse(text, &[TIMES, &[("min", 60_000_000_000_000), ("h", 3_600_000_000_000_000)]], Some(TIMES[0].1))
+            .map(Time)
+    }
+}
+
+/// Reads, writes and serializes one of the three by its units. A number needs its unit.
+macro_rules! with_units {
+    ($type:ident, $units:expr, $more:expr, $says:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                show(f, self.0, $units)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$type, String> {
+                let value = parse(text.trim(), &[$units, $more], None);
+                value.map($type).ok_or_else(|| format!("`{}` is not {}", crate::error::excerpt(text), $says))
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+                text.parse().map_err(D::Error::custom)
+            }
+        }
+    };
+}
+
+with_units!(Rate, RATES, MORE_RATES, "a rate: write one like \"100Gbps\"");
+with_units!(Time, TIMES, &[], "a time: write one like \"2us\"");
+with_units!(Size, SIZES, &[], "a size: write one like \"240KB\"");
+
+#[cfg(test)]
+mod tests;

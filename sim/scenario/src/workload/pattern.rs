@@ -1,0 +1,107 @@
+//! Incast, permutation and all-to-all.
+
+use remora_fabric::topology::Topology;
+
+use super::poisson::{gap, rates};
+use super::stream::{Purpose, stream};
+use super::{Repeat, WorkloadError};
+use crate::error::FLOWS_MAX;
+use crate::flow::Flow;
+
+/// Several hosts send to one at once.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Incast {
+    /// How many send.
+    pub senders: u32,
+    /// Bytes of each.
+    pub size: u64,
+    /// The receiver; `None`: a random one.
+    pub to: Option<u32>,
+}
+
+impl Incast {
+    /// All at time 0, by source.
+    pub fn once(&self, hosts: &[u32], seed: u64) -> Result<Vec<Flow>, WorkloadError> {
+        self.round(hosts, seed, 0, 0)
+    }
+
+    /// Incasts at random times, so that they fill `repeat.load` of all hosts' links on average.
+    pub fn repeated(
+        &self,
+        topology: &Topology,
+        hosts: &[u32],
+        seed: u64,
+        repeat: Repeat,
+    ) -> Result<Vec<Flow>, WorkloadError> {
+        let rates = rates(topology);
+        let rate: f64 = hosts.iter().map(|host| rates[*host as usize] as f64).sum();
+        let bits = self.size as f64 * f64::from(self.senders) * 8.0;
+        let mean = bits / (rate * repeat.load) * 1e12;
+        let mut gaps = stream(seed, Purpose::Gaps, 0);
+        let mut flows = Vec::new();
+        let (mut at, mut round) = (gap(&mut gaps, mean), 0);
+        while at < repeat.duration.0 {
+            flows.append(&mut self.round(hosts, seed, round, at)?);
+            if flows.len() > FLOWS_MAX {
+                return Err(WorkloadError::TooMany);
+            }
+            at = at.saturating_add(gap(&mut gaps, mean));
+            round += 1;
+        }
+        (0..).zip(&mut flows).for_each(|(id, flow)| flow.id = id);
+        Ok(flows)
+    }
+
+    fn round(&self, hosts: &[u32], seed: u64, round: u64, at: u64) -> Result<Vec<Flow>, WorkloadError> {
+        let few = WorkloadError::TooFewHosts { needs: u64::from(self.senders) + 1, has: hosts.len() };
+        if hosts.is_empty() {
+            return Err(few);
+        }
+        let to = self.to.unwrap_or_else(|| stream(seed, Purpose::Receiver, round).pick(hosts));
+        let mut senders: Vec<(u64, u32)> = hosts
+            .iter()
+            .filter(|host| **host != to)
+            .map(|host| (stream(seed, Purpose::Senders, round << 32 | u64::from(*host)).bits(), *host))
+            .collect();
+        if self.senders == 0 || senders.len() < self.senders as usize {
+            return Err(few);
+        }
+        senders.sort_unstable();
+        senders.truncate(self.senders as usize);
+        senders.sort_unstable_by_key(|(_, host)| *host);
+        let ids = (0..).zip(senders);
+        Ok(ids.map(|(id, (_, src))| Flow::write(id, src, to, self.size, at)).collect())
+    }
+}
+
+/// Each host sends to the next one in a random order, by source. Fewer than two hosts send nothing.
+pub fn permutation(hosts: &[u32], seed: u64, size: u64) -> Vec<Flow> {
+    let mut order: Vec<(u64, u32)> =
+        hosts.iter().map(|host| (stream(seed, Purpose::Order, u64::from(*host)).bits(), *host)).collect();
+    order.sort_unstable();
+    let next = order.iter().cycle().skip(1);
+    let mut pairs: Vec<[u32; 2]> = order
+        .iter()
+        .zip(next)
+        .map(|((_, src), (_, dst))| [*src, *dst])
+        .filter(|[src, dst]| src != dst)
+        .collect();
+    pairs.sort_unstable();
+    (0..).zip(pairs).map(|(id, [src, dst])| Flow::write(id, src, dst, size, 0)).collect()
+}
+
+/// Each host sends to every other one: first to the next, so that no receiver is everyone's first.
+pub fn all_to_all(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
+    let count = hosts.len();
+    if count.saturating_mul(count.saturating_sub(1)) > FLOWS_MAX {
+        return Err(WorkloadError::TooMany);
+    }
+    let mut flows = Vec::new();
+    for (at, &src) in hosts.iter().enumerate() {
+        for step in 1..count {
+            let dst = hosts[(at + step) % count];
+            flows.push(Flow::write(flows.len() as u64, src, dst, size, 0));
+        }
+    }
+    Ok(flows)
+}

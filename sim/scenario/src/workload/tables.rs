@@ -1,0 +1,23 @@
+//! Distributions of flow sizes that papers on congestion control share. The numbers are those of HPCC's
+//! traffic generator (commit 9f4be2a), lines of `bytes percent`.
+
+use super::distribution::{Cdf, CdfError, Point};
+
+/// Web search at Microsoft, from DCTCP's paper.
+pub const WEBSEARCH: &str = include_str!("tables/websearch.txt");
+/// Hadoop at Facebook, 2015.
+pub const FB_HDP: &str = include_str!("tables/fb_hdp.txt");
+/// Storage at Alibaba, 2019.
+pub const ALI_STORAGE: &str = include_str!("tables/ali_storage.txt");
+/// RPCs at Google, 2008, from Homa's paper.
+pub const GOOGLE_RPC: &str = include_str!("tables/google_rpc.txt");
+
+/// The distribution of one of these tables.
+pub fn cdf(table: &str) -> Result<Cdf, CdfError> {
+    let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(f64::NAN);
+    let point = |line: &str| {
+        let mut words = line.split_whitespace();
+        Point { bytes: number(words.next()), percent: number(words.next()) }
+    };
+    Cdf::new(table.lines().map(point).collect())
+}

@@ -1,0 +1,65 @@
+use crate::{says, text, warned};
+use remora_fabric::topology::NodeKind;
+use remora_scenario::format::hpcc::topology::{parse, write};
+
+const FAT: &str = include_str!("../data/fat_k8_100G_OS2_n128_OS1.txt");
+const LEAF: &str = include_str!("../data/leaf_spine_128_100G_OS2.txt");
+
+#[test]
+fn the_topologies_of_conweave_are_read_and_their_prose_is_ignored() {
+    let fat = parse(text(FAT)).unwrap();
+    assert!(fat.warnings.is_empty(), "{:?}", fat.warnings);
+    assert_eq!((fat.value.nodes.len(), fat.value.hosts().count(), fat.value.links.len()), (208, 128, 384));
+    // The same links, in the same order, as the table that was made from it.
+    let table = include_str!("../data/topo-fat-k8-128.csv").lines().skip(1);
+    for (link, row) in fat.value.links.iter().zip(table) {
+        let row: Vec<u64> = row.split(',').map(|word| word.parse().unwrap()).collect();
+        assert_eq!([link.a.into(), link.b.into(), link.rate / 1_000_000_000, link.delay / 1000], row[..]);
+    }
+    let leaf = parse(text(LEAF)).unwrap();
+    assert!(leaf.warnings.is_empty(), "{:?}", leaf.warnings);
+    assert_eq!((leaf.value.nodes.len(), leaf.value.switches().count()), (144, 16));
+}
+
+#[test]
+fn switches_stand_anywhere_among_the_nodes_and_lines_end_as_they_like() {
+    let read = parse(text("3 1 2\r\n1\r\n0 1 100Gbps 0.001ms 0\r\n2 1 50Mb/s 2 0.25")).unwrap();
+    assert_eq!(read.value.nodes, [NodeKind::Host, NodeKind::Switch, NodeKind::Host]);
+    let [first, second] = read.value.links[..] else { panic!("two links") };
+    assert_eq!((first.rate, first.delay, first.loss), (100_000_000_000, 1_000_000, 0.0));
+    // A delay without a unit is in seconds.
+    assert_eq!((second.rate, second.delay, second.loss), (50_000_000, 2_000_000_000_000, 0.25));
+    assert_eq!(parse(text(&write(&read.value))).unwrap().value, read.value);
+}
+
+#[test]
+fn each_mistake_has_its_line_and_remedy() {
+    for (bad, words) in [
+        (
+            "3 1 2\n1\n0 1 1Gbps 1ns 0\n",
+            "f:3: the file ends where a link should stand: add it or mend the count",
+        ),
+        ("2 1 1\n1\n0 7 1Gbps 1ns 0", "f:3: the number of a node is 7: choose at most 1"),
+        ("2 1 1\n9\n0 1 1Gbps 1ns 0", "f:2: the number of a switch is 9: choose at most 1"),
+        ("2 1 1\n1\n0 1 fast 1ns 0", "f:3: `fast` is not a rate: write one like 100Gbps"),
+        ("2 1 1\n1\n0 1 1Gbps soon 0", "f:3: `soon` is not a delay: write one like 1000ns"),
+        ("2 1 1\n1\n0 1 1Gbps 1ns 2", "f:3: `2` is not an error rate: write one from 0 to 1"),
+        ("2 1 1\n1\n0 1 0bps 1ns 0", "f:3: link 0 has 0 bit/s: choose a rate from 1000 to 8000000000000"),
+        ("3 1 1\n1\n0 1 1Gbps 1ns 0", "f: host 2 has no link: add one, or list it as a switch"),
+        ("", "f:1: the file ends where the count of nodes should stand: add it or mend the count"),
+        ("999999999 1 1", "f:1: the count of nodes is 999999999: choose at most 100000"),
+        ("0 0 0", "f: no node is a host: list fewer nodes as switches"),
+    ] {
+        assert_eq!(says(parse(text(bad))), words, "{bad:?}");
+    }
+}
+
+#[test]
+fn links_beyond_the_count_are_named() {
+    let read = parse(text("2 1 1\n1\n0 1 1Gbps 1ns 0\n0 1 1Gbps 1ns 0\n")).unwrap();
+    assert_eq!(read.value.links.len(), 1);
+    assert_eq!(
+        warned(&read),
+        ["f:4: there are more links than the 1 of the count; they are ignored, as in ns-3"]
+    );
+}
