@@ -24,6 +24,16 @@ pub enum Algorithm {
     Timely,
 }
 
+impl Algorithm {
+    /// Does it use the marks of switches, so that packets must say that they may be marked (ECT)?
+    pub fn reads_marks(self) -> bool {
+        match self {
+            Algorithm::Dcqcn => true,
+            Algorithm::None | Algorithm::Timely => false,
+        }
+    }
+}
+
 /// The parameters of both algorithms, and what they have in common.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -33,6 +43,8 @@ pub struct Settings {
     pub line_rate: u64,
     /// Bits per second less than which it never sends.
     pub min_rate: u64,
+    /// Connections' packets may be marked (ECT) also where no control uses the marks. Default: no.
+    pub ect: bool,
     /// Those of DCQCN.
     pub dcqcn: dcqcn::Settings,
     /// Those of TIMELY.
@@ -46,8 +58,23 @@ impl Default for Settings {
             algorithm: Algorithm::None,
             line_rate: 40_000_000_000,
             min_rate: 10_000_000,
+            ect: false,
             dcqcn: dcqcn::Settings::default(),
             timely: timely::Settings::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// DCQCN as the ns-3 models of HPCC and ConWeave have it, at links of so many bits per second:
+    /// [`dcqcn::Settings::ns3`], and their `MIN_RATE` of 100 Mb/s.
+    pub fn ns3(line_rate: u64) -> Settings {
+        Settings {
+            algorithm: Algorithm::Dcqcn,
+            line_rate,
+            min_rate: 100_000_000,
+            dcqcn: dcqcn::Settings::ns3(),
+            ..Settings::default()
         }
     }
 }

@@ -3,21 +3,39 @@
 //!
 //! Names are the paper's: `R_C` is the current rate, `R_T` the target, α the estimate of how congested the
 //! path is. §3.1 has the algorithm, §5 and figure 14 the values that the defaults take.
+//!
+//! The ns-3 models that later papers use differ from it ([`Form::Ns3`]). They cite a NIC vendor's variant: the
+//! simulators of HPCC (Li et al., SIGCOMM 2019) and ConWeave (Song et al., SIGCOMM 2023), in `rdma-hw.cc`.
 
 use crate::Instant;
+
+/// Which description of the reaction point is followed.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The paper's. A notification cuts the rate and moves α at once; α decays when none has come for K. Hyper
+    /// increase grows with each step.
+    #[default]
+    Paper,
+    /// That of the ns-3 models. A notification is only noted. At the end of each K since the first one, α moves
+    /// by whether one has come in it. At the end of each decrease interval the rate is cut if one has come.
+    /// Each step of hyper increase adds the same, and α is kept when the flow is back at line rate.
+    Ns3,
+}
 
 /// The parameters, by the names of the paper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// N: nanoseconds between two CNPs of one flow, at least.
+    /// The description that is followed.
+    pub form: Form,
+    /// N: nanoseconds between two CNPs of one flow, at least. 0: one for each marked packet.
     pub n_ns: u64,
     /// 1/g: by so much smaller is the weight of one notification in α.
     pub g_inverse: u32,
-    /// K: nanoseconds without a CNP after which α decays.
+    /// K: nanoseconds without a CNP after which α decays; in the ns-3 form, nanoseconds between two updates.
     pub k_ns: u64,
     /// T: nanoseconds of a step of the rate timer.
     pub t_ns: u64,
-    /// B: bytes of a step of the byte counter.
+    /// B: bytes of a step of the byte counter. 0: there is none, and the timer alone counts.
     pub b_bytes: u64,
     /// F: steps of fast recovery.
     pub f: u32,
@@ -25,11 +43,17 @@ pub struct Settings {
     pub r_ai: u64,
     /// `R_HAI`: bits per second by which a step of hyper increase grows.
     pub r_hai: u64,
+    /// Nanoseconds between two cuts of the rate, at least. 0: each notification cuts.
+    pub decrease_ns: u64,
+    /// A cut sets the target to the rate before it, as in the paper. If not, a cut that follows another without
+    /// an increase between them leaves the target as it is.
+    pub clamp_target: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            form: Form::Paper,
             n_ns: 50_000,
             g_inverse: 256,
             k_ns: 55_000,
@@ -38,6 +62,39 @@ impl Default for Settings {
             f: 5,
             r_ai: 40_000_000,
             r_hai: 400_000_000,
+            decrease_ns: 0,
+            clamp_target: true,
+        }
+    }
+}
+
+impl Settings {
+    /// The parameters of the ns-3 models, as ConWeave's configuration sets them (`config.txt` there, by these
+    /// names). HPCC's has the same but `RP_TIMER` 900 and `RATE_AI` 50Mb/s. The least rate is not among them:
+    /// [`Settings::ns3`](super::Settings::ns3) has it.
+    pub fn ns3() -> Settings {
+        Settings {
+            form: Form::Ns3,
+            // The echo travels in every ACK there; here a CNP answers each marked packet.
+            n_ns: 0,
+            // EWMA_GAIN 0.00390625
+            g_inverse: 256,
+            // ALPHA_RESUME_INTERVAL 1
+            k_ns: 1_000,
+            // RP_TIMER 300
+            t_ns: 300_000,
+            // There is no byte counter.
+            b_bytes: 0,
+            // FAST_RECOVERY_TIMES 1
+            f: 1,
+            // RATE_AI 40.0Mb/s
+            r_ai: 40_000_000,
+            // RATE_HAI 100.0Mb/s
+            r_hai: 100_000_000,
+            // RATE_DECREASE_INTERVAL 4
+            decrease_ns: 4_000,
+            // CLAMP_TARGET_RATE 0
+            clamp_target: false,
         }
     }
 }
@@ -73,9 +130,18 @@ pub struct ReactionPoint {
     timer_steps: u32,
     byte_steps: u32,
     bytes: u64,
-    /// Both never while the flow sends at line rate.
+    /// Both never while the flow sends at line rate. In the ns-3 form `alpha_at` is never: α is brought up to
+    /// date when it is needed.
     timer_at: Instant,
     alpha_at: Instant,
+    /// When a cut that was put off is due; and before when there is none, in the paper's form.
+    cut_at: Instant,
+    no_cut_before: Instant,
+    /// The ns-3 form: when the first notification came, up to when α is up to date, and whether one has come
+    /// since.
+    first: Option<Instant>,
+    alpha_until: Instant,
+    noted: bool,
 }
 
 impl ReactionPoint {
@@ -94,6 +160,11 @@ impl ReactionPoint {
             bytes: 0,
             timer_at: Instant::NEVER,
             alpha_at: Instant::NEVER,
+            cut_at: Instant::NEVER,
+            no_cut_before: Instant(0),
+            first: None,
+            alpha_until: Instant(0),
+            noted: false,
         }
     }
 
@@ -106,32 +177,77 @@ impl ReactionPoint {
         1.0 / f64::from(self.settings.g_inverse.max(1))
     }
 
-    /// A CNP has come: cut the rate (paper, equation 1) and begin again with recovery.
+    /// A CNP has come.
     pub fn notified(&mut self, now: Instant) {
-        self.target = self.current;
-        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(self.least);
+        if self.settings.form == Form::Ns3 {
+            return self.note(now);
+        }
+        if now >= self.no_cut_before {
+            self.no_cut_before = now.after(self.settings.decrease_ns);
+            self.cut(now);
+        }
         self.alpha = (1.0 - self.g()) * self.alpha + self.g();
+        self.alpha_at = now.after(self.settings.k_ns);
+    }
+
+    /// Cuts the rate (paper, equation 1) and begins again with recovery.
+    fn cut(&mut self, now: Instant) {
+        if self.settings.clamp_target || self.timer_steps > 0 {
+            self.target = self.current;
+        }
+        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(self.least);
         (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
         self.timer_at = now.after(self.settings.t_ns);
-        self.alpha_at = now.after(self.settings.k_ns);
+    }
+
+    /// The ns-3 form: α and the rate follow when their intervals end, which are counted from the first
+    /// notification. That one has set α.
+    fn note(&mut self, now: Instant) {
+        let Some(first) = self.first else {
+            (self.first, self.alpha_until) = (Some(now), now);
+            self.cut_at = now.after(self.settings.decrease_ns);
+            return;
+        };
+        self.update_alpha(now);
+        self.noted = true;
+        if self.cut_at == Instant::NEVER {
+            let interval = self.settings.decrease_ns.max(1);
+            let ended = now.since(first) / interval;
+            self.cut_at = first.after((ended + 1) * interval);
+        }
+    }
+
+    /// The ns-3 form: α at `now`, from the intervals that have ended since it was updated last.
+    fn update_alpha(&mut self, now: Instant) {
+        let k_ns = self.settings.k_ns.max(1);
+        let ended = now.since(self.alpha_until) / k_ns;
+        if ended == 0 {
+            return;
+        }
+        let g = self.g();
+        let decay = i32::try_from(ended).unwrap_or(i32::MAX);
+        // A notification counts once, in the interval in which it has come.
+        let noted = if std::mem::take(&mut self.noted) { g * (1.0 - g).powi(decay - 1) } else { 0.0 };
+        self.alpha = self.alpha * (1.0 - g).powi(decay) + noted;
+        self.alpha_until = self.alpha_until.after(ended * k_ns);
     }
 
     /// Bytes have left: every B of them are a step.
     pub fn sent(&mut self, bytes: u32) {
-        if self.timer_at == Instant::NEVER {
+        if self.timer_at == Instant::NEVER || self.settings.b_bytes == 0 {
             return;
         }
         self.bytes += u64::from(bytes);
-        while self.bytes >= self.settings.b_bytes.max(1) {
-            self.bytes -= self.settings.b_bytes.max(1);
+        while self.bytes >= self.settings.b_bytes {
+            self.bytes -= self.settings.b_bytes;
             self.byte_steps += 1;
             self.increase();
         }
     }
 
-    /// The earlier of both timers.
+    /// The earliest of its timers.
     pub fn deadline(&self) -> Instant {
-        self.timer_at.min(self.alpha_at)
+        self.timer_at.min(self.alpha_at).min(self.cut_at)
     }
 
     /// Runs the timers that are due at `now`.
@@ -139,6 +255,11 @@ impl ReactionPoint {
         if now >= self.alpha_at {
             self.alpha *= 1.0 - self.g();
             self.alpha_at = now.after(self.settings.k_ns);
+        }
+        if now >= self.cut_at {
+            self.cut_at = Instant::NEVER;
+            self.update_alpha(now);
+            self.cut(now);
         }
         if now >= self.timer_at {
             self.timer_at = now.after(self.settings.t_ns);
@@ -150,10 +271,16 @@ impl ReactionPoint {
     /// A step of either counter (paper, figure 7): fast recovery halves the way to the target; then the
     /// target moves on.
     fn increase(&mut self) {
-        let (timer, byte, f) = (self.timer_steps, self.byte_steps, self.settings.f);
-        if timer.min(byte) > f {
-            self.target += f64::from(timer.min(byte) - f) * self.settings.r_hai as f64;
-        } else if timer.max(byte) >= f {
+        let (timer, f) = (self.timer_steps, self.settings.f);
+        let byte = if self.settings.b_bytes == 0 { timer } else { self.byte_steps };
+        // The ns-3 models count the steps before this one.
+        let is_ns3 = self.settings.form == Form::Ns3;
+        let before = u32::from(is_ns3);
+        let steps = timer.min(byte).saturating_sub(before);
+        if steps > f {
+            let factor = if is_ns3 { 1 } else { steps - f };
+            self.target += f64::from(factor) * self.settings.r_hai as f64;
+        } else if timer.max(byte).saturating_sub(before) >= f {
             self.target += self.settings.r_ai as f64;
         }
         self.target = self.target.min(self.line);
@@ -165,7 +292,10 @@ impl ReactionPoint {
 
     /// Back at line rate: there is nothing left to win, and the next congestion is another one.
     fn recover(&mut self) {
-        (self.current, self.target, self.alpha) = (self.line, self.line, 1.0);
+        (self.current, self.target) = (self.line, self.line);
+        if self.settings.form == Form::Paper {
+            self.alpha = 1.0;
+        }
         (self.timer_at, self.alpha_at) = (Instant::NEVER, Instant::NEVER);
     }
 }
@@ -255,6 +385,76 @@ mod tests {
             assert!(point.rate() <= LINE as u64);
         }
         assert_eq!((point.deadline(), point.rate()), (Instant::NEVER, LINE as u64));
+    }
+
+    fn ns3() -> ReactionPoint {
+        ReactionPoint::new(&super::super::Settings::ns3(LINE as u64))
+    }
+
+    /// Runs all timers that are due before `end`.
+    fn run(point: &mut ReactionPoint, end: u64) {
+        while point.deadline() < Instant(end) {
+            point.expire(point.deadline());
+        }
+    }
+
+    #[test]
+    fn ns3_every_marked_packet_is_notified() {
+        let (mut point, settings) = (NotificationPoint::default(), Settings::ns3());
+        assert!([0, 0, 1, 2].iter().all(|at| point.marked(Instant(*at), &settings)));
+    }
+
+    #[test]
+    fn ns3_the_rate_is_cut_at_the_end_of_an_interval_once_for_all_notifications_in_it() {
+        let mut point = ns3();
+        (0..100).for_each(|at| point.notified(Instant(10 + 30 * at)));
+        assert!(close(point.current, LINE), "not before the interval has ended");
+        assert_eq!(point.deadline(), Instant(10 + 4_000));
+        run(&mut point, 5_000);
+        // The first set α to 1, those in the next three intervals left it there, the fourth saw none.
+        let alpha = 255.0 / 256.0;
+        assert!((point.alpha - alpha).abs() < 1e-12, "{}", point.alpha);
+        assert!(close(point.current, LINE * (1.0 - alpha / 2.0)) && close(point.target, LINE));
+        // The next interval ends with a cut only if a notification has come in it.
+        run(&mut point, 10_000);
+        assert!(close(point.current, LINE * (1.0 - alpha / 2.0)));
+        point.notified(Instant(10_000));
+        assert_eq!(point.deadline(), Instant(12_010));
+        run(&mut point, 12_011);
+        let alpha = alpha * (255.0f64 / 256.0).powi(5);
+        let alpha = (alpha * 255.0 / 256.0 + 1.0 / 256.0) * 255.0 / 256.0 * 255.0 / 256.0;
+        assert!((point.alpha - alpha).abs() < 1e-12, "{} {alpha}", point.alpha);
+        // No increase has come between the two cuts: the target is what it was.
+        assert!(close(point.target, LINE), "{}", point.target);
+    }
+
+    #[test]
+    fn ns3_one_step_of_recovery_then_one_of_additive_and_then_hyper_increase_by_time_alone() {
+        let mut point = ns3();
+        (point.current, point.target) = (2e9, 2e9);
+        point.notified(Instant(0));
+        run(&mut point, 4_001);
+        let (start, target) = (point.current, 2e9);
+        point.sent(u32::MAX);
+        run(&mut point, 304_001);
+        assert!(close(point.target, target) && close(point.current, (start + target) / 2.0));
+        run(&mut point, 604_001);
+        assert!(close(point.target, target + 40e6));
+        run(&mut point, 904_001);
+        assert!(close(point.target, target + 140e6));
+        run(&mut point, 1_204_001);
+        assert!(close(point.target, target + 240e6), "each step adds the same");
+    }
+
+    #[test]
+    fn a_cut_that_is_put_off_is_none_in_the_papers_form() {
+        let settings = super::super::Settings::default();
+        let dcqcn = Settings { decrease_ns: 4_000, ..settings.dcqcn };
+        let mut point = ReactionPoint::new(&super::super::Settings { dcqcn, ..settings });
+        [0, 1, 3_999].iter().for_each(|at| point.notified(Instant(*at)));
+        assert!(close(point.current, LINE / 2.0));
+        point.notified(Instant(4_000));
+        assert!(close(point.current, LINE / 4.0));
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub struct Parameters {
     pub mtu: u32,
     /// Local ACK timeout in nanoseconds; `u64::MAX` never expires (`timeout` = 0).
     pub timeout_ns: u64,
-    /// Times that a request is sent again before the queue pair gives up (0..=7).
+    /// Times that a request is sent again before the queue pair gives up: 0 to 7, or [`FOR_EVER`].
     pub retry_cnt: u8,
     /// Times that a receiver-not-ready is waited for; 7 waits for ever.
     pub rnr_retry: u8,
@@ -87,6 +87,27 @@ pub struct Parameters {
     pub window: u32,
     /// A READ longer than this many packets is requested in pieces, which bounds the burst of its responses.
     pub read_piece: u32,
+    /// Go-back-N: an acknowledgement is asked for at least once in so many packets, and in a quarter of the
+    /// window. IRN's packets ask always.
+    pub ack_every: u32,
+}
+
+/// A `retry_cnt` that no loss and no silence uses up. No attribute has it; it is a setting of the NIC.
+pub const FOR_EVER: u8 = u8::MAX;
+
+impl Parameters {
+    /// How long IRN bears silence, in nanoseconds.
+    pub(crate) fn patience_ns(&self) -> u64 {
+        match self.retry_cnt {
+            FOR_EVER => u64::MAX,
+            retry_cnt => self.timeout_ns.saturating_mul(u64::from(retry_cnt) + 1),
+        }
+    }
+
+    /// Packets after which go-back-N asks for an acknowledgement.
+    fn ack_req_every(&self) -> u32 {
+        self.ack_every.min(self.window / 4).max(1)
+    }
 }
 
 impl Default for Parameters {
@@ -102,6 +123,7 @@ impl Default for Parameters {
             min_rnr_timer: 12,
             window: 1024,
             read_piece: 256,
+            ack_every: 32,
         }
     }
 }

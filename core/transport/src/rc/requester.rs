@@ -12,7 +12,7 @@ use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Retired, Window};
 use super::prism::{self, ParsedResponse};
-use super::{Parameters, Progress, Seq, extend, psn, start, strom};
+use super::{FOR_EVER, Parameters, Progress, Seq, extend, psn, start, strom};
 use crate::{Atomic, Counters, Instant, Status, timers};
 use remora_wire::aeth::Kind as Syndrome;
 use remora_wire::prism::{Flags, Verdict};
@@ -84,9 +84,6 @@ pub enum Reaction<D> {
     },
 }
 
-/// An acknowledgement is asked for at least this often, in packets.
-const ACK_REQ_EVERY: u32 = 32;
-
 /// The requester of one queue pair.
 pub struct Requester<D> {
     parameters: Parameters,
@@ -98,6 +95,7 @@ pub struct Requester<D> {
     fetches: VecDeque<Seq>,
     fetch_messages: u32,
     since_ack_req: u32,
+    ack_req_every: u32,
     retries: u8,
     rnr_retries: u8,
     /// One past the last packet on the way that asks for an acknowledgement. Not beyond `snd_una`: the peer
@@ -130,6 +128,7 @@ impl<D: Copy> Requester<D> {
             fetches: VecDeque::with_capacity(usize::from(parameters.max_rd_atomic)),
             fetch_messages: 0,
             since_ack_req: 0,
+            ack_req_every: parameters.ack_req_every(),
             retries: parameters.retry_cnt,
             rnr_retries: parameters.rnr_retry,
             ack_req_end: first,
@@ -349,12 +348,7 @@ impl<D: Copy> Requester<D> {
         end == self.write_seq
             || end == self.tx_window.snd_max
             || end == self.force_ack_req_at
-            || self.since_ack_req + 1 >= self.ack_req_every()
-    }
-
-    #[inline]
-    fn ack_req_every(&self) -> u32 {
-        ACK_REQ_EVERY.min(self.parameters.window / 4).max(1)
+            || self.since_ack_req + 1 >= self.ack_req_every
     }
 
     /// The context of the message that a planned packet belongs to: by reference, since it was written a
@@ -580,9 +574,15 @@ impl<D: Copy> Requester<D> {
                 self.fail(self.window.bounds().0, Status::RetryExceeded);
                 return;
             }
-            self.retries -= 1;
+            self.use_retry();
         }
         self.go_back(now);
+    }
+
+    fn use_retry(&mut self) {
+        if self.retries != FOR_EVER {
+            self.retries -= 1;
+        }
     }
 
     fn number_of(&self, seq: Seq) -> u64 {

@@ -15,6 +15,7 @@
 //! for everything before it.
 
 mod bitmap;
+mod delay;
 mod judge;
 mod owed;
 mod reads;
@@ -78,7 +79,8 @@ pub struct Settings {
     pub eager: bool,
     /// Loss recovery.
     pub recovery: Recovery,
-    /// RTO_low, nanoseconds: the timer when few packets are in flight.
+    /// RTO_low, nanoseconds: the timer when few packets are in flight. [`NEVER_NS`](crate::timers::NEVER_NS)
+    /// here and below: no timer, as in a network that loses nothing.
     pub rto_low_ns: u64,
     /// RTO_high, nanoseconds: the timer otherwise.
     pub rto_high_ns: u64,
@@ -86,6 +88,9 @@ pub struct Settings {
     pub few: u32,
     /// Whether these two times are what counts.
     pub timers: Timers,
+    /// Nanoseconds that a request packet waits, and its queue pair's requests with it, before it is sent again:
+    /// 0, or 2000 for the paper's figure 12, where the NIC fetches it over PCIe. READ responses do not wait.
+    pub retransmit_delay_ns: u64,
 }
 
 impl Default for Settings {
@@ -102,6 +107,7 @@ impl Default for Settings {
             rto_high_ns: 320_000,
             few: 3,
             timers: Timers::ByPort,
+            retransmit_delay_ns: 0,
         }
     }
 }

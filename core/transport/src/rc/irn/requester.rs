@@ -7,6 +7,7 @@
 mod check;
 mod prism;
 
+use super::delay::RetransmitDelay;
 use super::owed::{OwedAck, OwedAcks};
 use super::receiver::{Place, Tracker};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
@@ -102,6 +103,7 @@ pub struct Requester<D> {
     failing: Failing,
     /// What arrives out of order is kept.
     keeps: bool,
+    delay: RetransmitDelay,
 }
 
 const NUMBER: u32 = 0x00ff_ffff;
@@ -128,6 +130,7 @@ impl<D: Copy> Requester<D> {
             rnr_until: Instant(0),
             failing: Failing::default(),
             keeps: settings.recovery != Recovery::GoBackN,
+            delay: RetransmitDelay::new(settings.retransmit_delay_ns),
             parameters,
         }
     }
@@ -280,7 +283,7 @@ impl<D: Copy> Requester<D> {
             // No rate limit, scheduler or full port holds the packet back: the timer must run.
             self.rto.blocked(now, self.sender.in_flight());
         }
-        chosen
+        chosen.filter(|(_, seq)| *seq >= self.sender.high() || !self.delay.holds(now, *seq))
     }
 
     fn chosen(&mut self) -> Option<(u64, Seq)> {
@@ -385,6 +388,7 @@ impl<D: Copy> Requester<D> {
     #[inline(never)]
     fn sent_out_of_turn(&mut self, plan: &Plan, new: bool, counters: &mut Counters) {
         counters.retransmitted_pkts += u64::from(!new);
+        self.delay.sent();
         let recovering = self.sender.in_recovery();
         self.sender.transmitted(Some(plan.seq));
         counters.irn_recoveries += u64::from(!recovering && self.sender.in_recovery());
@@ -468,18 +472,13 @@ impl<D: Copy> Requester<D> {
         Some(message.retired(message.context.context, Status::WrFlushed))
     }
 
-    /// How long silence may last.
-    fn patience_ns(&self) -> u64 {
-        self.parameters.timeout_ns.saturating_mul(u64::from(self.parameters.retry_cnt) + 1)
-    }
-
     /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop
     /// believing in it.
     #[inline]
     fn silence_ends(&self) -> Instant {
         let nothing_else = self.rto.deadline() == Instant::NEVER && !self.rto.is_resting();
         if nothing_else && !self.fetches.is_empty() {
-            self.rto.patience(self.patience_ns(), 0)
+            self.rto.patience(self.parameters.patience_ns(), 0)
         } else {
             Instant::NEVER
         }
@@ -488,7 +487,7 @@ impl<D: Copy> Requester<D> {
     /// When `expire` is due.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        let deadline = self.rto.deadline().min(self.silence_ends());
+        let deadline = self.rto.deadline().min(self.silence_ends()).min(self.delay.deadline());
         if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
     }
 
@@ -500,6 +499,7 @@ impl<D: Copy> Requester<D> {
             // except what it has acknowledged before: then only the timer goes on.
             self.follow(now);
         }
+        self.delay.expire(now);
         if rx_drained_at >= self.silence_ends() {
             return self.give_up(counters);
         }
@@ -513,7 +513,9 @@ impl<D: Copy> Requester<D> {
             Timeout::Resend => {
                 counters.local_ack_timeout_err += 1;
                 counters.irn_short_timeouts += u64::from(short);
-                if rx_drained_at >= self.rto.patience(self.patience_ns(), self.parameters.retry_cnt) {
+                if rx_drained_at
+                    >= self.rto.patience(self.parameters.patience_ns(), self.parameters.retry_cnt)
+                {
                     return self.give_up(counters);
                 }
                 self.seek();

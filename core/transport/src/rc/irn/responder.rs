@@ -194,7 +194,7 @@ impl Responder {
             mtu: parameters.mtu,
             rnr_timer: parameters.min_rnr_timer,
             allowed,
-            patience_ns: patience_ns(parameters),
+            patience_ns: parameters.patience_ns(),
             quiet: false,
             keeps: settings.recovery != Recovery::GoBackN,
             prism: false,
@@ -210,7 +210,7 @@ impl Responder {
     pub fn retune(&mut self, allowed: Allowed, parameters: &Parameters) {
         self.allowed = allowed;
         self.rnr_timer = parameters.min_rnr_timer;
-        self.patience_ns = patience_ns(parameters);
+        self.patience_ns = parameters.patience_ns();
     }
 
     /// The receiving half, for tools.
@@ -675,7 +675,3 @@ const ACK: Syndrome = Syndrome::ack(aeth::NO_CREDITS);
 
 /// Numbers on the wire have 24 bits.
 const NUMBERS: Seq = 0x00ff_ffff;
-
-fn patience_ns(parameters: &Parameters) -> u64 {
-    parameters.timeout_ns.saturating_mul(u64::from(parameters.retry_cnt) + 1)
-}

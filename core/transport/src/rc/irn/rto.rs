@@ -15,6 +15,7 @@
 use super::{Settings, Timers};
 use crate::Instant;
 use crate::rc::Seq;
+use crate::timers::NEVER_NS;
 
 /// Doublings of the timer at most.
 const DOUBLINGS: u8 = 3;
@@ -92,15 +93,16 @@ impl Rto {
             return (self.low_ns, self.high_ns);
         }
         // Nothing measured: patient, since what is sent twice on a slow path only delays it further.
-        let round = if self.smooth == 0 { 8 * self.high_ns } else { self.smooth + 4 * self.deviation };
+        let round =
+            if self.smooth == 0 { self.high_ns.saturating_mul(8) } else { self.smooth + 4 * self.deviation };
         let low = self.low_ns.max(round);
-        (low, self.high_ns.max(low * RATIO_TENTHS / 10))
+        (low, self.high_ns.max(low.saturating_mul(RATIO_TENTHS) / 10))
     }
 
     #[inline]
     fn span(&self, short: bool) -> u64 {
         let (low, high) = self.times();
-        (if short { low } else { high }) << self.doubled
+        (if short { low } else { high }).saturating_mul(1 << self.doubled)
     }
 
     #[inline]
@@ -114,6 +116,11 @@ impl Rto {
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Does it expire at all? Not if RTO_low is [`NEVER_NS`].
+    pub fn expires(&self) -> bool {
+        self.low_ns < NEVER_NS
     }
 
     /// Is RTO_low running?

@@ -92,7 +92,7 @@ impl<D: Copy> Requester<D> {
             self.fail(self.window.bounds().0, Status::RetryExceeded);
             return;
         }
-        self.retries -= 1;
+        self.use_retry();
         self.tx_window.restart();
         self.rewind();
     }

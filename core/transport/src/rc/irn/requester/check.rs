@@ -46,7 +46,7 @@ impl<D: Copy> Requester<D> {
             assert!(first.until > expected, "the oldest READ lacks a response: {first:?}, {expected}");
         }
         let on_the_way = self.sender.una() < self.sender.high();
-        let timer = self.rto.deadline() < Instant::NEVER || self.rto.is_resting();
+        let timer = self.rto.deadline() < Instant::NEVER || self.rto.is_resting() || !self.rto.expires();
         assert!(
             !on_the_way || timer || self.rnr_until > Instant(0),
             "a timer runs or rests while packets are on the way: {:?}",
