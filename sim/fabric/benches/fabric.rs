@@ -26,6 +26,14 @@ fn main() {
         },
         connection: Connection { mtu: 1024, ..Connection::default() },
         whole,
+        nic: remora_nic::Config {
+            window: 65_535,
+            ack_every: 1,
+            turn_packets: 1,
+            rto_ns: Some(remora_transport::NEVER_NS),
+            retries_forever: true,
+            ..SimulationConfig::default().nic
+        },
         ..SimulationConfig::default()
     };
     let mut simulation = Simulation::new(topology, config).expect("a topology that runs");

@@ -36,14 +36,22 @@ use progress::Progress;
 use switch::Switch;
 
 /// When switches mark packets (ECN).
-#[derive(Copy, Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MarkConfig {
-    /// How likely a mark is.
-    pub marks: Marks,
+    /// How likely a mark is at ports of a rate in bit/s. One without a rate is for all others.
+    pub by_rate: Vec<(Option<u64>, Marks)>,
     /// The queue counts that a packet leaves behind. Otherwise it is the one that it finds.
     pub at_dequeue: bool,
     /// Classes that are marked, a bit each.
     pub classes: u8,
+}
+
+impl MarkConfig {
+    /// How likely a mark is at a port of this rate.
+    fn of(&self, rate: u64) -> Option<Marks> {
+        let exact = self.by_rate.iter().find(|(of, _)| *of == Some(rate));
+        exact.or_else(|| self.by_rate.iter().find(|(of, _)| of.is_none())).map(|(_, marks)| *marks)
+    }
 }
 
 /// How a network behaves.
@@ -123,6 +131,8 @@ pub struct Network {
     random: Vec<Random>,
     /// Probability that a link loses a packet, by port.
     loss: Vec<f64>,
+    /// How likely marks are, by port; empty if nothing is marked.
+    marks: Vec<Option<Marks>>,
     switches: Vec<Switch>,
     /// The ports by which each host sends.
     uplinks: Vec<Vec<PortId>>,
@@ -209,6 +219,7 @@ impl Network {
             accounts: vec![Account::default(); ports.len()],
             random: (0..ports.len()).map(stream).collect(),
             progress: Progress::new(ports.len()),
+            marks: config.marks.as_ref().map_or(Vec::new(), |marks| ports.iter().map(|port| marks.of(port.rate)).collect()),
             numbers,
             loss,
             ports,
@@ -305,6 +316,11 @@ impl Network {
     /// Packets under way, and the most that there ever were.
     pub fn under_way(&self) -> (usize, usize) {
         (self.packets.live(), self.packets.most())
+    }
+
+    /// Times on all links are whole nanoseconds from now on, rounded down, as in ns-3.
+    pub fn round_to_ns(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.whole_ns = true);
     }
 
     /// The links that are down at some time, and when.
@@ -475,10 +491,12 @@ impl Network {
             return self.overflow(number, ingress, id);
         }
         packet.ingress = ingress;
-        if let Some(marks) = &self.config.marks
-            && !marks.at_dequeue
+        if let Some(config) = &self.config.marks
+            && !config.at_dequeue
+            && let Some(marks) = &self.marks[out.index()]
         {
-            self.totals.marked += u64::from(mark(marks, packet, queued, &mut self.random[out.index()]));
+            let marked = mark(config, marks, packet, queued, &mut self.random[out.index()]);
+            self.totals.marked += u64::from(marked);
         }
         port.add(class, charge);
         if switch.buffer.is_voq() {
@@ -558,11 +576,13 @@ impl Network {
     fn left(&mut self, number: u32, out: PortId, id: PacketId, class: u8, charge: u32) {
         let packet = &mut self.packets[id];
         let ingress = packet.ingress;
-        if let Some(marks) = &self.config.marks
-            && marks.at_dequeue
+        if let Some(config) = &self.config.marks
+            && config.at_dequeue
+            && let Some(marks) = &self.marks[out.index()]
         {
             let queued = self.ports[out.index()].queues[usize::from(class)].bytes;
-            self.totals.marked += u64::from(mark(marks, packet, queued, &mut self.random[out.index()]));
+            let marked = mark(config, marks, packet, queued, &mut self.random[out.index()]);
+            self.totals.marked += u64::from(marked);
         }
         let account = &mut self.accounts[ingress.index()];
         let switch = &mut self.switches[number as usize];
@@ -755,11 +775,11 @@ impl Network {
 
 /// Marks a packet that may be marked, if the draw says so. Returns whether it did.
 #[inline]
-fn mark(config: &MarkConfig, packet: &mut Packet, queued: u32, random: &mut Random) -> bool {
+fn mark(config: &MarkConfig, marks: &Marks, packet: &mut Packet, queued: u32, random: &mut Random) -> bool {
     if !packet.flags.has(Flags::ECN_CAPABLE) || config.classes & 1 << packet.class == 0 {
         return false;
     }
-    let marked = random.chance(config.marks.likelihood(queued as usize));
+    let marked = random.chance(marks.likelihood(queued as usize));
     if marked {
         packet.flags = packet.flags.with(Flags::MARKED);
     }

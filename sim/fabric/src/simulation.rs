@@ -40,6 +40,8 @@ pub struct SimulationConfig {
     pub nic: remora_nic::Config,
     /// What a frame is charged on links and in buffers.
     pub charging: Charging,
+    /// Bytes that each packet with data is charged on top.
+    pub extra_header: u16,
     /// Class of data.
     pub data_class: u8,
     /// Class of acknowledgements and CNPs.
@@ -72,6 +74,7 @@ impl Default for SimulationConfig {
                 ..remora_nic::Config::default()
             },
             charging: Charging::Ethernet,
+            extra_header: 0,
             data_class: 3,
             ack_class: 3,
             icrc: false,
@@ -106,7 +109,10 @@ impl Simulation {
     /// # Panics
     /// If it asks for more memory than the machine has.
     pub fn new(topology: Topology, config: SimulationConfig) -> Result<Simulation, TopologyError> {
-        let network = Network::new(topology, config.network.clone())?;
+        let mut network = Network::new(topology, config.network.clone())?;
+        if config.charging.is_whole_ns() {
+            network.round_to_ns();
+        }
         let zeros = Bytes::heap(config.message as usize).expect("memory for the data of flows");
         let hosts: Vec<Host> =
             (0..network.hosts() as u32).map(|host| new_host(host, &zeros, &config)).collect();
@@ -147,6 +153,12 @@ impl Simulation {
         let number = self.flows.add(spec);
         self.network.wake(source, start);
         number
+    }
+
+    /// Does nothing happen any more before `limit`, or at it?
+    pub fn is_idle(&mut self, limit: Picos) -> bool {
+        let next = self.network.next_time();
+        next == Picos::NEVER || next > limit
     }
 
     /// Flows that have not ended.

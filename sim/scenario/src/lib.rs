@@ -7,7 +7,10 @@
 mod error;
 mod flow;
 pub mod format;
+pub mod path;
+pub mod run;
 pub mod scenario;
+pub mod setup;
 mod tokens;
 pub mod units;
 pub mod workload;

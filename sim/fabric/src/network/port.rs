@@ -61,6 +61,8 @@ pub struct Port {
     pub next_class: u8,
     /// An event ends the present packet.
     pub has_free_event: bool,
+    /// Its times are whole nanoseconds, rounded down.
+    pub whole_ns: bool,
     /// It carries packets.
     pub up: bool,
     /// It loses packets at random.
@@ -97,6 +99,7 @@ impl Port {
             paused: 0,
             next_class: 0,
             has_free_event: false,
+            whole_ns: false,
             up: true,
             lossy: false,
             flight: Fifo::default(),
@@ -114,11 +117,12 @@ impl Port {
     /// Picoseconds that so many bytes take.
     #[inline]
     pub fn transmission(&self, bytes: u32) -> u64 {
-        if self.ps_per_byte != 0 {
+        let ps = if self.ps_per_byte != 0 {
             u64::from(bytes) * u64::from(self.ps_per_byte)
         } else {
             transmission(u64::from(bytes), self.rate)
-        }
+        };
+        if self.whole_ns { ps / Picos::NANOSECOND * Picos::NANOSECOND } else { ps }
     }
 
     /// Is there something that may leave?

@@ -11,6 +11,9 @@ use crate::network::{Flags, Network, Packet, PortId};
 /// Where the BTH begins.
 const BTH: usize = ipv4::LEN + udp::LEN;
 
+/// Bytes of the longest frame without data: an acknowledgement of IRN, or a READ request.
+const CONTROL: usize = 80;
+
 /// The egress of one host.
 pub struct Uplink<'a> {
     pub network: &'a mut Network,
@@ -99,7 +102,8 @@ impl Egress for Uplink<'_> {
         let destination = Qpn::new(u32::from_be_bytes([0, frame[BTH + 5], frame[BTH + 6], frame[BTH + 7]]));
         let far = self.fars.get(to, destination);
         let node = self.network.node_of(to) as u16;
-        let charge = self.config.charging.charge(frame);
+        let extra = if len > CONTROL { self.config.extra_header } else { 0 };
+        let charge = self.config.charging.charge(frame) + extra;
         let mut packet = Packet::new(node, class.number(), charge, far.hash);
         packet.len = len as u16;
         packet.flags = Flags::NONE

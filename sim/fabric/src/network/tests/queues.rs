@@ -109,7 +109,7 @@ fn an_egress_threshold_drops_by_the_queue_of_the_output() {
 fn marks_follow_red_by_the_queue_before_or_behind_the_packet() {
     let marks = Marks { k_min: 2_000, k_max: 4_000, p_max_thousandths: 1_000 };
     for (at_dequeue, expected) in [(false, 4), (true, 4)] {
-        let mark = MarkConfig { marks, at_dequeue, classes: 1 << 3 };
+        let mark = MarkConfig { by_rate: vec![(None, marks)], at_dequeue, classes: 1 << 3 };
         let config = NetworkConfig { marks: Some(mark), ..NetworkConfig::default() };
         let mut network = Network::new(star(11, RATE, 0), config).unwrap();
         for host in 0..10 {
@@ -134,7 +134,7 @@ fn marks_follow_red_by_the_queue_before_or_behind_the_packet() {
 #[test]
 fn a_class_that_is_not_marked_never_is() {
     let marks = Marks { k_min: 0, k_max: 0, p_max_thousandths: 1_000 };
-    let mark = MarkConfig { marks, at_dequeue: false, classes: 1 << 3 };
+    let mark = MarkConfig { by_rate: vec![(None, marks)], at_dequeue: false, classes: 1 << 3 };
     let config = NetworkConfig { marks: Some(mark), ..NetworkConfig::default() };
     let mut network = Network::new(star(3, RATE / 10, 0), config).unwrap();
     let capable = |class| packet(2, class, 1_000).flagged(Flags::ECN_CAPABLE);

@@ -1,0 +1,82 @@
+//! Paths of a network without traffic: their delays, their slowest links, and how long a flow alone takes.
+
+use remora_fabric::engine::transmission;
+use remora_fabric::simulation::Charging;
+use remora_fabric::topology::{Link, Routes, Topology};
+
+/// Hosts from which the longest path is sought: all of them in a small network.
+const SOUGHT_FROM: usize = 64;
+/// Links of a path, at most.
+const HOPS_MAX: usize = 64;
+
+/// The shortest paths of a network.
+pub struct Paths {
+    topology: Topology,
+    routes: Routes,
+    ports: Vec<Vec<remora_fabric::topology::Port>>,
+    longest_delay: u64,
+    fastest: u64,
+}
+
+impl Paths {
+    /// Of a network whose links are all up.
+    ///
+    /// # Errors
+    /// What the routes refuse.
+    pub fn new(topology: &Topology) -> Result<Paths, String> {
+        let routes = Routes::new(topology, |_| true).map_err(|error| error.to_string())?;
+        let ports = topology.ports();
+        let hosts: Vec<u32> = topology.hosts().collect();
+        let rate = |host: &u32| ports[*host as usize].iter().map(|port| topology.links[port.link as usize].rate).max();
+        let fastest = hosts.iter().filter_map(rate).max().unwrap_or(0);
+        let topology = topology.clone();
+        let mut paths = Paths { topology, routes, ports, longest_delay: 0, fastest };
+        let step = hosts.len().div_ceil(SOUGHT_FROM).max(1);
+        let delay = |paths: &Paths, a: u32, b: u32| paths.of(a, b).iter().map(|link| link.delay).sum();
+        for source in hosts.iter().step_by(step) {
+            for destination in hosts.iter().filter(|host| *host != source) {
+                paths.longest_delay = paths.longest_delay.max(delay(&paths, *source, *destination));
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Picoseconds of propagation on the longest of the shortest paths.
+    pub fn longest_delay(&self) -> u64 {
+        self.longest_delay
+    }
+
+    /// The highest rate of a host's link, in bit/s.
+    pub fn fastest(&self) -> u64 {
+        self.fastest
+    }
+
+    /// The links of a shortest path between two nodes, the first of each choice; empty if there is none.
+    pub fn of(&self, source: u32, destination: u32) -> Vec<Link> {
+        let (mut node, mut links) = (source, Vec::new());
+        while node != destination && links.len() < HOPS_MAX {
+            let Some(port) = self.routes.ports(node, destination).first() else { return Vec::new() };
+            let port = self.ports[node as usize][usize::from(*port)];
+            links.push(self.topology.links[port.link as usize]);
+            node = port.neighbour;
+        }
+        links
+    }
+
+    /// Picoseconds from the start of a flow until its sender has the last acknowledgement, on an idle path:
+    /// all packets at the rate of the slowest link, the last one stored and forwarded on the others, and an
+    /// acknowledgement back.
+    pub fn alone(&self, source: u32, destination: u32, size: u64, mtu: u32, charging: Charging, extra: u16) -> u64 {
+        let path = self.of(source, destination);
+        let (mtu, size) = (u64::from(mtu), size.max(1));
+        let last = (size - 1) % mtu + 1;
+        let full = u64::from(charging.full(mtu as u32) + extra);
+        let last = u64::from(charging.full(last as u32) + extra);
+        let slowest = path.iter().map(|link| link.rate).min().unwrap_or(1);
+        let ahead = size.div_ceil(mtu) - 1;
+        let delay: u64 = path.iter().map(|link| link.delay).sum();
+        let store: u64 = path.iter().map(|link| transmission(last, link.rate)).sum();
+        let back: u64 = path.iter().map(|link| transmission(u64::from(charging.acknowledgement()), link.rate)).sum();
+        ahead * transmission(full, slowest) + 2 * delay + store + back
+    }
+}

@@ -1,0 +1,226 @@
+//! A run of a scenario: flows start, and rows come out as they end.
+
+use std::collections::BTreeMap;
+
+use remora_fabric::engine::Picos;
+use remora_fabric::network::{Finding, Totals};
+use remora_fabric::simulation::{FlowSpec, Simulation};
+use remora_fabric::topology::Topology;
+use remora_nic::Status;
+
+use crate::path::Paths;
+use crate::scenario::Scenario;
+use crate::{Flow, Start, setup};
+
+/// A flow that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The flow.
+    pub flow: Flow,
+    /// When it started.
+    pub start: Picos,
+    /// Picoseconds until its sender had the last acknowledgement.
+    pub fct: u64,
+    /// Picoseconds that it takes alone.
+    pub alone: u64,
+    /// How it ended.
+    pub status: Status,
+}
+
+impl Row {
+    /// Its time over the time that it takes alone.
+    pub fn slowdown(&self) -> f64 {
+        self.fct as f64 / self.alone.max(1) as f64
+    }
+}
+
+/// A flow that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unfinished {
+    /// The flow.
+    pub flow: Flow,
+    /// When it started; `None`: it has not.
+    pub start: Option<Picos>,
+    /// Bytes that were acknowledged.
+    pub done: u64,
+}
+
+/// How far a run is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Simulated time.
+    pub now: Picos,
+    /// Flows that have ended, and all.
+    pub flows: (usize, usize),
+    /// Packets that arrived at the far end of a link.
+    pub hops: u64,
+}
+
+/// A scenario that runs.
+pub struct Run {
+    simulation: Simulation,
+    paths: Paths,
+    flows: Vec<Flow>,
+    /// The flow of each number in the simulation, and when it started.
+    started: Vec<(usize, Picos)>,
+    /// By flow: its number in the simulation.
+    numbers: Vec<Option<u32>>,
+    has_ended: Vec<bool>,
+    ended: usize,
+    /// By a flow's id: the flows that wait for it.
+    awaited: BTreeMap<u64, Vec<usize>>,
+    /// By flow: how many others must end before it starts.
+    missing: Vec<u32>,
+    until: Picos,
+    mtu: u32,
+}
+
+impl Run {
+    /// A run at its start.
+    ///
+    /// # Errors
+    /// What the scenario asks for and cannot be, in one line.
+    pub fn new(scenario: &Scenario) -> Result<Run, String> {
+        let topology = scenario.topology().map_err(|error| error.to_string())?;
+        let flows = scenario.flows(&topology).map_err(|error| error.to_string())?;
+        let config = setup::simulation(scenario, &topology)?;
+        let paths = Paths::new(&topology)?;
+        check_paths(&paths, &topology, &flows)?;
+        let mut simulation = Simulation::new(topology.clone(), config).map_err(|error| error.to_string())?;
+        simulation.network_mut().set_failures(setup::failures(scenario, &topology)?);
+        let mut run = Run {
+            simulation,
+            paths,
+            started: Vec::new(),
+            numbers: vec![None; flows.len()],
+            has_ended: vec![false; flows.len()],
+            ended: 0,
+            awaited: BTreeMap::new(),
+            missing: vec![0; flows.len()],
+            until: scenario.until.map_or(Picos::NEVER, |until| Picos(until.0)),
+            mtu: scenario.mtu,
+            flows,
+        };
+        run.start_all();
+        Ok(run)
+    }
+
+    fn start_all(&mut self) {
+        for index in 0..self.flows.len() {
+            match self.flows[index].start.clone() {
+                Start::At(start) => self.start(index, Picos(start)),
+                Start::After(after) => {
+                    self.missing[index] = after.count.max(1);
+                    for dependency in &after.flows {
+                        self.awaited.entry(dependency.flow).or_default().push(index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, index: usize, start: Picos) {
+        let flow = &self.flows[index];
+        let host = |node| self.simulation.network().host_at(node).expect("flows join hosts");
+        let spec = FlowSpec {
+            source: host(flow.src),
+            destination: host(flow.dst),
+            bytes: flow.size,
+            start,
+            verb: setup::verb(flow.verb),
+            class: Some(flow.class),
+            source_port: (flow.ports[0] != 0).then_some(flow.ports[0]),
+            path: None,
+        };
+        let number = self.simulation.add_flow(spec);
+        self.numbers[index] = Some(number);
+        self.started.push((index, start));
+    }
+
+    /// Goes on until a flow ends, or until `limit`. Returns that flow.
+    pub fn advance(&mut self, limit: Picos) -> Option<Row> {
+        let end = self.simulation.run(limit.min(self.until))?;
+        let (index, start) = self.started[end.flow as usize];
+        self.has_ended[index] = true;
+        self.ended += 1;
+        self.start_dependents(index, end.at);
+        let flow = self.flows[index].clone();
+        let config = self.simulation.config();
+        let (charging, extra) = (config.charging, config.extra_header);
+        let alone = self.paths.alone(flow.src, flow.dst, flow.size, self.mtu, charging, extra);
+        Some(Row { start, fct: end.at.since(start), alone, status: end.status, flow })
+    }
+
+    /// Starts the flows that have waited for this one as the last.
+    fn start_dependents(&mut self, index: usize, now: Picos) {
+        let waiting = self.awaited.get(&self.flows[index].id).cloned().unwrap_or_default();
+        for waits in waiting {
+            self.missing[waits] = self.missing[waits].saturating_sub(1);
+            if self.missing[waits] == 0
+                && self.numbers[waits].is_none()
+                && let Start::After(after) = self.flows[waits].start.clone()
+            {
+                self.start(waits, now.after(after.delay));
+            }
+        }
+    }
+
+    /// Has every flow ended, or the time that was given?
+    pub fn is_over(&mut self) -> bool {
+        self.ended == self.flows.len() || self.simulation.is_idle(self.until)
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            now: self.simulation.network().now(),
+            flows: (self.ended, self.flows.len()),
+            hops: self.simulation.network().totals().hops,
+        }
+    }
+
+    /// The flows that have not ended.
+    pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> + '_ {
+        let open = (0..self.flows.len()).filter(|index| !self.has_ended[*index]);
+        open.map(|index| {
+            let number = self.numbers[index];
+            let done = number.map_or(0, |number| self.simulation.flow(number).1);
+            let start = number.map(|number| self.started[number as usize].1);
+            Unfinished { flow: self.flows[index].clone(), start, done }
+        })
+    }
+
+    /// What the network did.
+    pub fn totals(&self) -> &Totals {
+        self.simulation.network().totals()
+    }
+
+    /// What should not have happened, as far as it is kept, and how much more there is. All packets are counted
+    /// once more.
+    pub fn findings(&mut self) -> (Vec<Finding>, u64) {
+        self.simulation.network_mut().check();
+        let findings = self.simulation.network().findings();
+        (findings.kept().to_vec(), findings.more())
+    }
+
+    /// The data center.
+    pub fn simulation(&self) -> &Simulation {
+        &self.simulation
+    }
+}
+
+/// Does a path lead from each flow's source to its destination?
+fn check_paths(paths: &Paths, topology: &Topology, flows: &[Flow]) -> Result<(), String> {
+    for flow in flows {
+        for node in [flow.src, flow.dst] {
+            if !topology.is_host(node) {
+                return Err(format!("flow {} names node {node}, which is no host: mend the flow", flow.id));
+            }
+        }
+        if paths.of(flow.src, flow.dst).is_empty() {
+            let (src, dst) = (flow.src, flow.dst);
+            return Err(format!("no path leads from host {src} to host {dst}: add a link or drop the flow"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! A scenario as the fabric runs it: what its names mean in settings of NICs and switches.
+
+use remora_fabric::engine::Picos;
+use remora_fabric::network::{
+    Balancing, BufferConfig, Failure, Lasts, MarkConfig, NetworkConfig, PauseConfig, SharedConfig, Thresholds,
+};
+use remora_fabric::simulation::{Charging, Connection, SimulationConfig};
+use remora_fabric::topology::Topology;
+use remora_fabric::{Marks, simulation};
+use remora_transport::congestion::{self, Algorithm, dcqcn};
+use remora_transport::rc::irn;
+use remora_transport::timers::NEVER_NS;
+
+use crate::DATA_CLASS;
+use crate::path::Paths;
+use crate::scenario::{
+    self, Balance, Buffering, ControlName, Counted, Mark, Mmu, Payload, Pfc, Scenario, TransportName,
+};
+
+/// RoCE's timeout where packets are lost and none is given: IRN's RTO_high (IRN paper, §4.1).
+const RTO: u64 = 320_000;
+/// IRN's timeouts and its few packets (§4.1).
+const RTO_LOW: u64 = 100_000;
+const FEW: u32 = 3;
+/// Most packets in flight of a queue pair without a cap of its own.
+const WINDOW: u32 = 1 << 15;
+
+/// How the fabric runs a scenario.
+///
+/// # Errors
+/// What it asks for and the fabric does not have, in one line with the remedy.
+pub fn simulation(scenario: &Scenario, topology: &Topology) -> Result<SimulationConfig, String> {
+    scenario.check()?;
+    if scenario.host.queue_pairs == scenario::QueuePairs::Kept {
+        return Err("host.queue-pairs = \"kept\" is not built yet: write \"fresh\"".into());
+    }
+    let paths = Paths::new(topology)?;
+    let frame = u32::from(charging(scenario).full(scenario.mtu));
+    let rate = paths.fastest();
+    let connection = Connection {
+        mtu: scenario.mtu,
+        irn: is_irn(scenario).then(|| irn_settings(scenario, &paths, frame).reach()),
+        congestion: algorithm(scenario.control.name),
+        ..Connection::default()
+    };
+    let nic = remora_nic::Config {
+        window: WINDOW,
+        any_path_mtu: true,
+        ack_every: scenario.transport.packets_per_ack.max(1),
+        turn_packets: 1,
+        rto_ns: Some(rto(scenario)),
+        retries_forever: true,
+        irn: irn_settings(scenario, &paths, frame),
+        congestion: control(scenario, rate),
+        mtu: 4096,
+        ..SimulationConfig::default().nic
+    };
+    Ok(SimulationConfig {
+        network: network(scenario, topology, frame),
+        nic,
+        charging: charging(scenario),
+        extra_header: u16::try_from(scenario.transport.extra_header.0).unwrap_or(u16::MAX),
+        data_class: DATA_CLASS,
+        ack_class: scenario.host.ack_class.unwrap_or(DATA_CLASS),
+        icrc: scenario.payload == Payload::Whole,
+        whole: scenario.payload == Payload::Whole,
+        connection,
+        message: MESSAGE.max(scenario.mtu) / scenario.mtu * scenario.mtu,
+    })
+}
+
+/// Bytes of a flow in one work request, about: it ends with a full packet.
+const MESSAGE: u32 = 256 << 10;
+
+/// What frames of a scenario are charged.
+pub fn charging(scenario: &Scenario) -> Charging {
+    match scenario.charging {
+        scenario::Charging::Ethernet => Charging::Ethernet,
+        scenario::Charging::Ns3 => Charging::Ns3,
+        scenario::Charging::Htsim => Charging::Htsim,
+        scenario::Charging::Ideal => Charging::Ideal,
+    }
+}
+
+/// The links that fail, and when.
+///
+/// # Errors
+/// There is no such link.
+pub fn failures(scenario: &Scenario, topology: &Topology) -> Result<Vec<Failure>, String> {
+    let mut failures = Vec::new();
+    for failure in &scenario.failures {
+        let [a, b] = failure.ends;
+        let link = failure
+            .link(topology)
+            .ok_or_else(|| format!("no link joins nodes {a} and {b}: mend `ends` or `nth` of the failure"))?;
+        failures.push(Failure { at: Picos(failure.at.0), link, up: false });
+        failures.extend(failure.until.map(|until| Failure { at: Picos(until.0), link, up: true }));
+    }
+    Ok(failures)
+}
+
+fn is_irn(scenario: &Scenario) -> bool {
+    use TransportName as Name;
+    match scenario.transport.name {
+        Name::Roce | Name::RocePfc | Name::ResilientRoce => false,
+        Name::Irn | Name::IrnPfc | Name::IrnGoBackN | Name::IrnWithoutCap | Name::IrnWithoutSack => true,
+    }
+}
+
+/// Go-back-N's timeout in ns. With PFC there is none, unless it is asked for: nothing is lost.
+fn rto(scenario: &Scenario) -> u64 {
+    let given = scenario.transport.rto.map(|time| time.0 / Picos::NANOSECOND);
+    given.unwrap_or(if scenario.transport.name.has_pfc() { NEVER_NS } else { RTO })
+}
+
+/// IRN's settings. Its cap is the bandwidth-delay product of the longest path in full frames (§3.2).
+fn irn_settings(scenario: &Scenario, paths: &Paths, frame: u32) -> irn::Settings {
+    let transport = &scenario.transport;
+    let product = u128::from(paths.fastest()) * u128::from(2 * paths.longest_delay()) / 8_000_000_000_000;
+    let cap = transport.cap.unwrap_or((product / u128::from(frame)) as u32).max(1);
+    let ns = |time: Option<crate::units::Time>, default| {
+        time.map_or(default, |time| time.0 / Picos::NANOSECOND)
+    };
+    let without_cap = transport.name == TransportName::IrnWithoutCap;
+    irn::Settings {
+        cap,
+        bitmap: if without_cap { WINDOW } else { cap.max(128) },
+        bdp_fc: !without_cap,
+        recovery: match transport.name {
+            TransportName::IrnGoBackN => irn::Recovery::GoBackN,
+            TransportName::IrnWithoutSack => irn::Recovery::HeadOnly,
+            _ => irn::Recovery::Selective,
+        },
+        rto_low_ns: ns(transport.rto_low, RTO_LOW),
+        rto_high_ns: ns(transport.rto_high, RTO),
+        few: transport.few_packets.unwrap_or(FEW),
+        timers: irn::Timers::Fixed,
+        retransmit_delay_ns: transport.retransmission_delay.0 / Picos::NANOSECOND,
+        ..irn::Settings::default()
+    }
+}
+
+fn algorithm(name: ControlName) -> Algorithm {
+    match name {
+        ControlName::None => Algorithm::None,
+        ControlName::Dcqcn | ControlName::DcqcnNs3 => Algorithm::Dcqcn,
+        ControlName::Timely => Algorithm::Timely,
+    }
+}
+
+/// The settings of a control at hosts with so many bits a second.
+fn control(scenario: &Scenario, rate: u64) -> congestion::Settings {
+    let asked = &scenario.control;
+    let plain = congestion::Settings { line_rate: rate, ..congestion::Settings::default() };
+    let named = match asked.name {
+        ControlName::DcqcnNs3 => congestion::Settings::ns3(rate),
+        _ => plain,
+    };
+    let ns = |time: Option<crate::units::Time>, default: u64| {
+        time.map_or(default, |time| time.0 / Picos::NANOSECOND)
+    };
+    let given = dcqcn::Settings {
+        k_ns: ns(asked.alpha_interval, named.dcqcn.k_ns),
+        decrease_ns: ns(asked.decrease_interval, named.dcqcn.decrease_ns),
+        t_ns: ns(asked.increase_interval, named.dcqcn.t_ns),
+        g_inverse: asked.gain.map_or(named.dcqcn.g_inverse, |gain| (1.0 / gain.max(1e-9)).round() as u32),
+        f: asked.fast_recovery.unwrap_or(named.dcqcn.f),
+        r_ai: asked.rate_ai.map_or(named.dcqcn.r_ai, |rate| rate.0),
+        r_hai: asked.rate_hai.map_or(named.dcqcn.r_hai, |rate| rate.0),
+        clamp_target: asked.clamp_target.unwrap_or(named.dcqcn.clamp_target),
+        ..named.dcqcn
+    };
+    congestion::Settings {
+        algorithm: Algorithm::None,
+        min_rate: asked.min_rate.map_or(named.min_rate, |rate| rate.0),
+        dcqcn: given,
+        ..named
+    }
+}
+
+fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfig {
+    let switch = &scenario.switch;
+    let pfc = scenario.transport.name.has_pfc().then(|| switch.pfc.unwrap_or_default());
+    let pause = pfc.map(|pfc| pause(switch.mmu, &pfc));
+    let headroom = pfc.zip(pause).map_or(0, |(pfc, pause)| headroom(topology, &pfc, pause, frame));
+    NetworkConfig {
+        seed: scenario.seed,
+        buffer: buffer(scenario, pfc, headroom, frame),
+        pause,
+        marks: switch.ecn.as_ref().map(|ecn| MarkConfig {
+            by_rate: ecn.red.iter().map(|red| (red.rate.map(|rate| rate.0), marks(red))).collect(),
+            at_dequeue: ecn.at == Mark::Dequeue,
+            classes: 1 << DATA_CLASS,
+        }),
+        balancing: match switch.balance {
+            Balance::Ecmp { .. } | Balance::Replay { .. } => Balancing::Flow,
+            Balance::Spray {} => Balancing::Packet,
+            Balance::Flowlet { gap } => Balancing::Flowlet(gap.0),
+        },
+        urgent: scenario.host.ack_class.filter(|class| *class != DATA_CLASS).map_or(0, |class| 1 << class),
+        ..NetworkConfig::default()
+    }
+}
+
+fn marks(red: &scenario::Red) -> Marks {
+    Marks {
+        k_min: red.kmin.0 as usize,
+        k_max: red.kmax.0 as usize,
+        p_max_thousandths: (red.pmax * 1000.0).round() as u32,
+    }
+}
+
+fn pause(mmu: Mmu, pfc: &Pfc) -> PauseConfig {
+    let lasts = match (pfc.expiry, mmu) {
+        (Some(expiry), _) => Lasts::Picos(expiry.0),
+        (None, Mmu::Clean) => Lasts::Quanta(u16::MAX),
+        // ns-3's PAUSE_TIME, 5 us, in ConWeave's program; HPCC's holds until it is resumed.
+        (None, Mmu::Conweave) => Lasts::Picos(5 * Picos::MICROSECOND),
+        (None, Mmu::Hpcc) => Lasts::UntilResume,
+    };
+    PauseConfig {
+        classes: if pfc.counted == Counted::Port { u8::MAX } else { 1 << DATA_CLASS },
+        lasts,
+        reaction: pfc.reaction.0,
+        charge: if pfc.free { 0 } else { PauseConfig::default().charge },
+    }
+}
+
+/// The headroom that is given, or the most that a link of the network needs.
+fn headroom(topology: &Topology, pfc: &Pfc, pause: PauseConfig, frame: u32) -> u32 {
+    let needs = topology.links.iter().map(|link| pause.headroom(link.rate, link.delay, frame)).max();
+    pfc.headroom.map_or(needs.unwrap_or(0), |size| bytes(size.0))
+}
+
+fn bytes(size: u64) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+fn buffer(scenario: &Scenario, pfc: Option<Pfc>, headroom: u32, frame: u32) -> BufferConfig {
+    let switch = &scenario.switch;
+    let limit = bytes(switch.buffer.0);
+    let thresholds = pfc.map(|pfc| {
+        let xoff = pfc.xoff.map_or(limit.saturating_sub(headroom), |size| bytes(size.0));
+        let xon = pfc.xon.map_or(xoff.saturating_sub(2 * frame), |size| bytes(size.0));
+        Thresholds { xoff, xon }
+    });
+    match switch.kind {
+        Buffering::Fifo => BufferConfig::Fifo {
+            limit,
+            pause: thresholds,
+            per_port: pfc.is_some_and(|pfc| pfc.counted == Counted::Port),
+        },
+        Buffering::Voq => BufferConfig::Voq { limit, pause: thresholds },
+        Buffering::Shared => BufferConfig::Shared(shared(scenario, pfc.is_some(), headroom, frame)),
+    }
+}
+
+/// What the dialects of ns-3 share out: fabric.md has their sources.
+fn shared(scenario: &Scenario, pauses: bool, headroom: u32, frame: u32) -> SharedConfig {
+    let switch = &scenario.switch;
+    let alpha = |default: u32| switch.alpha.map_or(default, |alpha| (alpha * 256.0).round() as u32);
+    let (reserve, ingress, egress, hysteresis) = match switch.mmu {
+        Mmu::Clean => (0, alpha(256), None, 2 * frame),
+        Mmu::Hpcc => (4096, 256 >> 3, None, 3072),
+        Mmu::Conweave => (2 * frame, 256 >> 4, Some(alpha(256)), 0),
+    };
+    // Without pauses a class of an input may fill what is free, as far as its output lets it.
+    let ingress = if pauses || switch.mmu == Mmu::Clean { ingress } else { 256 << 8 };
+    SharedConfig {
+        size: switch.buffer.0,
+        reserve: switch.reserve.map_or(reserve, |size| bytes(size.0)),
+        headroom,
+        ingress_alpha: ingress,
+        egress_alpha: egress,
+        hysteresis,
+        lossless: if pauses { 1 << DATA_CLASS } else { 0 },
+    }
+}
+
+/// How a flow moves, as the fabric has it.
+pub fn verb(verb: crate::Verb) -> simulation::Verb {
+    match verb {
+        crate::Verb::Write => simulation::Verb::Write,
+        crate::Verb::Read => simulation::Verb::Read,
+        crate::Verb::Send => simulation::Verb::Send,
+    }
+}
