@@ -9,6 +9,7 @@ use remora_wire::frame::{Class, Endpoint};
 
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
+use crate::turn::TURN_PACKETS;
 
 /// Limits of one engine, and what its port is like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -42,8 +43,17 @@ pub struct Config {
     pub max_events: u32,
     /// Arriving frames carry an ICRC that must be checked.
     pub checks_icrc: bool,
-    /// Packets in flight per queue pair.
+    /// Packets in flight per queue pair, 1 to 65 536. IRN has its cap besides.
     pub window: u32,
+    /// Packets after which go-back-N asks for an acknowledgement, at the latest: 32; 1 for one per packet.
+    pub ack_every: u32,
+    /// Go-back-N's retransmission timeout in nanoseconds, in place of the attribute `timeout`, whose values
+    /// double. `NEVER_NS`: none, as in a network that loses nothing. IRN's times are among its settings.
+    pub rto_ns: Option<u64>,
+    /// The attribute `retry_cnt` does not count: what is lost is sent again for ever. Default: no.
+    pub retries_forever: bool,
+    /// Packets that one queue pair sends before the next one's turn, 1 or more. A turn also ends after 16 KiB.
+    pub turn_packets: u32,
     /// Packets that one READ request asks for at most.
     pub read_piece: u32,
     /// How IRN works on queue pairs that agree on it.
@@ -79,6 +89,10 @@ impl Default for Config {
             max_events: 1 << 10,
             checks_icrc: true,
             window: 256,
+            ack_every: 32,
+            rto_ns: None,
+            retries_forever: false,
+            turn_packets: TURN_PACKETS as u32,
             read_piece: 64,
             irn: irn::Settings::default(),
             congestion: congestion::Settings::default(),
@@ -89,6 +103,9 @@ impl Default for Config {
         }
     }
 }
+
+/// Packets in flight per queue pair at most: of the 24-bit circle only a small part may be in doubt.
+pub(crate) const MAX_WINDOW: u32 = 1 << 16;
 
 /// What a queue pair is made of.
 pub struct QueuePairInit {

@@ -105,7 +105,7 @@ impl QueuePair {
             if first > 0 {
                 first -= 1;
                 let sent = qp.request_outlined(now, mem, out, shared);
-                let sent = qp.unless_stopped(sent);
+                let sent = qp.unless_stopped(out, sent);
                 if sent.is_none() || qp.has_sent_all() {
                     // No request is left, and a response makes none.
                     (first, dry) = (0, true);
@@ -137,7 +137,7 @@ impl QueuePair {
         used: &mut TurnUsage,
         mut next: impl FnMut(&mut QueuePair, &mut E, &mut Shared) -> Option<Sent>,
     ) -> TurnEnd {
-        while used.packets < TURN_PACKETS && used.bytes < TURN_BYTES {
+        while used.packets < shared.turn_packets && used.bytes < TURN_BYTES {
             let Some(sent) = next(self, out, shared) else { return TurnEnd::Done };
             match sent {
                 Sent::Yes(len) => {
@@ -147,11 +147,11 @@ impl QueuePair {
                         congestion.left(now, len);
                     }
                 }
-                Sent::Blocked => return TurnEnd::Blocked,
-                Sent::Stopped(queue) => {
+                Sent::Stopped(queue) if out.has_space_per_queue() => {
                     self.await_queue(queue);
                     return TurnEnd::Stopped;
                 }
+                Sent::Blocked | Sent::Stopped(_) => return TurnEnd::Blocked,
                 // The machine has recorded the reason: it sends a NAK next, or ends.
                 Sent::Denied => {}
             }
@@ -174,7 +174,7 @@ impl QueuePair {
         }
         if self.cnp_due {
             let sent = self.notify_peer(out, shared);
-            if let Some(sent) = self.unless_stopped(sent) {
+            if let Some(sent) = self.unless_stopped(out, sent) {
                 return Some(sent);
             }
         }
@@ -183,7 +183,7 @@ impl QueuePair {
             && !held
             && let Some(sent) = respond_bundle(self, mem, out, shared)
         {
-            return self.unless_stopped(Some(sent));
+            return self.unless_stopped(out, Some(sent));
         }
         let connection = self.machine.rc_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
@@ -221,10 +221,9 @@ impl QueuePair {
             }
             // The region was deregistered after the READ request was accepted.
             Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
-            Sent::Blocked => {}
-            Sent::Stopped(_) => return self.unless_stopped(Some(sent)),
+            Sent::Blocked | Sent::Stopped(_) => {}
         }
-        Some(sent)
+        self.unless_stopped(out, Some(sent))
     }
 
     /// The next request packet over go-back-N or IRN; with `STROM` also one of a kernel's answers. Inlined

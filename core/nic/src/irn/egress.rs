@@ -52,7 +52,7 @@ impl QueuePair {
         }
         if self.cnp_due {
             let sent = self.notify_peer(out, shared);
-            if let Some(sent) = self.unless_stopped(sent) {
+            if let Some(sent) = self.unless_stopped(out, sent) {
                 return Some(sent);
             }
         }
@@ -75,7 +75,7 @@ impl QueuePair {
         let (pd, owner) = (self.pd, self.owner);
         let irn = self.machine.irn_mut()?;
         let sent = acknowledge(irn, out, shared);
-        if let Some(sent) = self.unless_stopped(sent) {
+        if let Some(sent) = self.unless_stopped(out, sent) {
             return Some(sent);
         }
         let irn = self.machine.irn_mut()?;
@@ -112,7 +112,7 @@ impl QueuePair {
                 reply.aeth.map(|(syndrome, _)| syndrome) == Some(Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR));
             self.fail(fatal_event(self.number, access), shared);
         }
-        self.unless_stopped(Some(sent))
+        self.unless_stopped(out, Some(sent))
     }
 }
 

@@ -22,7 +22,7 @@ impl QueuePair {
         let limit = self.attributes.given.rate_limit.unwrap_or(0);
         let any = algorithm != Algorithm::None || limit > 0;
         self.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
-        let marking = if algorithm == Algorithm::Dcqcn { ECT_0 } else { 0 };
+        let marking = if settings.ect || algorithm.reads_marks() { ECT_0 } else { 0 };
         if let Some(path) = self.machine.path_mut() {
             let class = &mut path.address_path.route.traffic_class;
             *class = *class & !MARKED | marking;
@@ -74,13 +74,16 @@ impl QueuePair {
             return None;
         }
         let sent = self.notify_peer(out, shared);
-        self.unless_stopped(sent)
+        self.unless_stopped(out, sent)
     }
 
-    /// Where a packet's transmit queue is stopped, notes that: packets of other queues may leave.
+    /// Where a packet's transmit queue is stopped, notes that: packets of other queues may leave. Inlined
+    /// always: for most ports no code is left of it.
     #[inline(always)]
-    pub fn unless_stopped(&mut self, sent: Option<Sent>) -> Option<Sent> {
-        if let Some(Sent::Stopped(queue)) = sent {
+    pub fn unless_stopped(&mut self, out: &impl Egress, sent: Option<Sent>) -> Option<Sent> {
+        if out.has_space_per_queue()
+            && let Some(Sent::Stopped(queue)) = sent
+        {
             self.await_queue(queue);
             return None;
         }

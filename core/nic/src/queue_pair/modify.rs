@@ -1,12 +1,13 @@
 //! `modify`: what each state transition does with the attributes of a queue pair.
 
-use remora_transport::rc::{Requester, Responder};
+use remora_transport::rc::{FOR_EVER, Requester, Responder};
 use remora_transport::state::{Service, State, modify};
 use remora_transport::{timers, uc, ud};
 use remora_wire::Psn;
 
 use super::{GSI, GSI_QKEY, QueuePair, allowed};
 use crate::attributes::{Modify, ModifyFault, Settings};
+use crate::config::MAX_WINDOW;
 use crate::datagram::Datagrams;
 use crate::kernel::enable_strom;
 use crate::machine::{Connection, Machine};
@@ -24,7 +25,7 @@ impl QueuePair {
         if self.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
             return Err(ModifyFault::Value("qkey"));
         }
-        self.remember(change);
+        self.remember(change, shared);
         match (self.state, target) {
             (_, State::Reset) => {
                 self.end_prism(shared);
@@ -63,7 +64,7 @@ impl QueuePair {
         Ok(())
     }
 
-    fn remember(&mut self, change: &Modify) {
+    fn remember(&mut self, change: &Modify, shared: &Shared) {
         let Settings { parameters, given } = &mut self.attributes;
         *given = given.followed_by(change);
         set(&mut parameters.mtu, change.path_mtu);
@@ -73,15 +74,22 @@ impl QueuePair {
         set(&mut parameters.timeout_ns, change.timeout.map(timers::ack_timeout_ns));
         set(&mut parameters.retry_cnt, change.retry_cnt);
         set(&mut parameters.rnr_retry, change.rnr_retry);
+        if shared.retries_forever {
+            parameters.retry_cnt = FOR_EVER;
+        }
+        if given.irn.is_none() {
+            set(&mut parameters.timeout_ns, shared.rto_ns);
+        }
         set(&mut self.allowed, change.access.map(allowed));
     }
 
     /// INIT to RTR: the responder starts; the requester waits for RTS.
     fn connect(&mut self, shared: &Shared) {
         let settings = &mut self.attributes;
-        let window = settings.given.window.unwrap_or(shared.window);
+        let window = settings.given.window.unwrap_or(shared.window).clamp(1, MAX_WINDOW);
         settings.parameters.window = window;
-        settings.parameters.read_piece = shared.read_piece.clamp(1, window.max(1));
+        settings.parameters.ack_every = shared.ack_every;
+        settings.parameters.read_piece = shared.read_piece.clamp(1, window);
         let given = &settings.given;
         let rq_psn = given.rq_psn.unwrap_or_default();
         if self.service == Service::Ud {

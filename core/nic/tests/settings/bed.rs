@@ -43,6 +43,12 @@ impl Frame {
         self.bytes[ipv4::LEN + udp::LEN + 8] & 0x80 != 0
     }
 
+    /// Its sequence number.
+    pub fn psn(&self) -> u32 {
+        let at = ipv4::LEN + udp::LEN + 8;
+        u32::from_be_bytes(self.bytes[at..at + 4].try_into().unwrap()) & 0x00ff_ffff
+    }
+
     pub fn ecn(&self) -> u8 {
         ipv4::View::new(&self.bytes).unwrap().ecn()
     }
@@ -309,7 +315,7 @@ fn changes(host: usize, dest_qp: Qpn, link: &Link) -> [Modify; 3] {
     let rtr = Modify {
         state: Some(State::Rtr),
         address: Some(AddressVector { class: link.class, ..AddressVector::new(Peer(0), route) }),
-        path_mtu: Some(MTU as u32),
+        path_mtu: link.rtr.path_mtu.or(Some(MTU as u32)),
         dest_qp: Some(dest_qp),
         rq_psn: Some(Psn::new(0)),
         max_dest_rd_atomic: Some(16),

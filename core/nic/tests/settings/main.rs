@@ -3,3 +3,6 @@
 
 mod bed;
 mod classes;
+mod marks;
+mod recovery;
+mod turns;
