@@ -1,3 +1,4 @@
 //! The files of other simulators, and our own.
 
 pub mod hpcc;
+pub mod htsim;

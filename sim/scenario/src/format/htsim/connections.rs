@@ -1,0 +1,391 @@
+//! Connection matrices (`.cm`): flows, triggers and failures, a line each.
+
+mod line;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use remora_fabric::topology::{NODES_MAX, Tier};
+
+use crate::error::{FLOWS_MAX, Read, ScenarioError, Source, Warnings, excerpt};
+use crate::flow::{After, Dependency, End, Flow, Start};
+use line::Line;
+
+/// A matrix as it stands in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// `Nodes`: how many hosts there are.
+    pub nodes: u32,
+    /// The flows, in the order of the file.
+    pub flows: Vec<Connection>,
+    /// The triggers, in the order of the file.
+    pub triggers: Vec<Trigger>,
+    /// The links that fail from the start.
+    pub failures: Vec<FailedLink>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The sending host.
+    pub src: u32,
+    /// The receiving host.
+    pub dst: u32,
+    /// Its id; `None`: it has none.
+    pub id: Option<u64>,
+    /// When it starts.
+    pub start: ConnectionStart,
+    /// Bytes.
+    pub size: u64,
+    /// The trigger that its last ACK fires.
+    pub send_done: Option<u64>,
+    /// The trigger that its last byte fires.
+    pub recv_done: Option<u64>,
+    /// Its priority, which RoCE does not use.
+    pub priority: Option<u64>,
+}
+
+/// When a connection starts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionStart {
+    /// At this time, in ps.
+    At(u64),
+    /// When this trigger fires.
+    Trigger(u64),
+}
+
+/// A trigger, which ends of flows fire and which starts flows.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Its id; not 0.
+    pub id: u64,
+    /// When it starts its flows.
+    pub kind: TriggerKind,
+}
+
+/// When a trigger starts its flows.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum TriggerKind {
+    /// At the first event.
+    OneShot,
+    /// At every event. A flow starts once, so it is the first that counts.
+    MultiShot,
+    /// At the event of this number; at least 1.
+    Barrier(u32),
+}
+
+/// A link that fails: link `link` upwards from a switch of its tier.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct FailedLink {
+    /// The tier of the switch.
+    pub tier: Tier,
+    /// Its number in the tier.
+    pub switch: u32,
+    /// The number of the link.
+    pub link: u32,
+}
+
+/// Reads a matrix.
+///
+/// # Errors
+/// A count that does not match, an unknown word, an id of 0, a flow without a start or with two, a trigger that
+/// is named and not specified, or a host beyond `Nodes`.
+pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
+    source.check_size()?;
+    let mut warnings = Warnings::of(source);
+    let mut read = Connections::default();
+    let mut counts = BTreeMap::from([("Nodes", 0), ("Connections", 0), ("Triggers", 0), ("Failures", 0)]);
+    let mut in_body = false;
+    for (number, text) in (1..).zip(source.text.lines()) {
+        let mut line = Line::of(source, number, text, &mut warnings);
+        let Some(first) = line.next() else { continue };
+        in_body |= first.contains("->") || first == "trigger" || first == "failure";
+        if let Some(count) = counts.get_mut(first).filter(|_| !in_body) {
+            *count = line.number(first, u64::from(u32::MAX))?;
+        } else if first.starts_with('#') {
+            if in_body {
+                warnings.add(
+                    number,
+                    "a comment stands behind the first flow; it is skipped, and htsim refuses it",
+                );
+            }
+        } else if first.contains("->") {
+            read.flows.push(connection(&mut line, first, counts["Nodes"], &mut warnings)?);
+            if read.flows.len() > FLOWS_MAX {
+                let says = format!("there are more than {FLOWS_MAX} flows: cut the file into parts");
+                return Err(source.error(number, says));
+            }
+        } else if first == "trigger" {
+            read.triggers.push(trigger(&mut line)?);
+        } else if first == "failure" {
+            read.failures.push(failure(&mut line)?);
+        } else if in_body {
+            let says = format!("`{}` begins no flow, trigger or failure: remove or mend it", excerpt(first));
+            return Err(source.error(number, says));
+        }
+    }
+    read.nodes = u32::try_from(counts["Nodes"]).unwrap_or(u32::MAX);
+    check_counts(source, &counts, &read)?;
+    check_ids(source, &read)?;
+    Ok(warnings.with(read))
+}
+
+fn connection(
+    line: &mut Line<'_>,
+    ends: &str,
+    nodes: u64,
+    warnings: &mut Warnings<'_>,
+) -> Result<Connection, ScenarioError> {
+    let (src, dst) = ends.split_once("->").unwrap_or((ends, ""));
+    let [src, dst] = [line.host(src, nodes)?, line.host(dst, nodes)?];
+    let mut flow = Connection {
+        src,
+        dst,
+        id: None,
+        start: ConnectionStart::At(0),
+        size: 0,
+        send_done: None,
+        recv_done: None,
+        priority: None,
+    };
+    let (mut at, mut trigger, mut size) = (None, None, None);
+    while let Some(word) = line.next() {
+        match word {
+            "id" => flow.id = Some(line.id(word)?),
+            "start" => at = Some(line.start()?),
+            "trigger" => trigger = Some(line.id(word)?),
+            "size" => size = Some(line.number(word, u64::MAX)?),
+            "send_done_trigger" => flow.send_done = Some(line.id(word)?),
+            "recv_done_trigger" => flow.recv_done = Some(line.id(word)?),
+            "prio" => flow.priority = Some(line.number(word, u64::MAX)?),
+            "addon" | "msg" => {
+                warnings.add(line.number_of_line(), format!("`{word}` is not modelled; it is skipped"));
+                line.skip_number();
+            }
+            _ => {
+                return Err(
+                    line.error(format!("`{}` is no word of a flow: remove or mend it", excerpt(word)))
+                );
+            }
+        }
+    }
+    flow.size = match size {
+        None => return Err(line.error("the flow has no size: add `size BYTES`")),
+        Some(0) => {
+            warnings.add(line.number_of_line(), "a size of 0 is read as 1");
+            1
+        }
+        Some(size) => size,
+    };
+    if src == dst {
+        return Err(line.error(format!("host {src} sends to itself: name another host")));
+    }
+    flow.start = match (at, trigger) {
+        (Some(at), None) => ConnectionStart::At(at),
+        (None, Some(trigger)) if flow.id.is_some() => ConnectionStart::Trigger(trigger),
+        (None, Some(_)) => return Err(line.error("a flow with a trigger has no id: add `id N`")),
+        (Some(_), Some(_)) => {
+            return Err(line.error("the flow has a start and a trigger: keep one of them"));
+        }
+        (None, None) => return Err(line.error("the flow has no start: add `start PS` or `trigger N`")),
+    };
+    Ok(flow)
+}
+
+fn trigger(line: &mut Line<'_>) -> Result<Trigger, ScenarioError> {
+    let (mut id, mut kind, mut count) = (None, None, None);
+    while let Some(word) = line.next() {
+        match word {
+            "id" => id = Some(line.id(word)?),
+            "count" => count = Some(line.number(word, u64::from(u32::MAX))?),
+            "oneshot" | "multishot" | "barrier" if kind.is_some() => {
+                return Err(line.error("the trigger has two types: keep one of them"));
+            }
+            "oneshot" => kind = Some(TriggerKind::OneShot),
+            "multishot" => kind = Some(TriggerKind::MultiShot),
+            "barrier" => kind = Some(TriggerKind::Barrier(0)),
+            _ => {
+                let says = format!("`{}` is no word of a trigger: remove or mend it", excerpt(word));
+                return Err(line.error(says));
+            }
+        }
+    }
+    let id = id.ok_or_else(|| line.error("the trigger has no id: add `id N`"))?;
+    let kind = match kind {
+        None => return Err(line.error("the trigger has no type: add oneshot, multishot or barrier")),
+        Some(TriggerKind::Barrier(_)) => match count {
+            Some(count @ 1..) => TriggerKind::Barrier(count as u32),
+            _ => return Err(line.error("the barrier has no count: add `count N`, at least 1")),
+        },
+        Some(kind) => kind,
+    };
+    Ok(Trigger { id, kind })
+}
+
+fn failure(line: &mut Line<'_>) -> Result<FailedLink, ScenarioError> {
+    let (mut tier, mut switch, mut link) = (None, None, None);
+    while let Some(word) = line.next() {
+        match word {
+            "switch_type" => {
+                tier = Some(match line.next() {
+                    Some("TOR") => Tier::Tor,
+                    Some("AGG") => Tier::Agg,
+                    Some("CORE") => Tier::Core,
+                    _ => return Err(line.error("switch_type is TOR, AGG or CORE: write one of them")),
+                });
+            }
+            "switch_id" => switch = Some(line.number(word, NODES_MAX)? as u32),
+            "link_id" => link = Some(line.number(word, NODES_MAX)? as u32),
+            _ => {
+                let says = format!("`{}` is no word of a failure: remove or mend it", excerpt(word));
+                return Err(line.error(says));
+            }
+        }
+    }
+    match (tier, switch, link) {
+        (Some(tier), Some(switch), Some(link)) => Ok(FailedLink { tier, switch, link }),
+        _ => Err(line.error("a failure has switch_type, switch_id and link_id: add what is missing")),
+    }
+}
+
+fn check_counts(
+    source: Source<'_>,
+    counts: &BTreeMap<&str, u64>,
+    read: &Connections,
+) -> Result<(), ScenarioError> {
+    if !(2..=NODES_MAX).contains(&counts["Nodes"]) {
+        return Err(source.error(0, format!("Nodes is {}: write 2 to {NODES_MAX}", counts["Nodes"])));
+    }
+    for (key, is) in [
+        ("Connections", read.flows.len()),
+        ("Triggers", read.triggers.len()),
+        ("Failures", read.failures.len()),
+    ] {
+        let says = counts[key];
+        if says != is as u64 {
+            return Err(source.error(0, format!("{key} says {says} and there are {is}: mend the count")));
+        }
+    }
+    Ok(())
+}
+
+fn check_ids(source: Source<'_>, read: &Connections) -> Result<(), ScenarioError> {
+    let mut triggers = BTreeSet::new();
+    for trigger in &read.triggers {
+        if !triggers.insert(trigger.id) {
+            return Err(source.error(0, format!("trigger {} is specified twice: remove one", trigger.id)));
+        }
+    }
+    let mut ids = BTreeSet::new();
+    for flow in &read.flows {
+        if let Some(id) = flow.id.filter(|id| !ids.insert(*id)) {
+            return Err(source.error(0, format!("two flows have the id {id}: give each its own")));
+        }
+        let waits = match flow.start {
+            ConnectionStart::Trigger(id) => Some(id),
+            ConnectionStart::At(_) => None,
+        };
+        let named = [waits, flow.send_done, flow.recv_done];
+        if let Some(id) = named.into_iter().flatten().find(|id| !triggers.contains(id)) {
+            return Err(source.error(0, format!("trigger {id} is named and not specified: add its line")));
+        }
+    }
+    Ok(())
+}
+
+impl Connections {
+    /// The flows of the fabric. Those without an id get numbers above all ids.
+    ///
+    /// A flow behind a trigger waits for the flows that fire it: for one of them, or for as many as a barrier
+    /// counts. One whose trigger nothing fires never starts, and is left out with a warning in `never`.
+    pub fn flows(&self, never: &mut Vec<u64>) -> Vec<Flow> {
+        let mut free = self.flows.iter().filter_map(|flow| flow.id).max().unwrap_or(0);
+        let mut numbered = Vec::with_capacity(self.flows.len());
+        let mut fires: BTreeMap<u64, Vec<Dependency>> = BTreeMap::new();
+        for flow in &self.flows {
+            let id = flow.id.unwrap_or_else(|| {
+                free = free.saturating_add(1);
+                free
+            });
+            for (trigger, end) in [(flow.send_done, End::Acknowledged), (flow.recv_done, End::Received)] {
+                if let Some(trigger) = trigger {
+                    fires.entry(trigger).or_default().push(Dependency { flow: id, end });
+                }
+            }
+            numbered.push((id, flow));
+        }
+        let count: BTreeMap<u64, u32> = self
+            .triggers
+            .iter()
+            .map(|trigger| match trigger.kind {
+                TriggerKind::OneShot | TriggerKind::MultiShot => (trigger.id, 1),
+                TriggerKind::Barrier(count) => (trigger.id, count),
+            })
+            .collect();
+        let mut flows = Vec::with_capacity(numbered.len());
+        for (id, flow) in numbered {
+            let mut made = Flow::write(id, flow.src, flow.dst, flow.size, 0);
+            match flow.start {
+                ConnectionStart::At(at) => made.start = Start::At(at),
+                ConnectionStart::Trigger(trigger) => {
+                    let waits = fires.get(&trigger).cloned().unwrap_or_default();
+                    let count = count.get(&trigger).copied().unwrap_or(1);
+                    if waits.len() < count as usize {
+                        never.push(id);
+                        continue;
+                    }
+                    made.start = Start::After(Box::new(After { flows: waits, count, delay: 0 }));
+                }
+            }
+            flows.push(made);
+        }
+        flows
+    }
+
+    /// Writes the matrix as [`parse`] reads it.
+    pub fn write(&self) -> String {
+        let mut text = format!("Nodes {}\nConnections {}\n", self.nodes, self.flows.len());
+        if !self.triggers.is_empty() {
+            let _ = writeln!(text, "Triggers {}", self.triggers.len());
+        }
+        if !self.failures.is_empty() {
+            let _ = writeln!(text, "Failures {}", self.failures.len());
+        }
+        for flow in &self.flows {
+            let _ = write!(text, "{}->{}", flow.src, flow.dst);
+            let mut put = |key: &str, value: Option<u64>| {
+                if let Some(value) = value {
+                    let _ = write!(text, " {key} {value}");
+                }
+            };
+            put("id", flow.id);
+            match flow.start {
+                ConnectionStart::At(at) => put("start", Some(at)),
+                ConnectionStart::Trigger(id) => put("trigger", Some(id)),
+            }
+            put("size", Some(flow.size));
+            put("send_done_trigger", flow.send_done);
+            put("recv_done_trigger", flow.recv_done);
+            put("prio", flow.priority);
+            text.push('\n');
+        }
+        for trigger in &self.triggers {
+            let _ = match trigger.kind {
+                TriggerKind::OneShot => writeln!(text, "trigger id {} oneshot", trigger.id),
+                TriggerKind::MultiShot => writeln!(text, "trigger id {} multishot", trigger.id),
+                TriggerKind::Barrier(count) => {
+                    writeln!(text, "trigger id {} barrier count {count}", trigger.id)
+                }
+            };
+        }
+        for FailedLink { tier, switch, link } in &self.failures {
+            let tier = match tier {
+                Tier::Tor => "TOR",
+                Tier::Agg => "AGG",
+                Tier::Core => "CORE",
+            };
+            let _ = writeln!(text, "failure switch_type {tier} switch_id {switch} link_id {link}");
+        }
+        text
+    }
+}

@@ -1,0 +1,132 @@
+//! Topologies (`.topo`): trees of two or three tiers.
+
+mod tier;
+
+use remora_fabric::topology::{NODES_MAX, Tree};
+
+use crate::error::{Read, ScenarioError, Source, Warnings, excerpt};
+use crate::units::Time;
+pub use tier::{TierText, tree};
+
+/// A topology as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// Hosts.
+    pub nodes: u32,
+    /// Hosts of a pod.
+    pub pod: u32,
+    /// Two or three tiers, from the ToRs upwards.
+    pub tiers: Vec<TierText>,
+}
+
+/// What a file describes: the tree, and what htsim's switches have besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeNetwork {
+    /// The tree, wired as htsim wires it.
+    pub tree: Tree,
+    /// Latency of the switches of each tier.
+    pub latency: [Time; 3],
+    /// Bytes of an output queue, where the file says so: the largest of all.
+    pub queue: Option<u64>,
+}
+
+/// Reads a topology.
+///
+/// # Errors
+/// A key that stands twice in its tier or has no number, a tier or a value that is missing, or numbers that give
+/// no tree.
+pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
+    source.check_size()?;
+    let mut warnings = Warnings::of(source);
+    let (mut nodes, mut count, mut pod) = (None, None, None);
+    let mut tiers: [Option<TierText>; 3] = Default::default();
+    let mut current = None;
+    for (number, text) in (1..).zip(source.text.lines()) {
+        let mut words = text.split_ascii_whitespace();
+        let Some(key) = words.next().filter(|word| !word.starts_with('#')) else { continue };
+        let value = Value { source, line: number, key, word: words.next().unwrap_or("") };
+        match key.to_ascii_lowercase().as_str() {
+            "nodes" if current.is_none() => nodes = Some(value.number(NODES_MAX)?),
+            "tiers" if current.is_none() => count = Some(value.number(3)?),
+            "podsize" if current.is_none() => pod = Some(value.number(NODES_MAX)?),
+            "tier" => {
+                let tier = value.number(2)? as usize;
+                current = Some(tier);
+                tiers[tier].get_or_insert_default();
+            }
+            key => match current.and_then(|tier| tiers[tier].as_mut().map(|text| (tier, text))) {
+                Some((tier, text)) => text.set(tier, key, &value, &mut warnings)?,
+                None => warnings
+                    .add(number, format!("the key {} is not known here; it is skipped", excerpt(value.key))),
+            },
+        }
+    }
+    let need = |value: Option<u64>, key: &str| match value {
+        Some(value @ 1..) => Ok(value as u32),
+        _ => Err(source.error(0, format!("{key} is missing or 0: add `{key} N` in front of the tiers"))),
+    };
+    let (nodes, count, pod) = (need(nodes, "Nodes")?, need(count, "Tiers")?, need(pod, "Podsize")?);
+    if count < 2 {
+        return Err(source.error(0, format!("Tiers is {count}: write 2 or 3")));
+    }
+    let mut found = Vec::new();
+    for (tier, text) in tiers.into_iter().enumerate().take(count as usize) {
+        let text =
+            text.ok_or_else(|| source.error(0, format!("tier {tier} is missing: add `Tier {tier}`")))?;
+        text.check(source, tier, tier + 1 == count as usize)?;
+        found.push(text);
+    }
+    let file = TreeFile { nodes, pod, tiers: found };
+    tree(&file).map_err(|says| source.error(0, says))?;
+    Ok(warnings.with(file))
+}
+
+/// The word behind a key.
+pub struct Value<'a> {
+    source: Source<'a>,
+    line: u32,
+    key: &'a str,
+    word: &'a str,
+}
+
+impl Value<'_> {
+    /// The word as a whole number.
+    fn number(&self, max: u64) -> Result<u64, ScenarioError> {
+        let Value { key, word, .. } = self;
+        match word.parse::<u64>() {
+            Ok(number) if number <= max => Ok(number),
+            Ok(number) => Err(self.error(format!("{} is {number}: choose at most {max}", excerpt(key)))),
+            Err(_) => {
+                Err(self.error(format!("{} is `{}`: write a whole number", excerpt(key), excerpt(word))))
+            }
+        }
+    }
+
+    fn error(&self, says: impl Into<String>) -> ScenarioError {
+        self.source.error(self.line, says)
+    }
+}
+
+impl TreeFile {
+    /// The network that the file describes.
+    ///
+    /// # Errors
+    /// The numbers do not fit each other.
+    pub fn network(&self) -> Result<TreeNetwork, String> {
+        let mut latency = [Time(0); 3];
+        for (latency, tier) in latency.iter_mut().zip(&self.tiers) {
+            *latency = Time(tier.switch_latency.unwrap_or(0) * 1000);
+        }
+        let queues = self.tiers.iter().flat_map(|tier| [tier.queue_up, tier.queue_down]);
+        Ok(TreeNetwork { tree: tree(self)?, latency, queue: queues.flatten().max() })
+    }
+
+    /// Writes the topology as [`parse`] reads it.
+    pub fn write(&self) -> String {
+        let mut text = format!("Nodes {}\nTiers {}\nPodsize {}\n", self.nodes, self.tiers.len(), self.pod);
+        for (number, tier) in self.tiers.iter().enumerate() {
+            text.push_str(&format!("\nTier {number}\n{}", tier.write()));
+        }
+        text
+    }
+}

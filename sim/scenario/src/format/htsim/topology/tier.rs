@@ -1,0 +1,187 @@
+//! One block of a topology, and the tree that all of them make.
+
+use std::fmt::Write as _;
+
+use remora_fabric::topology::{Level, Tree};
+
+use super::{TreeFile, Value};
+use crate::error::{ScenarioError, Source, Warnings, excerpt};
+
+/// The keys of one tier. Speed, latency and bundle belong to the links below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierText {
+    /// `Downlink_speed_Gbps`.
+    pub speed: Option<u64>,
+    /// `Downlink_Latency_ns`.
+    pub latency: Option<u64>,
+    /// `Radix_Down`.
+    pub radix_down: Option<u64>,
+    /// `Radix_Up`; not of the top.
+    pub radix_up: Option<u64>,
+    /// `Queue_Down`, in bytes.
+    pub queue_down: Option<u64>,
+    /// `Queue_Up`, in bytes; not of the top.
+    pub queue_up: Option<u64>,
+    /// `Oversubscribed`; 1 if it is not there.
+    pub oversubscribed: Option<u64>,
+    /// `Bundle`; 1 if it is not there.
+    pub bundle: Option<u64>,
+    /// `Switch_Latency_ns`; 0 if it is not there.
+    pub switch_latency: Option<u64>,
+}
+
+/// The largest number of a key: a second, or a gigabyte.
+const MAX: u64 = 1_000_000_000;
+/// The largest speed, in Gbit/s.
+const SPEED_MAX: u64 = 8000;
+
+impl TierText {
+    fn keys(&mut self) -> [(&'static str, &mut Option<u64>); 9] {
+        [
+            ("Downlink_speed_Gbps", &mut self.speed),
+            ("Radix_Down", &mut self.radix_down),
+            ("Radix_Up", &mut self.radix_up),
+            ("Downlink_Latency_ns", &mut self.latency),
+            ("Switch_Latency_ns", &mut self.switch_latency),
+            ("Queue_Down", &mut self.queue_down),
+            ("Queue_Up", &mut self.queue_up),
+            ("Oversubscribed", &mut self.oversubscribed),
+            ("Bundle", &mut self.bundle),
+        ]
+    }
+
+    /// Sets the key of this name, in small letters.
+    pub(super) fn set(
+        &mut self,
+        tier: usize,
+        key: &str,
+        value: &Value<'_>,
+        warnings: &mut Warnings<'_>,
+    ) -> Result<(), ScenarioError> {
+        let found = self.keys().into_iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+        let Some((name, place)) = found else {
+            warnings.add(value.line, format!("the key {} is not known; it is skipped", excerpt(value.key)));
+            return Ok(());
+        };
+        if place.is_some() {
+            return Err(value.error(format!("{name} stands twice in tier {tier}: remove one")));
+        }
+        *place = Some(value.number(if name == "Downlink_speed_Gbps" { SPEED_MAX } else { MAX })?);
+        if tier == 2 && matches!(name, "Radix_Up" | "Queue_Up") {
+            return Err(
+                value.error(format!("{name} stands in tier 2, which has no links upwards: remove it"))
+            );
+        }
+        Ok(())
+    }
+
+    /// Are the keys there that a tier needs?
+    pub(super) fn check(&self, source: Source<'_>, tier: usize, top: bool) -> Result<(), ScenarioError> {
+        let need = [
+            ("Downlink_speed_Gbps", self.speed),
+            ("Downlink_Latency_ns", self.latency),
+            ("Radix_Down", self.radix_down),
+            ("Radix_Up", self.radix_up.or(top.then_some(1))),
+            ("Oversubscribed", self.oversubscribed.or(Some(1))),
+            ("Bundle", self.bundle.or(Some(1))),
+            ("Queue_Down", self.queue_down.or(Some(1))),
+        ];
+        match need.into_iter().find(|(_, value)| matches!(value, None | Some(0))) {
+            Some((name, _)) => {
+                Err(source.error(0, format!("{name} of tier {tier} is missing or 0: add `{name} N`")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The lines of the keys that are there.
+    pub(super) fn write(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in self.clone().keys() {
+            if let Some(value) = value {
+                let _ = writeln!(text, "{name} {value}");
+            }
+        }
+        text
+    }
+}
+
+/// `a / b`, if it is whole.
+fn whole(a: u64, b: u64, what: &str) -> Result<u64, String> {
+    match b != 0 && a.is_multiple_of(b) {
+        true => Ok(a / b),
+        false => {
+            Err(format!("{what} comes to {a} / {b}, which is not whole: mend radix, speed or Oversubscribed"))
+        }
+    }
+}
+
+/// The tree of a file, as htsim computes it.
+///
+/// # Errors
+/// The numbers do not fit each other, as htsim would refuse them.
+pub fn tree(file: &TreeFile) -> Result<Tree, String> {
+    let [tor, agg, rest @ ..] = &file.tiers[..] else {
+        return Err("there is one tier: write two or three".into());
+    };
+    let speed = |tier: &TierText| tier.speed.unwrap_or(0);
+    let radix = |radix: Option<u64>| radix.unwrap_or(0);
+    let bundle = |tier: &TierText| tier.bundle.unwrap_or(1);
+    let over = |tier: &TierText| tier.oversubscribed.unwrap_or(1);
+    if bundle(tor) != 1 {
+        return Err("Bundle of tier 0 is not 1, and hosts have one link: remove it".into());
+    }
+    let nodes = u64::from(file.nodes);
+    let pods = whole(nodes, u64::from(file.pod), "the number of pods")?;
+    let tors_per_pod = whole(u64::from(file.pod), radix(tor.radix_down), "the number of ToRs in a pod")?;
+    if radix(tor.radix_down) / radix(tor.radix_up).max(1) != over(tor) {
+        return Err(format!(
+            "tier 0 has {} links down and {} up, which is not Oversubscribed {}: mend one",
+            radix(tor.radix_down),
+            radix(tor.radix_up),
+            over(tor)
+        ));
+    }
+    let uplinks =
+        whole(nodes * speed(tor), speed(agg) * over(tor), "the number of links of all ToRs upwards")?;
+    let aggs = whole(uplinks, pods * radix(agg.radix_down), "the number of agg switches in a pod")?;
+    if aggs * bundle(agg) != radix(tor.radix_up) {
+        return Err(format!(
+            "a ToR has {} links upwards to {aggs} aggs with Bundle {}: mend Radix_Up or Bundle of tier 1",
+            radix(tor.radix_up),
+            bundle(agg)
+        ));
+    }
+    let mut cores_per_agg = 0;
+    let mut top = agg;
+    if let [core] = rest {
+        top = core;
+        let up =
+            whole(uplinks * speed(agg), speed(core) * over(agg), "the number of links of all aggs upwards")?;
+        let cores = whole(up, radix(core.radix_down), "the number of cores")?;
+        cores_per_agg = whole(cores, aggs, "the number of cores of an agg")?;
+        if cores_per_agg * bundle(core) != radix(agg.radix_up) {
+            return Err(format!(
+                "an agg has {} links upwards to {cores_per_agg} cores with Bundle {}: mend Radix_Up or Bundle",
+                radix(agg.radix_up),
+                bundle(core)
+            ));
+        }
+    }
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let level = |tier: &TierText| Level {
+        rate: speed(tier).saturating_mul(1_000_000_000),
+        delay: tier.latency.unwrap_or(0) * 1000,
+        bundle: small(bundle(tier)),
+    };
+    let tree = Tree {
+        pods: small(pods),
+        tors_per_pod: small(tors_per_pod),
+        hosts_per_tor: small(radix(tor.radix_down)),
+        aggs_per_pod: small(aggs),
+        cores_per_agg: small(cores_per_agg),
+        below: [level(tor), level(agg), level(top)],
+    };
+    tree.topology().map_err(|error| error.to_string())?;
+    Ok(tree)
+}

@@ -1,0 +1,142 @@
+//! A command line with its connection matrix and topology, as a scenario.
+
+use remora_fabric::topology::{Level, Tier, Topology, Tree};
+
+use super::connections::{Connections, FailedLink};
+use super::options::Options;
+use super::topology::{TreeFile, TreeNetwork};
+use crate::error::{Read, ScenarioError, Source, Warnings};
+use crate::scenario::{
+    Balance, Buffering, Charging, Control, Counted, Failure, Hash, Network, Output, OutputFormat, Pfc,
+    Scenario, Switch, Transport, TransportName,
+};
+use crate::units::{Size, Time};
+use crate::workload::Workload;
+
+/// The scenario of a matrix. Without a topology file the network is the default tree of the matrix's hosts.
+/// `source` is the matrix's file, for messages; its text is not read again.
+///
+/// # Errors
+/// Hosts that are not those of the network, no tree of so many hosts, or a failure of a link that is not there.
+pub fn scenario(
+    source: Source<'_>,
+    options: &Options,
+    matrix: &Connections,
+    file: Option<&TreeFile>,
+) -> Result<Read<Scenario>, ScenarioError> {
+    let mut warnings = Warnings::of(source);
+    let fault = |says: String| source.error(0, says);
+    if let Some(nodes) = options.nodes.filter(|nodes| *nodes != matrix.nodes) {
+        return Err(fault(format!("Nodes is {} and -nodes is {nodes}: make them the same", matrix.nodes)));
+    }
+    if let Some(file) = file.filter(|file| file.nodes != matrix.nodes) {
+        let says =
+            format!("Nodes is {}, and {} in the topology: make them the same", matrix.nodes, file.nodes);
+        return Err(fault(says));
+    }
+    let network = match file {
+        Some(file) => file.network().map_err(fault)?,
+        None => default_tree(matrix.nodes, options).map_err(fault)?,
+    };
+    let topology = network.tree.topology().map_err(|error| fault(error.to_string()))?;
+    let mut scenario = Scenario::on(Network::from(network.tree));
+    scenario.seed = options.seed;
+    scenario.until = Some(Time(options.end));
+    scenario.mtu = options.mtu;
+    scenario.charging = Charging::Htsim;
+    scenario.switch = switch(options, &network);
+    let name = if options.lossless { TransportName::RocePfc } else { TransportName::Roce };
+    scenario.transport = Transport { name, ..Transport::default() };
+    scenario.control = Control { name: options.control, ..Control::default() };
+    let mut never = Vec::new();
+    scenario.workloads = vec![Workload::listed(matrix.flows(&mut never))];
+    for id in never {
+        warnings.add(0, format!("flow {id} waits for a trigger that too few flows fire; it is left out"));
+    }
+    for failed in &matrix.failures {
+        scenario.failures.push(failure(failed, &topology, &network.tree).map_err(fault)?);
+        if failed.tier != Tier::Agg {
+            warnings.add(0, "htsim refuses failures of TOR and CORE; their link fails here");
+        } else if network.tree.aggs_per_pod > 1 {
+            warnings.add(0, "htsim fails another core's link than it has wired; the wired one fails here");
+        }
+    }
+    for option in &options.ignored {
+        warnings.add(0, format!("{option} changes nothing here; it is skipped"));
+    }
+    scenario.output = Output { format: OutputFormat::Htsim, ..Output::default() };
+    scenario.check().map_err(fault)?;
+    Ok(warnings.with(scenario))
+}
+
+/// The tree that htsim builds for so many hosts: `k^3/4` in three tiers, `k^2/2` in two.
+fn default_tree(nodes: u32, options: &Options) -> Result<TreeNetwork, String> {
+    let hosts = |k: u64| if options.tiers == 3 { k * k * k / 4 } else { k * k / 2 };
+    let k = (1..=100_000).map(|half| 2 * half).find(|k| hosts(*k) >= u64::from(nodes)).unwrap_or(2);
+    if hosts(k) != u64::from(nodes) {
+        let below = hosts(k.saturating_sub(2));
+        let near = format!("{} or {}", below.max(2), hosts(k));
+        return Err(format!(
+            "no fat-tree of {} tiers has {nodes} hosts: choose {near}, or a topology file",
+            options.tiers
+        ));
+    }
+    let link = Level::new(options.rate, options.hop_latency);
+    let half = (k / 2) as u32;
+    let tree = match options.tiers {
+        3 => Tree::fat(k as u32, 1, link).map_err(|error| error.to_string())?,
+        _ => Tree::leaf_spine(k as u32, half, half, link, link),
+    };
+    Ok(TreeNetwork { tree, latency: [Time(options.switch_latency); 3], queue: None })
+}
+
+/// Output queues, and an input that pauses all classes. Pause frames take no time on the link and never expire.
+fn switch(options: &Options, network: &TreeNetwork) -> Switch {
+    let packets = |count: u64| Size(count.saturating_mul(u64::from(options.mtu)));
+    let [low, high] = options.thresholds;
+    let pfc = Pfc {
+        xoff: Some(packets(high)),
+        xon: Some(packets(low)),
+        headroom: None,
+        counted: Counted::Port,
+        expiry: None,
+        reaction: Time(0),
+        free: true,
+    };
+    let [tor, ..] = network.latency;
+    let alike = network.latency == [tor; 3];
+    Switch {
+        kind: Buffering::Fifo,
+        buffer: network.queue.map_or(packets(options.queue), Size).max(Size(1)),
+        latency: if alike { tor } else { Time(0) },
+        latency_by_tier: (!alike).then_some(network.latency),
+        pfc: options.lossless.then_some(pfc),
+        balance: if options.sprays { Balance::Spray {} } else { Balance::Ecmp { hash: Hash::Htsim } },
+        ..Switch::default()
+    }
+}
+
+/// The link upwards that fails, by the wiring; from a core it is the link to the pod of that number. Of a bundle
+/// the first fails.
+fn failure(failed: &FailedLink, topology: &Topology, tree: &Tree) -> Result<Failure, String> {
+    let FailedLink { tier, switch, link } = *failed;
+    let far = match tier {
+        Tier::Tor if link < tree.aggs_per_pod => {
+            let pod = switch / tree.tors_per_pod;
+            topology.switch_at(Tier::Agg, pod * tree.aggs_per_pod + link)
+        }
+        Tier::Agg if link < tree.cores_per_agg => {
+            topology.switch_at(Tier::Core, switch % tree.aggs_per_pod + tree.aggs_per_pod * link)
+        }
+        Tier::Core if link < tree.pods => {
+            topology.switch_at(Tier::Agg, link * tree.aggs_per_pod + switch % tree.aggs_per_pod)
+        }
+        _ => None,
+    };
+    match (topology.switch_at(tier, switch), far) {
+        (Some(near), Some(far)) => Ok(Failure { ends: [near, far], nth: 0, at: Time(0), until: None }),
+        _ => Err(format!(
+            "a failure names link {link} of {tier} switch {switch}, which is not there: mend its numbers"
+        )),
+    }
+}
