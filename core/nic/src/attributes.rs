@@ -146,13 +146,10 @@ impl Modify {
     }
 
     /// Values that no transition takes.
-    pub(crate) fn check_values(&self, state: State) -> Result<(), ModifyFault> {
+    pub(crate) fn check_values(&self, state: State, any_path_mtu: bool) -> Result<(), ModifyFault> {
         let over = |value: Option<u8>, most: u8| value.is_some_and(|value| value > most);
         let bad = [
-            (
-                self.path_mtu.is_some_and(|mtu| !(256..=4096).contains(&mtu) || !mtu.is_power_of_two()),
-                "path_mtu",
-            ),
+            (self.path_mtu.is_some_and(|mtu| !is_path_mtu(mtu, any_path_mtu)), "path_mtu"),
             (over(self.max_rd_atomic, 128), "max_rd_atomic"),
             (over(self.max_dest_rd_atomic, 128), "max_dest_rd_atomic"),
             (over(self.min_rnr_timer, 31), "min_rnr_timer"),
@@ -169,6 +166,11 @@ impl Modify {
             None => Ok(()),
         }
     }
+}
+
+/// Is it a path MTU (IBTA vol. 1 §11.2.5.2), or any number between the least and the most?
+fn is_path_mtu(mtu: u32, any: bool) -> bool {
+    (256..=4096).contains(&mtu) && (any || mtu.is_power_of_two())
 }
 
 /// Why `modify` refused; the queue pair is unchanged. EINVAL in the verbs.

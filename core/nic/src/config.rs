@@ -54,6 +54,9 @@ pub struct Config {
     pub retries_forever: bool,
     /// Packets that one queue pair sends before the next one's turn, 1 or more. A turn also ends after 16 KiB.
     pub turn_packets: u32,
+    /// Path MTUs may be any number of bytes from 256 to 4096, as in other simulators. Default: only powers of
+    /// two, as IBTA has it.
+    pub any_path_mtu: bool,
     /// Packets that one READ request asks for at most.
     pub read_piece: u32,
     /// How IRN works on queue pairs that agree on it.
@@ -93,6 +96,7 @@ impl Default for Config {
             rto_ns: None,
             retries_forever: false,
             turn_packets: TURN_PACKETS as u32,
+            any_path_mtu: false,
             read_piece: 64,
             irn: irn::Settings::default(),
             congestion: congestion::Settings::default(),

@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub wakes: VecDeque<u32>,
     pub events: VecDeque<AsyncEvent>,
     pub lost_events: u64,
+    /// Path MTUs may be any number of bytes.
+    pub any_path_mtu: bool,
     /// The time of the last call that was told it.
     pub now: Instant,
     pub counters: Counters,
@@ -78,6 +80,7 @@ impl Shared {
             checks_icrc: config.checks_icrc,
             spans: IdSpans::new(),
             window: config.window,
+            any_path_mtu: config.any_path_mtu,
             ack_every: config.ack_every,
             rto_ns: config.rto_ns,
             retries_forever: config.retries_forever,

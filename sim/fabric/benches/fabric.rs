@@ -30,7 +30,7 @@ fn main() {
             window: 65_535,
             ack_every: 1,
             turn_packets: 1,
-            rto_ns: Some(remora_transport::NEVER_NS),
+            rto_ns: Some(remora_transport::timers::NEVER_NS),
             retries_forever: true,
             ..SimulationConfig::default().nic
         },

@@ -219,7 +219,10 @@ impl Network {
             accounts: vec![Account::default(); ports.len()],
             random: (0..ports.len()).map(stream).collect(),
             progress: Progress::new(ports.len()),
-            marks: config.marks.as_ref().map_or(Vec::new(), |marks| ports.iter().map(|port| marks.of(port.rate)).collect()),
+            marks: config
+                .marks
+                .as_ref()
+                .map_or(Vec::new(), |marks| ports.iter().map(|port| marks.of(port.rate)).collect()),
             numbers,
             loss,
             ports,

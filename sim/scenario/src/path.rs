@@ -15,6 +15,7 @@ pub struct Paths {
     routes: Routes,
     ports: Vec<Vec<remora_fabric::topology::Port>>,
     longest_delay: u64,
+    most_links: usize,
     fastest: u64,
 }
 
@@ -27,15 +28,19 @@ impl Paths {
         let routes = Routes::new(topology, |_| true).map_err(|error| error.to_string())?;
         let ports = topology.ports();
         let hosts: Vec<u32> = topology.hosts().collect();
-        let rate = |host: &u32| ports[*host as usize].iter().map(|port| topology.links[port.link as usize].rate).max();
+        let rate = |host: &u32| {
+            ports[*host as usize].iter().map(|port| topology.links[port.link as usize].rate).max()
+        };
         let fastest = hosts.iter().filter_map(rate).max().unwrap_or(0);
         let topology = topology.clone();
-        let mut paths = Paths { topology, routes, ports, longest_delay: 0, fastest };
+        let mut paths = Paths { topology, routes, ports, longest_delay: 0, most_links: 0, fastest };
         let step = hosts.len().div_ceil(SOUGHT_FROM).max(1);
-        let delay = |paths: &Paths, a: u32, b: u32| paths.of(a, b).iter().map(|link| link.delay).sum();
         for source in hosts.iter().step_by(step) {
             for destination in hosts.iter().filter(|host| *host != source) {
-                paths.longest_delay = paths.longest_delay.max(delay(&paths, *source, *destination));
+                let path = paths.of(*source, *destination);
+                let delay = path.iter().map(|link| link.delay).sum();
+                paths.longest_delay = paths.longest_delay.max(delay);
+                paths.most_links = paths.most_links.max(path.len());
             }
         }
         Ok(paths)
@@ -49,6 +54,13 @@ impl Paths {
     /// The highest rate of a host's link, in bit/s.
     pub fn fastest(&self) -> u64 {
         self.fastest
+    }
+
+    /// Picoseconds from a full packet's first bit until its acknowledgement is there, on the longest path: the
+    /// propagation both ways, and the packet stored and forwarded at hosts' highest rate. The acknowledgement's
+    /// own time is left out.
+    pub fn round_trip(&self, full: u32) -> u64 {
+        2 * self.longest_delay + self.most_links as u64 * transmission(u64::from(full), self.fastest)
     }
 
     /// The links of a shortest path between two nodes, the first of each choice; empty if there is none.
@@ -66,7 +78,15 @@ impl Paths {
     /// Picoseconds from the start of a flow until its sender has the last acknowledgement, on an idle path:
     /// all packets at the rate of the slowest link, the last one stored and forwarded on the others, and an
     /// acknowledgement back.
-    pub fn alone(&self, source: u32, destination: u32, size: u64, mtu: u32, charging: Charging, extra: u16) -> u64 {
+    pub fn alone(
+        &self,
+        source: u32,
+        destination: u32,
+        size: u64,
+        mtu: u32,
+        charging: Charging,
+        extra: u16,
+    ) -> u64 {
         let path = self.of(source, destination);
         let (mtu, size) = (u64::from(mtu), size.max(1));
         let last = (size - 1) % mtu + 1;
@@ -76,7 +96,8 @@ impl Paths {
         let ahead = size.div_ceil(mtu) - 1;
         let delay: u64 = path.iter().map(|link| link.delay).sum();
         let store: u64 = path.iter().map(|link| transmission(last, link.rate)).sum();
-        let back: u64 = path.iter().map(|link| transmission(u64::from(charging.acknowledgement()), link.rate)).sum();
+        let back: u64 =
+            path.iter().map(|link| transmission(u64::from(charging.acknowledgement()), link.rate)).sum();
         ahead * transmission(full, slowest) + 2 * delay + store + back
     }
 }

@@ -146,7 +146,8 @@ impl Run {
         self.start_dependents(index, end.at);
         let flow = self.flows[index].clone();
         let config = self.simulation.config();
-        let (charging, extra) = (config.charging, config.extra_header);
+        let charging = config.charging;
+        let extra = config.extra_header + setup::additions(config);
         let alone = self.paths.alone(flow.src, flow.dst, flow.size, self.mtu, charging, extra);
         Some(Row { start, fct: end.at.since(start), alone, status: end.status, flow })
     }

@@ -82,6 +82,14 @@ pub fn charging(scenario: &Scenario) -> Charging {
     }
 }
 
+/// Bytes that the packets of a transport have beyond plain ones and are charged for: IRN's RETH in each.
+pub fn additions(config: &SimulationConfig) -> u16 {
+    if config.connection.irn.is_some() && config.charging == Charging::Ethernet { RETH } else { 0 }
+}
+
+/// Bytes of a RETH.
+const RETH: u16 = 16;
+
 /// The links that fail, and when.
 ///
 /// # Errors
@@ -116,11 +124,10 @@ fn rto(scenario: &Scenario) -> u64 {
 /// IRN's settings. Its cap is the bandwidth-delay product of the longest path in full frames (§3.2).
 fn irn_settings(scenario: &Scenario, paths: &Paths, frame: u32) -> irn::Settings {
     let transport = &scenario.transport;
-    let product = u128::from(paths.fastest()) * u128::from(2 * paths.longest_delay()) / 8_000_000_000_000;
-    let cap = transport.cap.unwrap_or((product / u128::from(frame)) as u32).max(1);
-    let ns = |time: Option<crate::units::Time>, default| {
-        time.map_or(default, |time| time.0 / Picos::NANOSECOND)
-    };
+    let product = u128::from(paths.fastest()) * u128::from(paths.round_trip(frame)) / 8_000_000_000_000;
+    let cap = transport.cap.unwrap_or(product.div_ceil(u128::from(frame)) as u32).max(1);
+    let ns =
+        |time: Option<crate::units::Time>, default| time.map_or(default, |time| time.0 / Picos::NANOSECOND);
     let without_cap = transport.name == TransportName::IrnWithoutCap;
     irn::Settings {
         cap,

@@ -21,7 +21,7 @@ impl QueuePair {
     pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
         let target = change.state.unwrap_or(self.state);
         modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
-        change.check_values(self.state)?;
+        change.check_values(self.state, shared.any_path_mtu)?;
         if self.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
             return Err(ModifyFault::Value("qkey"));
         }

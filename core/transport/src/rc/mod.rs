@@ -61,15 +61,21 @@ pub fn start(psn: Psn) -> Seq {
 /// Packets that `len` bytes take: at least one.
 #[inline]
 fn packets(len: u32, mtu: u32) -> u32 {
-    // The MTU is a power of two (256 to 4096): a shift, not a division.
-    if len <= mtu { 1 } else { ((u64::from(len) + u64::from(mtu) - 1) >> mtu.trailing_zeros()) as u32 }
+    if len <= mtu {
+        return 1;
+    }
+    let rounded = u64::from(len) + u64::from(mtu) - 1;
+    // The MTU is a power of two (256 to 4096): a shift, not a division. Only simulations have others.
+    let count =
+        if mtu.is_power_of_two() { rounded >> mtu.trailing_zeros() } else { rounded / u64::from(mtu) };
+    count as u32
 }
 
 /// What a queue pair agreed on with its peer, its timeout and its retries (the attributes of
 /// `ibv_modify_qp`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096; in simulations any from 256 to 4096.
     pub mtu: u32,
     /// Local ACK timeout in nanoseconds; `u64::MAX` never expires (`timeout` = 0).
     pub timeout_ns: u64,

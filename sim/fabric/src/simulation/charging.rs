@@ -1,6 +1,6 @@
 //! What a frame is charged on links and in buffers.
 
-use remora_wire::packet;
+use remora_wire::{irn, packet};
 
 /// Bytes that a frame takes on a link.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -28,14 +28,14 @@ const TRANSPORT: u16 = 16;
 const AETH: u16 = 4;
 
 impl Charging {
-    /// What a frame that begins at its IPv4 header is charged.
+    /// What a frame that begins at its IPv4 header is charged. `irn`: it has IRN's additions.
     #[inline]
-    pub fn charge(self, frame: &[u8]) -> u16 {
+    pub fn charge(self, frame: &[u8], irn: bool) -> u16 {
         match self {
             Charging::Ethernet => (frame.len() as u16 + ETHERNET).max(ETHERNET_LEAST),
-            _ => match packet::View::new(frame.get(usize::from(BELOW)..).unwrap_or_default()) {
-                Ok(view) if !view.payload.is_empty() => self.full(view.payload.len() as u32),
-                _ => self.acknowledgement(),
+            _ => match payload(frame, irn) {
+                0 => self.acknowledgement(),
+                len => self.full(len as u32),
             },
         }
     }
@@ -55,9 +55,7 @@ impl Charging {
     /// What an acknowledgement is charged.
     pub fn acknowledgement(self) -> u16 {
         match self {
-            Charging::Ethernet | Charging::Ideal => {
-                (BELOW + TRANSPORT + AETH + ETHERNET).max(ETHERNET_LEAST)
-            }
+            Charging::Ethernet | Charging::Ideal => (BELOW + TRANSPORT + AETH + ETHERNET).max(ETHERNET_LEAST),
             Charging::Ns3 => 60,
             Charging::Htsim => 64,
         }
@@ -67,6 +65,13 @@ impl Charging {
     pub fn is_whole_ns(self) -> bool {
         self == Charging::Ns3
     }
+}
+
+/// Bytes of data in a frame.
+fn payload(frame: &[u8], irn: bool) -> usize {
+    let Ok(view) = packet::View::new(frame.get(usize::from(BELOW)..).unwrap_or_default()) else { return 0 };
+    let additions = if irn { irn::Additions::split(&view).ok() } else { None };
+    additions.map_or(view.payload.len(), |(_, payload)| payload.len())
 }
 
 #[cfg(test)]

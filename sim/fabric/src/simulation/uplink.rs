@@ -103,7 +103,7 @@ impl Egress for Uplink<'_> {
         let far = self.fars.get(to, destination);
         let node = self.network.node_of(to) as u16;
         let extra = if len > CONTROL { self.config.extra_header } else { 0 };
-        let charge = self.config.charging.charge(frame) + extra;
+        let charge = self.config.charging.charge(frame, self.config.connection.irn.is_some()) + extra;
         let mut packet = Packet::new(node, class.number(), charge, far.hash);
         packet.len = len as u16;
         packet.flags = Flags::NONE
