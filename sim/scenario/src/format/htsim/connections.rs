@@ -1,14 +1,16 @@
 //! Connection matrices (`.cm`): flows, triggers and failures, a line each.
 
+mod failed_link;
 mod line;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use remora_fabric::topology::{NODES_MAX, Tier};
 
 use crate::error::{FLOWS_MAX, Read, ScenarioError, Source, Warnings, excerpt};
 use crate::flow::{After, Dependency, End, Flow, Start};
+pub use failed_link::FailedLink;
 use line::Line;
 
 /// A matrix as it stands in the file.
@@ -72,17 +74,6 @@ pub enum TriggerKind {
     MultiShot,
     /// At the event of this number; at least 1.
     Barrier(u32),
-}
-
-/// A link that fails: link `link` upwards from a switch of its tier.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct FailedLink {
-    /// The tier of the switch.
-    pub tier: Tier,
-    /// Its number in the tier.
-    pub switch: u32,
-    /// The number of the link.
-    pub link: u32,
 }
 
 /// Reads a matrix.
@@ -340,52 +331,5 @@ impl Connections {
             flows.push(made);
         }
         flows
-    }
-
-    /// Writes the matrix as [`parse`] reads it.
-    pub fn write(&self) -> String {
-        let mut text = format!("Nodes {}\nConnections {}\n", self.nodes, self.flows.len());
-        if !self.triggers.is_empty() {
-            let _ = writeln!(text, "Triggers {}", self.triggers.len());
-        }
-        if !self.failures.is_empty() {
-            let _ = writeln!(text, "Failures {}", self.failures.len());
-        }
-        for flow in &self.flows {
-            let _ = write!(text, "{}->{}", flow.src, flow.dst);
-            let mut put = |key: &str, value: Option<u64>| {
-                if let Some(value) = value {
-                    let _ = write!(text, " {key} {value}");
-                }
-            };
-            put("id", flow.id);
-            match flow.start {
-                ConnectionStart::At(at) => put("start", Some(at)),
-                ConnectionStart::Trigger(id) => put("trigger", Some(id)),
-            }
-            put("size", Some(flow.size));
-            put("send_done_trigger", flow.send_done);
-            put("recv_done_trigger", flow.recv_done);
-            put("prio", flow.priority);
-            text.push('\n');
-        }
-        for trigger in &self.triggers {
-            let _ = match trigger.kind {
-                TriggerKind::OneShot => writeln!(text, "trigger id {} oneshot", trigger.id),
-                TriggerKind::MultiShot => writeln!(text, "trigger id {} multishot", trigger.id),
-                TriggerKind::Barrier(count) => {
-                    writeln!(text, "trigger id {} barrier count {count}", trigger.id)
-                }
-            };
-        }
-        for FailedLink { tier, switch, link } in &self.failures {
-            let tier = match tier {
-                Tier::Tor => "TOR",
-                Tier::Agg => "AGG",
-                Tier::Core => "CORE",
-            };
-            let _ = writeln!(text, "failure switch_type {tier} switch_id {switch} link_id {link}");
-        }
-        text
     }
 }
