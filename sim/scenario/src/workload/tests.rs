@@ -151,7 +151,7 @@ fn an_all_reduce_sends_each_chunk_when_it_has_it() {
     assert_eq!(first, [(0, 1, 4, 0), (1, 2, 3, 0), (2, 0, 3, 0)]);
     // Host 1 then sends chunk 0, which it got from host 0 by flow 0.
     let wait = Dependency { flow: 0, end: End::Received };
-    let start = Start::After(Box::new(After { flows: vec![wait], count: 1, delay: 0 }));
+    let start = Start::After(Arc::new(After { flows: vec![wait], count: 1, delay: 0 }));
     assert_eq!(flows[4], Flow { start, ..Flow::write(4, 1, 2, 4, 0) });
     // Each chunk goes round but for one hop, twice.
     let bytes: u64 = flows.iter().map(|flow| flow.size).sum();
@@ -161,7 +161,7 @@ fn an_all_reduce_sends_each_chunk_when_it_has_it() {
 #[test]
 fn workloads_keep_their_ids_apart_and_their_waits_together() {
     let wait = After { flows: vec![Dependency { flow: 4, end: End::Acknowledged }], count: 1, delay: 7 };
-    let waits = Flow { start: Start::After(Box::new(wait)), ..Flow::write(9, 1, 0, 5, 0) };
+    let waits = Flow { start: Start::After(Arc::new(wait)), ..Flow::write(9, 1, 0, 5, 0) };
     let listed = Workload::listed(vec![waits, Flow::write(4, 0, 1, 5, 6)]);
     let later = Workload { start: Time(100), ..listed.clone() };
     let flows = generate(&[listed, later], &network(), 1).unwrap();
@@ -180,7 +180,7 @@ fn each_mistake_of_a_workload_is_named() {
     assert_eq!(listed(Flow::write(0, 16, 1, 5, 0)), says);
     assert_eq!(listed(Flow::write(0, 1, 1, 5, 0)), "host 1 sends to itself: name another host");
     let on_itself = After { flows: vec![Dependency { flow: 0, end: End::Received }], count: 1, delay: 0 };
-    let waits = Flow { start: Start::After(Box::new(on_itself)), ..Flow::write(0, 1, 2, 5, 0) };
+    let waits = Flow { start: Start::After(Arc::new(on_itself)), ..Flow::write(0, 1, 2, 5, 0) };
     let says = "flow 0 waits for flows that do not exist: name flows of its workload";
     assert_eq!(listed(waits), says);
     let one = Flow::write(0, 1, 2, 5, 0);

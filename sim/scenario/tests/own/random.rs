@@ -1,5 +1,7 @@
 //! Any scenario reads back as it was, and no text makes the parser panic.
 
+use std::sync::Arc;
+
 use crate::text;
 use proptest::collection::vec;
 use proptest::option::of;
@@ -126,7 +128,7 @@ fn flows() -> impl Strategy<Value = Flow> {
         end: if received { End::Received } else { End::Acknowledged },
     });
     let after = (vec(wait, 1..4), any::<u32>(), time())
-        .prop_map(|(flows, count, delay)| Start::After(Box::new(After { flows, count, delay: delay.0 })));
+        .prop_map(|(flows, count, delay)| Start::After(Arc::new(After { flows, count, delay: delay.0 })));
     let start = prop_oneof![time().prop_map(|time| Start::At(time.0)), after];
     let verb = prop_oneof![Just(Verb::Write), Just(Verb::Read), Just(Verb::Send)];
     (any::<u64>(), any::<[u32; 2]>(), size(), start, 0u8..8, verb, any::<[u16; 2]>()).prop_map(

@@ -5,6 +5,7 @@ mod line;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use remora_fabric::topology::{NODES_MAX, Tier};
 
@@ -305,27 +306,28 @@ impl Connections {
             }
             numbered.push((id, flow));
         }
-        let count: BTreeMap<u64, u32> = self
-            .triggers
-            .iter()
-            .map(|trigger| match trigger.kind {
-                TriggerKind::OneShot | TriggerKind::MultiShot => (trigger.id, 1),
-                TriggerKind::Barrier(count) => (trigger.id, count),
-            })
-            .collect();
+        // Flows behind one trigger share its list: a barrier of thousands would else be quadratic.
+        let mut waits: BTreeMap<u64, Arc<After>> = BTreeMap::new();
+        for trigger in &self.triggers {
+            let count = match trigger.kind {
+                TriggerKind::OneShot | TriggerKind::MultiShot => 1,
+                TriggerKind::Barrier(count) => count,
+            };
+            let flows = fires.remove(&trigger.id).unwrap_or_default();
+            waits.insert(trigger.id, Arc::new(After { flows, count, delay: 0 }));
+        }
         let mut flows = Vec::with_capacity(numbered.len());
         for (id, flow) in numbered {
             let mut made = Flow::write(id, flow.src, flow.dst, flow.size, 0);
             match flow.start {
                 ConnectionStart::At(at) => made.start = Start::At(at),
                 ConnectionStart::Trigger(trigger) => {
-                    let waits = fires.get(&trigger).cloned().unwrap_or_default();
-                    let count = count.get(&trigger).copied().unwrap_or(1);
-                    if waits.len() < count as usize {
+                    let enough = |after: &&Arc<After>| after.flows.len() >= after.count as usize;
+                    let Some(after) = waits.get(&trigger).filter(enough) else {
                         never.push(id);
                         continue;
-                    }
-                    made.start = Start::After(Box::new(After { flows: waits, count, delay: 0 }));
+                    };
+                    made.start = Start::After(Arc::clone(after));
                 }
             }
             flows.push(made);
