@@ -1,5 +1,7 @@
 //! A flow: one message of a host to another, and when it starts.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 /// How the bytes move.
@@ -50,8 +52,8 @@ pub struct Dependency {
 pub enum Start {
     /// At this time, in picoseconds from the start of the simulation.
     At(u64),
-    /// When other flows have ended.
-    After(Box<After>),
+    /// When other flows have ended. Flows behind one barrier share what they wait for.
+    After(Arc<After>),
 }
 
 /// One message.

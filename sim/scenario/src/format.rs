@@ -2,3 +2,7 @@
 
 pub mod hpcc;
 pub mod htsim;
+pub mod own;
+mod supply;
+
+pub use supply::{Need, files, supply};

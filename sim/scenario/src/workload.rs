@@ -13,11 +13,13 @@ mod stream;
 mod tables;
 mod text;
 
+use std::sync::Arc;
+
 use remora_fabric::topology::Topology;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FLOWS_MAX;
-use crate::flow::{DATA_CLASS, Flow, Start, Verb};
+use crate::flow::{After, DATA_CLASS, Flow, Start, Verb};
 use crate::units::{Size, Time};
 
 pub use error::WorkloadError;
@@ -200,11 +202,8 @@ pub fn generate(workloads: &[Workload], topology: &Topology, seed: u64) -> Resul
         }
         error::check_flows(&made, topology)?;
         let highest = made.iter().map(|flow| flow.id).max();
-        for flow in &mut made {
-            flow.id = flow.id.saturating_add(base);
-            if let Start::After(after) = &mut flow.start {
-                after.flows.iter_mut().for_each(|wait| wait.flow = wait.flow.saturating_add(base));
-            }
+        if base > 0 {
+            raise(&mut made, base);
         }
         base = base.saturating_add(highest.map_or(0, |id| id.saturating_add(1)));
         flows.append(&mut made);
@@ -214,6 +213,24 @@ pub fn generate(workloads: &[Workload], topology: &Topology, seed: u64) -> Resul
         Start::After(_) => u64::MAX,
     });
     Ok(flows)
+}
+
+/// Adds `base` to the ids of flows and to what they wait for. Lists that are shared stay shared.
+fn raise(flows: &mut [Flow], base: u64) {
+    let mut last: Option<[Arc<After>; 2]> = None;
+    for flow in flows {
+        flow.id = flow.id.saturating_add(base);
+        let Start::After(after) = &mut flow.start else { continue };
+        let [_, raised] = match last.take() {
+            Some(pair) if Arc::ptr_eq(&pair[0], after) => last.insert(pair),
+            _ => {
+                let mut raised = After::clone(after);
+                raised.flows.iter_mut().for_each(|wait| wait.flow = wait.flow.saturating_add(base));
+                last.insert([Arc::clone(after), Arc::new(raised)])
+            }
+        };
+        *after = Arc::clone(raised);
+    }
 }
 
 #[cfg(test)]

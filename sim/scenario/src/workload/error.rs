@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use remora_fabric::topology::Topology;
 
 use crate::error::FLOWS_MAX;
-use crate::flow::{Flow, Start};
+use crate::flow::{After, Flow, Start};
 
 /// Why a workload makes no flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub fn check_flows(flows: &[Flow], topology: &Topology) -> Result<(), WorkloadEr
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(WorkloadError::SameId { id: pair[0] });
     }
+    // Of flows that share a list it is looked at once.
+    let mut checked: Option<&Arc<After>> = None;
     for flow in flows {
         if let Some(host) = [flow.src, flow.dst].into_iter().find(|host| !topology.is_host(*host)) {
             return Err(WorkloadError::UnknownHost { host });
@@ -88,14 +91,19 @@ pub fn check_flows(flows: &[Flow], topology: &Topology) -> Result<(), WorkloadEr
         if flow.src == flow.dst {
             return Err(WorkloadError::Loop { host: flow.src });
         }
-        if let Start::After(after) = &flow.start {
-            let known = |id: u64| id != flow.id && ids.binary_search(&id).is_ok();
-            let named: BTreeSet<u64> = after.flows.iter().map(|wait| wait.flow).collect();
-            let enough = (1..=named.len()).contains(&(after.count as usize));
-            if !enough || !named.into_iter().all(known) {
-                return Err(WorkloadError::Dependency { id: flow.id });
-            }
+        let Start::After(after) = &flow.start else { continue };
+        if after.flows.iter().any(|wait| wait.flow == flow.id) {
+            return Err(WorkloadError::Dependency { id: flow.id });
         }
+        if checked.is_some_and(|checked| Arc::ptr_eq(checked, after)) {
+            continue;
+        }
+        let named: BTreeSet<u64> = after.flows.iter().map(|wait| wait.flow).collect();
+        let enough = (1..=named.len()).contains(&(after.count as usize));
+        if !enough || !named.into_iter().all(|id| ids.binary_search(&id).is_ok()) {
+            return Err(WorkloadError::Dependency { id: flow.id });
+        }
+        checked = Some(after);
     }
     Ok(())
 }

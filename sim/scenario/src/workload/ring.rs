@@ -1,5 +1,7 @@
 //! All-reduce in a ring.
 
+use std::sync::Arc;
+
 use super::WorkloadError;
 use crate::error::FLOWS_MAX;
 use crate::flow::{After, Dependency, End, Flow, Start};
@@ -28,7 +30,7 @@ pub fn all_reduce(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> 
             if round > 0 {
                 let before = ((round - 1) * n + (place + n - 1) % n) as u64;
                 let wait = Dependency { flow: before, end: End::Received };
-                flow.start = Start::After(Box::new(After { flows: vec![wait], count: 1, delay: 0 }));
+                flow.start = Start::After(Arc::new(After { flows: vec![wait], count: 1, delay: 0 }));
             }
             flows.push(flow);
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -85,7 +86,7 @@ fn parse(text: &str) -> Option<Flow> {
             if words.next_if_eq(&"delay").is_some() {
                 after.delay = value::<Time>(&mut words)?.0;
             }
-            flow.start = Start::After(Box::new(after));
+            flow.start = Start::After(Arc::new(after));
         }
         _ => return None,
     }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use crate::{says, text, warned};
 use remora_fabric::topology::Tier;
 use remora_scenario::format::htsim::connections::{
@@ -63,7 +65,7 @@ fn triggers_become_dependencies() {
     // Nothing fires trigger 3.
     assert_eq!((flows.len(), never), (4, vec![5]));
     let on = |flow, end| Dependency { flow, end };
-    let after = |flows, count| Start::After(Box::new(After { flows, count, delay: 0 }));
+    let after = |flows, count| Start::After(Arc::new(After { flows, count, delay: 0 }));
     assert_eq!(
         flows[2],
         Flow { start: after(vec![on(1, End::Acknowledged)], 1), ..Flow::write(3, 2, 3, 9, 0) }

@@ -1,14 +1,17 @@
 //! Connection matrices (`.cm`): flows, triggers and failures, a line each.
 
+mod failed_link;
 mod line;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::sync::Arc;
 
 use remora_fabric::topology::{NODES_MAX, Tier};
 
 use crate::error::{FLOWS_MAX, Read, ScenarioError, Source, Warnings, excerpt};
 use crate::flow::{After, Dependency, End, Flow, Start};
+pub use failed_link::FailedLink;
 use line::Line;
 
 /// A matrix as it stands in the file.
@@ -72,17 +75,6 @@ pub enum TriggerKind {
     MultiShot,
     /// At the event of this number; at least 1.
     Barrier(u32),
-}
-
-/// A link that fails: link `link` upwards from a switch of its tier.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct FailedLink {
-    /// The tier of the switch.
-    pub tier: Tier,
-    /// Its number in the tier.
-    pub switch: u32,
-    /// The number of the link.
-    pub link: u32,
 }
 
 /// Reads a matrix.
@@ -314,78 +306,32 @@ impl Connections {
             }
             numbered.push((id, flow));
         }
-        let count: BTreeMap<u64, u32> = self
-            .triggers
-            .iter()
-            .map(|trigger| match trigger.kind {
-                TriggerKind::OneShot | TriggerKind::MultiShot => (trigger.id, 1),
-                TriggerKind::Barrier(count) => (trigger.id, count),
-            })
-            .collect();
+        // Flows behind one trigger share its list: a barrier of thousands would else be quadratic.
+        let mut waits: BTreeMap<u64, Arc<After>> = BTreeMap::new();
+        for trigger in &self.triggers {
+            let count = match trigger.kind {
+                TriggerKind::OneShot | TriggerKind::MultiShot => 1,
+                TriggerKind::Barrier(count) => count,
+            };
+            let flows = fires.remove(&trigger.id).unwrap_or_default();
+            waits.insert(trigger.id, Arc::new(After { flows, count, delay: 0 }));
+        }
         let mut flows = Vec::with_capacity(numbered.len());
         for (id, flow) in numbered {
             let mut made = Flow::write(id, flow.src, flow.dst, flow.size, 0);
             match flow.start {
                 ConnectionStart::At(at) => made.start = Start::At(at),
                 ConnectionStart::Trigger(trigger) => {
-                    let waits = fires.get(&trigger).cloned().unwrap_or_default();
-                    let count = count.get(&trigger).copied().unwrap_or(1);
-                    if waits.len() < count as usize {
+                    let enough = |after: &&Arc<After>| after.flows.len() >= after.count as usize;
+                    let Some(after) = waits.get(&trigger).filter(enough) else {
                         never.push(id);
                         continue;
-                    }
-                    made.start = Start::After(Box::new(After { flows: waits, count, delay: 0 }));
+                    };
+                    made.start = Start::After(Arc::clone(after));
                 }
             }
             flows.push(made);
         }
         flows
-    }
-
-    /// Writes the matrix as [`parse`] reads it.
-    pub fn write(&self) -> String {
-        let mut text = format!("Nodes {}\nConnections {}\n", self.nodes, self.flows.len());
-        if !self.triggers.is_empty() {
-            let _ = writeln!(text, "Triggers {}", self.triggers.len());
-        }
-        if !self.failures.is_empty() {
-            let _ = writeln!(text, "Failures {}", self.failures.len());
-        }
-        for flow in &self.flows {
-            let _ = write!(text, "{}->{}", flow.src, flow.dst);
-            let mut put = |key: &str, value: Option<u64>| {
-                if let Some(value) = value {
-                    let _ = write!(text, " {key} {value}");
-                }
-            };
-            put("id", flow.id);
-            match flow.start {
-                ConnectionStart::At(at) => put("start", Some(at)),
-                ConnectionStart::Trigger(id) => put("trigger", Some(id)),
-            }
-            put("size", Some(flow.size));
-            put("send_done_trigger", flow.send_done);
-            put("recv_done_trigger", flow.recv_done);
-            put("prio", flow.priority);
-            text.push('\n');
-        }
-        for trigger in &self.triggers {
-            let _ = match trigger.kind {
-                TriggerKind::OneShot => writeln!(text, "trigger id {} oneshot", trigger.id),
-                TriggerKind::MultiShot => writeln!(text, "trigger id {} multishot", trigger.id),
-                TriggerKind::Barrier(count) => {
-                    writeln!(text, "trigger id {} barrier count {count}", trigger.id)
-                }
-            };
-        }
-        for FailedLink { tier, switch, link } in &self.failures {
-            let tier = match tier {
-                Tier::Tor => "TOR",
-                Tier::Agg => "AGG",
-                Tier::Core => "CORE",
-            };
-            let _ = writeln!(text, "failure switch_type {tier} switch_id {switch} link_id {link}");
-        }
-        text
     }
 }

@@ -1,14 +1,14 @@
 //! A command line with its connection matrix and topology, as a scenario.
 
-use remora_fabric::topology::{Level, Tier, Topology, Tree};
+use remora_fabric::topology::{Level, Tier, Tree};
 
-use super::connections::{Connections, FailedLink};
+use super::connections::Connections;
 use super::options::Options;
 use super::topology::{TreeFile, TreeNetwork};
 use crate::error::{Read, ScenarioError, Source, Warnings};
 use crate::scenario::{
-    Balance, Buffering, Charging, Control, Counted, Failure, Hash, Network, Output, OutputFormat, Pfc,
-    Scenario, Switch, Transport, TransportName,
+    Balance, Buffering, Charging, Control, Counted, Hash, Network, Output, OutputFormat, Pfc, Scenario,
+    Switch, Transport, TransportName,
 };
 use crate::units::{Size, Time};
 use crate::workload::Workload;
@@ -54,7 +54,7 @@ pub fn scenario(
         warnings.add(0, format!("flow {id} waits for a trigger that too few flows fire; it is left out"));
     }
     for failed in &matrix.failures {
-        scenario.failures.push(failure(failed, &topology, &network.tree).map_err(fault)?);
+        scenario.failures.push(failed.failure(&topology).map_err(fault)?);
         if failed.tier != Tier::Agg {
             warnings.add(0, "htsim refuses failures of TOR and CORE; their link fails here");
         } else if network.tree.aggs_per_pod > 1 {
@@ -113,30 +113,5 @@ fn switch(options: &Options, network: &TreeNetwork) -> Switch {
         pfc: options.lossless.then_some(pfc),
         balance: if options.sprays { Balance::Spray {} } else { Balance::Ecmp { hash: Hash::Htsim } },
         ..Switch::default()
-    }
-}
-
-/// The link upwards that fails, by the wiring; from a core it is the link to the pod of that number. Of a bundle
-/// the first fails.
-fn failure(failed: &FailedLink, topology: &Topology, tree: &Tree) -> Result<Failure, String> {
-    let FailedLink { tier, switch, link } = *failed;
-    let far = match tier {
-        Tier::Tor if link < tree.aggs_per_pod => {
-            let pod = switch / tree.tors_per_pod;
-            topology.switch_at(Tier::Agg, pod * tree.aggs_per_pod + link)
-        }
-        Tier::Agg if link < tree.cores_per_agg => {
-            topology.switch_at(Tier::Core, switch % tree.aggs_per_pod + tree.aggs_per_pod * link)
-        }
-        Tier::Core if link < tree.pods => {
-            topology.switch_at(Tier::Agg, link * tree.aggs_per_pod + switch % tree.aggs_per_pod)
-        }
-        _ => None,
-    };
-    match (topology.switch_at(tier, switch), far) {
-        (Some(near), Some(far)) => Ok(Failure { ends: [near, far], nth: 0, at: Time(0), until: None }),
-        _ => Err(format!(
-            "a failure names link {link} of {tier} switch {switch}, which is not there: mend its numbers"
-        )),
     }
 }
