@@ -11,7 +11,6 @@ use crate::attributes::AddressVector;
 use crate::headers::Headers;
 use crate::identification::Identifications;
 use crate::service_bits;
-use crate::shared::Shared;
 
 /// The path to an address: the headers before the BTH, and the flow that seals frames.
 pub(crate) struct AddressPath {
@@ -29,6 +28,13 @@ impl AddressPath {
         let AddressVector { peer, route, class } = *address;
         AddressPath { peer, route, class, headers: None, sending: Flow::new(route.source, route.destination) }
     }
+}
+
+/// The traffic classes of packets without data, where they are not those of their queue pairs.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct AnswerClasses {
+    pub ack: Option<Class>,
+    pub cnp: Option<Class>,
 }
 
 /// The path to the peer of a connection.
@@ -49,13 +55,13 @@ pub(crate) struct PeerPath {
 }
 
 impl PeerPath {
-    pub fn new(address: &AddressVector, remote: Qpn, service: u8, shared: &Shared) -> PeerPath {
+    pub fn new(address: &AddressVector, remote: Qpn, service: u8, classes: AnswerClasses) -> PeerPath {
         let AddressVector { ref route, class, .. } = *address;
         PeerPath {
             address_path: AddressPath::new(address),
             remote,
-            ack_class: shared.ack_class.unwrap_or(class),
-            cnp_class: shared.cnp_class.unwrap_or(class),
+            ack_class: classes.ack.unwrap_or(class),
+            cnp_class: classes.cnp.unwrap_or(class),
             service,
             receiving: Flow::new(route.destination, route.source),
             receiving_ports: (route.destination.udp_port, route.source.udp_port),

@@ -6,7 +6,7 @@ use remora_memory::Pd;
 use remora_transport::rc::irn;
 use remora_transport::{Counters, Instant, congestion};
 use remora_wire::Qpn;
-use remora_wire::frame::{Class, Endpoint};
+use remora_wire::frame::Endpoint;
 use remora_wire::icrc::IdSpans;
 
 use crate::address_handle::AddressHandles;
@@ -17,6 +17,7 @@ use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
 use crate::kernel::Kernels;
 use crate::multicast::Groups;
+use crate::path::AnswerClasses;
 use crate::prism::FreeLists;
 use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::xrc_domain::XrcDomains;
@@ -51,9 +52,7 @@ pub(crate) struct Shared {
     pub engine: u16,
     pub irn: irn::Settings,
     pub congestion: congestion::Settings,
-    /// As in the configuration.
-    pub ack_class: Option<Class>,
-    pub cnp_class: Option<Class>,
+    pub classes: AnswerClasses,
     pub free_lists: FreeLists,
     pub control: Control,
     pub chain_turn: usize,
@@ -89,8 +88,7 @@ impl Shared {
             engine: config.engine,
             irn: config.irn,
             congestion: config.congestion,
-            ack_class: config.ack_class,
-            cnp_class: config.cnp_class,
+            classes: AnswerClasses { ack: config.ack_class, cnp: config.cnp_class },
             free_lists: FreeLists::new(config.max_free_lists),
             control: Control::new(places as usize),
             chain_turn: chain::TURN,

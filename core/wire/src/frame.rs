@@ -43,8 +43,9 @@ impl Start {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(pub u32);
 
-/// The traffic class of a frame, 0 to 7: the priority of IEEE 802.1Q, which priority-based flow control pauses
-/// by itself. RoCE's service levels (`ibv_ah_attr.sl`) are these. Only ports with a buffer for each class ask.
+/// The traffic class of a frame, 0 to 7: the priority of IEEE 802.1Q, which priority-based flow control
+/// pauses by itself. RoCE's service levels (`ibv_ah_attr.sl`) are these. Only ports with a buffer for each
+/// class ask.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
 
@@ -119,8 +120,8 @@ pub trait Egress {
     }
 
     /// Lends a buffer for a frame of exactly `len` bytes to `peer`, counted from [`Egress::start`] to the end
-    /// of the ICRC, which leaves in `class`. `None`: no buffer is free now, try after the next receive; nothing
-    /// is lost.
+    /// of the ICRC, which leaves in `class`. `None`: no buffer is free now, try after the next receive;
+    /// nothing is lost.
     fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>>;
 
     /// The peer that stands for an endpoint, which need not be known to the control path: to be used with the

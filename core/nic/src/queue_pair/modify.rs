@@ -101,7 +101,7 @@ impl QueuePair {
         let (mtu, capacity) = (settings.parameters.mtu, self.send.messages());
         if self.service == Service::Uc {
             self.machine = Machine::Unreliable(Unreliable::Connected(Box::new(Connected {
-                path: PeerPath::new(&address, remote, service_bits::UC, shared),
+                path: PeerPath::new(&address, remote, service_bits::UC, shared.classes),
                 requester: uc::Requester::new(Psn::new(0), mtu),
                 responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
             })));
@@ -109,7 +109,7 @@ impl QueuePair {
         }
         let bits = if self.service == Service::Rc { 0 } else { service_bits::XRC };
         let prism = given.prism == Some(true) && self.service == Service::Rc;
-        let path = PeerPath::new(&address, remote, bits, shared);
+        let path = PeerPath::new(&address, remote, bits, shared.classes);
         if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
             self.connect_irn(path, peer, shared);
         } else {

@@ -1,5 +1,5 @@
-//! The delay of retransmissions, which the IRN paper adds for its figure 12: a NIC in hardware keeps no packets
-//! and fetches one over PCIe before it sends it again.
+//! The delay of retransmissions, which the IRN paper adds for its figure 12: a NIC in hardware keeps no
+//! packets and fetches one over PCIe before it sends it again.
 
 use crate::Instant;
 use crate::rc::Seq;

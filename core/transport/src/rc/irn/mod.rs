@@ -88,8 +88,9 @@ pub struct Settings {
     pub few: u32,
     /// Whether these two times are what counts.
     pub timers: Timers,
-    /// Nanoseconds that a request packet waits, and its queue pair's requests with it, before it is sent again:
-    /// 0, or 2000 for the paper's figure 12, where the NIC fetches it over PCIe. READ responses do not wait.
+    /// Nanoseconds that a request packet waits, and its queue pair's requests with it, before it is sent
+    /// again: 0, or 2000 for the paper's figure 12, where the NIC fetches it over PCIe. READ responses do not
+    /// wait.
     pub retransmit_delay_ns: u64,
 }
 
