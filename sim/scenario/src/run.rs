@@ -6,7 +6,7 @@ use remora_fabric::engine::Picos;
 use remora_fabric::network::{Finding, Totals};
 use remora_fabric::simulation::{FlowSpec, Simulation};
 use remora_fabric::topology::Topology;
-use remora_nic::Status;
+pub use remora_nic::Status;
 
 use crate::path::Paths;
 use crate::scenario::Scenario;

@@ -22,6 +22,7 @@ mod metrics;
 mod nicd;
 mod rma;
 mod run;
+mod sim;
 mod top;
 mod txn;
 
@@ -99,6 +100,8 @@ enum Command {
     Devinfo(devinfo::Args),
     /// Measure it against what the machine itself can do, in the same run.
     Bench(bench::Args),
+    /// Run a scenario on a simulated data center with the real NIC at every host.
+    Sim(sim::Args),
     /// Draw what the papers draw, from this software.
     Figures(figures::Args),
     /// Tell what this machine can run, and how to mend what it cannot.
@@ -187,6 +190,7 @@ fn run(command: Command) -> Result<()> {
         Command::Nicd(args) => nicd::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Figures(args) => figures::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Capture(args) => capture::run(&args),

@@ -1,0 +1,68 @@
+//! `remora sim`: a data center around the real NIC, in simulated time.
+
+mod convert;
+mod load;
+mod outputs;
+mod progress;
+mod run;
+mod summary;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Subcommand;
+use remora_bench::command::number::natural;
+use remora_scenario::scenario::ControlName;
+
+/// `remora sim SCENARIO`, or one of its verbs.
+#[derive(clap::Args)]
+#[group(skip)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  remora sim examples/incast.toml\n  remora sim examples/incast.toml --seed 2 --out incast-2 --json\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: run::Args,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Write a scenario as a TOML file of Remora.
+    Convert(convert::Args),
+    /// Tell whether a scenario can run, and what it is.
+    Check(convert::Args),
+}
+
+/// Which scenario.
+#[derive(clap::Args)]
+#[group(skip)]
+struct ScenarioArgs {
+    /// The scenario's file
+    #[arg(required = true)]
+    scenario: Option<PathBuf>,
+
+    /// Run it with another congestion control: none, dcqcn, dcqcn-ns3 or timely
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<ControlName>())]
+    control: Option<ControlName>,
+
+    /// Seed of everything random, instead of the scenario's
+    #[arg(long, value_parser = natural::<u64>)]
+    seed: Option<u64>,
+
+    /// htsim's options, for a connection matrix
+    #[arg(last = true, value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+/// `remora sim`.
+pub fn run(args: Args) -> Result<()> {
+    match args.verb {
+        None => run::run(&args.run),
+        Some(Verb::Convert(args)) => convert::convert(&args),
+        Some(Verb::Check(args)) => convert::check(&args),
+    }
+}

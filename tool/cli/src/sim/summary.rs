@@ -1,0 +1,140 @@
+//! What a run came to.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::Result;
+use remora_scenario::run::{Row, Run};
+use serde_json::{Value, json};
+
+/// Findings and unfinished flows that are shown; all unfinished ones are in a file.
+const SHOWN: usize = 10;
+
+/// Flows that have ended, and what was found.
+#[derive(Default)]
+pub struct Summary {
+    slowdowns: Vec<f64>,
+    fct_us: Vec<f64>,
+    failed: usize,
+    findings: Vec<String>,
+    more: u64,
+    unfinished: usize,
+    interrupted: bool,
+}
+
+impl Summary {
+    /// A flow has ended.
+    pub fn add(&mut self, row: &Row) {
+        self.slowdowns.push(row.slowdown());
+        self.fct_us.push(row.fct as f64 / 1e6);
+        self.failed += usize::from(row.status != remora_scenario::run::Status::Success);
+    }
+
+    /// A part of the slowdowns lies below this; 0 without any.
+    pub fn slowdown(&self, part: f64) -> f64 {
+        quantile(&self.slowdowns, part)
+    }
+
+    /// The run is over. Returns whether all flows finished and nothing was found.
+    pub fn close(&mut self, run: &mut Run, interrupted: bool) -> bool {
+        let (findings, more) = run.findings();
+        self.findings = findings.iter().map(ToString::to_string).collect();
+        (self.more, self.interrupted) = (more, interrupted);
+        self.unfinished = run.unfinished().count();
+        self.unfinished == 0 && self.failed == 0 && self.findings.is_empty()
+    }
+
+    /// As JSON.
+    pub fn object(&self, run: &Run) -> Value {
+        let totals = run.totals();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        json!({
+            "time_us": run.progress().now.0 as f64 / 1e6,
+            "flows": run.progress().flows.1,
+            "flows_done": self.fct_us.len(),
+            "flows_failed": self.failed,
+            "flows_unfinished": self.unfinished,
+            "interrupted": self.interrupted,
+            "slowdown_mean": mean(&self.slowdowns),
+            "slowdown_p50": self.slowdown(0.5),
+            "slowdown_p99": self.slowdown(0.99),
+            "fct_us_mean": mean(&self.fct_us),
+            "fct_us_p50": quantile(&self.fct_us, 0.5),
+            "fct_us_p99": quantile(&self.fct_us, 0.99),
+            "fct_us_max": quantile(&self.fct_us, 1.0),
+            "packets_sent": totals.sent.packets,
+            "packets_lost": totals.lost().packets,
+            "hops": totals.hops,
+            "marked": totals.marked,
+            "pauses": totals.pauses,
+            "findings": self.findings,
+            "more_findings": self.more,
+        })
+    }
+
+    /// For a person, or a line of JSON.
+    pub fn print(&self, run: &Run, json: bool, elapsed: Duration) -> Result<()> {
+        // A reader that leaves is no fault.
+        let mut out = std::io::stdout().lock();
+        if json {
+            let _ = writeln!(out, "{}", json!({ "summary": self.object(run) }));
+            return Ok(());
+        }
+        let totals = run.totals();
+        let seconds = elapsed.as_secs_f64();
+        let _ = writeln!(
+            out,
+            "{} of {} flows in {:.3} us of simulated time; {} packet-hops in {seconds:.2} s, {:.1} M/s",
+            self.fct_us.len(),
+            run.progress().flows.1,
+            run.progress().now.0 as f64 / 1e6,
+            totals.hops,
+            totals.hops as f64 / seconds.max(1e-9) / 1e6,
+        );
+        let _ = writeln!(
+            out,
+            "slowdown: mean {:.3}, p50 {:.3}, p99 {:.3}; fct: p50 {:.3} us, p99 {:.3} us, last {:.3} us",
+            self.slowdowns.iter().sum::<f64>() / self.slowdowns.len().max(1) as f64,
+            self.slowdown(0.5),
+            self.slowdown(0.99),
+            quantile(&self.fct_us, 0.5),
+            quantile(&self.fct_us, 0.99),
+            quantile(&self.fct_us, 1.0),
+        );
+        let _ = writeln!(
+            out,
+            "{} packets sent, {} lost, {} marked; {} pauses",
+            totals.sent.packets,
+            totals.lost().packets,
+            totals.marked,
+            totals.pauses
+        );
+        for finding in self.findings.iter().take(SHOWN) {
+            let _ = writeln!(out, "found: {finding}");
+        }
+        let more = self.findings.len().saturating_sub(SHOWN) as u64 + self.more;
+        if more > 0 {
+            let _ = writeln!(out, "found: {more} more");
+        }
+        for open in run.unfinished().take(SHOWN) {
+            let flow = &open.flow;
+            let (done, size) = (open.done, flow.size);
+            let state = if open.start.is_some() { "unfinished" } else { "not started" };
+            let _ = writeln!(out, "{state}: flow {} from {} to {}, {done} of {size} bytes", flow.id, flow.src, flow.dst);
+        }
+        if self.unfinished > SHOWN {
+            let _ = writeln!(out, "unfinished: {} more; --out DIR writes all", self.unfinished - SHOWN);
+        }
+        Ok(())
+    }
+}
+
+/// The value that a part of all lie below: linear between neighbours.
+fn quantile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let at = part * last as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
