@@ -1,6 +1,7 @@
 //! Rates, times and sizes with their units: exact decimals, never doubles.
 //!
-//! A rate, a time and a size are written in the largest unit that divides them, and so read back as they were.
+//! A rate, a time and a size are written in the largest unit that divides them, and so read back as they
+//! were.
 
 mod decimal;
 

@@ -15,7 +15,7 @@ fn large(head: &str, unit: &str) -> String {
 #[test]
 fn rows_of_twenty_megabytes_are_read() {
     let rows = BYTES / "1 2 3 9 2.000000000\n".len();
-    let read = flows::parse(Source::new("f", &large("9\n", "1 2 3 9 2.000000000\n")), None).unwrap();
+    let read = flows::parse(Source::new("f", &large("99999999\n", "1 2 3 9 2.000000000\n")), None).unwrap();
     assert_eq!((read.value.flows.len(), read.warnings.len()), (rows, 1));
     let connections = BYTES / "0->1 start 0 size 9\n".len();
     let head = format!("Nodes 2\nConnections {connections}\n");

@@ -137,7 +137,7 @@ pub const FOLDERS: [(&str, &str); 7] = [
     ("core", "the NIC: pure, without clock, sockets and threads"),
     ("program", "RedN's chains, WebAssembly kernels, 1RMA's cipher"),
     ("stores", "key-value, block and transaction stores; shard maps"),
-    ("sim", "faults, the simulated network, its scenarios, checkers"),
+    ("sim", "faults, the simulated network, scenarios, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
     ("api", "for Rust programs and C programs; the NIC daemon; 1RMA's grants"),
     ("tool", "benchmarks; the remora command; style as a test"),

@@ -16,8 +16,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The network: hosts, then switches. Host `h` is at switch `h / hosts_per_switch`. The links of the hosts
-    /// come first, then the link of each switch to the next one.
+    /// The network: hosts, then switches. Host `h` is at switch `h / hosts_per_switch`. The links of the
+    /// hosts come first, then the link of each switch to the next one.
     ///
     /// # Errors
     /// Fewer than 3 switches, no hosts, more nodes than the limit, or an impossible rate or delay.

@@ -2,8 +2,9 @@
 
 use super::{LINKS_MAX, Level, NODES_MAX, NodeKind, Place, Tier, Topology, TopologyError, limit};
 
-/// A tree of switches. Host `h` is at ToR `h / hosts_per_tor`, and each ToR has links to every agg of its pod.
-/// The agg at position `a` of each pod has links to the cores `a + aggs_per_pod * l`, as htsim wires them.
+/// A tree of switches. Host `h` is at ToR `h / hosts_per_tor`, and each ToR has links to every agg of its
+/// pod. The agg at position `a` of each pod has links to the cores `a + aggs_per_pod * l`, as htsim wires
+/// them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     /// Pods; 1 where there are two tiers.
@@ -21,8 +22,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The fat-tree of `k`-port switches, with `oversubscription` times `k/2` hosts at each ToR. With 1 it has
-    /// `k^3/4` hosts and full bisection. All links are alike.
+    /// The fat-tree of `k`-port switches, with `oversubscription` times `k/2` hosts at each ToR. With 1 it
+    /// has `k^3/4` hosts and full bisection. All links are alike.
     ///
     /// # Errors
     /// [`TopologyError::Shape`]: `k` is odd or below 2, or the oversubscription is 0.

@@ -1,7 +1,7 @@
 //! The files of HPCC's ns-3 program and of its relatives: ConWeave's, and others that have kept the formats.
 //!
-//! All of them are words between white space; what follows the last expected word is ignored. The two dialects
-//! differ in the columns of flows, in some keys of the configuration and in how outputs name hosts.
+//! All of them are words between white space; what follows the last expected word is ignored. The two
+//! dialects differ in the columns of flows, in some keys of the configuration and in how outputs name hosts.
 
 pub mod cdf;
 pub mod config;

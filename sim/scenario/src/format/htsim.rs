@@ -1,4 +1,5 @@
-//! The files of htsim's data-center programs: connection matrices, topologies, options and the line of a flow.
+//! The files of htsim's data-center programs: connection matrices, topologies, options and the line of a
+//! flow.
 
 pub mod connections;
 pub mod options;

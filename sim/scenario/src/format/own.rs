@@ -1,7 +1,7 @@
 //! Our own scenario files: TOML.
 //!
-//! What [`to_toml`] writes, [`parse`] reads as the same scenario. So a file of another simulator and what it is
-//! converted to are one scenario, and run alike.
+//! What [`to_toml`] writes, [`parse`] reads as the same scenario. So a file of another simulator and what it
+//! is converted to are one scenario, and run alike.
 
 use crate::error::{Read, ScenarioError, Source, Warnings};
 use crate::scenario::Scenario;

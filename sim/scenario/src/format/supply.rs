@@ -14,8 +14,8 @@ pub enum Need {
     Flows,
 }
 
-/// The paths that the scenario names, each with what it needs there. A network comes first: supply it first, so
-/// that flows can be checked against its hosts.
+/// The paths that the scenario names, each with what it needs there. A network comes first: supply it first,
+/// so that flows can be checked against its hosts.
 pub fn files(scenario: &Scenario) -> Vec<(Need, String)> {
     let mut files = Vec::new();
     if let Network::File { path } = &scenario.network {
@@ -30,7 +30,8 @@ pub fn files(scenario: &Scenario) -> Vec<(Need, String)> {
 }
 
 /// Puts what a file says in the place of its path, wherever the scenario names it. `source.name` is the path.
-/// A topology that begins with a number is of HPCC's dialects, and any other one htsim's. So is a file of flows.
+/// A topology that begins with a number is of HPCC's dialects, and any other one htsim's. So is a file of
+/// flows.
 ///
 /// # Errors
 /// What the file's own parser refuses.

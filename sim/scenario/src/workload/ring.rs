@@ -8,8 +8,8 @@ use crate::flow::{After, Dependency, End, Flow, Start};
 
 /// The flows of one all-reduce of `size` bytes: n - 1 rounds that sum and n - 1 that spread the sums.
 ///
-/// In round `r` the host at place `i` sends chunk `i - r` of the n to the next host, as soon as it has received
-/// that chunk from the host before it. The id of a flow is `r * n + i`.
+/// In round `r` the host at place `i` sends chunk `i - r` of the n to the next host, as soon as it has
+/// received that chunk from the host before it. The id of a flow is `r * n + i`.
 pub fn all_reduce(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
     let n = hosts.len();
     if n < 2 {

@@ -15,8 +15,8 @@ const WAITS_MAX: usize = 100_000;
 
 /// A flow as text: `7: 3->12 2MB at 10us`, then what is not as usual: `class 2`, `send`, `ports 10000 100`.
 ///
-/// Instead of `at TIME` it may have `after 3 4` (acknowledged) or `after 3r 4r` (received), then `any 1` if so
-/// many of them are enough, then `delay TIME`.
+/// Instead of `at TIME` it may have `after 3 4` (acknowledged) or `after 3r 4r` (received), then `any 1` if
+/// so many of them are enough, then `delay TIME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowText(pub Flow);
 

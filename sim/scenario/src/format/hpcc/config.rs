@@ -1,7 +1,7 @@
 //! The configuration: words of `KEY value`, in both dialects.
 //!
-//! Of a key that comes twice the later value counts. Words in braces are prose, as in HPCC's `config_doc`. What
-//! no dialect knows is named once and skipped.
+//! Of a key that comes twice the later value counts. Words in braces are prose, as in HPCC's `config_doc`.
+//! What no dialect knows is named once and skipped.
 
 mod keys;
 

@@ -1,4 +1,5 @@
-//! The flows: a count, then rows of `src dst pg dport size start` (HPCC) or `src dst pg size start` (ConWeave).
+//! The flows: a count, then rows of `src dst pg dport size start` (HPCC) or `src dst pg size start`
+//! (ConWeave).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,9 +26,9 @@ pub struct FlowFile {
 
 /// Reads flows between the hosts of a topology; without one, any numbers are hosts.
 ///
-/// The rows count, and not the number in front of them: traffic generators write an estimate first and leave
-/// digits of it standing. Rows that are not in the order of their starts are sorted, those of one start stay
-/// as they are.
+/// A count above the rows is not an error: traffic generators write an estimate first and leave digits of it
+/// standing. A count below them leaves the others out, as ns-3 does. Rows that are not in the order of their
+/// starts are sorted, those of one start stay as they are.
 ///
 /// # Errors
 /// A row that is cut, a host that does not exist, a class above 7, or a start that is no decimal number.
@@ -36,11 +37,17 @@ pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<Flo
     let mut warnings = Warnings::of(source);
     let mut tokens = Tokens::of(source);
     let count = tokens.number("the count of flows", u64::MAX)?;
-    let dialect = dialect(&tokens)?;
+    let dialect = if count == 0 { Dialect::Hpcc } else { dialect(&tokens)? };
     let mut flows = Vec::new();
     let (mut latest, mut sorted) = (0, true);
     while let Some(first) = tokens.peek() {
-        if flows.len() as u64 >= count && first.text.parse::<u64>().is_err() {
+        if flows.len() as u64 >= count {
+            if first.text.parse::<u64>().is_ok() {
+                let says = format!(
+                    "there are more flows than the {count} of the count; they are ignored, as in ns-3"
+                );
+                warnings.add(first.line, says);
+            }
             break;
         }
         if flows.len() == FLOWS_MAX {
@@ -57,7 +64,7 @@ pub fn parse(source: Source<'_>, topology: Option<&Topology>) -> Result<Read<Flo
         latest = latest.max(start);
         flows.push(flow);
     }
-    if flows.len() as u64 != count {
+    if (flows.len() as u64) < count {
         let says = format!("the count says {count} and there are {} flows; the rows count", flows.len());
         warnings.add(1, says);
     }

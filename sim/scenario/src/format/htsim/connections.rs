@@ -27,6 +27,9 @@ pub struct Connections {
     pub failures: Vec<FailedLink>,
 }
 
+/// The size of a flow that never ends: a size of 0 asks for it. It takes months at any rate.
+pub const ENDLESS: u64 = 1 << 62;
+
 /// One flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
@@ -38,7 +41,7 @@ pub struct Connection {
     pub id: Option<u64>,
     /// When it starts.
     pub start: ConnectionStart,
-    /// Bytes.
+    /// Bytes; [`ENDLESS`] for a size of 0.
     pub size: u64,
     /// The trigger that its last ACK fires.
     pub send_done: Option<u64>,
@@ -80,8 +83,8 @@ pub enum TriggerKind {
 /// Reads a matrix.
 ///
 /// # Errors
-/// A count that does not match, an unknown word, an id of 0, a flow without a start or with two, a trigger that
-/// is named and not specified, or a host beyond `Nodes`.
+/// A count that does not match, an unknown word, an id of 0, a flow without a start or with two, a trigger
+/// that is named and not specified, or a host beyond `Nodes`.
 pub fn parse(source: Source<'_>) -> Result<Read<Connections>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);
@@ -164,8 +167,8 @@ fn connection(
     flow.size = match size {
         None => return Err(line.error("the flow has no size: add `size BYTES`")),
         Some(0) => {
-            warnings.add(line.number_of_line(), "a size of 0 is read as 1");
-            1
+            warnings.add(line.number_of_line(), "a flow of size 0 never ends, as in htsim");
+            ENDLESS
         }
         Some(size) => size,
     };

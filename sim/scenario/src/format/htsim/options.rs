@@ -82,8 +82,8 @@ const IGNORED: [&str; 9] = [
 /// Reads the words of a command line, the program's name in front or not.
 ///
 /// # Errors
-/// A program, queue or strategy that is not modelled, by name; an unknown option; a value that is none. Each in
-/// one line with its remedy.
+/// A program, queue or strategy that is not modelled, by name; an unknown option; a value that is none. Each
+/// in one line with its remedy.
 pub fn parse(words: &[&str]) -> Result<Options, String> {
     let mut options = Options::default();
     let mut words = words.iter().copied().peekable();

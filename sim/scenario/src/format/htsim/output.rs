@@ -1,7 +1,7 @@
 //! The line that htsim prints when a flow ends.
 
-/// The line, with its end: `Flow Roce_S_D ID finished at US total bytes N`. `end` is absolute, in ps, when the
-/// sender has the last ACK.
+/// The line, with its end: `Flow Roce_S_D ID finished at US total bytes N`. `end` is absolute, in ps, when
+/// the sender has the last ACK.
 pub fn finished(src: u32, dst: u32, id: u64, end: u64, bytes: u64) -> String {
     format!("Flow Roce_{src}_{dst} {id} finished at {} total bytes {bytes}\n", microseconds(end))
 }

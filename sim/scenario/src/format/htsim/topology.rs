@@ -33,8 +33,8 @@ pub struct TreeNetwork {
 /// Reads a topology.
 ///
 /// # Errors
-/// A key that stands twice in its tier or has no number, a tier or a value that is missing, or numbers that give
-/// no tree.
+/// A key that stands twice in its tier or has no number, a tier or a value that is missing, or numbers that
+/// give no tree.
 pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     source.check_size()?;
     let mut warnings = Warnings::of(source);

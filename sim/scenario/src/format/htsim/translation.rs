@@ -17,7 +17,8 @@ use crate::workload::Workload;
 /// `source` is the matrix's file, for messages; its text is not read again.
 ///
 /// # Errors
-/// Hosts that are not those of the network, no tree of so many hosts, or a failure of a link that is not there.
+/// Hosts that are not those of the network, no tree of so many hosts, or a failure of a link that is not
+/// there.
 pub fn scenario(
     source: Source<'_>,
     options: &Options,
@@ -90,7 +91,8 @@ fn default_tree(nodes: u32, options: &Options) -> Result<TreeNetwork, String> {
     Ok(TreeNetwork { tree, latency: [Time(options.switch_latency); 3], queue: None })
 }
 
-/// Output queues, and an input that pauses all classes. Pause frames take no time on the link and never expire.
+/// Output queues, and an input that pauses all classes. Pause frames take no time on the link and never
+/// expire.
 fn switch(options: &Options, network: &TreeNetwork) -> Switch {
     let packets = |count: u64| Size(count.saturating_mul(u64::from(options.mtu)));
     let [low, high] = options.thresholds;

@@ -17,8 +17,8 @@ pub struct FailedLink {
 }
 
 impl FailedLink {
-    /// The link by the wiring of the tree; from a core it is the one to the pod of that number. Of a bundle the
-    /// first fails.
+    /// The link by the wiring of the tree; from a core it is the one to the pod of that number. Of a bundle
+    /// the first fails.
     ///
     /// # Errors
     /// There is no such link, or the network is no tree.
