@@ -12,6 +12,7 @@ const IRN: Machine = Machine::Irn(irn::Settings {
     rto_high_ns: 320_000,
     few: 3,
     timers: irn::Timers::ByPort,
+    retransmit_delay_ns: 0,
 });
 
 fn with(recovery: Recovery) -> Machine {
