@@ -87,6 +87,8 @@ impl Default for SimulationConfig {
 
 /// Entries of a host's completion queue.
 const COMPLETIONS: u64 = 1 << 8;
+/// Picoseconds after which a NIC with something due that cannot leave is asked again.
+const BLOCKED: u64 = 100 * Picos::NANOSECOND;
 /// Timers that a NIC looks at in one go.
 const BUDGET: usize = 64;
 
@@ -247,6 +249,7 @@ impl Simulation {
         if nic.next_deadline() <= now {
             nic.expire(now, now, BUDGET);
         }
+        let mut is_busy = false;
         loop {
             let awaited = nic.awaited_queues();
             if !nic.has_work() && awaited == 0 {
@@ -260,7 +263,8 @@ impl Simulation {
                 host: number,
                 lent: None,
             };
-            if uplink.is_busy() {
+            is_busy = uplink.is_busy();
+            if is_busy {
                 break;
             }
             let goes_on = awaited != 0 && awaited & !uplink.stopped() != 0;
@@ -268,8 +272,12 @@ impl Simulation {
                 break;
             }
         }
-        let deadline = Picos::from(nic.next_deadline());
+        let mut deadline = Picos::from(nic.next_deadline());
         drop(guard);
+        if deadline <= self.network.now() {
+            // What is due waits for a port that sends, which says when it is free; or for a pause to end.
+            deadline = if is_busy { Picos::NEVER } else { self.network.now().after(BLOCKED) };
+        }
         if deadline < host.wake_at {
             host.wake_at = deadline;
             self.network.wake(number, deadline);

@@ -11,7 +11,9 @@ use super::{ScenarioArgs, load};
 /// Which scenario.
 #[derive(clap::Args)]
 #[group(skip)]
-#[command(after_help = "Examples:\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml")]
+#[command(
+    after_help = "Examples:\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml"
+)]
 pub struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,

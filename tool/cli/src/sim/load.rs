@@ -29,7 +29,9 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
     let mut loaded = match kind {
         "toml" => from_toml(path, source)?,
         "cm" => from_htsim(path, source, &args.options)?,
-        "topo" => bail!("{name} is a topology: name it in a scenario as network = {{ kind = \"file\", path = … }}"),
+        "topo" => {
+            bail!("{name} is a topology: name it in a scenario as network = {{ kind = \"file\", path = … }}")
+        }
         _ => from_config(path, source, args.control)?,
     };
     if let Some(control) = args.control {
@@ -58,7 +60,10 @@ fn find(by: &Path, name: &str) -> Result<PathBuf> {
     let places = [Some(PathBuf::from(name)), Some(folder.join(name)), above];
     let found = places.into_iter().flatten().find(|place| place.is_file());
     found.with_context(|| {
-        format!("{} names {name}, which is neither here, nor beside it, nor in the folder above", by.display())
+        format!(
+            "{} names {name}, which is neither here, nor beside it, nor in the folder above",
+            by.display()
+        )
     })
 }
 

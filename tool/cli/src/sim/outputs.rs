@@ -36,7 +36,9 @@ impl Outputs {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let file = |name: &str| {
             let path = folder.join(name);
-            File::create(&path).map(BufWriter::new).with_context(|| format!("cannot write {}", path.display()))
+            File::create(&path)
+                .map(BufWriter::new)
+                .with_context(|| format!("cannot write {}", path.display()))
         };
         let text = own::to_toml(scenario).map_err(anyhow::Error::msg)?;
         file("scenario.toml")?.write_all(text.as_bytes())?;

@@ -26,7 +26,11 @@ impl Display {
     pub fn new(json: bool, flows: usize) -> Result<Display> {
         let template = "{spinner} {wide_bar} {pos}/{len} flows {msg} {elapsed}, {eta} left";
         let bar = (!json && std::io::stderr().is_terminal())
-            .then(|| Ok::<_, anyhow::Error>(ProgressBar::new(flows as u64).with_style(ProgressStyle::with_template(template)?)))
+            .then(|| {
+                Ok::<_, anyhow::Error>(
+                    ProgressBar::new(flows as u64).with_style(ProgressStyle::with_template(template)?),
+                )
+            })
             .transpose()?;
         let now = Instant::now();
         Ok(Display { bar, json, started: now, shown: now })
@@ -43,7 +47,10 @@ impl Display {
         let [p50, p99] = [0.5, 0.99].map(|part| summary.slowdown(part));
         if let Some(bar) = &self.bar {
             bar.set_position(progress.flows.0 as u64);
-            bar.set_message(format!("{us:.0} us, {:.1} M hops/s, slowdown {p50:.2} (p99 {p99:.2})", rate / 1e6));
+            bar.set_message(format!(
+                "{us:.0} us, {:.1} M hops/s, slowdown {p50:.2} (p99 {p99:.2})",
+                rate / 1e6
+            ));
         }
         if self.json {
             let line = json!({

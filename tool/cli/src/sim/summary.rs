@@ -120,7 +120,11 @@ impl Summary {
             let flow = &open.flow;
             let (done, size) = (open.done, flow.size);
             let state = if open.start.is_some() { "unfinished" } else { "not started" };
-            let _ = writeln!(out, "{state}: flow {} from {} to {}, {done} of {size} bytes", flow.id, flow.src, flow.dst);
+            let _ = writeln!(
+                out,
+                "{state}: flow {} from {} to {}, {done} of {size} bytes",
+                flow.id, flow.src, flow.dst
+            );
         }
         if self.unfinished > SHOWN {
             let _ = writeln!(out, "unfinished: {} more; --out DIR writes all", self.unfinished - SHOWN);
