@@ -1,7 +1,7 @@
 //! Each message of a connection's life is lost, once and several times, and doubled: the connection comes up,
 //! both programs hear of its end, and nothing is left.
 
-use remora_cm::{AcceptParam, Cause, ConnectParam, EventKind, Instant};
+use remora_cm::{Cause, ConnectParam, EventKind, Instant};
 
 use crate::node::{ACTIVE, Mad, Node, SECOND, acceptance, config, name, param};
 
@@ -94,7 +94,7 @@ impl Life {
                 match event.kind {
                     EventKind::ConnectRequest(_) => {
                         self.handles[at] = Some(event.handle);
-                        cm.accept(self.now, event.handle, &AcceptParam { ..acceptance() }).unwrap();
+                        cm.accept(self.now, event.handle, &acceptance()).unwrap();
                     }
                     EventKind::ConnectResponse(_) => {
                         cm.ready_to_use(event.handle, &[]).unwrap();
