@@ -263,7 +263,7 @@ pub fn refused(call: &'static str, what: &str, why: &dyn Display) {
     }
 }
 
-/// The device is closed: how often threads of the process were woken, and its queue pairs waited for receives.
+/// The device is closed: how often threads were woken, and how often queue pairs waited for receives.
 pub fn closed(nic: &Nic) {
     if !is_wanted() || nic.adapter.is_child() {
         return;

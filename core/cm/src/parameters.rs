@@ -6,8 +6,8 @@ use remora_wire::{Address, Psn, Qpn};
 
 use crate::CmError;
 
-/// The code of the time that a packet lives at most, unless a program says another: 0.27 s, as Linux has it since
-/// it found 1.07 s too long for RoCE. A lost packet without a NAK is sent again after twice that time.
+/// The code of the time that a packet lives at most, unless a program says another: 0.27 s, as Linux has it
+/// since it found 1.07 s too long for RoCE. A lost packet without a NAK is sent again after twice that time.
 const PACKET_LIFE_TIME: u8 = 16;
 
 /// Both ends of a path, as this side sees them.

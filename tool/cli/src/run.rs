@@ -24,8 +24,8 @@ pub struct Args {
     /// one of the two, xdp an interface alone.
     #[arg(long, default_value = "auto", value_name = "auto|udp|shm|xdp:IF")]
     port: PortChoice,
-    /// Addresses of the device, with commas or by repeating it, in the order of its GIDs [default: all of this
-    /// network namespace, the one that the default route leaves from first].
+    /// Addresses of the device, with commas or by repeating it, in the order of its GIDs [default: all of
+    /// this network namespace, the one that the default route leaves from first].
     #[arg(long, value_delimiter = ',')]
     address: Vec<OwnAddress>,
     /// Lose, double, delay, reorder or break frames by the rules of this TOML file.

@@ -78,8 +78,8 @@ impl ChannelAdapter {
         if self.is_child() { crate::Counters::default() } else { self.engine().counters() }
     }
 
-    /// How often a queue pair waited for a receive of its peer (RNR NAK), since it was connected. 0 if there is
-    /// none of this number.
+    /// How often a queue pair waited for a receive of its peer (RNR NAK), since it was connected. 0 if there
+    /// is none of this number.
     pub fn rnr_waits(&self, number: Qpn) -> u32 {
         if self.is_child() {
             return 0;

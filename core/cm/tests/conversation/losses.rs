@@ -23,7 +23,7 @@ enum End {
 
 /// What became of a connection, as its programs heard.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct Outcome {
     established: [bool; 2],
     /// How often each side heard of the end.
     ended: [u32; 2],
@@ -39,7 +39,7 @@ struct Life {
     end: End,
     /// Has the end begun?
     ends: bool,
-    heard: Heard,
+    heard: Outcome,
 }
 
 /// A link: of a message with this name, the first so many are lost, or all arrive so often.
@@ -69,7 +69,7 @@ impl Life {
         let param = ConnectParam { max_cm_retries: RETRIES, ..param(1, 2) };
         nodes[0].cm.connect(now, ACTIVE, &param).unwrap();
         let link = Link { message, lost, copies, seen: 0 };
-        Life { nodes, handles: [Some(ACTIVE), None], now, link, end, ends: false, heard: Heard::default() }
+        Life { nodes, handles: [Some(ACTIVE), None], now, link, end, ends: false, heard: Outcome::default() }
     }
 
     /// What leaves arrives, unless it is lost. False: nothing has left.
@@ -128,7 +128,7 @@ impl Life {
     }
 
     /// Lets everything happen. The connection ends once both sides have it.
-    fn run(mut self) -> Heard {
+    fn run(mut self) -> Outcome {
         loop {
             let moved = self.deliver();
             self.react();
