@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::address::ROCE_PORT;
 use crate::context;
 use crate::nic::Nic;
+use crate::requests;
 
 /// The variable.
 const EXPLAIN: &str = "REMORA_EXPLAIN";
@@ -34,6 +35,8 @@ struct Known {
     peers: BTreeMap<u32, RemoteQp>,
     /// Statuses explained, one bit each, by the queue pair's number.
     statuses: BTreeMap<u32, u64>,
+    /// Waits for receives of the peer that were told, by the queue pair's number.
+    waits: BTreeMap<u32, u32>,
     /// Calls and attributes whose refusal was explained.
     refused: Vec<(&'static str, String)>,
 }
@@ -79,9 +82,11 @@ pub fn peer(qp: u32, peer: RemoteQp) {
     if !is_wanted() {
         return;
     }
-    let peers = &mut known().peers;
-    if peers.len() < MOST || peers.contains_key(&qp) {
-        peers.insert(qp, peer);
+    let mut known = known();
+    // A new connection has not waited yet.
+    known.waits.remove(&qp);
+    if known.peers.len() < MOST || known.peers.contains_key(&qp) {
+        known.peers.insert(qp, peer);
     }
 }
 
@@ -91,6 +96,7 @@ pub fn forget(qp: u32) {
         let mut known = known();
         known.peers.remove(&qp);
         known.statuses.remove(&qp);
+        known.waits.remove(&qp);
     }
 }
 
@@ -121,7 +127,23 @@ pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
         .unwrap_or_else(|| advice(status).to_owned())
     ));
     if let Some(view) = view {
-        waits(&view.nic);
+        waited(&view.nic, qp);
+    }
+}
+
+/// How often a queue pair has waited for receives of its peer since it was connected, unless that was said.
+pub fn waited(nic: &Nic, qp: u32) {
+    if !is_wanted() {
+        return;
+    }
+    let Some(peer) = known().peers.get(&qp).copied() else { return };
+    let waits = nic.adapter.rnr_waits(requests::qpn_of(qp));
+    if waits > 0 && known().waits.insert(qp, waits) != Some(waits) {
+        say(&format!(
+            "queue pair {qp:#x} waited {waits} times because its peer, queue pair {:#x} at {}, had no receive posted (RNR), each \
+             for the peer's min_rnr_timer; 0 means 655 ms there",
+            peer.number, peer.ip
+        ));
     }
 }
 
@@ -241,8 +263,8 @@ pub fn refused(call: &'static str, what: &str, why: &dyn Display) {
     }
 }
 
-/// How often the process waited for receives of its peers, and how often its threads were woken.
-pub fn waits(nic: &Nic) {
+/// The device is closed: how often threads were woken, and how often queue pairs waited for receives.
+pub fn closed(nic: &Nic) {
     if !is_wanted() || nic.adapter.is_child() {
         return;
     }
@@ -253,13 +275,8 @@ pub fn waits(nic: &Nic) {
             wakes.caller_wakes, wakes.packet_wakes, wakes.timer_wakes, wakes.calls
         ));
     }
-    let waits = nic.adapter.counters().rnr_nak_retry_err;
-    if waits > 0 {
-        say(&format!(
-            "requests of this process waited {waits} times because a peer had no receive posted (RNR), each for the peer's \
-             min_rnr_timer; 0 means 655 ms there"
-        ));
-    }
+    let connected: Vec<u32> = known().peers.keys().copied().collect();
+    connected.into_iter().for_each(|qp| waited(nic, qp));
 }
 
 #[cfg(test)]

@@ -126,6 +126,6 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvCont
 pub unsafe extern "C" fn ibv_close_device(context: *mut IbvContext) -> c_int {
     errno::minus_one(handles::take::<ContextObject>(context).map(|object| {
         object.nic.publish();
-        explain::waits(&object.nic);
+        explain::closed(&object.nic);
     }))
 }

@@ -264,6 +264,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
         let object = handles::look::<QpObject>(qp)?;
         // SAFETY: a field that nobody changes.
         let nic = &context::look(unsafe { (*object.verbs.get()).qp_base.context })?.nic;
+        explain::waited(nic, object.raw.number().get());
         // The last handle of a target ends it.
         if Arc::strong_count(&object.raw) == 1 {
             object.raw.destroy().map_err(errno::of_create)?;

@@ -24,6 +24,8 @@ use crate::{address, ibverbs};
 pub const HOPS: u8 = 64;
 /// The default partition, full member.
 const PKEY: u16 = 0xffff;
+/// The code of the time that a packet lives at most, 0.27 s: the communication manager's.
+const PACKET_LIFE_TIME: u8 = 16;
 
 /// How far an id is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -216,7 +218,7 @@ impl IdObject {
             mtu: self.manager.path_mtu(),
             rate_selector: 2,
             packet_life_time_selector: 2,
-            packet_life_time: 18,
+            packet_life_time: PACKET_LIFE_TIME,
             ..ibverbs::zeroed()
         };
         // SAFETY: programs read it at most.

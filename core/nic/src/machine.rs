@@ -93,6 +93,15 @@ impl Machine {
         if let Machine::Unreliable(unreliable) = self { Some(unreliable) } else { None }
     }
 
+    /// How often the peer had no receive for a message (RNR NAK).
+    pub fn rnr_waits(&self) -> u32 {
+        match self {
+            Machine::Rc(connection) => connection.requester.rnr_waits(),
+            Machine::Irn(irn) => irn.requester.rnr_waits(),
+            _ => 0,
+        }
+    }
+
     /// The path to the peer of a connection.
     #[inline]
     pub fn path(&self) -> Option<&PeerPath> {

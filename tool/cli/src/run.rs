@@ -24,10 +24,10 @@ pub struct Args {
     /// one of the two, xdp an interface alone.
     #[arg(long, default_value = "auto", value_name = "auto|udp|shm|xdp:IF")]
     port: PortChoice,
-    /// The one address of the device [default: all of this network namespace, the one that the default route
-    /// leaves from first].
-    #[arg(long)]
-    address: Option<OwnAddress>,
+    /// Addresses of the device, with commas or by repeating it, in the order of its GIDs [default: all of
+    /// this network namespace, the one that the default route leaves from first].
+    #[arg(long, value_delimiter = ',')]
+    address: Vec<OwnAddress>,
     /// Lose, double, delay, reorder or break frames by the rules of this TOML file.
     #[arg(long, value_name = "FILE")]
     fault: Option<PathBuf>,
@@ -77,10 +77,10 @@ pub fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.program.split_first() else { bail!("which program?") };
     let libraries = libraries()?;
     let alone = args.alone || args.port.is_alone();
-    let address = broker::address(args.address);
+    let address = broker::address(args.address.first().copied());
     let own = std::env::current_exe().context("finding this command")?;
     let start = if alone { client::Start::Alone } else { client::Start::Command(own.clone()) };
-    let every_address = args.address.is_none();
+    let every_address = args.address.is_empty();
     let options = client::Options { start, every_address, ..client::Options::from_environment() };
     if !alone {
         client::start(address, &options)?;
@@ -97,10 +97,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     command.args(words).env(PORT, &args.port.0).env(COMMAND, own);
     command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries));
-    match args.address {
-        Some(_) => command.env(ADDRESS, client::text(address)),
-        // The device has all of them.
-        None => command.env_remove(ADDRESS),
+    match every_address {
+        true => command.env_remove(ADDRESS),
+        false => command.env(ADDRESS, list(&args.address)),
     };
     if let Some(path) = &args.fault {
         let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
@@ -122,6 +121,12 @@ pub fn run(args: &Args) -> Result<()> {
         std::process::exit(capture::code(status));
     }
     Ok(())
+}
+
+/// Addresses as the variable has them.
+fn list(addresses: &[OwnAddress]) -> String {
+    let texts: Vec<String> = addresses.iter().map(|own| client::text(own.at(0))).collect();
+    texts.join(",")
 }
 
 /// The folder of the libraries: that of the variable, or where this command was installed or built.

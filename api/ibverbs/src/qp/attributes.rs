@@ -101,6 +101,9 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         // SAFETY: a field that nobody changes.
         let view = context::look(unsafe { (*object.verbs.get()).qp_base.context })?;
         let change = change(view, attr, masked(object.raw.service(), mask))?;
+        if change.state == Some(State::Reset) {
+            explain::waited(&view.nic, object.raw.number().get());
+        }
         object.raw.modify(&change).map_err(|error| {
             if let CreateError::Unreachable(words) = &error {
                 // Only where the program's user has demanded links.

@@ -34,6 +34,16 @@ fn an_error_completion_and_a_refused_attribute_are_explained_once_and_only_if_as
 }
 
 #[test]
+fn how_often_a_queue_pair_waited_for_receives_is_told_when_it_ends_and_of_no_other() {
+    let printed = runs_explained("rnr", true);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    assert!(lines[1].starts_with(&format!("remora: queue pair {} waited ", lines[0])), "{printed}");
+    assert!(lines[1].contains("had no receive posted (RNR)"), "{printed}");
+    assert_eq!(runs_explained("rnr", false).lines().count(), 1);
+}
+
+#[test]
 fn four_threads_share_a_queue_pair_and_a_completion_queue_and_lose_nothing() {
     assert_eq!(runs("threads"), "nothing lost");
 }

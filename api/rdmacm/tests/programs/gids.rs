@@ -8,7 +8,7 @@ use crate::connections::CmServer;
 use crate::library::program_everywhere;
 
 /// Two hosts with IPv4 and IPv6, and no default route.
-fn hosts() -> Option<[Namespace; 2]> {
+pub fn hosts() -> Option<[Namespace; 2]> {
     let made = Namespace::new("near").and_then(|near| {
         let far = Namespace::new("far")?;
         near.add_veth("eth0", &far, "eth0", "")?;

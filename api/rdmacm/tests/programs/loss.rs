@@ -6,6 +6,7 @@ use std::process::Command;
 use remora_wire::frame::{Start, dissect};
 use remora_wire::icrc::{self, Flow};
 
+use crate::connections::CmServer;
 use crate::library::{address, done, program_at};
 use crate::pairs::pair_of;
 
@@ -15,6 +16,14 @@ struct TestFile(PathBuf);
 impl TestFile {
     fn new(name: &str) -> TestFile {
         TestFile(std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id())))
+    }
+}
+
+impl TestFile {
+    /// Rules by which so many percent of the frames are lost.
+    fn drops(&self, percent: u32, seed: u32) {
+        let rule = format!("fault = 'drop'\nprobability = 0.{percent:02}\n");
+        std::fs::write(&self.0, format!("seed = {seed}\n[[rule]]\n{rule}")).unwrap();
     }
 }
 
@@ -31,8 +40,7 @@ fn loses(percent: u32, port: &str) {
     let here = address();
     let rules = TestFile::new(&format!("{port}-{percent}.toml"));
     let capture = TestFile::new(&format!("{port}-{percent}.pcapng"));
-    let text = format!("seed = 1\n[[rule]]\nfault = 'drop'\nprobability = 0.{percent:02}\n");
-    std::fs::write(&rules.0, text).unwrap();
+    rules.drops(percent, 1);
     let at = |words: &[&str]| {
         let mut command = program_at(&here, words);
         command.env("REMORA_PORT", port);
@@ -83,4 +91,40 @@ fn bandwidth_tests_end_though_frames_are_lost_and_each_icrc_of_their_capture_is_
             loses(percent, port);
         }
     }
+}
+
+/// Percent that each side loses, and rounds of rping. A round has six messages, and nothing behind a lost one
+/// tells of it: it is sent again after half a second.
+const LOSSES: [(u32, usize); 2] = [(1, 20), (5, 6)];
+
+/// Runs rping where each side loses so many percent of the frames that it sends and receives.
+#[track_caller]
+fn rping_ends(port: &str, percent: u32, rounds: usize) {
+    let here = address();
+    let files = [1, 2].map(|seed| {
+        let rules = TestFile::new(&format!("rping-{port}-{percent}-{seed}.toml"));
+        rules.drops(percent, seed);
+        rules
+    });
+    let at = |line: &str, rules: &TestFile| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut command = program_at(&here, &words);
+        command.env("REMORA_PORT", port).env("REMORA_FAULT", &rules.0);
+        command
+    };
+    let mut server = CmServer::start(at(&format!("rping -s -a {here}"), &files[0]));
+    let printed = server.serves(at(&format!("rping -c -v -C {rounds} -a {here}"), &files[1]));
+    assert_eq!(printed.matches("ping data: rdma-ping-").count(), rounds, "{port} {percent} %");
+    server.succeeds();
+}
+
+#[test]
+fn rping_ends_on_both_sides_though_each_loses_frames() {
+    std::thread::scope(|scope| {
+        for port in ["udp", "shm"] {
+            for (percent, rounds) in LOSSES {
+                scope.spawn(move || rping_ends(port, percent, rounds));
+            }
+        }
+    });
 }

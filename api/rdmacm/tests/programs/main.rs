@@ -1,4 +1,5 @@
 //! Unmodified programs of rdma_cm, as Debian ships them or as its headers compile them, on both libraries.
+#![allow(unsafe_code, reason = "a filter of system calls is installed between fork and exec")]
 
 mod c_programs;
 mod connections;
@@ -12,7 +13,9 @@ mod ownership;
 #[allow(dead_code, reason = "the tests of libibverbs call the rest")]
 mod pairs;
 mod perftest;
+mod places;
 mod pyverbs;
+mod seccomp;
 mod symbols;
 mod utilities;
 mod valgrind;

@@ -4,6 +4,7 @@ use remora_host::{Adapter, DriverCounters, Engine, EventHook, OpenError, PortFac
 use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
 use remora_nic::{AddressVector, NicError, Ring};
 use remora_port::udp::SharedEndpoint;
+use remora_wire::Qpn;
 use remora_wire::frame::{Address, Endpoint, Route};
 use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock};
@@ -75,6 +76,15 @@ impl ChannelAdapter {
     /// The NIC's counters; zeros in a forked child.
     pub fn counters(&self) -> crate::Counters {
         if self.is_child() { crate::Counters::default() } else { self.engine().counters() }
+    }
+
+    /// How often a queue pair waited for a receive of its peer (RNR NAK), since it was connected. 0 if there
+    /// is none of this number.
+    pub fn rnr_waits(&self, number: Qpn) -> u32 {
+        if self.is_child() {
+            return 0;
+        }
+        self.engine().control(|control| control.nic.rnr_waits(number)).unwrap_or(0)
     }
 
     /// Nanoseconds of the NIC's clock.

@@ -172,6 +172,8 @@ fn connect_param(gids: GidPair, req: &req::Repr) -> ConnectParam<'_> {
         ip: Some(ip),
         starting_psn: req.starting_psn,
         path_mtu: req.path_mtu,
+        // The recorded kernel took a longer one.
+        packet_life_time: req.primary.ack_timeout - 1,
         flow_label: req.primary.flow_label,
         responder_resources: req.responder_resources,
         initiator_depth: req.initiator_depth,

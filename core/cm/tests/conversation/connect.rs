@@ -73,7 +73,7 @@ fn queue_pairs_get_attributes_that_fit_each_other() {
     assert_eq!((passive.initiator_depth, passive.responder_resources), (3, 4));
     assert_eq!((active.rnr_retry_count, passive.rnr_retry_count), (5, 7));
     for attributes in [active, passive] {
-        assert_eq!((attributes.path_mtu, attributes.timeout, attributes.retry_count), (3, 19, 7));
+        assert_eq!((attributes.path_mtu, attributes.timeout, attributes.retry_count), (3, 17, 7));
         assert_eq!(
             (attributes.pkey, attributes.hop_limit, attributes.service),
             (0xffff, 64, ConnectedService::Rc)

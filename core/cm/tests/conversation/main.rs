@@ -7,6 +7,7 @@ mod connect;
 mod disconnect;
 mod histories;
 mod link;
+mod losses;
 mod node;
 mod refusals;
 mod repetitions;

@@ -25,7 +25,7 @@ fn a_req_without_answer_is_repeated_as_it_was_and_then_given_up() {
     let twice = ConnectParam { max_cm_retries: 2, ..param(1, 2) };
     pair.active.cm.connect(pair.now, ACTIVE, &twice).unwrap();
     let req = pair.active.sent();
-    let wait = time_ns(20) + time_ns(19);
+    let wait = time_ns(20) + time_ns(17);
     for _ in 0..2 {
         assert_eq!(pair.active.cm.next_deadline(), pair.now.after(wait));
         pair.active.cm.expire(Instant(pair.now.0 + wait - 1));
@@ -66,7 +66,7 @@ fn a_req_that_comes_again_is_answered_by_mra_and_the_active_side_waits_longer() 
     assert_eq!(pair.exchange(), ["REQ", "MRA"]);
     assert_eq!(pair.passive.cm.state(handle), Some(CmState::MraReqSent));
     assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::MraReqRcvd));
-    let long = time_ns(24) + time_ns(19);
+    let long = time_ns(24) + time_ns(17);
     assert_eq!(pair.active.cm.next_deadline(), pair.now.after(long));
     pair.wait();
     assert_eq!(pair.exchange(), ["REQ", "MRA"]);
@@ -105,7 +105,7 @@ fn a_rep_that_comes_again_gets_mra_while_the_program_works_and_then_the_same_rtu
     assert_eq!(pair.exchange(), ["REP", "MRA"]);
     assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::MraRepSent));
     assert_eq!(pair.passive.cm.state(handle), Some(CmState::MraRepRcvd));
-    assert_eq!(pair.passive.cm.next_deadline(), pair.now.after(time_ns(24) + time_ns(19)));
+    assert_eq!(pair.passive.cm.next_deadline(), pair.now.after(time_ns(24) + time_ns(17)));
     pair.active.cm.ready_to_use(ACTIVE, b"once").unwrap();
     let rtu = pair.active.sent();
     pair.wait();
@@ -125,7 +125,7 @@ fn a_rep_without_answer_is_repeated_and_then_given_up() {
     let (mut names, waits) = until_the_end(&mut pair.passive, pair.now);
     assert_eq!(names.pop(), Some("REJ"));
     assert_eq!(names, ["REP"; 15]);
-    assert_eq!(waits, [time_ns(20) + time_ns(19); 16]);
+    assert_eq!(waits, [time_ns(20) + time_ns(17); 16]);
     assert_eq!(pair.passive.cm.state(handle), Some(CmState::Timewait));
 }
 

@@ -219,6 +219,11 @@ impl Nic {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.query())
     }
 
+    /// How often a queue pair waited for a receive of its peer (RNR NAK), since it was connected.
+    pub fn rnr_waits(&self, number: Qpn) -> Option<u32> {
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.rnr_waits())
+    }
+
     /// The state of a queue pair.
     pub fn qp_state(&self, number: Qpn) -> Option<State> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)

@@ -107,6 +107,8 @@ pub struct Requester<D> {
     /// The `snd_nxt` at which the peer had no buffer for a packet.
     blocked_at: Seq,
     rnr_until: Instant,
+    /// How often it waited for a receive of the peer.
+    rnr_waits: u32,
     failing: Failing,
     /// Number of the last message that was submitted and is conditional.
     last_conditional: u64,
@@ -135,6 +137,7 @@ impl<D: Copy> Requester<D> {
             ack_deadline: Instant::NEVER,
             blocked_at: Seq::MAX,
             rnr_until: Instant(0),
+            rnr_waits: 0,
             failing: Failing::default(),
             last_conditional: 0,
             verdicts: VecDeque::new(),
@@ -148,6 +151,11 @@ impl<D: Copy> Requester<D> {
         self.parameters = parameters;
         self.retries = parameters.retry_cnt;
         self.rnr_retries = parameters.rnr_retry;
+    }
+
+    /// How often the peer had no receive for a message (RNR NAK).
+    pub fn rnr_waits(&self) -> u32 {
+        self.rnr_waits
     }
 
     /// Bytes that it takes, those it has allocated too.
@@ -536,6 +544,7 @@ impl<D: Copy> Requester<D> {
             return;
         }
         counters.rnr_nak_retry_err += 1;
+        self.rnr_waits = self.rnr_waits.saturating_add(1);
         self.arrived(now, seq, counters);
         if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
             return self.fail(self.number_of(seq), Status::RnrRetryExceeded);

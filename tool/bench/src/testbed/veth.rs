@@ -81,6 +81,10 @@ impl Veth {
                 set_up(space, interface, address)?;
             }
         }
+        // UCX sees no interface that the kernel does not call running yet, which takes up to a second.
+        for space in [&made.near, &made.far] {
+            [NIC, RAW, KERNEL].iter().try_for_each(|interface| space.wait_until_up(interface))?;
+        }
         Ok(made)
     }
 
@@ -166,4 +170,24 @@ fn set_up(space: &Namespace, interface: &str, address: IpAddr) -> Result<()> {
     space.ip(&format!("address add {address}/24 dev {interface}"))?;
     space.ip(&format!("link set {interface} up"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_interfaces_are_running_when_they_are_made() {
+        let made = Namespace::new("near").map(drop);
+        if remora_netns::or_skip(made).is_none() {
+            return;
+        }
+        let veth = Veth::create().unwrap();
+        for space in [&veth.near, &veth.far] {
+            for interface in [NIC, RAW, KERNEL] {
+                let shown = space.ip(&format!("-brief link show {interface}")).unwrap();
+                assert_eq!(shown.split_whitespace().nth(1), Some("UP"), "{shown}");
+            }
+        }
+    }
 }

@@ -162,6 +162,23 @@ fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
 }
 
 #[test]
+fn run_gives_the_device_each_address_that_it_is_told_in_that_order() {
+    let folder = Folder::new("run-addresses");
+    let run = |words: &[&str]| {
+        let script = ["--alone", "--", "sh", "-c", "echo $REMORA_ADDRESS"];
+        let mut command = command(&[&["run"], words, &script].concat());
+        finish(command.env(client::LIBRARY_PATH, &folder.0))
+    };
+    let listed = run(&["--address", "127.96.0.5,::1"]);
+    assert_eq!((listed.out.trim(), listed.err.as_str()), ("127.96.0.5,::1", ""));
+    let repeated = run(&["--address", "::1", "--address", "127.96.0.5"]);
+    assert_eq!(repeated.out.trim(), "::1,127.96.0.5");
+    for bad in ["127.96.0.5,no", "127.96.0.5,,::1", ","] {
+        run(&["--address", bad]).bad_arguments("not an IP address");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_run_is_told_in_a_line() {
     let (ip, folder) = ("127.96.0.3", Folder::new("wrong-run"));
     let run = |words: &[&str]| {

@@ -100,6 +100,8 @@ pub struct Requester<D> {
     fetch_messages: u32,
     rnr_retries: u8,
     rnr_until: Instant,
+    /// How often it waited for a receive of the peer.
+    rnr_waits: u32,
     failing: Failing,
     /// What arrives out of order is kept.
     keeps: bool,
@@ -128,6 +130,7 @@ impl<D: Copy> Requester<D> {
             fetch_messages: 0,
             rnr_retries: parameters.rnr_retry,
             rnr_until: Instant(0),
+            rnr_waits: 0,
             failing: Failing::default(),
             keeps: settings.recovery != Recovery::GoBackN,
             delay: RetransmitDelay::new(settings.retransmit_delay_ns),
@@ -139,6 +142,11 @@ impl<D: Copy> Requester<D> {
     pub fn retune(&mut self, parameters: Parameters) {
         self.parameters = parameters;
         self.rnr_retries = parameters.rnr_retry;
+    }
+
+    /// How often the peer had no receive for a message (RNR NAK).
+    pub fn rnr_waits(&self) -> u32 {
+        self.rnr_waits
     }
 
     /// Is there capacity for another message?
@@ -617,6 +625,7 @@ impl<D: Copy> Requester<D> {
             return;
         }
         counters.rnr_nak_retry_err += 1;
+        self.rnr_waits = self.rnr_waits.saturating_add(1);
         self.arrived(now, seq, None);
         if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
             return self.fail(self.number_of(seq), Status::RnrRetryExceeded);

@@ -1,0 +1,173 @@
+//! Programs by `remora run` where they have no rights and no hardware: of an unprivileged user, in a user and
+//! network namespace with loopback alone, on two hosts, and where the kernel steers no datagrams.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use remora_broker::client::{self, Options, Start};
+use remora_netns::Namespace;
+
+use crate::connections::CmServer;
+use crate::gids::hosts;
+use crate::library::{address, folder, remora};
+use crate::seccomp;
+
+/// Seconds that a program may take.
+const LIMIT: &str = "60";
+/// Starts a program as a user that owns nothing.
+const NOBODY: [&str; 6] =
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--"];
+/// Starts a program without capabilities.
+const NO_CAPABILITIES: [&str; 4] = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"];
+
+/// The words of the server and of its client, and what the client prints. TCP is the server's address as the
+/// ping-pongs find it, and ADDRESS that of its device.
+const ROWS: [[&str; 3]; 3] = [
+    ["ibv_rc_pingpong -g 0 -n 200", "ibv_rc_pingpong -g 0 -n 200 TCP", "200 iters in"],
+    ["ibv_ud_pingpong -g 0 -n 200 -s 1000", "ibv_ud_pingpong -g 0 -n 200 -s 1000 TCP", "200 iters in"],
+    ["rping -s -a ADDRESS", "rping -c -v -C 20 -a ADDRESS", "ping data: rdma-ping-19"],
+];
+
+/// Where a program runs.
+struct Place {
+    /// The words that start a program there.
+    before: Vec<String>,
+    /// The address of its device.
+    address: String,
+    /// `auto`, or `udp`: without links to neighbours.
+    port: &'static str,
+    /// Does the kernel refuse to steer datagrams there?
+    refuses: bool,
+}
+
+impl Place {
+    fn new(before: &[&str], address: &str) -> Place {
+        let before = before.iter().map(|word| (*word).to_owned()).collect();
+        Place { before, address: address.to_owned(), port: "auto", refuses: false }
+    }
+
+    /// A program that `remora run` starts here.
+    fn run(&self, line: &str) -> Command {
+        let remora = remora();
+        let limit = ["timeout", "--signal=KILL", LIMIT];
+        let run = [remora.to_str().unwrap(), "run", "--port", self.port, "--address", &self.address, "--"];
+        let before = self.before.iter().map(String::as_str);
+        let mut words = before.chain(run).chain(limit).chain(line.split_whitespace());
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).env("REMORA_LIBRARY_PATH", folder());
+        if self.refuses {
+            seccomp::refuses_steering(&mut command);
+        }
+        command
+    }
+
+    /// Runs the rows with their servers here, and their clients there.
+    fn serves(&self, tcp: &str, there: &Place) {
+        for [server, client, prints] in ROWS {
+            let words = |line: &str| line.replace("TCP", tcp).replace("ADDRESS", &self.address);
+            // ibverbs-utils take the port of everybody, where other tests may have it.
+            let port = crate::pairs::free_port();
+            let with_port = |line: &str| format!("{line} -p {port}");
+            let mut serves = CmServer::start(self.run(&with_port(&words(server))));
+            let printed = serves.serves(there.run(&with_port(&words(client))));
+            assert!(printed.contains(prints), "{client}: {printed}");
+            serves.succeeds();
+        }
+    }
+}
+
+/// Prints past the test harness, which keeps a test's output.
+fn skips(why: &str) {
+    use std::io::Write as _;
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "{}: not run: {why}", thread.name().unwrap_or("a test"));
+}
+
+/// The words that make a program one of an unprivileged user; none if this one is.
+fn as_nobody() -> &'static [&'static str] {
+    if rustix::process::geteuid().is_root() { &NOBODY } else { &[] }
+}
+
+#[test]
+fn an_unprivileged_user_runs_programs_of_rc_ud_and_rdma_cm() {
+    let here = Place::new(as_nobody(), &address());
+    here.serves(&here.address, &here);
+}
+
+/// A user and network namespace of an unprivileged user. It is gone when the value is.
+struct UserNamespace {
+    holder: Child,
+    _input: ChildStdin,
+}
+
+impl UserNamespace {
+    /// Where only the loopback interface is up. The error is of the machine, which may forbid it.
+    fn new() -> Result<UserNamespace, String> {
+        let script = "ip link set lo up && echo up && exec cat";
+        let words = [as_nobody(), &["unshare", "-Urn", "sh", "-c", script]].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut holder = command.spawn().map_err(|error| error.to_string())?;
+        let input = holder.stdin.take().unwrap();
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        if said == "up\n" {
+            return Ok(UserNamespace { holder, _input: input });
+        }
+        drop(input);
+        let told = holder.wait_with_output().unwrap();
+        Err(String::from_utf8_lossy(&told.stderr).trim().to_owned())
+    }
+
+    /// The words that start a program in it, which has no capabilities there.
+    fn enter(&self) -> Vec<String> {
+        let target = format!("--target={}", self.holder.id());
+        let nsenter = ["nsenter", "--user", "--net", &target];
+        nsenter.into_iter().chain(NO_CAPABILITIES).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for UserNamespace {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+#[test]
+fn programs_run_without_capabilities_in_a_fresh_namespace_where_only_loopback_is_up() {
+    let space = match UserNamespace::new() {
+        Ok(space) => space,
+        Err(why) => return skips(&why),
+    };
+    for address in ["127.0.0.1", "::1"] {
+        let here = Place { before: space.enter(), ..Place::new(&[], address) };
+        here.serves("127.0.0.1", &here);
+    }
+}
+
+#[test]
+fn programs_of_two_hosts_with_a_broker_each_run_over_ipv4_and_ipv6() {
+    let Some([near, far]) = hosts() else { return };
+    let at = |host: &Namespace, address: &str| {
+        let words = [&host.exec()[..], as_nobody()].concat();
+        Place::new(&words, address)
+    };
+    for [here, there] in [["10.93.0.1", "10.93.0.2"], ["fd93::1", "fd93::2"]] {
+        at(&near, here).serves("10.93.0.1", &at(&far, there));
+    }
+}
+
+#[test]
+fn where_the_kernel_steers_no_datagrams_the_broker_relays_them() {
+    for port in ["auto", "udp"] {
+        let here = Place { port, refuses: true, ..Place::new(&[], &address()) };
+        here.serves(&here.address, &here);
+        let never = Options { start: Start::Never, ..Options::default() };
+        let at = SocketAddr::new(here.address.parse().unwrap(), 0);
+        let tally = client::report(at, &never).unwrap().broker.tally;
+        // Links carry most frames, where there are any.
+        assert!(tally.relayed > if port == "udp" { 400 } else { 0 }, "{port}: {tally:?}");
+    }
+}

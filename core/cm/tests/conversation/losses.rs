@@ -1,0 +1,205 @@
+//! Each message of a connection's life is lost, once and several times, and doubled: the connection comes up,
+//! both programs hear of its end, and nothing is left.
+
+use remora_cm::{Cause, ConnectParam, EventKind, Instant};
+
+use crate::node::{ACTIVE, Mad, Node, SECOND, acceptance, config, name, param};
+
+/// The messages that connect and disconnect.
+const MESSAGES: [&str; 5] = ["REQ", "REP", "RTU", "DREQ", "DREP"];
+/// Repetitions of a message at most.
+const RETRIES: u8 = 15;
+
+/// Who ends the connection, and how.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum End {
+    /// This node's program does: 0 is active.
+    By(usize),
+    /// The active program does as soon as it is ready, and has not seen that the peer is.
+    AtOnce,
+    /// This node's program does, and takes its id away at once: it has ended.
+    Death(usize),
+}
+
+/// What became of a connection, as its programs heard.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    established: [bool; 2],
+    /// How often each side heard of the end.
+    ended: [u32; 2],
+    failed: [bool; 2],
+}
+
+/// A connection between two nodes on a link that treats the messages of one name so.
+struct Life {
+    nodes: [Node; 2],
+    handles: [Option<u64>; 2],
+    now: Instant,
+    link: Link,
+    end: End,
+    /// Has the end begun?
+    ends: bool,
+    heard: Outcome,
+}
+
+/// A link: of a message with this name, the first so many are lost, or all arrive so often.
+#[derive(Copy, Clone, Debug)]
+struct Link {
+    message: &'static str,
+    lost: u32,
+    copies: usize,
+    seen: u32,
+}
+
+impl Link {
+    fn copies_of(&mut self, mad: &Mad) -> usize {
+        if name(mad) != self.message {
+            return 1;
+        }
+        self.seen += 1;
+        if self.seen <= self.lost { 0 } else { self.copies }
+    }
+}
+
+impl Life {
+    fn new(message: &'static str, lost: u32, copies: usize, end: End) -> Life {
+        let mut nodes = [Node::new(1, config(1)), Node::new(2, config(2))];
+        let now = Instant(SECOND);
+        nodes[1].listen(4);
+        let param = ConnectParam { max_cm_retries: RETRIES, ..param(1, 2) };
+        nodes[0].cm.connect(now, ACTIVE, &param).unwrap();
+        let link = Link { message, lost, copies, seen: 0 };
+        Life { nodes, handles: [Some(ACTIVE), None], now, link, end, ends: false, heard: Outcome::default() }
+    }
+
+    /// What leaves arrives, unless it is lost. False: nothing has left.
+    fn deliver(&mut self) -> bool {
+        let mut any = false;
+        for from in 0..2 {
+            for mad in self.nodes[from].sent() {
+                any = true;
+                for _ in 0..self.link.copies_of(&mad) {
+                    self.nodes[1 - from].receive(self.now, from as u8 + 1, &mad);
+                }
+            }
+        }
+        any
+    }
+
+    /// Programs do what their events ask for.
+    fn react(&mut self) {
+        for at in 0..2 {
+            while let Some(event) = self.nodes[at].cm.next_event() {
+                let cm = &mut self.nodes[at].cm;
+                match event.kind {
+                    EventKind::ConnectRequest(_) => {
+                        self.handles[at] = Some(event.handle);
+                        cm.accept(self.now, event.handle, &acceptance()).unwrap();
+                    }
+                    EventKind::ConnectResponse(_) => {
+                        cm.ready_to_use(event.handle, &[]).unwrap();
+                        self.heard.established[at] = true;
+                        if self.end == End::AtOnce {
+                            self.begin_end(0);
+                        }
+                    }
+                    EventKind::Established => self.heard.established[at] = true,
+                    EventKind::Disconnected(cause) => {
+                        self.heard.ended[at] += 1;
+                        if cause == Cause::Requested {
+                            cm.disconnect(self.now, event.handle, &[]).unwrap();
+                        }
+                    }
+                    EventKind::Rejected(_) | EventKind::Unreachable => self.heard.failed[at] = true,
+                    EventKind::TimewaitExit => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    fn begin_end(&mut self, at: usize) {
+        self.ends = true;
+        let handle = self.handles[at].unwrap();
+        self.nodes[at].cm.disconnect(self.now, handle, &[]).unwrap();
+        if self.end == End::Death(at) {
+            self.nodes[at].cm.destroy(self.now, handle).unwrap();
+        }
+    }
+
+    /// Lets everything happen. The connection ends once both sides have it.
+    fn run(mut self) -> Outcome {
+        loop {
+            let moved = self.deliver();
+            self.react();
+            if moved {
+                continue;
+            }
+            if self.heard.established == [true; 2] && !self.ends {
+                let (End::By(at) | End::Death(at)) = self.end else { unreachable!() };
+                self.begin_end(at);
+                continue;
+            }
+            let next = self.nodes.iter().map(|node| node.cm.next_deadline()).min().unwrap();
+            if next == Instant::NEVER {
+                let left: usize = self.nodes.iter().map(|node| node.cm.id_count()).sum();
+                assert_eq!(left, 0, "{:?} {:?}", self.link, self.end);
+                return self.heard;
+            }
+            assert!(next < self.now.after(600 * SECOND));
+            self.now = next;
+            for node in &mut self.nodes {
+                node.cm.expire(self.now);
+                node.cm.check();
+            }
+        }
+    }
+}
+
+const ENDS: [End; 5] = [End::By(0), End::By(1), End::AtOnce, End::Death(0), End::Death(1)];
+
+/// Both programs hear of the end once; one that has ended hears nothing.
+#[track_caller]
+fn expect_a_whole_life(message: &'static str, lost: u32, copies: usize) {
+    for end in ENDS {
+        let heard = Life::new(message, lost, copies, end).run();
+        let told = |at| u32::from(end != End::Death(at));
+        assert_eq!(heard.ended, [told(0), told(1)], "{message} {lost} {copies} {end:?}");
+        assert_eq!(heard.failed, [false; 2], "{message} {lost} {copies} {end:?}");
+        // A DREQ may be there before the passive side has heard that it is connected.
+        assert!(heard.established[0] && (heard.established[1] || end == End::AtOnce), "{message} {end:?}");
+    }
+}
+
+#[test]
+fn each_message_may_be_lost_as_often_as_it_is_repeated_and_the_end_is_told_once() {
+    for message in MESSAGES {
+        for lost in [1, 2, u32::from(RETRIES)] {
+            expect_a_whole_life(message, lost, 1);
+        }
+    }
+}
+
+#[test]
+fn each_message_may_be_doubled_also_after_a_loss_and_the_end_is_told_once() {
+    for message in MESSAGES {
+        expect_a_whole_life(message, 0, 2);
+        expect_a_whole_life(message, 1, 3);
+    }
+}
+
+#[test]
+fn without_a_req_or_rep_or_rtu_the_connection_fails_on_both_sides_that_know_of_it() {
+    let heard = |message| Life::new(message, u32::MAX, 1, End::By(0)).run();
+    assert_eq!(heard("REQ").failed, [true, false]);
+    assert_eq!(heard("REP").failed, [true, true]);
+    let unfinished = heard("RTU");
+    assert_eq!((unfinished.failed, unfinished.ended), ([false, true], [1, 0]));
+}
+
+#[test]
+fn without_a_drep_the_side_that_asks_gives_up_and_the_other_one_was_told() {
+    for at in [0, 1] {
+        assert_eq!(Life::new("DREP", u32::MAX, 1, End::By(at)).run().ended, [1, 1]);
+    }
+}
