@@ -83,7 +83,7 @@ pub fn check_flows(flows: &[Flow], topology: &Topology) -> Result<(), WorkloadEr
         return Err(WorkloadError::SameId { id: pair[0] });
     }
     // Of flows that share a list it is looked at once.
-    let mut checked: Option<&Arc<After>> = None;
+    let mut checked: Option<(&Arc<After>, BTreeSet<u64>)> = None;
     for flow in flows {
         if let Some(host) = [flow.src, flow.dst].into_iter().find(|host| !topology.is_host(*host)) {
             return Err(WorkloadError::UnknownHost { host });
@@ -92,18 +92,22 @@ pub fn check_flows(flows: &[Flow], topology: &Topology) -> Result<(), WorkloadEr
             return Err(WorkloadError::Loop { host: flow.src });
         }
         let Start::After(after) = &flow.start else { continue };
-        if after.flows.iter().any(|wait| wait.flow == flow.id) {
-            return Err(WorkloadError::Dependency { id: flow.id });
+        let wrong = WorkloadError::Dependency { id: flow.id };
+        let named = match checked.take() {
+            Some((list, named)) if Arc::ptr_eq(list, after) => named,
+            _ => {
+                let named: BTreeSet<u64> = after.flows.iter().map(|wait| wait.flow).collect();
+                let enough = (1..=named.len()).contains(&(after.count as usize));
+                if !enough || !named.iter().all(|id| ids.binary_search(id).is_ok()) {
+                    return Err(wrong);
+                }
+                named
+            }
+        };
+        if named.contains(&flow.id) {
+            return Err(wrong);
         }
-        if checked.is_some_and(|checked| Arc::ptr_eq(checked, after)) {
-            continue;
-        }
-        let named: BTreeSet<u64> = after.flows.iter().map(|wait| wait.flow).collect();
-        let enough = (1..=named.len()).contains(&(after.count as usize));
-        if !enough || !named.into_iter().all(|id| ids.binary_search(&id).is_ok()) {
-            return Err(WorkloadError::Dependency { id: flow.id });
-        }
-        checked = Some(after);
+        checked = Some((after, named));
     }
     Ok(())
 }
