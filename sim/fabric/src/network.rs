@@ -348,12 +348,12 @@ impl Network {
 
     /// The time of what happens next.
     pub fn next_time(&mut self) -> Picos {
-        self.calendar.next()
+        self.calendar.next_time()
     }
 
     /// What concerns a host next, not later than `limit`. Time goes there.
     #[inline]
-    pub fn next(&mut self, limit: Picos) -> Option<Due> {
+    pub fn next_due(&mut self, limit: Picos) -> Option<Due> {
         while let Some(Event { at, key }) = self.calendar.pop(limit) {
             self.now = at;
             let entity = key >> KIND_BITS;

@@ -178,7 +178,7 @@ impl Simulation {
         if let Some(ended) = self.flows.next_end() {
             return Some(ended);
         }
-        while let Some(due) = self.network.next(limit) {
+        while let Some(due) = self.network.next_due(limit) {
             match due {
                 Due::Arrived(host, packet) => self.deliver(host, packet),
                 Due::Free(host) => self.pump(host),

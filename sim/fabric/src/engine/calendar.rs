@@ -108,7 +108,7 @@ impl Calendar {
 
     /// The time of the first event; `NEVER` if there is none.
     #[inline]
-    pub fn next(&mut self) -> Picos {
+    pub fn next_time(&mut self) -> Picos {
         if self.open.is_empty() {
             self.open_next();
         }
@@ -262,7 +262,7 @@ mod tests {
         let mut sorted = events;
         sorted.sort_unstable();
         for expected in sorted {
-            assert_eq!(calendar.next(), expected.at);
+            assert_eq!(calendar.next_time(), expected.at);
             assert_eq!(
                 calendar.pop(Picos(expected.at.0 - u64::from(expected.at.0 > 0))).is_some(),
                 expected.at.0 == 0
@@ -271,7 +271,7 @@ mod tests {
                 assert_eq!(calendar.pop(expected.at), Some(expected));
             }
         }
-        assert_eq!((calendar.next(), calendar.is_empty()), (Picos::NEVER, true));
+        assert_eq!((calendar.next_time(), calendar.is_empty()), (Picos::NEVER, true));
     }
 
     /// Beside a plain heap, with far and near events, idle times and bursts in which the width changes.

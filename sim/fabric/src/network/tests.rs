@@ -33,7 +33,7 @@ fn packet(destination: u16, class: u8, bytes: u16) -> Packet {
 /// Runs until nothing happens any more; the arrivals at hosts: when, where, and the packet's hash.
 fn arrivals(network: &mut Network) -> Vec<(u64, u32, u32)> {
     let mut arrivals = Vec::new();
-    while let Some(due) = network.next(Picos::NEVER) {
+    while let Some(due) = network.next_due(Picos::NEVER) {
         if let Due::Arrived(host, id) = due {
             let packet = network.take(id);
             arrivals.push((network.now().0, host, packet.hash));
@@ -53,7 +53,7 @@ struct Source {
 fn run(network: &mut Network, sources: &mut [Source], limit: Picos) -> Vec<(u64, u32, u32)> {
     let mut arrivals = Vec::new();
     sources.iter().for_each(|source| network.wake(source.host, Picos(0)));
-    while let Some(due) = network.next(limit) {
+    while let Some(due) = network.next_due(limit) {
         match due {
             Due::Arrived(host, id) => {
                 let packet = network.take(id);

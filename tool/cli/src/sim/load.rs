@@ -37,6 +37,9 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
     if let Some(control) = args.control {
         loaded.scenario.control.name = control;
     }
+    if let Some(transport) = args.transport {
+        loaded.scenario.transport.name = transport;
+    }
     if let Some(seed) = args.seed {
         loaded.scenario.seed = seed;
     }

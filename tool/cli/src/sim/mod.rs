@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Subcommand;
 use remora_bench::command::number::natural;
-use remora_scenario::scenario::ControlName;
+use remora_scenario::scenario::{ControlName, TransportName};
 
 /// `remora sim SCENARIO`, or one of its verbs.
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ use remora_scenario::scenario::ControlName;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  remora sim examples/incast.toml\n  remora sim examples/incast.toml --seed 2 --out incast-2 --json\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
+    after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -48,6 +48,10 @@ struct ScenarioArgs {
     /// Run it with another congestion control: none, dcqcn, dcqcn-ns3 or timely
     #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<ControlName>())]
     control: Option<ControlName>,
+
+    /// Run it with another transport, such as irn, roce or roce+pfc
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<TransportName>())]
+    transport: Option<TransportName>,
 
     /// Seed of everything random, instead of the scenario's
     #[arg(long, value_parser = natural::<u64>)]

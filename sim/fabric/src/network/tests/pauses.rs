@@ -17,9 +17,9 @@ fn first_pause(network: &mut Network) -> (u64, u64) {
     while network.now() < Picos(20_000 * MICROSECOND) {
         // Picosecond by picosecond until the pause. Its end concerns the host, and so is due.
         let limit = since.map_or(network.now(), |_| Picos(20_000 * MICROSECOND));
-        let mut due = network.next(limit);
+        let mut due = network.next_due(limit);
         if due.is_none() && since.is_none() && network.port(uplink).paused == 0 {
-            due = network.next(limit.after(1));
+            due = network.next_due(limit.after(1));
         }
         match due {
             Some(Due::Arrived(_, id)) => drop(network.take(id)),

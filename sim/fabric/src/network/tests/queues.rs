@@ -118,7 +118,7 @@ fn marks_follow_red_by_the_queue_before_or_behind_the_packet() {
             network.send(uplink, Packet::new(10, 3, 1_000, host).flagged(capable));
         }
         let mut marked = 0;
-        while let Some(due) = network.next(Picos::NEVER) {
+        while let Some(due) = network.next_due(Picos::NEVER) {
             if let Due::Arrived(_, id) = due {
                 let packet = network.take(id);
                 marked += u32::from(packet.flags.has(Flags::MARKED));
