@@ -52,7 +52,8 @@ pub struct Config {
     pub rto_ns: Option<u64>,
     /// The attribute `retry_cnt` does not count: what is lost is sent again for ever. Default: no.
     pub retries_forever: bool,
-    /// Packets that one queue pair sends before the next one's turn, 1 or more. A turn also ends after 16 KiB.
+    /// Packets that one queue pair sends before the next one's turn, 1 or more. A turn also ends after 16
+    /// KiB.
     pub turn_packets: u32,
     /// Path MTUs may be any number of bytes from 256 to 4096, as in other simulators. Default: only powers of
     /// two, as IBTA has it.

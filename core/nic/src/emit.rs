@@ -157,8 +157,8 @@ pub(crate) fn emit_outlined(
     emit(address_path, out, counters, bth, ext, len, fill)
 }
 
-/// Why the port has lent nothing. Inlined always: most ports have one reason only, and then no code is left of
-/// the other.
+/// Why the port has lent nothing. Inlined always: most ports have one reason only, and then no code is left
+/// of the other.
 #[inline(always)]
 fn refused(out: &impl Egress, peer: Peer, class: Class) -> Sent {
     if out.has_space_per_queue() {

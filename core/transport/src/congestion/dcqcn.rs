@@ -4,21 +4,22 @@
 //! Names are the paper's: `R_C` is the current rate, `R_T` the target, α the estimate of how congested the
 //! path is. §3.1 has the algorithm, §5 and figure 14 the values that the defaults take.
 //!
-//! The ns-3 models that later papers use differ from it ([`Form::Ns3`]). They cite a NIC vendor's variant: the
-//! simulators of HPCC (Li et al., SIGCOMM 2019) and ConWeave (Song et al., SIGCOMM 2023), in `rdma-hw.cc`.
+//! The ns-3 models that later papers use differ from it ([`Form::Ns3`]). They cite a NIC vendor's variant:
+//! the simulators of HPCC (Li et al., SIGCOMM 2019) and ConWeave (Song et al., SIGCOMM 2023), in
+//! `rdma-hw.cc`.
 
 use crate::Instant;
 
 /// Which description of the reaction point is followed.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// The paper's. A notification cuts the rate and moves α at once; α decays when none has come for K. Hyper
-    /// increase grows with each step.
+    /// The paper's. A notification cuts the rate and moves α at once; α decays when none has come for K.
+    /// Hyper increase grows with each step.
     #[default]
     Paper,
-    /// That of the ns-3 models. A notification is only noted. At the end of each K since the first one, α moves
-    /// by whether one has come in it. At the end of each decrease interval the rate is cut if one has come.
-    /// Each step of hyper increase adds the same, and α is kept when the flow is back at line rate.
+    /// That of the ns-3 models. A notification is only noted. At the end of each K since the first one, α
+    /// moves by whether one has come in it. At the end of each decrease interval the rate is cut if one has
+    /// come. Each step of hyper increase adds the same, and α is kept when the flow is back at line rate.
     Ns3,
 }
 
@@ -45,8 +46,8 @@ pub struct Settings {
     pub r_hai: u64,
     /// Nanoseconds between two cuts of the rate, at least. 0: each notification cuts.
     pub decrease_ns: u64,
-    /// A cut sets the target to the rate before it, as in the paper. If not, a cut that follows another without
-    /// an increase between them leaves the target as it is.
+    /// A cut sets the target to the rate before it, as in the paper. If not, a cut that follows another
+    /// without an increase between them leaves the target as it is.
     pub clamp_target: bool,
 }
 
