@@ -1,14 +1,16 @@
 //! The network between hosts: links, switches, pause frames, marks.
 //!
-//! A packet is a descriptor here; the bytes of its frame stay with the hosts. An event belongs to a port, never
-//! to a packet that waits: the first packet on a link arrives, a port is free again, a pause ends. Events of
-//! one time happen in the order of their ports and kinds alone, so the order does not depend on history.
+//! A packet is a descriptor here; the bytes of its frame stay with the hosts. An event belongs to a port,
+//! never to a packet that waits: the first packet on a link arrives, a port is free again, a pause ends.
+//! Events of one time happen in the order of their ports and kinds alone, so the order does not depend on
+//! history.
 
 mod buffer;
 mod failure;
 mod packet;
 mod pause;
 mod port;
+mod port_id;
 mod progress;
 mod route;
 mod switch;
@@ -27,7 +29,8 @@ pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresho
 pub use failure::Failure;
 pub use packet::{Flags, Packet, PacketId, Packets};
 pub use pause::{Lasts, PauseConfig, PauseFrame};
-pub use port::{CLASSES, End, Port, PortId};
+pub use port::{CLASSES, End, Port};
+pub use port_id::PortId;
 pub use route::{Balancing, flow_hash, mix, path};
 pub use switch::VOQ_PORTS_MAX;
 pub use watch::{Amount, Cause, Finding, Findings, Totals};
@@ -158,58 +161,12 @@ impl Network {
     /// What [`Topology::check`] refuses, and more nodes or ports than a network has.
     pub fn new(topology: Topology, config: NetworkConfig) -> Result<Network, TopologyError> {
         let routes = Routes::new(&topology, |_| true)?;
-        let too_many = |what, asked: usize, limit: usize| TopologyError::TooMany {
-            what,
-            asked: asked as u64,
-            limit: limit as u64,
-        };
         if topology.nodes.len() > NODES_MAX {
             return Err(too_many("nodes", topology.nodes.len(), NODES_MAX));
         }
-        let (mut hosts, mut switches) = (0, 0);
-        let end = |kind: &NodeKind| match kind {
-            NodeKind::Host => {
-                hosts += 1;
-                End::Host(hosts - 1)
-            }
-            NodeKind::Switch => {
-                switches += 1;
-                End::Switch(switches - 1)
-            }
-        };
-        let ends: Vec<End> = topology.nodes.iter().map(end).collect();
-        let mut ports = Vec::with_capacity(2 * topology.links.len());
-        let mut of_node = vec![Vec::new(); topology.nodes.len()];
-        let (mut numbers, mut loss) = (Vec::new(), Vec::new());
-        for link in &topology.links {
-            for (from, to) in [(link.a, link.b), (link.b, link.a)] {
-                let of_node: &mut Vec<PortId> = &mut of_node[from as usize];
-                numbers.push(of_node.len() as u16);
-                of_node.push(PortId(ports.len() as u32));
-                let mut port = Port::new(ends[from as usize], ends[to as usize], link.rate, link.delay);
-                port.lossy = link.loss > 0.0;
-                ports.push(port);
-                loss.push(link.loss);
-            }
-        }
-        let tiers = tiers(&topology);
-        let mut uplinks = Vec::new();
-        let mut made = Vec::new();
-        for (node, own) in of_node.into_iter().enumerate() {
-            if let End::Host(_) = ends[node] {
-                uplinks.push(own);
-                continue;
-            }
-            if matches!(config.buffer, BufferConfig::Voq { .. }) && own.len() > VOQ_PORTS_MAX {
-                return Err(too_many(
-                    "ports of a switch with virtual output queues",
-                    own.len(),
-                    VOQ_PORTS_MAX,
-                ));
-            }
-            let salt = mix(config.seed as u32 ^ mix(node as u32 + 1));
-            made.push(Switch::new(node as u32, tiers[node], own, config.buffer, config.balancing, salt));
-        }
+        let ends = ends(&topology);
+        let Wiring { ports, of_node, numbers, loss } = Wiring::new(&topology, &ends);
+        let (uplinks, switches) = share_out(&topology, &config, of_node, &ends)?;
         let stream = |port| Random::new(config.seed ^ (port as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let host_nodes: Vec<u32> = topology.hosts().collect();
         let mut network = Network {
@@ -226,7 +183,7 @@ impl Network {
             numbers,
             loss,
             ports,
-            switches: made,
+            switches,
             uplinks,
             ends,
             host_nodes,
@@ -787,6 +744,80 @@ fn mark(config: &MarkConfig, marks: &Marks, packet: &mut Packet, queued: u32, ra
         packet.flags = packet.flags.with(Flags::MARKED);
     }
     marked
+}
+
+/// The host or switch that each node is.
+fn ends(topology: &Topology) -> Vec<End> {
+    let (mut hosts, mut switches) = (0, 0);
+    let end = |kind: &NodeKind| match kind {
+        NodeKind::Host => {
+            hosts += 1;
+            End::Host(hosts - 1)
+        }
+        NodeKind::Switch => {
+            switches += 1;
+            End::Switch(switches - 1)
+        }
+    };
+    topology.nodes.iter().map(end).collect()
+}
+
+/// Ports as the links make them.
+struct Wiring {
+    ports: Vec<Port>,
+    of_node: Vec<Vec<PortId>>,
+    numbers: Vec<u16>,
+    loss: Vec<f64>,
+}
+
+impl Wiring {
+    fn new(topology: &Topology, ends: &[End]) -> Wiring {
+        let mut wiring = Wiring {
+            ports: Vec::with_capacity(2 * topology.links.len()),
+            of_node: vec![Vec::new(); topology.nodes.len()],
+            numbers: Vec::new(),
+            loss: Vec::new(),
+        };
+        for link in &topology.links {
+            for (from, to) in [(link.a, link.b), (link.b, link.a)] {
+                let of_node = &mut wiring.of_node[from as usize];
+                wiring.numbers.push(of_node.len() as u16);
+                of_node.push(PortId(wiring.ports.len() as u32));
+                let mut port = Port::new(ends[from as usize], ends[to as usize], link.rate, link.delay);
+                port.lossy = link.loss > 0.0;
+                wiring.ports.push(port);
+                wiring.loss.push(link.loss);
+            }
+        }
+        wiring
+    }
+}
+
+/// The ports of hosts, and the switches with theirs.
+fn share_out(
+    topology: &Topology,
+    config: &NetworkConfig,
+    of_node: Vec<Vec<PortId>>,
+    ends: &[End],
+) -> Result<(Vec<Vec<PortId>>, Vec<Switch>), TopologyError> {
+    let tiers = tiers(topology);
+    let (mut uplinks, mut switches) = (Vec::new(), Vec::new());
+    for (node, own) in of_node.into_iter().enumerate() {
+        if let End::Host(_) = ends[node] {
+            uplinks.push(own);
+            continue;
+        }
+        if matches!(config.buffer, BufferConfig::Voq { .. }) && own.len() > VOQ_PORTS_MAX {
+            return Err(too_many("ports of a switch with virtual output queues", own.len(), VOQ_PORTS_MAX));
+        }
+        let salt = mix(config.seed as u32 ^ mix(node as u32 + 1));
+        switches.push(Switch::new(node as u32, tiers[node], own, config.buffer, config.balancing, salt));
+    }
+    Ok((uplinks, switches))
+}
+
+fn too_many(what: &'static str, asked: usize, limit: usize) -> TopologyError {
+    TopologyError::TooMany { what, asked: asked as u64, limit: limit as u64 }
 }
 
 /// For each node: links to the nearest host, less one.

@@ -1,8 +1,8 @@
 //! NICs on a network: a data center.
 //!
-//! Every host has a NIC with its memory, the code that runs for real. The network moves descriptors; the bytes
-//! of a frame wait here until it arrives. A host runs only when something of its own is due: a frame has
-//! arrived, a port is free, a timer of its NIC expires.
+//! Every host has a NIC with its memory, the code that runs for real. The network moves descriptors; the
+//! bytes of a frame wait here until it arrives. A host runs only when something of its own is due: a frame
+//! has arrived, a port is free, a timer of its NIC expires.
 
 mod charging;
 mod flow;

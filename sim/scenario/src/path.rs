@@ -56,9 +56,9 @@ impl Paths {
         self.fastest
     }
 
-    /// Picoseconds from a full packet's first bit until its acknowledgement is there, on the longest path: the
-    /// propagation both ways, and the packet stored and forwarded at hosts' highest rate. The acknowledgement's
-    /// own time is left out.
+    /// Picoseconds from a full packet's first bit until its acknowledgement is there, on the longest path:
+    /// the propagation both ways, and the packet stored and forwarded at hosts' highest rate. The
+    /// acknowledgement's own time is left out.
     pub fn round_trip(&self, full: u32) -> u64 {
         2 * self.longest_delay + self.most_links as u64 * transmission(u64::from(full), self.fastest)
     }

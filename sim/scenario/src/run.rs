@@ -196,8 +196,8 @@ impl Run {
         self.simulation.network().totals()
     }
 
-    /// What should not have happened, as far as it is kept, and how much more there is. All packets are counted
-    /// once more.
+    /// What should not have happened, as far as it is kept, and how much more there is. All packets are
+    /// counted once more.
     pub fn findings(&mut self) -> (Vec<Finding>, u64) {
         self.simulation.network_mut().check();
         let findings = self.simulation.network().findings();

@@ -123,8 +123,8 @@ pub const LAYERS: [Layer; 30] = [
     // The command is thin: what it runs is in `service` and `bench`, and a NIC's parts are not its business.
     Layer {
         names_only: Some(&[
-            "nic", "chain", "store", "members", "check", "host", "verbs", "broker", "grants", "service",
-            "bench",
+            "nic", "chain", "store", "members", "scenario", "check", "host", "verbs", "broker", "grants",
+            "service", "bench",
         ]),
         ..impure("tool", "cli", false)
     },

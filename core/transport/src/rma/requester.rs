@@ -240,9 +240,9 @@ impl Requester {
     }
 
     /// An operation fails, and not because the server that has its data says so: local memory is gone, or a
-    /// copy of its request came damaged while another copy may be served. It ends at once if no data has left.
-    /// Otherwise the server may place that data until its time is over: the operation ends then, or when its
-    /// completion comes.
+    /// copy of its request came damaged while another copy may be served. It ends at once if no data has
+    /// left. Otherwise the server may place that data until its time is over: the operation ends then, or
+    /// when its completion comes.
     pub fn fail(
         &mut self,
         now: Instant,

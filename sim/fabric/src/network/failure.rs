@@ -1,6 +1,6 @@
 //! Links that fail and come back.
 
-use super::port::PortId;
+use super::port_id::PortId;
 use super::watch::Cause;
 use super::{Due, Network};
 use crate::engine::Picos;

@@ -1,6 +1,6 @@
 //! Packets under way. A packet is in one queue at a time: all queues are lists through one table.
 
-use super::port::PortId;
+use super::port_id::PortId;
 use crate::engine::Picos;
 
 /// No packet.

@@ -51,8 +51,8 @@ impl PauseConfig {
     /// Bytes that may still come by a link in one class when its buffer has become full.
     ///
     /// These are the packet that does not fit; what comes while the pause frame waits for a packet of `mtu`
-    /// bytes that is leaving, is sent itself and takes the link's delay; the packet that its receiver has just
-    /// begun; and what is on the link by then. The reaction time counts like delay.
+    /// bytes that is leaving, is sent itself and takes the link's delay; the packet that its receiver has
+    /// just begun; and what is on the link by then. The reaction time counts like delay.
     pub fn headroom(&self, rate: u64, delay: u64, mtu: u32) -> u32 {
         let on_the_way = u128::from(2 * delay + self.reaction) * u128::from(rate);
         let bytes = on_the_way.div_ceil(8_000_000_000_000) as u32;

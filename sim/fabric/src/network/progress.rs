@@ -1,7 +1,7 @@
 //! Who makes progress: pauses, storms and deadlocks.
 
 use super::packet::Flags;
-use super::port::PortId;
+use super::port_id::PortId;
 use super::watch::Finding;
 use super::{Due, End, Network, WATCH};
 use crate::engine::Picos;

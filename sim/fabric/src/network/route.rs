@@ -35,8 +35,8 @@ impl Chooser {
         Chooser { salt, turn: salt, flowlets: vec![(Picos(0), salt); flowlets].into() }
     }
 
-    /// One of `count` equal ports; there is at least one. `tier` counts the switches that a path has passed on
-    /// its way up.
+    /// One of `count` equal ports; there is at least one. `tier` counts the switches that a path has passed
+    /// on its way up.
     #[inline]
     pub fn choose(
         &mut self,

@@ -2,7 +2,8 @@
 
 use super::buffer::{Buffer, BufferConfig};
 use super::packet::{Fifo, PacketId, Packets};
-use super::port::{CLASSES, PortId};
+use super::port::CLASSES;
+use super::port_id::PortId;
 use super::route::{Balancing, Chooser};
 
 /// Ports of a switch with virtual output queues, at most.

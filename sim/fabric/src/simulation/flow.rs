@@ -67,7 +67,8 @@ pub struct FlowEnd {
 pub struct Connection {
     /// Payload bytes of a packet.
     pub mtu: u32,
-    /// IRN, with peers that remember so many packets ahead of the order; without it the queue pairs go back N.
+    /// IRN, with peers that remember so many packets ahead of the order; without it the queue pairs go back
+    /// N.
     pub irn: Option<u32>,
     /// Congestion control.
     pub congestion: Algorithm,

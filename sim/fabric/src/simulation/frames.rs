@@ -1,7 +1,7 @@
 //! The bytes of frames under way.
 //!
-//! A frame whose data is zeros needs no more than its headers and its last four bytes: they fit into two cache
-//! lines. All others are kept whole.
+//! A frame whose data is zeros needs no more than its headers and its last four bytes: they fit into two
+//! cache lines. All others are kept whole.
 
 use crate::network::PacketId;
 
@@ -25,7 +25,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Room for frames with so much payload.
+    /// Space for frames with so much payload.
     pub fn new(mtu: usize) -> Frames {
         let longest = vec![0; mtu + HEADERS];
         Frames {

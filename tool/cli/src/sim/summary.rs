@@ -72,6 +72,23 @@ impl Summary {
         })
     }
 
+    /// Slowdowns and completion times, if there are any.
+    fn print_times(&self, out: &mut impl std::io::Write) {
+        if self.slowdowns.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            out,
+            "slowdown: mean {:.3}, p50 {:.3}, p99 {:.3}; fct: p50 {:.3} us, p99 {:.3} us, last {:.3} us",
+            self.slowdowns.iter().sum::<f64>() / self.slowdowns.len() as f64,
+            self.slowdown(0.5),
+            self.slowdown(0.99),
+            quantile(&self.fct_us, 0.5),
+            quantile(&self.fct_us, 0.99),
+            quantile(&self.fct_us, 1.0),
+        );
+    }
+
     /// For a person, or a line of JSON.
     pub fn print(&self, run: &Run, json: bool, elapsed: Duration) -> Result<()> {
         // A reader that leaves is no fault.
@@ -91,16 +108,7 @@ impl Summary {
             totals.hops,
             totals.hops as f64 / seconds.max(1e-9) / 1e6,
         );
-        let _ = writeln!(
-            out,
-            "slowdown: mean {:.3}, p50 {:.3}, p99 {:.3}; fct: p50 {:.3} us, p99 {:.3} us, last {:.3} us",
-            self.slowdowns.iter().sum::<f64>() / self.slowdowns.len().max(1) as f64,
-            self.slowdown(0.5),
-            self.slowdown(0.99),
-            quantile(&self.fct_us, 0.5),
-            quantile(&self.fct_us, 0.99),
-            quantile(&self.fct_us, 1.0),
-        );
+        self.print_times(&mut out);
         let _ = writeln!(
             out,
             "{} packets sent, {} lost, {} marked; {} pauses",

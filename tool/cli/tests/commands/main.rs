@@ -30,6 +30,7 @@ mod replay;
 mod rma;
 mod rma_bench;
 mod running;
+mod sim;
 mod strom;
 mod terminal;
 mod txn;

@@ -31,8 +31,8 @@ fn lost(headroom: u32, delay: u64) -> u64 {
 #[test]
 fn the_computed_headroom_loses_nothing_and_a_byte_less_does() {
     let pause = PauseConfig::default();
-    // The way there and back and the pause frame hold ten packets, so that the last one begins at the very time
-    // at which the pause takes effect.
+    // The way there and back and the pause frame hold ten packets, so that the last one begins at the very
+    // time at which the pause takes effect.
     let delay = (10 * 80_000 - 84 * 80) / 2;
     let headroom = pause.headroom(RATE, delay, MTU);
     assert_eq!(headroom, 13_000);

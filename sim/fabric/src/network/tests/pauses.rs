@@ -48,8 +48,8 @@ fn a_pause_begins_a_frame_and_a_delay_after_the_threshold_and_lasts_its_quanta()
     let pause = PauseConfig { lasts: Lasts::Quanta(100), ..PauseConfig::default() };
     let threshold_at = 4 * 80_000 + MICROSECOND;
     let effect = threshold_at + 84 * 80 + MICROSECOND;
-    // Half of the 100 quanta of 5.12 ns later another frame is sent, and so on: the pause is renewed until the
-    // slow port has drained the buffer. A packet takes it 80 us.
+    // Half of the 100 quanta of 5.12 ns later another frame is sent, and so on: the pause is renewed until
+    // the slow port has drained the buffer. A packet takes it 80 us.
     let (from, until) = first_pause(&mut congested(pause, thresholds));
     assert_eq!(from, effect);
     assert!(until > 80 * MICROSECOND, "{until}");
@@ -81,8 +81,8 @@ fn a_pause_frame_that_takes_no_time_passes_the_packet_that_leaves() {
 fn a_resume_ends_the_pause_when_the_account_is_below_xon() {
     let thresholds = Thresholds { xoff: 2_500, xon: 2_500 };
     let (_, until) = first_pause(&mut congested(PauseConfig::default(), thresholds));
-    // Until the pause takes effect 1,086.72 ns pass: with what is on the link then, 28 packets have been sent.
-    // The slow port begins one each 80 us; when two wait, the resume leaves.
+    // Until the pause takes effect 1,086.72 ns pass: with what is on the link then, 28 packets have been
+    // sent. The slow port begins one each 80 us; when two wait, the resume leaves.
     let sent = (4 * 80_000 + MICROSECOND + 84 * 80 + MICROSECOND).div_ceil(80_000);
     let first_at = 80_000 + MICROSECOND;
     let begins = first_at + (sent - 3) * 80 * MICROSECOND;

@@ -111,8 +111,8 @@ fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone
     assert_eq!(bed.world.poll_rma(bed.cq), None, "slot {beside} goes on");
 }
 
-/// A write whose data has left may take effect until the server's time is over. A failure that anyone can seal
-/// does not end it before: a copy of the request may have come damaged.
+/// A write whose data has left may take effect until the server's time is over. A failure that anyone can
+/// seal does not end it before: a copy of the request may have come damaged.
 #[test]
 fn a_failure_under_the_reserved_key_does_not_end_a_write_whose_data_is_on_its_way() {
     for lost in [false, true] {

@@ -1,0 +1,145 @@
+//! `remora sim`: scenarios of all kinds, their outputs, their ends.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::running::{Ended, remora};
+
+/// A folder of the test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("remora-sim-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path of letters").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file of the project.
+fn own(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+        .to_str()
+        .expect("a path of letters")
+        .to_owned()
+}
+
+fn sim(words: &[&str]) -> Ended {
+    remora(&[&["sim"], words].concat())
+}
+
+/// Ends with the status for unfinished flows and findings. Returns what it printed.
+fn incomplete(ended: Ended) -> String {
+    assert_eq!(ended.status, 3, "{}", ended.err);
+    ended.out
+}
+
+#[test]
+fn a_seed_gives_the_same_bytes_twice_and_its_outputs_agree() {
+    let folder = Folder::new("seed");
+    let scenario = own("examples/irn-with-pfc-and-loss.toml");
+    let run = |name: &str, seed: &str| {
+        let out = folder.path(name);
+        sim(&[&scenario, "--seed", seed, "--out", &out]).good();
+        ["flows.csv", "summary.json", "unfinished.csv", "scenario.toml"]
+            .map(|file| std::fs::read(Path::new(&out).join(file)).expect("an output"))
+    };
+    let first = run("first", "5");
+    assert_eq!(first, run("second", "5"));
+    assert_ne!(first[0], run("third", "6")[0]);
+    let summary: Value = serde_json::from_slice(&first[1]).expect("JSON");
+    assert_eq!((&summary["flows"], &summary["flows_done"]), (&Value::from(16), &Value::from(16)));
+    assert!(summary["packets_lost"].as_u64().unwrap() > 0);
+    let rows = String::from_utf8(first[0].clone()).expect("text");
+    assert_eq!(rows.lines().count(), 17, "a head and 16 flows");
+}
+
+#[test]
+fn json_has_each_flow_and_the_summary() {
+    let out = sim(&[&own("examples/irn-with-pfc-and-loss.toml"), "--json"]).good();
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.iter().filter(|line| line.get("flow").is_some()).count(), 16);
+    assert_eq!(lines.iter().filter(|line| line.get("summary").is_some()).count(), 1);
+}
+
+#[test]
+fn loss_in_a_lossless_class_is_named_and_ends_with_3() {
+    let out = incomplete(sim(&[&own("examples/headroom-0.toml")]));
+    assert!(out.contains("lost a packet of lossless class 3 that came by port"), "{out}");
+}
+
+#[test]
+fn a_deadlock_is_named_as_a_cycle_and_its_flows_are_listed() {
+    let out = incomplete(sim(&[&own("examples/ring.toml")]));
+    assert!(out.contains("a deadlock of paused ports: 5:1 -> 6:2 -> 7:2 -> 8:2 -> 9:2 -> 5:1"), "{out}");
+    assert_eq!(out.matches("unfinished: flow").count(), 5, "{out}");
+}
+
+#[test]
+fn a_file_of_ns3_and_what_it_is_converted_to_give_the_same_flows() {
+    let folder = Folder::new("convert");
+    std::fs::write(folder.path("topology.txt"), TOPOLOGY).unwrap();
+    std::fs::write(folder.path("flow.txt"), "2\n0 2 3 100 20000 2.0\n1 3 3 100 5000 2.000001\n").unwrap();
+    std::fs::write(folder.path("config.txt"), CONFIG).unwrap();
+    let converted = sim(&["convert", &folder.path("config.txt")]).good();
+    std::fs::write(folder.path("own.toml"), &converted).unwrap();
+    let flows = |scenario: &str, out: &str| {
+        sim(&[&folder.path(scenario), "--out", &folder.path(out)]).good();
+        let read = |name: &str| std::fs::read_to_string(Path::new(&folder.path(out)).join(name)).unwrap();
+        (read("flows.csv"), read("fct.txt"))
+    };
+    let theirs = flows("config.txt", "a");
+    assert_eq!(theirs, flows("own.toml", "b"));
+    // src dst sport dport size start fct alone
+    let columns: Vec<&str> = theirs.1.lines().next().unwrap().split(' ').collect();
+    assert_eq!((columns.len(), columns[4]), (8, "5000"));
+}
+
+const TOPOLOGY: &str =
+    "5 1 4\n4\n0 4 100Gbps 1000ns 0\n1 4 100Gbps 1000ns 0\n2 4 100Gbps 1000ns 0\n3 4 100Gbps 1000ns 0\n";
+
+const CONFIG: &str = "TOPOLOGY_FILE topology.txt\nFLOW_FILE flow.txt\nCC_MODE 1\nPACKET_PAYLOAD_SIZE 1000\n\
+    BUFFER_SIZE 32\nKMAX_MAP 1 100000000000 1600\nKMIN_MAP 1 100000000000 400\nPMAX_MAP 1 100000000000 0.2\n";
+
+#[test]
+fn a_matrix_of_htsim_runs_with_its_options() {
+    let folder = Folder::new("htsim");
+    let matrix =
+        "Nodes 16\nConnections 2\n0->15 id 1 start 0 size 20000\n3->4 id 2 start 1000000 size 1000\n";
+    std::fs::write(folder.path("two.cm"), matrix).unwrap();
+    let out = folder.path("out");
+    sim(&[&folder.path("two.cm"), "--out", &out, "--", "-nodes", "16", "-mtu", "1000", "-end", "10000"])
+        .good();
+    let lines = std::fs::read_to_string(Path::new(&out).join("htsim.txt")).unwrap();
+    assert!(lines.lines().all(|line| line.starts_with("Flow Roce_")), "{lines}");
+    assert_eq!(lines.lines().count(), 2);
+}
+
+#[test]
+fn what_cannot_run_is_one_line_with_its_remedy() {
+    let folder = Folder::new("bad");
+    std::fs::write(folder.path("key.toml"), "sed = 1\n[network]\nkind = \"file\"\npath = \"a\"\n").unwrap();
+    sim(&[&folder.path("key.toml")]).one_line("unknown field `sed`");
+    std::fs::write(folder.path("topology.txt"), TOPOLOGY).unwrap();
+    std::fs::write(folder.path("flow.txt"), "1\n0 2 3 100 20000 2.0\n").unwrap();
+    std::fs::write(folder.path("hpcc.txt"), CONFIG.replace("CC_MODE 1", "CC_MODE 3")).unwrap();
+    sim(&[&folder.path("hpcc.txt")]).one_line("--control NAME");
+    sim(&[&folder.path("hpcc.txt"), "--control", "dcqcn"]).good();
+    std::fs::write(folder.path("flow.txt"), "1\n0 9 3 100 20000 2.0\n").unwrap();
+    sim(&[&folder.path("hpcc.txt"), "--control", "none"]).one_line("flow.txt:2:");
+    sim(&[&folder.path("missing.toml")]).one_line("cannot read");
+    sim(&["--json"]).one_line("which scenario?");
+}
