@@ -96,8 +96,9 @@ impl Frames {
     pub fn close(&mut self, id: PacketId, whole: bool, len: usize) {
         if whole {
             self.whole[id.index()] = std::mem::take(&mut self.opened);
-        } else if len > KEPT {
-            self.arriving[len - TAIL..len].fill(0);
+        } else if len > KEPT - TAIL {
+            // Those before are written anew by each frame that reaches so far.
+            self.arriving[(len - TAIL).max(KEPT - TAIL)..len].fill(0);
         }
     }
 }
