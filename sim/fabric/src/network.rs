@@ -283,6 +283,27 @@ impl Network {
         self.ports.iter_mut().for_each(|port| port.whole_ns = true);
     }
 
+    /// What arrives at a node takes so many picoseconds longer, as in a switch that looks at each packet.
+    pub fn delay_arrivals(&mut self, node: u32, ps: u64) {
+        for id in self.ports_of(node) {
+            self.ports[id.reverse().index()].delay += ps;
+        }
+    }
+
+    /// What leaves a node takes so many picoseconds longer.
+    pub fn delay_departures(&mut self, node: u32, ps: u64) {
+        for id in self.ports_of(node) {
+            self.ports[id.index()].delay += ps;
+        }
+    }
+
+    fn ports_of(&self, node: u32) -> Vec<PortId> {
+        match self.ends[node as usize] {
+            End::Host(host) => self.uplinks[host as usize].clone(),
+            End::Switch(switch) => self.switches[switch as usize].ports.to_vec(),
+        }
+    }
+
     /// The links that are down at some time, and when.
     pub fn set_failures(&mut self, failures: Vec<Failure>) {
         for (number, failure) in failures.iter().enumerate() {

@@ -163,6 +163,11 @@ impl Simulation {
         next == Picos::NEVER || next > limit
     }
 
+    /// Has no flow that was added and has not ended started yet?
+    pub fn waits_for_start(&self) -> bool {
+        self.flows.waits_for_start()
+    }
+
     /// Flows that have not ended.
     pub fn running(&self) -> usize {
         self.flows.running()

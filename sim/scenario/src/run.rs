@@ -56,6 +56,10 @@ pub struct Progress {
     pub hops: u64,
 }
 
+/// Picoseconds without a packet at any host after which no flow goes on any more: several of the longest
+/// timeouts.
+const STALLED: u64 = 1_000_000_000_000;
+
 /// A scenario that runs.
 pub struct Run {
     simulation: Simulation,
@@ -73,6 +77,8 @@ pub struct Run {
     missing: Vec<u32>,
     until: Picos,
     mtu: u32,
+    /// Packets that had arrived at hosts, and when that was looked at first.
+    arrived: (u64, Picos),
 }
 
 impl Run {
@@ -83,10 +89,12 @@ impl Run {
     pub fn new(scenario: &Scenario) -> Result<Run, String> {
         let topology = scenario.topology().map_err(|error| error.to_string())?;
         let flows = scenario.flows(&topology).map_err(|error| error.to_string())?;
-        let config = setup::simulation(scenario, &topology)?;
+        let mut config = setup::simulation(scenario, &topology)?;
+        config.nic.max_qps = setup::queue_pairs(&flows, topology.nodes.len());
         let paths = Paths::new(&topology)?;
         check_paths(&paths, &topology, &flows)?;
         let mut simulation = Simulation::new(topology.clone(), config).map_err(|error| error.to_string())?;
+        setup::add_latencies(scenario, &topology, simulation.network_mut());
         simulation.network_mut().set_failures(setup::failures(scenario, &topology)?);
         let mut run = Run {
             simulation,
@@ -99,6 +107,7 @@ impl Run {
             missing: vec![0; flows.len()],
             until: scenario.until.map_or(Picos::NEVER, |until| Picos(until.0)),
             mtu: scenario.mtu,
+            arrived: (0, Picos(0)),
             flows,
         };
         run.start_all();
@@ -166,9 +175,18 @@ impl Run {
         }
     }
 
-    /// Has every flow ended, or the time that was given?
+    /// Has every flow ended, or the time that was given? Or does no flow go on any more?
     pub fn is_over(&mut self) -> bool {
-        self.ended == self.flows.len() || self.simulation.is_idle(self.until)
+        self.ended == self.flows.len() || self.simulation.is_idle(self.until) || self.is_stalled()
+    }
+
+    /// Has no packet arrived at any host for a second, though flows have started?
+    pub fn is_stalled(&mut self) -> bool {
+        let (now, arrived) = (self.simulation.network().now(), self.totals().arrived.packets);
+        if arrived != self.arrived.0 || self.simulation.waits_for_start() {
+            self.arrived = (arrived, now);
+        }
+        now.since(self.arrived.1) > STALLED
     }
 
     /// How far it is.

@@ -2,7 +2,8 @@
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{
-    Balancing, BufferConfig, Failure, Lasts, MarkConfig, NetworkConfig, PauseConfig, SharedConfig, Thresholds,
+    Balancing, BufferConfig, Failure, Lasts, MarkConfig, Network, NetworkConfig, PauseConfig, SharedConfig,
+    Thresholds,
 };
 use remora_fabric::simulation::{Charging, Connection, SimulationConfig};
 use remora_fabric::topology::Topology;
@@ -11,11 +12,11 @@ use remora_transport::congestion::{self, Algorithm, dcqcn};
 use remora_transport::rc::irn;
 use remora_transport::timers::NEVER_NS;
 
-use crate::DATA_CLASS;
 use crate::path::Paths;
 use crate::scenario::{
-    self, Balance, Buffering, ControlName, Counted, Mark, Mmu, Payload, Pfc, Scenario, TransportName,
+    self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, Payload, Pfc, Scenario, TransportName,
 };
+use crate::{DATA_CLASS, Flow};
 
 /// RoCE's timeout where packets are lost and none is given: IRN's RTO_high (IRN paper, §4.1).
 const RTO: u64 = 320_000;
@@ -31,9 +32,7 @@ const WINDOW: u32 = 1 << 15;
 /// What it asks for and the fabric does not have, in one line with the remedy.
 pub fn simulation(scenario: &Scenario, topology: &Topology) -> Result<SimulationConfig, String> {
     scenario.check()?;
-    if scenario.host.queue_pairs == scenario::QueuePairs::Kept {
-        return Err("host.queue-pairs = \"kept\" is not built yet: write \"fresh\"".into());
-    }
+    refuse(scenario)?;
     let paths = Paths::new(topology)?;
     let frame = u32::from(charging(scenario).full(scenario.mtu));
     let rate = paths.fastest();
@@ -68,6 +67,69 @@ pub fn simulation(scenario: &Scenario, topology: &Topology) -> Result<Simulation
         message: MESSAGE.max(scenario.mtu) / scenario.mtu * scenario.mtu,
     })
 }
+
+/// What a scenario may ask for and the fabric does not have.
+fn refuse(scenario: &Scenario) -> Result<(), String> {
+    let mtu = scenario.mtu;
+    if !MTUS.contains(&mtu) {
+        let (least, most) = (MTUS.start(), MTUS.end());
+        return Err(format!("the MTU is {mtu}: the NIC takes {least} to {most} bytes, choose one of them"));
+    }
+    if scenario.host.queue_pairs == scenario::QueuePairs::Kept {
+        return Err("host.queue-pairs = \"kept\" is not modelled: write \"fresh\"".into());
+    }
+    if matches!(scenario.switch.balance, Balance::Replay { .. }) {
+        return Err("switch.balance of kind \"replay\" is not modelled: write \"ecmp\"".into());
+    }
+    Ok(())
+}
+
+/// Payload bytes of a packet that the NIC takes.
+const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
+
+/// What a scenario asks for that changes nothing here, a sentence each.
+pub fn unheeded(scenario: &Scenario) -> Vec<String> {
+    let (switch, output) = (&scenario.switch, &scenario.output);
+    let other_hash = matches!(switch.balance, Balance::Ecmp { hash: Hash::Ns3 | Hash::Htsim });
+    let all = [
+        (other_hash, "paths are chosen by Remora's own hash, so flows take others than in the other program"),
+        (scenario.control.window == Some(true), "windows of congestion controls are not modelled"),
+        (!output.trace.is_empty(), "packets are not traced"),
+        (output.queues.is_some(), "lengths of queues are not sampled"),
+        (output.sampling.is_some(), "switches and hosts are not sampled"),
+    ];
+    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, says)| says.to_owned()).collect()
+}
+
+/// Adds what frames spend in switches and in hosts' NICs to the delays of a network.
+pub fn add_latencies(scenario: &Scenario, topology: &Topology, network: &mut Network) {
+    let switch = &scenario.switch;
+    for node in 0..topology.nodes.len() as u32 {
+        if topology.is_host(node) {
+            network.delay_departures(node, scenario.host.latency.0);
+            continue;
+        }
+        let tier = topology.place(node).map(|place| place.tier as usize);
+        let of_tier = switch.latency_by_tier.zip(tier).map(|(latency, tier)| latency[tier]);
+        network.delay_arrivals(node, of_tier.unwrap_or(switch.latency).0);
+    }
+}
+
+/// Queue pairs that a host needs at once, at most: one for each of its flows.
+pub fn queue_pairs(flows: &[Flow], hosts: usize) -> u32 {
+    let mut count = vec![0_u32; hosts];
+    for node in flows.iter().flat_map(|flow| [flow.src, flow.dst]) {
+        if let Some(count) = count.get_mut(node as usize) {
+            *count += 1;
+        }
+    }
+    let most = count.into_iter().max().unwrap_or(0);
+    (most + RESERVED).next_power_of_two().clamp(64, QUEUE_PAIRS_MAX)
+}
+
+/// Numbers that no queue pair of a flow has, and queue pairs of a NIC at most.
+const RESERVED: u32 = 2;
+const QUEUE_PAIRS_MAX: u32 = 1 << 16;
 
 /// Bytes of a flow in one work request, about: it ends with a full packet.
 const MESSAGE: u32 = 256 << 10;
@@ -188,7 +250,8 @@ fn control(scenario: &Scenario, rate: u64) -> congestion::Settings {
 fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfig {
     let switch = &scenario.switch;
     let pfc = scenario.transport.name.has_pfc().then(|| switch.pfc.unwrap_or_default());
-    let pause = pfc.map(|pfc| pause(switch.mmu, &pfc));
+    let data = data_classes(scenario);
+    let pause = pfc.map(|pfc| pause(switch.mmu, &pfc, data));
     let headroom = pfc.zip(pause).map_or(0, |(pfc, pause)| headroom(topology, &pfc, pause, frame));
     NetworkConfig {
         seed: scenario.seed,
@@ -197,7 +260,7 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
         marks: switch.ecn.as_ref().map(|ecn| MarkConfig {
             by_rate: ecn.red.iter().map(|red| (red.rate.map(|rate| rate.0), marks(red))).collect(),
             at_dequeue: ecn.at == Mark::Dequeue,
-            classes: 1 << DATA_CLASS,
+            classes: data,
         }),
         balancing: match switch.balance {
             Balance::Ecmp { .. } | Balance::Replay { .. } => Balancing::Flow,
@@ -209,6 +272,11 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
     }
 }
 
+/// All classes but that of acknowledgements, if they have their own.
+fn data_classes(scenario: &Scenario) -> u8 {
+    scenario.host.ack_class.map_or(u8::MAX, |class| if class == DATA_CLASS { u8::MAX } else { !(1 << class) })
+}
+
 fn marks(red: &scenario::Red) -> Marks {
     Marks {
         k_min: red.kmin.0 as usize,
@@ -217,7 +285,7 @@ fn marks(red: &scenario::Red) -> Marks {
     }
 }
 
-fn pause(mmu: Mmu, pfc: &Pfc) -> PauseConfig {
+fn pause(mmu: Mmu, pfc: &Pfc, data: u8) -> PauseConfig {
     let lasts = match (pfc.expiry, mmu) {
         (Some(expiry), _) => Lasts::Picos(expiry.0),
         (None, Mmu::Clean) => Lasts::Quanta(u16::MAX),
@@ -226,7 +294,7 @@ fn pause(mmu: Mmu, pfc: &Pfc) -> PauseConfig {
         (None, Mmu::Hpcc) => Lasts::UntilResume,
     };
     PauseConfig {
-        classes: if pfc.counted == Counted::Port { u8::MAX } else { 1 << DATA_CLASS },
+        classes: if pfc.counted == Counted::Port { u8::MAX } else { data },
         lasts,
         reaction: pfc.reaction.0,
         charge: if pfc.free { 0 } else { PauseConfig::default().charge },
@@ -280,7 +348,7 @@ fn shared(scenario: &Scenario, pauses: bool, headroom: u32, frame: u32) -> Share
         ingress_alpha: ingress,
         egress_alpha: egress,
         hysteresis,
-        lossless: if pauses { 1 << DATA_CLASS } else { 0 },
+        lossless: if pauses { data_classes(scenario) } else { 0 },
     }
 }
 

@@ -174,6 +174,10 @@ impl Flows {
         self.unfinished
     }
 
+    pub fn waits_for_start(&self) -> bool {
+        self.waiting.iter().map(BinaryHeap::len).sum::<usize>() == self.unfinished
+    }
+
     pub fn next_end(&mut self) -> Option<FlowEnd> {
         self.ended.pop_front()
     }
@@ -204,7 +208,12 @@ impl Simulation {
             Verb::Write | Verb::Send => (spec.source, spec.destination),
             Verb::Read => (spec.destination, spec.source),
         };
-        let ends = [self.make_end(posts), self.make_end(peer)];
+        let Some(ends) = self.make_ends([posts, peer]) else {
+            self.flows.unfinished -= 1;
+            let at = self.network.now();
+            let status = Status::LocalQpOperation;
+            return self.flows.ended.push_back(FlowEnd { flow: number, at, status });
+        };
         self.connect(number, &spec, &ends);
         self.flows.running[number as usize] = Some(Box::new(Running { ends, posted: 0, done: 0 }));
         self.post(number);
@@ -213,7 +222,23 @@ impl Simulation {
         }
     }
 
-    fn make_end(&mut self, host: u32) -> End {
+    /// A queue pair at each of two hosts. None: one of them has as many as there may be.
+    fn make_ends(&mut self, hosts: [u32; 2]) -> Option<[End; 2]> {
+        let own = self.make_end(hosts[0])?;
+        let Some(peer) = self.make_end(hosts[1]) else {
+            self.destroy(&own);
+            return None;
+        };
+        Some([own, peer])
+    }
+
+    fn destroy(&mut self, end: &End) {
+        let mut guard = self.hosts[end.host as usize].engine.enter();
+        // It was made for one flow, and nobody else knows it.
+        let _ = guard.parts().0.destroy_qp(end.number);
+    }
+
+    fn make_end(&mut self, host: u32) -> Option<End> {
         let send = ring(u64::from(SLOTS));
         let receive = ReceiveQueue::new(SLOTS, 1);
         let place = &mut self.hosts[host as usize];
@@ -227,8 +252,8 @@ impl Simulation {
             signal_all: true,
             fetching: Fetching::Posted,
         };
-        let number = place.engine.enter().parts().0.create_qp(init).expect("a queue pair for a flow");
-        End { host, number, send, receive, sent: 0 }
+        let number = place.engine.enter().parts().0.create_qp(init).ok()?;
+        Some(End { host, number, send, receive, sent: 0 })
     }
 
     fn connect(&mut self, number: u32, spec: &FlowSpec, ends: &[End; 2]) {
@@ -316,11 +341,7 @@ impl Simulation {
             return self.post(number);
         }
         let running = self.flows.running[number as usize].take().expect("it was there");
-        for end in &running.ends {
-            let mut guard = self.hosts[end.host as usize].engine.enter();
-            // It was made for this flow, and nobody else knows it.
-            let _ = guard.parts().0.destroy_qp(end.number);
-        }
+        running.ends.iter().for_each(|end| self.destroy(end));
         self.flows.unfinished -= 1;
         self.flows.ended.push_back(FlowEnd { flow: number, at: self.network.now(), status });
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use remora_fabric::network::Finding;
-use remora_scenario::scenario::{Control, ControlName, Host, Transport, TransportName};
+use remora_scenario::scenario::{Control, ControlName, Failure, Host, Transport, TransportName};
 
 /// Sixteen hosts send 200 KB to one.
 fn incast(name: TransportName) -> Scenario {
@@ -81,4 +81,46 @@ fn acknowledgements_of_a_class_of_their_own_pass_data() {
     let mut scenario = incast(TransportName::RocePfc);
     scenario.host = Host { ack_class: Some(0), ..Host::default() };
     assert_eq!(run(&scenario).len(), 16);
+}
+
+#[test]
+fn a_failed_only_path_ends_the_run() {
+    let mut scenario = scenario(fat_tree(4), &[(0, 15, 2_000_000), (1, 14, 2_000)]);
+    // Host 0's own link.
+    scenario.failures =
+        vec![Failure { ends: [0, 16], nth: 0, at: Time(20 * Picos::MICROSECOND), until: None }];
+    let mut run = Run::new(&scenario).unwrap();
+    let mut ended = 0;
+    while !run.is_over() {
+        let limit = run.progress().now.after(100 * Picos::MICROSECOND);
+        ended += std::iter::from_fn(|| run.advance(limit)).count();
+    }
+    let open: Vec<_> = run.unfinished().collect();
+    assert_eq!((ended, open.len(), open[0].flow.id), (1, 1, 0));
+    assert!(run.is_stalled());
+}
+
+#[test]
+fn more_flows_than_a_host_has_queue_pairs_run_and_what_is_refused_says_so() {
+    let flows: Vec<_> = (0..6_000).map(|flow| (1 + flow % 15, 0, 100)).collect();
+    let many = Scenario {
+        transport: Transport { name: TransportName::RocePfc, ..Transport::default() },
+        ..scenario(fat_tree(4), &flows)
+    };
+    assert_eq!(run(&many).len(), 6_000);
+    for mtu in [255, 4_097, 9_000] {
+        let wide = Scenario { mtu, ..scenario(fat_tree(4), &[(0, 1, 1)]) };
+        assert!(Run::new(&wide).err().unwrap().contains("256 to 4096"));
+    }
+}
+
+#[test]
+fn latencies_of_switches_and_hosts_add_up() {
+    let times = [0, 300_000].map(|latency| {
+        let mut scenario = scenario(fat_tree(4), &[(0, 15, 1_000)]);
+        (scenario.switch.latency, scenario.host.latency) = (Time(latency), Time(latency));
+        run(&scenario)[0].fct
+    });
+    // Five switches and a host, each way.
+    assert_eq!(times[1] - times[0], 2 * 6 * 300_000);
 }

@@ -46,6 +46,9 @@ pub fn run(args: &Args) -> Result<()> {
     if args.until.is_some() {
         scenario.until = args.until;
     }
+    for says in remora_scenario::setup::unheeded(&scenario) {
+        eprintln!("warning: {says}");
+    }
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped)).context("waiting for signals")?;

@@ -41,6 +41,9 @@ impl Summary {
         self.findings = findings.iter().map(ToString::to_string).collect();
         (self.more, self.interrupted) = (more, interrupted);
         self.unfinished = run.unfinished().count();
+        if run.is_stalled() && self.unfinished > 0 {
+            self.findings.push("no packet has arrived at any host for a second: no flow goes on".into());
+        }
         self.unfinished == 0 && self.failed == 0 && self.findings.is_empty()
     }
 
