@@ -26,7 +26,7 @@ pub use charging::Charging;
 pub use flow::{Connection, FlowEnd, FlowSpec, Verb};
 pub use host::MAX_QPS;
 
-use flow::{Fars, Flows};
+use flow::{FarEnds, Flows};
 use frames::Frames;
 use host::Host;
 use uplink::Uplink;
@@ -98,7 +98,7 @@ pub struct Simulation {
     hosts: Vec<Host>,
     frames: Frames,
     flows: Flows,
-    fars: Fars,
+    far_ends: FarEnds,
     config: SimulationConfig,
 }
 
@@ -118,9 +118,9 @@ impl Simulation {
         let zeros = Bytes::heap(config.message as usize).expect("memory for the data of flows");
         let hosts: Vec<Host> =
             (0..network.hosts() as u32).map(|host| new_host(host, &zeros, &config)).collect();
-        let fars = Fars::new(hosts.len(), config.nic.max_qps);
+        let far_ends = FarEnds::new(hosts.len(), config.nic.max_qps);
         let frames = Frames::new(config.connection.mtu as usize);
-        Ok(Simulation { network, hosts, frames, flows: Flows::default(), fars, config })
+        Ok(Simulation { network, hosts, frames, flows: Flows::default(), far_ends, config })
     }
 
     /// The network.
@@ -263,7 +263,7 @@ impl Simulation {
             let mut uplink = Uplink {
                 network: &mut self.network,
                 frames: &mut self.frames,
-                fars: &self.fars,
+                far_ends: &self.far_ends,
                 config: &self.config,
                 host: number,
                 lent: None,

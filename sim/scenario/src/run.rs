@@ -56,8 +56,8 @@ pub struct Progress {
     pub hops: u64,
 }
 
-/// Picoseconds without a packet at any host after which no flow goes on any more: several of the longest
-/// timeouts.
+/// Picoseconds without a packet at any host, beside two round trips, after which no flow goes on any more:
+/// several of the longest timeouts.
 const STALLED: u64 = 1_000_000_000_000;
 
 /// A scenario that runs.
@@ -186,7 +186,7 @@ impl Run {
         if arrived != self.arrived.0 || self.simulation.waits_for_start() {
             self.arrived = (arrived, now);
         }
-        now.since(self.arrived.1) > STALLED
+        now.since(self.arrived.1) > STALLED + 4 * self.paths.longest_delay()
     }
 
     /// How far it is.

@@ -91,7 +91,7 @@ const POSTED: u64 = 2;
 
 /// How packets get to the far end of a queue pair.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Far {
+pub struct FarEnd {
     /// By which switches choose among equal paths, or the path itself.
     pub hash: u32,
     /// `hash` is a path.
@@ -101,28 +101,28 @@ pub struct Far {
 }
 
 /// By host and queue pair: how packets get there.
-pub struct Fars {
-    hosts: Vec<Vec<Far>>,
+pub struct FarEnds {
+    hosts: Vec<Vec<FarEnd>>,
     mask: u32,
 }
 
-impl Fars {
+impl FarEnds {
     /// For hosts with so many queue pairs each.
-    pub fn new(hosts: usize, max_qps: u32) -> Fars {
-        Fars { hosts: vec![Vec::new(); hosts], mask: max_qps.next_power_of_two() - 1 }
+    pub fn new(hosts: usize, max_qps: u32) -> FarEnds {
+        FarEnds { hosts: vec![Vec::new(); hosts], mask: max_qps.next_power_of_two() - 1 }
     }
 
     #[inline]
-    pub fn get(&self, host: u32, number: Qpn) -> Far {
+    pub fn get(&self, host: u32, number: Qpn) -> FarEnd {
         let index = (number.get() & self.mask) as usize;
         self.hosts[host as usize].get(index).copied().unwrap_or_default()
     }
 
-    fn set(&mut self, host: u32, number: Qpn, far: Far) {
+    fn set(&mut self, host: u32, number: Qpn, far: FarEnd) {
         let index = (number.get() & self.mask) as usize;
         let own = &mut self.hosts[host as usize];
         if own.len() <= index {
-            own.resize(index + 1, Far::default());
+            own.resize(index + 1, FarEnd::default());
         }
         own[index] = far;
     }
@@ -274,7 +274,7 @@ impl Simulation {
             let class = Class::new(spec.class.unwrap_or(self.config.data_class));
             let address = AddressVector { peer: Peer(peer.host), route, class };
             let data = own.host == spec.source;
-            let far = Far {
+            let far = FarEnd {
                 hash: match spec.path {
                     Some(path) if data => path,
                     _ => flow_hash(own.host, peer.host, port, remora_wire::ROCE_PORT),
@@ -282,7 +282,7 @@ impl Simulation {
                 is_path: data && spec.path.is_some(),
                 whole: self.config.whole,
             };
-            self.fars.set(peer.host, peer.number, far);
+            self.far_ends.set(peer.host, peer.number, far);
             let mut guard = self.hosts[own.host as usize].engine.enter();
             let nic = guard.parts().0;
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {

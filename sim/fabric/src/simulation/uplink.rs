@@ -4,7 +4,7 @@ use remora_wire::frame::{Class, Egress, Lease, Peer, Start};
 use remora_wire::{Qpn, ipv4, udp};
 
 use super::SimulationConfig;
-use super::flow::Fars;
+use super::flow::FarEnds;
 use super::frames::Frames;
 use crate::network::{Flags, Network, Packet, PortId};
 
@@ -18,7 +18,7 @@ const CONTROL: usize = 80;
 pub struct Uplink<'a> {
     pub network: &'a mut Network,
     pub frames: &'a mut Frames,
-    pub fars: &'a Fars,
+    pub far_ends: &'a FarEnds,
     pub config: &'a SimulationConfig,
     pub host: u32,
     /// The frame that is lent.
@@ -100,7 +100,7 @@ impl Egress for Uplink<'_> {
         let Some(Lent { to, port, class, len }) = self.lent.take() else { return };
         let frame = self.frames.written(len);
         let destination = Qpn::new(u32::from_be_bytes([0, frame[BTH + 5], frame[BTH + 6], frame[BTH + 7]]));
-        let far = self.fars.get(to, destination);
+        let far = self.far_ends.get(to, destination);
         let node = self.network.node_of(to) as u16;
         let extra = if len > CONTROL { self.config.extra_header } else { 0 };
         let charge = self.config.charging.charge(frame, self.config.connection.irn.is_some()) + extra;
