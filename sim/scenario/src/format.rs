@@ -3,6 +3,7 @@
 pub mod hpcc;
 pub mod htsim;
 pub mod own;
+pub mod paths;
 mod supply;
 
 pub use supply::{Need, files, supply};

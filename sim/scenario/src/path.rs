@@ -75,6 +75,28 @@ impl Paths {
         links
     }
 
+    /// The choices that lead from a host by its own switch over these switches, as the fabric packs them.
+    ///
+    /// # Errors
+    /// They are not on a shortest path.
+    pub fn choices(&self, source: u32, destination: u32, above: &[u32]) -> Result<u32, String> {
+        let first = self.routes.ports(source, destination).first();
+        let mut node = first.map_or(source, |port| self.ports[source as usize][usize::from(*port)].neighbour);
+        let mut choices = Vec::new();
+        for next in above {
+            let ports = self.routes.ports(node, destination);
+            let leads = |port: &u16| self.ports[node as usize][usize::from(*port)].neighbour == *next;
+            let choice = ports.iter().position(leads).and_then(|choice| u8::try_from(choice).ok());
+            choices.push(choice.ok_or_else(|| {
+                format!(
+                    "switch {next} is not next to {node} on a shortest path from {source} to {destination}"
+                )
+            })?);
+            node = *next;
+        }
+        Ok(remora_fabric::network::path(&choices))
+    }
+
     /// Picoseconds from the start of a flow until its sender has the last acknowledgement, on an idle path:
     /// all packets at the rate of the slowest link, the last one stored and forwarded on the others, and an
     /// acknowledgement back.

@@ -9,7 +9,7 @@ use remora_fabric::topology::Topology;
 pub use remora_nic::Status;
 
 use crate::path::Paths;
-use crate::scenario::Scenario;
+use crate::scenario::{Balance, Scenario};
 use crate::{Flow, Start, setup};
 
 /// A flow that has ended.
@@ -77,6 +77,8 @@ pub struct Run {
     missing: Vec<u32>,
     until: Picos,
     mtu: u32,
+    /// By a flow's id: its path, if it is given.
+    given: BTreeMap<u64, u32>,
     /// Packets that had arrived at hosts, and when that was looked at first.
     arrived: (u64, Picos),
 }
@@ -93,6 +95,7 @@ impl Run {
         config.nic.max_qps = setup::queue_pairs(&flows, topology.nodes.len());
         let paths = Paths::new(&topology)?;
         check_paths(&paths, &topology, &flows)?;
+        let given = given_paths(scenario, &paths, &flows)?;
         let mut simulation = Simulation::new(topology.clone(), config).map_err(|error| error.to_string())?;
         setup::add_latencies(scenario, &topology, simulation.network_mut());
         simulation.network_mut().set_failures(setup::failures(scenario, &topology)?);
@@ -108,6 +111,7 @@ impl Run {
             until: scenario.until.map_or(Picos::NEVER, |until| Picos(until.0)),
             mtu: scenario.mtu,
             arrived: (0, Picos(0)),
+            given,
             flows,
         };
         run.start_all();
@@ -139,7 +143,7 @@ impl Run {
             verb: setup::verb(flow.verb),
             class: Some(flow.class),
             source_port: (flow.ports[0] != 0).then_some(flow.ports[0]),
-            path: None,
+            path: self.given.get(&flow.id).copied(),
         };
         let number = self.simulation.add_flow(spec);
         self.numbers[index] = Some(number);
@@ -226,6 +230,21 @@ impl Run {
     pub fn simulation(&self) -> &Simulation {
         &self.simulation
     }
+}
+
+/// The paths that the scenario gives, by the ids of flows.
+fn given_paths(scenario: &Scenario, paths: &Paths, flows: &[Flow]) -> Result<BTreeMap<u64, u32>, String> {
+    let Balance::Replay { paths: given } = &scenario.switch.balance else { return Ok(BTreeMap::new()) };
+    let by_id: BTreeMap<u64, &Flow> = flows.iter().map(|flow| (flow.id, flow)).collect();
+    let mut packed = BTreeMap::new();
+    for path in given {
+        let id = path.flow;
+        let flow =
+            by_id.get(&id).ok_or_else(|| format!("a path is given for flow {id}, which is not there"))?;
+        let choices = paths.choices(flow.src, flow.dst, &path.above);
+        packed.insert(id, choices.map_err(|says| format!("the path of flow {id}: {says}: mend it"))?);
+    }
+    Ok(packed)
 }
 
 /// Does a path lead from each flow's source to its destination?

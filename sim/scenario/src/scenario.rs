@@ -3,6 +3,7 @@
 //! The same scenario gives the same run. Every format is translated into this, so a file and what it is
 //! converted to run alike.
 
+mod given_path;
 mod network;
 mod switch;
 mod transport;
@@ -14,6 +15,7 @@ use crate::flow::Flow;
 use crate::units::Time;
 use crate::workload::{Workload, WorkloadError, generate};
 
+pub use given_path::GivenPath;
 pub use network::{LevelText, LinkText, Network};
 pub use switch::{Balance, Buffering, Counted, Ecn, Hash, Mark, Mmu, Pfc, Red, Switch};
 pub use transport::{Control, ControlName, Transport, TransportName};

@@ -78,9 +78,6 @@ fn refuse(scenario: &Scenario) -> Result<(), String> {
     if scenario.host.queue_pairs == scenario::QueuePairs::Kept {
         return Err("host.queue-pairs = \"kept\" is not modelled: write \"fresh\"".into());
     }
-    if matches!(scenario.switch.balance, Balance::Replay { .. }) {
-        return Err("switch.balance of kind \"replay\" is not modelled: write \"ecmp\"".into());
-    }
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::given_path::GivenPath;
 use crate::units::{Rate, Size, Time};
 
 /// A switch. All of a network are alike.
@@ -167,10 +168,10 @@ pub enum Balance {
         /// The gap.
         gap: Time,
     },
-    /// As a file says, whose text the caller supplies.
+    /// Flows take the paths that are given. Others are hashed by Remora's own hash.
     Replay {
-        /// Where it is, seen from the scenario's file.
-        path: String,
+        /// The paths, one for a flow.
+        paths: Vec<GivenPath>,
     },
 }
 

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use remora_fabric::topology::Link;
 use remora_scenario::format::own::{parse, to_toml};
 use remora_scenario::scenario::{
-    Balance, Buffering, Charging, Control, ControlName, Counted, Ecn, Failure, Hash, LevelText, LinkText,
-    Mark, Mmu, Network, Output, OutputFormat, Payload, Pfc, QueuePairs, Red, Switch, Transport,
+    Balance, Buffering, Charging, Control, ControlName, Counted, Ecn, Failure, GivenPath, Hash, LevelText,
+    LinkText, Mark, Mmu, Network, Output, OutputFormat, Payload, Pfc, QueuePairs, Red, Switch, Transport,
     TransportName,
 };
 use remora_scenario::units::{Rate, Size, Time};
@@ -105,7 +105,9 @@ fn switches() -> impl Strategy<Value = Switch> {
         Just(Balance::Ecmp { hash: Hash::Own }),
         Just(Balance::Spray {}),
         time().prop_map(|gap| Balance::Flowlet { gap }),
-        ".{0,9}".prop_map(|path| Balance::Replay { path }),
+        vec((any::<u64>(), vec(any::<u32>(), 0..=4)), 0..4).prop_map(|paths| Balance::Replay {
+            paths: paths.into_iter().map(|(flow, above)| GivenPath { flow, above }).collect(),
+        }),
     ];
     (kind, mmu, size(), of(0.01f64..9.0), of(any::<[u64; 3]>()), of(pfc), of(ecn), balance).prop_map(
         |(kind, mmu, buffer, alpha, latency, pfc, ecn, balance)| Switch {

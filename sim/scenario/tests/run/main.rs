@@ -1,6 +1,7 @@
 //! Scenarios that run, with real NICs at every host.
 
 mod alone;
+mod paths;
 mod transports;
 
 use remora_fabric::engine::Picos;

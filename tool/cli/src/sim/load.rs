@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use remora_scenario::format::hpcc::{config::Config, flows, topology, trace, translation};
-use remora_scenario::format::{files, htsim, own, supply};
-use remora_scenario::scenario::ControlName;
+use remora_scenario::format::{files, htsim, own, paths, supply};
+use remora_scenario::scenario::{Balance, ControlName};
 use remora_scenario::{FILE_MAX, Scenario, Source, Warning};
 
 use super::ScenarioArgs;
@@ -34,6 +34,9 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
         }
         _ => from_config(path, source, args.control)?,
     };
+    if let Some(path) = &args.paths {
+        replay(&mut loaded.scenario, path, args.paths_run)?;
+    }
     if let Some(control) = args.control {
         loaded.scenario.control.name = control;
     }
@@ -44,6 +47,16 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
         loaded.scenario.seed = seed;
     }
     Ok(loaded)
+}
+
+/// Flows take the paths of a table.
+fn replay(scenario: &mut Scenario, path: &Path, run: u32) -> Result<()> {
+    let (text, name) = (read(path)?, path.display().to_string());
+    let topology = scenario.topology()?;
+    let flows = scenario.flows(&topology)?;
+    let paths = paths::parse(Source::new(&name, &text), run, &flows, &topology)?;
+    scenario.switch.balance = Balance::Replay { paths };
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<String> {

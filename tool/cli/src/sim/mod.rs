@@ -53,6 +53,14 @@ struct ScenarioArgs {
     #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<TransportName>())]
     transport: Option<TransportName>,
 
+    /// Paths that the flows took in another program: a table of htsim's or ns-3's
+    #[arg(long, value_name = "FILE")]
+    paths: Option<PathBuf>,
+
+    /// Which run of the table of paths
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = natural::<u32>)]
+    paths_run: u32,
+
     /// Seed of everything random, instead of the scenario's
     #[arg(long, value_parser = natural::<u64>)]
     seed: Option<u64>,
