@@ -141,5 +141,5 @@ fn what_cannot_run_is_one_line_with_its_remedy() {
     std::fs::write(folder.path("flow.txt"), "1\n0 9 3 100 20000 2.0\n").unwrap();
     sim(&[&folder.path("hpcc.txt"), "--control", "none"]).one_line("flow.txt:2:");
     sim(&[&folder.path("missing.toml")]).one_line("cannot read");
-    sim(&["--json"]).one_line("which scenario?");
+    sim(&["--json"]).bad_arguments("required arguments were not provided");
 }
