@@ -248,8 +248,8 @@ fn administration_is_answered_as_memcached_answers_it() {
         "lru_crawler metadump x",
         "lru_crawler metadump 64",
         "lru_crawler metadump 1,x",
-        // memcached's thread ends some time later: what it answers to a crawl or to `enable` until then is not
-        // settled.
+        // memcached's thread ends some time later. What it answers to a crawl or to `enable` until then is
+        // not settled.
         "lru_crawler disable",
         "cache_memlimit",
         "cache_memlimit x",
