@@ -296,7 +296,9 @@ fn new_host(host: u32, zeros: &Bytes, config: &SimulationConfig) -> Host {
         key_seed: config.network.seed ^ u64::from(host),
         max_regions: 8,
         max_ranges: 16,
-        ..remora_memory::Config::default()
+        max_pds: 4,
+        max_windows: 0,
+        on_nic_bytes: 0,
     };
     let table = Arc::new(Table::new(memory).expect("memory for the regions' table"));
     let pd = table.alloc_pd().expect("the first protection domain");
