@@ -12,14 +12,13 @@ pub fn parse_scaled(text: &str, scale: u64) -> Option<u64> {
     if whole.is_empty() && part.is_empty() || !(-30..=30).contains(&exponent) {
         return None;
     }
-    // Digits behind the thirtieth change no picosecond.
-    let part = &part[..part.len().min(30)];
+    if !whole.bytes().chain(part.bytes()).all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
     let mut value: u128 = 0;
     let mut digits = 0;
-    for digit in whole.bytes().chain(part.bytes()) {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
+    // Digits behind the thirtieth change no picosecond.
+    for digit in whole.bytes().chain(part.bytes().take(30)) {
         // Beyond 2^120 / 10 nothing fits, unless digits behind the point follow, which are cut.
         if value >= 1 << 90 {
             break;

@@ -67,3 +67,18 @@ proptest! {
         let _ = (Rate::parse(&text), Time::parse(&text), text.parse::<Size>());
     }
 }
+
+/// Found by the fuzzer: a character of several bytes lay across the thirtieth.
+#[test]
+fn characters_that_are_no_digits_are_no_number_wherever_they_stand() {
+    for digits in 0..40 {
+        for odd in ["\u{fffd}", "x", "-"] {
+            assert_eq!(
+                parse_scaled(&format!("2.{}{odd}", "0".repeat(digits)), 1_000),
+                None,
+                "{digits} {odd}"
+            );
+        }
+    }
+    assert_eq!(parse_scaled(&format!("2.{}", "0".repeat(40)), 1_000), Some(2_000));
+}
