@@ -9,12 +9,14 @@ mod buffer;
 mod failure;
 mod packet;
 mod pause;
+mod pausing;
 mod port;
 mod port_id;
 mod progress;
 mod route;
 mod switch;
 mod watch;
+mod wiring;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +25,7 @@ use remora_fault::Random;
 
 use crate::engine::{Calendar, Event, Picos};
 use crate::switch::Marks;
-use crate::topology::{NodeKind, Routes, Topology, TopologyError};
+use crate::topology::{Routes, Topology, TopologyError};
 
 pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresholds};
 pub use failure::Failure;
@@ -37,6 +39,7 @@ pub use watch::{Amount, Cause, Finding, Findings, Totals};
 
 use progress::Progress;
 use switch::Switch;
+use wiring::{Wiring, ends, share_out, too_many};
 
 /// When switches mark packets (ECN).
 #[derive(Clone, Debug, PartialEq)]
@@ -112,9 +115,6 @@ const WAKE: u32 = 5;
 const WATCH: u32 = 6;
 const FAIL: u32 = 7;
 const KIND_BITS: u32 = 3;
-
-/// Picoseconds after which a switch looks again whether a sender without a time limit may go on.
-const LOOK_AGAIN: u64 = 10 * Picos::MICROSECOND;
 
 /// A pause frame that takes effect later than it arrives.
 type Reaction = (Picos, u32, u32);
@@ -573,150 +573,6 @@ impl Network {
         }
     }
 
-    /// Pauses the sender of a class if its account is full.
-    fn pause_if_full(&mut self, number: u32, ingress: PortId, class: u8) {
-        let Some(pause) = self.config.pause else { return };
-        if pause.classes & 1 << class == 0 {
-            return;
-        }
-        let account = &self.accounts[ingress.index()];
-        if !self.switches[number as usize].buffer.must_pause(account, class) {
-            return;
-        }
-        let (per_port, pausing) = (self.is_per_port(), account.pausing & 1 << class != 0);
-        // A pause that only another packet renews is sent for each one that comes.
-        if pausing && !matches!(pause.lasts, Lasts::Picos(_)) {
-            return;
-        }
-        let classes = if per_port { pause.classes } else { 1 << class };
-        self.accounts[ingress.index()].pausing |= classes;
-        self.send_pause(ingress, classes, true);
-        if !pausing && !matches!(pause.lasts, Lasts::Picos(_)) {
-            self.refresh_later(ingress);
-        }
-    }
-
-    fn is_per_port(&self) -> bool {
-        matches!(self.config.buffer, BufferConfig::Fifo { per_port: true, .. })
-    }
-
-    /// Ends the pauses of a port whose accounts have drained.
-    fn resume_if_drained(&mut self, number: u32, ingress: PortId) {
-        let account = &self.accounts[ingress.index()];
-        let buffer = &self.switches[number as usize].buffer;
-        let drained = (0..CLASSES as u8)
-            .filter(|class| account.pausing & 1 << class != 0 && buffer.may_resume(account, *class))
-            .fold(0, |drained, class| drained | 1 << class);
-        if drained != 0 {
-            self.accounts[ingress.index()].pausing &= !drained;
-            self.send_pause(ingress, drained, false);
-        }
-    }
-
-    fn refresh_later(&mut self, ingress: PortId) {
-        let Some(pause) = self.config.pause else { return };
-        let wait = match pause.lasts {
-            Lasts::Quanta(_) => pause.length(self.ports[ingress.index()].rate) / 2,
-            _ => LOOK_AGAIN,
-        };
-        self.at(self.now.after(wait), ingress.0, REFRESH);
-    }
-
-    /// Half of a pause is over. Sends another frame, or ends the pause.
-    fn refresh(&mut self, ingress: PortId) -> Option<Due> {
-        let End::Switch(number) = self.ports[ingress.index()].to else { return None };
-        self.resume_if_drained(number, ingress);
-        let pausing = self.accounts[ingress.index()].pausing;
-        if pausing != 0 {
-            if self.config.pause.is_some_and(|pause| matches!(pause.lasts, Lasts::Quanta(_))) {
-                self.send_pause(ingress, pausing, true);
-            }
-            self.refresh_later(ingress);
-        }
-        None
-    }
-
-    /// Sends a pause frame to whoever sends by `ingress`.
-    fn send_pause(&mut self, ingress: PortId, classes: u8, pauses: bool) {
-        let Some(pause) = self.config.pause else { return };
-        let quanta = match pause.lasts {
-            _ if !pauses => 0,
-            Lasts::Quanta(quanta) => quanta,
-            _ => u16::MAX,
-        };
-        let count = if pauses { &mut self.totals.pauses } else { &mut self.totals.resumes };
-        *count += 1;
-        let frame = PauseFrame { classes, quanta }.pack();
-        let back = ingress.reverse();
-        if pause.charge == 0 {
-            let at = self.now.after(self.ports[back.index()].delay + pause.reaction);
-            self.reactions.push(Reverse((at, back.0, frame)));
-            return self.at(at, back.0, REACT);
-        }
-        let mut packet = Packet::new(0, 7, pause.charge, frame);
-        packet.flags = Flags::PAUSE;
-        let id = self.packets.add(packet);
-        let port = &mut self.ports[back.index()];
-        self.packets.push(&mut port.control, id);
-        if port.busy_until <= self.now {
-            self.transmit(back);
-        } else {
-            self.expect_free(back);
-        }
-    }
-
-    /// A pause frame has arrived at the far end of a port.
-    fn paused(&mut self, id: PortId, frame: u32) -> Option<Due> {
-        let reaction = self.config.pause.map_or(0, |pause| pause.reaction);
-        if reaction == 0 {
-            return self.obey(id, frame);
-        }
-        let at = self.now.after(reaction);
-        self.reactions.push(Reverse((at, id.0, frame)));
-        self.at(at, id.0, REACT);
-        None
-    }
-
-    /// The first pause frame that waits takes effect.
-    fn react(&mut self) -> Option<Due> {
-        let Reverse((_, port, frame)) = self.reactions.pop()?;
-        self.obey(PortId(port), frame)
-    }
-
-    /// Whoever received a pause frame by a port pauses or goes on.
-    fn obey(&mut self, id: PortId, frame: u32) -> Option<Due> {
-        let PauseFrame { classes, quanta } = PauseFrame::unpack(frame);
-        let pause = self.config.pause?;
-        let own = id.reverse();
-        let port = &mut self.ports[own.index()];
-        if quanta == 0 {
-            self.progress.resumed(own, port.paused & classes, self.now);
-            port.paused &= !classes;
-            return self.go_on(own);
-        }
-        self.progress.paused(own, !port.paused & classes, self.now);
-        port.paused |= classes;
-        let until = self.now.after(pause.length(port.rate));
-        (0..CLASSES)
-            .filter(|class| classes & 1 << class != 0)
-            .for_each(|class| port.paused_until[class] = until);
-        if until != Picos::NEVER {
-            self.at(until, own.0, EXPIRE);
-        }
-        None
-    }
-
-    /// The pauses of a port that last until now are over.
-    fn expire(&mut self, id: PortId) -> Option<Due> {
-        let port = &mut self.ports[id.index()];
-        let over = (0..CLASSES)
-            .filter(|class| port.paused & 1 << class != 0 && port.paused_until[*class] <= self.now)
-            .fold(0, |over, class| over | 1 << class);
-        self.progress.resumed(id, over, self.now);
-        port.paused &= !over;
-        if over == 0 { None } else { self.go_on(id) }
-    }
-
     /// A port has less to wait for.
     fn go_on(&mut self, id: PortId) -> Option<Due> {
         let port = &self.ports[id.index()];
@@ -765,98 +621,6 @@ fn mark(config: &MarkConfig, marks: &Marks, packet: &mut Packet, queued: u32, ra
         packet.flags = packet.flags.with(Flags::MARKED);
     }
     marked
-}
-
-/// The host or switch that each node is.
-fn ends(topology: &Topology) -> Vec<End> {
-    let (mut hosts, mut switches) = (0, 0);
-    let end = |kind: &NodeKind| match kind {
-        NodeKind::Host => {
-            hosts += 1;
-            End::Host(hosts - 1)
-        }
-        NodeKind::Switch => {
-            switches += 1;
-            End::Switch(switches - 1)
-        }
-    };
-    topology.nodes.iter().map(end).collect()
-}
-
-/// Ports as the links make them.
-struct Wiring {
-    ports: Vec<Port>,
-    of_node: Vec<Vec<PortId>>,
-    numbers: Vec<u16>,
-    loss: Vec<f64>,
-}
-
-impl Wiring {
-    fn new(topology: &Topology, ends: &[End]) -> Wiring {
-        let mut wiring = Wiring {
-            ports: Vec::with_capacity(2 * topology.links.len()),
-            of_node: vec![Vec::new(); topology.nodes.len()],
-            numbers: Vec::new(),
-            loss: Vec::new(),
-        };
-        for link in &topology.links {
-            for (from, to) in [(link.a, link.b), (link.b, link.a)] {
-                let of_node = &mut wiring.of_node[from as usize];
-                wiring.numbers.push(of_node.len() as u16);
-                of_node.push(PortId(wiring.ports.len() as u32));
-                let mut port = Port::new(ends[from as usize], ends[to as usize], link.rate, link.delay);
-                port.lossy = link.loss > 0.0;
-                wiring.ports.push(port);
-                wiring.loss.push(link.loss);
-            }
-        }
-        wiring
-    }
-}
-
-/// The ports of hosts, and the switches with theirs.
-fn share_out(
-    topology: &Topology,
-    config: &NetworkConfig,
-    of_node: Vec<Vec<PortId>>,
-    ends: &[End],
-) -> Result<(Vec<Vec<PortId>>, Vec<Switch>), TopologyError> {
-    let tiers = tiers(topology);
-    let (mut uplinks, mut switches) = (Vec::new(), Vec::new());
-    for (node, own) in of_node.into_iter().enumerate() {
-        if let End::Host(_) = ends[node] {
-            uplinks.push(own);
-            continue;
-        }
-        if matches!(config.buffer, BufferConfig::Voq { .. }) && own.len() > VOQ_PORTS_MAX {
-            return Err(too_many("ports of a switch with virtual output queues", own.len(), VOQ_PORTS_MAX));
-        }
-        let salt = mix(config.seed as u32 ^ mix(node as u32 + 1));
-        switches.push(Switch::new(node as u32, tiers[node], own, config.buffer, config.balancing, salt));
-    }
-    Ok((uplinks, switches))
-}
-
-fn too_many(what: &'static str, asked: usize, limit: usize) -> TopologyError {
-    TopologyError::TooMany { what, asked: asked as u64, limit: limit as u64 }
-}
-
-/// For each node: links to the nearest host, less one.
-fn tiers(topology: &Topology) -> Vec<u32> {
-    let ports = topology.ports();
-    let mut distance = vec![u32::MAX; topology.nodes.len()];
-    let mut line: std::collections::VecDeque<u32> = topology.hosts().collect();
-    line.iter().for_each(|host| distance[*host as usize] = 0);
-    while let Some(node) = line.pop_front() {
-        let next = distance[node as usize] + 1;
-        for port in &ports[node as usize] {
-            if distance[port.neighbour as usize] == u32::MAX {
-                distance[port.neighbour as usize] = next;
-                line.push_back(port.neighbour);
-            }
-        }
-    }
-    distance.into_iter().map(|links| links.saturating_sub(1)).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Networks without NICs: packets are put in by hand.
 
 use super::*;
-use crate::topology::{Level, Link, Ring};
+use crate::topology::{Level, Link, NodeKind, Ring};
 
 mod deadlock;
 mod headroom;

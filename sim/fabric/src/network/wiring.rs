@@ -1,0 +1,101 @@
+//! Ports and switches, as a topology has them.
+
+use super::NetworkConfig;
+use super::buffer::BufferConfig;
+use super::port::{End, Port};
+use super::port_id::PortId;
+use super::route::mix;
+use super::switch::{Switch, VOQ_PORTS_MAX};
+use crate::topology::{NodeKind, Topology, TopologyError};
+
+/// The host or switch that each node is.
+pub(super) fn ends(topology: &Topology) -> Vec<End> {
+    let (mut hosts, mut switches) = (0, 0);
+    let end = |kind: &NodeKind| match kind {
+        NodeKind::Host => {
+            hosts += 1;
+            End::Host(hosts - 1)
+        }
+        NodeKind::Switch => {
+            switches += 1;
+            End::Switch(switches - 1)
+        }
+    };
+    topology.nodes.iter().map(end).collect()
+}
+
+/// Ports as the links make them.
+pub(super) struct Wiring {
+    pub ports: Vec<Port>,
+    pub of_node: Vec<Vec<PortId>>,
+    pub numbers: Vec<u16>,
+    pub loss: Vec<f64>,
+}
+
+impl Wiring {
+    pub(super) fn new(topology: &Topology, ends: &[End]) -> Wiring {
+        let mut wiring = Wiring {
+            ports: Vec::with_capacity(2 * topology.links.len()),
+            of_node: vec![Vec::new(); topology.nodes.len()],
+            numbers: Vec::new(),
+            loss: Vec::new(),
+        };
+        for link in &topology.links {
+            for (from, to) in [(link.a, link.b), (link.b, link.a)] {
+                let of_node = &mut wiring.of_node[from as usize];
+                wiring.numbers.push(of_node.len() as u16);
+                of_node.push(PortId(wiring.ports.len() as u32));
+                let mut port = Port::new(ends[from as usize], ends[to as usize], link.rate, link.delay);
+                port.lossy = link.loss > 0.0;
+                wiring.ports.push(port);
+                wiring.loss.push(link.loss);
+            }
+        }
+        wiring
+    }
+}
+
+/// The ports of hosts, and the switches with theirs.
+pub(super) fn share_out(
+    topology: &Topology,
+    config: &NetworkConfig,
+    of_node: Vec<Vec<PortId>>,
+    ends: &[End],
+) -> Result<(Vec<Vec<PortId>>, Vec<Switch>), TopologyError> {
+    let tiers = tiers(topology);
+    let (mut uplinks, mut switches) = (Vec::new(), Vec::new());
+    for (node, own) in of_node.into_iter().enumerate() {
+        if let End::Host(_) = ends[node] {
+            uplinks.push(own);
+            continue;
+        }
+        if matches!(config.buffer, BufferConfig::Voq { .. }) && own.len() > VOQ_PORTS_MAX {
+            return Err(too_many("ports of a switch with virtual output queues", own.len(), VOQ_PORTS_MAX));
+        }
+        let salt = mix(config.seed as u32 ^ mix(node as u32 + 1));
+        switches.push(Switch::new(node as u32, tiers[node], own, config.buffer, config.balancing, salt));
+    }
+    Ok((uplinks, switches))
+}
+
+pub(super) fn too_many(what: &'static str, asked: usize, limit: usize) -> TopologyError {
+    TopologyError::TooMany { what, asked: asked as u64, limit: limit as u64 }
+}
+
+/// For each node: links to the nearest host, less one.
+fn tiers(topology: &Topology) -> Vec<u32> {
+    let ports = topology.ports();
+    let mut distance = vec![u32::MAX; topology.nodes.len()];
+    let mut line: std::collections::VecDeque<u32> = topology.hosts().collect();
+    line.iter().for_each(|host| distance[*host as usize] = 0);
+    while let Some(node) = line.pop_front() {
+        let next = distance[node as usize] + 1;
+        for port in &ports[node as usize] {
+            if distance[port.neighbour as usize] == u32::MAX {
+                distance[port.neighbour as usize] = next;
+                line.push_back(port.neighbour);
+            }
+        }
+    }
+    distance.into_iter().map(|links| links.saturating_sub(1)).collect()
+}
