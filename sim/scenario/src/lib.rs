@@ -1,6 +1,6 @@
 //! Scenarios of the fabric: what runs on which network, read from a text.
 //!
-//! [`format`] reads and writes the files of HPCC, ConWeave and htsim, and our own TOML. [`workload`] makes
+//! [`mod@format`] reads and writes the files of HPCC, ConWeave and htsim, and our own TOML. [`workload`] makes
 //! flows. Every format becomes one [`Scenario`]. Text goes in and values come out: there are no files,
 //! threads and clocks here.
 
