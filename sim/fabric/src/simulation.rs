@@ -5,14 +5,16 @@
 //! has arrived, a port is free, a timer of its NIC expires.
 
 mod charging;
+mod far_end;
 mod flow;
 mod frames;
 mod host;
+mod queue_pairs;
 mod uplink;
 
 use std::sync::Arc;
 
-use remora_memory::{Access, Biased, Bytes, Range, Table};
+use remora_memory::{Access, Biased, Bytes, Range, Table, prefetch};
 use remora_nic::{CompletionKind, Nic, Poller, Status};
 use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
@@ -26,7 +28,8 @@ pub use charging::Charging;
 pub use flow::{Connection, FlowEnd, FlowSpec, Verb};
 pub use host::MAX_QPS;
 
-use flow::{FarEnds, Flows};
+use far_end::FarEnds;
+use flow::Flows;
 use frames::Frames;
 use host::Host;
 use uplink::Uplink;
@@ -184,6 +187,10 @@ impl Simulation {
             return Some(ended);
         }
         while let Some(due) = self.network.next_due(limit) {
+            if let Some((host, packet)) = self.network.arrives_soon() {
+                prefetch(&self.hosts[host as usize]);
+                self.frames.prefetch(packet);
+            }
             match due {
                 Due::Arrived(host, packet) => self.deliver(host, packet),
                 Due::Free(host) => self.pump(host),

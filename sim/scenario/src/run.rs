@@ -92,7 +92,7 @@ impl Run {
         let topology = scenario.topology().map_err(|error| error.to_string())?;
         let flows = scenario.flows(&topology).map_err(|error| error.to_string())?;
         let mut config = setup::simulation(scenario, &topology)?;
-        config.nic.max_qps = setup::queue_pairs(&flows, topology.nodes.len());
+        config.nic.max_qps = setup::queue_pairs(scenario, &flows, topology.nodes.len());
         let paths = Paths::new(&topology)?;
         check_paths(&paths, &topology, &flows)?;
         let given = given_paths(scenario, &paths, &flows)?;

@@ -1,5 +1,7 @@
 //! A scenario as the fabric runs it: what its names mean in settings of NICs and switches.
 
+use std::collections::BTreeSet;
+
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{
     Balancing, BufferConfig, Failure, Lasts, MarkConfig, Network, NetworkConfig, PauseConfig, SharedConfig,
@@ -14,7 +16,8 @@ use remora_transport::timers::NEVER_NS;
 
 use crate::path::Paths;
 use crate::scenario::{
-    self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, Payload, Pfc, Scenario, TransportName,
+    self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, Payload, Pfc, QueuePairs, Scenario,
+    TransportName,
 };
 use crate::{DATA_CLASS, Flow};
 
@@ -40,6 +43,7 @@ pub fn simulation(scenario: &Scenario, topology: &Topology) -> Result<Simulation
         mtu: scenario.mtu,
         irn: is_irn(scenario).then(|| irn_settings(scenario, &paths, frame).reach()),
         congestion: algorithm(scenario.control.name),
+        kept: scenario.host.queue_pairs == QueuePairs::Kept,
         ..Connection::default()
     };
     let nic = remora_nic::Config {
@@ -75,9 +79,6 @@ fn refuse(scenario: &Scenario) -> Result<(), String> {
         let (least, most) = (MTUS.start(), MTUS.end());
         return Err(format!("the MTU is {mtu}: the NIC takes {least} to {most} bytes, choose one of them"));
     }
-    if scenario.host.queue_pairs == scenario::QueuePairs::Kept {
-        return Err("host.queue-pairs = \"kept\" is not modelled: write \"fresh\"".into());
-    }
     Ok(())
 }
 
@@ -112,10 +113,16 @@ pub fn add_latencies(scenario: &Scenario, topology: &Topology, network: &mut Net
     }
 }
 
-/// Queue pairs that a host needs at once, at most: one for each of its flows.
-pub fn queue_pairs(flows: &[Flow], hosts: usize) -> u32 {
+/// Queue pairs that a host needs at once, at most: one for each of its flows, or for those that share one.
+pub fn queue_pairs(scenario: &Scenario, flows: &[Flow], hosts: usize) -> u32 {
+    // Flows of one path share a connection, so those whose paths are given may need one each.
+    let has_paths = matches!(scenario.switch.balance, Balance::Replay { .. });
+    let is_fresh = has_paths || scenario.host.queue_pairs == QueuePairs::Fresh;
     let mut count = vec![0_u32; hosts];
-    for node in flows.iter().flat_map(|flow| [flow.src, flow.dst]) {
+    let mut shared = BTreeSet::new();
+    let needs_own =
+        |flow: &&Flow| is_fresh || shared.insert((flow.src, flow.dst, flow.verb as u8, flow.class));
+    for node in flows.iter().filter(needs_own).flat_map(|flow| [flow.src, flow.dst]) {
         if let Some(count) = count.get_mut(node as usize) {
             *count += 1;
         }
@@ -254,11 +261,7 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
         seed: scenario.seed,
         buffer: buffer(scenario, pfc, headroom, frame),
         pause,
-        marks: switch.ecn.as_ref().map(|ecn| MarkConfig {
-            by_rate: ecn.red.iter().map(|red| (red.rate.map(|rate| rate.0), marks(red))).collect(),
-            at_dequeue: ecn.at == Mark::Dequeue,
-            classes: data,
-        }),
+        marks: mark_config(scenario, data),
         balancing: match switch.balance {
             Balance::Ecmp { .. } | Balance::Replay { .. } => Balancing::Flow,
             Balance::Spray {} => Balancing::Packet,
@@ -272,6 +275,17 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
 /// All classes but that of acknowledgements, if they have their own.
 fn data_classes(scenario: &Scenario) -> u8 {
     scenario.host.ack_class.map_or(u8::MAX, |class| if class == DATA_CLASS { u8::MAX } else { !(1 << class) })
+}
+
+/// When switches mark. DCQCN without thresholds has those of its paper: it does nothing without marks.
+fn mark_config(scenario: &Scenario, classes: u8) -> Option<MarkConfig> {
+    let Some(ecn) = &scenario.switch.ecn else {
+        let reads_marks = algorithm(scenario.control.name) == Algorithm::Dcqcn;
+        let by_rate = vec![(None, Marks::default())];
+        return reads_marks.then_some(MarkConfig { by_rate, at_dequeue: false, classes });
+    };
+    let by_rate = ecn.red.iter().map(|red| (red.rate.map(|rate| rate.0), marks(red))).collect();
+    Some(MarkConfig { by_rate, at_dequeue: ecn.at == Mark::Dequeue, classes })
 }
 
 fn marks(red: &scenario::Red) -> Marks {

@@ -186,6 +186,13 @@ impl Packets {
         queue.tail = id.0;
     }
 
+    /// The packet behind this one in its queue.
+    #[inline]
+    pub fn behind(&self, id: PacketId) -> Option<PacketId> {
+        let next = self[id].next;
+        (next != NONE).then_some(PacketId(next))
+    }
+
     /// Takes out a queue's first packet.
     #[inline]
     pub fn pop(&mut self, queue: &mut Fifo) -> Option<PacketId> {

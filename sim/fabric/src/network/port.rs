@@ -1,5 +1,7 @@
 //! A port: one direction of a link, with the queues in front of it and the packets on it.
 
+use remora_memory::prefetch;
+
 use super::packet::{Fifo, PacketId, Packets};
 use crate::engine::{Picos, transmission};
 
@@ -101,6 +103,14 @@ impl Port {
             transmission(u64::from(bytes), self.rate)
         };
         if self.whole_ns { ps / Picos::NANOSECOND * Picos::NANOSECOND } else { ps }
+    }
+
+    /// Asks for its memory.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(self);
+        prefetch(&self.queues[1]);
+        prefetch(&self.queues[CLASSES - 1]);
     }
 
     /// Is there something that may leave?

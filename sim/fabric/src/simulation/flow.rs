@@ -1,22 +1,14 @@
-//! Flows: who sends how many bytes to whom, over queue pairs that are made for them.
+//! Flows: who sends how many bytes to whom, over queue pairs that are made for them or kept.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use remora_memory::Access;
-use remora_nic::wqe::{self, Bounds, SLOT};
-use remora_nic::{
-    AddressVector, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveRequest, Receives,
-    Remote, Ring, Service, Sge, Status, Target, Word, WorkRequest,
-};
+use remora_nic::Status;
 use remora_transport::congestion::Algorithm;
-use remora_wire::Qpn;
-use remora_wire::frame::{Class, Peer, Route};
 
-use super::{Simulation, host};
+use super::Simulation;
+use super::queue_pairs::{QueuePairs, Sharing};
 use crate::engine::Picos;
-use crate::network::flow_hash;
-use crate::program::{ReceiveQueue, Settings, changes, ring};
 
 /// How data moves.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -76,80 +68,46 @@ pub struct Connection {
     pub timeout: u8,
     /// Retries after a timeout.
     pub retry_cnt: u8,
+    /// Flows between two hosts share one connection, which stays. Otherwise each has its own.
+    pub kept: bool,
 }
 
 impl Default for Connection {
     fn default() -> Connection {
-        Connection { mtu: 1024, irn: None, congestion: Algorithm::None, timeout: 10, retry_cnt: 7 }
-    }
-}
-
-/// Slots of a queue pair.
-const SLOTS: u32 = 4;
-/// Work requests of a flow that are posted at once.
-const POSTED: u64 = 2;
-
-/// How packets get to the far end of a queue pair.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct FarEnd {
-    /// By which switches choose among equal paths, or the path itself.
-    pub hash: u32,
-    /// `hash` is a path.
-    pub is_path: bool,
-    /// All bytes of its frames are kept.
-    pub whole: bool,
-}
-
-/// By host and queue pair: how packets get there.
-pub struct FarEnds {
-    hosts: Vec<Vec<FarEnd>>,
-    mask: u32,
-}
-
-impl FarEnds {
-    /// For hosts with so many queue pairs each.
-    pub fn new(hosts: usize, max_qps: u32) -> FarEnds {
-        FarEnds { hosts: vec![Vec::new(); hosts], mask: max_qps.next_power_of_two() - 1 }
-    }
-
-    #[inline]
-    pub fn get(&self, host: u32, number: Qpn) -> FarEnd {
-        let index = (number.get() & self.mask) as usize;
-        self.hosts[host as usize].get(index).copied().unwrap_or_default()
-    }
-
-    fn set(&mut self, host: u32, number: Qpn, far: FarEnd) {
-        let index = (number.get() & self.mask) as usize;
-        let own = &mut self.hosts[host as usize];
-        if own.len() <= index {
-            own.resize(index + 1, FarEnd::default());
+        Connection {
+            mtu: 1024,
+            irn: None,
+            congestion: Algorithm::None,
+            timeout: 10,
+            retry_cnt: 7,
+            kept: false,
         }
-        own[index] = far;
     }
-}
-
-/// One end of a flow's queue pairs.
-struct End {
-    host: u32,
-    number: Qpn,
-    send: Ring,
-    receive: ReceiveQueue,
-    sent: u64,
 }
 
 /// A flow that runs.
-struct Running {
-    /// Who posts, and its peer.
-    ends: [End; 2],
-    posted: u64,
-    done: u64,
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Running {
+    /// Its queue pairs, an index of [`Flows::pairs`].
+    pub pair: u32,
+    /// Bytes in work requests that were posted.
+    pub posted: u64,
+    /// Bytes in work requests that have completed.
+    pub done: u64,
 }
 
 /// All flows.
 #[derive(Default)]
 pub struct Flows {
-    specs: Vec<FlowSpec>,
-    running: Vec<Option<Box<Running>>>,
+    pub specs: Vec<FlowSpec>,
+    /// By flow: how far it is; `None`: it has not started, or has ended.
+    pub running: Vec<Option<Running>>,
+    /// Queue pairs in use.
+    pub pairs: Vec<Option<Box<QueuePairs>>>,
+    /// Indices of `pairs` that are not in use.
+    pub free: Vec<u32>,
+    /// Queue pairs that are kept.
+    pub kept: BTreeMap<Sharing, u32>,
     /// By host: flows that have not started.
     waiting: Vec<BinaryHeap<Reverse<(Picos, u32)>>>,
     ended: VecDeque<FlowEnd>,
@@ -183,8 +141,14 @@ impl Flows {
     }
 
     pub fn progress(&self, number: u32) -> (&FlowSpec, u64) {
-        let done = self.running[number as usize].as_ref().map_or(0, |running| running.done);
+        let done = self.running[number as usize].map_or(0, |running| running.done);
         (&self.specs[number as usize], done)
+    }
+
+    pub fn end(&mut self, flow: u32, at: Picos, status: Status) {
+        self.running[flow as usize] = None;
+        self.unfinished -= 1;
+        self.ended.push_back(FlowEnd { flow, at, status });
     }
 }
 
@@ -203,131 +167,15 @@ impl Simulation {
     }
 
     fn start_flow(&mut self, number: u32) {
-        let spec = self.flows.specs[number as usize].clone();
-        let (posts, peer) = match spec.verb {
-            Verb::Write | Verb::Send => (spec.source, spec.destination),
-            Verb::Read => (spec.destination, spec.source),
-        };
-        let Some(ends) = self.make_ends([posts, peer]) else {
-            self.flows.unfinished -= 1;
+        let Some(pair) = self.queue_pairs_of(number) else {
             let at = self.network.now();
-            let status = Status::LocalQpOperation;
-            return self.flows.ended.push_back(FlowEnd { flow: number, at, status });
+            return self.flows.end(number, at, Status::LocalQpOperation);
         };
-        self.connect(number, &spec, &ends);
-        self.flows.running[number as usize] = Some(Box::new(Running { ends, posted: 0, done: 0 }));
-        self.post(number);
-        if posts != spec.source {
+        self.flows.running[number as usize] = Some(Running { pair, ..Running::default() });
+        let posts = self.flows.pairs[pair as usize].as_mut().expect("it was made").add(number);
+        self.post(pair);
+        if posts != self.flows.specs[number as usize].source {
             self.pump(posts);
-        }
-    }
-
-    /// A queue pair at each of two hosts. None: one of them has as many as there may be.
-    fn make_ends(&mut self, hosts: [u32; 2]) -> Option<[End; 2]> {
-        let own = self.make_end(hosts[0])?;
-        let Some(peer) = self.make_end(hosts[1]) else {
-            self.destroy(&own);
-            return None;
-        };
-        Some([own, peer])
-    }
-
-    fn destroy(&mut self, end: &End) {
-        let mut guard = self.hosts[end.host as usize].engine.enter();
-        // It was made for one flow, and nobody else knows it.
-        let _ = guard.parts().0.destroy_qp(end.number);
-    }
-
-    fn make_end(&mut self, host: u32) -> Option<End> {
-        let send = ring(u64::from(SLOTS));
-        let receive = ReceiveQueue::new(SLOTS, 1);
-        let place = &mut self.hosts[host as usize];
-        let init = QueuePairInit {
-            service: Service::Rc,
-            pd: place.pd,
-            send_ring: send.clone(),
-            receives: Receives::Own { ring: receive.ring.clone(), max_sge: receive.max_sge },
-            send_cq: place.cq,
-            receive_cq: place.cq,
-            signal_all: true,
-            fetching: Fetching::Posted,
-        };
-        let number = place.engine.enter().parts().0.create_qp(init).ok()?;
-        Some(End { host, number, send, receive, sent: 0 })
-    }
-
-    fn connect(&mut self, number: u32, spec: &FlowSpec, ends: &[End; 2]) {
-        let port = spec.source_port.unwrap_or(0xc000 | (number as u16 & 0x3fff));
-        let connection = self.config.connection;
-        let settings = Settings {
-            mtu: connection.mtu,
-            irn: connection.irn,
-            timeout: connection.timeout,
-            retry_cnt: connection.retry_cnt,
-            access: Access::REMOTE_WRITE | Access::REMOTE_READ,
-            ..Settings::default()
-        };
-        for [own, peer] in [[0, 1], [1, 0]] {
-            let (own, peer) = (&ends[own], &ends[peer]);
-            let mut route = Route::new(host::endpoint(own.host), host::endpoint(peer.host));
-            route.source.udp_port = port;
-            let class = Class::new(spec.class.unwrap_or(self.config.data_class));
-            let address = AddressVector { peer: Peer(peer.host), route, class };
-            let data = own.host == spec.source;
-            let far = FarEnd {
-                hash: match spec.path {
-                    Some(path) if data => path,
-                    _ => flow_hash(own.host, peer.host, port, remora_wire::ROCE_PORT),
-                },
-                is_path: data && spec.path.is_some(),
-                whole: self.config.whole,
-            };
-            self.far_ends.set(peer.host, peer.number, far);
-            let mut guard = self.hosts[own.host as usize].engine.enter();
-            let nic = guard.parts().0;
-            for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
-                nic.modify_qp(own.number, &change).expect("a change that the table allows");
-            }
-            if connection.congestion != Algorithm::None {
-                let change = Modify { congestion: Some(connection.congestion), ..Modify::default() };
-                nic.modify_qp(own.number, &change).expect("a control for a queue pair that is connected");
-            }
-        }
-    }
-
-    /// Keeps work requests of a flow posted.
-    fn post(&mut self, number: u32) {
-        let spec = &self.flows.specs[number as usize];
-        let Some(running) = &mut self.flows.running[number as usize] else { return };
-        let message = u64::from(self.config.message);
-        let [own, peer] = &mut running.ends;
-        let before = own.sent;
-        while running.posted < spec.bytes && running.posted - running.done < POSTED * message {
-            let len = message.min(spec.bytes - running.posted);
-            let list =
-                [Sge { addr: host::ADDRESS, len: len as u32, lkey: self.hosts[own.host as usize].key }];
-            let remote = Remote { addr: host::ADDRESS, rkey: self.hosts[peer.host as usize].key };
-            let operation = match spec.verb {
-                Verb::Write => Operation::Write(remote),
-                Verb::Read => Operation::Read(remote),
-                Verb::Send => {
-                    let sges = [Sge { lkey: remote.rkey, ..list[0] }];
-                    let request = ReceiveRequest { id: u64::from(number), sges: &sges };
-                    peer.receive.push(&request).expect("as many receives as sends");
-                    Operation::Send
-                }
-            };
-            let request = WorkRequest {
-                id: u64::from(number),
-                operation,
-                payload: Payload::Sges(&list),
-                flags: Flags { signaled: true, ..Flags::default() },
-            };
-            put(own, &request);
-            running.posted += len;
-        }
-        if own.sent > before {
-            self.hosts[own.host as usize].engine.enter().parts().0.doorbell(own.number);
         }
     }
 
@@ -335,24 +183,32 @@ impl Simulation {
     pub(super) fn flow_completed(&mut self, number: u32, status: Status) {
         let spec = &self.flows.specs[number as usize];
         let Some(running) = &mut self.flows.running[number as usize] else { return };
-        let message = u64::from(self.config.message);
-        running.done = spec.bytes.min(running.done + message);
-        if status == Status::Success && running.done < spec.bytes {
-            return self.post(number);
+        let len = u64::from(self.config.message).min(spec.bytes - running.done);
+        running.done += len;
+        let (pair, has_ended) = (running.pair, running.done == spec.bytes);
+        let pairs = self.flows.pairs[pair as usize].as_mut().expect("a flow's own");
+        pairs.completed(len);
+        if status != Status::Success {
+            return self.fail(pair, status);
         }
-        let running = self.flows.running[number as usize].take().expect("it was there");
-        running.ends.iter().for_each(|end| self.destroy(end));
-        self.flows.unfinished -= 1;
-        self.flows.ended.push_back(FlowEnd { flow: number, at: self.network.now(), status });
+        if has_ended {
+            pairs.remove(number);
+            let at = self.network.now();
+            self.flows.end(number, at, status);
+            if !self.config.connection.kept {
+                return self.destroy(pair);
+            }
+        }
+        self.post(pair);
     }
-}
 
-fn put(end: &mut End, request: &WorkRequest<'_>) {
-    let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
-    let (ring, sent) = (&end.send, end.sent);
-    let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
-    let bounds = Bounds { max_sge: 1, max_inline: 0 };
-    let slots = wqe::write_to(request, &Target::Peer, &bounds, free as usize, store);
-    end.sent += slots.expect("space for as many as are kept posted") as u64;
-    end.send.set_word(Word::Produced, end.sent);
+    /// A queue pair has failed: all its flows end.
+    fn fail(&mut self, pair: u32, status: Status) {
+        let at = self.network.now();
+        let pairs = self.flows.pairs[pair as usize].as_mut().expect("that has failed");
+        for number in pairs.take_flows() {
+            self.flows.end(number, at, status);
+        }
+        self.destroy(pair);
+    }
 }

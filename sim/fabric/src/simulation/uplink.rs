@@ -4,7 +4,7 @@ use remora_wire::frame::{Class, Egress, Lease, Peer, Start};
 use remora_wire::{Qpn, ipv4, udp};
 
 use super::SimulationConfig;
-use super::flow::FarEnds;
+use super::far_end::FarEnds;
 use super::frames::Frames;
 use crate::network::{Flags, Network, Packet, PortId};
 

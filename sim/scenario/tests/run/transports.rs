@@ -2,7 +2,10 @@
 
 use super::*;
 use remora_fabric::network::Finding;
-use remora_scenario::scenario::{Control, ControlName, Failure, Host, Transport, TransportName};
+use remora_scenario::format::own;
+use remora_scenario::scenario::{Control, ControlName, Failure, Host, QueuePairs, Transport, TransportName};
+use remora_scenario::workload::Traffic;
+use remora_scenario::{Source, Verb};
 
 /// Sixteen hosts send 200 KB to one.
 fn incast(name: TransportName) -> Scenario {
@@ -112,6 +115,60 @@ fn more_flows_than_a_host_has_queue_pairs_run_and_what_is_refused_says_so() {
         let wide = Scenario { mtu, ..scenario(fat_tree(4), &[(0, 1, 1)]) };
         assert!(Run::new(&wide).err().unwrap().contains("256 to 4096"));
     }
+}
+
+/// Two flows of one pair of hosts at once: when they end, in the order of their ids.
+fn two_flows_of_a_pair(queue_pairs: QueuePairs) -> [u64; 2] {
+    let mut scenario = scenario(fat_tree(4), &[(0, 15, 500_000), (0, 15, 500_000)]);
+    scenario.host.queue_pairs = queue_pairs;
+    let rows = run(&scenario);
+    [0, 1].map(|id| rows.iter().find(|row| row.flow.id == id).unwrap().fct)
+}
+
+#[test]
+fn flows_of_a_pair_of_hosts_share_a_connection_that_is_kept_in_turn() {
+    let [first, second] = two_flows_of_a_pair(QueuePairs::Kept);
+    assert!(second as f64 > 1.7 * first as f64, "{first} {second}");
+    let [first, second] = two_flows_of_a_pair(QueuePairs::Fresh);
+    assert!((second as f64) < 1.1 * first as f64, "{first} {second}");
+}
+
+#[test]
+fn kept_connections_take_more_flows_than_they_have_slots_of_every_verb() {
+    for verb in [Verb::Write, Verb::Read, Verb::Send] {
+        let flows: Vec<_> = (0..600).map(|flow| (flow % 3, 3 + flow % 2, 100 + u64::from(flow))).collect();
+        let mut scenario = scenario(fat_tree(4), &flows);
+        scenario.host.queue_pairs = QueuePairs::Kept;
+        let listed = scenario.workloads[0].clone();
+        let Traffic::Flows { mut flows } = listed.traffic else { unreachable!("they are listed") };
+        flows.iter_mut().for_each(|flow| flow.0.verb = verb);
+        scenario.workloads = vec![Workload::listed(flows.into_iter().map(|flow| flow.0).collect())];
+        let rows = run(&scenario);
+        assert_eq!(rows.len(), 600, "{verb:?}");
+        // Those of one connection end in their order.
+        for src in 0..3 {
+            let ids: Vec<u64> = rows
+                .iter()
+                .filter(|row| (row.flow.src, row.flow.dst) == (src, 3))
+                .map(|row| row.flow.id)
+                .collect();
+            assert!(ids.is_sorted(), "{verb:?} {ids:?}");
+        }
+    }
+}
+
+#[test]
+fn pauses_slow_a_flow_off_the_congested_path_and_irn_does_not() {
+    let text = include_str!("../../../../examples/victim.toml");
+    let mut scenario = own::parse(Source::new("victim.toml", text)).unwrap().value;
+    let slowdown = |name| {
+        scenario.transport.name = name;
+        let mut run = Run::new(&scenario).unwrap();
+        let rows: Vec<Row> = std::iter::from_fn(|| run.advance(Picos::NEVER)).collect();
+        rows.iter().find(|row| row.flow.src == 7).unwrap().slowdown()
+    };
+    let [pauses, irn] = [TransportName::RocePfc, TransportName::Irn].map(slowdown);
+    assert!(pauses > 3.0 && irn < 1.2, "{pauses} {irn}");
 }
 
 #[test]

@@ -1,0 +1,250 @@
+//! Connected queue pairs, and the work requests of flows on them.
+
+use std::collections::VecDeque;
+
+use remora_memory::{Access, Key};
+use remora_nic::wqe::{self, Bounds, SLOT};
+use remora_nic::{
+    AddressVector, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveRequest, Receives,
+    Remote, Ring, Service, Sge, Target, Word, WorkRequest,
+};
+use remora_transport::congestion::Algorithm;
+use remora_wire::Qpn;
+use remora_wire::frame::{Class, Peer, Route};
+
+use super::far_end::FarEnd;
+use super::flow::{FlowSpec, Verb};
+use super::{Simulation, host};
+use crate::network::flow_hash;
+use crate::program::{ReceiveQueue, Settings, changes, ring};
+
+/// Slots of a queue pair that one flow has to itself, and of one that is kept.
+const SLOTS: u32 = 4;
+const KEPT_SLOTS: u32 = 64;
+/// Slots that a work request takes at most.
+const SLOTS_OF_REQUEST: u64 = 2;
+/// Bytes that are posted at once, in the longest work requests of a flow.
+const POSTED: u64 = 2;
+
+/// Which flows share queue pairs that are kept: who sends to whom, whether it reads, class and path. The UDP
+/// source port is that of the first flow.
+pub type Sharing = (u32, u32, bool, Option<u8>, Option<u32>);
+
+/// One end of a connection.
+struct End {
+    host: u32,
+    number: Qpn,
+    send: Ring,
+    receive: ReceiveQueue,
+    sent: u64,
+}
+
+/// Two queue pairs that are connected, and the flows that they have.
+pub struct QueuePairs {
+    /// Who posts, and its peer.
+    ends: [End; 2],
+    /// Whose they are, if they are kept.
+    sharing: Option<Sharing>,
+    /// Flows that have not ended, in the order of their work requests.
+    flows: VecDeque<u32>,
+    /// How many of `flows` are posted to their end.
+    posted: usize,
+    /// Bytes, and work requests, that have not completed.
+    outstanding: (u64, u64),
+}
+
+impl QueuePairs {
+    /// Adds a flow behind the others. Returns the host that posts.
+    pub fn add(&mut self, flow: u32) -> u32 {
+        self.flows.push_back(flow);
+        self.ends[0].host
+    }
+
+    /// A work request of so many bytes has completed.
+    pub fn completed(&mut self, len: u64) {
+        self.outstanding.0 -= len;
+        self.outstanding.1 -= 1;
+    }
+
+    /// A flow has ended.
+    pub fn remove(&mut self, flow: u32) {
+        // Work requests complete in order, so it is the first one.
+        let first = self.flows.pop_front();
+        debug_assert_eq!(first, Some(flow), "work requests complete in order");
+        self.posted -= 1;
+    }
+
+    /// All flows, which end with it.
+    pub fn take_flows(&mut self) -> VecDeque<u32> {
+        std::mem::take(&mut self.flows)
+    }
+
+    fn takes_another(&self, message: u64) -> bool {
+        let (bytes, requests) = self.outstanding;
+        bytes < POSTED * message && requests < u64::from(self.ends[0].send.slots()) / SLOTS_OF_REQUEST
+    }
+}
+
+impl Simulation {
+    /// The queue pairs of a flow that starts: those that are kept, or new ones. `None`: a host has as many as
+    /// there may be.
+    pub(super) fn queue_pairs_of(&mut self, flow: u32) -> Option<u32> {
+        let spec = self.flows.specs[flow as usize].clone();
+        let hosts = match spec.verb {
+            Verb::Write | Verb::Send => [spec.source, spec.destination],
+            Verb::Read => [spec.destination, spec.source],
+        };
+        let sharing = (spec.source, spec.destination, spec.verb == Verb::Read, spec.class, spec.path);
+        let sharing = self.config.connection.kept.then_some(sharing);
+        if let Some(kept) = sharing.and_then(|sharing| self.flows.kept.get(&sharing)) {
+            return Some(*kept);
+        }
+        let ends = self.make_ends(hosts)?;
+        self.connect(flow, &spec, &ends);
+        let made = QueuePairs { ends, sharing, flows: VecDeque::new(), posted: 0, outstanding: (0, 0) };
+        let pair = self.flows.free.pop().unwrap_or_else(|| {
+            self.flows.pairs.push(None);
+            self.flows.pairs.len() as u32 - 1
+        });
+        self.flows.pairs[pair as usize] = Some(Box::new(made));
+        self.flows.kept.extend(sharing.map(|sharing| (sharing, pair)));
+        Some(pair)
+    }
+
+    /// A queue pair at each of two hosts. `None`: one of them has as many as there may be.
+    fn make_ends(&mut self, hosts: [u32; 2]) -> Option<[End; 2]> {
+        let own = self.make_end(hosts[0])?;
+        let Some(peer) = self.make_end(hosts[1]) else {
+            self.destroy_end(&own);
+            return None;
+        };
+        Some([own, peer])
+    }
+
+    /// Queue pairs end.
+    pub(super) fn destroy(&mut self, pair: u32) {
+        let Some(pairs) = self.flows.pairs[pair as usize].take() else { return };
+        pairs.ends.iter().for_each(|end| self.destroy_end(end));
+        if let Some(sharing) = pairs.sharing {
+            self.flows.kept.remove(&sharing);
+        }
+        self.flows.free.push(pair);
+    }
+
+    fn destroy_end(&mut self, end: &End) {
+        let mut guard = self.hosts[end.host as usize].engine.enter();
+        // Nobody else knows it.
+        let _ = guard.parts().0.destroy_qp(end.number);
+    }
+
+    fn make_end(&mut self, host: u32) -> Option<End> {
+        let slots = if self.config.connection.kept { KEPT_SLOTS } else { SLOTS };
+        let send = ring(u64::from(slots));
+        let receive = ReceiveQueue::new(slots, 1);
+        let place = &mut self.hosts[host as usize];
+        let init = QueuePairInit {
+            service: Service::Rc,
+            pd: place.pd,
+            send_ring: send.clone(),
+            receives: Receives::Own { ring: receive.ring.clone(), max_sge: receive.max_sge },
+            send_cq: place.cq,
+            receive_cq: place.cq,
+            signal_all: true,
+            fetching: Fetching::Posted,
+        };
+        let number = place.engine.enter().parts().0.create_qp(init).ok()?;
+        Some(End { host, number, send, receive, sent: 0 })
+    }
+
+    fn connect(&mut self, number: u32, spec: &FlowSpec, ends: &[End; 2]) {
+        let port = spec.source_port.unwrap_or(0xc000 | (number as u16 & 0x3fff));
+        let connection = self.config.connection;
+        let settings = Settings {
+            mtu: connection.mtu,
+            irn: connection.irn,
+            timeout: connection.timeout,
+            retry_cnt: connection.retry_cnt,
+            access: Access::REMOTE_WRITE | Access::REMOTE_READ,
+            ..Settings::default()
+        };
+        for [own, peer] in [[0, 1], [1, 0]] {
+            let (own, peer) = (&ends[own], &ends[peer]);
+            let mut route = Route::new(host::endpoint(own.host), host::endpoint(peer.host));
+            route.source.udp_port = port;
+            let class = Class::new(spec.class.unwrap_or(self.config.data_class));
+            let address = AddressVector { peer: Peer(peer.host), route, class };
+            let data = own.host == spec.source;
+            let far = FarEnd {
+                hash: match spec.path {
+                    Some(path) if data => path,
+                    _ => flow_hash(own.host, peer.host, port, remora_wire::ROCE_PORT),
+                },
+                is_path: data && spec.path.is_some(),
+                whole: self.config.whole,
+            };
+            self.far_ends.set(peer.host, peer.number, far);
+            let mut guard = self.hosts[own.host as usize].engine.enter();
+            let nic = guard.parts().0;
+            for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
+                nic.modify_qp(own.number, &change).expect("a change that the table allows");
+            }
+            if connection.congestion != Algorithm::None {
+                let change = Modify { congestion: Some(connection.congestion), ..Modify::default() };
+                nic.modify_qp(own.number, &change).expect("a control for a queue pair that is connected");
+            }
+        }
+    }
+
+    /// Keeps work requests of flows posted.
+    pub(super) fn post(&mut self, pair: u32) {
+        let message = u64::from(self.config.message);
+        let Some(pairs) = &mut self.flows.pairs[pair as usize] else { return };
+        let before = pairs.ends[0].sent;
+        while let Some(number) = pairs.flows.get(pairs.posted).copied()
+            && pairs.takes_another(message)
+        {
+            let spec = &self.flows.specs[number as usize];
+            let running = self.flows.running[number as usize].as_mut().expect("a flow that has not ended");
+            let len = message.min(spec.bytes - running.posted);
+            let keys = [0, 1].map(|end: usize| self.hosts[pairs.ends[end].host as usize].key);
+            put(&mut pairs.ends, keys, number, spec.verb, len as u32);
+            running.posted += len;
+            pairs.outstanding.0 += len;
+            pairs.outstanding.1 += 1;
+            pairs.posted += usize::from(running.posted == spec.bytes);
+        }
+        let own = &pairs.ends[0];
+        if own.sent > before {
+            self.hosts[own.host as usize].engine.enter().parts().0.doorbell(own.number);
+        }
+    }
+}
+
+/// Puts a work request of a flow into the send queue. `keys`: the regions of both hosts.
+fn put([own, peer]: &mut [End; 2], keys: [Key; 2], flow: u32, verb: Verb, len: u32) {
+    let list = [Sge { addr: host::ADDRESS, len, lkey: keys[0] }];
+    let remote = Remote { addr: host::ADDRESS, rkey: keys[1] };
+    let operation = match verb {
+        Verb::Write => Operation::Write(remote),
+        Verb::Read => Operation::Read(remote),
+        Verb::Send => {
+            let sges = [Sge { lkey: keys[1], ..list[0] }];
+            let request = ReceiveRequest { id: u64::from(flow), sges: &sges };
+            peer.receive.push(&request).expect("as many receives as sends");
+            Operation::Send
+        }
+    };
+    let request = WorkRequest {
+        id: u64::from(flow),
+        operation,
+        payload: Payload::Sges(&list),
+        flags: Flags { signaled: true, ..Flags::default() },
+    };
+    let free = own.send.slots() - (own.sent - own.send.word(Word::Consumed));
+    let (ring, sent) = (&own.send, own.sent);
+    let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
+    let bounds = Bounds { max_sge: 1, max_inline: 0 };
+    let slots = wqe::write_to(&request, &Target::Peer, &bounds, free as usize, store);
+    own.sent += slots.expect("space for as many as are kept posted") as u64;
+    own.send.set_word(Word::Produced, own.sent);
+}
