@@ -5,6 +5,7 @@
 //! | [`command`] | what benchmarks share with the command: ports, output files, signals |
 //! | [`kv`], [`block`], `txn` | the stores, beside each other and beside rivals |
 //! | `verbs`, `rma`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of them |
+//! | `sim` | the simulated data center's speed |
 //! | `dropin` | verbs programs that know nothing of Remora |
 //! | [`demo`], [`figures`] | one table read every way; what the papers draw |
 //! | [`exercise`] | random operations on a store, recorded for a checker of histories |
@@ -39,6 +40,7 @@ mod redn;
 mod replay;
 mod rma;
 mod row;
+mod sim;
 mod sockperf;
 mod stack;
 mod stream;
@@ -80,6 +82,8 @@ pub enum Name {
     Strom,
     /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
     Congestion,
+    /// The simulated data center: packet-hops a second on one core, beside READs of a NIC pair.
+    Sim,
     /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
     IrnReceiver,
     /// Replay a trace of events through IRN's sender: lines of `QP 0`, `QP 1 cumPSN sackPSN nack` or `QP 2
@@ -113,7 +117,7 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n  remora bench rma --port udp --json\n  remora bench dropin\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench sim --rounds 5\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n  remora bench rma --port udp --json\n  remora bench dropin\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -218,6 +222,7 @@ pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
         (None, Some(Name::Verbs)) => benchmark::run(&verbs::Verbs(args)),
         (None, Some(Name::Loss)) => benchmark::run(&loss::Loss(args)),
         (None, Some(Name::Congestion)) => benchmark::run(&congestion::Congestion(args)),
+        (None, Some(Name::Sim)) => benchmark::run(&sim::Sim(args)),
         (None, Some(Name::Prism)) => benchmark::run(&prism::Prism(args)),
         (None, Some(Name::Redn)) => benchmark::run(&redn::Redn(args)),
         (None, Some(Name::Strom)) => benchmark::run(&strom::Strom(args)),

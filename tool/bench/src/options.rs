@@ -15,6 +15,7 @@ fn heeded(name: Name) -> &'static [&'static str] {
         Name::Loss => &["port", "json", "rounds", "only", "cores", "packets", "report"],
         Name::Prism | Name::Redn | Name::Strom => &["port", "json", "rounds", "only", "cores", "report"],
         Name::Congestion => &["json", "rounds", "report"],
+        Name::Sim => &["json", "rounds", "only"],
         Name::IrnReceiver => &["file", "out"],
         Name::IrnSender => &["file", "out", "cap", "packets"],
     }

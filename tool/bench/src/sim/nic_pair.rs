@@ -1,0 +1,215 @@
+//! Two NICs in one thread, joined by a buffer: READs without any port, as a measure of this machine.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use remora_fabric::{Settings, changes};
+use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
+use remora_nic::{
+    AddressVector, Config, Fetching, Flags, Nic, Operation, Payload, Poller, QueuePairInit, Receives, Remote,
+    Ring, Service, Sge, Word, WorkRequest, wqe,
+};
+use remora_wire::Qpn;
+use remora_wire::frame::Route;
+use remora_wire::{Class, Egress, Endpoint, Ingress, Lease, Peer, Start};
+
+/// Bytes of a READ, and how many are on their way at once.
+const LEN: u32 = 64;
+const BATCH: u64 = 16;
+/// Slots of rings, and of the buffer that joins the NICs; bytes of such a slot.
+const SLOTS: u32 = 64;
+const FRAME: usize = 256;
+
+/// Frames on their way to the other NIC.
+struct Pipe {
+    bytes: Vec<u8>,
+    lens: Vec<usize>,
+}
+
+impl Egress for Pipe {
+    fn start(&self, _: Peer) -> Start {
+        Start::Ip
+    }
+
+    fn seals(&self, _: Peer) -> bool {
+        false
+    }
+
+    fn lend(&mut self, _: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
+        let at = self.lens.len() * FRAME;
+        let bytes = self.bytes.get_mut(at..at + len)?;
+        self.lens.push(len);
+        Some(Lease { bytes, ip_id: 0 })
+    }
+
+    fn commit(&mut self) {}
+
+    fn flush(&mut self) {}
+}
+
+/// One NIC with a queue pair.
+struct Side {
+    engine: Biased<Nic>,
+    out: Pipe,
+    send: Ring,
+    sent: u64,
+    poller: Poller,
+    sge: Sge,
+    number: Qpn,
+    _memory: Bytes,
+}
+
+fn ring(slots: u32) -> Result<Ring> {
+    let bytes = Bytes::heap(Ring::size(slots)).context("memory for a ring")?;
+    Ring::new(bytes).context("a ring")
+}
+
+fn side(seed: u64) -> Result<Side> {
+    let table =
+        Table::new(TableConfig { key_seed: seed, max_regions: 8, max_ranges: 16, ..TableConfig::default() });
+    let table = Arc::new(table.context("memory for a table of regions")?);
+    let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 64, ..Config::default() });
+    let pd = table.alloc_pd().context("a protection domain")?;
+    let memory = Bytes::heap(4096).context("memory of a region")?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let lkey = table.register(pd, &[Range::whole(&memory)], access).context("a region")?;
+    let (send, entries) = (ring(SLOTS)?, ring(SLOTS)?);
+    let cq = nic.create_cq(entries.clone()).context("a completion queue")?;
+    let init = QueuePairInit {
+        service: Service::Rc,
+        pd,
+        send_ring: send.clone(),
+        receives: Receives::Own { ring: ring(SLOTS)?, max_sge: 1 },
+        send_cq: cq,
+        receive_cq: cq,
+        signal_all: false,
+        fetching: Fetching::Posted,
+    };
+    let number = nic.create_qp(init).context("a queue pair")?;
+    Ok(Side {
+        engine: Biased::new(&table, nic),
+        out: Pipe { bytes: vec![0; FRAME * SLOTS as usize], lens: Vec::with_capacity(SLOTS as usize) },
+        send,
+        sent: 0,
+        poller: Poller::new(entries),
+        sge: Sge { addr: memory.address(), len: LEN, lkey },
+        number,
+        _memory: memory,
+    })
+}
+
+/// Connects a side with the other's queue pair.
+fn connect(own: &Side, peer: Qpn) -> Result<()> {
+    let endpoint = Endpoint { address: Ipv4Addr::LOCALHOST.into(), udp_port: remora_wire::ROCE_PORT };
+    let address =
+        AddressVector { peer: Peer(0), route: Route::new(endpoint, endpoint), class: Class::default() };
+    let at_once = BATCH as u8;
+    let settings = Settings {
+        access: Access::REMOTE_READ,
+        max_rd_atomic: at_once,
+        max_dest_rd_atomic: at_once,
+        ..Settings::default()
+    };
+    for change in changes(Service::Rc, address, peer, [0, 0], &settings) {
+        own.engine.enter().parts().0.modify_qp(own.number, &change).context("connecting a queue pair")?;
+    }
+    Ok(())
+}
+
+impl Side {
+    /// Posts a batch of READs, of which the last one has a completion.
+    fn post(&mut self, remote: Remote) {
+        let bounds = wqe::Bounds { max_sge: 1, max_inline: 0 };
+        for id in 0..BATCH {
+            let flags = Flags { signaled: id + 1 == BATCH, ..Flags::default() };
+            let list = [self.sge];
+            let operation = Operation::Read(remote);
+            let request = WorkRequest { id, operation, payload: Payload::Sges(&list), flags };
+            let (send, sent) = (&self.send, self.sent);
+            let store = |at: usize, slot: &[u8; wqe::SLOT]| send.store(sent + at as u64, slot);
+            self.sent +=
+                wqe::write(&request, &bounds, SLOTS as usize, store).expect("space for a batch") as u64;
+        }
+        self.send.set_word(Word::Produced, self.sent);
+    }
+
+    fn transmit(&mut self) {
+        let mut guard = self.engine.enter();
+        let (nic, mem) = guard.parts();
+        nic.transmit(remora_transport::Instant(0), mem, &mut self.out, SLOTS as usize);
+    }
+
+    /// Takes the frames that the other one sent.
+    fn receive(&mut self, from: &mut Side) {
+        let mut guard = self.engine.enter();
+        let (nic, mem) = guard.parts();
+        for (at, len) in from.out.lens.drain(..).enumerate() {
+            let ingress = Ingress {
+                bytes: &from.out.bytes[at * FRAME..at * FRAME + len],
+                start: Start::Ip,
+                sealed: false,
+                source: Endpoint::default(),
+                destination: None,
+                origin: None,
+            };
+            nic.receive(remora_transport::Instant(0), mem, &ingress);
+        }
+    }
+}
+
+/// Two NICs that are connected.
+pub struct NicPair {
+    sides: [Side; 2],
+    remote: Remote,
+}
+
+impl NicPair {
+    /// Makes and connects them.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new() -> Result<NicPair> {
+        let sides = [side(1)?, side(2)?];
+        connect(&sides[0], sides[1].number)?;
+        connect(&sides[1], sides[0].number)?;
+        let Sge { addr, lkey, .. } = sides[1].sge;
+        Ok(NicPair { sides, remote: Remote { addr, rkey: lkey } })
+    }
+
+    /// Nanoseconds of a READ of 64 bytes, both NICs together, as one of 16.
+    ///
+    /// # Errors
+    /// A READ does not end, or fails.
+    pub fn read_ns(&mut self, batches: u64) -> Result<f64> {
+        let [own, peer] = &mut self.sides;
+        let started = Instant::now();
+        for _ in 0..batches {
+            own.post(self.remote);
+            own.engine.enter().parts().0.doorbell(own.number);
+            let pass = |own: &mut Side, peer: &mut Side| {
+                own.transmit();
+                peer.receive(own);
+                peer.transmit();
+                own.receive(peer);
+                own.poller.poll()
+            };
+            let entry = (0..BATCH).find_map(|_| pass(own, peer)).context("a READ that ends")?;
+            ensure!(entry.completion.status == remora_nic::Status::Success, "a READ failed");
+            own.poller.free();
+        }
+        Ok(started.elapsed().as_secs_f64() * 1e9 / (batches * BATCH) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_end_one_batch_after_the_other() {
+        let mut pair = NicPair::new().unwrap();
+        assert!(pair.read_ns(100).unwrap() > 0.0);
+    }
+}
