@@ -5,6 +5,7 @@
 //! threads and clocks here.
 
 mod error;
+pub mod experiment;
 mod flow;
 pub mod format;
 pub mod path;

@@ -1,5 +1,7 @@
 //! `remora figures`: what the papers draw, drawn from this software, into a folder.
 
+mod irn;
+mod notes;
 mod rma;
 
 use std::ffi::OsString;
@@ -33,6 +35,8 @@ enum Figures {
     /// 1RMA, Figures 11, 12, 14, 15 and 16a, b: load, isolation, rotated keys, convergence and jitter,
     /// simulated.
     Rma,
+    /// IRN, Figures 1 to 10 and 12, and Table 1: IRN and RoCE, with pauses and without, on 54 simulated hosts.
+    Irn,
     /// PRISM: rate and latency of reads, PRISM-KV and Pilaf.
     #[value(name = "3")]
     Three,
@@ -57,13 +61,14 @@ enum Figures {
 }
 
 impl Figures {
-    const ALL: [Figures; 13] = [
+    const ALL: [Figures; 14] = [
         Figures::Prism,
         Figures::Redn,
         Figures::Strom,
         Figures::Loss,
         Figures::Congestion,
         Figures::Rma,
+        Figures::Irn,
         Figures::Three,
         Figures::Four,
         Figures::Six,
@@ -124,7 +129,7 @@ impl Figures {
 /// Arguments of `remora figures`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora figures\n  remora figures prism --port udp\n  remora figures loss congestion --rounds 3\n  remora figures 3 4 --rows curves.jsonl\n  remora figures strom --rows strom.jsonl\n\nEach figure says whether it shows model time, simulated time or real time; the numbers behind it are printed."
+    after_help = "Examples:\n  remora figures\n  remora figures prism --port udp\n  remora figures loss congestion --rounds 3\n  remora figures 3 4 --rows curves.jsonl\n  remora figures strom --rows strom.jsonl\n  remora figures irn --quick\n  remora figures irn --rounds 5\n\nEach figure says whether it shows model time, simulated time or real time; the numbers behind it are printed."
 )]
 pub struct Args {
     /// Which [default: all].
@@ -143,6 +148,12 @@ pub struct Args {
     /// Interleaved rounds of each measurement.
     #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
     rounds: u32,
+    /// `irn` alone: one seed and less load, and compare the signs with those that are known.
+    #[arg(long)]
+    quick: bool,
+    /// Runs of `irn` at once [default: one for each core].
+    #[arg(long, value_parser = whole::<usize>(1..=256))]
+    jobs: Option<usize>,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
@@ -157,6 +168,9 @@ pub fn run(args: &Args) -> Result<()> {
     {
         let name = first.to_possible_value().context("a name")?;
         bail!("{} is not drawn from rows: name figures that are, or leave --rows out", name.get_name());
+    }
+    if args.quick && wanted != [Figures::Irn] {
+        bail!("--quick is for irn alone: name it, or leave --quick out");
     }
     // What cannot be written is not worth measuring.
     output::folder(&args.report)?;
@@ -176,6 +190,9 @@ pub fn run(args: &Args) -> Result<()> {
         let mut report = Report::new(args.json);
         rma::draw(&args.report, rma::Length::Whole)?.into_iter().for_each(|row| report.add(row));
         report.finish();
+    }
+    if measured.contains(&Figures::Irn) {
+        irn::run(args)?;
     }
     if given.is_empty() { Ok(()) } else { from_rows(args, &given, rows) }
 }

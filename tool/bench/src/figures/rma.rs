@@ -8,18 +8,18 @@ mod jitter;
 mod load;
 mod rotation;
 
-use std::error::Error;
 use std::path::Path;
 
 use anyhow::Result;
-use plotters::prelude::*;
 use remora_cipher::Aes;
 use remora_nic::rma::Cipher;
 
 use crate::Row;
 use crate::command::output;
 use crate::curves::{Curve, Curves};
-use crate::plot::{Area, Drawing, FONT, write};
+use crate::plot::{Drawing, write};
+
+use super::notes::Notes;
 
 /// How long the experiments run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -87,20 +87,9 @@ fn curves(title: &'static str, x: &'static str, y: &'static str, curves: Vec<Cur
     Box::new(Curves { title, x, y, curves, ..Curves::default() })
 }
 
-/// Words in lines.
-struct Notes(Vec<String>);
-
-impl Notes {
-    /// The paper's numbers beside ours, then what the paper does not give.
-    fn new(numbers: &[String], not_given: &[String]) -> Notes {
-        let head = |words: &str| words.to_owned();
-        let mut lines = vec![head("Simulated: the NIC's own code in virtual time."), String::new()];
-        lines.push(head("The paper's numbers, and these:"));
-        lines.extend(numbers.iter().map(|line| format!("  {line}")));
-        lines.extend([String::new(), head("Not in the paper, chosen here:")]);
-        lines.extend(not_given.iter().chain(&network()).map(|line| format!("  {line}")));
-        Notes(lines)
-    }
+/// The paper's numbers beside ours, then what the paper does not give.
+fn notes(numbers: &[String], not_given: &[String]) -> Notes {
+    Notes::new("Simulated: the NIC's own code in virtual time.", numbers, &[not_given, &network()].concat())
 }
 
 /// What all of them share.
@@ -113,15 +102,6 @@ fn network() -> [String; 3] {
         "host: programs, PCIe and the cipher take no time of their own; they are in the round trip"
             .to_owned(),
     ]
-}
-
-impl Drawing for Notes {
-    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
-        for (number, line) in self.0.iter().enumerate() {
-            area.draw(&Text::new(line.clone(), (16, 16 + 16 * number as i32), (FONT, 13)))?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -82,6 +82,22 @@ fn loss_in_a_lossless_class_is_named_and_ends_with_3() {
 }
 
 #[test]
+fn the_signs_of_irn_s_figures_are_the_known_ones() {
+    let folder = Folder::new("irn");
+    let out = remora(&["figures", "irn", "--quick", "--json", "--report", &folder.path("report")]).good();
+    let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // Three metrics for each of the controls, but Figure 7's one.
+    let of_figure = |number: u32| {
+        let case = format!("simulated/figure-{number}/");
+        rows.iter().filter(|row| row["case"].as_str().unwrap().starts_with(&case)).count()
+    };
+    let counts = [1, 2, 3, 4, 5, 6, 7, 10, 12].map(of_figure);
+    assert_eq!(counts, [3, 3, 3, 6, 6, 6, 9, 3, 12]);
+    let drawn = std::fs::read_to_string(folder.path("report/irn-figure-1.svg")).expect("a figure");
+    assert!(drawn.contains("Simulated"), "it says what it is");
+}
+
+#[test]
 fn a_deadlock_is_named_as_a_cycle_and_its_flows_are_listed() {
     let out = incomplete(sim(&[&own("examples/ring.toml")]));
     assert!(out.contains("a deadlock of paused ports: 5:1 -> 6:2 -> 7:2 -> 8:2 -> 9:2 -> 5:1"), "{out}");

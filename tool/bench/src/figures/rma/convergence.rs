@@ -4,7 +4,7 @@ use remora_fabric::rma::convergence::{Op, Outcome, RATE_OVER_NS, SECOND_NS, Setu
 use remora_fabric::rma::path::Path;
 use remora_transport::rma::executor::{CongestionSettings, ControlKind};
 
-use super::{Figure, Length, Notes, cipher, gigabits, row};
+use super::{Figure, Length, cipher, gigabits, notes, row};
 use crate::curves::Curve;
 use crate::{Row, plot::Drawing};
 
@@ -62,7 +62,7 @@ pub fn figure(length: Length) -> Figure {
     ];
     numbers.extend(table);
     rows.extend(judged(&own));
-    Figure { number: "15", drawings: drawings(&own), notes: Notes::new(&numbers, &not_given(&paper)), rows }
+    Figure { number: "15", drawings: drawings(&own), notes: notes(&numbers, &not_given(&paper)), rows }
 }
 
 fn not_given(paper: &CongestionSettings) -> [String; 4] {

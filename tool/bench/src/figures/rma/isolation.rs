@@ -4,7 +4,7 @@ use remora_fabric::rma::beside::{Beside, Latencies, reliable_connection, rma};
 use remora_fabric::rma::path::{Path, chunk_ns};
 use remora_wire::rma::Class;
 
-use super::{Figure, Length, Notes, cipher, row};
+use super::{Figure, Length, cipher, notes, row};
 use crate::plot::{Line, Plot};
 
 const LONG: [u64; 6] = [0, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -68,5 +68,5 @@ pub fn figure(length: Length) -> Figure {
         by_factors: true,
         ..Plot::default()
     };
-    Figure { number: "12", drawings: vec![Box::new(plot)], notes: Notes::new(&numbers, &not_given), rows }
+    Figure { number: "12", drawings: vec![Box::new(plot)], notes: notes(&numbers, &not_given), rows }
 }

@@ -2,7 +2,7 @@
 
 use remora_fabric::rma::jitter::{Jitter, Shed, run};
 
-use super::{Figure, Length, Notes, cipher, gigabits, row};
+use super::{Figure, Length, cipher, gigabits, notes, row};
 use crate::curves::Curve;
 
 const WINDOWS: [u32; 3] = [48, 64, 96];
@@ -61,7 +61,7 @@ pub fn figure(length: Length) -> Figure {
             super::curves("Figure 16a, simulated", "jitter, us", "goodput, Gb/s", goodput),
             super::curves("Figure 16b, simulated: 64 KB", "jitter, us", "% of the reads", curves),
         ],
-        notes: Notes::new(&numbers, &not_given),
+        notes: notes(&numbers, &not_given),
         rows,
     }
 }

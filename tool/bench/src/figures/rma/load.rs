@@ -4,7 +4,7 @@ use remora_fabric::rma::load::{Load, accepted, rate_of_slots};
 use remora_transport::rma::WriteDebit;
 use remora_wire::rma::Kind;
 
-use super::{Figure, Length, Notes, cipher, gigabits, row};
+use super::{Figure, Length, cipher, gigabits, notes, row};
 use crate::curves::Curve;
 
 const LOADS: [u32; 12] = [20, 40, 60, 70, 75, 80, 85, 90, 95, 100, 110, 120];
@@ -64,7 +64,7 @@ pub fn figure(length: Length) -> Figure {
             super::curves("Figure 11a, simulated", "offered, Gb/s", "accepted, Gb/s", curves),
             super::curves("Figure 11b, simulated", "slots", "million reads a second", by_slots),
         ],
-        notes: Notes::new(&numbers, &not_given),
+        notes: notes(&numbers, &not_given),
         rows,
     }
 }

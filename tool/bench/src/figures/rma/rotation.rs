@@ -3,7 +3,7 @@
 use remora_fabric::rma::path::Path;
 use remora_fabric::rma::rotation::{DRIVER_NS, GRANT_NS, RECONNECT_NS, Rotation, gap_ns, reconnect_gap_ns};
 
-use super::{Figure, Length, Notes, cipher, row};
+use super::{Figure, Length, cipher, notes, row};
 use crate::plot::{Line, Mark, Plot};
 
 /// Names, and what the paper says, in microseconds.
@@ -52,5 +52,5 @@ pub fn figure(_: Length) -> Figure {
         by_factors: true,
         stated: Some(("crosses: the paper's", marks)),
     };
-    Figure { number: "14", drawings: vec![Box::new(plot)], notes: Notes::new(&numbers, &not_given), rows }
+    Figure { number: "14", drawings: vec![Box::new(plot)], notes: notes(&numbers, &not_given), rows }
 }

@@ -1,0 +1,3 @@
+//! Evaluations of papers as scenarios, and what their runs come to.
+
+pub mod irn;

@@ -1,0 +1,145 @@
+//! What a run of the evaluation comes to.
+
+use remora_fabric::engine::Picos;
+use remora_fabric::simulation::Charging;
+use remora_nic::Status;
+
+use crate::path::Paths;
+use crate::run::Run;
+use crate::scenario::Scenario;
+
+/// A flow that has ended.
+#[derive(Copy, Clone, Debug, PartialEq)]
+struct Ended {
+    id: u64,
+    size: u64,
+    start: Picos,
+    /// Picoseconds until its sender had the last acknowledgement.
+    fct: u64,
+    /// Picoseconds that it takes alone, with RoCE's headers: the same for every contender.
+    alone: u64,
+}
+
+/// All flows of a run that have ended, and how many have not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    flows: Vec<Ended>,
+    /// Flows that did not end, or failed.
+    pub unfinished: usize,
+    /// What watchers found, a line each.
+    pub findings: Vec<String>,
+    /// Packets that arrived at the far end of a link.
+    pub hops: u64,
+}
+
+/// The metrics of the paper (section 4.1).
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Metrics {
+    /// Mean of completion time over the time on an idle network.
+    pub slowdown: f64,
+    /// Mean completion time, seconds.
+    pub fct: f64,
+    /// Completion time that 99 % of flows stay below, seconds.
+    pub p99: f64,
+}
+
+/// Simulated time after the last start at which a run is given up.
+const PATIENCE: u64 = 1_000_000 * Picos::MICROSECOND;
+/// Steps at which progress is told.
+const STEP: u64 = 20 * Picos::MICROSECOND;
+
+/// Runs a scenario to its end. `progress` is told the flows that have ended and all; false from it ends the run.
+///
+/// # Errors
+/// What the scenario asks for and cannot be.
+pub fn measure(
+    scenario: &Scenario,
+    mut progress: impl FnMut(usize, usize) -> bool,
+) -> Result<Outcome, String> {
+    let topology = scenario.topology().map_err(|error| error.to_string())?;
+    let paths = Paths::new(&topology)?;
+    let mut run = Run::new(scenario)?;
+    let mut outcome = Outcome::default();
+    while !run.is_over() && run.progress().now.0 < PATIENCE {
+        let limit = run.progress().now.after(STEP);
+        while let Some(row) = run.advance(limit) {
+            if row.status != Status::Success {
+                outcome.unfinished += 1;
+                continue;
+            }
+            let (src, dst, size) = (row.flow.src, row.flow.dst, row.flow.size);
+            let alone = paths.alone(src, dst, size, scenario.mtu, Charging::Ethernet, 0);
+            outcome.flows.push(Ended { id: row.flow.id, size, start: row.start, fct: row.fct, alone });
+        }
+        let (ended, all) = run.progress().flows;
+        if !progress(ended, all) {
+            break;
+        }
+    }
+    outcome.unfinished += run.unfinished().count();
+    outcome.findings = run.findings().0.iter().map(ToString::to_string).collect();
+    outcome.hops = run.totals().hops;
+    Ok(outcome)
+}
+
+impl Outcome {
+    /// The metrics of the flows that started at `from` or later, with ids of `ids` or above. `None`: there are
+    /// no such flows.
+    pub fn metrics(&self, from: Picos, ids: u64) -> Option<Metrics> {
+        let flows = || self.flows.iter().filter(|flow| flow.start >= from && flow.id >= ids);
+        let mut times: Vec<f64> = flows().map(|flow| seconds(flow.fct)).collect();
+        times.sort_by(f64::total_cmp);
+        let count = times.len() as f64;
+        let slowdowns = flows().map(|flow| flow.fct as f64 / flow.alone.max(1) as f64);
+        (!times.is_empty()).then(|| Metrics {
+            slowdown: slowdowns.sum::<f64>() / count,
+            fct: times.iter().sum::<f64>() / count,
+            p99: percentile(&times, 0.99),
+        })
+    }
+
+    /// Completion times of the flows of at most so many bytes that started at `from` or later, at each of
+    /// `parts`, seconds. `None`: there are no such flows.
+    pub fn tail<const N: usize>(&self, from: Picos, bytes: u64, parts: [f64; N]) -> Option<[f64; N]> {
+        let small = self.flows.iter().filter(|flow| flow.start >= from && flow.size <= bytes);
+        let mut times: Vec<f64> = small.map(|flow| seconds(flow.fct)).collect();
+        times.sort_by(f64::total_cmp);
+        (!times.is_empty()).then(|| parts.map(|part| percentile(&times, part)))
+    }
+
+    /// When the last of the flows with ids below `ids` has ended, seconds: the request's completion time.
+    pub fn last_end(&self, ids: u64) -> f64 {
+        let ends = self.flows.iter().filter(|flow| flow.id < ids).map(|flow| flow.start.0 + flow.fct);
+        seconds(ends.max().unwrap_or(0))
+    }
+}
+
+fn seconds(picos: u64) -> f64 {
+    picos as f64 / 1e12
+}
+
+/// The value that a part of all lie below: linear between neighbours. `sorted` has at least one.
+fn percentile(sorted: &[f64], part: f64) -> f64 {
+    let at = part * (sorted.len() - 1) as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
+
+/// Mean of values, and half of its 95 % interval by Student's distribution; 0 for a single value.
+pub fn interval(values: &[f64]) -> (f64, f64) {
+    let count = values.len();
+    let mean = values.iter().sum::<f64>() / count.max(1) as f64;
+    if count < 2 {
+        return (mean, 0.0);
+    }
+    let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    let deviation = libm::sqrt(squares / (count - 1) as f64);
+    let t = T_95.get(count - 2).copied().unwrap_or(1.96);
+    (mean, t * deviation / libm::sqrt(count as f64))
+}
+
+/// Student's t for 95 %, two-sided, by degrees of freedom from 1.
+const T_95: [f64; 20] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086,
+];

@@ -1,0 +1,122 @@
+//! IRN's Figures 1 to 10 and 12 and its Table 1 (SIGCOMM'18, section 4), simulated: the NIC's own code on 54
+//! hosts. Beside each stand the paper's numbers. Only what `stated` says is in the text that is at hand; other
+//! numbers are recalled.
+
+mod hardware;
+mod incast;
+mod load;
+mod tail;
+mod trials;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use remora_fabric::engine::Picos;
+use remora_scenario::experiment::irn::Setting;
+use remora_scenario::units::Time;
+
+use crate::command::output;
+use crate::plot::{Drawing, write};
+use crate::{Report, Row, progress};
+
+use super::Args;
+use super::notes::Notes;
+
+/// How much is run.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Length {
+    /// Seeds from 1 on.
+    seeds: u64,
+    /// For how long flows start, and from when on they count.
+    duration: Time,
+    warm: Picos,
+    /// Runs at once.
+    jobs: usize,
+}
+
+impl Length {
+    fn of(args: &Args) -> Length {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let jobs = args.jobs.unwrap_or(cores);
+        let us = |us: u64| us * Picos::MICROSECOND;
+        if args.quick {
+            return Length { seeds: 1, duration: Time(us(2_500)), warm: Picos(us(300)), jobs };
+        }
+        Length { seeds: u64::from(args.rounds), duration: Time(us(10_000)), warm: Picos(us(1_000)), jobs }
+    }
+
+    fn setting(&self, seed: u64) -> Setting {
+        Setting { duration: self.duration, seed, ..Setting::default() }
+    }
+}
+
+/// One figure: what is drawn side by side, and rows.
+struct Figure {
+    number: String,
+    drawings: Vec<Box<dyn Drawing>>,
+    numbers: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// Runs the experiments and draws them into the folder of `args`.
+///
+/// # Errors
+/// A run with unfinished flows or findings; with `--quick`, signs that are not the known ones.
+pub fn run(args: &Args) -> Result<()> {
+    let length = Length::of(args);
+    let mut report = Report::new(args.json);
+    let bar = progress::bar(0, "runs")?;
+    output::folder(&args.report)?;
+    let trials = load::trials(&length, args.quick, &bar)?;
+    let mut figures = load::figures(&length, &trials)?;
+    if !args.quick {
+        figures.push(tail::figure(&length, &trials));
+        figures.extend(incast::figures(&length, &bar)?);
+    }
+    bar.finish_and_clear();
+    for figure in figures {
+        draw(&args.report, &figure)?;
+        figure.rows.into_iter().for_each(|row| report.add(row));
+    }
+    hardware::rows(args)?.into_iter().for_each(|row| report.add(row));
+    report.finish();
+    let wrong = load::signs(&length, &trials, args.quick);
+    match wrong.as_slice() {
+        [] => Ok(()),
+        wrong if args.quick => bail!(
+            "{} signs are not the known ones; mend the cause, or sim/scenario/src/experiment/irn/signs.toml:\n{}",
+            wrong.len(),
+            wrong.join("\n")
+        ),
+        wrong => {
+            wrong.iter().for_each(|line| eprintln!("beside the paper: {line}"));
+            Ok(())
+        }
+    }
+}
+
+fn draw(folder: &Path, figure: &Figure) -> Result<()> {
+    let notes = Notes::new("Simulated: the NIC's own code in virtual time.", &figure.numbers, &not_given());
+    let notes: &dyn Drawing = &notes;
+    let drawings: Vec<&dyn Drawing> =
+        figure.drawings.iter().map(|drawing| &**drawing).chain([notes]).collect();
+    write(&folder.join(format!("irn-figure-{}.svg", figure.number)), &drawings)
+}
+
+/// What the paper's excerpt does not give.
+fn not_given() -> [String; 6] {
+    [
+        "sizes: 50 % of 32 B to 1 KB, 35 % to 200 KB, 15 % to 3 MB, log-uniform within each",
+        "frames: Ethernet's, and IRN's headers on each packet; slowdown over RoCE's time alone",
+        "acknowledgements: one for each packet, in the data's class",
+        "switches: virtual output queues, an output takes its inputs in turn",
+        "DCQCN: marks from 5 KB to 200 KB, 1 %; TIMELY: its paper's thresholds",
+        "measured: flows that start after the first tenth",
+    ]
+    .map(str::to_owned)
+}
+
+/// A row of a figure.
+fn row(case: &str, metric: &'static str, unit: &'static str, rounds: &[f64]) -> Row {
+    Row::new("irn", format!("simulated/{case}"), metric, unit, rounds)
+}

@@ -1,0 +1,86 @@
+//! Table 1, and what IRN's state takes (section 6.1): the paper's numbers, in the paper's terms, beside this
+//! software's.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, ensure};
+use clap::Parser as _;
+use remora_fabric::{Config, Settings, World};
+
+use super::{Args, row};
+use crate::{self as bench, Row, resident_bytes};
+
+/// Bits of a queue pair: 104 of both ends' variables and 56 of READs' timers; and five bitmaps of 128 bits.
+const STATE_BITS: u64 = 160;
+const BITMAP_BITS: u64 = 5 * 128;
+/// Bytes more of a work request, and bytes that all queue pairs share.
+const REQUEST_BYTES: u64 = 3;
+const SHARED_BYTES: u64 = 10;
+/// The paper's cache holds some thousand queue pairs and tens of thousands of work requests; its size is not
+/// given. These are assumed.
+const QUEUE_PAIRS: u64 = 2_000;
+const REQUESTS: u64 = 20_000;
+const CACHE_BYTES: u64 = 4 << 20;
+
+/// Table 1 of the paper, stated: WRITEs of 64 bytes on one queue pair; requests a second and latency.
+const TABLE_1: [(&str, f64, f64); 2] =
+    [("iwarp, chelsio t-580-cr", 3.24e6, 2.89e-6), ("roce, mellanox mcx416a-bcat", 14.7e6, 0.94e-6)];
+
+/// Queue pairs at each of two nodes whose memory is measured.
+const MEASURED: usize = 2_048;
+
+/// Rows of both.
+pub fn rows(args: &Args) -> Result<Vec<Row>> {
+    let mut rows = overhead()?;
+    for (name, rate, latency) in TABLE_1 {
+        rows.push(row(&format!("table-1/{name}"), "64 B write rate, stated", "1/s", &[rate]));
+        rows.push(row(&format!("table-1/{name}"), "64 B write latency, stated", "s", &[latency]));
+    }
+    if !args.quick {
+        measured(args)?;
+    }
+    Ok(rows)
+}
+
+/// The state of all queue pairs, as a part of the NIC's cache: the paper states 3 to 10 %.
+fn overhead() -> Result<Vec<Row>> {
+    let of_pair = STATE_BITS + BITMAP_BITS;
+    let bytes = QUEUE_PAIRS * of_pair.div_ceil(8) + REQUESTS * REQUEST_BYTES + SHARED_BYTES;
+    let part = bytes as f64 / CACHE_BYTES as f64;
+    let own = memory(Some(128))? - memory(None)?;
+    let assumed =
+        format!("overhead/{QUEUE_PAIRS} queue pairs/{REQUESTS} work requests/{CACHE_BYTES} bytes of cache");
+    Ok(vec![
+        row("overhead/paper/queue pair", "bits of state", "bit", &[of_pair as f64]),
+        row(&assumed, "part of the cache", "", &[part]).against("stated: 3 to 10 %", &[0.1]),
+        row("overhead/remora/queue pair", "memory of IRN", "B", &[own]),
+    ])
+}
+
+/// Bytes of memory of a connected queue pair with four slots each way.
+fn memory(irn: Option<u32>) -> Result<f64> {
+    let settings = Settings { send_slots: 4, receives: 4, receive_max_sge: 1, irn, ..Settings::default() };
+    let nic = remora_nic::Config { max_qps: 2 * MEASURED as u32, ..Config::default().nic };
+    let mut world = World::new(&Config { nic, ..Config::default() });
+    let cqs = [0, 1].map(|node| world.create_counted_cq(node, 16));
+    let before = resident_bytes()?;
+    for _ in 0..MEASURED {
+        let ends = cqs.map(|cq| world.create_qp(cq, cq, &settings));
+        ensure!(ends.iter().all(Result::is_ok), "a NIC of {MEASURED} queue pairs takes as many");
+        let [own, peer] = ends.map(|end| end.expect("it was looked at"));
+        world.connect(own, peer, &settings);
+    }
+    Ok((resident_bytes()? - before) as f64 / (2 * MEASURED) as f64)
+}
+
+/// The same WRITEs by this software, on one core a side, over shared memory.
+fn measured(args: &Args) -> Result<()> {
+    for only in ["shm/write/64/window-128", "shm/write/64/latency"] {
+        let rounds = args.rounds.to_string();
+        let words = ["bench", "verbs", "--port", "shm", "--rounds", &rounds, "--only", only];
+        let json = args.json.then_some("--json");
+        let words = words.into_iter().chain(json).map(OsString::from);
+        bench::rows(&bench::Args::try_parse_from(words)?)?;
+    }
+    Ok(())
+}

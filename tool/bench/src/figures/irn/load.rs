@@ -1,0 +1,177 @@
+//! Figures 1 to 7, 10 and 12: ratios of metrics under load.
+
+use anyhow::{Context as _, Result};
+use indicatif::ProgressBar;
+use remora_scenario::experiment::irn::{
+    self, COMPARISONS, Comparison, Contender, Metric, Metrics, Sign, Signs, interval,
+};
+use remora_scenario::scenario::ControlName;
+
+use super::trials::{self, Key, Trials};
+use super::{Figure, Length, row};
+use crate::bars::{Bars, Series};
+use crate::plot::Drawing;
+
+/// The gain of IRN over RoCE with PFC that the paper states: 6 to 83 %.
+const STATED_GAIN: (f64, f64) = (0.06, 0.83);
+
+/// Runs all that the figures compare.
+pub fn trials(length: &Length, quick: bool, bar: &ProgressBar) -> Result<Trials> {
+    let mut keys: Vec<Key> = Vec::new();
+    for comparison in &COMPARISONS {
+        for control in comparison.controls {
+            for (contender, control) in comparison.sides(*control) {
+                let of_seeds = (1..=length.seeds).map(|seed| (contender, control, seed));
+                keys.extend(of_seeds.filter(|key| !keys.contains(key)).collect::<Vec<_>>());
+            }
+        }
+    }
+    if quick {
+        bar.set_message("load");
+    }
+    trials::run(&keys, length.jobs, bar, |(contender, control, seed)| {
+        irn::load(&length.setting(seed), contender, control)
+    })
+}
+
+/// A ratio of a comparison, of each seed.
+struct Ratio {
+    control: ControlName,
+    metric: Metric,
+    rounds: Vec<f64>,
+}
+
+fn metrics(length: &Length, trials: &Trials, key: Key) -> Result<Metrics> {
+    let outcome = trials.get(key).context("a run of this contender")?;
+    outcome.metrics(length.warm, 0).context("flows that started after the first tenth")
+}
+
+fn ratios(length: &Length, trials: &Trials, comparison: &Comparison) -> Result<Vec<Ratio>> {
+    let mut ratios = Vec::new();
+    for control in comparison.controls {
+        let [who, to] = comparison.sides(*control);
+        for metric in comparison.metrics {
+            let of = |(contender, control), seed| metrics(length, trials, (contender, control, seed));
+            let ratio = |seed| Ok::<_, anyhow::Error>(metric.of(&of(who, seed)?) / metric.of(&of(to, seed)?));
+            let rounds = (1..=length.seeds).map(ratio).collect::<Result<Vec<f64>>>()?;
+            ratios.push(Ratio { control: *control, metric: *metric, rounds });
+        }
+    }
+    Ok(ratios)
+}
+
+/// `irn / roce+pfc`.
+fn name(comparison: &Comparison) -> String {
+    let side = |(contender, control): (Contender, Option<ControlName>)| match control {
+        Some(control) if control != ControlName::None => format!("{} with {control}", contender.name()),
+        _ => contender.name().to_owned(),
+    };
+    format!("{} / {}", side(comparison.who), side(comparison.to))
+}
+
+/// All figures, one for each number.
+pub fn figures(length: &Length, trials: &Trials) -> Result<Vec<Figure>> {
+    let mut figures: Vec<Figure> = Vec::new();
+    for comparison in &COMPARISONS {
+        let ratios = ratios(length, trials, comparison)?;
+        let number = comparison.figure.to_string();
+        let mut rows = Vec::new();
+        let mut numbers = Vec::new();
+        for ratio in &ratios {
+            let case =
+                format!("figure-{number}/{}/{}", name(comparison).replace(" / ", "-to-"), ratio.control);
+            rows.push(row(&case, ratio.metric.name(), "", &ratio.rounds));
+            let (mean, half) = interval(&ratio.rounds);
+            numbers.push(format!(
+                "{}, {}, {}: {mean:.2} +- {half:.2}{}",
+                name(comparison),
+                ratio.control,
+                ratio.metric.name(),
+                paper(comparison)
+            ));
+        }
+        let drawing: Box<dyn Drawing> = Box::new(bars(comparison, &ratios));
+        match figures.iter_mut().find(|figure| figure.number == number) {
+            Some(figure) => {
+                figure.drawings.push(drawing);
+                figure.rows.extend(rows);
+                figure.numbers.extend(numbers);
+            }
+            None => figures.push(Figure { number, drawings: vec![drawing], numbers, rows }),
+        }
+    }
+    Ok(figures)
+}
+
+/// What the paper says of a ratio.
+fn paper(comparison: &Comparison) -> String {
+    let sign = comparison.paper.map(|sign| format!("; the paper's is {} 1", sign.name()));
+    let recalled = comparison.recalled.map(|(from, to)| format!(", recalled {from:.2} to {to:.2}"));
+    [sign, recalled].into_iter().flatten().collect()
+}
+
+fn bars(comparison: &Comparison, ratios: &[Ratio]) -> Bars<'static> {
+    let groups: Vec<&'static str> = comparison.controls.iter().map(|control| control.name()).collect();
+    let series = comparison.metrics.iter().map(|metric| {
+        let of = |control: &ControlName| {
+            let ratio = ratios.iter().find(|ratio| ratio.control == *control && ratio.metric == *metric);
+            ratio.map(|ratio| interval(&ratio.rounds).0)
+        };
+        Series {
+            name: metric.name().to_owned(),
+            values: comparison.controls.iter().map(of).collect(),
+            stated: comparison.recalled.map_or(Vec::new(), |range| vec![Some(range); groups.len()]),
+        }
+    });
+    Bars {
+        title: format!("Figure {}: {}", comparison.figure, name(comparison)).leak(),
+        y: "ratio",
+        series: series.collect(),
+        stated: "lines: recalled from the paper",
+        groups,
+    }
+}
+
+/// Ratios that are on another side of 1 than is known, a line each. The whole run is compared to the paper
+/// alone, and its gains to those that the paper states.
+pub fn signs(length: &Length, trials: &Trials, quick: bool) -> Vec<String> {
+    let known = Signs::known();
+    let mut wrong = Vec::new();
+    for comparison in &COMPARISONS {
+        for ratio in ratios(length, trials, comparison).unwrap_or_default() {
+            let (mean, half) = interval(&ratio.rounds);
+            let names = [comparison.who.0.name(), comparison.to.0.name()];
+            let (control, metric) = (ratio.control.name(), ratio.metric.name());
+            let reason = known.reason(comparison.figure, names, control, metric);
+            let words =
+                format!("figure {}: {}, {control}, {metric}: {mean:.3}", comparison.figure, name(comparison));
+            let Some(paper) = comparison.paper else { continue };
+            let agrees = Sign::of(mean) == paper;
+            match (agrees, reason) {
+                (true, None) => {}
+                (false, Some(_)) if quick => {}
+                (true, Some(_)) if quick => {
+                    wrong.push(format!("{words} is {} 1 as the paper's: take it off the list", paper.name()));
+                }
+                (true, Some(_)) => {}
+                (false, reason) => {
+                    let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+                    wrong.push(format!("{words} +- {half:.3}; the paper's is {} 1{reason}", paper.name()));
+                }
+            }
+            let gain = 1.0 - mean;
+            if !quick && is_stated(comparison) && !(STATED_GAIN.0..=STATED_GAIN.1).contains(&gain) {
+                wrong.push(format!(
+                    "{words}: the gain of {:.0} % is outside the stated 6 to 83 %",
+                    gain * 100.0
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// Is its gain one of the nine that the paper states?
+fn is_stated(comparison: &Comparison) -> bool {
+    matches!(comparison.figure, 1 | 4)
+}

@@ -1,0 +1,54 @@
+//! Figure 8: how long messages of one packet take at most.
+
+use remora_scenario::experiment::irn::Contender;
+use remora_scenario::scenario::ControlName;
+
+use super::trials::Trials;
+use super::{Figure, Length, row};
+use crate::median;
+use crate::plot::{Line, Plot};
+
+/// Parts of all messages.
+const PARTS: [f64; 4] = [0.9, 0.95, 0.99, 0.999];
+/// Bytes of a message of one packet.
+const PACKET: u64 = 1_000;
+
+const CONTROLS: [ControlName; 3] = [ControlName::None, ControlName::Timely, ControlName::Dcqcn];
+const WHO: [Contender; 2] = [Contender::Irn, Contender::RocePfc];
+
+/// Draws it from the runs under load.
+pub fn figure(length: &Length, trials: &Trials) -> Figure {
+    let (mut lines, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    for control in CONTROLS {
+        let tails = WHO.map(|contender| {
+            let of_seed = |seed| trials.get((contender, control, seed))?.tail(length.warm, PACKET, PARTS);
+            (1..=length.seeds).filter_map(of_seed).collect::<Vec<[f64; 4]>>()
+        });
+        let at = |who: usize, part: usize| tails[who].iter().map(|tail| tail[part]).collect::<Vec<f64>>();
+        for (who, contender) in WHO.iter().enumerate() {
+            let values = (0..PARTS.len()).map(|part| median(&at(who, part)) * 1e6).collect();
+            lines.push(Line { name: format!("{}, {control}", contender.name()), values });
+        }
+        for (part, share) in PARTS.iter().enumerate() {
+            let [irn, roce] = [at(0, part), at(1, part)];
+            let case = format!("figure-8/{control}/{}", share * 100.0);
+            numbers.push(format!(
+                "{} %, {control}: IRN {:.1} us, RoCE with PFC {:.1} us (the paper: IRN's is not longer)",
+                share * 100.0,
+                median(&irn) * 1e6,
+                median(&roce) * 1e6
+            ));
+            rows.push(row(&case, "latency of one packet", "s", &irn).against("roce+pfc", &roce));
+        }
+    }
+    let plot = Plot {
+        title: "Figure 8: messages of one packet",
+        x: "part of the messages",
+        y: "completion time, us",
+        labels: PARTS.iter().map(|part| format!("{} %", part * 100.0)).collect(),
+        lines,
+        by_factors: true,
+        ..Plot::default()
+    };
+    Figure { number: "8".into(), drawings: vec![Box::new(plot)], numbers, rows }
+}

@@ -1,0 +1,31 @@
+//! Words beside a figure: the paper's numbers, and what the paper does not give.
+
+use std::error::Error;
+
+use plotters::prelude::*;
+
+use crate::plot::{Area, Drawing, FONT};
+
+/// Words in lines.
+pub struct Notes(Vec<String>);
+
+impl Notes {
+    /// What the figure is; the paper's numbers beside ours; then what the paper does not give.
+    pub fn new(what: &str, numbers: &[String], not_given: &[String]) -> Notes {
+        let head = |words: &str| words.to_owned();
+        let mut lines = vec![head(what), String::new(), head("The paper's numbers, and these:")];
+        lines.extend(numbers.iter().map(|line| format!("  {line}")));
+        lines.extend([String::new(), head("Not in the paper, chosen here:")]);
+        lines.extend(not_given.iter().map(|line| format!("  {line}")));
+        Notes(lines)
+    }
+}
+
+impl Drawing for Notes {
+    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
+        for (number, line) in self.0.iter().enumerate() {
+            area.draw(&Text::new(line.clone(), (16, 16 + 16 * number as i32), (FONT, 13)))?;
+        }
+        Ok(())
+    }
+}
