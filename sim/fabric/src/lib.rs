@@ -3,8 +3,8 @@
 //!
 //! [`World`] holds the NICs and moves time. A test posts and polls through [`program`]. The rules of
 //! `remora_fault` decide which frames links lose or change. [`forge`] makes frames that no NIC would send.
-//! [`loss`] measures what loss costs, [`share`] how flows share a bottleneck. [`strom`] runs kernels in the
-//! time of an FPGA, [`rma`] has portals and regions of 1RMA and the experiments of its paper.
+//! [`strom`] runs kernels in the time of an FPGA, [`rma`] has portals and regions of 1RMA and the experiments
+//! of its paper.
 
 #![allow(
     clippy::too_many_arguments,
@@ -14,12 +14,10 @@
 pub mod engine;
 pub mod forge;
 mod link;
-pub mod loss;
 pub mod network;
 pub mod program;
 pub mod rma;
 mod services;
-pub mod share;
 pub mod simulation;
 pub mod strom;
 mod switch;

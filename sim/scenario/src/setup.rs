@@ -192,6 +192,7 @@ fn irn_settings(scenario: &Scenario, paths: &Paths, frame: u32) -> irn::Settings
         cap,
         bitmap: if without_cap { WINDOW } else { cap.max(128) },
         bdp_fc: !without_cap,
+        sacked_leave: transport.sacked_leave_cap,
         recovery: match transport.name {
             TransportName::IrnGoBackN => irn::Recovery::GoBackN,
             TransportName::IrnWithoutSack => irn::Recovery::HeadOnly,
