@@ -6,7 +6,6 @@
 
 mod charging;
 mod flow;
-mod frames;
 mod host;
 mod uplink;
 
@@ -18,6 +17,7 @@ use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
 use crate::engine::Picos;
+use crate::frames::Frames;
 use crate::network::{Due, Flags, Network, NetworkConfig, PacketId};
 use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
@@ -27,7 +27,6 @@ pub use flow::{Connection, FlowEnd, FlowSpec, Verb};
 pub use host::MAX_QPS;
 
 use flow::{FarEnds, Flows};
-use frames::Frames;
 use host::Host;
 use uplink::Uplink;
 
@@ -205,7 +204,7 @@ impl Simulation {
         let len = usize::from(packet.len);
         let bytes = self.frames.open(id, whole, len);
         if packet.flags.has(Flags::MARKED) {
-            crate::switch::mark(Start::Ip, bytes);
+            crate::ecn::mark(Start::Ip, bytes);
         }
         let ingress = Ingress {
             bytes,

@@ -2,12 +2,12 @@
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{
-    Balancing, BufferConfig, Failure, Lasts, MarkConfig, Network, NetworkConfig, PauseConfig, SharedConfig,
-    Thresholds,
+    Balancing, BufferConfig, Failure, Lasts, MarkConfig, Marks, Network, NetworkConfig, PauseConfig,
+    SharedConfig, Thresholds,
 };
+use remora_fabric::simulation;
 use remora_fabric::simulation::{Charging, Connection, SimulationConfig};
 use remora_fabric::topology::Topology;
-use remora_fabric::{Marks, simulation};
 use remora_transport::congestion::{self, Algorithm, dcqcn};
 use remora_transport::rc::irn;
 use remora_transport::timers::NEVER_NS;
