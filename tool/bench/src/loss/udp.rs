@@ -23,8 +23,8 @@ const RATE: u64 = 10_000;
 const DELAY_NS: u64 = BDP * 1_000_000_000 / RATE / 2;
 /// WRITEs that each side keeps posted: more packets than any window.
 const POSTED: usize = 16;
-/// So many times slower is this path, in everything, than one of as many packets at 40 Gb/s, which takes 21.7 us
-/// there and back.
+/// So many times slower is this path, in everything, than one of as many packets at 40 Gb/s, which takes
+/// 21.7 us there and back.
 const SLOWER: u64 = 2 * DELAY_NS / 21_700;
 /// Local ACK timeout: 134 ms, the code next to RTO_high, as the simulated path has it. Over IRN the code says
 /// only when to give up, so there it is long.
