@@ -1,9 +1,10 @@
 //! The fabric: a simulated world of NICs and links. It has one seed, virtual time and no threads: two runs of
 //! a world are equal.
 //!
-//! [`World`] holds the NICs and moves time. A test posts and polls through [`program`]. The rules of
-//! `remora_fault` decide which frames links lose or change. [`forge`] makes frames that no NIC would send.
-//! [`loss`] measures what loss costs, [`share`] how flows share a bottleneck. [`strom`] runs kernels in the
+//! [`network`] moves packets over the links and switches of a [`topology`], by the events of [`engine`]. Two
+//! things stand on it. [`simulation`] is a data center whose hosts send flows. [`World`] has a few NICs whose
+//! programs are tests: they post and poll through [`program`]. The rules of `remora_fault` decide which frames
+//! a world loses or changes, and [`forge`] makes frames that no NIC would send. [`strom`] runs kernels in the
 //! time of an FPGA, [`rma`] has portals and regions of 1RMA and the experiments of its paper.
 
 #![allow(
@@ -11,27 +12,24 @@
     reason = "a command has as many operands; a struct for them exists, and this makes one"
 )]
 
+mod ecn;
 pub mod engine;
 pub mod forge;
-mod link;
-pub mod loss;
+mod frames;
 pub mod network;
 pub mod program;
 pub mod rma;
 mod services;
-pub mod share;
 pub mod simulation;
 pub mod strom;
-mod switch;
 pub mod topology;
 mod trace;
 mod verbs;
 mod world;
 
-pub use link::{LinkConfig, Sent};
+pub use network::Marks;
 pub use program::{
     ALL, CompletionQueue, FreeList, QueuePair, REMOTE, Region, Settings, SharedQueue, changes,
 };
-pub use switch::{Marks, SwitchConfig};
 pub use trace::Trace;
-pub use world::{Config, World};
+pub use world::{Config, LinkConfig, Sent, SwitchConfig, World};

@@ -7,6 +7,7 @@
 
 mod buffer;
 mod failure;
+mod mark;
 mod packet;
 mod pause;
 mod pausing;
@@ -14,6 +15,7 @@ mod port;
 mod port_id;
 mod progress;
 mod route;
+mod stray;
 mod switch;
 mod watch;
 mod wiring;
@@ -25,11 +27,11 @@ use remora_fault::Random;
 use remora_memory::prefetch;
 
 use crate::engine::{Calendar, Event, Picos};
-use crate::switch::Marks;
 use crate::topology::{Routes, Topology, TopologyError};
 
 pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresholds};
 pub use failure::Failure;
+pub use mark::{MarkConfig, Marks};
 pub use packet::{Flags, Packet, PacketId, Packets};
 pub use pause::{Lasts, PauseConfig, PauseFrame};
 pub use port::{CLASSES, End, Port};
@@ -38,28 +40,11 @@ pub use route::{Balancing, flow_hash, mix, path};
 pub use switch::VOQ_PORTS_MAX;
 pub use watch::{Amount, Cause, Finding, Findings, Totals};
 
+use mark::mark;
 use progress::Progress;
+use stray::Strays;
 use switch::Switch;
 use wiring::{Wiring, ends, share_out, too_many};
-
-/// When switches mark packets (ECN).
-#[derive(Clone, Debug, PartialEq)]
-pub struct MarkConfig {
-    /// How likely a mark is at ports of a rate in bit/s. One without a rate is for all others.
-    pub by_rate: Vec<(Option<u64>, Marks)>,
-    /// The queue counts that a packet leaves behind. Otherwise it is the one that it finds.
-    pub at_dequeue: bool,
-    /// Classes that are marked, a bit each.
-    pub classes: u8,
-}
-
-impl MarkConfig {
-    /// How likely a mark is at a port of this rate.
-    fn of(&self, rate: u64) -> Option<Marks> {
-        let exact = self.by_rate.iter().find(|(of, _)| *of == Some(rate));
-        exact.or_else(|| self.by_rate.iter().find(|(of, _)| of.is_none())).map(|(_, marks)| *marks)
-    }
-}
 
 /// How a network behaves.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +100,8 @@ const REFRESH: u32 = 4;
 const WAKE: u32 = 5;
 const WATCH: u32 = 6;
 const FAIL: u32 = 7;
-const KIND_BITS: u32 = 3;
+const STRAY: u32 = 8;
+const KIND_BITS: u32 = 4;
 
 /// So many events ahead a port is asked for, then the packet that is next on it, then the one behind that.
 const PORT_AHEAD: usize = 6;
@@ -152,6 +138,7 @@ pub struct Network {
     routes: Routes,
     failures: Vec<Failure>,
     reactions: BinaryHeap<Reverse<Reaction>>,
+    strays: Strays,
     progress: Progress,
     totals: Totals,
     findings: Findings,
@@ -197,6 +184,7 @@ impl Network {
             routes,
             failures: Vec::new(),
             reactions: BinaryHeap::new(),
+            strays: Strays::default(),
             totals: Totals::default(),
             findings: Findings::default(),
             config,
@@ -289,6 +277,11 @@ impl Network {
         self.ports.iter_mut().for_each(|port| port.whole_ns = true);
     }
 
+    /// Another rate of a port, in bit/s, for packets that come to it from now on. 0: a packet takes no time.
+    pub fn set_rate(&mut self, id: PortId, rate: u64) {
+        self.ports[id.index()].set_rate(rate);
+    }
+
     /// What arrives at a node takes so many picoseconds longer, as in a switch that looks at each packet.
     pub fn delay_arrivals(&mut self, node: u32, ps: u64) {
         for id in self.ports_of(node) {
@@ -350,6 +343,7 @@ impl Network {
                 EXPIRE => self.expire(PortId(entity)),
                 REFRESH => self.refresh(PortId(entity)),
                 WATCH => self.watch(),
+                STRAY => self.stray(),
                 _ => self.fail(entity),
             };
             if due.is_some() {
@@ -439,8 +433,16 @@ impl Network {
     /// The host hears from a port that is busy when it can send again: [`Due::Free`].
     #[inline]
     pub fn expect_free(&mut self, id: PortId) {
+        if self.ports[id.index()].busy_until > self.now {
+            self.go_on_when_free(id);
+        }
+    }
+
+    /// What waits for a port goes on when the packet that is leaving has left, and be it at once.
+    #[inline]
+    fn go_on_when_free(&mut self, id: PortId) {
         let port = &mut self.ports[id.index()];
-        if !port.has_free_event && port.busy_until > self.now {
+        if !port.has_free_event {
             port.has_free_event = true;
             let at = port.busy_until;
             self.at(at, id.0, FREE);
@@ -461,11 +463,17 @@ impl Network {
     fn arrive(&mut self, id: PortId) -> Option<Due> {
         let port = &mut self.ports[id.index()];
         let packet = self.packets.pop(&mut port.flight).expect("an arrival belongs to a packet");
-        let (to, lossy, up) = (port.to, port.lossy, port.up);
         if let Some(next) = port.flight.first() {
             let at = self.packets[next].arrival;
             self.at(at, id.0, ARRIVE);
         }
+        self.receive(id, packet)
+    }
+
+    /// A packet has come to the far end of a port.
+    #[inline]
+    fn receive(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
+        let &Port { to, lossy, up, .. } = self.port(id);
         if lossy || !up {
             let lost = !up || self.random[id.index()].chance(self.loss[id.index()]);
             if lost {
@@ -516,15 +524,16 @@ impl Network {
         let account = &mut self.accounts[ingress.index()];
         let queued = port.queues[usize::from(class)].bytes;
         if switch.buffer.admit(account, class, charge, queued, port.queued) == Admission::Dropped {
-            return self.overflow(number, ingress, id);
+            return self.overflow(number, ingress, out, id);
         }
         packet.ingress = ingress;
         if let Some(config) = &self.config.marks
             && !config.at_dequeue
             && let Some(marks) = &self.marks[out.index()]
         {
-            let marked = mark(config, marks, packet, queued, &mut self.random[out.index()]);
-            self.totals.marked += u64::from(marked);
+            let marked = u64::from(mark(config, marks, packet, queued, &mut self.random[out.index()]));
+            port.marked += marked;
+            self.totals.marked += marked;
         }
         port.add(class, charge);
         if switch.buffer.is_voq() {
@@ -544,7 +553,8 @@ impl Network {
     }
 
     #[cold]
-    fn overflow(&mut self, number: u32, ingress: PortId, id: PacketId) {
+    fn overflow(&mut self, number: u32, ingress: PortId, out: PortId, id: PacketId) {
+        self.ports[out.index()].lost += 1;
         let class = self.packets[id].class;
         if self.config.pause.is_some_and(|pause| pause.classes & 1 << class != 0) {
             let switch = self.switches[number as usize].node;
@@ -587,15 +597,19 @@ impl Network {
     #[inline]
     fn depart(&mut self, id: PortId, packet: PacketId) {
         let port = &mut self.ports[id.index()];
-        let idle = port.flight.is_empty();
-        let arrival = port.depart(self.now, packet, &mut self.packets);
         self.progress.sent(id);
         let goes_on = port.can_send();
-        if idle {
-            self.at(arrival, id.0, ARRIVE);
+        if self.packets[packet].flags.has(Flags::FAULT) {
+            self.depart_alone(id, packet);
+        } else {
+            let idle = port.flight.is_empty();
+            let arrival = port.depart(self.now, packet, &mut self.packets);
+            if idle {
+                self.at(arrival, id.0, ARRIVE);
+            }
         }
         if goes_on {
-            self.expect_free(id);
+            self.go_on_when_free(id);
         }
     }
 
@@ -608,9 +622,11 @@ impl Network {
             && config.at_dequeue
             && let Some(marks) = &self.marks[out.index()]
         {
-            let queued = self.ports[out.index()].queues[usize::from(class)].bytes;
-            let marked = mark(config, marks, packet, queued, &mut self.random[out.index()]);
-            self.totals.marked += u64::from(marked);
+            let port = &mut self.ports[out.index()];
+            let queued = port.queues[usize::from(class)].bytes;
+            let marked = u64::from(mark(config, marks, packet, queued, &mut self.random[out.index()]));
+            port.marked += marked;
+            self.totals.marked += marked;
         }
         let account = &mut self.accounts[ingress.index()];
         let switch = &mut self.switches[number as usize];
@@ -655,19 +671,6 @@ impl Network {
             End::Switch(_) => None,
         }
     }
-}
-
-/// Marks a packet that may be marked, if the draw says so. Returns whether it did.
-#[inline]
-fn mark(config: &MarkConfig, marks: &Marks, packet: &mut Packet, queued: u32, random: &mut Random) -> bool {
-    if !packet.flags.has(Flags::ECN_CAPABLE) || config.classes & 1 << packet.class == 0 {
-        return false;
-    }
-    let marked = random.chance(marks.likelihood(queued as usize));
-    if marked {
-        packet.flags = packet.flags.with(Flags::MARKED);
-    }
-    marked
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 mod charging;
 mod far_end;
 mod flow;
-mod frames;
 mod host;
 mod queue_pairs;
 mod uplink;
@@ -20,6 +19,7 @@ use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
 use crate::engine::Picos;
+use crate::frames::Frames;
 use crate::network::{Due, Flags, Network, NetworkConfig, PacketId};
 use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
@@ -30,7 +30,6 @@ pub use host::MAX_QPS;
 
 use far_end::FarEnds;
 use flow::Flows;
-use frames::Frames;
 use host::Host;
 use uplink::Uplink;
 
@@ -212,7 +211,7 @@ impl Simulation {
         let len = usize::from(packet.len);
         let bytes = self.frames.open(id, whole, len);
         if packet.flags.has(Flags::MARKED) {
-            crate::switch::mark(Start::Ip, bytes);
+            crate::ecn::mark(Start::Ip, bytes);
         }
         let ingress = Ingress {
             bytes,

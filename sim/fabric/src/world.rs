@@ -1,4 +1,14 @@
 //! The world: NICs with their memory, joined by links, and a time that jumps from one event to the next.
+//!
+//! A node runs when something of its own is due: a frame has arrived, a link has space again, a timer of its
+//! NIC expires, or its program has used the NIC. One that has frames for a full link tries again whenever
+//! anything happens, as an engine that polls does: the NIC's turns count such attempts.
+
+mod links;
+mod outlet;
+mod pairs;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -8,10 +18,15 @@ use remora_nic::rma::Regions;
 use remora_transport::Instant;
 use remora_wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 
-use crate::link::{LinkConfig, Links, Outlet, Sent};
+use crate::engine::Picos;
+use crate::network::{Due, PacketId};
 use crate::program::Program;
-use crate::switch::SwitchConfig;
 use remora_fault::{Rules, Tally};
+
+pub use links::{LinkConfig, Sent, SwitchConfig};
+
+use links::Links;
+use outlet::Outlet;
 
 /// The configuration of a world.
 #[derive(Clone, Debug)]
@@ -23,9 +38,9 @@ pub struct Config {
     /// Every link, in both directions.
     pub link: LinkConfig,
     /// All links that lead away from a node share its queue and its rate, as behind one port; else each has
-    /// its own.
+    /// its own. With a switch they always do.
     pub shared_ports: bool,
-    /// A switch between the links and the nodes.
+    /// A switch between the links and the nodes, with a port for each node.
     pub switch: Option<SwitchConfig>,
     /// What happens to frames.
     pub rules: Rules,
@@ -74,17 +89,27 @@ pub(crate) struct Node {
     /// Regions of 1RMA, if it speaks that.
     pub regions: Option<Arc<Regions>>,
     pub program: Program,
+    /// When it runs next by itself.
+    due: Instant,
     /// It has frames that its full links do not take.
     blocked: bool,
     /// A node with more work than fits into a moment, such as an endless chain, continues at this time.
     resumes: Instant,
 }
 
+impl Node {
+    /// When it runs next by itself: at once, if its NIC has work that may leave, or when a timer expires.
+    fn plan(&mut self, now: Instant) {
+        let nic = self.engine.enter();
+        let works = if nic.has_work() && !self.blocked { self.resumes.max(now) } else { Instant::NEVER };
+        self.due = works.min(nic.next_deadline());
+    }
+}
+
 /// A simulated world. A value like any other: two of them do not know of each other.
 pub struct World {
     pub(crate) nodes: Vec<Node>,
-    pub(crate) links: Links,
-    now: Instant,
+    links: Links,
     /// Steps since time last moved.
     at_once: u32,
 }
@@ -125,28 +150,19 @@ impl World {
                 endpoint,
                 regions: None,
                 program: Program::default(),
+                due: Instant::NEVER,
                 blocked: false,
                 resumes: Instant(0),
             }
         };
         let nodes: Vec<Node> = (0..config.nodes).map(node).collect();
         let endpoints = nodes.iter().map(|node| node.endpoint).collect();
-        let links = Links::new(endpoints, config.start, config.link, &config.rules, config.seed);
-        let links = if config.shared_ports { links.with_shared_ports(config.link) } else { links };
-        World {
-            nodes,
-            links: match config.switch {
-                Some(switch) => links.with_switch(switch, config.seed),
-                None => links,
-            },
-            now: Instant(0),
-            at_once: 0,
-        }
+        World { nodes, links: Links::new(config, endpoints), at_once: 0 }
     }
 
     /// The virtual time.
     pub fn now(&self) -> Instant {
-        self.now
+        self.links.network.now().instant()
     }
 
     /// A hash of every frame and its time so far.
@@ -162,13 +178,12 @@ impl World {
     /// Frames that did not fit the switch's buffer on their way to `node`, and the most bytes that ever
     /// waited there.
     pub fn overflow(&self, node: usize) -> (u64, usize) {
-        self.links.ports.get(node).map_or((0, 0), |port| (port.dropped, port.most))
+        self.links.switch_port(node).map_or((0, 0), |port| (port.lost, port.most_queued as usize))
     }
 
     /// Bytes that wait in the switch on their way to `node`, and how many frames it has marked there.
-    pub fn queue(&mut self, node: usize) -> (usize, u64) {
-        let now = self.now;
-        self.links.ports.get_mut(node).map_or((0, 0), |port| (port.held(now), port.marked))
+    pub fn queue(&self, node: usize) -> (usize, u64) {
+        self.links.switch_port(node).map_or((0, 0), |port| (port.queued as usize, port.marked))
     }
 
     /// Other fault rules from now on.
@@ -198,18 +213,18 @@ impl World {
 
     /// Makes any frame arrive at node `to` a nanosecond from now, as if it came from `from`.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        self.links.inject(self.now.after(1), from, to, bytes);
+        self.links.inject(self.now().after(1), from, to, bytes);
     }
 
     /// Where frames begin.
     pub fn start(&self) -> Start {
-        self.links.start()
+        self.links.start
     }
 
     /// The headers on the way from one node to another.
     pub fn route(&self, from: usize, to: usize) -> Route {
         let mut destination = self.nodes[to].endpoint;
-        if self.links.start() != Start::Bth {
+        if self.links.start != Start::Bth {
             // A socket gets the frames for its own port. Where whole frames arrive, RoCE's port identifies
             // them.
             destination.udp_port = remora_wire::ROCE_PORT;
@@ -234,12 +249,16 @@ impl World {
 
     /// Runs `work` with a node's NIC and the right to touch its memory.
     pub fn with_nic<R>(&mut self, node: usize, work: impl FnOnce(&mut Nic, Mem<'_>) -> R) -> R {
+        let now = self.now();
         let node = &mut self.nodes[node];
-        // The buffer may have space now.
-        node.blocked = false;
         let mut guard = node.engine.enter();
         let (nic, mem) = guard.parts();
-        work(nic, mem)
+        let done = work(nic, mem);
+        drop(guard);
+        // What it has now may go to another link than what waits.
+        node.blocked = false;
+        node.plan(now);
+        done
     }
 
     /// What a node's NIC has counted.
@@ -254,26 +273,24 @@ impl World {
 
     /// As [`World::step`], but time goes no further than `limit`, and false is returned when it gets there.
     pub fn step_until(&mut self, limit: Instant) -> bool {
-        let next = self.next();
-        if next == Instant::NEVER || next > limit {
-            if limit != Instant::NEVER {
-                self.now = self.now.max(limit);
-            }
+        let (before, own) = (self.now(), self.nodes.iter().map(|node| node.due).min());
+        let own = own.unwrap_or(Instant::NEVER);
+        if !self.happens(own.min(limit)) && (own == Instant::NEVER || own > limit) {
             return false;
         }
-        self.at_once = if next > self.now { 0 } else { self.at_once + 1 };
-        assert!(self.at_once < RESTLESS, "time stands still at {:?}", self.now);
-        self.now = self.now.max(next);
-        self.deliver();
+        self.at_once = if self.now() > before { 0 } else { self.at_once + 1 };
+        assert!(self.at_once < RESTLESS, "time stands still at {:?}", self.now());
         for node in 0..self.nodes.len() {
-            self.run(node);
+            if self.nodes[node].blocked || self.nodes[node].due <= self.now() {
+                self.run(node);
+            }
         }
         true
     }
 
     /// Lets `ns` nanoseconds pass.
     pub fn run_for(&mut self, ns: u64) {
-        let limit = self.now.after(ns);
+        let limit = self.now().after(ns);
         while self.step_until(limit) {}
     }
 
@@ -282,49 +299,65 @@ impl World {
         (0..steps).any(|_| !self.step())
     }
 
-    fn next(&self) -> Instant {
-        let mut next = self.links.next_arrival();
-        for (index, node) in self.nodes.iter().enumerate() {
-            let nic = node.engine.enter();
-            next = next.min(nic.next_deadline());
-            if node.blocked {
-                next = next.min(self.links.space_at(index, self.now));
-            } else if nic.has_work() {
-                next = next.min(node.resumes.max(self.now));
+    /// Time goes to the first moment until `limit` in which the network does something that concerns a node,
+    /// and all of that moment is done; or to `limit`. Returns whether there was such a moment.
+    fn happens(&mut self, limit: Instant) -> bool {
+        while let Some(due) = self.links.network.next_due(Picos::from(limit)) {
+            if !self.heed(due) {
+                continue;
             }
+            let now = self.links.network.now();
+            while let Some(due) = self.links.network.next_due(now) {
+                self.heed(due);
+            }
+            return true;
         }
-        next
+        false
     }
 
-    fn deliver(&mut self) {
-        let start = self.links.start();
-        while let Some((flight, frame)) = self.links.arrived(self.now) {
-            let source = self.nodes[flight.from as usize].endpoint;
-            let ingress =
-                Ingress { bytes: &frame, start, sealed: true, source, destination: None, origin: None };
-            let mut guard = self.nodes[flight.to as usize].engine.enter();
-            let (nic, mem) = guard.parts();
-            nic.receive(self.now, mem, &ingress);
-            drop(guard);
-            self.links.give_back(flight, frame);
+    /// A node is due if this concerns it. Returns whether it does.
+    fn heed(&mut self, due: Due) -> bool {
+        let now = self.now();
+        match due {
+            Due::Arrived(node, packet) => self.deliver(node as usize, packet),
+            Due::Free(node) if !self.nodes[node as usize].blocked => return false,
+            Due::Free(node) | Due::Wake(node) => self.nodes[node as usize].due = now,
         }
+        true
+    }
+
+    fn deliver(&mut self, to: usize, id: PacketId) {
+        let (now, start) = (self.now(), self.links.start);
+        let (packet, bytes) = self.links.open(id);
+        let source = self.nodes[packet.hash as usize].endpoint;
+        let ingress = Ingress { bytes, start, sealed: true, source, destination: None, origin: None };
+        let node = &mut self.nodes[to];
+        let mut guard = node.engine.enter();
+        let (nic, mem) = guard.parts();
+        nic.receive(now, mem, &ingress);
+        drop(guard);
+        node.due = now;
+        self.links.close(id, &packet);
     }
 
     fn run(&mut self, index: usize) {
+        let now = self.now();
         let node = &mut self.nodes[index];
         let mut guard = node.engine.enter();
         let (nic, mem) = guard.parts();
-        if nic.next_deadline() <= self.now {
+        if nic.next_deadline() <= now {
             // What has arrived by now has been delivered.
-            nic.expire(self.now, self.now, BUDGET);
+            nic.expire(now, now, BUDGET);
         }
-        let mut outlet = Outlet::new(&mut self.links, self.now, index);
+        let mut outlet = Outlet::new(&mut self.links, index);
         let (mut sent, mut rounds) = (1, 0);
         while nic.has_work() && sent > 0 && rounds < ROUNDS {
-            sent = nic.transmit(self.now, mem, &mut outlet, BUDGET);
+            sent = nic.transmit(now, mem, &mut outlet, BUDGET);
             rounds += 1;
         }
         node.blocked = nic.has_work() && sent == 0;
-        node.resumes = if rounds == ROUNDS { self.now.after(PAUSE_NS) } else { self.now };
+        drop(guard);
+        node.resumes = if rounds == ROUNDS { now.after(PAUSE_NS) } else { now };
+        node.plan(now);
     }
 }

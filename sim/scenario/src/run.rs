@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use remora_fabric::engine::Picos;
-use remora_fabric::network::{Finding, Totals};
+use remora_fabric::network::{Finding, PortId, Totals};
 use remora_fabric::simulation::{FlowSpec, Simulation};
 use remora_fabric::topology::Topology;
 pub use remora_nic::Status;
@@ -211,6 +211,20 @@ impl Run {
             let start = number.map(|number| self.started[number as usize].1);
             Unfinished { flow: self.flows[index].clone(), start, done }
         })
+    }
+
+    /// Bytes that the NIC of a host has sent so far, each packet from BTH to ICRC; 0 for a switch.
+    pub fn sent_bytes(&self, node: u32) -> u64 {
+        let host = self.simulation.network().host_at(node);
+        host.map_or(0, |host| self.simulation.counters(host).sent_bytes)
+    }
+
+    /// Bytes that wait at a node for its links to a neighbour, as packets are charged.
+    pub fn waiting_bytes(&self, node: u32, neighbour: u32) -> u64 {
+        let network = self.simulation.network();
+        let ports = (0..).map_while(|number| network.port_of(node, number));
+        let leads = |port: &PortId| network.name_of(port.reverse()).0 == neighbour;
+        ports.filter(leads).map(|port| u64::from(network.port(port).queued)).sum()
     }
 
     /// What the network did.

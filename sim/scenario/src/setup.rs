@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{
-    Balancing, BufferConfig, Failure, Lasts, MarkConfig, Network, NetworkConfig, PauseConfig, SharedConfig,
-    Thresholds,
+    Balancing, BufferConfig, Failure, Lasts, MarkConfig, Marks, Network, NetworkConfig, PauseConfig,
+    SharedConfig, Thresholds,
 };
+use remora_fabric::simulation;
 use remora_fabric::simulation::{Charging, Connection, SimulationConfig};
 use remora_fabric::topology::Topology;
-use remora_fabric::{Marks, simulation};
 use remora_transport::congestion::{self, Algorithm, dcqcn};
 use remora_transport::rc::irn;
 use remora_transport::timers::NEVER_NS;
@@ -199,6 +199,7 @@ fn irn_settings(scenario: &Scenario, paths: &Paths, frame: u32) -> irn::Settings
         cap,
         bitmap: if without_cap { WINDOW } else { cap.max(128) },
         bdp_fc: !without_cap,
+        sacked_leave: transport.sacked_leave_cap,
         recovery: match transport.name {
             TransportName::IrnGoBackN => irn::Recovery::GoBackN,
             TransportName::IrnWithoutSack => irn::Recovery::HeadOnly,

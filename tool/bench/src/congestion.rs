@@ -1,25 +1,27 @@
-//! `remora bench congestion`: two flows over one bottleneck of the simulated world, without control, with
-//! DCQCN and with TIMELY. Virtual time, the NIC's own code, each round another seed.
+//! `remora bench congestion`: two flows over one bottleneck of a simulated network, without control, with
+//! DCQCN and with TIMELY. Simulated time, the NIC's own code, each round another seed.
+
+mod bottleneck;
 
 use anyhow::Result;
 use indicatif::ProgressBar;
-use remora_fabric::share::{self, Outcome, RATE, Scenario, jain};
-use remora_transport::congestion::Algorithm;
+use remora_scenario::scenario::ControlName;
 
 use super::{Args, Benchmark, Report, Row, plot};
 use crate::command::output;
+use bottleneck::{Bottleneck, Outcome, RATE, Sample, jain};
 
 const MS: u64 = 1_000_000;
 /// The flows begin so far apart, and go on so long.
 const APART_NS: u64 = 5 * MS;
 const LAST_NS: u64 = 60 * MS;
 
-const CONTESTANTS: [(&str, Algorithm); 3] =
-    [("none", Algorithm::None), ("dcqcn", Algorithm::Dcqcn), ("timely", Algorithm::Timely)];
+const CONTESTANTS: [(&str, ControlName); 3] =
+    [("none", ControlName::None), ("dcqcn", ControlName::Dcqcn), ("timely", ControlName::Timely)];
 
-fn scenario(algorithm: Algorithm, seed: u64) -> Scenario {
+fn bottleneck(control: ControlName, seed: u64) -> Bottleneck {
     let sample_ns = MS / 2;
-    Scenario { apart_ns: APART_NS, last_ns: LAST_NS, sample_ns, ..Scenario::two_flows(algorithm, seed) }
+    Bottleneck { apart_ns: APART_NS, last_ns: LAST_NS, sample_ns, ..Bottleneck::of_two(control, seed) }
 }
 
 /// The figures of one contestant: one a round.
@@ -48,8 +50,8 @@ impl Benchmark for Congestion<'_> {
         let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
         let mut all: [Figures; 3] = Default::default();
         for round in 0..u64::from(args.rounds) {
-            for ((_, algorithm), figures) in CONTESTANTS.iter().zip(&mut all) {
-                let outcome = share::run(&scenario(*algorithm, round));
+            for ((_, control), figures) in CONTESTANTS.iter().zip(&mut all) {
+                let outcome = bottleneck(*control, round).run()?;
                 let rates = outcome.rates(APART_NS + LAST_NS / 4 * 3);
                 figures.jain.push(jain(&rates));
                 figures.sum.push(rates.iter().sum());
@@ -72,14 +74,14 @@ impl Benchmark for Congestion<'_> {
 fn rows(all: &[Figures; 3]) -> Vec<Row> {
     let mut rows = Vec::new();
     let (fair, link) = (vec![1.0; all[0].jain.len()], vec![RATE as f64; all[0].jain.len()]);
-    for ((name, algorithm), figures) in CONTESTANTS.iter().zip(all) {
+    for ((name, control), figures) in CONTESTANTS.iter().zip(all) {
         let row = |metric, unit, rounds: &[f64]| {
             Row::new("congestion", format!("world/two flows/{name}"), metric, unit, rounds)
         };
         let share = row("Jain's index", "", &figures.jain).against("equal shares", &fair);
         let sum = row("rate of both", "b/s", &figures.sum).against("the link", &link);
         let queue = row("longest queue", "B", &figures.queue);
-        if *algorithm == Algorithm::None {
+        if *control == ControlName::None {
             rows.extend([share, sum, queue]);
         } else {
             let queue = queue.against("none", &all[0].queue).within(0.5);
@@ -91,7 +93,7 @@ fn rows(all: &[Figures; 3]) -> Vec<Row> {
 
 /// Milliseconds under every twentieth sample.
 fn times(outcome: &Outcome) -> Vec<String> {
-    let label = |(number, sample): (usize, &share::Sample)| {
+    let label = |(number, sample): (usize, &Sample)| {
         if (number + 1).is_multiple_of(20) { format!("{}", sample.at_ns / MS) } else { String::new() }
     };
     outcome.samples.iter().enumerate().map(label).collect()

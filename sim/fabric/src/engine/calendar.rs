@@ -54,7 +54,12 @@ pub struct Calendar {
     /// Buckets opened since the last look at the width, and their events.
     opened: u32,
     emptied: u32,
+    /// Space for all events while the width changes: a steady simulation allocates nothing.
+    moved: Vec<Event>,
 }
+
+/// Events for which that space is there from the start.
+const MOVED: usize = 256;
 
 impl Default for Calendar {
     fn default() -> Calendar {
@@ -77,6 +82,7 @@ impl Calendar {
             len: 0,
             opened: 0,
             emptied: 0,
+            moved: Vec::with_capacity(MOVED),
         }
     }
 
@@ -224,7 +230,7 @@ impl Calendar {
             _ => return,
         };
         let now = self.today << self.shift;
-        let mut all: Vec<Event> = Vec::with_capacity(self.len);
+        let mut all = std::mem::take(&mut self.moved);
         for bucket in 0..BUCKETS {
             let mut place = std::mem::replace(&mut self.buckets[bucket], NONE);
             while place != NONE {
@@ -241,7 +247,8 @@ impl Calendar {
         // All that waits lies behind the bucket that was open.
         self.today = now >> shift;
         self.len = 0;
-        all.into_iter().for_each(|event| self.push(event));
+        all.drain(..).for_each(|event| self.push(event));
+        self.moved = all;
     }
 }
 

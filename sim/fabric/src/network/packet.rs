@@ -7,7 +7,7 @@ use crate::engine::Picos;
 const NONE: u32 = u32::MAX;
 
 /// Number of a packet in the table.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketId(u32);
 
 impl PacketId {
@@ -35,12 +35,21 @@ impl Flags {
     pub const WHOLE: Flags = Flags(8);
     /// `hash` is a path, not a hash.
     pub const PATH: Flags = Flags(16);
+    /// A fault rule decides about it on its first link: [`Packet::late`], [`Packet::lost`].
+    pub const FAULT: Flags = Flags(32);
 
     /// Both.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
+    }
+
+    /// Those that are not in `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
 
     /// Are all of `other` among these?
@@ -53,7 +62,7 @@ impl Flags {
 /// A packet: a descriptor. Switches see no more of it.
 #[derive(Copy, Clone, Debug)]
 pub struct Packet {
-    /// On a link: when its last bit is there.
+    /// On a link: when its last bit is there. With [`Flags::FAULT`]: picoseconds that it comes late.
     pub arrival: Picos,
     /// The next one of its queue.
     next: u32,
@@ -93,6 +102,18 @@ impl Packet {
     #[must_use]
     pub fn flagged(self, flags: Flags) -> Packet {
         Packet { flags, ..self }
+    }
+
+    /// The same packet, which comes so many picoseconds later than its first link has it. Others overtake it.
+    #[must_use]
+    pub fn late(self, ps: u64) -> Packet {
+        Packet { arrival: Picos(ps), flags: self.flags.with(Flags::FAULT), ..self }
+    }
+
+    /// The same packet, which its first link loses.
+    #[must_use]
+    pub fn lost(self) -> Packet {
+        self.late(Picos::NEVER.0)
     }
 }
 

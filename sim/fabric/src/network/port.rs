@@ -55,14 +55,24 @@ pub struct Port {
     pub delay: u64,
     /// Bytes that wait, all classes together.
     pub queued: u32,
+    /// The most bytes that ever waited.
+    pub most_queued: u32,
+    /// Packets that wait, all classes together; control frames are not among them.
+    pub packets: u32,
     /// Who receives.
     pub to: End,
     /// Who sends.
     pub from: End,
     /// What waits, by class.
     pub queues: [Queue; CLASSES],
-    /// Bits a second.
+    /// Bits a second; 0: a packet takes no time.
     pub rate: u64,
+    /// Another rate, and how many packets leave before it holds.
+    next_rate: Option<(u32, u64)>,
+    /// Packets that the buffer in front of it did not take.
+    pub lost: u64,
+    /// Packets that were marked for what waits here.
+    pub marked: u64,
     /// When a pause of each class ends.
     pub paused_until: [Picos; CLASSES],
 }
@@ -70,11 +80,9 @@ pub struct Port {
 impl Port {
     /// An idle one.
     pub fn new(from: End, to: End, rate: u64, delay: u64) -> Port {
-        let ps_per_byte = transmission(1, rate);
-        let whole = rate > 0 && 8_000_000_000_000 % rate == 0;
-        Port {
+        let mut port = Port {
             busy_until: Picos(0),
-            ps_per_byte: if whole { ps_per_byte as u32 } else { 0 },
+            ps_per_byte: 0,
             waiting: 0,
             paused: 0,
             next_class: 0,
@@ -86,12 +94,43 @@ impl Port {
             control: Fifo::default(),
             delay,
             queued: 0,
+            most_queued: 0,
+            packets: 0,
             to,
             from,
             queues: [Queue::default(); CLASSES],
-            rate,
+            rate: 0,
+            next_rate: None,
+            lost: 0,
+            marked: 0,
             paused_until: [Picos(0); CLASSES],
+        };
+        port.take_rate(rate);
+        port
+    }
+
+    /// Another rate for all packets that come from now on. Those that wait keep the present one.
+    pub fn set_rate(&mut self, rate: u64) {
+        match self.packets {
+            0 => self.take_rate(rate),
+            waiting => self.next_rate = Some((waiting, rate)),
         }
+    }
+
+    /// A packet less leaves at the present rate.
+    #[cold]
+    fn count_rate(&mut self, waiting: u32, rate: u64) {
+        self.next_rate = waiting.checked_sub(1).map(|waiting| (waiting, rate));
+        if self.next_rate.is_none() {
+            self.take_rate(rate);
+        }
+    }
+
+    fn take_rate(&mut self, rate: u64) {
+        self.rate = rate;
+        let is_whole = rate > 0 && 8_000_000_000_000 % rate == 0;
+        let ps_per_byte = u32::try_from(transmission(1, rate)).ok();
+        self.ps_per_byte = ps_per_byte.filter(|_| is_whole).unwrap_or(0);
     }
 
     /// Picoseconds that so many bytes take.
@@ -142,6 +181,8 @@ impl Port {
     pub fn add(&mut self, class: u8, bytes: u32) {
         self.queues[usize::from(class)].bytes += bytes;
         self.queued += bytes;
+        self.most_queued = self.most_queued.max(self.queued);
+        self.packets += 1;
         self.waiting |= 1 << class;
     }
 
@@ -151,8 +192,12 @@ impl Port {
         let queue = &mut self.queues[usize::from(class)];
         queue.bytes -= bytes;
         self.queued -= bytes;
+        self.packets -= 1;
         if queue.bytes == 0 {
             self.waiting &= !(1 << class);
+        }
+        if let Some((waiting, rate)) = self.next_rate {
+            self.count_rate(waiting, rate);
         }
     }
 
@@ -192,5 +237,8 @@ mod tests {
         assert_eq!(port(40_000_000_000).transmission(1_000), 200_000);
         assert_eq!(port(3_000_000_000).transmission(3), 8_000);
         assert_eq!(port(3_000_000_000).transmission(1), 2_667);
+        // Picoseconds of a byte that do not fit into 32 bits.
+        assert_eq!(port(1_000).transmission(2), 16_000_000_000);
+        assert_eq!(port(0).transmission(1_000), 0);
     }
 }

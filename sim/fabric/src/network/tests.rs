@@ -7,6 +7,7 @@ mod deadlock;
 mod headroom;
 mod pauses;
 mod queues;
+mod strays;
 
 /// A kilobyte takes 80 ns: 80 ps a byte.
 const RATE: u64 = 100_000_000_000;

@@ -14,9 +14,7 @@ use remora_wire::frame::Start as FrameStart;
 use remora_wire::rma::{Class, DATA_OVERHEAD, Kind, MAX_OPERATION, REQUEST_LEN};
 
 use super::{Exposed, Portal, Start, command};
-use crate::link::LinkConfig;
-use crate::switch::SwitchConfig;
-use crate::world::{Config, World};
+use crate::world::{Config, LinkConfig, SwitchConfig, World};
 
 /// Makes the cipher of an engine.
 pub type MakeCipher<'a> = &'a dyn Fn() -> Box<dyn Cipher>;

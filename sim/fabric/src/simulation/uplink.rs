@@ -5,7 +5,8 @@ use remora_wire::{Qpn, ipv4, udp};
 
 use super::SimulationConfig;
 use super::far_end::FarEnds;
-use super::frames::Frames;
+use crate::ecn;
+use crate::frames::Frames;
 use crate::network::{Flags, Network, Packet, PortId};
 
 /// Where the BTH begins.
@@ -107,7 +108,7 @@ impl Egress for Uplink<'_> {
         let mut packet = Packet::new(node, class.number(), charge, far.hash);
         packet.len = len as u16;
         packet.flags = Flags::NONE
-            .with(if frame[1] & 3 != 0 { Flags::ECN_CAPABLE } else { Flags::NONE })
+            .with(if ecn::field(Start::Ip, frame) != 0 { Flags::ECN_CAPABLE } else { Flags::NONE })
             .with(if far.whole { Flags::WHOLE } else { Flags::NONE })
             .with(if far.is_path { Flags::PATH } else { Flags::NONE });
         let id = self.network.send(port, packet);

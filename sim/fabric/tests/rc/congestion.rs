@@ -1,5 +1,5 @@
 //! The reactions of a queue pair to marks, notifications and round trips, packet by packet.
-//! `tests/congestion.rs` shows that two flows share a bottleneck.
+//! The tests of `remora bench congestion` show that two flows share a bottleneck.
 
 use crate::bench::Bench;
 use remora_fabric::forge::{Forge, transport};

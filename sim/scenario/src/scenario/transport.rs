@@ -28,6 +28,9 @@ pub struct Transport {
     /// IRN's packets in flight at most; without it, the bandwidth-delay product of the longest path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<u32>,
+    /// IRN: do packets that were acknowledged selectively no longer count for the cap?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sacked_leave_cap: bool,
     /// Packets of one ACK.
     pub packets_per_ack: u32,
     /// How long a sender waits before it sends a packet again: Figure 12 has 2 us.
@@ -46,6 +49,7 @@ impl Default for Transport {
             rto_high: None,
             few_packets: None,
             cap: None,
+            sacked_leave_cap: false,
             packets_per_ack: 1,
             retransmission_delay: Time(0),
             extra_header: Size(0),

@@ -178,15 +178,20 @@ fn workloads() -> impl Strategy<Value = Workload> {
 }
 
 fn controls() -> impl Strategy<Value = (Transport, Control)> {
-    let transport = (0..TransportName::ALL.len(), of(time()), of(time()), of(any::<u32>()), size());
+    let transport =
+        (0..TransportName::ALL.len(), of(time()), of(time()), of(any::<u32>()), size(), any::<bool>());
     let control = (0..ControlName::ALL.len(), of(time()), of(0.0f64..=1.0), of(rate()), of(any::<bool>()));
     (transport, control).prop_map(
-        |((name, rto, rto_low, cap, extra_header), (control, interval, gain, rate, clamp))| {
+        |(
+            (name, rto, rto_low, cap, extra_header, sacked_leave_cap),
+            (control, interval, gain, rate, clamp),
+        )| {
             let transport = Transport {
                 name: TransportName::ALL[name],
                 rto,
                 rto_low,
                 cap,
+                sacked_leave_cap,
                 extra_header,
                 ..Transport::default()
             };

@@ -3,7 +3,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `world.rs` | the simulated path and the overflowing buffer, in virtual time |
+//! | `world.rs` | the simulated path and the overflowing buffer: scenarios, in virtual time |
 //! | `udp.rs` | the same over real UDP, with links that are made bad on purpose |
 //! | `speed.rs` | packets per second on one core when nothing is lost |
 
@@ -13,11 +13,15 @@ mod world;
 
 use anyhow::Result;
 use indicatif::ProgressBar;
-use remora_fabric::loss::Machine;
 use remora_verbs::irn::{Recovery, Settings};
 
 use super::{Args, Benchmark, PortName, Report, Row, median, plot, progress};
 use crate::command::output;
+
+/// Payload of a packet: RoCE's usual path MTU.
+const MTU: u32 = 1024;
+/// Bandwidth-delay product of the paths, in packets.
+const BDP: u64 = 100;
 
 /// Random loss of each frame, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
@@ -25,7 +29,8 @@ const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
 /// One way of mending loss.
 struct Contestant {
     name: &'static str,
-    machine: Machine,
+    /// IRN with these settings at both ends; `None`: a plain reliable connection, which goes back N.
+    irn: Option<Settings>,
 }
 
 /// Where the judged ones stand among the contestants.
@@ -36,9 +41,9 @@ const WORSE: [usize; 2] = [2, 3];
 
 fn contestants() -> [Contestant; 6] {
     let whole = Settings::default();
-    let irn = |name, settings| Contestant { name, machine: Machine::Irn(settings) };
+    let irn = |name, settings| Contestant { name, irn: Some(settings) };
     [
-        Contestant { name: "go-back-n", machine: Machine::GoBackN },
+        Contestant { name: "go-back-n", irn: None },
         irn("irn", whole),
         irn("irn-with-go-back-n", Settings { recovery: Recovery::GoBackN, ..whole }),
         irn("irn-without-sack", Settings { recovery: Recovery::HeadOnly, ..whole }),

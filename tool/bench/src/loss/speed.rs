@@ -4,10 +4,9 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use remora_fabric::loss::MTU;
 use remora_verbs::{Device, EMPTY, Flags, QpOptions, QueuePair, Ready, Status, WorkRequest, work};
 
-use super::Bench;
+use super::{Bench, MTU};
 use crate::Row;
 use crate::cores::{pin, two_cores};
 use crate::testbed::local::LocalNic;

@@ -1,41 +1,152 @@
-//! Loss in the simulated world: the NIC's own code, virtual time, each round another seed.
+//! Loss in simulated time: scenarios with the NIC's own code at every host, each round another seed.
 
-use anyhow::Result;
-use remora_fabric::loss::{self, Machine};
-use remora_verbs::irn::Settings;
+use anyhow::{Result, anyhow, ensure};
+use remora_fabric::engine::{Picos, transmission};
+use remora_fabric::network::Cause;
+use remora_fabric::simulation::Charging;
+use remora_fabric::topology::{Link, NodeKind, Topology};
+use remora_fault::Random;
+use remora_scenario::Flow;
+use remora_scenario::run::{Run, Status};
+use remora_scenario::scenario::{Buffering, Network, Scenario, Switch, Transport, TransportName};
+use remora_scenario::units::{Size, Time};
+use remora_scenario::workload::Workload;
+use remora_verbs::irn::{Recovery, Settings};
 
-use super::Bench;
+use super::{BDP, Bench, MTU};
 use crate::{Row, median, plot};
 
+/// The paper's links, bits per second.
+const RATE: u64 = 40_000_000_000;
 /// Packets that each side writes.
 const PACKETS: u64 = 50_000;
-/// Nodes that write to one, at once.
+/// Hosts that write to one, at once.
 const SENDERS: [usize; 4] = [4, 8, 16, 32];
 /// Packets that each of them writes: 1 MiB.
 const BURST: u64 = 1024;
-/// Packets that may be in flight, and are remembered, without BDP-FC: more than a burst has.
-const UNCAPPED: u32 = 2048;
+/// A RETH, which IRN has in each packet.
+const RETH: u64 = 16;
 
-/// Two nodes write to each other over a path of 100 packets that loses frames at random.
+/// Bytes that a full packet of IRN is charged on a link.
+fn full() -> u64 {
+    u64::from(Charging::Ethernet.full(MTU)) + RETH
+}
+
+/// Picoseconds in which [`BDP`] full packets leave.
+fn round_trip() -> u64 {
+    BDP * transmission(full(), RATE)
+}
+
+/// How a scenario mends loss as these settings do; `None`: going back N.
+fn transport(irn: Option<Settings>) -> Transport {
+    let Some(irn) = irn else { return Transport { name: TransportName::Roce, ..Transport::default() } };
+    Transport {
+        name: match irn.recovery {
+            _ if !irn.bdp_fc => TransportName::IrnWithoutCap,
+            Recovery::Selective => TransportName::Irn,
+            Recovery::HeadOnly => TransportName::IrnWithoutSack,
+            Recovery::GoBackN => TransportName::IrnGoBackN,
+        },
+        cap: Some(irn.cap),
+        sacked_leave_cap: irn.sacked_leave,
+        rto_low: Some(Time(irn.rto_low_ns * Picos::NANOSECOND)),
+        rto_high: Some(Time(irn.rto_high_ns * Picos::NANOSECOND)),
+        few_packets: Some(irn.few),
+        ..Transport::default()
+    }
+}
+
+/// Two hosts and a path of [`BDP`] packets between them. They write to each other, so that both report losses
+/// at once. Each frame is lost with probability `loss`.
+fn exchange_scenario(irn: Option<Settings>, loss: f64, packets: u64, seed: u64) -> Scenario {
+    let link = Link { a: 0, b: 1, rate: RATE, delay: round_trip() / 2, loss };
+    let topology = Topology { nodes: vec![NodeKind::Host; 2], links: vec![link], places: Vec::new() };
+    let bytes = packets * u64::from(MTU);
+    let flows = vec![Flow::write(0, 0, 1, bytes, 0), Flow::write(1, 1, 0, bytes, 0)];
+    Scenario {
+        seed,
+        mtu: MTU,
+        transport: transport(irn),
+        workloads: vec![Workload::listed(flows)],
+        ..Scenario::on(Network::from(&topology))
+    }
+}
+
+/// `senders` hosts write `packets` packets each to host 0. Its port of the switch holds twice the
+/// bandwidth-delay product, as in the paper. `seed` staggers the senders within a round trip.
+fn incast_scenario(irn: Settings, senders: usize, packets: u64, seed: u64) -> Scenario {
+    let hosts = senders as u32 + 1;
+    let link = |host| Link { a: host, b: hosts, rate: RATE, delay: round_trip() / 4, loss: 0.0 };
+    let mut nodes = vec![NodeKind::Host; hosts as usize];
+    nodes.push(NodeKind::Switch);
+    let topology = Topology { nodes, links: (0..hosts).map(link).collect(), places: Vec::new() };
+    let (mut random, mut start) = (Random::new(seed), 0);
+    let flow = |source: u32| {
+        start += random.below(round_trip() / senders as u64 + 1);
+        Flow::write(u64::from(source), source, 0, packets * u64::from(MTU), start)
+    };
+    let flows = (1..hosts).map(flow).collect();
+    Scenario {
+        seed,
+        mtu: MTU,
+        transport: transport(Some(irn)),
+        switch: Switch { kind: Buffering::Fifo, buffer: Size(2 * BDP * full()), ..Switch::default() },
+        workloads: vec![Workload::listed(flows)],
+        ..Scenario::on(Network::from(&topology))
+    }
+}
+
+/// What came of a scenario.
+#[derive(Copy, Clone, Debug, PartialEq)]
+struct Outcome {
+    /// Until the last flow's end, picoseconds.
+    took: u64,
+    /// Bytes of all flows.
+    bytes: u64,
+    /// Packets that links or the switch lost.
+    lost: u64,
+}
+
+impl Outcome {
+    /// Payload bits per second.
+    fn goodput(&self) -> f64 {
+        self.bytes as f64 * 8e12 / self.took as f64
+    }
+}
+
+fn run(scenario: &Scenario) -> Result<Outcome> {
+    let mut run = Run::new(scenario).map_err(|says| anyhow!(says))?;
+    let mut outcome = Outcome { took: 0, bytes: 0, lost: 0 };
+    while let Some(row) = run.advance(Picos::NEVER) {
+        ensure!(row.status == Status::Success, "flow {} ended: {:?}", row.flow.id, row.status);
+        outcome.took = outcome.took.max(row.start.0 + row.fct);
+        outcome.bytes += row.flow.size;
+    }
+    ensure!(run.unfinished().next().is_none(), "a flow does not end");
+    let lost = |cause: Cause| run.totals().lost[cause as usize].packets;
+    outcome.lost = lost(Cause::Loss) + lost(Cause::Full);
+    Ok(outcome)
+}
+
+/// Two hosts write to each other over a path of 100 packets that loses frames at random.
 pub fn exchange(bench: &mut Bench<'_>) -> Result<()> {
-    let packets = bench.args.packets.unwrap_or(PACKETS).min(u64::from(u32::MAX)) as u32;
+    let packets = bench.args.packets.unwrap_or(PACKETS).min(u64::from(u32::MAX));
     let title = "Goodput by loss: simulated, 40 Gb/s, a path of 100 packets, cap 110";
     bench.exchanges("world", title, |contestant, loss, seed| {
-        Ok(loss::exchange(&contestant.machine, loss, packets, seed).goodput())
+        Ok(run(&exchange_scenario(contestant.irn, loss, packets, seed))?.goodput())
     })
 }
 
 /// Frames lost and the time of the last completion, round by round.
 type Incast = [Vec<f64>; 2];
 
-/// Many nodes write to one through a buffer that overflows, with and without BDP-FC.
+/// Many hosts write to one through a buffer that overflows, with and without BDP-FC.
 pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
     if !bench.args.wants_case("world/incast") {
         return Ok(());
     }
-    let burst = bench.args.packets.unwrap_or(BURST).min(BURST) as u32;
-    let machine = |bdp_fc| Machine::Irn(Settings { bdp_fc, bitmap: UNCAPPED, ..Settings::default() });
-    let machines = [machine(true), machine(false)];
+    let burst = bench.args.packets.unwrap_or(BURST).min(BURST);
+    let machines = [true, false].map(|bdp_fc| Settings { bdp_fc, ..Settings::default() });
     bench.bar.set_length(u64::from(bench.args.rounds) * (SENDERS.len() * machines.len()) as u64);
     bench.bar.set_position(0);
     let mut plotted: [Vec<f64>; 2] = Default::default();
@@ -44,25 +155,16 @@ pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
         for round in 0..u64::from(bench.args.rounds) {
             for (machine, [lost, took]) in machines.iter().zip(&mut found) {
                 bench.bar.set_message(format!("world/incast/{senders}"));
-                let outcome = loss::incast(machine, senders, burst, round);
+                let outcome = run(&incast_scenario(*machine, senders, burst, round))?;
                 lost.push(outcome.lost as f64);
-                took.push(outcome.took_ns as f64);
+                took.push(outcome.took as f64 / 1e3);
                 bench.bar.inc(1);
             }
         }
         for (times, [_, took]) in plotted.iter_mut().zip(&found) {
             times.push(median(took) / 1e6);
         }
-        let ([lost, took], [lost_without, took_without]) = (&found[0], &found[1]);
-        for (metric, unit, with, without) in
-            [("lost", "frames", lost, lost_without), ("completion", "ns", took, took_without)]
-        {
-            bench.report.add(Row::new("loss", format!("world/incast/{senders}/irn"), metric, unit, with));
-            let case = format!("world/incast/{senders}/irn-without-bdp-fc");
-            // More, and later: by however little.
-            let row = Row::new("loss", case, metric, unit, without).against("irn", with).at_least(1.0);
-            bench.report.add(row);
-        }
+        incast_rows(senders, &found).into_iter().for_each(|row| bench.report.add(row));
     }
     let lines = ["irn", "irn-without-bdp-fc"].into_iter().zip(plotted);
     plot::Plot {
@@ -75,3 +177,18 @@ pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
     }
     .write(&bench.args.report.join("loss-incast.svg"))
 }
+
+fn incast_rows(senders: usize, [with, without]: &[Incast; 2]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (number, (metric, unit)) in [("lost", "frames"), ("completion", "ns")].into_iter().enumerate() {
+        let (with, without) = (&with[number], &without[number]);
+        rows.push(Row::new("loss", format!("world/incast/{senders}/irn"), metric, unit, with));
+        let case = format!("world/incast/{senders}/irn-without-bdp-fc");
+        // More, and later: by however little.
+        rows.push(Row::new("loss", case, metric, unit, without).against("irn", with).at_least(1.0));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! `remora bench loss`: its rows and plots. What the figures must be, the fabric's own tests say.
+//! `remora bench loss`: its rows and plots. What the figures must be, the tests of its scenarios say.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The bytes of frames under way.
 //!
 //! A frame whose data is zeros needs no more than its headers and its last four bytes: they fit into two
-//! cache lines. All others are kept whole.
+//! cache lines. All others are kept whole: the buffer that a NIC has written takes the place of another one.
 
 use remora_memory::prefetch;
 
@@ -15,33 +15,39 @@ const TAIL: usize = 4;
 const HEADERS: usize = 256;
 
 /// Frames by the numbers of their packets.
-pub struct Frames {
+pub(crate) struct Frames {
     blank: Vec<[u8; KEPT]>,
-    whole: Vec<Vec<u8>>,
+    whole: Vec<Box<[u8]>>,
     /// The frame that a NIC writes now.
     leaving: Box<[u8]>,
-    /// The frame that a NIC reads now. All bytes are zero that no blank frame has set.
+    /// The blank frame that a NIC reads now. All bytes are zero that no blank frame has set.
     arriving: Box<[u8]>,
     /// The whole frame that a NIC reads now.
-    opened: Vec<u8>,
+    opened: Box<[u8]>,
+    /// Bytes of a buffer, unless a frame is longer.
+    usual: usize,
 }
 
 impl Frames {
-    /// Space for frames with so much payload.
+    /// Space for frames with so much payload, and for longer ones when they come.
     pub fn new(mtu: usize) -> Frames {
-        let longest = vec![0; mtu + HEADERS];
+        let usual = mtu + HEADERS;
         Frames {
             blank: Vec::new(),
             whole: Vec::new(),
-            leaving: longest.clone().into(),
-            arriving: longest.into(),
-            opened: Vec::new(),
+            leaving: buffer(usual),
+            arriving: buffer(usual),
+            opened: Box::default(),
+            usual,
         }
     }
 
     /// Where a NIC writes a frame of `len` bytes.
     #[inline]
     pub fn lend(&mut self, len: usize) -> &mut [u8] {
+        if self.leaving.len() < len {
+            self.leaving = buffer(len);
+        }
         &mut self.leaving[..len]
     }
 
@@ -51,18 +57,18 @@ impl Frames {
         &self.leaving[..len]
     }
 
-    /// The written frame belongs to a packet from now on.
+    /// The frame of `len` bytes that the NIC has written, to change it.
+    pub fn written_mut(&mut self, len: usize) -> &mut [u8] {
+        &mut self.leaving[..len]
+    }
+
+    /// The written frame belongs to a packet from now on, and cannot be read here any more.
     #[inline]
     pub fn keep(&mut self, id: PacketId, whole: bool, len: usize) {
         let index = id.index();
         if whole {
-            if self.whole.len() <= index {
-                self.whole.resize_with(index + 1, Vec::new);
-            }
-            let kept = &mut self.whole[index];
-            kept.clear();
-            kept.extend_from_slice(&self.leaving[..len]);
-            return;
+            self.make_place(index);
+            return std::mem::swap(&mut self.whole[index], &mut self.leaving);
         }
         if self.blank.len() <= index {
             self.blank.resize(index + 1, [0; KEPT]);
@@ -85,12 +91,32 @@ impl Frames {
         }
     }
 
+    /// A packet has the bytes of the written frame, too.
+    pub fn copy(&mut self, id: PacketId, len: usize) {
+        self.make_place(id.index());
+        fill(&mut self.whole[id.index()], &self.leaving[..len]);
+    }
+
+    /// A packet has these bytes.
+    pub fn put(&mut self, id: PacketId, bytes: &[u8]) {
+        self.make_place(id.index());
+        fill(&mut self.whole[id.index()], bytes);
+    }
+
+    #[inline]
+    fn make_place(&mut self, index: usize) {
+        if self.whole.len() <= index {
+            let usual = self.usual;
+            self.whole.resize_with(index + 1, || buffer(usual));
+        }
+    }
+
     /// The frame of a packet that has arrived.
     #[inline]
     pub fn open(&mut self, id: PacketId, whole: bool, len: usize) -> &mut [u8] {
         if whole {
             self.opened = std::mem::take(&mut self.whole[id.index()]);
-            return &mut self.opened;
+            return &mut self.opened[..len];
         }
         let kept = &self.blank[id.index()];
         if len <= KEPT {
@@ -114,6 +140,17 @@ impl Frames {
     }
 }
 
+fn buffer(len: usize) -> Box<[u8]> {
+    vec![0; len].into()
+}
+
+fn fill(buffer: &mut Box<[u8]>, bytes: &[u8]) {
+    match buffer.get_mut(..bytes.len()) {
+        Some(start) => start.copy_from_slice(bytes),
+        None => *buffer = bytes.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +169,30 @@ mod tests {
             frames.keep(id, false, len);
             assert_eq!(frames.open(id, false, len), sent, "{len}");
             frames.close(id, false, len);
+        }
+    }
+
+    #[test]
+    fn whole_frames_come_back_whatever_their_length_and_in_any_order() {
+        let mut frames = Frames::new(1024);
+        let mut packets = Packets::default();
+        let mut next = || packets.add(Packet::new(0, 0, 0, 0));
+        let mut all = Vec::new();
+        for (number, len) in (1..).zip([60, 1280, 3000, 60, 5000]) {
+            frames.lend(len).fill(number);
+            let [copied, kept] = [next(), next()];
+            frames.copy(copied, len);
+            frames.written_mut(len)[0] = 0xff;
+            frames.keep(kept, true, len);
+            let put = next();
+            frames.put(put, &vec![number; 2 * len]);
+            let mut changed = vec![number; len];
+            changed[0] = 0xff;
+            all.extend([(copied, vec![number; len]), (kept, changed), (put, vec![number; 2 * len])]);
+        }
+        for (id, bytes) in all.iter().rev() {
+            assert_eq!(frames.open(*id, true, bytes.len()), *bytes);
+            frames.close(*id, true, bytes.len());
         }
     }
 }

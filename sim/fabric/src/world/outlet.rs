@@ -1,0 +1,62 @@
+//! A node's egress: the links as its NIC sees them.
+
+use remora_wire::frame::{Class, Egress, Endpoint, Lease, Origin, Peer, Start};
+
+use super::links::Links;
+
+/// The egress of one node.
+pub(super) struct Outlet<'a> {
+    links: &'a mut Links,
+    from: usize,
+    /// The frame that is lent: its receiver and its length.
+    lent: Option<(usize, usize)>,
+    /// Frames since the last flush: the position in a train, which the IPv4 identification shows.
+    train: u16,
+}
+
+impl<'a> Outlet<'a> {
+    pub fn new(links: &'a mut Links, from: usize) -> Outlet<'a> {
+        Outlet { links, from, lent: None, train: 0 }
+    }
+}
+
+/// Frames of a train at most, as a UDP port would build it.
+const TRAIN: u16 = 64;
+
+impl Egress for Outlet<'_> {
+    fn start(&self, _: Peer) -> Start {
+        self.links.start
+    }
+
+    fn seals(&self, _: Peer) -> bool {
+        true
+    }
+
+    fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
+        let to = peer.0 as usize;
+        if !self.links.has_space(self.from, to) {
+            return None;
+        }
+        self.lent = Some((to, len));
+        Some(Lease { bytes: self.links.lend(len), ip_id: self.train })
+    }
+
+    fn peer_of(&mut self, to: &Endpoint, _: Option<Origin>) -> Option<Peer> {
+        let node = self.links.endpoints.iter().position(|endpoint| endpoint.address == to.address);
+        node.map(|node| Peer(node as u32))
+    }
+
+    fn has_space_per_peer(&self) -> bool {
+        !self.links.has_shared_ports()
+    }
+
+    fn commit(&mut self) {
+        let Some((to, len)) = self.lent.take() else { return };
+        self.train = (self.train + 1) % TRAIN;
+        self.links.depart(self.from, to, len);
+    }
+
+    fn flush(&mut self) {
+        self.train = 0;
+    }
+}

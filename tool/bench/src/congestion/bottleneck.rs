@@ -1,0 +1,162 @@
+//! Flows over one bottleneck: a scenario, and samples of rates and of what waits. Each flow is a host that
+//! writes without end to the same target, through a switch that marks. Flows begin one after the other.
+
+use anyhow::{Result, anyhow, ensure};
+use remora_fabric::engine::Picos;
+use remora_fabric::network::Cause;
+use remora_fabric::topology::{Link, NodeKind, Topology};
+use remora_scenario::Flow;
+use remora_scenario::run::Run;
+use remora_scenario::scenario::{
+    Buffering, Control, ControlName, Ecn, Mark, Network, Red, Scenario, Switch, Transport, TransportName,
+};
+use remora_scenario::units::{Size, Time};
+use remora_scenario::workload::Workload;
+
+/// Every link, bits per second.
+pub const RATE: u64 = 40_000_000_000;
+/// Delay of every link, picoseconds: a round trip takes 8 us.
+const DELAY: u64 = 2 * Picos::MICROSECOND;
+/// Payload of a packet.
+const MTU: u32 = 1024;
+/// The DCQCN paper's marks (§5): none up to 5 KB, all beyond 200 KB, and up to 1 % between.
+const RED: Red = Red { rate: None, kmin: Size(5_000), kmax: K_MAX, pmax: 0.01 };
+const K_MAX: Size = Size(200_000);
+/// Bytes of the switch's port: more than ever wait.
+const BUFFER: u64 = 8 << 20;
+
+/// Flows over one bottleneck.
+#[derive(Copy, Clone, Debug)]
+pub struct Bottleneck {
+    /// How many flows.
+    pub flows: u32,
+    /// What sets their rates.
+    pub control: ControlName,
+    /// What recovers from loss.
+    pub transport: TransportName,
+    /// Nanoseconds from one flow's beginning to the next one's.
+    pub apart_ns: u64,
+    /// Nanoseconds from the last flow's beginning to the end.
+    pub last_ns: u64,
+    /// Nanoseconds between two samples.
+    pub sample_ns: u64,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// The traffic between two moments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The later of them, nanoseconds from the beginning.
+    pub at_ns: u64,
+    /// What each flow sent, bits per second from BTH to ICRC.
+    pub rates: Vec<f64>,
+    /// Bytes that wait in the switch at that moment.
+    pub queue: u64,
+}
+
+/// The result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// One after the other.
+    pub samples: Vec<Sample>,
+    /// Packets lost because the switch's buffer was full.
+    pub lost: u64,
+    /// Packets that the switch marked.
+    pub marked: u64,
+}
+
+impl Bottleneck {
+    /// Two flows, the second 2 ms behind the first.
+    pub fn of_two(control: ControlName, seed: u64) -> Bottleneck {
+        Bottleneck {
+            flows: 2,
+            control,
+            transport: TransportName::Roce,
+            apart_ns: 2_000_000,
+            last_ns: 40_000_000,
+            sample_ns: 250_000,
+            seed,
+        }
+    }
+
+    /// Hosts `1..=flows` write to host 0, more than they can until the end.
+    fn scenario(&self) -> Scenario {
+        let hosts = self.flows + 1;
+        let link = |host| Link { a: host, b: hosts, rate: RATE, delay: DELAY, loss: 0.0 };
+        let mut nodes = vec![NodeKind::Host; hosts as usize];
+        nodes.push(NodeKind::Switch);
+        let topology = Topology { nodes, links: (0..hosts).map(link).collect(), places: Vec::new() };
+        let bytes = RATE / 8 * self.end_ns().div_ceil(1_000_000_000);
+        let start = |host: u32| u64::from(host - 1) * self.apart_ns * Picos::NANOSECOND;
+        let flows = (1..hosts).map(|host| Flow::write(u64::from(host), host, 0, bytes, start(host)));
+        Scenario {
+            seed: self.seed,
+            until: Some(Time(self.end_ns() * Picos::NANOSECOND)),
+            mtu: MTU,
+            transport: Transport { name: self.transport, ..Transport::default() },
+            control: Control { name: self.control, ..Control::default() },
+            switch: Switch {
+                kind: Buffering::Fifo,
+                buffer: Size(BUFFER),
+                ecn: Some(Ecn { at: Mark::Enqueue, red: vec![RED] }),
+                ..Switch::default()
+            },
+            workloads: vec![Workload::listed(flows.collect())],
+            ..Scenario::on(Network::from(&topology))
+        }
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.apart_ns * u64::from(self.flows - 1) + self.last_ns
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A flow that ends.
+    pub fn run(&self) -> Result<Outcome> {
+        let mut run = Run::new(&self.scenario()).map_err(|says| anyhow!(says))?;
+        let switch = self.flows + 1;
+        let mut samples = Vec::new();
+        let mut sent = vec![0; self.flows as usize];
+        for number in 1..=self.end_ns() / self.sample_ns {
+            let at_ns = number * self.sample_ns;
+            let ended = run.advance(Picos(at_ns * Picos::NANOSECOND));
+            ensure!(ended.is_none(), "a flow without end has ended");
+            let now: Vec<u64> = (1..=self.flows).map(|host| run.sent_bytes(host)).collect();
+            let rate = |(now, before): (&u64, &u64)| (now - before) as f64 * 8e9 / self.sample_ns as f64;
+            let rates = now.iter().zip(&sent).map(rate).collect();
+            sent = now;
+            samples.push(Sample { at_ns, rates, queue: run.waiting_bytes(switch, 0) });
+        }
+        let totals = run.totals();
+        Ok(Outcome { samples, lost: totals.lost[Cause::Full as usize].packets, marked: totals.marked })
+    }
+}
+
+impl Outcome {
+    /// The flows' rates over the samples from `from_ns` on.
+    pub fn rates(&self, from_ns: u64) -> Vec<f64> {
+        let samples: Vec<&Sample> = self.samples.iter().filter(|sample| sample.at_ns > from_ns).collect();
+        let flows = samples.first().map_or(0, |sample| sample.rates.len());
+        let sum = |flow: usize| samples.iter().map(|sample| sample.rates[flow]).sum::<f64>();
+        (0..flows).map(|flow| sum(flow) / samples.len() as f64).collect()
+    }
+
+    /// Most bytes that waited at a sample from `from_ns` on.
+    pub fn queue(&self, from_ns: u64) -> u64 {
+        let late = self.samples.iter().filter(|sample| sample.at_ns > from_ns);
+        late.map(|sample| sample.queue).max().unwrap_or(0)
+    }
+}
+
+/// Jain's index: 1 if all have the same, 1/n if one has all (Jain, Chiu, Hawe, 1984). 1 for nothing at all.
+pub fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+#[cfg(test)]
+mod tests;
