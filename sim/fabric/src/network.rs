@@ -7,6 +7,7 @@
 
 mod buffer;
 mod failure;
+mod observe;
 mod packet;
 mod pause;
 mod pausing;
@@ -29,6 +30,7 @@ use crate::topology::{Routes, Topology, TopologyError};
 
 pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresholds};
 pub use failure::Failure;
+pub use observe::{Event as PortEvent, Observation, Observe};
 pub use packet::{Flags, Packet, PacketId, Packets};
 pub use pause::{Lasts, PauseConfig, PauseFrame};
 pub use port::{CLASSES, End, Port};
@@ -103,6 +105,8 @@ pub enum Due {
     Free(u32),
     /// A time that the host asked for.
     Wake(u32),
+    /// Something was observed: [`Network::take_observations`].
+    Observed,
 }
 
 /// Kinds of events. Their numbers order those of one entity at one time.
@@ -149,6 +153,8 @@ pub struct Network {
     progress: Progress,
     totals: Totals,
     findings: Findings,
+    observes_pauses: bool,
+    observations: Vec<Observation>,
 }
 
 /// Nodes that a descriptor can name.
@@ -193,6 +199,8 @@ impl Network {
             reactions: BinaryHeap::new(),
             totals: Totals::default(),
             findings: Findings::default(),
+            observes_pauses: false,
+            observations: Vec::new(),
             config,
         };
         if network.config.pause.is_some() {
@@ -414,7 +422,7 @@ impl Network {
     fn arrive(&mut self, id: PortId) -> Option<Due> {
         let port = &mut self.ports[id.index()];
         let packet = self.packets.pop(&mut port.flight).expect("an arrival belongs to a packet");
-        let (to, lossy, up) = (port.to, port.lossy, port.up);
+        let (lossy, up, observed) = (port.lossy, port.up, port.observed);
         if let Some(next) = port.flight.first() {
             let at = self.packets[next].arrival;
             self.at(at, id.0, ARRIVE);
@@ -427,14 +435,21 @@ impl Network {
                 return None;
             }
         }
+        if observed.any() {
+            return self.arrived_observed(id, packet);
+        }
+        self.receive(id, packet)
+    }
+
+    /// A packet has come by a port, and is not lost.
+    #[inline]
+    fn receive(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
         let found = &self.packets[packet];
         if found.flags.has(Flags::PAUSE) {
-            let frame = found.hash;
-            self.packets.remove(packet);
-            return self.paused(id, frame);
+            return self.receive_pause(id, packet);
         }
         self.totals.hops += 1;
-        match to {
+        match self.ports[id.index()].to {
             End::Host(host) => Some(Due::Arrived(host, packet)),
             End::Switch(switch) => {
                 self.forward(switch, id, packet);
@@ -469,7 +484,7 @@ impl Network {
         let account = &mut self.accounts[ingress.index()];
         let queued = port.queues[usize::from(class)].bytes;
         if switch.buffer.admit(account, class, charge, queued, port.queued) == Admission::Dropped {
-            return self.overflow(number, ingress, id);
+            return self.overflow(number, ingress, out, id);
         }
         packet.ingress = ingress;
         if let Some(config) = &self.config.marks
@@ -486,6 +501,10 @@ impl Network {
         } else {
             self.packets.push(&mut port.queues[usize::from(class)].fifo, id);
         }
+        if port.observed.has(Observe::QUEUES) {
+            self.note(out, PortEvent::Enqueued, id);
+        }
+        let port = &self.ports[out.index()];
         if port.busy_until <= self.now {
             self.transmit(out);
         } else if !port.has_free_event && port.can_send() {
@@ -497,7 +516,10 @@ impl Network {
     }
 
     #[cold]
-    fn overflow(&mut self, number: u32, ingress: PortId, id: PacketId) {
+    fn overflow(&mut self, number: u32, ingress: PortId, out: PortId, id: PacketId) {
+        if self.ports[out.index()].observed.has(Observe::QUEUES) {
+            self.note(out, PortEvent::Dropped, id);
+        }
         let class = self.packets[id].class;
         if self.config.pause.is_some_and(|pause| pause.classes & 1 << class != 0) {
             let switch = self.switches[number as usize].node;
@@ -511,8 +533,13 @@ impl Network {
     #[inline]
     fn transmit(&mut self, id: PortId) {
         let port = &mut self.ports[id.index()];
+        let observed = port.observed;
         if let Some(control) = self.packets.pop(&mut port.control) {
-            return self.depart(id, control);
+            self.depart(id, control);
+            if observed.has(Observe::DEPARTURES) {
+                self.note(id, PortEvent::Departed, control);
+            }
+            return;
         }
         let Some(class) = port.choose(self.config.urgent) else { return };
         let number = match port.from {
@@ -533,6 +560,9 @@ impl Network {
         self.depart(id, packet);
         if let Some(number) = number {
             self.left(number, id, packet, class, charge);
+        }
+        if observed.has(Observe::DEPARTURES.with(Observe::QUEUES)) {
+            self.note(id, PortEvent::Departed, packet);
         }
     }
 

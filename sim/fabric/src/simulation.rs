@@ -8,6 +8,7 @@ mod charging;
 mod flow;
 mod frames;
 mod host;
+mod observe;
 mod uplink;
 
 use std::sync::Arc;
@@ -18,13 +19,14 @@ use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
 use crate::engine::Picos;
-use crate::network::{Due, Flags, Network, NetworkConfig, PacketId};
+use crate::network::{Due, Flags, Network, NetworkConfig, Observation, PacketId};
 use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
 
 pub use charging::Charging;
 pub use flow::{Connection, FlowEnd, FlowSpec, Verb};
 pub use host::MAX_QPS;
+pub use observe::{Observer, Seen, queue_pair};
 
 use flow::{FarEnds, Flows};
 use frames::Frames;
@@ -100,6 +102,9 @@ pub struct Simulation {
     flows: Flows,
     far_ends: FarEnds,
     config: SimulationConfig,
+    observer: Option<Box<dyn Observer>>,
+    /// What the observer is told now.
+    observations: Vec<Observation>,
 }
 
 impl Simulation {
@@ -120,7 +125,8 @@ impl Simulation {
             (0..network.hosts() as u32).map(|host| new_host(host, &zeros, &config)).collect();
         let far_ends = FarEnds::new(hosts.len(), config.nic.max_qps);
         let frames = Frames::new(config.connection.mtu as usize);
-        Ok(Simulation { network, hosts, frames, flows: Flows::default(), far_ends, config })
+        let (flows, observations) = (Flows::default(), Vec::new());
+        Ok(Simulation { network, hosts, frames, flows, far_ends, config, observer: None, observations })
     }
 
     /// The network.
@@ -183,17 +189,28 @@ impl Simulation {
         if let Some(ended) = self.flows.next_end() {
             return Some(ended);
         }
-        while let Some(due) = self.network.next_due(limit) {
+        while let Some(due) = self.next_due(limit) {
             match due {
                 Due::Arrived(host, packet) => self.deliver(host, packet),
                 Due::Free(host) => self.pump(host),
                 Due::Wake(host) => self.wake(host),
+                Due::Observed => {}
             }
             if let Some(ended) = self.flows.next_end() {
                 return Some(ended);
             }
         }
         None
+    }
+
+    /// What is due next, not later than `limit`. Whoever observes hears first of what came before.
+    #[inline]
+    fn next_due(&mut self, limit: Picos) -> Option<Due> {
+        let due = self.network.next_due(limit);
+        if self.observer.is_some() {
+            self.report();
+        }
+        due
     }
 
     /// A frame has arrived at a host.

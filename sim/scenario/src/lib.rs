@@ -8,6 +8,7 @@ mod error;
 mod flow;
 pub mod format;
 pub mod path;
+pub mod record;
 pub mod run;
 pub mod scenario;
 pub mod setup;

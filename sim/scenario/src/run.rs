@@ -9,6 +9,7 @@ use remora_fabric::topology::Topology;
 pub use remora_nic::Status;
 
 use crate::path::Paths;
+use crate::record::{self, PortName, Sink};
 use crate::scenario::{Balance, Scenario};
 use crate::{Flow, Start, setup};
 
@@ -116,6 +117,14 @@ impl Run {
         };
         run.start_all();
         Ok(run)
+    }
+
+    /// Gives what passes these ports to `sink` from now on.
+    ///
+    /// # Errors
+    /// Those of [`record::record`].
+    pub fn record(&mut self, captures: &[PortName], sink: Box<dyn Sink>) -> Result<(), String> {
+        record::record(&mut self.simulation, captures, sink)
     }
 
     fn start_all(&mut self) {

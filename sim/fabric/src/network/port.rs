@@ -1,5 +1,6 @@
 //! A port: one direction of a link, with the queues in front of it and the packets on it.
 
+use super::observe::Observe;
 use super::packet::{Fifo, PacketId, Packets};
 use crate::engine::{Picos, transmission};
 
@@ -45,6 +46,8 @@ pub struct Port {
     pub up: bool,
     /// It loses packets at random.
     pub lossy: bool,
+    /// What is observed of it.
+    pub observed: Observe,
     /// Packets on the link, in the order of their arrivals.
     pub flight: Fifo,
     /// Control frames, which go first and are never paused.
@@ -80,6 +83,7 @@ impl Port {
             whole_ns: false,
             up: true,
             lossy: false,
+            observed: Observe::default(),
             flight: Fifo::default(),
             control: Fifo::default(),
             delay,

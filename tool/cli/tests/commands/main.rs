@@ -31,6 +31,7 @@ mod rma;
 mod rma_bench;
 mod running;
 mod sim;
+mod sim_capture;
 mod strom;
 mod terminal;
 mod txn;
