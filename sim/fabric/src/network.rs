@@ -244,6 +244,11 @@ impl Network {
         &self.ports[id.index()]
     }
 
+    /// The numbers of all ports.
+    pub fn port_ids(&self) -> impl Iterator<Item = PortId> + use<> {
+        (0..self.ports.len() as u32).map(PortId)
+    }
+
     /// All ports, by their numbers.
     pub fn ports(&self) -> &[Port] {
         &self.ports

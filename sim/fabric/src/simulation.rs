@@ -24,9 +24,9 @@ use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
 
 pub use charging::Charging;
-pub use flow::{Connection, FlowEnd, FlowSpec, Verb};
+pub use flow::{Connection, FlowEnd, FlowSpec, Senders, Verb};
 pub use host::MAX_QPS;
-pub use observe::{Observer, Seen, queue_pair};
+pub use observe::{Observer, Seen, hosts_of};
 
 use flow::{FarEnds, Flows};
 use frames::Frames;

@@ -1,160 +1,195 @@
-//! What a run records beside its flows: the frames at ports that are captured.
+//! What a run records beside its flows: frames at ports, pauses, lengths of queues, samples, traces.
+//!
+//! Each output has the format of the program whose file the scenario was, or is CSV of our own; see
+//! docs/FABRIC.md for the columns.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
+mod capture;
+mod pauses;
+mod port_name;
+mod queues;
+mod samples;
+mod trace;
 
 use remora_fabric::engine::Picos;
-use remora_fabric::network::{Network, Observe, PortEvent, PortId};
 use remora_fabric::simulation::{Observer, Seen, Simulation};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::excerpt;
+use crate::Flow;
+use crate::path::Paths;
+use crate::scenario::{OutputFormat, Scenario};
 
-/// Ports that one run captures, at most.
-pub const CAPTURES_MAX: usize = 256;
+pub use capture::{CAPTURES_MAX, Frame, FrameBytes};
+pub use port_name::PortName;
 
-/// A port as HPCC's files name it.
+use capture::Captures;
+use pauses::Pauses;
+use queues::Queues;
+use samples::Samples;
+use trace::Trace;
+
+/// An output beside the flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PortName {
-    /// Its node.
-    pub node: u32,
-    /// Its number among the node's ports, from 1, in the order of the links.
-    pub port: u32,
+pub enum Output {
+    /// Pause frames, by who receives them.
+    Pauses,
+    /// How long the queues of switches were, how often.
+    Queues,
+    /// CNPs that hosts have sent.
+    Cnps,
+    /// Bytes that ToRs have sent upwards.
+    Uplinks,
+    /// Queue pairs of hosts.
+    Connections,
+    /// What befell the packets at nodes that are traced.
+    Trace,
 }
 
-impl fmt::Display for PortName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.node, self.port)
+impl Output {
+    /// Those of a scenario.
+    pub fn of(scenario: &Scenario) -> Vec<Output> {
+        let output = &scenario.output;
+        let sampled = output.sampling.is_some();
+        let all = [
+            (scenario.transport.name.has_pfc(), Output::Pauses),
+            (output.queues.is_some(), Output::Queues),
+            (sampled, Output::Cnps),
+            (sampled, Output::Uplinks),
+            (sampled, Output::Connections),
+            (!output.trace.is_empty(), Output::Trace),
+        ];
+        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, output)| output).collect()
+    }
+
+    /// The name of its file.
+    pub fn file_name(self, format: OutputFormat) -> &'static str {
+        let names = match self {
+            Output::Pauses => ["pfc.txt", "pauses.csv"],
+            Output::Queues => ["qlen.txt", "queues.csv"],
+            Output::Cnps => ["cnp.txt", "cnps.csv"],
+            Output::Uplinks => ["uplink.txt", "uplinks.csv"],
+            Output::Connections => ["conn.txt", "connections.csv"],
+            Output::Trace => ["trace.tr", "trace.csv"],
+        };
+        names[usize::from(!is_ns3(format))]
     }
 }
 
-impl FromStr for PortName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<PortName, String> {
-        let parsed = text
-            .split_once(':')
-            .and_then(|(node, port)| Some(PortName { node: node.parse().ok()?, port: port.parse().ok()? }));
-        parsed.filter(|name| name.port > 0).ok_or_else(|| {
-            let text = excerpt(text);
-            format!("`{text}` is no port: write its node and its number, from 1, like 130:1")
-        })
-    }
-}
-
-impl PortName {
-    /// The port in a network.
-    ///
-    /// # Errors
-    /// There is no such node or port.
-    pub fn find(self, network: &Network) -> Result<PortId, String> {
-        let PortName { node, port } = self;
-        if let Some(found) = network.port_of(node, port - 1) {
-            return Ok(found);
-        }
-        let nodes = network.topology().nodes.len();
-        if node as usize >= nodes {
-            return Err(format!("{self} names node {node}, and the last one is {}: choose it", nodes - 1));
-        }
-        let ports = (0..).take_while(|port| network.port_of(node, *port).is_some()).count();
-        Err(format!("node {node} has the ports 1 to {ports}: choose one of them instead of {port}"))
-    }
-}
-
-/// A frame at a port that is captured.
-#[derive(Copy, Clone, Debug)]
-pub struct Frame<'a> {
-    /// Nanoseconds of simulated time, cut: at its first bit if it leaves, at its last if it arrives.
-    pub time_ns: u64,
-    /// It leaves the node. Otherwise it arrives there.
-    pub leaves: bool,
-    /// Its bytes.
-    pub bytes: FrameBytes<'a>,
-}
-
-/// The bytes of a frame.
-#[derive(Copy, Clone, Debug)]
-pub enum FrameBytes<'a> {
-    /// An IPv4 packet of RoCE v2. It is sealed, or lacks its ICRC: then the last four bytes say nothing.
-    Packet(&'a [u8], bool),
-    /// A pause frame, from its Ethernet header on, without its check sequence.
-    Pause(&'a [u8]),
+/// Do outputs have the format of the ns-3 programs?
+fn is_ns3(format: OutputFormat) -> bool {
+    matches!(format, OutputFormat::Hpcc | OutputFormat::Conweave)
 }
 
 /// Who takes what a run records.
 pub trait Sink: Send {
+    /// Whole lines, or whole records, of an output.
+    fn append(&mut self, output: Output, bytes: &[u8]);
     /// A frame at the port of a capture, by number in the list that was asked for.
     fn frame(&mut self, capture: usize, frame: &Frame<'_>);
 }
 
-/// A port that is captured.
-struct Captured {
-    /// Its number in the list that was asked for.
-    number: usize,
-    /// Itself and the port at the far end of its link.
-    ends: [PortName; 2],
+/// What to record.
+#[derive(Clone, Debug, Default)]
+pub struct Asked<'a> {
+    /// Ports that are captured.
+    pub captures: &'a [PortName],
+    /// Outputs, of those of the scenario.
+    pub outputs: &'a [Output],
 }
 
-/// Turns what is observed into what is asked for.
+/// Turns what is observed and sampled into outputs.
 struct Recorder {
+    captures: Captures,
+    pauses: Option<Pauses>,
+    queues: Option<Queues>,
+    samples: Option<Samples>,
+    trace: Option<Trace>,
     sink: Box<dyn Sink>,
-    captures: BTreeMap<PortId, Captured>,
-    packet: Vec<u8>,
 }
 
-/// Records frames at these ports of a simulation.
-///
-/// # Errors
-/// A port that is not there, one that is named twice, or too many.
-pub fn record(simulation: &mut Simulation, captures: &[PortName], sink: Box<dyn Sink>) -> Result<(), String> {
-    if captures.len() > CAPTURES_MAX {
-        let asked = captures.len();
-        return Err(format!("{asked} ports are to be captured, and the limit is {CAPTURES_MAX}: drop some"));
+/// The recorder of a run, for the run and for its simulation.
+#[derive(Clone)]
+pub struct Recording(Arc<Mutex<Recorder>>);
+
+impl Recording {
+    /// Begins to record a simulation of the scenario that has not begun.
+    ///
+    /// # Errors
+    /// A port that is not there, or more than an output can say, in one line.
+    pub fn begin(
+        asked: &Asked<'_>,
+        scenario: &Scenario,
+        flows: &[Flow],
+        paths: &Paths,
+        simulation: &mut Simulation,
+        mut sink: Box<dyn Sink>,
+    ) -> Result<Recording, String> {
+        let has = |output| asked.outputs.contains(&output);
+        let format = scenario.output.format;
+        let captures = Captures::new(simulation, asked.captures)?;
+        let pauses = has(Output::Pauses).then(|| Pauses::begin(format, simulation, &mut *sink));
+        let queues = scenario.output.queues.filter(|_| has(Output::Queues));
+        let queues = queues.map(|range| Queues::begin(format, range, simulation, &mut *sink));
+        let samples = scenario.output.sampling.filter(|_| has(Output::Connections));
+        let samples = samples.map(|interval| Samples::begin(format, interval, flows, simulation, &mut *sink));
+        let trace = has(Output::Trace)
+            .then(|| Trace::begin(scenario, flows, paths, simulation, &mut *sink))
+            .transpose()?;
+        let recorder = Recorder { captures, pauses, queues, samples, trace, sink };
+        let recording = Recording(Arc::new(Mutex::new(recorder)));
+        simulation.set_observer(Box::new(recording.clone()));
+        Ok(recording)
     }
-    let mut found = BTreeMap::new();
-    for (number, name) in captures.iter().enumerate() {
-        let port = name.find(simulation.network())?;
-        let (node, far) = simulation.network().name_of(port.reverse());
-        let ends = [*name, PortName { node, port: far + 1 }];
-        if found.insert(port, Captured { number, ends }).is_some() {
-            return Err(format!("port {name} is to be captured twice: name it once"));
+
+    /// When [`Recording::sample`] is due next.
+    pub fn next(&self) -> Picos {
+        let recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = recorder.queues.as_ref().map_or(Picos::NEVER, Queues::next);
+        recorder.samples.as_ref().map_or(queues, |samples| samples.next().min(queues))
+    }
+
+    /// Looks at the simulation, whose time is that of [`Recording::next`].
+    pub fn sample(&self, simulation: &Simulation) {
+        let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Recorder { queues, samples, sink, .. } = &mut *recorder;
+        let now = simulation.network().now();
+        if let Some(queues) = queues.as_mut().filter(|queues| queues.next() <= now) {
+            queues.sample(now, &mut **sink);
         }
-        simulation.observe(port, Observe::DEPARTURES);
-        simulation.observe(port.reverse(), Observe::ARRIVALS);
+        if let Some(samples) = samples.as_mut().filter(|samples| samples.next() <= now) {
+            samples.sample(simulation, &mut **sink);
+        }
     }
-    simulation.set_observer(Box::new(Recorder { sink, captures: found, packet: Vec::new() }));
-    Ok(())
+
+    /// The run is over: writes what is still to be written.
+    pub fn end(&self, simulation: &Simulation) {
+        let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Recorder { queues, samples, sink, .. } = &mut *recorder;
+        if let Some(queues) = queues {
+            queues.end(simulation.network().now(), &mut **sink);
+        }
+        if let Some(samples) = samples {
+            samples.end(simulation, &mut **sink);
+        }
+    }
 }
 
-impl Observer for Recorder {
+impl Observer for Recording {
     fn observe(&mut self, seen: &Seen<'_>) {
-        self.capture(seen);
-    }
-}
-
-impl Recorder {
-    fn capture(&mut self, seen: &Seen<'_>) {
-        let leaves = match seen.event() {
-            PortEvent::Departed => true,
-            PortEvent::Arrived => false,
-            PortEvent::Enqueued | PortEvent::Dropped => return,
-        };
-        let Some(Captured { number, ends: [own, far] }) = self.captures.get(&seen.port()) else { return };
-        let time_ns = seen.at().0 / Picos::NANOSECOND;
-        if let Some(pause) = seen.pause() {
-            let frame = pause.emit(mac(if leaves { *own } else { *far }));
-            let bytes = FrameBytes::Pause(&frame);
-            return self.sink.frame(*number, &Frame { time_ns, leaves, bytes });
+        let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Recorder { captures, pauses, queues, samples, trace, sink } = &mut *recorder;
+        let sink = &mut **sink;
+        captures.observe(seen, sink);
+        if let Some(pauses) = pauses {
+            pauses.observe(seen, sink);
         }
-        seen.packet(&mut self.packet);
-        let bytes = FrameBytes::Packet(&self.packet, seen.sealed);
-        self.sink.frame(*number, &Frame { time_ns, leaves, bytes });
+        if let Some(queues) = queues {
+            queues.observe(seen);
+        }
+        if let Some(samples) = samples {
+            samples.observe(seen);
+        }
+        if let Some(trace) = trace {
+            trace.observe(seen, sink);
+        }
     }
-}
-
-/// A locally administered address of a port: 02:01, its node and its number. Those of hosts' packets begin
-/// with 02:00.
-fn mac(name: PortName) -> [u8; 6] {
-    let ([a, b], [c, d]) = ((name.node as u16).to_be_bytes(), (name.port as u16).to_be_bytes());
-    [2, 1, a, b, c, d]
 }

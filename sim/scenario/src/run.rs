@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{Finding, Totals};
-use remora_fabric::simulation::{FlowSpec, Simulation};
+use remora_fabric::simulation::{FlowEnd, FlowSpec, Simulation};
 use remora_fabric::topology::Topology;
 pub use remora_nic::Status;
 
 use crate::path::Paths;
-use crate::record::{self, PortName, Sink};
+use crate::record::{Asked, Recording, Sink};
 use crate::scenario::{Balance, Scenario};
 use crate::{Flow, Start, setup};
 
@@ -80,6 +80,7 @@ pub struct Run {
     mtu: u32,
     /// By a flow's id: its path, if it is given.
     given: BTreeMap<u64, u32>,
+    recording: Option<Recording>,
     /// Packets that had arrived at hosts, and when that was looked at first.
     arrived: (u64, Picos),
 }
@@ -113,18 +114,33 @@ impl Run {
             mtu: scenario.mtu,
             arrived: (0, Picos(0)),
             given,
+            recording: None,
             flows,
         };
         run.start_all();
         Ok(run)
     }
 
-    /// Gives what passes these ports to `sink` from now on.
+    /// Gives what is asked for to `sink`; to be called before time passes. `scenario` is the run's own.
     ///
     /// # Errors
-    /// Those of [`record::record`].
-    pub fn record(&mut self, captures: &[PortName], sink: Box<dyn Sink>) -> Result<(), String> {
-        record::record(&mut self.simulation, captures, sink)
+    /// Those of [`Recording::begin`].
+    pub fn record(
+        &mut self,
+        scenario: &Scenario,
+        asked: &Asked<'_>,
+        sink: Box<dyn Sink>,
+    ) -> Result<(), String> {
+        let (flows, paths, simulation) = (&self.flows, &self.paths, &mut self.simulation);
+        self.recording = Some(Recording::begin(asked, scenario, flows, paths, simulation, sink)?);
+        Ok(())
+    }
+
+    /// The run is over: gives the last of what was recorded to its sink.
+    pub fn end_recording(&mut self) {
+        if let Some(recording) = self.recording.take() {
+            recording.end(&self.simulation);
+        }
     }
 
     fn start_all(&mut self) {
@@ -161,7 +177,7 @@ impl Run {
 
     /// Goes on until a flow ends, or until `limit`. Returns that flow.
     pub fn advance(&mut self, limit: Picos) -> Option<Row> {
-        let end = self.simulation.run(limit.min(self.until))?;
+        let end = self.run_and_sample(limit.min(self.until))?;
         let (index, start) = self.started[end.flow as usize];
         self.has_ended[index] = true;
         self.ended += 1;
@@ -172,6 +188,21 @@ impl Run {
         let extra = config.extra_header + setup::additions(config);
         let alone = self.paths.alone(flow.src, flow.dst, flow.size, self.mtu, charging, extra);
         Some(Row { start, fct: end.at.since(start), alone, status: end.status, flow })
+    }
+
+    /// Goes on until a flow ends, or until `limit`. What is sampled meanwhile is sampled.
+    fn run_and_sample(&mut self, limit: Picos) -> Option<FlowEnd> {
+        loop {
+            let next = self.recording.as_ref().map_or(Picos::NEVER, Recording::next);
+            if let Some(end) = self.simulation.run(limit.min(next)) {
+                return Some(end);
+            }
+            let Some(recording) = self.recording.as_ref().filter(|_| next <= limit) else { return None };
+            recording.sample(&self.simulation);
+            if self.simulation.is_idle(limit) {
+                return None;
+            }
+        }
     }
 
     /// Starts the flows that have waited for this one as the last.

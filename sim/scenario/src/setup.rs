@@ -86,14 +86,10 @@ const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
 
 /// What a scenario asks for that changes nothing here, a sentence each.
 pub fn unheeded(scenario: &Scenario) -> Vec<String> {
-    let (switch, output) = (&scenario.switch, &scenario.output);
-    let other_hash = matches!(switch.balance, Balance::Ecmp { hash: Hash::Ns3 | Hash::Htsim });
+    let other_hash = matches!(scenario.switch.balance, Balance::Ecmp { hash: Hash::Ns3 | Hash::Htsim });
     let all = [
         (other_hash, "paths are chosen by Remora's own hash, so flows take others than in the other program"),
         (scenario.control.window == Some(true), "windows of congestion controls are not modelled"),
-        (!output.trace.is_empty(), "packets are not traced"),
-        (output.queues.is_some(), "lengths of queues are not sampled"),
-        (output.sampling.is_some(), "switches and hosts are not sampled"),
     ];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, says)| says.to_owned()).collect()
 }

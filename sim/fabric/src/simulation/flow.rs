@@ -1,7 +1,7 @@
 //! Flows: who sends how many bytes to whom, over queue pairs that are made for them.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use remora_memory::Access;
 use remora_nic::wqe::{self, Bounds, SLOT};
@@ -152,8 +152,19 @@ pub struct Flows {
     running: Vec<Option<Box<Running>>>,
     /// By host: flows that have not started.
     waiting: Vec<BinaryHeap<Reverse<(Picos, u32)>>>,
+    /// Those that run.
+    open: BTreeSet<u32>,
     ended: VecDeque<FlowEnd>,
     unfinished: usize,
+}
+
+/// The queue pairs by which a host sends data of flows.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Senders {
+    /// Those of flows that have started and not ended.
+    pub all: u64,
+    /// Of these, those with data that was never sent.
+    pub unsent: u64,
 }
 
 impl Flows {
@@ -216,10 +227,28 @@ impl Simulation {
         };
         self.connect(number, &spec, &ends);
         self.flows.running[number as usize] = Some(Box::new(Running { ends, posted: 0, done: 0 }));
+        self.flows.open.insert(number);
         self.post(number);
         if posts != spec.source {
             self.pump(posts);
         }
+    }
+
+    /// The queue pairs by which each host sends data.
+    pub fn senders(&self) -> Vec<Senders> {
+        let mut senders = vec![Senders::default(); self.hosts.len()];
+        for number in &self.flows.open {
+            let spec = &self.flows.specs[*number as usize];
+            let Some(running) = &self.flows.running[*number as usize] else { continue };
+            let [own, _] = &running.ends;
+            // Who answers READs is asked for the next piece only when the one before it has come.
+            let is_asked = spec.verb == Verb::Read;
+            let backlog = self.hosts[own.host as usize].engine.enter().backlog(own.number).unwrap_or(0);
+            let of_host = &mut senders[spec.source as usize];
+            of_host.all += 1;
+            of_host.unsent += u64::from(is_asked || running.posted < spec.bytes || backlog > 0);
+        }
+        senders
     }
 
     /// A queue pair at each of two hosts. None: one of them has as many as there may be.
@@ -342,6 +371,7 @@ impl Simulation {
         }
         let running = self.flows.running[number as usize].take().expect("it was there");
         running.ends.iter().for_each(|end| self.destroy(end));
+        self.flows.open.remove(&number);
         self.flows.unfinished -= 1;
         self.flows.ended.push_back(FlowEnd { flow: number, at: self.network.now(), status });
     }

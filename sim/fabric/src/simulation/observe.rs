@@ -1,10 +1,9 @@
 //! Whoever observes ports is told of what happens there, with the bytes of frames.
 
-use remora_wire::frame::Start;
-use remora_wire::{Qpn, ipv4, udp};
+use remora_wire::frame::{Network, Start};
 
-use super::Simulation;
 use super::frames::Frames;
+use super::{Simulation, host};
 use crate::engine::Picos;
 use crate::network::{CLASSES, Flags, Observation, Observe, PauseFrame, PortEvent, PortId};
 
@@ -72,13 +71,11 @@ impl Seen<'_> {
     }
 }
 
-/// Where the queue pair that a packet goes to stands in it, behind the IPv4 header.
-const QUEUE_PAIR: std::ops::Range<usize> = ipv4::LEN + udp::LEN + 5..ipv4::LEN + udp::LEN + 8;
-
-/// The queue pair that a packet goes to, from its IPv4 header on.
-pub fn queue_pair(packet: &[u8]) -> Option<Qpn> {
-    let [a, b, c] = packet.get(QUEUE_PAIR)?.first_chunk().copied()?;
-    Some(Qpn::new(u32::from_be_bytes([0, a, b, c])))
+/// The hosts of a packet that hosts of a simulation send, from its IPv4 header on: source and destination.
+pub fn hosts_of(packet: &[u8]) -> Option<[u32; 2]> {
+    let (network, _) = Network::parse(packet).ok()?;
+    let (source, destination) = network.addresses();
+    Some([host::number(source)?, host::number(destination)?])
 }
 
 impl Simulation {

@@ -3,6 +3,7 @@
 mod alone;
 mod memory;
 mod paths;
+mod record;
 mod transports;
 
 use remora_fabric::engine::Picos;

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use remora_host::{FrameFile, PacketDirection};
-use remora_scenario::record::{Frame, FrameBytes, PortName, Sink};
+use remora_scenario::record::{Frame, FrameBytes, PortName};
 use remora_scenario::units::Size;
 
 /// `NODE:PORT`, or `NODE:PORT=FILE`.
@@ -41,19 +40,14 @@ struct Capture {
 }
 
 /// All captures of a run.
-struct Captures {
+pub struct Captures {
     list: Vec<Capture>,
     limit: Size,
-    failed: Option<(PathBuf, io::Error)>,
 }
 
-/// The captures of a run, for the run and for whoever ends it.
-#[derive(Clone)]
-pub struct Captured(Arc<Mutex<Captures>>);
-
-impl Captured {
+impl Captures {
     /// Makes the files: in `folder`, or here, where none is named.
-    pub fn create(asked: &[CaptureArg], folder: Option<&Path>, limit: Size) -> Result<Captured> {
+    pub fn create(asked: &[CaptureArg], folder: Option<&Path>, limit: Size) -> Result<Captures> {
         let mut list: Vec<Capture> = Vec::new();
         for CaptureArg { port, file } in asked {
             let own = format!("{}-{}.pcapng", port.node, port.port);
@@ -66,51 +60,19 @@ impl Captured {
             }
             let made = File::create(&path)
                 .and_then(|file| FrameFile::new(BufWriter::new(file), &format!("port {port}")))
-                .with_context(|| format!("the capture {} cannot be written", path.display()))?;
+                .with_context(|| cannot_write(&path))?;
             list.push(Capture { port: *port, path, file: Some(made), missing: 0 });
         }
-        Ok(Captured(Arc::new(Mutex::new(Captures { list, limit, failed: None }))))
+        Ok(Captures { list, limit })
     }
 
-    /// Writes what was recorded so far.
-    pub fn flush(&self) -> Result<()> {
-        let mut captures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Captures { list, failed, .. } = &mut *captures;
-        if let Some((path, error)) = failed.take() {
-            return Err(error).with_context(|| format!("the capture {} cannot be written", path.display()));
-        }
-        for Capture { path, file, .. } in list {
-            let flushed = file.as_mut().map_or(Ok(()), FrameFile::flush);
-            flushed.with_context(|| format!("the capture {} cannot be written", path.display()))?;
-        }
-        Ok(())
-    }
-
-    /// Ends the files, and says where they are.
-    pub fn end(&self) -> Result<()> {
-        self.flush()?;
-        let mut captures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for Capture { port, path, file, missing } in &mut captures.list {
-            let Some(file) = file.take() else { continue };
-            let frames = file.frames();
-            file.finish(*missing)
-                .with_context(|| format!("the capture {} cannot be written", path.display()))?;
-            eprintln!("captured at {port}: {frames} frames, in {}", path.display());
-        }
-        Ok(())
-    }
-}
-
-impl Sink for Captured {
-    fn frame(&mut self, capture: usize, frame: &Frame<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(capture, frame);
-    }
-}
-
-impl Captures {
-    fn add(&mut self, number: usize, frame: &Frame<'_>) {
+    /// Adds a frame, if the capture is not full.
+    ///
+    /// # Errors
+    /// That of writing the file, which then ends.
+    pub fn add(&mut self, number: usize, frame: &Frame<'_>) -> Result<(), (PathBuf, io::Error)> {
         let Capture { port, path, file: place, missing } = &mut self.list[number];
-        let Some(file) = place else { return };
+        let Some(file) = place else { return Ok(()) };
         let len = match frame.bytes {
             FrameBytes::Packet(bytes, _) | FrameBytes::Pause(bytes) => bytes.len(),
         };
@@ -122,16 +84,39 @@ impl Captures {
                 );
             }
             *missing += 1;
-            return;
+            return Ok(());
         }
         let direction = if frame.leaves { PacketDirection::Out } else { PacketDirection::In };
         let written = match frame.bytes {
             FrameBytes::Packet(bytes, sealed) => file.packet(frame.time_ns, direction, sealed, bytes),
             FrameBytes::Pause(bytes) => file.frame(frame.time_ns, direction, bytes),
         };
-        if let Err(error) = written {
+        written.map_err(|error| {
             *place = None;
-            self.failed = Some((path.clone(), error));
-        }
+            (path.clone(), error)
+        })
     }
+
+    /// Writes what was recorded so far.
+    pub fn flush(&mut self) -> Result<()> {
+        for Capture { path, file, .. } in &mut self.list {
+            file.as_mut().map_or(Ok(()), FrameFile::flush).with_context(|| cannot_write(path))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the files, and says where they are.
+    pub fn end(&mut self) -> Result<()> {
+        for Capture { port, path, file, missing } in &mut self.list {
+            let Some(file) = file.take() else { continue };
+            let frames = file.frames();
+            file.finish(*missing).with_context(|| cannot_write(path))?;
+            eprintln!("captured at {port}: {frames} frames, in {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("the capture {} cannot be written", path.display())
 }

@@ -5,6 +5,7 @@ mod convert;
 mod load;
 mod outputs;
 mod progress;
+mod recorded;
 mod run;
 mod summary;
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
-use remora_scenario::record::PortName;
+use remora_scenario::Scenario;
+use remora_scenario::record::{Asked, PortName};
 use remora_scenario::run::Run;
 use remora_scenario::units::{Size, Time};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::capture::{CaptureArg, Captured};
+use super::capture::CaptureArg;
 use super::outputs::Outputs;
 use super::progress::Display;
+use super::recorded::Recorded;
 use super::summary::Summary;
 use super::{ScenarioArgs, load};
 
@@ -66,7 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let mut run = Run::new(&scenario).map_err(anyhow::Error::msg)?;
     let mut outputs = Outputs::create(args.out.as_deref(), &scenario, args.json)?;
-    let captured = capture(args, &mut run)?;
+    let recorded = record(args, &scenario, &mut run)?;
     let mut display = Display::new(args.json, run.progress().flows.1)?;
     let mut summary = Summary::default();
     while !run.is_over() && !stopped.load(Ordering::Relaxed) {
@@ -75,12 +77,13 @@ pub fn run(args: &Args) -> Result<()> {
             outputs.flow(&row)?;
             summary.add(&row);
         }
-        captured.flush()?;
+        recorded.flush()?;
         display.show(&run.progress(), &summary)?;
     }
     display.end();
     let complete = summary.close(&mut run, stopped.load(Ordering::Relaxed));
-    captured.end()?;
+    run.end_recording();
+    recorded.end()?;
     outputs.end(&run, &summary)?;
     summary.print(&run, args.json, display.elapsed())?;
     if !complete {
@@ -89,15 +92,17 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Begins the captures that are asked for.
-fn capture(args: &Args, run: &mut Run) -> Result<Captured> {
-    let ports: Vec<PortName> = args.capture.iter().map(|capture| capture.port).collect();
-    for port in &ports {
+/// Begins what is recorded: the ports that are asked for, and the scenario's outputs.
+fn record(args: &Args, scenario: &Scenario, run: &mut Run) -> Result<Recorded> {
+    let captures: Vec<PortName> = args.capture.iter().map(|capture| capture.port).collect();
+    for port in &captures {
         port.find(run.simulation().network()).map_err(anyhow::Error::msg)?;
     }
-    let captured = Captured::create(&args.capture, args.out.as_deref(), args.capture_limit)?;
-    if !ports.is_empty() {
-        run.record(&ports, Box::new(captured.clone())).map_err(anyhow::Error::msg)?;
+    let recorded = Recorded::create(scenario, args.out.as_deref(), &args.capture, args.capture_limit)?;
+    let outputs = recorded.outputs();
+    if !(captures.is_empty() && outputs.is_empty()) {
+        let asked = Asked { captures: &captures, outputs: &outputs };
+        run.record(scenario, &asked, Box::new(recorded.clone())).map_err(anyhow::Error::msg)?;
     }
-    Ok(captured)
+    Ok(recorded)
 }

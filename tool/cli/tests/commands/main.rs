@@ -32,6 +32,7 @@ mod rma_bench;
 mod running;
 mod sim;
 mod sim_capture;
+mod sim_outputs;
 mod strom;
 mod terminal;
 mod txn;

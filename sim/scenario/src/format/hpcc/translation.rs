@@ -218,7 +218,8 @@ fn output(config: &Config, dialect: Dialect, trace: Vec<u32>) -> Output {
             Dialect::Conweave => OutputFormat::Conweave,
         },
         trace: if traced { trace } else { Vec::new() },
-        queues: config.text("QLEN_MON_FILE").map(|_| queues),
+        // ConWeave's program has the keys, and samples no queues.
+        queues: config.text("QLEN_MON_FILE").filter(|_| dialect == Dialect::Hpcc).map(|_| queues),
         sampling: config.get("SW_MONITORING_INTERVAL").map(|_| ns("SW_MONITORING_INTERVAL", 10_000)),
     }
 }
