@@ -47,6 +47,7 @@ fn main() {
         class: None,
         source_port: None,
         path: None,
+        keys: None,
     };
     let started = Instant::now();
     match pattern.as_str() {

@@ -7,6 +7,7 @@
 
 mod buffer;
 mod failure;
+mod flow_hash;
 mod observe;
 mod packet;
 mod pause;
@@ -30,12 +31,13 @@ use crate::topology::{Routes, Topology, TopologyError};
 
 pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresholds};
 pub use failure::Failure;
+pub use flow_hash::{FlowKey, KeyedHash, flow_hash, mix};
 pub use observe::{Event as PortEvent, Observation, Observe};
 pub use packet::{Flags, Packet, PacketId, Packets};
 pub use pause::{Lasts, PauseConfig, PauseFrame};
 pub use port::{CLASSES, End, Port};
 pub use port_id::PortId;
-pub use route::{Balancing, flow_hash, mix, path};
+pub use route::{Balancing, path};
 pub use switch::VOQ_PORTS_MAX;
 pub use watch::{Amount, Cause, Finding, Findings, Totals};
 
@@ -149,6 +151,8 @@ pub struct Network {
     topology: Topology,
     routes: Routes,
     failures: Vec<Failure>,
+    /// Of flows, where switches hash as another program does.
+    keys: Vec<FlowKey>,
     reactions: BinaryHeap<Reverse<Reaction>>,
     progress: Progress,
     totals: Totals,
@@ -196,6 +200,7 @@ impl Network {
             topology,
             routes,
             failures: Vec::new(),
+            keys: Vec::new(),
             reactions: BinaryHeap::new(),
             totals: Totals::default(),
             findings: Findings::default(),
@@ -315,6 +320,17 @@ impl Network {
             End::Host(host) => self.uplinks[host as usize].clone(),
             End::Switch(switch) => self.switches[switch as usize].ports.to_vec(),
         }
+    }
+
+    /// Sets the key of a flow, at the place of one that is not used any more or at a new one. Returns its
+    /// number, which the flow's packets have as their hash.
+    pub fn set_key(&mut self, place: Option<u32>, key: FlowKey) -> u32 {
+        if let Some(place) = place {
+            self.keys[place as usize] = key;
+            return place;
+        }
+        self.keys.push(key);
+        self.keys.len() as u32 - 1
     }
 
     /// The links that are down at some time, and when.
@@ -482,7 +498,7 @@ impl Network {
             return self.lose(id, Cause::NoPath);
         }
         let (balancing, tier) = (self.config.balancing, switch.tier);
-        let choice = switch.chooser.choose(balancing, self.now, packet, tier, choices.len());
+        let choice = switch.chooser.choose(balancing, self.now, packet, &self.keys, tier, choices.len());
         let output = choices[choice];
         let out = switch.ports[usize::from(output)];
         let port = &mut self.ports[out.index()];

@@ -7,6 +7,7 @@
 mod error;
 mod flow;
 pub mod format;
+mod hash;
 pub mod path;
 pub mod record;
 pub mod run;

@@ -8,6 +8,7 @@ use remora_fabric::simulation::{FlowEnd, FlowSpec, Simulation};
 use remora_fabric::topology::Topology;
 pub use remora_nic::Status;
 
+use crate::hash::HashOf;
 use crate::path::Paths;
 use crate::record::{Asked, Recording, Sink};
 use crate::scenario::{Balance, Scenario};
@@ -80,6 +81,7 @@ pub struct Run {
     mtu: u32,
     /// By a flow's id: its path, if it is given.
     given: BTreeMap<u64, u32>,
+    hash: Option<HashOf>,
     recording: Option<Recording>,
     /// Packets that had arrived at hosts, and when that was looked at first.
     arrived: (u64, Picos),
@@ -114,6 +116,7 @@ impl Run {
             mtu: scenario.mtu,
             arrived: (0, Picos(0)),
             given,
+            hash: HashOf::scenario(scenario),
             recording: None,
             flows,
         };
@@ -168,6 +171,7 @@ impl Run {
             verb: setup::verb(flow.verb),
             class: Some(flow.class),
             source_port: (flow.ports[0] != 0).then_some(flow.ports[0]),
+            keys: self.hash.and_then(|hash| hash.keys(flow)),
             path: self.given.get(&flow.id).copied(),
         };
         let number = self.simulation.add_flow(spec);

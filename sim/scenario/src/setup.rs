@@ -12,6 +12,7 @@ use remora_transport::congestion::{self, Algorithm, dcqcn};
 use remora_transport::rc::irn;
 use remora_transport::timers::NEVER_NS;
 
+use crate::hash::HashOf;
 use crate::path::Paths;
 use crate::scenario::{
     self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, Payload, Pfc, Scenario, TransportName,
@@ -86,9 +87,9 @@ const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
 
 /// What a scenario asks for that changes nothing here, a sentence each.
 pub fn unheeded(scenario: &Scenario) -> Vec<String> {
-    let other_hash = matches!(scenario.switch.balance, Balance::Ecmp { hash: Hash::Ns3 | Hash::Htsim });
+    let htsim = matches!(scenario.switch.balance, Balance::Ecmp { hash: Hash::Htsim });
     let all = [
-        (other_hash, "paths are chosen by Remora's own hash, so flows take others than in the other program"),
+        (htsim, "htsim's hash takes salts from the seed here, so flows take other paths than there"),
         (scenario.control.window == Some(true), "windows of congestion controls are not modelled"),
     ];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, says)| says.to_owned()).collect()
@@ -256,7 +257,11 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
             classes: data,
         }),
         balancing: match switch.balance {
-            Balance::Ecmp { .. } | Balance::Replay { .. } => Balancing::Flow,
+            Balance::Ecmp { .. } => match HashOf::scenario(scenario) {
+                Some(hash) => Balancing::Keyed(hash.keyed()),
+                None => Balancing::Flow,
+            },
+            Balance::Replay { .. } => Balancing::Flow,
             Balance::Spray {} => Balancing::Packet,
             Balance::Flowlet { gap } => Balancing::Flowlet(gap.0),
         },

@@ -15,7 +15,7 @@ use remora_wire::frame::{Class, Peer, Route};
 
 use super::{Simulation, host};
 use crate::engine::Picos;
-use crate::network::flow_hash;
+use crate::network::{Balancing, FlowKey, flow_hash};
 use crate::program::{ReceiveQueue, Settings, changes, ring};
 
 /// How data moves.
@@ -47,6 +47,9 @@ pub struct FlowSpec {
     pub class: Option<u8>,
     /// UDP source port of its data; chosen by its number, if not given.
     pub source_port: Option<u16>,
+    /// What switches hash of its data and of its acknowledgements, where they hash as another program does;
+    /// chosen by hosts and ports, if not given.
+    pub keys: Option<[FlowKey; 2]>,
     /// The path of its data, as [`crate::network::path`] packs it; chosen by hashes, if not given.
     pub path: Option<u32>,
 }
@@ -96,6 +99,8 @@ pub struct FarEnd {
     pub hash: u32,
     /// `hash` is a path.
     pub is_path: bool,
+    /// `hash` is the number of a key.
+    pub is_key: bool,
     /// All bytes of its frames are kept.
     pub whole: bool,
 }
@@ -302,16 +307,7 @@ impl Simulation {
             route.source.udp_port = port;
             let class = Class::new(spec.class.unwrap_or(self.config.data_class));
             let address = AddressVector { peer: Peer(peer.host), route, class };
-            let data = own.host == spec.source;
-            let far = FarEnd {
-                hash: match spec.path {
-                    Some(path) if data => path,
-                    _ => flow_hash(own.host, peer.host, port, remora_wire::ROCE_PORT),
-                },
-                is_path: data && spec.path.is_some(),
-                whole: self.config.whole,
-            };
-            self.far_ends.set(peer.host, peer.number, far);
+            self.set_far_end(spec, own, peer, port);
             let mut guard = self.hosts[own.host as usize].engine.enter();
             let nic = guard.parts().0;
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
@@ -322,6 +318,26 @@ impl Simulation {
                 nic.modify_qp(own.number, &change).expect("a control for a queue pair that is connected");
             }
         }
+    }
+
+    /// How the packets of one end of a flow get to the other one.
+    fn set_far_end(&mut self, spec: &FlowSpec, own: &End, peer: &End, port: u16) {
+        let is_data = own.host == spec.source;
+        let mut far = FarEnd { whole: self.config.whole, ..FarEnd::default() };
+        let ports = [port, remora_wire::ROCE_PORT];
+        if let Some(path) = spec.path.filter(|_| is_data) {
+            (far.hash, far.is_path) = (path, true);
+        } else if matches!(self.config.network.balancing, Balancing::Keyed(_)) {
+            let before = self.far_ends.get(peer.host, peer.number);
+            let ports = u32::from(ports[0]) | u32::from(ports[1]) << 16;
+            let [data, answers] = spec.keys.unwrap_or([[own.host, peer.host, ports]; 2]);
+            let key = if is_data { data } else { answers };
+            far.hash = self.network.set_key(before.is_key.then_some(before.hash), key);
+            far.is_key = true;
+        } else {
+            far.hash = flow_hash(own.host, peer.host, ports[0], ports[1]);
+        }
+        self.far_ends.set(peer.host, peer.number, far);
     }
 
     /// Keeps work requests of a flow posted.

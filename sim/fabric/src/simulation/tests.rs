@@ -63,6 +63,7 @@ fn run(whole: bool, observed: &[(PortId, Observe)]) -> (Simulation, Vec<Noted>) 
             class: None,
             source_port: None,
             path: None,
+            keys: None,
         });
     }
     while simulation.running() > 0 {

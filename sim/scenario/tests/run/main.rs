@@ -1,6 +1,7 @@
 //! Scenarios that run, with real NICs at every host.
 
 mod alone;
+mod hashes;
 mod memory;
 mod paths;
 mod record;
