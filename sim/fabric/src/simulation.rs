@@ -24,7 +24,7 @@ use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
 
 pub use charging::Charging;
-pub use flow::{Connection, FlowEnd, FlowSpec, Senders, Verb};
+pub use flow::{Connection, EndAt, FlowEnd, FlowSpec, Senders, Verb};
 pub use host::MAX_QPS;
 pub use observe::{Observer, Seen, hosts_of};
 
@@ -184,7 +184,7 @@ impl Simulation {
         self.flows.progress(number)
     }
 
-    /// Runs until `limit`, or until a flow ends. Returns that flow.
+    /// Runs until `limit`, or until a flow ends at one of its hosts. Returns that.
     pub fn run(&mut self, limit: Picos) -> Option<FlowEnd> {
         if let Some(ended) = self.flows.next_end() {
             return Some(ended);
@@ -245,9 +245,12 @@ impl Simulation {
     fn complete(&mut self, number: u32) {
         while let Some(entry) = self.hosts[number as usize].poller.poll() {
             self.hosts[number as usize].poller.free();
-            let completion = entry.completion;
-            if completion.kind != CompletionKind::Receive || completion.status != Status::Success {
-                self.flow_completed(completion.id as u32, completion.status);
+            let (number, status) = (entry.completion.id as u32, entry.completion.status);
+            match entry.completion.kind {
+                CompletionKind::Receive | CompletionKind::ReceiveWriteImm if status == Status::Success => {
+                    self.flow_received(number);
+                }
+                _ => self.flow_completed(number, status),
             }
         }
     }

@@ -15,6 +15,7 @@ pub mod scenario;
 pub mod setup;
 mod tokens;
 pub mod units;
+mod window;
 pub mod workload;
 
 pub use error::{FILE_MAX, FLOWS_MAX, Read, ScenarioError, Source, Warning};

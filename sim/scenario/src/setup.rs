@@ -88,10 +88,7 @@ const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
 /// What a scenario asks for that changes nothing here, a sentence each.
 pub fn unheeded(scenario: &Scenario) -> Vec<String> {
     let htsim = matches!(scenario.switch.balance, Balance::Ecmp { hash: Hash::Htsim });
-    let all = [
-        (htsim, "htsim's hash takes salts from the seed here, so flows take other paths than there"),
-        (scenario.control.window == Some(true), "windows of congestion controls are not modelled"),
-    ];
+    let all = [(htsim, "htsim's hash takes salts from the seed here, so flows take other paths than there")];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, says)| says.to_owned()).collect()
 }
 
@@ -237,6 +234,7 @@ fn control(scenario: &Scenario, rate: u64) -> congestion::Settings {
         algorithm: Algorithm::None,
         min_rate: asked.min_rate.map_or(named.min_rate, |rate| rate.0),
         dcqcn: given,
+        window_follows_rate: asked.window == Some(true) && asked.window_follows_rate == Some(true),
         ..named
     }
 }

@@ -38,8 +38,8 @@ impl Chooser {
         Chooser { salt, turn: salt, flowlets: vec![(Picos(0), salt); flowlets].into() }
     }
 
-    /// One of `count` equal ports; there is at least one. `keys` are those of all flows. `tier` counts the switches that a path has passed
-    /// on its way up.
+    /// One of `count` equal ports; there is at least one. `keys` are those of all flows. `tier` counts the
+    /// switches that a path has passed on its way up.
     #[inline]
     pub fn choose(
         &mut self,

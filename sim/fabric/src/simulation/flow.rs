@@ -50,16 +50,32 @@ pub struct FlowSpec {
     /// What switches hash of its data and of its acknowledgements, where they hash as another program does;
     /// chosen by hosts and ports, if not given.
     pub keys: Option<[FlowKey; 2]>,
+    /// Whoever runs the simulation hears of it when the destination has all bytes, too. The last bytes of a
+    /// WRITE then bring immediate data, as programs do it. A READ's destination hears of its end anyway.
+    pub tells_received: bool,
+    /// Packets in flight at most; as the NIC is configured, if not given.
+    pub window: Option<u32>,
     /// The path of its data, as [`crate::network::path`] packs it; chosen by hashes, if not given.
     pub path: Option<u32>,
 }
 
-/// A flow has ended.
+/// Where a flow has ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EndAt {
+    /// Its destination has all bytes: [`FlowSpec::tells_received`].
+    Destination,
+    /// The last acknowledgement is there, or the last data of a READ. Nothing of the flow follows.
+    Poster,
+}
+
+/// A flow has ended at one of its hosts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FlowEnd {
     /// Its number.
     pub flow: u32,
-    /// When the last acknowledgement was there, or the last data of a READ.
+    /// Where.
+    pub end: EndAt,
+    /// When.
     pub at: Picos,
     /// How: all but success means that its queue pair failed.
     pub status: Status,
@@ -148,6 +164,8 @@ struct Running {
     ends: [End; 2],
     posted: u64,
     done: u64,
+    /// Receives that the destination is to complete.
+    receives: u64,
 }
 
 /// All flows.
@@ -228,10 +246,11 @@ impl Simulation {
             self.flows.unfinished -= 1;
             let at = self.network.now();
             let status = Status::LocalQpOperation;
-            return self.flows.ended.push_back(FlowEnd { flow: number, at, status });
+            return self.flows.ended.push_back(FlowEnd { flow: number, end: EndAt::Poster, at, status });
         };
         self.connect(number, &spec, &ends);
-        self.flows.running[number as usize] = Some(Box::new(Running { ends, posted: 0, done: 0 }));
+        self.flows.running[number as usize] =
+            Some(Box::new(Running { ends, posted: 0, done: 0, receives: 0 }));
         self.flows.open.insert(number);
         self.post(number);
         if posts != spec.source {
@@ -311,6 +330,7 @@ impl Simulation {
             let mut guard = self.hosts[own.host as usize].engine.enter();
             let nic = guard.parts().0;
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
+                let change = Modify { window: spec.window, ..change };
                 nic.modify_qp(own.number, &change).expect("a change that the table allows");
             }
             if connection.congestion != Algorithm::None {
@@ -352,13 +372,21 @@ impl Simulation {
             let list =
                 [Sge { addr: host::ADDRESS, len: len as u32, lkey: self.hosts[own.host as usize].key }];
             let remote = Remote { addr: host::ADDRESS, rkey: self.hosts[peer.host as usize].key };
+            let is_last = running.posted + len == spec.bytes;
             let operation = match spec.verb {
+                Verb::Write if is_last && spec.tells_received => {
+                    let request = ReceiveRequest { id: u64::from(number), sges: &[] };
+                    peer.receive.push(&request).expect("the first receive");
+                    running.receives = 1;
+                    Operation::WriteImm(remote, number)
+                }
                 Verb::Write => Operation::Write(remote),
                 Verb::Read => Operation::Read(remote),
                 Verb::Send => {
                     let sges = [Sge { lkey: remote.rkey, ..list[0] }];
                     let request = ReceiveRequest { id: u64::from(number), sges: &sges };
                     peer.receive.push(&request).expect("as many receives as sends");
+                    running.receives += 1;
                     Operation::Send
                 }
             };
@@ -376,6 +404,17 @@ impl Simulation {
         }
     }
 
+    /// The NIC of a flow's destination has completed a receive.
+    pub(super) fn flow_received(&mut self, number: u32) {
+        let spec = &self.flows.specs[number as usize];
+        let Some(running) = &mut self.flows.running[number as usize] else { return };
+        running.receives -= 1;
+        if spec.tells_received && running.receives == 0 && running.posted == spec.bytes {
+            let (end, at, status) = (EndAt::Destination, self.network.now(), Status::Success);
+            self.flows.ended.push_back(FlowEnd { flow: number, end, at, status });
+        }
+    }
+
     /// The NIC has completed a work request of a flow.
     pub(super) fn flow_completed(&mut self, number: u32, status: Status) {
         let spec = &self.flows.specs[number as usize];
@@ -389,7 +428,8 @@ impl Simulation {
         running.ends.iter().for_each(|end| self.destroy(end));
         self.flows.open.remove(&number);
         self.flows.unfinished -= 1;
-        self.flows.ended.push_back(FlowEnd { flow: number, at: self.network.now(), status });
+        let (end, at) = (EndAt::Poster, self.network.now());
+        self.flows.ended.push_back(FlowEnd { flow: number, end, at, status });
     }
 }
 

@@ -64,6 +64,8 @@ fn run(whole: bool, observed: &[(PortId, Observe)]) -> (Simulation, Vec<Noted>) 
             source_port: None,
             path: None,
             keys: None,
+            tells_received: false,
+            window: None,
         });
     }
     while simulation.running() > 0 {

@@ -1,11 +1,13 @@
 //! Scenarios that run, with real NICs at every host.
 
 mod alone;
+mod dependencies;
 mod hashes;
 mod memory;
 mod paths;
 mod record;
 mod transports;
+mod windows;
 
 use remora_fabric::engine::Picos;
 use remora_scenario::Flow;

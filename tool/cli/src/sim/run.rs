@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Record what arrives at and leaves a port, numbered from 1, in NODE-PORT.pcapng or a file of another name
+    /// Record what arrives at and leaves a port, numbered from 1, in NODE-PORT.pcapng or in FILE
     #[arg(long, value_name = "NODE:PORT[=FILE]", value_parser = |text: &str| text.parse::<CaptureArg>())]
     capture: Vec<CaptureArg>,
 
