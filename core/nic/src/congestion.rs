@@ -23,6 +23,8 @@ pub(crate) struct Congestion {
     pacer: Pacer,
     /// Bits per second that the pacer keeps to; 0: no limit.
     rate: u64,
+    /// Packets in flight at line rate, and that rate, where fewer are in flight at a lower rate.
+    window: Option<(u32, u64)>,
     /// Something waits for the pacer.
     waiting: bool,
     /// A packet that was sent once and asked for an acknowledgement: one past its sequence number, and when
@@ -35,9 +37,24 @@ impl Congestion {
     pub fn new(algorithm: Algorithm, settings: &Settings, limit: u64) -> Congestion {
         let control = Control::new(algorithm, settings);
         let pacer = Pacer::unlimited();
-        let mut made = Congestion { control, limit, pacer, rate: 0, waiting: false, probe: None };
+        let mut made =
+            Congestion { control, limit, pacer, rate: 0, window: None, waiting: false, probe: None };
         made.obey();
         made
+    }
+
+    /// So many packets are in flight at line rate, and fewer at a lower rate.
+    pub fn scale(&mut self, window: u32, line_rate: u64) {
+        self.window = Some((window, line_rate.max(1)));
+    }
+
+    /// Are as many packets in flight as the rate allows? One may always be.
+    #[inline]
+    pub fn fills_window(&self, in_flight: u64) -> bool {
+        let Some((window, line_rate)) = self.window else { return false };
+        let rate = if self.rate == 0 { line_rate } else { self.rate.min(line_rate) };
+        let part = (u128::from(window) * u128::from(rate)).div_ceil(u128::from(line_rate));
+        u128::from(in_flight) >= part.max(1)
     }
 
     /// Must packets with data wait for the pacer?
@@ -114,5 +131,25 @@ impl Congestion {
         self.control.expire(now);
         self.obey();
         self.waiting &= now < self.pacer.next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_follows_the_rate_is_full_with_fewer_packets() {
+        let settings = Settings { line_rate: 100_000_000_000, ..Settings::default() };
+        let mut congestion = Congestion::new(Algorithm::None, &settings, 0);
+        assert!(!congestion.fills_window(1_000), "it has none");
+        congestion.scale(156, settings.line_rate);
+        assert!(congestion.fills_window(156) && !congestion.fills_window(155));
+        congestion.limit = settings.line_rate / 4;
+        congestion.obey();
+        assert!(congestion.fills_window(39) && !congestion.fills_window(38));
+        congestion.limit = 1_000_000;
+        congestion.obey();
+        assert!(congestion.fills_window(1) && !congestion.fills_window(0), "one may always leave");
     }
 }

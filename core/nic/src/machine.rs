@@ -102,6 +102,15 @@ impl Machine {
         }
     }
 
+    /// Packets of submitted requests that were not sent even once.
+    pub fn backlog(&self) -> u64 {
+        match self {
+            Machine::Rc(connection) => connection.requester.backlog(),
+            Machine::Irn(irn) => irn.requester.backlog(),
+            _ => 0,
+        }
+    }
+
     /// The path to the peer of a connection.
     #[inline]
     pub fn path(&self) -> Option<&PeerPath> {

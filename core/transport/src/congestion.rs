@@ -45,6 +45,9 @@ pub struct Settings {
     pub min_rate: u64,
     /// Connections' packets may be marked (ECT) also where no control uses the marks. Default: no.
     pub ect: bool,
+    /// With a control, fewer packets are in flight than a queue pair's window has: the part of it that the
+    /// rate is of the line's, as in HPCC's programs. Default: no.
+    pub window_follows_rate: bool,
     /// Those of DCQCN.
     pub dcqcn: dcqcn::Settings,
     /// Those of TIMELY.
@@ -59,6 +62,7 @@ impl Default for Settings {
             line_rate: 40_000_000_000,
             min_rate: 10_000_000,
             ect: false,
+            window_follows_rate: false,
             dcqcn: dcqcn::Settings::default(),
             timely: timely::Settings::default(),
         }

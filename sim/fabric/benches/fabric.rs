@@ -38,16 +38,7 @@ fn main() {
     };
     let mut simulation = Simulation::new(topology, config).expect("a topology that runs");
     let hosts = simulation.network().hosts() as u32;
-    let flow = |source, destination| FlowSpec {
-        source,
-        destination,
-        bytes,
-        start: Picos(0),
-        verb: Verb::Write,
-        class: None,
-        source_port: None,
-        path: None,
-    };
+    let flow = |source, destination| write(source, destination, bytes);
     let started = Instant::now();
     match pattern.as_str() {
         "incast" => (1..33).for_each(|source| {
@@ -77,4 +68,21 @@ fn main() {
         simulation.network().under_way().1,
         simulation.network().findings(),
     );
+}
+
+/// A WRITE at the start.
+fn write(source: u32, destination: u32, bytes: u64) -> FlowSpec {
+    FlowSpec {
+        source,
+        destination,
+        bytes,
+        start: Picos(0),
+        verb: Verb::Write,
+        class: None,
+        source_port: None,
+        path: None,
+        keys: None,
+        tells_received: false,
+        window: None,
+    }
 }

@@ -128,6 +128,21 @@ impl Frames {
         &mut self.arriving[..len]
     }
 
+    /// Appends the frame of a packet that is under way to `out`.
+    pub fn copy(&self, id: PacketId, whole: bool, len: usize, out: &mut Vec<u8>) {
+        if whole {
+            return out.extend_from_slice(&self.whole[id.index()]);
+        }
+        let kept = &self.blank[id.index()];
+        if len <= KEPT {
+            return out.extend_from_slice(&kept[..len]);
+        }
+        let end = out.len() + len;
+        out.extend_from_slice(&kept[..KEPT - TAIL]);
+        out.resize(end - TAIL, 0);
+        out.extend_from_slice(&kept[KEPT - TAIL..]);
+    }
+
     /// The NIC has read the frame of a packet.
     #[inline]
     pub fn close(&mut self, id: PacketId, whole: bool, len: usize) {
@@ -167,6 +182,9 @@ mod tests {
             frame[len - TAIL..].fill(0xcd);
             let sent = frame.to_vec();
             frames.keep(id, false, len);
+            let mut copy = vec![7];
+            frames.copy(id, false, len, &mut copy);
+            assert_eq!(copy[1..], sent, "{len}");
             assert_eq!(frames.open(id, false, len), sent, "{len}");
             frames.close(id, false, len);
         }

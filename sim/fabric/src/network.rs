@@ -7,7 +7,9 @@
 
 mod buffer;
 mod failure;
+mod flow_hash;
 mod mark;
+mod observe;
 mod packet;
 mod pause;
 mod pausing;
@@ -31,12 +33,14 @@ use crate::topology::{Routes, Topology, TopologyError};
 
 pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresholds};
 pub use failure::Failure;
+pub use flow_hash::{FlowKey, KeyedHash, flow_hash, mix};
 pub use mark::{MarkConfig, Marks};
+pub use observe::{Event as PortEvent, Observation, Observe};
 pub use packet::{Flags, Packet, PacketId, Packets};
 pub use pause::{Lasts, PauseConfig, PauseFrame};
 pub use port::{CLASSES, End, Port};
 pub use port_id::PortId;
-pub use route::{Balancing, flow_hash, mix, path};
+pub use route::{Balancing, path};
 pub use switch::VOQ_PORTS_MAX;
 pub use watch::{Amount, Cause, Finding, Findings, Totals};
 
@@ -89,6 +93,8 @@ pub enum Due {
     Free(u32),
     /// A time that the host asked for.
     Wake(u32),
+    /// Something was observed: [`Network::take_observations`].
+    Observed,
 }
 
 /// Kinds of events. Their numbers order those of one entity at one time.
@@ -137,11 +143,15 @@ pub struct Network {
     topology: Topology,
     routes: Routes,
     failures: Vec<Failure>,
+    /// Of flows, where switches hash as another program does.
+    keys: Vec<FlowKey>,
     reactions: BinaryHeap<Reverse<Reaction>>,
     strays: Strays,
     progress: Progress,
     totals: Totals,
     findings: Findings,
+    observes_pauses: bool,
+    observations: Vec<Observation>,
 }
 
 /// Nodes that a descriptor can name.
@@ -183,10 +193,13 @@ impl Network {
             topology,
             routes,
             failures: Vec::new(),
+            keys: Vec::new(),
             reactions: BinaryHeap::new(),
             strays: Strays::default(),
             totals: Totals::default(),
             findings: Findings::default(),
+            observes_pauses: false,
+            observations: Vec::new(),
             config,
         };
         if network.config.pause.is_some() {
@@ -228,6 +241,11 @@ impl Network {
     /// A port.
     pub fn port(&self, id: PortId) -> &Port {
         &self.ports[id.index()]
+    }
+
+    /// The numbers of all ports.
+    pub fn port_ids(&self) -> impl Iterator<Item = PortId> + use<> {
+        (0..self.ports.len() as u32).map(PortId)
     }
 
     /// All ports, by their numbers.
@@ -301,6 +319,17 @@ impl Network {
             End::Host(host) => self.uplinks[host as usize].clone(),
             End::Switch(switch) => self.switches[switch as usize].ports.to_vec(),
         }
+    }
+
+    /// Sets the key of a flow, at the place of one that is not used any more or at a new one. Returns its
+    /// number, which the flow's packets have as their hash.
+    pub fn set_key(&mut self, place: Option<u32>, key: FlowKey) -> u32 {
+        if let Some(place) = place {
+            self.keys[place as usize] = key;
+            return place;
+        }
+        self.keys.push(key);
+        self.keys.len() as u32 - 1
     }
 
     /// The links that are down at some time, and when.
@@ -473,7 +502,7 @@ impl Network {
     /// A packet has come to the far end of a port.
     #[inline]
     fn receive(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
-        let &Port { to, lossy, up, .. } = self.port(id);
+        let &Port { lossy, up, observed, .. } = self.port(id);
         if lossy || !up {
             let lost = !up || self.random[id.index()].chance(self.loss[id.index()]);
             if lost {
@@ -482,14 +511,21 @@ impl Network {
                 return None;
             }
         }
+        if observed.any() {
+            return self.arrived_observed(id, packet);
+        }
+        self.deliver(id, packet)
+    }
+
+    /// A packet has come by a port, and is not lost.
+    #[inline]
+    fn deliver(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
         let found = &self.packets[packet];
         if found.flags.has(Flags::PAUSE) {
-            let frame = found.hash;
-            self.packets.remove(packet);
-            return self.paused(id, frame);
+            return self.receive_pause(id, packet);
         }
         self.totals.hops += 1;
-        match to {
+        match self.ports[id.index()].to {
             End::Host(host) => Some(Due::Arrived(host, packet)),
             End::Switch(switch) => {
                 self.forward(switch, id, packet);
@@ -517,7 +553,7 @@ impl Network {
             return self.lose(id, Cause::NoPath);
         }
         let (balancing, tier) = (self.config.balancing, switch.tier);
-        let choice = switch.chooser.choose(balancing, self.now, packet, tier, choices.len());
+        let choice = switch.chooser.choose(balancing, self.now, packet, &self.keys, tier, choices.len());
         let output = choices[choice];
         let out = switch.ports[usize::from(output)];
         let port = &mut self.ports[out.index()];
@@ -542,6 +578,10 @@ impl Network {
         } else {
             self.packets.push(&mut port.queues[usize::from(class)].fifo, id);
         }
+        if port.observed.has(Observe::QUEUES) {
+            self.note(out, PortEvent::Enqueued, id);
+        }
+        let port = &self.ports[out.index()];
         if port.busy_until <= self.now {
             self.transmit(out);
         } else if !port.has_free_event && port.can_send() {
@@ -555,6 +595,9 @@ impl Network {
     #[cold]
     fn overflow(&mut self, number: u32, ingress: PortId, out: PortId, id: PacketId) {
         self.ports[out.index()].lost += 1;
+        if self.ports[out.index()].observed.has(Observe::QUEUES) {
+            self.note(out, PortEvent::Dropped, id);
+        }
         let class = self.packets[id].class;
         if self.config.pause.is_some_and(|pause| pause.classes & 1 << class != 0) {
             let switch = self.switches[number as usize].node;
@@ -568,8 +611,13 @@ impl Network {
     #[inline]
     fn transmit(&mut self, id: PortId) {
         let port = &mut self.ports[id.index()];
+        let observed = port.observed;
         if let Some(control) = self.packets.pop(&mut port.control) {
-            return self.depart(id, control);
+            self.depart(id, control);
+            if observed.has(Observe::DEPARTURES) {
+                self.note(id, PortEvent::Departed, control);
+            }
+            return;
         }
         let Some(class) = port.choose(self.config.urgent) else { return };
         let number = match port.from {
@@ -590,6 +638,9 @@ impl Network {
         self.depart(id, packet);
         if let Some(number) = number {
             self.left(number, id, packet, class, charge);
+        }
+        if observed.has(Observe::DEPARTURES.with(Observe::QUEUES)) {
+            self.note(id, PortEvent::Departed, packet);
         }
     }
 

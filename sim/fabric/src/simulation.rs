@@ -8,6 +8,7 @@ mod charging;
 mod far_end;
 mod flow;
 mod host;
+mod observe;
 mod queue_pairs;
 mod uplink;
 
@@ -20,13 +21,14 @@ use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
 use crate::engine::Picos;
 use crate::frames::Frames;
-use crate::network::{Due, Flags, Network, NetworkConfig, PacketId};
+use crate::network::{Due, Flags, Network, NetworkConfig, Observation, PacketId};
 use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
 
 pub use charging::Charging;
-pub use flow::{Connection, FlowEnd, FlowSpec, Verb};
+pub use flow::{Connection, EndAt, FlowEnd, FlowSpec, Senders, Verb};
 pub use host::MAX_QPS;
+pub use observe::{Observer, Seen, hosts_of};
 
 use far_end::FarEnds;
 use flow::Flows;
@@ -102,6 +104,9 @@ pub struct Simulation {
     flows: Flows,
     far_ends: FarEnds,
     config: SimulationConfig,
+    observer: Option<Box<dyn Observer>>,
+    /// What the observer is told now.
+    observations: Vec<Observation>,
 }
 
 impl Simulation {
@@ -122,7 +127,8 @@ impl Simulation {
             (0..network.hosts() as u32).map(|host| new_host(host, &zeros, &config)).collect();
         let far_ends = FarEnds::new(hosts.len(), config.nic.max_qps);
         let frames = Frames::new(config.connection.mtu as usize);
-        Ok(Simulation { network, hosts, frames, flows: Flows::default(), far_ends, config })
+        let (flows, observations) = (Flows::default(), Vec::new());
+        Ok(Simulation { network, hosts, frames, flows, far_ends, config, observer: None, observations })
     }
 
     /// The network.
@@ -180,12 +186,12 @@ impl Simulation {
         self.flows.progress(number)
     }
 
-    /// Runs until `limit`, or until a flow ends. Returns that flow.
+    /// Runs until `limit`, or until a flow ends at one of its hosts. Returns that.
     pub fn run(&mut self, limit: Picos) -> Option<FlowEnd> {
         if let Some(ended) = self.flows.next_end() {
             return Some(ended);
         }
-        while let Some(due) = self.network.next_due(limit) {
+        while let Some(due) = self.next_due(limit) {
             if let Some((host, packet)) = self.network.arrives_soon() {
                 prefetch(&self.hosts[host as usize]);
                 self.frames.prefetch(packet);
@@ -194,12 +200,23 @@ impl Simulation {
                 Due::Arrived(host, packet) => self.deliver(host, packet),
                 Due::Free(host) => self.pump(host),
                 Due::Wake(host) => self.wake(host),
+                Due::Observed => {}
             }
             if let Some(ended) = self.flows.next_end() {
                 return Some(ended);
             }
         }
         None
+    }
+
+    /// What is due next, not later than `limit`. Whoever observes hears first of what came before.
+    #[inline]
+    fn next_due(&mut self, limit: Picos) -> Option<Due> {
+        let due = self.network.next_due(limit);
+        if self.observer.is_some() {
+            self.report();
+        }
+        due
     }
 
     /// A frame has arrived at a host.
@@ -234,9 +251,12 @@ impl Simulation {
     fn complete(&mut self, number: u32) {
         while let Some(entry) = self.hosts[number as usize].poller.poll() {
             self.hosts[number as usize].poller.free();
-            let completion = entry.completion;
-            if completion.kind != CompletionKind::Receive || completion.status != Status::Success {
-                self.flow_completed(completion.id as u32, completion.status);
+            let (number, status) = (entry.completion.id as u32, entry.completion.status);
+            match entry.completion.kind {
+                CompletionKind::Receive | CompletionKind::ReceiveWriteImm if status == Status::Success => {
+                    self.flow_received(number);
+                }
+                _ => self.flow_completed(number, status),
             }
         }
     }

@@ -18,7 +18,7 @@ pub enum Verb {
 }
 
 /// Which end of a flow another one waits for.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
     /// The sender has the last ACK.

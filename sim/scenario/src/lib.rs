@@ -8,12 +8,15 @@ mod error;
 pub mod experiment;
 mod flow;
 pub mod format;
+mod hash;
 pub mod path;
+pub mod record;
 pub mod run;
 pub mod scenario;
 pub mod setup;
 mod tokens;
 pub mod units;
+mod window;
 pub mod workload;
 
 pub use error::{FILE_MAX, FLOWS_MAX, Read, ScenarioError, Source, Warning};

@@ -1,6 +1,6 @@
 //! Paths of a network without traffic: their delays, their slowest links, and how long a flow alone takes.
 
-use remora_fabric::engine::transmission;
+use remora_fabric::engine::{Picos, transmission};
 use remora_fabric::simulation::Charging;
 use remora_fabric::topology::{Link, Routes, Topology};
 
@@ -27,22 +27,18 @@ impl Paths {
     pub fn new(topology: &Topology) -> Result<Paths, String> {
         let routes = Routes::new(topology, |_| true).map_err(|error| error.to_string())?;
         let ports = topology.ports();
-        let hosts: Vec<u32> = topology.hosts().collect();
-        let rate = |host: &u32| {
-            ports[*host as usize].iter().map(|port| topology.links[port.link as usize].rate).max()
-        };
-        let fastest = hosts.iter().filter_map(rate).max().unwrap_or(0);
+        let rate =
+            |host: u32| ports[host as usize].iter().map(|port| topology.links[port.link as usize].rate).max();
+        let fastest = topology.hosts().filter_map(rate).max().unwrap_or(0);
         let topology = topology.clone();
         let mut paths = Paths { topology, routes, ports, longest_delay: 0, most_links: 0, fastest };
-        let step = hosts.len().div_ceil(SOUGHT_FROM).max(1);
-        for source in hosts.iter().step_by(step) {
-            for destination in hosts.iter().filter(|host| *host != source) {
-                let path = paths.of(*source, *destination);
-                let delay = path.iter().map(|link| link.delay).sum();
-                paths.longest_delay = paths.longest_delay.max(delay);
-                paths.most_links = paths.most_links.max(path.len());
-            }
-        }
+        let longest = paths.pairs().map(|(source, destination)| {
+            let path = paths.of(source, destination);
+            (path.iter().map(|link| link.delay).sum(), path.len())
+        });
+        let most = |(delay, links): (u64, usize), path: (u64, usize)| (delay.max(path.0), links.max(path.1));
+        let (longest_delay, most_links) = longest.fold((0, 0), most);
+        (paths.longest_delay, paths.most_links) = (longest_delay, most_links);
         Ok(paths)
     }
 
@@ -61,6 +57,32 @@ impl Paths {
     /// acknowledgement's own time is left out.
     pub fn round_trip(&self, full: u32) -> u64 {
         2 * self.longest_delay + self.most_links as u64 * transmission(u64::from(full), self.fastest)
+    }
+
+    /// Bytes that fill the path between two nodes and back, as HPCC's programs count: the propagation both
+    /// ways and each link's time for so much payload, in whole nanoseconds, at the slowest link's rate.
+    pub fn product(&self, source: u32, destination: u32, payload: u32) -> u64 {
+        const SECOND: u128 = 1_000_000_000;
+        let path = self.of(source, destination);
+        let delay: u64 = path.iter().map(|link| link.delay / Picos::NANOSECOND).sum();
+        let ns = |link: &Link| (u128::from(payload) * 8 * SECOND / u128::from(link.rate.max(1))) as u64;
+        let round_trip = 2 * delay + path.iter().map(ns).sum::<u64>();
+        let slowest = path.iter().map(|link| link.rate).min().unwrap_or(0);
+        (u128::from(round_trip) * u128::from(slowest) / SECOND / 8) as u64
+    }
+
+    /// The most that [`Paths::product`] is between any two hosts.
+    pub fn window(&self, payload: u32) -> u32 {
+        let pairs = self.pairs().map(|(source, destination)| self.product(source, destination, payload));
+        u32::try_from(pairs.max().unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
+    /// Pairs of hosts: all of them in a small network.
+    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
+        let hosts = || self.topology.hosts();
+        let step = hosts().count().div_ceil(SOUGHT_FROM).max(1);
+        let from = move |source| hosts().filter(move |host| *host != source).map(move |to| (source, to));
+        self.topology.hosts().step_by(step).flat_map(from)
     }
 
     /// The links of a shortest path between two nodes, the first of each choice; empty if there is none.

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{Finding, PortId, Totals};
-use remora_fabric::simulation::{FlowSpec, Simulation};
+use remora_fabric::simulation::{EndAt, FlowEnd, FlowSpec, Simulation};
 use remora_fabric::topology::Topology;
 pub use remora_nic::Status;
 
+use crate::hash::HashOf;
 use crate::path::Paths;
+use crate::record::{Asked, Recording, Sink};
 use crate::scenario::{Balance, Scenario};
-use crate::{Flow, Start, setup};
+use crate::window::Window;
+use crate::{Dependency, End, Flow, Start, setup};
 
 /// A flow that has ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,14 +74,17 @@ pub struct Run {
     numbers: Vec<Option<u32>>,
     has_ended: Vec<bool>,
     ended: usize,
-    /// By a flow's id: the flows that wait for it.
-    awaited: BTreeMap<u64, Vec<usize>>,
+    /// By a flow's end: the flows that wait for it.
+    awaited: BTreeMap<(u64, End), Vec<usize>>,
     /// By flow: how many others must end before it starts.
     missing: Vec<u32>,
     until: Picos,
     mtu: u32,
     /// By a flow's id: its path, if it is given.
     given: BTreeMap<u64, u32>,
+    hash: Option<HashOf>,
+    window: Window,
+    recording: Option<Recording>,
     /// Packets that had arrived at hosts, and when that was looked at first.
     arrived: (u64, Picos),
 }
@@ -99,6 +105,7 @@ impl Run {
         let mut simulation = Simulation::new(topology.clone(), config).map_err(|error| error.to_string())?;
         setup::add_latencies(scenario, &topology, simulation.network_mut());
         simulation.network_mut().set_failures(setup::failures(scenario, &topology)?);
+        let window = Window::new(scenario, &paths);
         let mut run = Run {
             simulation,
             paths,
@@ -112,22 +119,48 @@ impl Run {
             mtu: scenario.mtu,
             arrived: (0, Picos(0)),
             given,
+            hash: HashOf::scenario(scenario),
+            window,
+            recording: None,
             flows,
         };
         run.start_all();
         Ok(run)
     }
 
+    /// Gives what is asked for to `sink`; to be called before time passes. `scenario` is the run's own.
+    ///
+    /// # Errors
+    /// Those of [`Recording::begin`].
+    pub fn record(
+        &mut self,
+        scenario: &Scenario,
+        asked: &Asked<'_>,
+        sink: Box<dyn Sink>,
+    ) -> Result<(), String> {
+        let (flows, paths, simulation) = (&self.flows, &self.paths, &mut self.simulation);
+        self.recording = Some(Recording::begin(asked, scenario, flows, paths, simulation, sink)?);
+        Ok(())
+    }
+
+    /// The run is over: gives the last of what was recorded to its sink.
+    pub fn end_recording(&mut self) {
+        if let Some(recording) = self.recording.take() {
+            recording.end(&self.simulation);
+        }
+    }
+
     fn start_all(&mut self) {
         for index in 0..self.flows.len() {
-            match self.flows[index].start.clone() {
-                Start::At(start) => self.start(index, Picos(start)),
-                Start::After(after) => {
-                    self.missing[index] = after.count.max(1);
-                    for dependency in &after.flows {
-                        self.awaited.entry(dependency.flow).or_default().push(index);
-                    }
-                }
+            let Start::After(after) = self.flows[index].start.clone() else { continue };
+            self.missing[index] = after.count.max(1);
+            for Dependency { flow, end } in &after.flows {
+                self.awaited.entry((*flow, *end)).or_default().push(index);
+            }
+        }
+        for index in 0..self.flows.len() {
+            if let Start::At(start) = self.flows[index].start {
+                self.start(index, Picos(start));
             }
         }
     }
@@ -143,6 +176,9 @@ impl Run {
             verb: setup::verb(flow.verb),
             class: Some(flow.class),
             source_port: (flow.ports[0] != 0).then_some(flow.ports[0]),
+            tells_received: self.awaited.contains_key(&(flow.id, End::Received)),
+            window: self.window.of(&self.paths, flow, self.mtu),
+            keys: self.hash.and_then(|hash| hash.keys(flow)),
             path: self.given.get(&flow.id).copied(),
         };
         let number = self.simulation.add_flow(spec);
@@ -152,11 +188,17 @@ impl Run {
 
     /// Goes on until a flow ends, or until `limit`. Returns that flow.
     pub fn advance(&mut self, limit: Picos) -> Option<Row> {
-        let end = self.simulation.run(limit.min(self.until))?;
+        let end = loop {
+            let end = self.run_and_sample(limit.min(self.until))?;
+            self.start_dependents(self.started[end.flow as usize].0, End::Received, end.at);
+            if end.end == EndAt::Poster {
+                break end;
+            }
+        };
         let (index, start) = self.started[end.flow as usize];
         self.has_ended[index] = true;
         self.ended += 1;
-        self.start_dependents(index, end.at);
+        self.start_dependents(index, End::Acknowledged, end.at);
         let flow = self.flows[index].clone();
         let config = self.simulation.config();
         let charging = config.charging;
@@ -165,10 +207,24 @@ impl Run {
         Some(Row { start, fct: end.at.since(start), alone, status: end.status, flow })
     }
 
-    /// Starts the flows that have waited for this one as the last.
-    fn start_dependents(&mut self, index: usize, now: Picos) {
-        let waiting = self.awaited.get(&self.flows[index].id).cloned().unwrap_or_default();
-        for waits in waiting {
+    /// Goes on until a flow ends, or until `limit`. What is sampled meanwhile is sampled.
+    fn run_and_sample(&mut self, limit: Picos) -> Option<FlowEnd> {
+        loop {
+            let next = self.recording.as_ref().map_or(Picos::NEVER, Recording::next);
+            if let Some(end) = self.simulation.run(limit.min(next)) {
+                return Some(end);
+            }
+            let Some(recording) = self.recording.as_ref().filter(|_| next <= limit) else { return None };
+            recording.sample(&self.simulation);
+            if self.simulation.is_idle(limit) {
+                return None;
+            }
+        }
+    }
+
+    /// Starts the flows that have waited for this end of a flow as the last. It comes once.
+    fn start_dependents(&mut self, index: usize, end: End, now: Picos) {
+        for waits in self.awaited.remove(&(self.flows[index].id, end)).unwrap_or_default() {
             self.missing[waits] = self.missing[waits].saturating_sub(1);
             if self.missing[waits] == 0
                 && self.numbers[waits].is_none()

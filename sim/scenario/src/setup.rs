@@ -14,6 +14,7 @@ use remora_transport::congestion::{self, Algorithm, dcqcn};
 use remora_transport::rc::irn;
 use remora_transport::timers::NEVER_NS;
 
+use crate::hash::HashOf;
 use crate::path::Paths;
 use crate::scenario::{
     self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, Payload, Pfc, QueuePairs, Scenario,
@@ -87,15 +88,8 @@ const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
 
 /// What a scenario asks for that changes nothing here, a sentence each.
 pub fn unheeded(scenario: &Scenario) -> Vec<String> {
-    let (switch, output) = (&scenario.switch, &scenario.output);
-    let other_hash = matches!(switch.balance, Balance::Ecmp { hash: Hash::Ns3 | Hash::Htsim });
-    let all = [
-        (other_hash, "paths are chosen by Remora's own hash, so flows take others than in the other program"),
-        (scenario.control.window == Some(true), "windows of congestion controls are not modelled"),
-        (!output.trace.is_empty(), "packets are not traced"),
-        (output.queues.is_some(), "lengths of queues are not sampled"),
-        (output.sampling.is_some(), "switches and hosts are not sampled"),
-    ];
+    let htsim = matches!(scenario.switch.balance, Balance::Ecmp { hash: Hash::Htsim });
+    let all = [(htsim, "htsim's hash takes salts from the seed here, so flows take other paths than there")];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, says)| says.to_owned()).collect()
 }
 
@@ -248,6 +242,7 @@ fn control(scenario: &Scenario, rate: u64) -> congestion::Settings {
         algorithm: Algorithm::None,
         min_rate: asked.min_rate.map_or(named.min_rate, |rate| rate.0),
         dcqcn: given,
+        window_follows_rate: asked.window == Some(true) && asked.window_follows_rate == Some(true),
         ..named
     }
 }
@@ -264,7 +259,11 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
         pause,
         marks: mark_config(scenario, data),
         balancing: match switch.balance {
-            Balance::Ecmp { .. } | Balance::Replay { .. } => Balancing::Flow,
+            Balance::Ecmp { .. } => match HashOf::scenario(scenario) {
+                Some(hash) => Balancing::Keyed(hash.keyed()),
+                None => Balancing::Flow,
+            },
+            Balance::Replay { .. } => Balancing::Flow,
             Balance::Spray {} => Balancing::Packet,
             Balance::Flowlet { gap } => Balancing::Flowlet(gap.0),
         },

@@ -36,6 +36,7 @@ pub use families::families;
 pub use log_limit::LogLimit;
 pub use pass::{CqHook, EngineEvent, EventHook};
 pub use peers::{EngineId, Peers};
+pub use remora_port::capture::{FrameFile, PacketDirection};
 pub use remora_port::fault::{Rules, RulesError};
 pub use rma::{key_deriver, random_key, rma_cipher};
 pub use signal::{Channel, Signal, wait_any, wait_either, wait_readable};

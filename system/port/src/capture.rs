@@ -6,6 +6,7 @@
 //! | `ethernet.rs` | the missing parts of an Ethernet frame: headers, and an ICRC if the port has none |
 //! | `recorder.rs` | bounded buffers and the thread that writes them: the data path never waits for a disk |
 //! | `wrapper.rs` | [`Capture`]: a port that is recorded |
+//! | `written.rs` | [`FrameFile`]: frames of simulated time, which their owner writes |
 //!
 //! A frame is recorded as it would look on a wire. On a UDP port the IP and UDP headers are made up from the
 //! true addresses. Their checksums are left out, and the identification is the one that the ICRC was sealed
@@ -16,6 +17,9 @@ mod ethernet;
 mod pcapng;
 mod recorder;
 mod wrapper;
+mod written;
 
+pub use pcapng::PacketDirection;
 pub use recorder::Recorded;
 pub use wrapper::Capture;
+pub use written::FrameFile;

@@ -224,6 +224,11 @@ impl Nic {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.rnr_waits())
     }
 
+    /// Packets of a connection's submitted requests that were not sent even once.
+    pub fn backlog(&self, number: Qpn) -> Option<u64> {
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.backlog())
+    }
+
     /// The state of a queue pair.
     pub fn qp_state(&self, number: Qpn) -> Option<State> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)

@@ -22,6 +22,9 @@ impl QueuePair {
         let limit = self.attributes.given.rate_limit.unwrap_or(0);
         let any = algorithm != Algorithm::None || limit > 0;
         self.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
+        if let Some(congestion) = self.congestion.as_mut().filter(|_| settings.window_follows_rate) {
+            congestion.scale(self.attributes.parameters.window, settings.line_rate);
+        }
         let marking = if settings.ect || algorithm.reads_marks() { ECT_0 } else { 0 };
         if let Some(path) = self.machine.path_mut() {
             let class = &mut path.address_path.route.traffic_class;
@@ -44,7 +47,13 @@ impl QueuePair {
     pub fn is_held(&mut self, now: Instant) -> bool {
         match &mut self.congestion {
             None => false,
-            Some(congestion) => congestion.holds(now),
+            Some(congestion) => {
+                congestion.holds(now)
+                    || self
+                        .machine
+                        .rc()
+                        .is_some_and(|connection| congestion.fills_window(connection.requester.in_flight()))
+            }
         }
     }
 

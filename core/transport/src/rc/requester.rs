@@ -191,6 +191,12 @@ impl<D: Copy> Requester<D> {
         Progress { acknowledged: snd_una, sent: snd_max, clean: !self.tx_window.retransmitting() }
     }
 
+    /// Packets that were sent and not acknowledged, behind what is to be sent again.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.tx_window.in_flight()
+    }
+
     /// Submitted packets that have not been transmitted even once.
     #[inline]
     pub fn backlog(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! Links that fail and come back.
 
+use super::observe::{Event, Observe};
 use super::port_id::PortId;
 use super::watch::Cause;
 use super::{Due, Network};
@@ -57,6 +58,9 @@ impl Network {
             self.ports[id.index()].subtract(class, charge);
             if let Some(number) = number {
                 self.left(number, id, packet, class, charge);
+            }
+            if self.ports[id.index()].observed.has(Observe::QUEUES) {
+                self.note(id, Event::Dropped, packet);
             }
             self.lose(packet, Cause::Down);
         }

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use super::buffer::BufferConfig;
-use super::packet::{Flags, Packet};
+use super::observe::{Event, Observe};
+use super::packet::{Flags, Packet, PacketId};
 use super::pause::{Lasts, PauseFrame};
 use super::port::{CLASSES, End};
 use super::port_id::PortId;
@@ -90,6 +91,9 @@ impl Network {
         let frame = PauseFrame { classes, quanta }.pack();
         let back = ingress.reverse();
         if pause.charge == 0 {
+            if self.ports[back.index()].observed.has(Observe::DEPARTURES) {
+                self.note_pause(back, Event::Departed, self.now, frame);
+            }
             let at = self.now.after(self.ports[back.index()].delay + pause.reaction);
             self.reactions.push(Reverse((at, back.0, frame)));
             return self.at(at, back.0, REACT);
@@ -106,8 +110,19 @@ impl Network {
         }
     }
 
+    /// A pause frame has come by a port.
+    pub(super) fn receive_pause(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
+        let (frame, observed) = (self.packets[packet].hash, self.observes_pause(id));
+        if observed {
+            self.note(id.reverse(), Event::Arrived, packet);
+        }
+        self.packets.remove(packet);
+        let due = self.paused(id, frame);
+        if observed { due.or(Some(Due::Observed)) } else { due }
+    }
+
     /// A pause frame has arrived at the far end of a port.
-    pub(super) fn paused(&mut self, id: PortId, frame: u32) -> Option<Due> {
+    fn paused(&mut self, id: PortId, frame: u32) -> Option<Due> {
         let reaction = self.config.pause.map_or(0, |pause| pause.reaction);
         if reaction == 0 {
             return self.obey(id, frame);
@@ -120,8 +135,15 @@ impl Network {
 
     /// The first pause frame that waits takes effect.
     pub(super) fn react(&mut self) -> Option<Due> {
-        let Reverse((_, port, frame)) = self.reactions.pop()?;
-        self.obey(PortId(port), frame)
+        let Reverse((at, port, frame)) = self.reactions.pop()?;
+        let pause = self.config.pause?;
+        let id = PortId(port);
+        if pause.charge != 0 || !self.observes_pause(id) {
+            return self.obey(id, frame);
+        }
+        let arrived = Picos(at.0.saturating_sub(pause.reaction));
+        self.note_pause(id.reverse(), Event::Arrived, arrived, frame);
+        self.obey(id, frame).or(Some(Due::Observed))
     }
 
     /// Whoever received a pause frame by a port pauses or goes on.

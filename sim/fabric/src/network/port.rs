@@ -2,6 +2,7 @@
 
 use remora_memory::prefetch;
 
+use super::observe::Observe;
 use super::packet::{Fifo, PacketId, Packets};
 use crate::engine::{Picos, transmission};
 
@@ -47,6 +48,8 @@ pub struct Port {
     pub up: bool,
     /// It loses packets at random.
     pub lossy: bool,
+    /// What is observed of it.
+    pub observed: Observe,
     /// Packets on the link, in the order of their arrivals.
     pub flight: Fifo,
     /// Control frames, which go first and are never paused.
@@ -90,6 +93,7 @@ impl Port {
             whole_ns: false,
             up: true,
             lossy: false,
+            observed: Observe::default(),
             flight: Fifo::default(),
             control: Fifo::default(),
             delay,

@@ -1,5 +1,6 @@
 //! Which of several equal ports a packet takes.
 
+use super::flow_hash::{FlowKey, KeyedHash, mix};
 use super::packet::{Flags, Packet};
 use crate::engine::Picos;
 
@@ -12,6 +13,8 @@ pub enum Balancing {
     Packet,
     /// As by flow, but a flow that has paused for so many picoseconds takes a new path.
     Flowlet(u64),
+    /// By a hash of another program. Packets have the number of their flow's key.
+    Keyed(KeyedHash),
 }
 
 /// What a switch remembers for [`Balancing`].
@@ -35,14 +38,15 @@ impl Chooser {
         Chooser { salt, turn: salt, flowlets: vec![(Picos(0), salt); flowlets].into() }
     }
 
-    /// One of `count` equal ports; there is at least one. `tier` counts the switches that a path has passed
-    /// on its way up.
+    /// One of `count` equal ports; there is at least one. `keys` are those of all flows. `tier` counts the
+    /// switches that a path has passed on its way up.
     #[inline]
     pub fn choose(
         &mut self,
         balancing: Balancing,
         now: Picos,
         packet: &Packet,
+        keys: &[FlowKey],
         tier: u32,
         count: usize,
     ) -> usize {
@@ -55,6 +59,10 @@ impl Chooser {
         }
         let choice = match balancing {
             Balancing::Flow => mix(packet.hash ^ self.salt),
+            Balancing::Keyed(hash) => {
+                let key = keys.get(packet.hash as usize).copied().unwrap_or_default();
+                return hash.of(key, self.salt) as usize % count;
+            }
             Balancing::Packet => {
                 self.turn = self.turn.wrapping_add(1);
                 self.turn
@@ -87,32 +95,13 @@ pub fn path(choices: &[u8]) -> u32 {
         .fold(0, |path, (tier, choice)| path | u32::from(*choice) << (PATH_BITS * tier as u32))
 }
 
-/// The finalizer of MurmurHash3: each input bit changes half of the output's.
-#[inline]
-pub fn mix(mut bits: u32) -> u32 {
-    bits = (bits ^ bits >> 16).wrapping_mul(0x85eb_ca6b);
-    bits = (bits ^ bits >> 13).wrapping_mul(0xc2b2_ae35);
-    bits ^ bits >> 16
-}
-
-/// The hash of a flow: addresses, as host numbers, and UDP ports.
-pub fn flow_hash(source: u32, destination: u32, source_port: u16, destination_port: u16) -> u32 {
-    let ports = u32::from(source_port) | u32::from(destination_port) << 16;
-    mix(mix(mix(source).wrapping_add(destination)).wrapping_add(ports))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::flow_hash;
 
     fn packet(hash: u32) -> Packet {
         Packet::new(0, 0, 100, hash)
-    }
-
-    #[test]
-    fn literal_hashes() {
-        assert_eq!((mix(0), mix(1), mix(0xdead_beef)), (0, 0x514e_28b7, 0x0de5_c6a9));
-        assert_ne!(flow_hash(1, 2, 3, 4), flow_hash(2, 1, 3, 4));
     }
 
     #[test]
@@ -121,7 +110,7 @@ mod tests {
         let mut counts = [0; 4];
         for flow in 0..4_000 {
             let mut choose =
-                || chooser.choose(Balancing::Flow, Picos(0), &packet(flow_hash(flow, 1, 2, 3)), 0, 4);
+                || chooser.choose(Balancing::Flow, Picos(0), &packet(flow_hash(flow, 1, 2, 3)), &[], 0, 4);
             let port = choose();
             assert_eq!(port, choose());
             counts[port] += 1;
@@ -132,7 +121,7 @@ mod tests {
     #[test]
     fn packets_take_turns() {
         let mut chooser = Chooser::new(0, Balancing::Packet);
-        let mut choose = || chooser.choose(Balancing::Packet, Picos(0), &packet(5), 0, 4);
+        let mut choose = || chooser.choose(Balancing::Packet, Picos(0), &packet(5), &[], 0, 4);
         assert_eq!([choose(), choose(), choose(), choose(), choose()], [1, 2, 3, 0, 1]);
     }
 
@@ -143,8 +132,8 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         let mut now = Picos(10_000);
         for _ in 0..50 {
-            let port = chooser.choose(balancing, now, &packet(5), 0, 4);
-            assert_eq!(chooser.choose(balancing, now.after(1_000), &packet(5), 0, 4), port);
+            let port = chooser.choose(balancing, now, &packet(5), &[], 0, 4);
+            assert_eq!(chooser.choose(balancing, now.after(1_000), &packet(5), &[], 0, 4), port);
             seen.insert(port);
             now = now.after(2_001);
         }
@@ -156,7 +145,17 @@ mod tests {
         let mut chooser = Chooser::new(3, Balancing::Flow);
         let mut packet = packet(path(&[2, 1]));
         packet.flags = Flags::PATH;
-        let mut at = |tier| chooser.choose(Balancing::Flow, Picos(0), &packet, tier, 4);
+        let mut at = |tier| chooser.choose(Balancing::Flow, Picos(0), &packet, &[], tier, 4);
         assert_eq!((at(0), at(1)), (2, 1));
+    }
+
+    #[test]
+    fn a_keyed_hash_takes_the_flows_key_and_the_rest_of_a_division() {
+        let balancing = Balancing::Keyed(KeyedHash::Ns3);
+        let mut chooser = Chooser::new(128, balancing);
+        let keys = [[0; 3], [0x0b00_0001, 0x0b00_0401, 10_001 | 100 << 16]];
+        let mut choose = |hash, count| chooser.choose(balancing, Picos(0), &packet(hash), &keys, 0, count);
+        assert_eq!((choose(1, 4), choose(1, 8)), (3, 3));
+        assert_eq!((choose(1, 3), choose(1, 7)), (0x7f56_ad83 % 3, 0x7f56_ad83 % 7));
     }
 }

@@ -60,6 +60,7 @@ fn run(network: &mut Network, sources: &mut [Source], limit: Picos) -> Vec<(u64,
                 let packet = network.take(id);
                 arrivals.push((network.now().0, host, packet.hash));
             }
+            Due::Observed => panic!("nobody observes"),
             Due::Free(host) | Due::Wake(host) => {
                 for source in sources.iter_mut().filter(|source| source.host == host && source.left > 0) {
                     let port = network.uplinks(host)[0];

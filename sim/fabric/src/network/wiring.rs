@@ -2,9 +2,10 @@
 
 use super::NetworkConfig;
 use super::buffer::BufferConfig;
+use super::flow_hash::{KeyedHash, mix};
 use super::port::{End, Port};
 use super::port_id::PortId;
-use super::route::mix;
+use super::route::Balancing;
 use super::switch::{Switch, VOQ_PORTS_MAX};
 use crate::topology::{NodeKind, Topology, TopologyError};
 
@@ -72,7 +73,10 @@ pub(super) fn share_out(
         if matches!(config.buffer, BufferConfig::Voq { .. }) && own.len() > VOQ_PORTS_MAX {
             return Err(too_many("ports of a switch with virtual output queues", own.len(), VOQ_PORTS_MAX));
         }
-        let salt = mix(config.seed as u32 ^ mix(node as u32 + 1));
+        let salt = match config.balancing {
+            Balancing::Keyed(KeyedHash::Ns3) => node as u32,
+            _ => mix(config.seed as u32 ^ mix(node as u32 + 1)),
+        };
         switches.push(Switch::new(node as u32, tiers[node], own, config.buffer, config.balancing, salt));
     }
     Ok((uplinks, switches))

@@ -9,6 +9,8 @@ pub struct FarEnd {
     pub hash: u32,
     /// `hash` is a path.
     pub is_path: bool,
+    /// `hash` is the number of a key.
+    pub is_key: bool,
     /// All bytes of its frames are kept.
     pub whole: bool,
 }

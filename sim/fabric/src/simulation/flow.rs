@@ -1,7 +1,7 @@
 //! Flows: who sends how many bytes to whom, over queue pairs that are made for them or kept.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use remora_nic::Status;
 use remora_transport::congestion::Algorithm;
@@ -9,6 +9,7 @@ use remora_transport::congestion::Algorithm;
 use super::Simulation;
 use super::queue_pairs::{QueuePairs, Sharing};
 use crate::engine::Picos;
+use crate::network::FlowKey;
 
 /// How data moves.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -39,16 +40,35 @@ pub struct FlowSpec {
     pub class: Option<u8>,
     /// UDP source port of its data; chosen by its number, if not given.
     pub source_port: Option<u16>,
+    /// What switches hash of its data and of its acknowledgements, where they hash as another program does;
+    /// chosen by hosts and ports, if not given.
+    pub keys: Option<[FlowKey; 2]>,
+    /// Whoever runs the simulation hears of it when the destination has all bytes, too. The last bytes of a
+    /// WRITE then bring immediate data, as programs do it. A READ's destination hears of its end anyway.
+    pub tells_received: bool,
+    /// Packets in flight at most; as the NIC is configured, if not given.
+    pub window: Option<u32>,
     /// The path of its data, as [`crate::network::path`] packs it; chosen by hashes, if not given.
     pub path: Option<u32>,
 }
 
-/// A flow has ended.
+/// Where a flow has ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EndAt {
+    /// Its destination has all bytes: [`FlowSpec::tells_received`].
+    Destination,
+    /// The last acknowledgement is there, or the last data of a READ. Nothing of the flow follows.
+    Poster,
+}
+
+/// A flow has ended at one of its hosts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FlowEnd {
     /// Its number.
     pub flow: u32,
-    /// When the last acknowledgement was there, or the last data of a READ.
+    /// Where.
+    pub end: EndAt,
+    /// When.
     pub at: Picos,
     /// How: all but success means that its queue pair failed.
     pub status: Status,
@@ -94,6 +114,17 @@ pub struct Running {
     pub posted: u64,
     /// Bytes in work requests that have completed.
     pub done: u64,
+    /// Receives that the destination is to complete.
+    pub receives: u64,
+}
+
+/// The queue pairs by which a host sends data of flows.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Senders {
+    /// Those of flows that have started and not ended.
+    pub all: u64,
+    /// Of these, those with data that was never sent.
+    pub unsent: u64,
 }
 
 /// All flows.
@@ -110,6 +141,8 @@ pub struct Flows {
     pub kept: BTreeMap<Sharing, u32>,
     /// By host: flows that have not started.
     waiting: Vec<BinaryHeap<Reverse<(Picos, u32)>>>,
+    /// Those that run.
+    pub open: BTreeSet<u32>,
     ended: VecDeque<FlowEnd>,
     unfinished: usize,
 }
@@ -147,8 +180,9 @@ impl Flows {
 
     pub fn end(&mut self, flow: u32, at: Picos, status: Status) {
         self.running[flow as usize] = None;
+        self.open.remove(&flow);
         self.unfinished -= 1;
-        self.ended.push_back(FlowEnd { flow, at, status });
+        self.ended.push_back(FlowEnd { flow, end: EndAt::Poster, at, status });
     }
 }
 
@@ -172,10 +206,22 @@ impl Simulation {
             return self.flows.end(number, at, Status::LocalQpOperation);
         };
         self.flows.running[number as usize] = Some(Running { pair, ..Running::default() });
+        self.flows.open.insert(number);
         let posts = self.flows.pairs[pair as usize].as_mut().expect("it was made").add(number);
         self.post(pair);
         if posts != self.flows.specs[number as usize].source {
             self.pump(posts);
+        }
+    }
+
+    /// The NIC of a flow's destination has completed a receive.
+    pub(super) fn flow_received(&mut self, number: u32) {
+        let spec = &self.flows.specs[number as usize];
+        let Some(running) = &mut self.flows.running[number as usize] else { return };
+        running.receives -= 1;
+        if spec.tells_received && running.receives == 0 && running.posted == spec.bytes {
+            let (end, at, status) = (EndAt::Destination, self.network.now(), Status::Success);
+            self.flows.ended.push_back(FlowEnd { flow: number, end, at, status });
         }
     }
 

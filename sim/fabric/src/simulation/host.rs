@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use remora_memory::{Biased, Key, Pd};
 use remora_nic::{Nic, Poller};
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Address, Endpoint};
 
 use crate::engine::Picos;
 
@@ -23,6 +23,12 @@ pub struct Host {
     pub poller: Poller,
     /// The earliest wish to run that stands.
     pub wake_at: Picos,
+}
+
+/// The host of an address; `None`: it is no host's.
+pub fn number(address: Address) -> Option<u32> {
+    let [.., 10, a, b, c] = address.0 else { return None };
+    u32::from_be_bytes([0, a, b, c]).checked_sub(1)
 }
 
 /// The address of a host.

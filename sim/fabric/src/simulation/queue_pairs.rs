@@ -13,9 +13,9 @@ use remora_wire::Qpn;
 use remora_wire::frame::{Class, Peer, Route};
 
 use super::far_end::FarEnd;
-use super::flow::{FlowSpec, Verb};
+use super::flow::{FlowSpec, Senders, Verb};
 use super::{Simulation, host};
-use crate::network::flow_hash;
+use crate::network::{Balancing, flow_hash};
 use crate::program::{ReceiveQueue, Settings, changes, ring};
 
 /// Slots of a queue pair that one flow has to itself, and of one that is kept.
@@ -173,19 +173,11 @@ impl Simulation {
             route.source.udp_port = port;
             let class = Class::new(spec.class.unwrap_or(self.config.data_class));
             let address = AddressVector { peer: Peer(peer.host), route, class };
-            let data = own.host == spec.source;
-            let far = FarEnd {
-                hash: match spec.path {
-                    Some(path) if data => path,
-                    _ => flow_hash(own.host, peer.host, port, remora_wire::ROCE_PORT),
-                },
-                is_path: data && spec.path.is_some(),
-                whole: self.config.whole,
-            };
-            self.far_ends.set(peer.host, peer.number, far);
+            self.set_far_end(spec, own, peer, port);
             let mut guard = self.hosts[own.host as usize].engine.enter();
             let nic = guard.parts().0;
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
+                let change = Modify { window: spec.window, ..change };
                 nic.modify_qp(own.number, &change).expect("a change that the table allows");
             }
             if connection.congestion != Algorithm::None {
@@ -193,6 +185,44 @@ impl Simulation {
                 nic.modify_qp(own.number, &change).expect("a control for a queue pair that is connected");
             }
         }
+    }
+
+    /// How the packets of one end of a flow get to the other one.
+    fn set_far_end(&mut self, spec: &FlowSpec, own: &End, peer: &End, port: u16) {
+        let is_data = own.host == spec.source;
+        let mut far = FarEnd { whole: self.config.whole, ..FarEnd::default() };
+        let ports = [port, remora_wire::ROCE_PORT];
+        if let Some(path) = spec.path.filter(|_| is_data) {
+            (far.hash, far.is_path) = (path, true);
+        } else if matches!(self.config.network.balancing, Balancing::Keyed(_)) {
+            let before = self.far_ends.get(peer.host, peer.number);
+            let ports = u32::from(ports[0]) | u32::from(ports[1]) << 16;
+            let [data, answers] = spec.keys.unwrap_or([[own.host, peer.host, ports]; 2]);
+            let key = if is_data { data } else { answers };
+            far.hash = self.network.set_key(before.is_key.then_some(before.hash), key);
+            far.is_key = true;
+        } else {
+            far.hash = flow_hash(own.host, peer.host, ports[0], ports[1]);
+        }
+        self.far_ends.set(peer.host, peer.number, far);
+    }
+
+    /// The queue pairs by which each host sends data. Flows that share a connection count one by one.
+    pub fn senders(&self) -> Vec<Senders> {
+        let mut senders = vec![Senders::default(); self.hosts.len()];
+        for number in &self.flows.open {
+            let spec = &self.flows.specs[*number as usize];
+            let Some(running) = &self.flows.running[*number as usize] else { continue };
+            let Some(pairs) = &self.flows.pairs[running.pair as usize] else { continue };
+            let own = &pairs.ends[0];
+            // Who answers READs is asked for the next piece only when the one before it has come.
+            let is_asked = spec.verb == Verb::Read;
+            let backlog = self.hosts[own.host as usize].engine.enter().backlog(own.number).unwrap_or(0);
+            let of_host = &mut senders[spec.source as usize];
+            of_host.all += 1;
+            of_host.unsent += u64::from(is_asked || running.posted < spec.bytes || backlog > 0);
+        }
+        senders
     }
 
     /// Keeps work requests of flows posted.
@@ -207,8 +237,10 @@ impl Simulation {
             let running = self.flows.running[number as usize].as_mut().expect("a flow that has not ended");
             let len = message.min(spec.bytes - running.posted);
             let keys = [0, 1].map(|end: usize| self.hosts[pairs.ends[end].host as usize].key);
-            put(&mut pairs.ends, keys, number, spec.verb, len as u32);
             running.posted += len;
+            let tells = spec.tells_received && running.posted == spec.bytes;
+            let posted = Posted { flow: number, verb: spec.verb, len: len as u32, tells };
+            running.receives += put(&mut pairs.ends, keys, &posted);
             pairs.outstanding.0 += len;
             pairs.outstanding.1 += 1;
             pairs.posted += usize::from(running.posted == spec.bytes);
@@ -220,17 +252,34 @@ impl Simulation {
     }
 }
 
-/// Puts a work request of a flow into the send queue. `keys`: the regions of both hosts.
-fn put([own, peer]: &mut [End; 2], keys: [Key; 2], flow: u32, verb: Verb, len: u32) {
+/// A work request of a flow.
+struct Posted {
+    flow: u32,
+    verb: Verb,
+    len: u32,
+    /// The destination hears of its end, even of a WRITE's.
+    tells: bool,
+}
+
+/// Puts a work request into the send queue. `keys`: the regions of both hosts. Returns how many receives it
+/// takes at the destination.
+fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
+    let &Posted { flow, verb, len, tells } = posted;
     let list = [Sge { addr: host::ADDRESS, len, lkey: keys[0] }];
     let remote = Remote { addr: host::ADDRESS, rkey: keys[1] };
+    let mut receive = |sges: &[Sge]| {
+        let request = ReceiveRequest { id: u64::from(flow), sges };
+        peer.receive.push(&request).expect("as many receives as sends");
+    };
     let operation = match verb {
+        Verb::Write if tells => {
+            receive(&[]);
+            Operation::WriteImm(remote, flow)
+        }
         Verb::Write => Operation::Write(remote),
         Verb::Read => Operation::Read(remote),
         Verb::Send => {
-            let sges = [Sge { lkey: keys[1], ..list[0] }];
-            let request = ReceiveRequest { id: u64::from(flow), sges: &sges };
-            peer.receive.push(&request).expect("as many receives as sends");
+            receive(&[Sge { lkey: keys[1], ..list[0] }]);
             Operation::Send
         }
     };
@@ -247,4 +296,5 @@ fn put([own, peer]: &mut [End; 2], keys: [Key; 2], flow: u32, verb: Verb, len: u
     let slots = wqe::write_to(&request, &Target::Peer, &bounds, free as usize, store);
     own.sent += slots.expect("space for as many as are kept posted") as u64;
     own.send.set_word(Word::Produced, own.sent);
+    u64::from(verb == Verb::Send || tells && verb == Verb::Write)
 }

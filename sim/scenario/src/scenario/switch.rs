@@ -182,9 +182,10 @@ pub enum Hash {
     /// Remora's, which depends on the seed.
     #[default]
     Own,
-    /// That of the ns-3 programs: addresses and ports, seeded by the switch's number.
+    /// That of the ns-3 programs: addresses and ports, seeded by the switch's number. Flows without ports
+    /// have those of Remora's packets.
     Ns3,
-    /// htsim's: flow, path and a salt of the switch.
+    /// htsim's: flow, path and a salt of the switch. Salts and path depend on the seed.
     Htsim,
 }
 

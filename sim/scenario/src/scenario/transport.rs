@@ -93,6 +93,12 @@ pub struct Control {
     /// Is the window of a flow bounded, by the bandwidth-delay product?
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<bool>,
+    /// Is that product the one of the flow's own path, not of the longest?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_of_pair: Option<bool>,
+    /// Does the window shrink with the rate that the control allows?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_follows_rate: Option<bool>,
 }
 
 impl Control {

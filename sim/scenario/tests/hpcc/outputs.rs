@@ -47,7 +47,9 @@ fn the_other_outputs_have_their_columns() {
     assert_eq!(pfc.write(), "2000195709 84 0 1 1\n");
     assert_eq!(PfcLine { is_switch: true, is_pause: false, ..pfc }.write(), "2000195709 84 1 1 0\n");
     let mut lengths = QueueLengths::default();
-    [0, 999, 1000, 3500].into_iter().for_each(|bytes| lengths.add(bytes));
+    [(0, 1), (999, 1), (1000, 1), (3500, 1), (9999, 0)]
+        .into_iter()
+        .for_each(|(bytes, samples)| lengths.add(bytes, samples));
     assert_eq!(qlen_time(2_000_000_000) + &lengths.write(128, 1), "time: 2000000000\n128 1 2 1 0 1\n");
     assert_eq!(cnp_line(5, 1, 2, 3, 5), "5 1 2 3 5\n");
     assert_eq!(uplink_line(5, 128, 17, 1048), "5,128,17,1048\n");

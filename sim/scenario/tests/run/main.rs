@@ -1,10 +1,14 @@
 //! Scenarios that run, with real NICs at every host.
 
 mod alone;
+mod dependencies;
+mod hashes;
 mod memory;
 mod paths;
+mod record;
 mod recovery;
 mod transports;
+mod windows;
 
 use remora_fabric::engine::Picos;
 use remora_scenario::Flow;

@@ -10,8 +10,10 @@ const PACKET_OVERHEAD: usize = 44;
 
 /// Which direction a packet went, as the lowest bits of `epb_flags`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum PacketDirection {
+pub enum PacketDirection {
+    /// It arrived.
     In = 1,
+    /// It left.
     Out = 2,
 }
 

@@ -135,25 +135,36 @@ fn record(
     ip_id: u16,
     bytes: &[u8],
 ) {
-    let mut buffer = [0; MAX_HEADERS];
+    let mut headers = [0; MAX_HEADERS];
+    with_pieces(start, sealed, ends, ip_id, bytes, &mut headers, |pieces| {
+        recorder.record(time, direction, pieces);
+    });
+}
+
+/// Gives a frame as it would look on a wire, in pieces, to `take`. `buffer` is for headers that it lacks.
+pub(super) fn with_pieces(
+    start: Start,
+    sealed: bool,
+    ends: Option<(Endpoint, Endpoint)>,
+    ip_id: u16,
+    bytes: &[u8],
+    buffer: &mut [u8; MAX_HEADERS],
+    take: impl FnOnce(&[&[u8]]),
+) {
     match (start, ends) {
         (Start::Bth, Some((from, to))) => {
-            let len = headers(from, to, ip_id, bytes.len(), &mut buffer);
-            recorder.record(time, direction, &[&buffer[..len], bytes]);
+            let len = headers(from, to, ip_id, bytes.len(), buffer);
+            take(&[&buffer[..len], bytes]);
         }
-        (Start::Ip, _) => match complete(bytes, &mut buffer) {
+        (Start::Ip, _) => match complete(bytes, buffer) {
             Some(icrc) if !sealed => {
                 let covered = bytes.len() - icrc::LEN;
                 let seal = icrc.to_le_bytes();
-                recorder.record(
-                    time,
-                    direction,
-                    &[&buffer[..remora_wire::ethernet::LEN], &bytes[..covered], &seal],
-                );
+                take(&[&buffer[..remora_wire::ethernet::LEN], &bytes[..covered], &seal]);
             }
-            _ => recorder.record(time, direction, &[&buffer[..remora_wire::ethernet::LEN], bytes]),
+            _ => take(&[&buffer[..remora_wire::ethernet::LEN], bytes]),
         },
-        _ => recorder.record(time, direction, &[bytes]),
+        _ => take(&[bytes]),
     }
 }
 

@@ -1,9 +1,11 @@
 //! `remora sim`: a data center around the real NIC, in simulated time.
 
+mod capture;
 mod convert;
 mod load;
 mod outputs;
 mod progress;
+mod recorded;
 mod run;
 mod summary;
 
@@ -20,7 +22,7 @@ use remora_scenario::scenario::{ControlName, TransportName};
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
+    after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim examples/incast-pfc.toml --capture 130:1\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
 )]
 pub struct Args {
     #[command(subcommand)]

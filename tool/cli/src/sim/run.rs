@@ -5,11 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
+use remora_scenario::Scenario;
+use remora_scenario::record::{Asked, PortName};
 use remora_scenario::run::Run;
+use remora_scenario::units::{Size, Time};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::capture::CaptureArg;
 use super::outputs::Outputs;
 use super::progress::Display;
+use super::recorded::Recorded;
 use super::summary::Summary;
 use super::{ScenarioArgs, load};
 
@@ -26,12 +31,20 @@ pub struct Args {
     scenario: ScenarioArgs,
 
     /// Simulated time at which the run ends at the latest, such as 10ms
-    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<remora_scenario::units::Time>())]
-    until: Option<remora_scenario::units::Time>,
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<Time>())]
+    until: Option<Time>,
 
     /// Folder for the outputs: a line for each flow as it ends, and a summary
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Record what arrives at and leaves a port, numbered from 1, in NODE-PORT.pcapng or in FILE
+    #[arg(long, value_name = "NODE:PORT[=FILE]", value_parser = |text: &str| text.parse::<CaptureArg>())]
+    capture: Vec<CaptureArg>,
+
+    /// Bytes of a capture, at most
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = |text: &str| text.parse::<Size>())]
+    capture_limit: Size,
 
     /// One JSON object a line: progress, flows as they end, and the summary
     #[arg(long)]
@@ -55,6 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let mut run = Run::new(&scenario).map_err(anyhow::Error::msg)?;
     let mut outputs = Outputs::create(args.out.as_deref(), &scenario, args.json)?;
+    let recorded = record(args, &scenario, &mut run)?;
     let mut display = Display::new(args.json, run.progress().flows.1)?;
     let mut summary = Summary::default();
     while !run.is_over() && !stopped.load(Ordering::Relaxed) {
@@ -63,14 +77,32 @@ pub fn run(args: &Args) -> Result<()> {
             outputs.flow(&row)?;
             summary.add(&row);
         }
+        recorded.flush()?;
         display.show(&run.progress(), &summary)?;
     }
     display.end();
     let complete = summary.close(&mut run, stopped.load(Ordering::Relaxed));
+    run.end_recording();
+    recorded.end()?;
     outputs.end(&run, &summary)?;
     summary.print(&run, args.json, display.elapsed())?;
     if !complete {
         std::process::exit(INCOMPLETE);
     }
     Ok(())
+}
+
+/// Begins what is recorded: the ports that are asked for, and the scenario's outputs.
+fn record(args: &Args, scenario: &Scenario, run: &mut Run) -> Result<Recorded> {
+    let captures: Vec<PortName> = args.capture.iter().map(|capture| capture.port).collect();
+    for port in &captures {
+        port.find(run.simulation().network()).map_err(anyhow::Error::msg)?;
+    }
+    let recorded = Recorded::create(scenario, args.out.as_deref(), &args.capture, args.capture_limit)?;
+    let outputs = recorded.outputs();
+    if !(captures.is_empty() && outputs.is_empty()) {
+        let asked = Asked { captures: &captures, outputs: &outputs };
+        run.record(scenario, &asked, Box::new(recorded.clone())).map_err(anyhow::Error::msg)?;
+    }
+    Ok(recorded)
 }

@@ -31,6 +31,8 @@ mod rma;
 mod rma_bench;
 mod running;
 mod sim;
+mod sim_capture;
+mod sim_outputs;
 mod strom;
 mod terminal;
 mod txn;

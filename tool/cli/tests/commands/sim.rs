@@ -7,16 +7,16 @@ use serde_json::Value;
 use crate::running::{Ended, remora};
 
 /// A folder of the test's own.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("remora-sim-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path of letters").to_owned()
     }
 }
@@ -28,7 +28,7 @@ impl Drop for Folder {
 }
 
 /// A file of the project.
-fn own(path: &str) -> String {
+pub fn own(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(path)

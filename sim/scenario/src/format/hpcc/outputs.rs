@@ -130,14 +130,22 @@ pub struct QueueLengths {
 }
 
 impl QueueLengths {
-    /// Counts one sample, of so many bytes.
-    pub fn add(&mut self, bytes: u64) {
+    /// Counts so many samples, each of so many bytes.
+    pub fn add(&mut self, bytes: u64, samples: u32) {
+        if samples == 0 {
+            return;
+        }
         // A buffer beyond a million KB counts as one.
         let kb = (bytes / 1000).min(1_000_000) as usize;
         if self.counts.len() <= kb {
             self.counts.resize(kb + 1, 0);
         }
-        self.counts[kb] = self.counts[kb].saturating_add(1);
+        self.counts[kb] = self.counts[kb].saturating_add(samples);
+    }
+
+    /// How many samples there were of each number of KB, from 0.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.counts.iter().copied().enumerate()
     }
 
     /// The line of this egress: switch, interface from 1, and the counts.

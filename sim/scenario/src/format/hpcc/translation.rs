@@ -165,9 +165,17 @@ fn ack_class(config: &Config, dialect: Dialect) -> Option<u8> {
 }
 
 fn parameters(config: &Config, name: ControlName) -> Control {
-    let window = config.get("HAS_WIN").map(|_| config.integer("HAS_WIN", 1) != 0);
+    let flag = |key: &str| config.get(key).map(|_| config.integer(key, 1) != 0);
+    let windows = Control {
+        name,
+        // There is one in HPCC's program, unless the file says otherwise.
+        window: Some(config.integer("HAS_WIN", 1) != 0),
+        window_of_pair: flag("GLOBAL_T").map(|longest| !longest),
+        window_follows_rate: flag("VAR_WIN"),
+        ..Control::default()
+    };
     if name == ControlName::None {
-        return Control { name, window, ..Control::default() };
+        return windows;
     }
     let us = |key: &str| match config.get(key) {
         Some(Value::Decimal(value)) => Some(Time(value.saturating_mul(MICROSECOND) / ONE)),
@@ -177,7 +185,6 @@ fn parameters(config: &Config, name: ControlName) -> Control {
     let gain = config.get("EWMA_GAIN").map(|_| config.decimal("EWMA_GAIN", 0) as f64 / ONE as f64);
     let rounds = config.get("FAST_RECOVERY_TIMES").map(|_| config.integer("FAST_RECOVERY_TIMES", 1));
     Control {
-        name,
         alpha_interval: us("ALPHA_RESUME_INTERVAL"),
         decrease_interval: us("RATE_DECREASE_INTERVAL"),
         increase_interval: us("RP_TIMER"),
@@ -186,8 +193,8 @@ fn parameters(config: &Config, name: ControlName) -> Control {
         rate_ai: rate("RATE_AI"),
         rate_hai: rate("RATE_HAI"),
         min_rate: rate("MIN_RATE"),
-        clamp_target: config.get("CLAMP_TARGET_RATE").map(|_| config.integer("CLAMP_TARGET_RATE", 0) != 0),
-        window,
+        clamp_target: flag("CLAMP_TARGET_RATE"),
+        ..windows
     }
 }
 
@@ -218,7 +225,8 @@ fn output(config: &Config, dialect: Dialect, trace: Vec<u32>) -> Output {
             Dialect::Conweave => OutputFormat::Conweave,
         },
         trace: if traced { trace } else { Vec::new() },
-        queues: config.text("QLEN_MON_FILE").map(|_| queues),
+        // ConWeave's program has the keys, and samples no queues.
+        queues: config.text("QLEN_MON_FILE").filter(|_| dialect == Dialect::Hpcc).map(|_| queues),
         sampling: config.get("SW_MONITORING_INTERVAL").map(|_| ns("SW_MONITORING_INTERVAL", 10_000)),
     }
 }

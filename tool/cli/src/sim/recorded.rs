@@ -1,0 +1,95 @@
+//! What a run records beside its flows, in files that grow meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result};
+use remora_scenario::Scenario;
+use remora_scenario::record::{Frame, Output, Sink};
+use remora_scenario::units::Size;
+
+use super::capture::{CaptureArg, Captures};
+
+/// Files of outputs, and captures.
+struct Files {
+    outputs: BTreeMap<Output, (PathBuf, BufWriter<File>)>,
+    captures: Captures,
+    failed: Option<(PathBuf, io::Error)>,
+}
+
+/// The files of a run, for the run and for whoever ends it.
+#[derive(Clone)]
+pub struct Recorded(Arc<Mutex<Files>>);
+
+impl Recorded {
+    /// Makes the captures, and the files of a scenario's outputs if there is a folder for them.
+    pub fn create(
+        scenario: &Scenario,
+        folder: Option<&Path>,
+        captures: &[CaptureArg],
+        limit: Size,
+    ) -> Result<Recorded> {
+        let captures = Captures::create(captures, folder, limit)?;
+        let mut outputs = BTreeMap::new();
+        if let Some(folder) = folder {
+            for output in Output::of(scenario) {
+                let path = folder.join(output.file_name(scenario.output.format));
+                let file = File::create(&path).with_context(|| cannot_write(&path))?;
+                outputs.insert(output, (path, BufWriter::new(file)));
+            }
+        }
+        Ok(Recorded(Arc::new(Mutex::new(Files { outputs, captures, failed: None }))))
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The outputs that have a file.
+    pub fn outputs(&self) -> Vec<Output> {
+        self.files().outputs.keys().copied().collect()
+    }
+
+    /// Writes what was recorded so far.
+    pub fn flush(&self) -> Result<()> {
+        let mut files = self.files();
+        if let Some((path, error)) = files.failed.take() {
+            return Err(error).with_context(|| cannot_write(&path));
+        }
+        for (path, file) in files.outputs.values_mut() {
+            file.flush().with_context(|| cannot_write(path))?;
+        }
+        files.captures.flush()
+    }
+
+    /// Ends the files, and says where captures are.
+    pub fn end(&self) -> Result<()> {
+        self.flush()?;
+        self.files().captures.end()
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+impl Sink for Recorded {
+    fn append(&mut self, output: Output, bytes: &[u8]) {
+        let mut files = self.files();
+        let Some((path, file)) = files.outputs.get_mut(&output) else { return };
+        if let Err(error) = file.write_all(bytes) {
+            let path = path.clone();
+            files.failed.get_or_insert((path, error));
+        }
+    }
+
+    fn frame(&mut self, capture: usize, frame: &Frame<'_>) {
+        let mut files = self.files();
+        if let Err((path, error)) = files.captures.add(capture, frame) {
+            files.failed.get_or_insert((path, error));
+        }
+    }
+}
