@@ -11,6 +11,7 @@ pub mod path;
 pub mod run;
 pub mod scenario;
 pub mod setup;
+pub mod sweep;
 mod tokens;
 pub mod units;
 pub mod workload;

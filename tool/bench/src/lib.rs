@@ -7,6 +7,7 @@
 //! | `verbs`, `rma`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of them |
 //! | `dropin` | verbs programs that know nothing of Remora |
 //! | [`demo`], [`figures`] | one table read every way; what the papers draw |
+//! | [`plot`] | lines as SVG, also for the command |
 //! | [`exercise`] | random operations on a store, recorded for a checker of histories |
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
@@ -32,7 +33,7 @@ mod numbers;
 pub mod options;
 mod packets;
 pub mod peer;
-mod plot;
+pub mod plot;
 mod prism;
 mod progress;
 mod redn;
