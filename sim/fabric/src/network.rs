@@ -31,7 +31,7 @@ use remora_memory::prefetch;
 use crate::engine::{Calendar, Event, Picos};
 use crate::topology::{Routes, Topology, TopologyError};
 
-pub use buffer::{Account, Admission, Buffer, BufferConfig, SharedConfig, Thresholds};
+pub use buffer::{Account, Admission, Buffer, BufferConfig, ConweaveConfig, SharedConfig, Thresholds};
 pub use failure::Failure;
 pub use flow_hash::{FlowKey, KeyedHash, flow_hash, mix};
 pub use mark::{MarkConfig, Marks};
@@ -669,19 +669,18 @@ impl Network {
     fn left(&mut self, number: u32, out: PortId, id: PacketId, class: u8, charge: u32) {
         let packet = &mut self.packets[id];
         let ingress = packet.ingress;
+        let queued = self.ports[out.index()].queues[usize::from(class)].bytes;
         if let Some(config) = &self.config.marks
             && config.at_dequeue
             && let Some(marks) = &self.marks[out.index()]
         {
-            let port = &mut self.ports[out.index()];
-            let queued = port.queues[usize::from(class)].bytes;
             let marked = u64::from(mark(config, marks, packet, queued, &mut self.random[out.index()]));
-            port.marked += marked;
+            self.ports[out.index()].marked += marked;
             self.totals.marked += marked;
         }
         let account = &mut self.accounts[ingress.index()];
         let switch = &mut self.switches[number as usize];
-        switch.buffer.leave(account, class, charge);
+        switch.buffer.leave(account, class, charge, queued);
         if account.pausing != 0 {
             self.resume_if_drained(number, ingress);
         }

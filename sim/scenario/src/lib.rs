@@ -14,6 +14,7 @@ pub mod record;
 pub mod run;
 pub mod scenario;
 pub mod setup;
+pub mod sweep;
 mod tokens;
 pub mod units;
 mod window;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{
-    Balancing, BufferConfig, Failure, Lasts, MarkConfig, Marks, Network, NetworkConfig, PauseConfig,
-    SharedConfig, Thresholds,
+    Balancing, BufferConfig, ConweaveConfig, Failure, Lasts, MarkConfig, Marks, Network, NetworkConfig,
+    PauseConfig, SharedConfig, Thresholds,
 };
 use remora_fabric::simulation;
 use remora_fabric::simulation::{Charging, Connection, SimulationConfig};
@@ -252,7 +252,7 @@ fn network(scenario: &Scenario, topology: &Topology, frame: u32) -> NetworkConfi
     let pfc = scenario.transport.name.has_pfc().then(|| switch.pfc.unwrap_or_default());
     let data = data_classes(scenario);
     let pause = pfc.map(|pfc| pause(switch.mmu, &pfc, data));
-    let headroom = pfc.zip(pause).map_or(0, |(pfc, pause)| headroom(topology, &pfc, pause, frame));
+    let headroom = headroom(switch, topology, pfc.as_ref(), pause, frame);
     NetworkConfig {
         seed: scenario.seed,
         buffer: buffer(scenario, pfc, headroom, frame),
@@ -312,10 +312,24 @@ fn pause(mmu: Mmu, pfc: &Pfc, data: u8) -> PauseConfig {
     }
 }
 
-/// The headroom that is given, or the most that a link of the network needs.
-fn headroom(topology: &Topology, pfc: &Pfc, pause: PauseConfig, frame: u32) -> u32 {
-    let needs = topology.links.iter().map(|link| pause.headroom(link.rate, link.delay, frame)).max();
-    pfc.headroom.map_or(needs.unwrap_or(0), |size| bytes(size.0))
+/// The headroom that is given, or the most that a link of the network needs. ConWeave's program sets it aside
+/// without pauses, too, and counts no time for the pause frame itself.
+fn headroom(
+    switch: &scenario::Switch,
+    topology: &Topology,
+    pfc: Option<&Pfc>,
+    pause: Option<PauseConfig>,
+    frame: u32,
+) -> u32 {
+    let pause = match switch.mmu {
+        Mmu::Conweave => Some(PauseConfig { charge: 0, reaction: 0, ..PauseConfig::default() }),
+        Mmu::Clean | Mmu::Hpcc => pause,
+    };
+    let needs = |pause: PauseConfig| {
+        topology.links.iter().map(|link| pause.headroom(link.rate, link.delay, frame)).max().unwrap_or(0)
+    };
+    let given = pfc.and_then(|pfc| pfc.headroom).map(|size| bytes(size.0));
+    given.or(pause.map(needs)).unwrap_or(0)
 }
 
 fn bytes(size: u64) -> u32 {
@@ -337,30 +351,48 @@ fn buffer(scenario: &Scenario, pfc: Option<Pfc>, headroom: u32, frame: u32) -> B
             per_port: pfc.is_some_and(|pfc| pfc.counted == Counted::Port),
         },
         Buffering::Voq => BufferConfig::Voq { limit, pause: thresholds },
+        Buffering::Shared if switch.mmu == Mmu::Conweave => {
+            BufferConfig::Conweave(conweave(scenario, headroom, frame))
+        }
         Buffering::Shared => BufferConfig::Shared(shared(scenario, pfc.is_some(), headroom, frame)),
     }
 }
 
-/// What the dialects of ns-3 share out: fabric.md has their sources.
+/// What a switch shares out by dynamic thresholds: clean, or as HPCC's program does.
 fn shared(scenario: &Scenario, pauses: bool, headroom: u32, frame: u32) -> SharedConfig {
     let switch = &scenario.switch;
-    let alpha = |default: u32| switch.alpha.map_or(default, |alpha| (alpha * 256.0).round() as u32);
-    let (reserve, ingress, egress, hysteresis) = match switch.mmu {
-        Mmu::Clean => (0, alpha(256), None, 2 * frame),
-        Mmu::Hpcc => (4096, 256 >> 3, None, 3072),
-        Mmu::Conweave => (2 * frame, 256 >> 4, Some(alpha(256)), 0),
+    let (reserve, ingress, hysteresis) = match switch.mmu {
+        Mmu::Hpcc => (4096, 256 >> 3, 3072),
+        Mmu::Clean | Mmu::Conweave => (0, alpha(switch.alpha), 2 * frame),
     };
-    // Without pauses a class of an input may fill what is free, as far as its output lets it.
+    // Without pauses a class of an input may fill what is free.
     let ingress = if pauses || switch.mmu == Mmu::Clean { ingress } else { 256 << 8 };
     SharedConfig {
         size: switch.buffer.0,
         reserve: switch.reserve.map_or(reserve, |size| bytes(size.0)),
         headroom,
         ingress_alpha: ingress,
-        egress_alpha: egress,
         hysteresis,
         lossless: if pauses { data_classes(scenario) } else { 0 },
     }
+}
+
+/// ConWeave's: an input is paused beyond a sixteenth of what is free.
+fn conweave(scenario: &Scenario, headroom: u32, frame: u32) -> ConweaveConfig {
+    let switch = &scenario.switch;
+    ConweaveConfig {
+        size: switch.buffer.0,
+        reserve: switch.reserve.map_or(frame, |size| bytes(size.0)),
+        headroom,
+        ingress_alpha: 256 >> 4,
+        egress_alpha: alpha(switch.alpha),
+        classes: data_classes(scenario),
+    }
+}
+
+/// A share of what is free, in 1/256; 1 if none is given.
+fn alpha(given: Option<f64>) -> u32 {
+    given.map_or(256, |alpha| (alpha * 256.0).round() as u32)
 }
 
 /// How a flow moves, as the fabric has it.

@@ -8,6 +8,7 @@
 //! | `sim` | the simulated data center's speed |
 //! | `dropin` | verbs programs that know nothing of Remora |
 //! | [`demo`], [`figures`] | one table read every way; what the papers draw |
+//! | [`plot`] | lines as SVG, also for the command |
 //! | [`exercise`] | random operations on a store, recorded for a checker of histories |
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
@@ -33,7 +34,7 @@ mod numbers;
 pub mod options;
 mod packets;
 pub mod peer;
-mod plot;
+pub mod plot;
 mod prism;
 mod progress;
 mod redn;

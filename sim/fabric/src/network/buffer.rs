@@ -3,7 +3,13 @@
 //! Bytes are accounted to the port and the class by which they came. A kind decides from these accounts
 //! whether a packet fits, when the sender of a class is paused, and when it goes on.
 
+mod conweave;
+
 use super::port::CLASSES;
+
+pub use conweave::ConweaveConfig;
+
+use conweave::Shares;
 
 /// Kind of a switch, with its limits in bytes.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -27,6 +33,8 @@ pub enum BufferConfig {
     },
     /// One buffer that all ports share by dynamic thresholds.
     Shared(SharedConfig),
+    /// The same, as ConWeave's program has it.
+    Conweave(ConweaveConfig),
 }
 
 /// When the sender of a class is paused and when it goes on, in bytes of its account.
@@ -49,8 +57,6 @@ pub struct SharedConfig {
     pub headroom: u32,
     /// A class of an input port may have so much of what is free, in 1/256.
     pub ingress_alpha: u32,
-    /// A queue of an output port may have so much of what is free, in 1/256; without it as much as it likes.
-    pub egress_alpha: Option<u32>,
     /// A paused sender goes on when its account is so many bytes below the threshold.
     pub hysteresis: u32,
     /// Classes that are paused rather than lost.
@@ -97,12 +103,18 @@ pub struct Buffer {
     reserved: u64,
     /// Most bytes that were ever in it.
     most: u64,
+    /// The totals of ConWeave's.
+    shares: Shares,
 }
 
 impl Buffer {
     /// An empty one of a switch with so many ports.
     pub fn new(config: BufferConfig, ports: u32) -> Buffer {
-        Buffer { config, ports, used: 0, reserved: 0, most: 0 }
+        let shares = match &config {
+            BufferConfig::Conweave(config) => Shares::new(config, ports),
+            _ => Shares::default(),
+        };
+        Buffer { config, ports, used: 0, reserved: 0, most: 0, shares }
     }
 
     /// Bytes in it now, headroom not counted, and the most that there ever were.
@@ -135,7 +147,13 @@ impl Buffer {
                     Admission::Taken
                 }
             }
-            BufferConfig::Shared(config) => self.admit_shared(&config, account, class, len, queue),
+            BufferConfig::Shared(config) => self.admit_shared(&config, account, class, len),
+            BufferConfig::Conweave(config) => {
+                let admission = config.admit(&mut self.shares, account, class, len, queue);
+                self.used = self.shares.used();
+                self.most = self.most.max(self.used);
+                return admission;
+            }
         };
         match admission {
             Admission::Dropped => {}
@@ -151,9 +169,14 @@ impl Buffer {
         admission
     }
 
-    /// A packet that was taken leaves.
+    /// A packet that was taken leaves its output's queue, in which `queue` bytes of its class stay.
     #[inline]
-    pub fn leave(&mut self, account: &mut Account, class: u8, len: u32) {
+    pub fn leave(&mut self, account: &mut Account, class: u8, len: u32, queue: u32) {
+        if let BufferConfig::Conweave(config) = self.config {
+            config.leave(&mut self.shares, account, class, len, queue);
+            self.used = self.shares.used();
+            return;
+        }
         // What stands in the headroom moves into the space that becomes free.
         let headroom = &mut account.headroom[usize::from(class)];
         let moved = len.min(*headroom);
@@ -180,6 +203,7 @@ impl Buffer {
                     && (account.headroom[usize::from(class)] > 0
                         || self.beyond_reserve(&config, account, class) > self.threshold(&config))
             }
+            BufferConfig::Conweave(config) => config.must_pause(&self.shares, account, class),
         }
     }
 
@@ -199,22 +223,12 @@ impl Buffer {
                 let below = beyond + u64::from(config.hysteresis) <= self.threshold(&config);
                 account.headroom[usize::from(class)] == 0 && (beyond == 0 || below)
             }
+            BufferConfig::Conweave(config) => config.may_resume(&self.shares, account, class),
         }
     }
 
-    fn admit_shared(
-        &self,
-        config: &SharedConfig,
-        account: &Account,
-        class: u8,
-        len: u32,
-        queue: u32,
-    ) -> Admission {
+    fn admit_shared(&self, config: &SharedConfig, account: &Account, class: u8, len: u32) -> Admission {
         let free = self.shared_free(config);
-        let over = |alpha: u32| u64::from(queue) + u64::from(len) > free * u64::from(alpha) / 256;
-        if config.egress_alpha.is_some_and(over) {
-            return Admission::Dropped;
-        }
         let lossless = config.lossless & 1 << class != 0;
         let beyond = u64::from((account.used[usize::from(class)] + len).saturating_sub(config.reserve));
         let more = beyond - self.beyond_reserve(config, account, class);

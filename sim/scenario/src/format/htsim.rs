@@ -4,6 +4,7 @@
 pub mod connections;
 pub mod options;
 pub mod output;
+pub mod times;
 pub mod topology;
 pub mod translation;
 

@@ -3,6 +3,8 @@
 //! What [`to_toml`] writes, [`parse`] reads as the same scenario. So a file of another simulator and what it
 //! is converted to are one scenario, and run alike.
 
+use serde::de::DeserializeOwned;
+
 use crate::error::{Read, ScenarioError, Source, Warnings};
 use crate::scenario::Scenario;
 
@@ -12,12 +14,17 @@ use crate::scenario::Scenario;
 /// What is no TOML, a key that is not known, a value of the wrong kind or out of its bounds.
 pub fn parse(source: Source<'_>) -> Result<Read<Scenario>, ScenarioError> {
     source.check_size()?;
-    let scenario: Scenario = toml::from_str(source.text).map_err(|error| {
-        let line = error.span().map_or(0, |span| line_of(source.text, span.start));
-        source.error(line, remedied(error.message()))
-    })?;
+    let scenario: Scenario = read(source)?;
     scenario.check().map_err(|says| source.error(0, says))?;
     Ok(Warnings::of(source).with(scenario))
+}
+
+/// Reads TOML; an error has its line.
+pub(crate) fn read<T: DeserializeOwned>(source: Source<'_>) -> Result<T, ScenarioError> {
+    toml::from_str(source.text).map_err(|error| {
+        let line = error.span().map_or(0, |span| line_of(source.text, span.start));
+        source.error(line, remedied(error.message()))
+    })
 }
 
 /// The line of a byte, from 1.
@@ -27,7 +34,7 @@ fn line_of(text: &str, at: usize) -> u32 {
 }
 
 /// The parser's words in one line, with a remedy where they have none.
-fn remedied(message: &str) -> String {
+pub(crate) fn remedied(message: &str) -> String {
     let message = message.trim().replace('\n', " ");
     match message.contains(": ") || message.contains(", expected") {
         true => message,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use remora_scenario::format::change::{self, Change};
 use remora_scenario::format::hpcc::{config::Config, flows, topology, trace, translation};
 use remora_scenario::format::{files, htsim, own, paths, supply};
 use remora_scenario::scenario::{Balance, ControlName};
@@ -27,15 +28,15 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
         bail!("options behind `--` are htsim's, for a connection matrix (.cm): leave them out");
     }
     let mut loaded = match kind {
-        "toml" => from_toml(path, source)?,
+        "toml" => from_toml(path, source, &args.set)?,
         "cm" => from_htsim(path, source, &args.options)?,
         "topo" => {
             bail!("{name} is a topology: name it in a scenario as network = {{ kind = \"file\", path = … }}")
         }
         _ => from_config(path, source, args.control)?,
     };
-    if let Some(path) = &args.paths {
-        replay(&mut loaded.scenario, path, args.paths_run)?;
+    if kind != "toml" {
+        loaded.scenario = changed(&loaded.scenario, &args.set)?;
     }
     if let Some(control) = args.control {
         loaded.scenario.control.name = control;
@@ -46,7 +47,15 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
     if let Some(seed) = args.seed {
         loaded.scenario.seed = seed;
     }
+    if let Some(path) = &args.paths {
+        replay(&mut loaded.scenario, path, args.paths_run)?;
+    }
     Ok(loaded)
+}
+
+/// The scenario with the keys that `--set` names.
+fn changed(scenario: &Scenario, changes: &[Change]) -> Result<Scenario> {
+    change::apply(scenario, changes).map_err(anyhow::Error::msg).context("--set")
 }
 
 /// Flows take the paths of a table.
@@ -59,7 +68,8 @@ fn replay(scenario: &mut Scenario, path: &Path, run: u32) -> Result<()> {
     Ok(())
 }
 
-fn read(path: &Path) -> Result<String> {
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String> {
     let name = path.display();
     let len = std::fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();
     if len > FILE_MAX as u64 {
@@ -70,7 +80,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// The file of this name, seen from the working directory, the folder of `by`, or the folder above that.
-fn find(by: &Path, name: &str) -> Result<PathBuf> {
+pub fn find(by: &Path, name: &str) -> Result<PathBuf> {
     let folder = by.parent().unwrap_or(Path::new(""));
     let above = folder.parent().map(|above| above.join(name));
     let places = [Some(PathBuf::from(name)), Some(folder.join(name)), above];
@@ -83,9 +93,11 @@ fn find(by: &Path, name: &str) -> Result<PathBuf> {
     })
 }
 
-fn from_toml(path: &Path, source: Source<'_>) -> Result<Loaded> {
+/// What is set may name other files, so it comes before them.
+fn from_toml(path: &Path, source: Source<'_>, set: &[Change]) -> Result<Loaded> {
     let read_scenario = own::parse(source)?;
-    let (mut scenario, mut warnings) = (read_scenario.value, read_scenario.warnings);
+    let (scenario, mut warnings) = (read_scenario.value, read_scenario.warnings);
+    let mut scenario = changed(&scenario, set)?;
     for (_, name) in files(&scenario) {
         let text = read(&find(path, &name)?)?;
         warnings.extend(supply(&mut scenario, Source::new(&name, &text))?);

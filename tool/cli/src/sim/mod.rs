@@ -1,19 +1,25 @@
 //! `remora sim`: a data center around the real NIC, in simulated time.
 
 mod capture;
+mod charts;
+mod compare;
 mod convert;
 mod load;
 mod outputs;
+mod plot;
 mod progress;
 mod recorded;
 mod run;
+mod saved;
 mod summary;
+mod sweep;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
 use remora_bench::command::number::natural;
+use remora_scenario::format::change::Change;
 use remora_scenario::scenario::{ControlName, TransportName};
 
 /// `remora sim SCENARIO`, or one of its verbs.
@@ -22,7 +28,7 @@ use remora_scenario::scenario::{ControlName, TransportName};
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim examples/incast-pfc.toml --capture 130:1\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
+    after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim examples/incast-pfc.toml --capture 130:1\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim examples/irn.toml --set workload.0.traffic.load=0.9 --set network.rate=100Gbps\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -37,10 +43,19 @@ enum Verb {
     Convert(convert::Args),
     /// Tell whether a scenario can run, and what it is.
     Check(convert::Args),
+    /// Run scenarios of other simulators beside the completion times that these gave.
+    Compare(compare::Args),
+    /// Run a scenario with all combinations of some of its keys' values.
+    Sweep(sweep::Args),
+    /// Draw runs or a sweep.
+    Plot(plot::Args),
 }
 
+/// Exit status of runs with unfinished flows or findings, and of comparisons that do not hold.
+const INCOMPLETE: i32 = 3;
+
 /// Which scenario.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 #[group(skip)]
 struct ScenarioArgs {
     /// The scenario's file
@@ -54,6 +69,10 @@ struct ScenarioArgs {
     /// Run it with another transport, such as irn, roce or roce+pfc
     #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<TransportName>())]
     transport: Option<TransportName>,
+
+    /// Set a key of the scenario, such as workload.0.traffic.load=0.7; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = |text: &str| text.parse::<Change>())]
+    set: Vec<Change>,
 
     /// Paths that the flows took in another program: a table of htsim's or ns-3's
     #[arg(long, value_name = "FILE")]
@@ -78,5 +97,8 @@ pub fn run(args: Args) -> Result<()> {
         None => run::run(&args.run),
         Some(Verb::Convert(args)) => convert::convert(&args),
         Some(Verb::Check(args)) => convert::check(&args),
+        Some(Verb::Compare(args)) => compare::run(&args),
+        Some(Verb::Sweep(args)) => sweep::run(&args),
+        Some(Verb::Plot(args)) => plot::run(&args),
     }
 }

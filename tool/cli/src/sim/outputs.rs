@@ -5,14 +5,17 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use remora_bench::command::output;
 use remora_scenario::format::hpcc::Dialect;
 use remora_scenario::format::hpcc::outputs::FctLine;
 use remora_scenario::format::htsim;
 use remora_scenario::format::own;
 use remora_scenario::run::{Row, Run};
 use remora_scenario::scenario::{OutputFormat, Scenario};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
+use super::saved::SUMMARY;
 use super::summary::Summary;
 
 /// The columns of `flows.csv`.
@@ -25,15 +28,25 @@ pub struct Outputs {
     foreign: Option<(BufWriter<File>, OutputFormat)>,
     folder: Option<std::path::PathBuf>,
     json: bool,
+    /// Held until the end.
+    _lock: Option<File>,
 }
 
 impl Outputs {
     /// Makes the folder and its files.
     pub fn create(folder: Option<&Path>, scenario: &Scenario, json: bool) -> Result<Outputs> {
         let Some(folder) = folder else {
-            return Ok(Outputs { flows: None, foreign: None, folder: None, json });
+            return Ok(Outputs { flows: None, foreign: None, folder: None, json, _lock: None });
         };
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let lock = lock(folder)?;
+        // A summary says that all else is whole: that of an earlier run goes first.
+        match std::fs::remove_file(folder.join(SUMMARY)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot write into {}", folder.display()));
+            }
+            _ => {}
+        }
         let file = |name: &str| {
             let path = folder.join(name);
             File::create(&path)
@@ -50,7 +63,7 @@ impl Outputs {
             OutputFormat::Hpcc | OutputFormat::Conweave => Some((file("fct.txt")?, format)),
             OutputFormat::Htsim => Some((file("htsim.txt")?, format)),
         };
-        Ok(Outputs { flows: Some(flows), foreign, folder: Some(folder.to_owned()), json })
+        Ok(Outputs { flows: Some(flows), foreign, folder: Some(folder.to_owned()), json, _lock: Some(lock) })
     }
 
     /// A flow has ended.
@@ -69,12 +82,9 @@ impl Outputs {
         Ok(())
     }
 
-    /// The run is over.
+    /// The run is over. The summary is written last, and as a whole.
     pub fn end(&mut self, run: &Run, summary: &Summary) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        let path = folder.join("summary.json");
-        std::fs::write(&path, format!("{:#}\n", summary.object(run)))
-            .with_context(|| format!("cannot write {}", path.display()))?;
         let mut text = String::from("id,src,dst,bytes,start_ps,done_bytes\n");
         for open in run.unfinished() {
             let start = open.start.map_or(String::new(), |start| start.0.to_string());
@@ -82,8 +92,18 @@ impl Outputs {
             text += &format!("{},{},{},{},{start},{}\n", flow.id, flow.src, flow.dst, flow.size, open.done);
         }
         let path = folder.join("unfinished.csv");
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        output::write(&folder.join(SUMMARY), format!("{:#}\n", summary.object(run)).as_bytes())
     }
+}
+
+/// Two runs do not write into one folder at the same time: the folder is locked while its file is open.
+fn lock(folder: &Path) -> Result<File> {
+    let shown = folder.display();
+    let file = File::open(folder).with_context(|| format!("cannot open {shown}"))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .with_context(|| format!("another run writes into {shown}: wait for it, or choose another --out"))?;
+    Ok(file)
 }
 
 fn line(row: &Row) -> String {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
+use remora_bench::command::ending;
 use remora_scenario::Scenario;
 use remora_scenario::record::{Asked, PortName};
 use remora_scenario::run::Run;
@@ -16,12 +17,10 @@ use super::outputs::Outputs;
 use super::progress::Display;
 use super::recorded::Recorded;
 use super::summary::Summary;
-use super::{ScenarioArgs, load};
+use super::{INCOMPLETE, ScenarioArgs, load};
 
 /// Picoseconds of simulated time between two looks at the clock and at signals.
 const STEP: u64 = 20_000_000;
-/// Exit status of a run with unfinished flows or findings.
-const INCOMPLETE: i32 = 3;
 
 /// What to run, and where its results go.
 #[derive(clap::Args)]
@@ -49,10 +48,17 @@ pub struct Args {
     /// One JSON object a line: progress, flows as they end, and the summary
     #[arg(long)]
     json: bool,
+
+    /// End when the process ends that started this one
+    #[arg(long, hide = true)]
+    end_with_parent: bool,
 }
 
 /// Runs the scenario. Exits with 3 if flows did not finish or something was found.
 pub fn run(args: &Args) -> Result<()> {
+    if args.end_with_parent {
+        ending::end_with_parent()?;
+    }
     let loaded = load::load(&args.scenario)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     let mut scenario = loaded.scenario;

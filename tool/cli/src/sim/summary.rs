@@ -145,7 +145,7 @@ impl Summary {
 }
 
 /// The value that a part of all lie below: linear between neighbours.
-fn quantile(values: &[f64], part: f64) -> f64 {
+pub fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };

@@ -1,5 +1,9 @@
 //! `remora sim`: scenarios of all kinds, their outputs, their ends.
 
+mod compare;
+mod plot;
+mod sweep;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -158,4 +162,32 @@ fn what_cannot_run_is_one_line_with_its_remedy() {
     sim(&[&folder.path("hpcc.txt"), "--control", "none"]).one_line("flow.txt:2:");
     sim(&[&folder.path("missing.toml")]).one_line("cannot read");
     sim(&["--json"]).bad_arguments("required arguments were not provided");
+}
+
+#[test]
+fn a_key_that_is_set_changes_the_scenario_and_what_cannot_be_set_is_one_line() {
+    let folder = Folder::new("set");
+    let scenario = own("examples/irn-with-pfc-and-loss.toml");
+    let out = folder.path("out");
+    sim(&[&scenario, "--set", "loss=0", "--set", "workload.0.traffic.size=10KB", "--out", &out]).good();
+    let read = |name: &str| std::fs::read_to_string(Path::new(&out).join(name)).unwrap();
+    let summary: Value = serde_json::from_str(&read("summary.json")).unwrap();
+    assert_eq!(summary["packets_lost"], Value::from(0));
+    assert!(read("scenario.toml").contains("size = \"10KB\""), "{}", read("scenario.toml"));
+    for (change, words) in [
+        ("transport.nam=irn", "--set: transport.nam: unknown field `nam`"),
+        ("mtu=long", "--set: mtu: invalid type"),
+        ("workload.1.class=3", "is a list of 1: write a number from 0 to 0"),
+        ("transport.name=rocket", "rocket"),
+        ("loss=2", "choose a probability"),
+    ] {
+        sim(&[&scenario, "--set", change]).one_line(words);
+    }
+    sim(&[&scenario, "--set", "loss"]).bad_arguments("is no KEY=VALUE");
+    // A configuration of ns-3 has the same keys.
+    std::fs::write(folder.path("topology.txt"), TOPOLOGY).unwrap();
+    std::fs::write(folder.path("flow.txt"), "1\n0 2 3 100 20000 2.0\n").unwrap();
+    std::fs::write(folder.path("config.txt"), CONFIG).unwrap();
+    let converted = sim(&["convert", &folder.path("config.txt"), "--set", "switch.mmu=clean"]).good();
+    assert!(converted.contains("mmu = \"clean\""), "{converted}");
 }

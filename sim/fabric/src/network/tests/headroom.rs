@@ -12,7 +12,6 @@ fn lost(headroom: u32, delay: u64) -> u64 {
         reserve: 0,
         headroom,
         ingress_alpha: 64,
-        egress_alpha: None,
         hysteresis: 0,
         lossless: 1 << 3,
     };
@@ -53,7 +52,6 @@ fn ten_thousand_random_incasts_lose_nothing() {
             reserve: 0,
             headroom,
             ingress_alpha: random.pick(&[16, 64, 256]),
-            egress_alpha: None,
             hysteresis: random.pick(&[0, 1_500]),
             lossless: 1 << 3,
         };

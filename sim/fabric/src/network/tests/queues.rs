@@ -52,7 +52,6 @@ fn a_shared_buffer_gives_a_class_what_is_free_and_no_more() {
         reserve: 0,
         headroom: 0,
         ingress_alpha: 256,
-        egress_alpha: None,
         hysteresis: 0,
         lossless: 0,
     };
@@ -64,7 +63,7 @@ fn a_shared_buffer_gives_a_class_what_is_free_and_no_more() {
     let mut other = Account::default();
     let more = (0..20).take_while(|_| buffer.admit(&mut other, 0, 1_000, 0, 0) == Admission::Taken).count();
     assert_eq!(more, 3, "as much as is free beside it");
-    buffer.leave(&mut account, 0, 1_000);
+    buffer.leave(&mut account, 0, 1_000, 0);
     assert_eq!(buffer.used(), (7_000, 8_000));
 }
 
@@ -75,7 +74,6 @@ fn a_reserve_is_there_when_all_else_is_taken() {
         reserve: 500,
         headroom: 0,
         ingress_alpha: 1 << 16,
-        egress_alpha: None,
         hysteresis: 0,
         lossless: 0,
     };
@@ -86,23 +84,6 @@ fn a_reserve_is_there_when_all_else_is_taken() {
     assert_eq!(taken, 25, "its reserve and all that is shared");
     let taken = (0..200).take_while(|_| buffer.admit(&mut modest, 3, 100, 0, 0) == Admission::Taken).count();
     assert_eq!(taken, 5, "its reserve");
-}
-
-#[test]
-fn an_egress_threshold_drops_by_the_queue_of_the_output() {
-    let shared = SharedConfig {
-        size: 10_000,
-        reserve: 0,
-        headroom: 0,
-        ingress_alpha: 1 << 16,
-        egress_alpha: Some(128),
-        hysteresis: 0,
-        lossless: 0,
-    };
-    let mut buffer = Buffer::new(BufferConfig::Shared(shared), 2);
-    let mut account = Account::default();
-    assert_eq!(buffer.admit(&mut account, 0, 1_000, 4_000, 4_000), Admission::Taken, "half of what is free");
-    assert_eq!(buffer.admit(&mut account, 0, 1_000, 4_000, 4_000), Admission::Dropped, "9,000 are free");
 }
 
 #[test]

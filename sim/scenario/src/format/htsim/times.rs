@@ -1,0 +1,70 @@
+//! Completion times that htsim gave, in tables of several runs with the paths of the flows.
+
+use crate::error::{ScenarioError, Source, excerpt};
+use crate::format::table::Table;
+use crate::units::parse_scaled;
+
+/// The columns. `agg` and `core` count switches by tier; `-1` is none.
+pub const COLUMNS: [&str; 11] =
+    ["set", "run", "seed", "path_id", "flow_id", "src", "dst", "size_B", "fct_us", "agg", "core"];
+
+/// A flow of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// Which runs belong together.
+    pub set: String,
+    /// Number of the run.
+    pub run: u32,
+    /// The flow's id.
+    pub flow: u64,
+    /// Bytes of the flow.
+    pub size: u64,
+    /// Picoseconds until its sender had the last acknowledgement.
+    pub fct: u64,
+}
+
+/// Reads a table.
+///
+/// # Errors
+/// Another head, a row with other columns, a word that is no number.
+pub fn parse(source: Source<'_>) -> Result<Vec<Time>, ScenarioError> {
+    let table = Table::parse(source, &[&COLUMNS])?;
+    let time = |row| {
+        let text = table.word(row, 8);
+        let fct = parse_scaled(text, 1_000_000).ok_or_else(|| {
+            table.error(row, format!("`{}` of column fct_us is no time: mend it", excerpt(text)))
+        })?;
+        Ok(Time {
+            set: table.word(row, 0).to_owned(),
+            run: table.number(row, 1)?,
+            flow: table.number(row, 4)?,
+            size: table.number(row, 7)?,
+            fct,
+        })
+    };
+    table.rows.iter().map(time).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_picoseconds_and_what_is_none_is_named_with_its_line() {
+        let head = COLUMNS.join(",");
+        let read = |rows: &str| parse(Source::new("times.csv", &format!("{head}\n{rows}")));
+        let time = |set: &str, run, fct| Time { set: set.into(), run, flow: 7, size: 2_000, fct };
+        assert_eq!(
+            read("A,1,1,-,7,0,64,2000,182.696,3,7\r\n\nB,20,1,9,7,0,4,2000,1114,-1,-1"),
+            Ok(vec![time("A", 1, 182_696_000), time("B", 20, 1_114_000_000)])
+        );
+        for (rows, words) in [
+            ("A,1,1,-,7,0,64,2000,fast,3,7", "times.csv:2: `fast` of column fct_us is no time"),
+            ("A,x,1,-,7,0,64,2000,1,3,7", "times.csv:2: `x` of column run is no number"),
+            ("A,1", "times.csv:2: the row has 2 columns, and the head 11"),
+        ] {
+            assert!(read(rows).unwrap_err().to_string().starts_with(words), "{rows}");
+        }
+        assert!(parse(Source::new("times.csv", "a,b\n")).unwrap_err().to_string().contains("set,run,seed"));
+    }
+}

@@ -1,0 +1,71 @@
+//! Tables with commas and a head, as they were recorded of other programs.
+
+use std::str::FromStr;
+
+use crate::error::{ScenarioError, Source, excerpt};
+
+/// A table whose rows have as many columns as its head.
+pub(super) struct Table<'a> {
+    source: Source<'a>,
+    /// Names of the columns.
+    pub head: Vec<&'a str>,
+    /// Lines with their words, empty ones left out.
+    pub rows: Vec<Row<'a>>,
+}
+
+/// A row.
+pub(super) struct Row<'a> {
+    line: u32,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Table<'a> {
+    /// Reads one with one of these heads.
+    ///
+    /// # Errors
+    /// Another head, or a row with other columns.
+    pub fn parse(source: Source<'a>, heads: &[&[&str]]) -> Result<Table<'a>, ScenarioError> {
+        source.check_size()?;
+        let lines = (1_u32..).zip(source.text.lines().map(str::trim));
+        let mut lines = lines.filter(|(_, line)| !line.is_empty());
+        let head: Vec<&str> = lines.next().map_or(Vec::new(), |(_, head)| head.split(',').collect());
+        if !heads.contains(&head.as_slice()) {
+            let known: Vec<String> = heads.iter().map(|head| head.join(",")).collect();
+            let known = known.join(" or ");
+            return Err(source.error(1, format!("the first line names no known columns: write {known}")));
+        }
+        let mut rows = Vec::new();
+        for (line, text) in lines {
+            let words: Vec<&str> = text.split(',').map(str::trim).collect();
+            if words.len() != head.len() {
+                let (has, wants) = (words.len(), head.len());
+                let says = format!("the row has {has} columns, and the head {wants}: mend the row");
+                return Err(source.error(line, says));
+            }
+            rows.push(Row { line, words });
+        }
+        Ok(Table { source, head, rows })
+    }
+
+    /// The word of a column.
+    pub fn word(&self, row: &Row<'a>, column: usize) -> &'a str {
+        row.words[column]
+    }
+
+    /// The number of a column.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn number<T: FromStr>(&self, row: &Row<'a>, column: usize) -> Result<T, ScenarioError> {
+        let word = self.word(row, column);
+        word.parse().map_err(|_| {
+            let (word, column) = (excerpt(word), self.head[column]);
+            self.error(row, format!("`{word}` of column {column} is no number: mend it"))
+        })
+    }
+
+    /// What is wrong with a row.
+    pub fn error(&self, row: &Row<'_>, says: impl Into<String>) -> ScenarioError {
+        self.source.error(row.line, says)
+    }
+}

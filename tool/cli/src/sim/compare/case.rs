@@ -1,0 +1,201 @@
+//! What a folder has to compare: scenarios, and the times that other programs gave for them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use remora_scenario::format::change::Change;
+use remora_scenario::format::hpcc::outputs::{FctLine, parse_fct};
+use remora_scenario::format::htsim::times;
+use remora_scenario::{Flow, Source};
+
+use super::super::{ScenarioArgs, load};
+
+/// csg-htsim's command line for its files (its own output files and options that change nothing left out).
+const HTSIM: &str = "-linkspeed 100000 -mtu 1000 -hop_latency 1 -strat ecmp_host -queue_type lossless_input \
+    -q 10000 -pfc_thresholds 49 61 -end 100000";
+/// Matrices of single flows, by the set that the table calls them.
+const ALONE: [&str; 3] = ["interpod", "intrapod", "intrarack"];
+
+/// What is judged.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Each flow's time.
+    Alone,
+    /// The time of the last flow.
+    Incast,
+    /// The mean over all runs, and how many flows are near.
+    Permutation,
+    /// The slowdowns.
+    Load,
+}
+
+/// What another program gave for one flow.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Theirs {
+    /// Picoseconds until the sender had the last acknowledgement.
+    pub fct: u64,
+    /// Picoseconds that it takes alone, where the program says so.
+    pub alone: Option<u64>,
+}
+
+/// By which a flow of both programs is known.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// htsim's flows have ids.
+    Id(u64),
+    /// ns-3's have hosts and ports.
+    Ports(u32, u32, [u16; 2]),
+}
+
+/// One scenario and its times.
+pub struct Case {
+    /// How it is run here.
+    pub scenario: ScenarioArgs,
+    /// What the other program gave.
+    pub theirs: BTreeMap<Key, Theirs>,
+}
+
+/// Runs that are judged together.
+pub struct Asked {
+    /// What is judged.
+    pub kind: Kind,
+    /// The other program.
+    pub peer: &'static str,
+    /// Its transport.
+    pub transport: &'static str,
+    /// The runs.
+    pub cases: Vec<Case>,
+}
+
+impl Kind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Alone => "alone",
+            Kind::Incast => "incast",
+            Kind::Permutation => "permutation",
+            Kind::Load => "load",
+        }
+    }
+}
+
+impl Asked {
+    /// What a person calls it.
+    pub fn name(&self) -> String {
+        format!("{} {} {}", self.kind.name(), self.peer, self.transport)
+    }
+}
+
+impl Key {
+    /// A flow's, where the other program tells flows by ports or by ids.
+    pub fn of(flow: &Flow, by_ports: bool) -> Key {
+        match by_ports {
+            true => Key::Ports(flow.src, flow.dst, flow.ports),
+            false => Key::Id(flow.id),
+        }
+    }
+}
+
+/// All that the folder has, with changes to each scenario.
+///
+/// # Errors
+/// It has nothing, or a file that belongs to another one is not there or is not right.
+pub fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Asked>> {
+    let mut all = Vec::new();
+    let has = |name: &str| folder.join(name).is_file();
+    if has("htsim-one.csv") {
+        let named =
+            |row: &times::Time| ALONE.contains(&row.set.as_str()).then(|| format!("one_{}.cm", row.set));
+        all.push(htsim(folder, "htsim-one.csv", Kind::Alone, named)?);
+    }
+    for (kind, table, matrix) in [
+        (Kind::Incast, "htsim-incast32.csv", "inc_128_32_2000000.cm"),
+        (Kind::Permutation, "htsim-perm128.csv", "perm_128_2000000.cm"),
+    ] {
+        if has(table) {
+            all.push(htsim(folder, table, kind, |_| Some(matrix.to_owned()))?);
+        }
+    }
+    for (kind, name) in [(Kind::Alone, "one"), (Kind::Load, "T2ms")] {
+        for transport in ["irn", "pfc"] {
+            if has(&format!("ns3-{name}-{transport}-fct.txt")) {
+                all.push(ns3(folder, kind, name, transport)?);
+            }
+        }
+    }
+    if all.is_empty() {
+        bail!(
+            "{} has no times to compare with, such as htsim-one.csv or ns3-one-irn-fct.txt: docs/FABRIC.md lists \
+            the files",
+            folder.display()
+        );
+    }
+    for case in all.iter_mut().flat_map(|asked| &mut asked.cases) {
+        case.scenario.set = changes.to_vec();
+    }
+    Ok(all)
+}
+
+/// A table of htsim: each set and run is a case. Single flows take any path.
+fn htsim(
+    folder: &Path,
+    table: &str,
+    kind: Kind,
+    matrix: impl Fn(&times::Time) -> Option<String>,
+) -> Result<Asked> {
+    let path = folder.join(table);
+    let (text, name) = (load::read(&path)?, path.display().to_string());
+    let mut cases: Vec<((String, u32), Case)> = Vec::new();
+    for row in times::parse(Source::new(&name, &text))? {
+        let known = cases.iter().position(|(of, _)| *of == (row.set.clone(), row.run));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let matrix = matrix(&row).with_context(|| {
+                    format!("{name}: the set {} is none of {}: rename it", row.set, ALONE.join(", "))
+                })?;
+                let scenario = ScenarioArgs {
+                    scenario: Some(present(folder, &matrix)?),
+                    options: HTSIM.split_whitespace().map(str::to_owned).collect(),
+                    paths: (kind != Kind::Alone).then(|| path.clone()),
+                    paths_run: row.run,
+                    ..ScenarioArgs::default()
+                };
+                cases.push(((row.set.clone(), row.run), Case { scenario, theirs: BTreeMap::new() }));
+                cases.len() - 1
+            }
+        };
+        cases[at].1.theirs.insert(Key::Id(row.flow), Theirs { fct: row.fct, alone: None });
+    }
+    let cases = cases.into_iter().map(|(_, case)| case).collect();
+    Ok(Asked { kind, peer: "csg-htsim", transport: "roce+pfc", cases })
+}
+
+/// An output of ConWeave's program, with its configuration and its paths.
+fn ns3(folder: &Path, kind: Kind, name: &str, transport: &'static str) -> Result<Asked> {
+    let path = folder.join(format!("ns3-{name}-{transport}-fct.txt"));
+    let (text, shown) = (load::read(&path)?, path.display().to_string());
+    let scenario = ScenarioArgs {
+        scenario: Some(present(folder, &format!("ns3-{name}-{transport}-config.txt"))?),
+        paths: Some(present(folder, &format!("ns3-{name}-paths.csv"))?),
+        paths_run: 1,
+        ..ScenarioArgs::default()
+    };
+    let theirs = |line: &FctLine| {
+        let theirs = Theirs { fct: line.fct * 1000, alone: Some(line.alone * 1000) };
+        (Key::Ports(line.src, line.dst, line.ports), theirs)
+    };
+    let lines = parse_fct(Source::new(&shown, &text))?.value;
+    let case = Case { scenario, theirs: lines.iter().map(theirs).collect() };
+    let transport = if transport == "irn" { "irn" } else { "roce+pfc" };
+    Ok(Asked { kind, peer: "conweave-ns3", transport, cases: vec![case] })
+}
+
+fn present(folder: &Path, name: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    match path.is_file() {
+        true => Ok(path),
+        false => bail!("{} is not there, and a file of times belongs to it: add it", path.display()),
+    }
+}

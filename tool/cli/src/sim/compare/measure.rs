@@ -1,0 +1,72 @@
+//! Runs of all cases, several at a time.
+
+use std::io::IsTerminal as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use remora_scenario::run::{Row, Run};
+
+use super::super::load;
+use super::case::{Asked, Case};
+
+/// Picoseconds of simulated time between two looks at the progress.
+const STEP: u64 = 20_000_000;
+
+/// What a case came to here.
+pub struct Measured {
+    /// Flows that ended.
+    pub rows: Vec<Row>,
+    /// Packets that were lost.
+    pub lost: u64,
+}
+
+/// Runs the cases of all; `jobs` at a time.
+///
+/// # Errors
+/// That of the first case that cannot be run.
+pub fn all(asked: &[Asked], jobs: usize) -> Result<Vec<Vec<Measured>>> {
+    let cases: Vec<(&Asked, &Case)> =
+        asked.iter().flat_map(|asked| asked.cases.iter().map(move |case| (asked, case))).collect();
+    let bar = bar(cases.iter().map(|(_, case)| case.theirs.len()).sum())?;
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // A run stays with the thread that made it: the engines of its hosts belong to that thread.
+    let work = || {
+        while let Some(&(asked, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let measured = one(case, &bar).with_context(|| asked.name());
+            results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((case, measured));
+        }
+    };
+    std::thread::scope(|scope| (0..jobs.min(cases.len())).for_each(|_| drop(scope.spawn(work))));
+    bar.finish_and_clear();
+    let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut of = |case: &Case| {
+        let at = results.iter().position(|(done, _)| std::ptr::eq(*done, case)).context("a run panicked")?;
+        results.swap_remove(at).1
+    };
+    asked.iter().map(|asked| asked.cases.iter().map(&mut of).collect()).collect()
+}
+
+fn one(case: &Case, bar: &ProgressBar) -> Result<Measured> {
+    let scenario = load::load(&case.scenario)?.scenario;
+    let mut run = Run::new(&scenario).map_err(anyhow::Error::msg)?;
+    let mut rows = Vec::new();
+    while !run.is_over() {
+        let limit = run.progress().now.after(STEP);
+        while let Some(row) = run.advance(limit) {
+            rows.push(row);
+            bar.inc(1);
+        }
+    }
+    Ok(Measured { lost: run.totals().lost().packets, rows })
+}
+
+/// Shown on a terminal only.
+fn bar(flows: usize) -> Result<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return Ok(ProgressBar::hidden());
+    }
+    let style = ProgressStyle::with_template("{spinner} {wide_bar} {pos}/{len} flows {elapsed}, {eta} left")?;
+    Ok(ProgressBar::new(flows as u64).with_style(style))
+}

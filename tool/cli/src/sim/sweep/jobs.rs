@@ -1,0 +1,121 @@
+//! Runs as processes of this program, several at a time.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _, Seek as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use remora_bench::command::{ending, print};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::plan::{Plan, Planned};
+use crate::sim::INCOMPLETE;
+
+/// Between two looks at the processes.
+const OFTEN: Duration = Duration::from_millis(10);
+
+/// How it ended.
+pub struct Ended {
+    /// A signal stopped it.
+    pub stopped: bool,
+    /// Of the first run that could not be.
+    pub error: Option<anyhow::Error>,
+}
+
+/// A process that runs.
+struct Running<'a> {
+    run: &'a Planned,
+    child: Child,
+    /// What it says.
+    said: File,
+}
+
+/// Runs what is left; `jobs` at a time. A signal stops them: their results are whole, and count as not done.
+///
+/// # Errors
+/// A process cannot be started or waited for.
+pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
+    let told = ending::flag()?;
+    let mut left: Vec<&Planned> = plan.left().collect();
+    let bar = bar(plan.runs.len(), plan.runs.len() - left.len())?;
+    left.reverse();
+    let mut running: Vec<Running<'_>> = Vec::new();
+    let (mut error, mut passed_on) = (None, false);
+    loop {
+        let stopped = told.load(Ordering::Relaxed);
+        while !stopped
+            && error.is_none()
+            && running.len() < jobs
+            && let Some(run) = left.pop()
+        {
+            running.push(start(plan, run)?);
+        }
+        if running.is_empty() {
+            break;
+        }
+        if stopped && !std::mem::replace(&mut passed_on, true) {
+            // The Ctrl-C of a terminal goes to all; another signal to this process alone.
+            for process in &running {
+                let _ = kill_process(Pid::from_child(&process.child), Signal::TERM);
+            }
+        }
+        let mut at = 0;
+        while at < running.len() {
+            match running[at].child.try_wait().context("waiting for a run")? {
+                None => at += 1,
+                Some(status) => {
+                    let process = running.swap_remove(at);
+                    // One that a signal ended says no more.
+                    error = error.or(ended(process, status, &bar).err().filter(|_| !stopped));
+                }
+            }
+        }
+        bar.tick();
+        std::thread::sleep(OFTEN);
+    }
+    bar.finish_and_clear();
+    Ok(Ended { stopped: told.load(Ordering::Relaxed), error })
+}
+
+fn start<'a>(plan: &Plan, run: &'a Planned) -> Result<Running<'a>> {
+    let said = tempfile::tempfile().context("a file for what a run says")?;
+    let program = std::env::current_exe().context("finding this program")?;
+    let mut command = Command::new(program);
+    command.args(run.words(&plan.base)).arg("--end-with-parent");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said.try_clone().context("a file to write to")?);
+    let child = command.spawn().context("starting a run")?;
+    Ok(Running { run, child, said })
+}
+
+/// A run has ended: tells what it came to.
+fn ended(process: Running<'_>, status: ExitStatus, bar: &ProgressBar) -> Result<()> {
+    let Running { run, mut said, .. } = process;
+    if let Some(summary) = run.summary().filter(|_| matches!(status.code(), Some(0 | INCOMPLETE))) {
+        bar.inc(1);
+        bar.suspend(|| print::line(format!("{}: {}", run.name(), summary.line())));
+        return Ok(());
+    }
+    if status.code() == Some(INCOMPLETE) {
+        // It was stopped before its end.
+        return Ok(());
+    }
+    let mut text = String::new();
+    said.rewind().and_then(|()| said.read_to_string(&mut text)).context("reading what a run said")?;
+    let says = text.lines().filter_map(|line| line.strip_prefix("error: ")).next_back();
+    Err(anyhow!("{}: {}", run.name(), says.map_or_else(|| status.to_string(), str::to_owned)))
+}
+
+/// Shown on a terminal only.
+fn bar(runs: usize, done: usize) -> Result<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return Ok(ProgressBar::hidden());
+    }
+    let style = ProgressStyle::with_template("{spinner} {wide_bar} {pos}/{len} runs {elapsed}, {eta} left")?;
+    Ok(ProgressBar::new(runs as u64).with_style(style).with_position(done as u64))
+}
