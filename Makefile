@@ -15,7 +15,7 @@ CHECKS = fmt tidy clippy unit abuse programs interop doc models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench figures-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -73,11 +73,7 @@ miri: ## the bytes of the crates with unsafe code, under Miri
 fuzz: ## each fuzzer for FUZZ_SECONDS (5) from its saved corpus, and the canary that must fail
 	@scripts/fuzz
 
-fuzz-figures-irn: ## IRN's evaluation on the simulated data center, five seeds, into report/: an hour or two
-	@scripts/setup build
-	$(CARGO) run --release --quiet --bin remora -- figures irn --rounds 5 --report report
-
-soak: setup ## ten million executions of each fuzzer: hours
+fuzz-soak: setup ## ten million executions of each fuzzer: hours
 	@scripts/fuzz soak
 
 planted: ## faults planted in the NIC, each of which its fuzzer must find within 50,000 executions
@@ -129,6 +125,11 @@ bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same 
 figures-irn: ## IRN's evaluation on the simulated data center, five seeds, into report/: an hour or two
 	@scripts/setup build
 	$(CARGO) run --release --quiet --bin remora -- figures irn --rounds 5 --report report
+
+sweeps-irn: ## the sweeps of IRN's appendix, into report/sweeps/: hours; begun again, what is left
+	@scripts/setup build
+	$(CARGO) build --release --quiet --bin remora
+	@scripts/sweeps examples/sweeps/irn-*.toml
 
 soak: setup ## the tests marked soak, and all abuse of each server for SOAK_SECONDS (an hour): hours
 	$(CARGO) test --workspace --release -- --ignored soak

@@ -129,9 +129,9 @@ impl Frames {
     }
 
     /// Appends the frame of a packet that is under way to `out`.
-    pub fn copy(&self, id: PacketId, whole: bool, len: usize, out: &mut Vec<u8>) {
+    pub fn append(&self, id: PacketId, whole: bool, len: usize, out: &mut Vec<u8>) {
         if whole {
-            return out.extend_from_slice(&self.whole[id.index()]);
+            return out.extend_from_slice(&self.whole[id.index()][..len]);
         }
         let kept = &self.blank[id.index()];
         if len <= KEPT {
@@ -183,7 +183,7 @@ mod tests {
             let sent = frame.to_vec();
             frames.keep(id, false, len);
             let mut copy = vec![7];
-            frames.copy(id, false, len, &mut copy);
+            frames.append(id, false, len, &mut copy);
             assert_eq!(copy[1..], sent, "{len}");
             assert_eq!(frames.open(id, false, len), sent, "{len}");
             frames.close(id, false, len);

@@ -2,10 +2,10 @@
 //! a world are equal.
 //!
 //! [`network`] moves packets over the links and switches of a [`topology`], by the events of [`engine`]. Two
-//! things stand on it. [`simulation`] is a data center whose hosts send flows. [`World`] has a few NICs whose
-//! programs are tests: they post and poll through [`program`]. The rules of `remora_fault` decide which frames
-//! a world loses or changes, and [`forge`] makes frames that no NIC would send. [`strom`] runs kernels in the
-//! time of an FPGA, [`rma`] has portals and regions of 1RMA and the experiments of its paper.
+//! things stand on it. [`simulation`] is a data center whose hosts send flows. [`World`] has a few NICs
+//! whose programs are tests: they post and poll through [`program`]. The rules of `remora_fault` decide
+//! which frames a world loses or changes, and [`forge`] makes frames that no NIC would send. [`strom`] runs
+//! kernels in the time of an FPGA, [`rma`] has portals and regions of 1RMA and the experiments of its paper.
 
 #![allow(
     clippy::too_many_arguments,

@@ -10,6 +10,7 @@ mod failure;
 mod flow_hash;
 mod mark;
 mod observe;
+mod observed;
 mod packet;
 mod pause;
 mod pausing;
@@ -35,7 +36,8 @@ pub use buffer::{Account, Admission, Buffer, BufferConfig, ConweaveConfig, Share
 pub use failure::Failure;
 pub use flow_hash::{FlowKey, KeyedHash, flow_hash, mix};
 pub use mark::{MarkConfig, Marks};
-pub use observe::{Event as PortEvent, Observation, Observe};
+pub use observe::{Event as PortEvent, Observation};
+pub use observed::Observe;
 pub use packet::{Flags, Packet, PacketId, Packets};
 pub use pause::{Lasts, PauseConfig, PauseFrame};
 pub use port::{CLASSES, End, Port};
@@ -392,8 +394,8 @@ impl Network {
         matches!(key & ((1 << KIND_BITS) - 1), ARRIVE | FREE).then(|| (port, &self.ports[port as usize]))
     }
 
-    /// Asks for the memory that the events behind the next ones touch: a port first, then the packet on it and
-    /// who takes it, then the packet behind that. A large network is in no cache.
+    /// Asks for the memory that the events behind the next ones touch: a port first, then the packet on it
+    /// and who takes it, then the packet behind that. A large network is in no cache.
     #[inline]
     fn prefetch_soon(&self) {
         if let Some((_, port)) = self.port_ahead(PORT_AHEAD) {

@@ -10,6 +10,7 @@ mod flow;
 mod host;
 mod observe;
 mod queue_pairs;
+mod spec;
 mod uplink;
 
 use std::sync::Arc;
@@ -26,9 +27,9 @@ use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
 
 pub use charging::Charging;
-pub use flow::{Connection, EndAt, FlowEnd, FlowSpec, Senders, Verb};
 pub use host::MAX_QPS;
 pub use observe::{Observer, Seen, hosts_of};
+pub use spec::{Connection, EndAt, FlowEnd, FlowSpec, Senders, Verb};
 
 use far_end::FarEnds;
 use flow::Flows;

@@ -321,6 +321,8 @@ impl World {
         match due {
             Due::Arrived(node, packet) => self.deliver(node as usize, packet),
             Due::Free(node) if !self.nodes[node as usize].blocked => return false,
+            // The tap sees frames where they leave a NIC.
+            Due::Observed => return false,
             Due::Free(node) | Due::Wake(node) => self.nodes[node as usize].due = now,
         }
         true

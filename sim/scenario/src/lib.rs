@@ -1,7 +1,7 @@
 //! Scenarios of the fabric: what runs on which network, read from a text.
 //!
-//! [`mod@format`] reads and writes the files of HPCC, ConWeave and htsim, and our own TOML. [`workload`] makes
-//! flows. Every format becomes one [`Scenario`]. Text goes in and values come out: there are no files,
+//! [`mod@format`] reads and writes the files of HPCC, ConWeave and htsim, and our own TOML. [`workload`]
+//! makes flows. Every format becomes one [`Scenario`]. Text goes in and values come out: there are no files,
 //! threads and clocks here.
 
 mod error;

@@ -214,7 +214,7 @@ impl Run {
             if let Some(end) = self.simulation.run(limit.min(next)) {
                 return Some(end);
             }
-            let Some(recording) = self.recording.as_ref().filter(|_| next <= limit) else { return None };
+            let recording = self.recording.as_ref().filter(|_| next <= limit)?;
             recording.sample(&self.simulation);
             if self.simulation.is_idle(limit) {
                 return None;

@@ -35,7 +35,8 @@ enum Figures {
     /// 1RMA, Figures 11, 12, 14, 15 and 16a, b: load, isolation, rotated keys, convergence and jitter,
     /// simulated.
     Rma,
-    /// IRN, Figures 1 to 10 and 12, and Table 1: IRN and RoCE, with pauses and without, on 54 simulated hosts.
+    /// IRN, Figures 1 to 10 and 12, and Table 1: IRN and RoCE, with pauses and without, on 54 simulated
+    /// hosts.
     Irn,
     /// PRISM: rate and latency of reads, PRISM-KV and Pilaf.
     #[value(name = "3")]

@@ -1,6 +1,7 @@
 //! Links that fail and come back.
 
-use super::observe::{Event, Observe};
+use super::observe::Event;
+use super::observed::Observe;
 use super::port_id::PortId;
 use super::watch::Cause;
 use super::{Due, Network};

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use super::buffer::BufferConfig;
-use super::observe::{Event, Observe};
+use super::observe::Event;
+use super::observed::Observe;
 use super::packet::{Flags, Packet, PacketId};
 use super::pause::{Lasts, PauseFrame};
 use super::port::{CLASSES, End};

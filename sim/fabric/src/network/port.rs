@@ -2,7 +2,7 @@
 
 use remora_memory::prefetch;
 
-use super::observe::Observe;
+use super::observed::Observe;
 use super::packet::{Fifo, PacketId, Packets};
 use crate::engine::{Picos, transmission};
 

@@ -2,9 +2,9 @@
 
 use remora_wire::frame::{Network, Start};
 
-use super::frames::Frames;
 use super::{Simulation, host};
 use crate::engine::Picos;
+use crate::frames::Frames;
 use crate::network::{CLASSES, Flags, Observation, Observe, PauseFrame, PortEvent, PortId};
 
 /// Is told of what happens at the ports that are observed, in the order of time.
@@ -64,9 +64,9 @@ impl Seen<'_> {
         out.clear();
         let packet = &self.observation.packet;
         let Some(id) = self.observation.id else { return };
-        self.frames.copy(id, packet.flags.has(Flags::WHOLE), usize::from(packet.len), out);
+        self.frames.append(id, packet.flags.has(Flags::WHOLE), usize::from(packet.len), out);
         if packet.flags.has(Flags::MARKED) {
-            crate::switch::mark(Start::Ip, out);
+            crate::ecn::mark(Start::Ip, out);
         }
     }
 }

@@ -13,7 +13,7 @@ use remora_wire::Qpn;
 use remora_wire::frame::{Class, Peer, Route};
 
 use super::far_end::FarEnd;
-use super::flow::{FlowSpec, Senders, Verb};
+use super::spec::{FlowSpec, Senders, Verb};
 use super::{Simulation, host};
 use crate::network::{Balancing, flow_hash};
 use crate::program::{ReceiveQueue, Settings, changes, ring};
@@ -81,7 +81,7 @@ impl QueuePairs {
 
     fn takes_another(&self, message: u64) -> bool {
         let (bytes, requests) = self.outstanding;
-        bytes < POSTED * message && requests < u64::from(self.ends[0].send.slots()) / SLOTS_OF_REQUEST
+        bytes < POSTED * message && requests < self.ends[0].send.slots() / SLOTS_OF_REQUEST
     }
 }
 

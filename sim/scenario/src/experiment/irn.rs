@@ -150,8 +150,8 @@ pub fn load(setting: &Setting, contender: Contender, control: ControlName) -> Sc
     Scenario { workloads: vec![Workload::of(traffic)], ..fabric(setting, contender, control) }
 }
 
-/// A contender at an incast (Figure 9): 150 MB from so many senders to one; beside it the load of the setting,
-/// if `beside`. The incast's flows come first, and have the lowest ids.
+/// A contender at an incast (Figure 9): 150 MB from so many senders to one; beside it the load of the
+/// setting, if `beside`. The incast's flows come first, and have the lowest ids.
 pub fn incast(
     setting: &Setting,
     contender: Contender,

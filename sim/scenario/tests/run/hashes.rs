@@ -42,9 +42,12 @@ fn the_hash_of_ns3_chooses_the_spines_that_conweave_recorded() {
     assert!(spines.len() > 150);
 }
 
-/// UDP source port and destination address of packets, by the capture that saw them.
+/// The capture that saw a packet, by its UDP source port and its destination address.
+type Taken = BTreeMap<(u16, [u8; 4]), usize>;
+
+/// What captures have seen.
 #[derive(Clone, Default)]
-struct Passed(Arc<Mutex<BTreeMap<(u16, [u8; 4]), usize>>>);
+struct Passed(Arc<Mutex<Taken>>);
 
 impl Sink for Passed {
     fn append(&mut self, _: Output, _: &[u8]) {}

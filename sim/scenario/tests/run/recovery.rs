@@ -24,6 +24,9 @@ fn exchange(eager: bool, loss: f64, seed: u64) -> u64 {
             verb: Verb::Write,
             class: None,
             source_port: None,
+            keys: None,
+            tells_received: false,
+            window: None,
             path: None,
         });
     }

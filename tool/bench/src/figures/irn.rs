@@ -1,6 +1,6 @@
-//! IRN's Figures 1 to 10 and 12 and its Table 1 (SIGCOMM'18, section 4), simulated: the NIC's own code on 54
-//! hosts. Beside each stand the paper's numbers. Only what `stated` says is in the text that is at hand; other
-//! numbers are recalled.
+//! IRN's Figures 1 to 10 and 12 and its Table 1 (SIGCOMM'18, section 4), simulated: the NIC's own code on
+//! 54 hosts. Beside each stand the paper's numbers. Only what `stated` says is in the text that is at hand;
+//! other numbers are recalled.
 
 mod hardware;
 mod incast;
@@ -40,7 +40,7 @@ impl Length {
         let jobs = args.jobs.unwrap_or(cores);
         let us = |us: u64| us * Picos::MICROSECOND;
         if args.quick {
-            return Length { seeds: 1, duration: Time(us(2_500)), warm: Picos(us(300)), jobs };
+            return Length { seeds: 1, duration: Time(us(1_000)), warm: Picos(us(100)), jobs };
         }
         Length { seeds: u64::from(args.rounds), duration: Time(us(10_000)), warm: Picos(us(1_000)), jobs }
     }

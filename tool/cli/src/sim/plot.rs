@@ -23,7 +23,8 @@ pub struct Args {
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
 
-    /// The axis of a sweep that is drawn over; without it, the longest one that has numbers and is not the seed
+    /// The axis of a sweep that is drawn over; without it, the longest one that has numbers and is not the
+    /// seed
     #[arg(long, value_name = "KEY")]
     axis: Option<String>,
 

@@ -101,7 +101,8 @@ fn additions_of_irn_are_shown_by_the_dissector() {
     let more = ["-X", &script, "-o", "remora.irn_qps:1-0xffffff", "-Y", "remora.irn.len"];
     let shown = tshark(&file, &more, &["infiniband.bth.opcode"]).concat();
     let data = shown.iter().filter(|code| ["6", "7", "8"].contains(&code.as_str())).count();
-    assert!(data >= 3 * 60, "{shown:?}");
+    // The first packet of a WRITE has nothing more than RoCE's.
+    assert!(data >= 3 * 59, "{shown:?}");
     assert!(sealed(&file) >= data);
 }
 
@@ -116,7 +117,8 @@ fn a_full_capture_says_so_once_and_the_run_goes_on() {
     ended.good();
     let len = std::fs::metadata(&file).unwrap().len();
     assert!((9_000..=10_100).contains(&len), "{len}");
-    assert!(packets(&file) < 12);
+    // Nine packets of data, and their acknowledgements.
+    assert!((16..24).contains(&packets(&file)), "{}", packets(&file));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::sim::{Folder, own};
 const TOPOLOGY: &str =
     "5 1 4\n4\n0 4 100Gbps 1000ns 0\n1 4 100Gbps 1000ns 0\n2 4 100Gbps 1000ns 0\n3 4 100Gbps 1000ns 0\n";
 const FLOWS: &str = "3\n0 3 3 100 400000 2.0\n1 3 3 100 400000 2.0\n2 3 3 100 400000 2.0\n";
-const CONFIG: &str = "TOPOLOGY_FILE topology.txt\nFLOW_FILE flow.txt\nTRACE_FILE trace.txt\nCC_MODE 1\n\
+const CONFIG: &str = "TOPOLOGY_FILE topology.txt\nFLOW_FILE flow.txt\nTRACE_FILE trace.txt\nCC_MODE 1\nHAS_WIN 0\n\
     PACKET_PAYLOAD_SIZE 1000\nBUFFER_SIZE 1\nKMAX_MAP 1 100000000000 400\nKMIN_MAP 1 100000000000 100\n\
     PMAX_MAP 1 100000000000 0.2\nQLEN_MON_FILE qlen.txt\nQLEN_MON_START 2000000000\nQLEN_MON_END 2100000000\n";
 

@@ -1,6 +1,7 @@
 //! What a run of the evaluation comes to.
 
 use remora_fabric::engine::Picos;
+use remora_fabric::network::Finding;
 use remora_fabric::simulation::Charging;
 use remora_nic::Status;
 
@@ -26,8 +27,10 @@ pub struct Outcome {
     flows: Vec<Ended>,
     /// Flows that did not end, or failed.
     pub unfinished: usize,
-    /// What watchers found, a line each.
+    /// What watchers found beside pause storms, a line each.
     pub findings: Vec<String>,
+    /// Pause storms: under this load they are what PFC does, and no fault of the run.
+    pub storms: usize,
     /// Packets that arrived at the far end of a link.
     pub hops: u64,
 }
@@ -48,7 +51,8 @@ const PATIENCE: u64 = 1_000_000 * Picos::MICROSECOND;
 /// Steps at which progress is told.
 const STEP: u64 = 20 * Picos::MICROSECOND;
 
-/// Runs a scenario to its end. `progress` is told the flows that have ended and all; false from it ends the run.
+/// Runs a scenario to its end. `progress` is told the flows that have ended and all; false from it ends the
+/// run.
 ///
 /// # Errors
 /// What the scenario asks for and cannot be.
@@ -77,14 +81,16 @@ pub fn measure(
         }
     }
     outcome.unfinished += run.unfinished().count();
-    outcome.findings = run.findings().0.iter().map(ToString::to_string).collect();
+    let is_storm = |finding: &Finding| matches!(finding, Finding::PauseStorm { .. });
+    let (storms, others): (Vec<Finding>, Vec<Finding>) = run.findings().0.into_iter().partition(is_storm);
+    (outcome.storms, outcome.findings) = (storms.len(), others.iter().map(ToString::to_string).collect());
     outcome.hops = run.totals().hops;
     Ok(outcome)
 }
 
 impl Outcome {
-    /// The metrics of the flows that started at `from` or later, with ids of `ids` or above. `None`: there are
-    /// no such flows.
+    /// The metrics of the flows that started at `from` or later, with ids of `ids` or above. `None`: there
+    /// are no such flows.
     pub fn metrics(&self, from: Picos, ids: u64) -> Option<Metrics> {
         let flows = || self.flows.iter().filter(|flow| flow.start >= from && flow.id >= ids);
         let mut times: Vec<f64> = flows().map(|flow| seconds(flow.fct)).collect();
