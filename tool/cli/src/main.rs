@@ -250,7 +250,7 @@ mod tests {
         assert!(all.len() > 20, "{all:?}");
         for example in all {
             // What the shell takes for itself.
-            let call = example.split(['<', '>', '&']).next().unwrap_or_default();
+            let call = example.split(['<', '>', '&', '|']).next().unwrap_or_default();
             let error = Cli::try_parse_from(call.split_whitespace()).err();
             assert!(error.is_none(), "{example}: {}", error.expect("one"));
         }
