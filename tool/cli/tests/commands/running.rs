@@ -67,6 +67,12 @@ pub fn part_of(whole: u32) -> u32 {
 /// Runs a command to its end, which must come within two minutes.
 #[track_caller]
 pub fn finish(command: &mut Command) -> Ended {
+    finish_within(command, Duration::from_secs(120))
+}
+
+/// Runs a command to its end, which must come within this time.
+#[track_caller]
+pub fn finish_within(command: &mut Command, limit: Duration) -> Ended {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
     let reader = |mut from: Box<dyn Read + Send>| {
         std::thread::spawn(move || {
@@ -82,7 +88,7 @@ pub fn finish(command: &mut Command) -> Ended {
         if let Some(status) = child.try_wait().expect("a child") {
             break status;
         }
-        if started.elapsed() > Duration::from_secs(120) {
+        if started.elapsed() > limit {
             child.kill().expect("a child");
             panic!("{command:?} does not end");
         }
