@@ -129,7 +129,7 @@ impl Simulation {
         running.done += len;
         let (pair, has_ended) = (running.pair, running.done == spec.bytes);
         let pairs = self.flows.pairs[pair as usize].as_mut().expect("a flow's own");
-        pairs.completed(len);
+        pairs.completed();
         if status != Status::Success {
             return self.fail(pair, status);
         }

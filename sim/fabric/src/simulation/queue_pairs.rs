@@ -18,13 +18,11 @@ use super::{Simulation, host};
 use crate::network::{Balancing, flow_hash};
 use crate::program::{ReceiveQueue, Settings, changes, ring};
 
-/// Slots of a queue pair that one flow has to itself, and of one that is kept.
-const SLOTS: u32 = 4;
-const KEPT_SLOTS: u32 = 64;
+/// Slots of a queue pair: as many as its flow needs, between these. One that is kept has the most, so that 32
+/// work requests are posted at once: more than any network has in flight.
+const SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
 /// Slots that a work request takes at most.
 const SLOTS_OF_REQUEST: u64 = 2;
-/// Bytes that are posted at once, in the longest work requests of a flow.
-const POSTED: u64 = 2;
 
 /// Which flows share queue pairs that are kept: who sends to whom, whether it reads, class and path. The UDP
 /// source port is that of the first flow.
@@ -49,8 +47,8 @@ pub struct QueuePairs {
     flows: VecDeque<u32>,
     /// How many of `flows` are posted to their end.
     posted: usize,
-    /// Bytes, and work requests, that have not completed.
-    outstanding: (u64, u64),
+    /// Work requests that have not completed.
+    outstanding: u64,
 }
 
 impl QueuePairs {
@@ -60,10 +58,9 @@ impl QueuePairs {
         self.ends[0].host
     }
 
-    /// A work request of so many bytes has completed.
-    pub fn completed(&mut self, len: u64) {
-        self.outstanding.0 -= len;
-        self.outstanding.1 -= 1;
+    /// A work request has completed.
+    pub fn completed(&mut self) {
+        self.outstanding -= 1;
     }
 
     /// A flow has ended.
@@ -79,9 +76,8 @@ impl QueuePairs {
         std::mem::take(&mut self.flows)
     }
 
-    fn takes_another(&self, message: u64) -> bool {
-        let (bytes, requests) = self.outstanding;
-        bytes < POSTED * message && requests < self.ends[0].send.slots() / SLOTS_OF_REQUEST
+    fn takes_another(&self) -> bool {
+        self.outstanding < self.ends[0].send.slots() / SLOTS_OF_REQUEST
     }
 }
 
@@ -99,9 +95,14 @@ impl Simulation {
         if let Some(kept) = sharing.and_then(|sharing| self.flows.kept.get(&sharing)) {
             return Some(*kept);
         }
-        let ends = self.make_ends(hosts)?;
+        let slots = match sharing {
+            Some(_) => *SLOTS.end(),
+            None => spec.bytes.div_ceil(self.config.message.into()) * SLOTS_OF_REQUEST,
+        };
+        let slots = slots.clamp(*SLOTS.start(), *SLOTS.end()).next_power_of_two() as u32;
+        let ends = self.make_ends(hosts, slots)?;
         self.connect(flow, &spec, &ends);
-        let made = QueuePairs { ends, sharing, flows: VecDeque::new(), posted: 0, outstanding: (0, 0) };
+        let made = QueuePairs { ends, sharing, flows: VecDeque::new(), posted: 0, outstanding: 0 };
         let pair = self.flows.free.pop().unwrap_or_else(|| {
             self.flows.pairs.push(None);
             self.flows.pairs.len() as u32 - 1
@@ -112,9 +113,9 @@ impl Simulation {
     }
 
     /// A queue pair at each of two hosts. `None`: one of them has as many as there may be.
-    fn make_ends(&mut self, hosts: [u32; 2]) -> Option<[End; 2]> {
-        let own = self.make_end(hosts[0])?;
-        let Some(peer) = self.make_end(hosts[1]) else {
+    fn make_ends(&mut self, hosts: [u32; 2], slots: u32) -> Option<[End; 2]> {
+        let own = self.make_end(hosts[0], slots)?;
+        let Some(peer) = self.make_end(hosts[1], slots) else {
             self.destroy_end(&own);
             return None;
         };
@@ -137,8 +138,7 @@ impl Simulation {
         let _ = guard.parts().0.destroy_qp(end.number);
     }
 
-    fn make_end(&mut self, host: u32) -> Option<End> {
-        let slots = if self.config.connection.kept { KEPT_SLOTS } else { SLOTS };
+    fn make_end(&mut self, host: u32, slots: u32) -> Option<End> {
         let send = ring(u64::from(slots));
         let receive = ReceiveQueue::new(slots, 1);
         let place = &mut self.hosts[host as usize];
@@ -231,7 +231,7 @@ impl Simulation {
         let Some(pairs) = &mut self.flows.pairs[pair as usize] else { return };
         let before = pairs.ends[0].sent;
         while let Some(number) = pairs.flows.get(pairs.posted).copied()
-            && pairs.takes_another(message)
+            && pairs.takes_another()
         {
             let spec = &self.flows.specs[number as usize];
             let running = self.flows.running[number as usize].as_mut().expect("a flow that has not ended");
@@ -241,8 +241,7 @@ impl Simulation {
             let tells = spec.tells_received && running.posted == spec.bytes;
             let posted = Posted { flow: number, verb: spec.verb, len: len as u32, tells };
             running.receives += put(&mut pairs.ends, keys, &posted);
-            pairs.outstanding.0 += len;
-            pairs.outstanding.1 += 1;
+            pairs.outstanding += 1;
             pairs.posted += usize::from(running.posted == spec.bytes);
         }
         let own = &pairs.ends[0];

@@ -12,6 +12,7 @@ use remora_scenario::scenario::{
 };
 use remora_scenario::units::{Size, Time};
 use remora_scenario::workload::Workload;
+use remora_transport::Counters;
 
 /// Every link, bits per second.
 pub const RATE: u64 = 40_000_000_000;
@@ -23,7 +24,7 @@ const MTU: u32 = 1024;
 const RED: Red = Red { rate: None, kmin: Size(5_000), kmax: K_MAX, pmax: 0.01 };
 const K_MAX: Size = Size(200_000);
 /// Bytes of the switch's port: more than ever wait.
-const BUFFER: u64 = 8 << 20;
+const BUFFER: u64 = 64 << 20;
 
 /// Flows over one bottleneck.
 #[derive(Copy, Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Packets that the switch marked.
     pub marked: u64,
+    /// What the NICs counted, all hosts together.
+    pub counters: Counters,
 }
 
 impl Bottleneck {
@@ -131,7 +134,10 @@ impl Bottleneck {
             samples.push(Sample { at_ns, rates, queue: run.waiting_bytes(switch, 0) });
         }
         let totals = run.totals();
-        Ok(Outcome { samples, lost: totals.lost[Cause::Full as usize].packets, marked: totals.marked })
+        let (lost, marked) = (totals.lost[Cause::Full as usize].packets, totals.marked);
+        let mut counters = Counters::default();
+        (0..=self.flows).for_each(|host| counters.add(&run.simulation().counters(host)));
+        Ok(Outcome { samples, lost, marked, counters })
     }
 }
 
