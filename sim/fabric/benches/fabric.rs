@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use remora_fabric::engine::Picos;
 use remora_fabric::network::{BufferConfig, NetworkConfig, PauseConfig, Thresholds};
-use remora_fabric::simulation::{Connection, FlowSpec, Simulation, SimulationConfig, Verb};
+use remora_fabric::simulation::{Connection, FlowSpec, Simulation, SimulationConfig};
 use remora_fabric::topology::{Level, Tree};
 
 fn main() {
@@ -38,7 +38,7 @@ fn main() {
     };
     let mut simulation = Simulation::new(topology, config).expect("a topology that runs");
     let hosts = simulation.network().hosts() as u32;
-    let flow = |source, destination| write(source, destination, bytes);
+    let flow = |source, destination| FlowSpec::write(source, destination, bytes, Picos(0));
     let started = Instant::now();
     match pattern.as_str() {
         "incast" => (1..33).for_each(|source| {
@@ -68,21 +68,4 @@ fn main() {
         simulation.network().under_way().1,
         simulation.network().findings(),
     );
-}
-
-/// A WRITE at the start.
-fn write(source: u32, destination: u32, bytes: u64) -> FlowSpec {
-    FlowSpec {
-        source,
-        destination,
-        bytes,
-        start: Picos(0),
-        verb: Verb::Write,
-        class: None,
-        source_port: None,
-        path: None,
-        keys: None,
-        tells_received: false,
-        window: None,
-    }
 }

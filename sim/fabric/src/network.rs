@@ -8,17 +8,19 @@
 mod buffer;
 mod failure;
 mod flow_hash;
+mod forwarding;
 mod mark;
 mod observe;
 mod observed;
+mod out_of_order;
 mod packet;
 mod pause;
 mod pausing;
 mod port;
 mod port_id;
+mod prefetch;
 mod progress;
 mod route;
-mod stray;
 mod switch;
 mod watch;
 mod wiring;
@@ -27,7 +29,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use remora_fault::Random;
-use remora_memory::prefetch;
 
 use crate::engine::{Calendar, Event, Picos};
 use crate::topology::{Routes, Topology, TopologyError};
@@ -46,9 +47,8 @@ pub use route::{Balancing, path};
 pub use switch::VOQ_PORTS_MAX;
 pub use watch::{Amount, Cause, Finding, Findings, Totals};
 
-use mark::mark;
+use out_of_order::OutOfOrder;
 use progress::Progress;
-use stray::Strays;
 use switch::Switch;
 use wiring::{Wiring, ends, share_out, too_many};
 
@@ -108,13 +108,8 @@ const REFRESH: u32 = 4;
 const WAKE: u32 = 5;
 const WATCH: u32 = 6;
 const FAIL: u32 = 7;
-const STRAY: u32 = 8;
+const OUT_OF_ORDER: u32 = 8;
 const KIND_BITS: u32 = 4;
-
-/// So many events ahead a port is asked for, then the packet that is next on it, then the one behind that.
-const PORT_AHEAD: usize = 6;
-const PACKET_AHEAD: usize = 4;
-const NEXT_PACKET_AHEAD: usize = 2;
 
 /// A pause frame that takes effect later than it arrives.
 type Reaction = (Picos, u32, u32);
@@ -148,7 +143,7 @@ pub struct Network {
     /// Of flows, where switches hash as another program does.
     keys: Vec<FlowKey>,
     reactions: BinaryHeap<Reverse<Reaction>>,
-    strays: Strays,
+    out_of_order: OutOfOrder,
     progress: Progress,
     totals: Totals,
     findings: Findings,
@@ -197,7 +192,7 @@ impl Network {
             failures: Vec::new(),
             keys: Vec::new(),
             reactions: BinaryHeap::new(),
-            strays: Strays::default(),
+            out_of_order: OutOfOrder::default(),
             totals: Totals::default(),
             findings: Findings::default(),
             observes_pauses: false,
@@ -374,7 +369,7 @@ impl Network {
                 EXPIRE => self.expire(PortId(entity)),
                 REFRESH => self.refresh(PortId(entity)),
                 WATCH => self.watch(),
-                STRAY => self.stray(),
+                OUT_OF_ORDER => self.arrive_out_of_order(),
                 _ => self.fail(entity),
             };
             if due.is_some() {
@@ -383,46 +378,6 @@ impl Network {
         }
         self.now = if limit == Picos::NEVER { self.now } else { self.now.max(limit) };
         None
-    }
-
-    /// The port of the event that is so many ahead, if a packet arrives from it or it becomes free.
-    #[inline]
-    fn port_ahead(&self, ahead: usize) -> Option<(u32, &Port)> {
-        let soon = self.calendar.soon();
-        let Event { key, .. } = soon[soon.len().checked_sub(ahead)?];
-        let port = key >> KIND_BITS;
-        matches!(key & ((1 << KIND_BITS) - 1), ARRIVE | FREE).then(|| (port, &self.ports[port as usize]))
-    }
-
-    /// Asks for the memory that the events behind the next ones touch: a port first, then the packet on it
-    /// and who takes it, then the packet behind that. A large network is in no cache.
-    #[inline]
-    fn prefetch_soon(&self) {
-        if let Some((_, port)) = self.port_ahead(PORT_AHEAD) {
-            port.prefetch();
-        }
-        if let Some((id, port)) = self.port_ahead(PACKET_AHEAD)
-            && let Some(packet) = port.flight.first()
-        {
-            prefetch(&self.packets[packet]);
-            if let End::Switch(switch) = port.to {
-                prefetch(&self.accounts[id as usize]);
-                prefetch(&self.switches[switch as usize]);
-            }
-        }
-        if let Some((_, port)) = self.port_ahead(NEXT_PACKET_AHEAD)
-            && let Some(next) = port.flight.first().and_then(|packet| self.packets.behind(packet))
-        {
-            prefetch(&self.packets[next]);
-        }
-    }
-
-    /// A host at which a packet arrives soon, and the packet.
-    #[inline]
-    pub fn arrives_soon(&self) -> Option<(u32, PacketId)> {
-        let (_, port) = self.port_ahead(PACKET_AHEAD)?;
-        let End::Host(host) = port.to else { return None };
-        Some((host, port.flight.first()?))
     }
 
     /// A host sends a packet by one of its ports, which is free. Returns its place in tables beside this one.
@@ -487,241 +442,6 @@ impl Network {
         self.totals.arrived.add(packet.charge);
         self.packets.remove(id);
         packet
-    }
-
-    /// The first packet of a link has arrived.
-    #[inline]
-    fn arrive(&mut self, id: PortId) -> Option<Due> {
-        let port = &mut self.ports[id.index()];
-        let packet = self.packets.pop(&mut port.flight).expect("an arrival belongs to a packet");
-        if let Some(next) = port.flight.first() {
-            let at = self.packets[next].arrival;
-            self.at(at, id.0, ARRIVE);
-        }
-        self.receive(id, packet)
-    }
-
-    /// A packet has come to the far end of a port.
-    #[inline]
-    fn receive(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
-        let &Port { lossy, up, observed, .. } = self.port(id);
-        if lossy || !up {
-            let lost = !up || self.random[id.index()].chance(self.loss[id.index()]);
-            if lost {
-                let cause = if up { Cause::Loss } else { Cause::Down };
-                self.lose(packet, cause);
-                return None;
-            }
-        }
-        if observed.any() {
-            return self.arrived_observed(id, packet);
-        }
-        self.deliver(id, packet)
-    }
-
-    /// A packet has come by a port, and is not lost.
-    #[inline]
-    fn deliver(&mut self, id: PortId, packet: PacketId) -> Option<Due> {
-        let found = &self.packets[packet];
-        if found.flags.has(Flags::PAUSE) {
-            return self.receive_pause(id, packet);
-        }
-        self.totals.hops += 1;
-        match self.ports[id.index()].to {
-            End::Host(host) => Some(Due::Arrived(host, packet)),
-            End::Switch(switch) => {
-                self.forward(switch, id, packet);
-                None
-            }
-        }
-    }
-
-    fn lose(&mut self, id: PacketId, cause: Cause) {
-        let packet = &self.packets[id];
-        if !packet.flags.has(Flags::PAUSE) {
-            self.totals.lost[cause as usize].add(packet.charge);
-        }
-        self.packets.remove(id);
-    }
-
-    /// A packet has come to a switch by a port.
-    #[inline]
-    fn forward(&mut self, number: u32, ingress: PortId, id: PacketId) {
-        let switch = &mut self.switches[number as usize];
-        let packet = &mut self.packets[id];
-        let (class, charge) = (packet.class, u32::from(packet.charge));
-        let choices = self.routes.ports(switch.node, u32::from(packet.destination));
-        if choices.is_empty() {
-            return self.lose(id, Cause::NoPath);
-        }
-        let (balancing, tier) = (self.config.balancing, switch.tier);
-        let choice = switch.chooser.choose(balancing, self.now, packet, &self.keys, tier, choices.len());
-        let output = choices[choice];
-        let out = switch.ports[usize::from(output)];
-        let port = &mut self.ports[out.index()];
-        let account = &mut self.accounts[ingress.index()];
-        let queued = port.queues[usize::from(class)].bytes;
-        if switch.buffer.admit(account, class, charge, queued, port.queued) == Admission::Dropped {
-            return self.overflow(number, ingress, out, id);
-        }
-        packet.ingress = ingress;
-        if let Some(config) = &self.config.marks
-            && !config.at_dequeue
-            && let Some(marks) = &self.marks[out.index()]
-        {
-            let marked = u64::from(mark(config, marks, packet, queued, &mut self.random[out.index()]));
-            port.marked += marked;
-            self.totals.marked += marked;
-        }
-        port.add(class, charge);
-        if switch.buffer.is_voq() {
-            let input = usize::from(self.numbers[ingress.reverse().index()]);
-            switch.push_voq(usize::from(output), input, class, id, &mut self.packets);
-        } else {
-            self.packets.push(&mut port.queues[usize::from(class)].fifo, id);
-        }
-        if port.observed.has(Observe::QUEUES) {
-            self.note(out, PortEvent::Enqueued, id);
-        }
-        let port = &self.ports[out.index()];
-        if port.busy_until <= self.now {
-            self.transmit(out);
-        } else if !port.has_free_event && port.can_send() {
-            self.expect_free(out);
-        }
-        if self.config.pause.is_some() {
-            self.pause_if_full(number, ingress, class);
-        }
-    }
-
-    #[cold]
-    fn overflow(&mut self, number: u32, ingress: PortId, out: PortId, id: PacketId) {
-        self.ports[out.index()].lost += 1;
-        if self.ports[out.index()].observed.has(Observe::QUEUES) {
-            self.note(out, PortEvent::Dropped, id);
-        }
-        let class = self.packets[id].class;
-        if self.config.pause.is_some_and(|pause| pause.classes & 1 << class != 0) {
-            let switch = self.switches[number as usize].node;
-            let port = u32::from(self.numbers[ingress.reverse().index()]);
-            self.findings.add(Finding::LosslessDrop { at: self.now, switch, port, class });
-        }
-        self.lose(id, Cause::Full);
-    }
-
-    /// A port that is free sends what is next, if something may leave.
-    #[inline]
-    fn transmit(&mut self, id: PortId) {
-        let port = &mut self.ports[id.index()];
-        let observed = port.observed;
-        if let Some(control) = self.packets.pop(&mut port.control) {
-            self.depart(id, control);
-            if observed.has(Observe::DEPARTURES) {
-                self.note(id, PortEvent::Departed, control);
-            }
-            return;
-        }
-        let Some(class) = port.choose(self.config.urgent) else { return };
-        let number = match port.from {
-            End::Host(_) => None,
-            End::Switch(number) => Some(number),
-        };
-        let voq = number.filter(|number| self.switches[*number as usize].buffer.is_voq());
-        let popped = match voq {
-            Some(number) => {
-                let output = usize::from(self.numbers[id.index()]);
-                self.switches[number as usize].pop_voq(output, class, &mut self.packets)
-            }
-            None => self.packets.pop(&mut port.queues[usize::from(class)].fifo),
-        };
-        let packet = popped.expect("a class that waits has a packet");
-        let charge = u32::from(self.packets[packet].charge);
-        port.subtract(class, charge);
-        self.depart(id, packet);
-        if let Some(number) = number {
-            self.left(number, id, packet, class, charge);
-        }
-        if observed.has(Observe::DEPARTURES.with(Observe::QUEUES)) {
-            self.note(id, PortEvent::Departed, packet);
-        }
-    }
-
-    /// A packet begins to leave by a port.
-    #[inline]
-    fn depart(&mut self, id: PortId, packet: PacketId) {
-        let port = &mut self.ports[id.index()];
-        self.progress.sent(id);
-        let goes_on = port.can_send();
-        if self.packets[packet].flags.has(Flags::FAULT) {
-            self.depart_alone(id, packet);
-        } else {
-            let idle = port.flight.is_empty();
-            let arrival = port.depart(self.now, packet, &mut self.packets);
-            if idle {
-                self.at(arrival, id.0, ARRIVE);
-            }
-        }
-        if goes_on {
-            self.go_on_when_free(id);
-        }
-    }
-
-    /// A switch has sent a packet: its bytes no longer count, and whoever sent it may go on.
-    #[inline]
-    fn left(&mut self, number: u32, out: PortId, id: PacketId, class: u8, charge: u32) {
-        let packet = &mut self.packets[id];
-        let ingress = packet.ingress;
-        let queued = self.ports[out.index()].queues[usize::from(class)].bytes;
-        if let Some(config) = &self.config.marks
-            && config.at_dequeue
-            && let Some(marks) = &self.marks[out.index()]
-        {
-            let marked = u64::from(mark(config, marks, packet, queued, &mut self.random[out.index()]));
-            self.ports[out.index()].marked += marked;
-            self.totals.marked += marked;
-        }
-        let account = &mut self.accounts[ingress.index()];
-        let switch = &mut self.switches[number as usize];
-        switch.buffer.leave(account, class, charge, queued);
-        if account.pausing != 0 {
-            self.resume_if_drained(number, ingress);
-        }
-    }
-
-    /// A port has less to wait for.
-    fn go_on(&mut self, id: PortId) -> Option<Due> {
-        let port = &self.ports[id.index()];
-        let from = port.from;
-        if port.busy_until <= self.now {
-            self.transmit(id);
-        } else if port.can_send() {
-            self.expect_free(id);
-        }
-        match from {
-            End::Host(host) => Some(Due::Free(host)),
-            End::Switch(_) => None,
-        }
-    }
-
-    /// A packet has left a port.
-    #[inline]
-    fn free(&mut self, id: PortId) -> Option<Due> {
-        let port = &mut self.ports[id.index()];
-        port.has_free_event = false;
-        if port.busy_until > self.now {
-            if port.can_send() {
-                self.expect_free(id);
-            }
-            return None;
-        }
-        let from = port.from;
-        if port.can_send() {
-            self.transmit(id);
-        }
-        match from {
-            End::Host(host) => Some(Due::Free(host)),
-            End::Switch(_) => None,
-        }
     }
 }
 

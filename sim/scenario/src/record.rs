@@ -89,7 +89,7 @@ pub trait Sink: Send {
 
 /// What to record.
 #[derive(Clone, Debug, Default)]
-pub struct Asked<'a> {
+pub struct RecordConfig<'a> {
     /// Ports that are captured.
     pub captures: &'a [PortName],
     /// Outputs, of those of the scenario.
@@ -116,7 +116,7 @@ impl Recording {
     /// # Errors
     /// A port that is not there, or more than an output can say, in one line.
     pub fn begin(
-        asked: &Asked<'_>,
+        asked: &RecordConfig<'_>,
         scenario: &Scenario,
         flows: &[Flow],
         paths: &Paths,

@@ -10,7 +10,7 @@ pub use remora_nic::Status;
 
 use crate::hash::HashOf;
 use crate::path::Paths;
-use crate::record::{Asked, Recording, Sink};
+use crate::record::{RecordConfig, Recording, Sink};
 use crate::scenario::{Balance, Scenario};
 use crate::window::Window;
 use crate::{Dependency, End, Flow, Start, setup};
@@ -135,7 +135,7 @@ impl Run {
     pub fn record(
         &mut self,
         scenario: &Scenario,
-        asked: &Asked<'_>,
+        asked: &RecordConfig<'_>,
         sink: Box<dyn Sink>,
     ) -> Result<(), String> {
         let (flows, paths, simulation) = (&self.flows, &self.paths, &mut self.simulation);

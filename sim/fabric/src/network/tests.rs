@@ -5,9 +5,9 @@ use crate::topology::{Level, Link, NodeKind, Ring};
 
 mod deadlock;
 mod headroom;
+mod out_of_order;
 mod pauses;
 mod queues;
-mod strays;
 
 /// A kilobyte takes 80 ns: 80 ps a byte.
 const RATE: u64 = 100_000_000_000;

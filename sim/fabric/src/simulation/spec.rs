@@ -47,6 +47,25 @@ pub struct FlowSpec {
     pub path: Option<u32>,
 }
 
+impl FlowSpec {
+    /// A WRITE, with all else as the simulation is configured.
+    pub fn write(source: u32, destination: u32, bytes: u64, start: Picos) -> FlowSpec {
+        FlowSpec {
+            source,
+            destination,
+            bytes,
+            start,
+            verb: Verb::Write,
+            class: None,
+            source_port: None,
+            keys: None,
+            tells_received: false,
+            window: None,
+            path: None,
+        }
+    }
+}
+
 /// Where a flow has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum EndAt {

@@ -54,19 +54,7 @@ fn run(whole: bool, observed: &[(PortId, Observe)]) -> (Simulation, Vec<Noted>) 
     simulation.set_observer(Box::new(notes.clone()));
     observed.iter().for_each(|(port, what)| simulation.observe(*port, *what));
     for source in 0..3 {
-        simulation.add_flow(FlowSpec {
-            source,
-            destination: 4,
-            bytes: 40_000,
-            start: Picos(0),
-            verb: Verb::Write,
-            class: None,
-            source_port: None,
-            path: None,
-            keys: None,
-            tells_received: false,
-            window: None,
-        });
+        simulation.add_flow(FlowSpec::write(source, 4, 40_000, Picos(0)));
     }
     while simulation.running() > 0 {
         simulation.run(Picos(10_000 * Picos::MICROSECOND)).expect("all flows end");

@@ -9,7 +9,7 @@ use remora_scenario::Source;
 use remora_scenario::format::hpcc::outputs::address;
 use remora_scenario::format::hpcc::{flows, topology};
 use remora_scenario::format::paths::parse;
-use remora_scenario::record::{Asked, Frame, FrameBytes, Output, PortName, Sink};
+use remora_scenario::record::{Frame, FrameBytes, Output, PortName, RecordConfig, Sink};
 use remora_scenario::scenario::{Balance, Hash};
 
 use super::*;
@@ -73,7 +73,8 @@ fn packets_take_the_spines_that_conweave_recorded() {
     // The ports of the first ToR to the spines 136 to 143.
     let captures: Vec<PortName> = (17..25).map(|port| PortName { node: 128, port }).collect();
     let passed = Passed::default();
-    run.record(&scenario, &Asked { captures: &captures, outputs: &[] }, Box::new(passed.clone())).unwrap();
+    run.record(&scenario, &RecordConfig { captures: &captures, outputs: &[] }, Box::new(passed.clone()))
+        .unwrap();
     while run.advance(Picos(10_000_000 * Picos::MICROSECOND)).is_some() {}
     assert_eq!(run.unfinished().count(), 0);
     let passed = passed.0.lock().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use remora_scenario::record::{Asked, Frame, Output, Sink};
+use remora_scenario::record::{Frame, Output, RecordConfig, Sink};
 use remora_scenario::scenario::{
     Buffering, Control, ControlName, Ecn, Mark, OutputFormat, Pfc, Red, Switch, Transport, TransportName,
 };
@@ -60,7 +60,7 @@ fn incast(format: OutputFormat) -> Scenario {
 fn record(scenario: &Scenario) -> (Run, Collected) {
     let (mut run, collected) = (Run::new(scenario).unwrap(), Collected::default());
     let outputs = Output::of(scenario);
-    let asked = Asked { captures: &[], outputs: &outputs };
+    let asked = RecordConfig { captures: &[], outputs: &outputs };
     run.record(scenario, &asked, Box::new(collected.clone())).unwrap();
     while !run.is_over() {
         run.advance(run.progress().now.after(20 * Picos::MICROSECOND));
@@ -222,7 +222,7 @@ fn a_node_that_cannot_be_traced_is_refused() {
     let mut scenario = incast(OutputFormat::Hpcc);
     scenario.output.trace = vec![36];
     let mut run = Run::new(&scenario).unwrap();
-    let asked = Asked { captures: &[], outputs: &[Output::Trace] };
+    let asked = RecordConfig { captures: &[], outputs: &[Output::Trace] };
     let says = run.record(&scenario, &asked, Box::new(Collected::default())).unwrap_err();
     assert_eq!(says, "output.trace names node 36, and there are 36: name one of them");
 }

@@ -1,7 +1,7 @@
 //! What the rule by which IRN sends packets again is worth.
 
 use super::*;
-use remora_fabric::simulation::{FlowSpec, Simulation, Verb};
+use remora_fabric::simulation::{FlowSpec, Simulation};
 use remora_fabric::topology::{Link, NodeKind, Topology};
 use remora_scenario::setup;
 
@@ -16,19 +16,7 @@ fn exchange(eager: bool, loss: f64, seed: u64) -> u64 {
     config.nic.irn.eager = eager;
     let mut simulation = Simulation::new(topology, config).unwrap();
     for (source, destination) in [(0, 1), (1, 0)] {
-        simulation.add_flow(FlowSpec {
-            source,
-            destination,
-            bytes: 10_000_000,
-            start: Picos(0),
-            verb: Verb::Write,
-            class: None,
-            source_port: None,
-            keys: None,
-            tells_received: false,
-            window: None,
-            path: None,
-        });
+        simulation.add_flow(FlowSpec::write(source, destination, 10_000_000, Picos(0)));
     }
     std::iter::from_fn(|| simulation.run(Picos::NEVER)).map(|end| end.at.0).max().unwrap()
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result};
 use remora_bench::command::ending;
 use remora_scenario::Scenario;
-use remora_scenario::record::{Asked, PortName};
+use remora_scenario::record::{PortName, RecordConfig};
 use remora_scenario::run::Run;
 use remora_scenario::units::{Size, Time};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -107,7 +107,7 @@ fn record(args: &Args, scenario: &Scenario, run: &mut Run) -> Result<Recorded> {
     let recorded = Recorded::create(scenario, args.out.as_deref(), &args.capture, args.capture_limit)?;
     let outputs = recorded.outputs();
     if !(captures.is_empty() && outputs.is_empty()) {
-        let asked = Asked { captures: &captures, outputs: &outputs };
+        let asked = RecordConfig { captures: &captures, outputs: &outputs };
         run.record(scenario, &asked, Box::new(recorded.clone())).map_err(anyhow::Error::msg)?;
     }
     Ok(recorded)

@@ -32,7 +32,7 @@ pub enum Kind {
 
 /// What another program gave for one flow.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Theirs {
+pub struct PeerTime {
     /// Picoseconds until the sender had the last acknowledgement.
     pub fct: u64,
     /// Picoseconds that it takes alone, where the program says so.
@@ -53,11 +53,11 @@ pub struct Case {
     /// How it is run here.
     pub scenario: ScenarioArgs,
     /// What the other program gave.
-    pub theirs: BTreeMap<Key, Theirs>,
+    pub theirs: BTreeMap<Key, PeerTime>,
 }
 
 /// Runs that are judged together.
-pub struct Asked {
+pub struct Reference {
     /// What is judged.
     pub kind: Kind,
     /// The other program.
@@ -80,7 +80,7 @@ impl Kind {
     }
 }
 
-impl Asked {
+impl Reference {
     /// What a person calls it.
     pub fn name(&self) -> String {
         format!("{} {} {}", self.kind.name(), self.peer, self.transport)
@@ -101,7 +101,7 @@ impl Key {
 ///
 /// # Errors
 /// It has nothing, or a file that belongs to another one is not there or is not right.
-pub fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Asked>> {
+pub fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Reference>> {
     let mut all = Vec::new();
     let has = |name: &str| folder.join(name).is_file();
     if has("htsim-one.csv") {
@@ -143,7 +143,7 @@ fn htsim(
     table: &str,
     kind: Kind,
     matrix: impl Fn(&times::Time) -> Option<String>,
-) -> Result<Asked> {
+) -> Result<Reference> {
     let path = folder.join(table);
     let (text, name) = (load::read(&path)?, path.display().to_string());
     let mut cases: Vec<((String, u32), Case)> = Vec::new();
@@ -166,14 +166,14 @@ fn htsim(
                 cases.len() - 1
             }
         };
-        cases[at].1.theirs.insert(Key::Id(row.flow), Theirs { fct: row.fct, alone: None });
+        cases[at].1.theirs.insert(Key::Id(row.flow), PeerTime { fct: row.fct, alone: None });
     }
     let cases = cases.into_iter().map(|(_, case)| case).collect();
-    Ok(Asked { kind, peer: "csg-htsim", transport: "roce+pfc", cases })
+    Ok(Reference { kind, peer: "csg-htsim", transport: "roce+pfc", cases })
 }
 
 /// An output of ConWeave's program, with its configuration and its paths.
-fn ns3(folder: &Path, kind: Kind, name: &str, transport: &'static str) -> Result<Asked> {
+fn ns3(folder: &Path, kind: Kind, name: &str, transport: &'static str) -> Result<Reference> {
     let path = folder.join(format!("ns3-{name}-{transport}-fct.txt"));
     let (text, shown) = (load::read(&path)?, path.display().to_string());
     let scenario = ScenarioArgs {
@@ -183,13 +183,13 @@ fn ns3(folder: &Path, kind: Kind, name: &str, transport: &'static str) -> Result
         ..ScenarioArgs::default()
     };
     let theirs = |line: &FctLine| {
-        let theirs = Theirs { fct: line.fct * 1000, alone: Some(line.alone * 1000) };
+        let theirs = PeerTime { fct: line.fct * 1000, alone: Some(line.alone * 1000) };
         (Key::Ports(line.src, line.dst, line.ports), theirs)
     };
     let lines = parse_fct(Source::new(&shown, &text))?.value;
     let case = Case { scenario, theirs: lines.iter().map(theirs).collect() };
     let transport = if transport == "irn" { "irn" } else { "roce+pfc" };
-    Ok(Asked { kind, peer: "conweave-ns3", transport, cases: vec![case] })
+    Ok(Reference { kind, peer: "conweave-ns3", transport, cases: vec![case] })
 }
 
 fn present(folder: &Path, name: &str) -> Result<PathBuf> {

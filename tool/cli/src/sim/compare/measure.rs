@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use remora_scenario::run::{Row, Run};
 
 use super::super::load;
-use super::case::{Asked, Case};
+use super::case::{Case, Reference};
 
 /// Picoseconds of simulated time between two looks at the progress.
 const STEP: u64 = 20_000_000;
@@ -26,8 +26,8 @@ pub struct Measured {
 ///
 /// # Errors
 /// That of the first case that cannot be run.
-pub fn all(asked: &[Asked], jobs: usize) -> Result<Vec<Vec<Measured>>> {
-    let cases: Vec<(&Asked, &Case)> =
+pub fn all(asked: &[Reference], jobs: usize) -> Result<Vec<Vec<Measured>>> {
+    let cases: Vec<(&Reference, &Case)> =
         asked.iter().flat_map(|asked| asked.cases.iter().map(move |case| (asked, case))).collect();
     let bar = bar(cases.iter().map(|(_, case)| case.theirs.len()).sum())?;
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::case::{Asked, Key, Kind};
+use super::case::{Key, Kind, Reference};
 use super::measure::Measured;
 use crate::sim::summary::quantile;
 
@@ -80,7 +80,7 @@ impl Comparison {
     ///
     /// # Errors
     /// No flow is in both.
-    pub fn new(asked: Asked, runs: Vec<Measured>) -> Result<Comparison> {
+    pub fn new(asked: Reference, runs: Vec<Measured>) -> Result<Comparison> {
         let mut pairs = Vec::new();
         for ((number, case), run) in (1..).zip(&asked.cases).zip(&runs) {
             let by_ports = case.theirs.keys().any(|key| matches!(key, Key::Ports(..)));

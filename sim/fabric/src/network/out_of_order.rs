@@ -7,17 +7,17 @@ use std::collections::BinaryHeap;
 use super::packet::{Flags, Packet, PacketId};
 use super::port_id::PortId;
 use super::watch::Cause;
-use super::{Due, Network, STRAY};
+use super::{Due, Network, OUT_OF_ORDER};
 use crate::engine::Picos;
 
 /// When a packet arrives and by which port; those of one time and port in the order in which they were put
 /// in.
-type Stray = (Picos, PortId, u64, PacketId);
+type Arrival = (Picos, PortId, u64, PacketId);
 
 /// Packets that arrive by themselves.
 #[derive(Default)]
-pub struct Strays {
-    waiting: BinaryHeap<Reverse<Stray>>,
+pub struct OutOfOrder {
+    waiting: BinaryHeap<Reverse<Arrival>>,
     count: u64,
 }
 
@@ -47,15 +47,15 @@ impl Network {
     }
 
     fn arrive_alone(&mut self, id: PortId, packet: PacketId, at: Picos) {
-        let Strays { waiting, count } = &mut self.strays;
+        let OutOfOrder { waiting, count } = &mut self.out_of_order;
         waiting.push(Reverse((at, id, *count, packet)));
         *count += 1;
-        self.at(at, id.0, STRAY);
+        self.at(at, id.0, OUT_OF_ORDER);
     }
 
     /// The first of the packets that arrive by themselves does.
-    pub(super) fn stray(&mut self) -> Option<Due> {
-        let Reverse((_, port, _, packet)) = self.strays.waiting.pop()?;
+    pub(super) fn arrive_out_of_order(&mut self) -> Option<Due> {
+        let Reverse((_, port, _, packet)) = self.out_of_order.waiting.pop()?;
         self.receive(port, packet)
     }
 }
