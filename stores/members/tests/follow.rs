@@ -1,7 +1,6 @@
 //! Maps that change, in a file and in a real etcd.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -76,7 +75,7 @@ impl Drop for Etcd {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    remora_netns::free_port().unwrap()
 }
 
 impl Etcd {

@@ -1,4 +1,5 @@
-//! Network namespaces and veth pairs for tests and benchmarks: hosts of their own on one machine.
+//! Network namespaces and veth pairs for tests and benchmarks: hosts of their own on one machine. And TCP ports
+//! that no other test takes.
 //!
 //! A [`Namespace`] goes away with its value. Making one takes root (CAP_SYS_ADMIN) and iproute2; a test that
 //! gets none prints that with [`or_skip`] and ends. If a process is killed, its namespaces stay until the
@@ -17,8 +18,10 @@
 
 mod error;
 mod stale;
+mod tcp_port;
 
 pub use error::Error;
+pub use tcp_port::free_port;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;

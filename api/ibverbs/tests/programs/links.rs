@@ -2,10 +2,11 @@
 
 use remora_broker::Broker;
 use remora_broker::client::{self, Options, Report, Start};
+use remora_netns::free_port;
 use std::process::{Command, Stdio};
 
 use crate::library::{address, program_at, unlimited_at};
-use crate::pairs::{free_port, is_listening, pair_of};
+use crate::pairs::{is_listening, pair_of};
 
 /// A program whose connections have links or fail.
 fn linked(address: &str, words: &[&str]) -> Command {
@@ -95,7 +96,7 @@ fn a_neighbour_that_takes_no_links_is_reached_by_udp_and_refused_where_links_are
         pair_of(&at, &["ibv_rc_pingpong", "-g", "0", "-n", "200"], "-p");
     }
     assert_eq!(made(&address), 0);
-    let port = free_port().to_string();
+    let port = free_port().unwrap().to_string();
     let mut server = unlimited_at(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port]);
     let mut server = server.env("REMORA_PORT", "udp").stdout(Stdio::null()).spawn().unwrap();
     while server.try_wait().unwrap().is_none() && !is_listening(port.parse().unwrap()) {
@@ -123,7 +124,7 @@ fn peers_on_another_address_are_reached_by_udp() {
 #[test]
 fn a_neighbour_that_is_killed_shows_as_retries_that_are_exceeded() {
     let (address, _broker) = brokered();
-    let port = free_port().to_string();
+    let port = free_port().unwrap().to_string();
     let words = ["ib_send_bw", "-D", "60", "-s", "1024", "-u", "14", "-p", &port];
     let mut server = unlimited_at(&address, &words);
     let mut server = server.env("REMORA_PORT", "shm").stdout(Stdio::null()).spawn().unwrap();

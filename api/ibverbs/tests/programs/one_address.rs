@@ -4,8 +4,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::thread;
 
+use remora_netns::free_port;
+
 use crate::library::{address, program_at, unlimited_at};
-use crate::pairs::{free_port, is_listening, pair_of};
+use crate::pairs::{is_listening, pair_of};
 
 #[test]
 fn two_programs_on_one_address_reach_each_other_and_themselves() {
@@ -37,7 +39,7 @@ fn six_pairs_finish_at_once_on_one_address_while_others_are_killed() {
         }
         for _ in 0..3 {
             // Its queue pair is there before it says its address; then it waits for its client.
-            let port = free_port();
+            let port = free_port().unwrap();
             let mut victim = unlimited_at(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port.to_string()]);
             let mut victim = victim.stdout(Stdio::null()).spawn().unwrap();
             while victim.try_wait().unwrap().is_none() && !is_listening(port) {

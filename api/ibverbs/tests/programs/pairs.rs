@@ -1,14 +1,10 @@
 //! A program as a server, and again as its client. They find each other by a TCP port.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-use crate::library::{program, succeeded};
+use remora_netns::free_port;
 
-/// A TCP port that is free at the moment.
-pub fn free_port() -> u16 {
-    TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
-}
+use crate::library::{program, succeeded};
 
 /// Does anybody listen at this TCP port?
 pub fn is_listening(port: u16) -> bool {
@@ -45,7 +41,7 @@ pub fn pair(words: &[&str], port: &str) -> String {
 /// The same for two programs that `make` makes of their words.
 #[track_caller]
 pub fn pair_of(make: &dyn Fn(&[&str]) -> Command, words: &[&str], port: &str) -> String {
-    let number = free_port();
+    let number = free_port().unwrap();
     let number_text = number.to_string();
     let words: Vec<&str> = words.iter().copied().chain([port, &number_text]).collect();
     let mut command = make(&words);

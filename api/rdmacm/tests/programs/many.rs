@@ -222,7 +222,7 @@ fn eight_pairs_outlive_the_dead(port: &str) {
             scope.spawn(move || {
                 let pair = &PAIRS[slot % PAIRS.len()];
                 for run in 0.. {
-                    let tcp = crate::pairs::free_port().into();
+                    let tcp = remora_netns::free_port().unwrap().into();
                     place.finishes(pair, tcp);
                     let turn = died.load(Ordering::SeqCst);
                     if turn < deaths && turn % SLOTS == slot {

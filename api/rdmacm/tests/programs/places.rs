@@ -67,7 +67,7 @@ impl Place {
         for [server, client, prints] in ROWS {
             let words = |line: &str| line.replace("TCP", tcp).replace("ADDRESS", &self.address);
             // ibverbs-utils take the port of everybody, where other tests may have it.
-            let port = crate::pairs::free_port();
+            let port = remora_netns::free_port().unwrap();
             let with_port = |line: &str| format!("{line} -p {port}");
             let mut serves = CmServer::start(self.run(&with_port(&words(server))));
             let printed = serves.serves(there.run(&with_port(&words(client))));

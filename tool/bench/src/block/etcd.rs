@@ -5,7 +5,7 @@
 //! linearizable, as etcd's are if nothing else is asked for.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Drop for Cluster {
 }
 
 fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    Ok(SocketAddr::from(([127, 0, 0, 1], remora_netns::free_port()?)))
 }
 
 impl Cluster {

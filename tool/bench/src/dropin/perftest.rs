@@ -1,6 +1,6 @@
 //! perftest's programs on our libraries: a server and a client, each on its core, and what the client prints.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -98,10 +98,10 @@ impl Perftest {
     /// # Errors
     /// A program fails or prints no such column; its words are told.
     pub fn measure(&self, port: PortName, program: &str, words: &[String], column: Column) -> Result<f64> {
-        let tcp = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let tcp = remora_netns::free_port()?;
         let [_, core] = self.cores;
         let mut server = self.command(port, program, words, tcp);
-        server.stdout(Stdio::null()).stderr(Stdio::null());
+        server.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut server = Process::start_on(core, server)?.with_context(|| format!("starting {program}"))?;
         server.wait_until_listening(tcp).with_context(|| format!("{program} as a server"))?;
         let mut client = self.command(port, program, words, tcp);

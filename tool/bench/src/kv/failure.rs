@@ -7,7 +7,7 @@ mod course;
 mod farm;
 mod memcached;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -230,7 +230,7 @@ fn program() -> Result<Command> {
 }
 
 fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    Ok(SocketAddr::from(([127, 0, 0, 1], remora_netns::free_port()?)))
 }
 
 /// A server that is this program with other words; it says when it is ready.

@@ -4,7 +4,7 @@
 //! non-blocking socket and pipelines, and its window is stated beside the figure.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -147,7 +147,7 @@ pub struct Running {
 impl Running {
     /// Starts it on `core`, with so many megabytes, and connects.
     pub fn start(rival: Rival, core: usize, megabytes: u64) -> Result<Running> {
-        let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let free = remora_netns::free_port()?;
         let mut command = rival.command(free, megabytes);
         let process = Process::start(&mut command)
             .with_context(|| format!("{} is not installed: `make setup-bench` installs it", rival.name()))?;

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -299,8 +298,7 @@ impl Drop for Etcd {
 
 impl Etcd {
     fn start() -> Etcd {
-        let port =
-            || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let port = || remora_netns::free_port().expect("a port");
         let (client, peer) = (port(), port());
         let data = Scratch::new(b"").0.with_extension("etcd");
         let url = |port: u16| format!("http://127.0.0.1:{port}");

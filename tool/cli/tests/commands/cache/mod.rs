@@ -10,7 +10,7 @@ mod sockets;
 mod suite;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,7 @@ impl Served {
     /// With more options.
     #[track_caller]
     pub fn memcached_with(more: &[&str]) -> Served {
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let port = remora_netns::free_port().expect("a port");
         let mut command = Command::new("memcached");
         command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port.to_string()]);
         command.args(more);
