@@ -3,7 +3,7 @@
 //! Processes that spin on one core take turns: all but one are stopped, so that the one that is measured has
 //! the core alone.
 
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ impl Process {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
             if let Some(status) = self.ended()? {
-                bail!("a server to compare with ended at once: {status}");
+                bail!("a server to compare with ended at once: {status}{}", self.last_words());
             }
             let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", self.id()));
             if tables.iter().any(|table| listens(&std::fs::read_to_string(table).unwrap_or_default(), port)) {
@@ -91,6 +91,17 @@ impl Process {
             std::thread::sleep(Duration::from_millis(5));
         }
         bail!("a server to compare with does not listen")
+    }
+
+    /// What it has written to standard error, if that is a pipe and it has ended: the last lines, in one.
+    fn last_words(&mut self) -> String {
+        let mut said = String::new();
+        let read = self.0.stderr.take().map(|mut pipe| pipe.read_to_string(&mut said));
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        match (read, &lines[lines.len().saturating_sub(3)..]) {
+            (None, _) | (_, []) => String::new(),
+            (_, last) => format!(": {}", last.join(" | ")),
+        }
     }
 
     /// Waits until it ends by itself, as it should by now; else it is told to end, which it passes on to a
@@ -194,6 +205,14 @@ mod tests {
         let mut fails = Command::new("sh");
         let error = Process::start_ready(fails.args(["-c", "echo 1; exit 3"]), 2).err().unwrap();
         assert_eq!(error.to_string(), "it ended too early: exit status: 3");
+    }
+
+    #[test]
+    fn a_server_that_ends_before_it_listens_is_quoted() {
+        let mut server = Command::new("sh");
+        server.args(["-c", "echo 'no such port' >&2; exit 3"]).stderr(Stdio::piped());
+        let error = Process::start(&mut server).unwrap().wait_until_listening(1).unwrap_err();
+        assert_eq!(error.to_string(), "a server to compare with ended at once: exit status: 3: no such port");
     }
 
     #[test]
