@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 
 use remora_bench::command::device::{CAPTURE, OwnAddress};
@@ -133,7 +133,14 @@ fn list(addresses: &[OwnAddress]) -> String {
 fn libraries() -> Result<PathBuf> {
     const LIBRARY: &str = "libibverbs.so.1";
     if let Some(named) = std::env::var_os(LIBRARY_PATH).filter(|named| !named.is_empty()) {
-        return Ok(named.into());
+        let folder = PathBuf::from(named);
+        // Without it the dynamic linker would take the system's, and the program would find no device.
+        ensure!(
+            folder.join(LIBRARY).exists(),
+            "{LIBRARY} is not in {}, which {LIBRARY_PATH} names: run `make dropin`, or unset the variable",
+            folder.display()
+        );
+        return Ok(std::path::absolute(folder)?);
     }
     let own = std::env::current_exe().context("finding this command")?;
     let folder = own.parent().unwrap_or(Path::new("/"));

@@ -132,10 +132,17 @@ fn the_first_of_many_programs_starts_a_broker_that_is_nobodys_child() {
     assert!(report(ip).is_none());
 }
 
+/// A folder that `remora run` takes for that of the libraries, for programs that load none.
+fn libraries(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    std::fs::create_dir(&folder.0).expect("a folder");
+    std::fs::write(folder.0.join("libibverbs.so.1"), b"").expect("a file");
+    folder
+}
+
 #[test]
 fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
-    let (ip, folder) = ("127.96.0.2", Folder::new("run"));
-    std::fs::create_dir(&folder.0).expect("a folder");
+    let (ip, folder) = ("127.96.0.2", libraries("run"));
     let rules = folder.0.join("loss.toml");
     std::fs::write(&rules, "").expect("a file");
     let run = |more: &[&str], script: &str| {
@@ -163,7 +170,7 @@ fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
 
 #[test]
 fn run_gives_the_device_each_address_that_it_is_told_in_that_order() {
-    let folder = Folder::new("run-addresses");
+    let folder = libraries("run-addresses");
     let run = |words: &[&str]| {
         let script = ["--alone", "--", "sh", "-c", "echo $REMORA_ADDRESS"];
         let mut command = command(&[&["run"], words, &script].concat());
@@ -180,7 +187,10 @@ fn run_gives_the_device_each_address_that_it_is_told_in_that_order() {
 
 #[test]
 fn what_is_wrong_with_run_is_told_in_a_line() {
-    let (ip, folder) = ("127.96.0.3", Folder::new("wrong-run"));
+    let (ip, folder) = ("127.96.0.3", libraries("wrong-run"));
+    let mut empty = command(&["run", "--address", ip, "--", "true"]);
+    finish(empty.env(client::LIBRARY_PATH, "/no/such/folder"))
+        .one_line("libibverbs.so.1 is not in /no/such/folder, which REMORA_LIBRARY_PATH names");
     let run = |words: &[&str]| {
         let mut command = command(&["run", "--address", ip]);
         finish(command.args(words).env(client::LIBRARY_PATH, &folder.0))
