@@ -1,5 +1,5 @@
-//! Network namespaces and veth pairs for tests and benchmarks: hosts of their own on one machine. And TCP ports
-//! that no other test takes.
+//! Network namespaces and veth pairs for tests and benchmarks: hosts of their own on one machine. And TCP
+//! ports that no other test takes.
 //!
 //! A [`Namespace`] goes away with its value. Making one takes root (CAP_SYS_ADMIN) and iproute2; a test that
 //! gets none prints that with [`or_skip`] and ends. If a process is killed, its namespaces stay until the

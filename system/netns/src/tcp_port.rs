@@ -7,8 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the ports that Linux gives to clients: no client holds one, and none connects to itself, as it may where
-/// the port that it calls is the one that it is given.
+/// Below the ports that Linux gives to clients: no client holds one. None connects to itself either, as it
+/// may where it is given the port that it calls.
 const FIRST: u16 = 20_000;
 const PORTS: u16 = 12_000;
 
