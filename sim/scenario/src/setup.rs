@@ -10,7 +10,7 @@ use remora_fabric::network::{
 use remora_fabric::simulation;
 use remora_fabric::simulation::{Charging, Connection, SimulationConfig};
 use remora_fabric::topology::Topology;
-use remora_transport::congestion::{self, Algorithm, dcqcn};
+use remora_transport::congestion::{self, Algorithm, dcqcn, timely};
 use remora_transport::rc::irn;
 use remora_transport::timers::NEVER_NS;
 
@@ -212,7 +212,7 @@ fn algorithm(name: ControlName) -> Algorithm {
     match name {
         ControlName::None => Algorithm::None,
         ControlName::Dcqcn | ControlName::DcqcnNs3 => Algorithm::Dcqcn,
-        ControlName::Timely => Algorithm::Timely,
+        ControlName::Timely | ControlName::TimelyPatched => Algorithm::Timely,
     }
 }
 
@@ -238,8 +238,10 @@ fn control(scenario: &Scenario, rate: u64) -> congestion::Settings {
         clamp_target: asked.clamp_target.unwrap_or(named.dcqcn.clamp_target),
         ..named.dcqcn
     };
+    let patched = asked.name == ControlName::TimelyPatched;
     congestion::Settings {
         algorithm: Algorithm::None,
+        timely: timely::Settings { patched, ..named.timely },
         min_rate: asked.min_rate.map_or(named.min_rate, |rate| rate.0),
         dcqcn: given,
         window_follows_rate: asked.window == Some(true) && asked.window_follows_rate == Some(true),

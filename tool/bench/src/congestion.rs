@@ -16,8 +16,11 @@ const MS: u64 = 1_000_000;
 const APART_NS: u64 = 5 * MS;
 const LAST_NS: u64 = 60 * MS;
 
-const CONTESTANTS: [(&str, ControlName); 3] =
-    [("none", ControlName::None), ("dcqcn", ControlName::Dcqcn), ("timely", ControlName::Timely)];
+const CONTESTANTS: [(&str, ControlName); 3] = [
+    ("none", ControlName::None),
+    ("dcqcn", ControlName::Dcqcn),
+    ("timely-patched", ControlName::TimelyPatched),
+];
 
 fn bottleneck(control: ControlName, seed: u64) -> Bottleneck {
     let sample_ns = MS / 2;
@@ -107,7 +110,7 @@ fn rates_plot<'a>(name: &'a str, outcome: &Outcome) -> plot::Plot<'a> {
     plot::Plot {
         title: match name {
             "dcqcn" => "Two flows with DCQCN over one link of 40 Gb/s",
-            "timely" => "Two flows with TIMELY over one link of 40 Gb/s",
+            "timely-patched" => "Two flows with patched TIMELY over one link of 40 Gb/s",
             _ => "Two flows without control over one link of 40 Gb/s",
         },
         x: "ms",

@@ -190,8 +190,10 @@ named!(
         Dcqcn = "dcqcn",
         /// DCQCN as the ns-3 programs have it: the ACK echoes each mark.
         DcqcnNs3 = "dcqcn-ns3",
-        /// TIMELY.
+        /// TIMELY as its paper has it.
         Timely = "timely",
+        /// TIMELY with the patch of "ECN or Delay", by which flows come to a fair share.
+        TimelyPatched = "timely-patched",
     }
 );
 

@@ -32,6 +32,8 @@ struct Length {
     warm: Picos,
     /// Runs at once.
     jobs: usize,
+    /// What a test has time for: no patched TIMELY, no incast, and signs that are known.
+    quick: bool,
 }
 
 impl Length {
@@ -40,9 +42,10 @@ impl Length {
         let jobs = args.jobs.unwrap_or(cores);
         let us = |us: u64| us * Picos::MICROSECOND;
         if args.quick {
-            return Length { seeds: 1, duration: Time(us(1_000)), warm: Picos(us(100)), jobs };
+            return Length { seeds: 1, duration: Time(us(1_000)), warm: Picos(us(100)), jobs, quick: true };
         }
-        Length { seeds: u64::from(args.rounds), duration: Time(us(10_000)), warm: Picos(us(1_000)), jobs }
+        let seeds = u64::from(args.rounds);
+        Length { seeds, duration: Time(us(10_000)), warm: Picos(us(1_000)), jobs, quick: false }
     }
 
     fn setting(&self, seed: u64) -> Setting {
@@ -67,7 +70,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut report = Report::new(args.json);
     let bar = progress::bar(0, "runs")?;
     output::folder(&args.report)?;
-    let trials = load::trials(&length, args.quick, &bar)?;
+    let trials = load::trials(&length, &bar)?;
     let mut figures = load::figures(&length, &trials)?;
     if !args.quick {
         figures.push(tail::figure(&length, &trials));
@@ -80,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     hardware::rows(args)?.into_iter().for_each(|row| report.add(row));
     report.finish();
-    let wrong = load::signs(&length, &trials, args.quick);
+    let wrong = load::signs(&length, &trials);
     match wrong.as_slice() {
         [] => Ok(()),
         wrong if args.quick => bail!(

@@ -62,7 +62,7 @@ struct ScenarioArgs {
     #[arg(required = true)]
     scenario: Option<PathBuf>,
 
-    /// Run it with another congestion control: none, dcqcn, dcqcn-ns3 or timely
+    /// Run it with another congestion control: none, dcqcn, dcqcn-ns3, timely or timely-patched
     #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<ControlName>())]
     control: Option<ControlName>,
 

@@ -14,7 +14,7 @@ fn two_flows_are_judged_by_fairness_and_queue_and_drawn() {
     let judged: Vec<_> = rows.iter().filter(|row| row["holds"].is_boolean()).collect();
     assert_eq!(judged.len(), 4);
     assert!(judged.iter().all(|row| row["holds"] == true), "{judged:?}");
-    for plot in ["congestion-none", "congestion-dcqcn", "congestion-timely", "congestion-queue"] {
+    for plot in ["congestion-none", "congestion-dcqcn", "congestion-timely-patched", "congestion-queue"] {
         let svg = std::fs::read_to_string(folder.join(format!("{plot}.svg"))).expect("a plot");
         assert!(svg.matches("<polyline").count() >= 2, "{plot}");
     }

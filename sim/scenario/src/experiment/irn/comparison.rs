@@ -64,8 +64,9 @@ impl Comparison {
 }
 
 const NONE: &[ControlName] = &[ControlName::None];
-const CONTROLLED: &[ControlName] = &[ControlName::Timely, ControlName::Dcqcn];
-const ALL: &[ControlName] = &[ControlName::None, ControlName::Timely, ControlName::Dcqcn];
+const CONTROLLED: &[ControlName] = &[ControlName::Timely, ControlName::TimelyPatched, ControlName::Dcqcn];
+const ALL: &[ControlName] =
+    &[ControlName::None, ControlName::Timely, ControlName::TimelyPatched, ControlName::Dcqcn];
 const EVERY: &[Metric] = &Metric::ALL;
 const FCT: &[Metric] = &[Metric::Fct];
 

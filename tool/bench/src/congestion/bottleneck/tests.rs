@@ -37,9 +37,9 @@ fn two_flows_with_dcqcn_come_to_a_fair_share_and_the_queue_stays_below_k_max() {
 }
 
 #[test]
-fn two_flows_with_timely_come_to_a_fair_share_and_the_queue_shrinks() {
+fn two_flows_with_patched_timely_come_to_a_fair_share_and_the_queue_shrinks() {
     for (seed, transport) in CASES {
-        let bottleneck = Bottleneck { transport, ..Bottleneck::of_two(ControlName::Timely, seed) };
+        let bottleneck = Bottleneck { transport, ..Bottleneck::of_two(ControlName::TimelyPatched, seed) };
         let outcome = bottleneck.run().unwrap();
         let (jain, sum, queue) = end(&bottleneck, &outcome);
         assert!(jain >= 0.95, "{jain}, seed {seed}");

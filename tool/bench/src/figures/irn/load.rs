@@ -16,22 +16,26 @@ use crate::plot::Drawing;
 const STATED_GAIN: (f64, f64) = (0.06, 0.83);
 
 /// Runs all that the figures compare.
-pub fn trials(length: &Length, quick: bool, bar: &ProgressBar) -> Result<Trials> {
+pub fn trials(length: &Length, bar: &ProgressBar) -> Result<Trials> {
     let mut keys: Vec<Key> = Vec::new();
     for comparison in &COMPARISONS {
-        for control in comparison.controls {
-            for (contender, control) in comparison.sides(*control) {
+        for control in controls(length, comparison) {
+            for (contender, control) in comparison.sides(control) {
                 let of_seeds = (1..=length.seeds).map(|seed| (contender, control, seed));
                 keys.extend(of_seeds.filter(|key| !keys.contains(key)).collect::<Vec<_>>());
             }
         }
     }
-    if quick {
-        bar.set_message("load");
-    }
+    bar.set_message("load");
     trials::run(&keys, length.jobs, bar, |(contender, control, seed)| {
         irn::load(&length.setting(seed), contender, control)
     })
+}
+
+/// The controls of a comparison's rows.
+fn controls(length: &Length, comparison: &Comparison) -> Vec<ControlName> {
+    let is_run = |control: &ControlName| !length.quick || *control != ControlName::TimelyPatched;
+    comparison.controls.iter().copied().filter(is_run).collect()
 }
 
 /// A ratio of a comparison, of each seed.
@@ -48,13 +52,13 @@ fn metrics(length: &Length, trials: &Trials, key: Key) -> Result<Metrics> {
 
 fn ratios(length: &Length, trials: &Trials, comparison: &Comparison) -> Result<Vec<Ratio>> {
     let mut ratios = Vec::new();
-    for control in comparison.controls {
-        let [who, to] = comparison.sides(*control);
+    for control in controls(length, comparison) {
+        let [who, to] = comparison.sides(control);
         for metric in comparison.metrics {
             let of = |(contender, control), seed| metrics(length, trials, (contender, control, seed));
             let ratio = |seed| Ok::<_, anyhow::Error>(metric.of(&of(who, seed)?) / metric.of(&of(to, seed)?));
             let rounds = (1..=length.seeds).map(ratio).collect::<Result<Vec<f64>>>()?;
-            ratios.push(Ratio { control: *control, metric: *metric, rounds });
+            ratios.push(Ratio { control, metric: *metric, rounds });
         }
     }
     Ok(ratios)
@@ -90,7 +94,7 @@ pub fn figures(length: &Length, trials: &Trials) -> Result<Vec<Figure>> {
                 paper(comparison)
             ));
         }
-        let drawing: Box<dyn Drawing> = Box::new(bars(comparison, &ratios));
+        let drawing: Box<dyn Drawing> = Box::new(bars(comparison, &controls(length, comparison), &ratios));
         match figures.iter_mut().find(|figure| figure.number == number) {
             Some(figure) => {
                 figure.drawings.push(drawing);
@@ -110,8 +114,8 @@ fn paper(comparison: &Comparison) -> String {
     [sign, recalled].into_iter().flatten().collect()
 }
 
-fn bars(comparison: &Comparison, ratios: &[Ratio]) -> Bars<'static> {
-    let groups: Vec<&'static str> = comparison.controls.iter().map(|control| control.name()).collect();
+fn bars(comparison: &Comparison, controls: &[ControlName], ratios: &[Ratio]) -> Bars<'static> {
+    let groups: Vec<&'static str> = controls.iter().map(|control| control.name()).collect();
     let series = comparison.metrics.iter().map(|metric| {
         let of = |control: &ControlName| {
             let ratio = ratios.iter().find(|ratio| ratio.control == *control && ratio.metric == *metric);
@@ -119,7 +123,7 @@ fn bars(comparison: &Comparison, ratios: &[Ratio]) -> Bars<'static> {
         };
         Series {
             name: metric.name().to_owned(),
-            values: comparison.controls.iter().map(of).collect(),
+            values: controls.iter().map(of).collect(),
             stated: comparison.recalled.map_or(Vec::new(), |range| vec![Some(range); groups.len()]),
         }
     });
@@ -134,7 +138,8 @@ fn bars(comparison: &Comparison, ratios: &[Ratio]) -> Bars<'static> {
 
 /// Ratios that are on another side of 1 than is known, a line each. The whole run is compared to the paper
 /// alone, and its gains to those that the paper states.
-pub fn signs(length: &Length, trials: &Trials, quick: bool) -> Vec<String> {
+pub fn signs(length: &Length, trials: &Trials) -> Vec<String> {
+    let quick = length.quick;
     let known = Signs::known();
     let mut wrong = Vec::new();
     for comparison in &COMPARISONS {
