@@ -106,9 +106,10 @@ impl Stack {
         let name = self.program();
         let [both, server, client] = self.words(carrier, port, len);
         let mut serving = self.command(testbed, Side::Far, carrier);
-        serving.args([&both[..], &server].concat()).stdout(Stdio::null()).stderr(Stdio::piped());
+        serving.args([&both[..], &server].concat());
         let [_, core] = testbed.cores();
-        let mut serving = Process::start_on(core, serving)?.context("starting a server to compare with")?;
+        let mut serving =
+            Process::start_server(core, serving)?.context("starting a server to compare with")?;
         let asked = serving.wait_until_listening(port).and_then(|()| {
             let mut command = self.command(testbed, Side::Near, carrier);
             command.args(both).args(client);

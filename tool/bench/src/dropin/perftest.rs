@@ -100,9 +100,9 @@ impl Perftest {
     pub fn measure(&self, port: PortName, program: &str, words: &[String], column: Column) -> Result<f64> {
         let tcp = remora_netns::free_port()?;
         let [_, core] = self.cores;
-        let mut server = self.command(port, program, words, tcp);
-        server.stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut server = Process::start_on(core, server)?.with_context(|| format!("starting {program}"))?;
+        let server = self.command(port, program, words, tcp);
+        let mut server =
+            Process::start_server(core, server)?.with_context(|| format!("starting {program}"))?;
         server.wait_until_listening(tcp).with_context(|| format!("{program} as a server"))?;
         let mut client = self.command(port, program, words, tcp);
         let ended = client.arg(self.address.to_string()).output();

@@ -3,7 +3,8 @@
 //! Processes that spin on one core take turns: all but one are stopped, so that the one that is measured has
 //! the core alone.
 
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::cores::pin;
 
 /// A running process.
-pub struct Process(Child);
+pub struct Process {
+    child: Child,
+    /// What it writes to standard error, if it is a server to compare with.
+    stderr: Option<File>,
+}
 
 /// No server takes longer to begin, and none to end when its client has.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,7 +29,7 @@ impl Process {
     /// # Errors
     /// There is no such program, or the system refuses.
     pub fn start(command: &mut Command) -> io::Result<Process> {
-        command.spawn().map(Process)
+        command.spawn().map(|child| Process { child, stderr: None })
     }
 
     /// Starts a program on a core. A process begins on the cores of the thread that starts it.
@@ -36,28 +41,43 @@ impl Process {
         starting.join().map_err(|_| anyhow::anyhow!("starting a process of the benchmark panicked"))?
     }
 
+    /// Starts a server to compare with on a core. Its output goes nowhere. Its standard error goes to a file,
+    /// which never holds it up, and is quoted if the server ends before it listens.
+    ///
+    /// # Errors
+    /// As [`start_on`](Process::start_on); or no file can be made.
+    pub fn start_server(core: usize, mut command: Command) -> Result<io::Result<Process>> {
+        let stderr = tempfile::tempfile().context("a file for what a server says")?;
+        command.stdout(Stdio::null()).stderr(stderr.try_clone()?);
+        let started = Process::start_on(core, command)?;
+        Ok(started.map(|mut process| {
+            process.stderr = Some(stderr);
+            process
+        }))
+    }
+
     /// Starts a program of ours, and waits for the `count` lines that it prints when it is ready.
     ///
     /// # Errors
     /// The program does not start, or it ends before it has printed them.
     pub fn start_ready(command: &mut Command, count: usize) -> Result<(Process, Vec<String>)> {
         let mut process = Process::start(command.stdout(Stdio::piped()))?;
-        let output = BufReader::new(process.0.stdout.take().context("its output")?);
+        let output = BufReader::new(process.child.stdout.take().context("its output")?);
         let lines = output.lines().take(count).collect::<io::Result<Vec<String>>>()?;
         if lines.len() < count {
-            bail!("it ended too early: {}", process.0.wait()?);
+            bail!("it ended too early: {}", process.child.wait()?);
         }
         Ok((process, lines))
     }
 
     /// Its number.
     pub fn id(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     /// Its standard input, if that is a pipe, and the first time.
     pub fn input(&mut self) -> Option<ChildStdin> {
-        self.0.stdin.take()
+        self.child.stdin.take()
     }
 
     /// How it ended, if it has.
@@ -65,12 +85,12 @@ impl Process {
     /// # Errors
     /// The system's.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.0.try_wait()
+        self.child.try_wait()
     }
 
     /// Waits until it ends by itself.
     pub fn wait(&mut self) {
-        let _ = self.0.wait();
+        let _ = self.child.wait();
     }
 
     /// Waits until somebody in its network listens at a TCP port: for servers that take one connection, so
@@ -93,15 +113,16 @@ impl Process {
         bail!("a server to compare with does not listen")
     }
 
-    /// What it has written to standard error, if that is a pipe and it has ended: the last lines, in one.
+    /// The last lines that it has written to standard error, in one.
     fn last_words(&mut self) -> String {
         let mut said = String::new();
-        let read = self.0.stderr.take().map(|mut pipe| pipe.read_to_string(&mut said));
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        match (read, &lines[lines.len().saturating_sub(3)..]) {
-            (None, _) | (_, []) => String::new(),
-            (_, last) => format!(": {}", last.join(" | ")),
+        if let Some(stderr) = &mut self.stderr {
+            // What cannot be read is left out of an error that is told anyway.
+            let _ = stderr.rewind().and_then(|()| stderr.read_to_string(&mut said));
         }
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(3)..];
+        if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) }
     }
 
     /// Waits until it ends by itself, as it should by now; else it is told to end, which it passes on to a
@@ -113,7 +134,7 @@ impl Process {
         let started = Instant::now();
         while self.ended()?.is_none() {
             if started.elapsed() > PATIENCE {
-                kill_process(Pid::from_child(&self.0), Signal::TERM).context("ending a process")?;
+                kill_process(Pid::from_child(&self.child), Signal::TERM).context("ending a process")?;
                 self.wait();
                 break;
             }
@@ -127,7 +148,7 @@ impl Process {
     /// # Errors
     /// It has died.
     pub fn stop(&self) -> Result<()> {
-        let id = Pid::from_child(&self.0);
+        let id = Pid::from_child(&self.child);
         kill_process(id, Signal::STOP).context("stopping a process of the benchmark")?;
         // Left to be waited for again: if it has died, its owner wants to know how.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -141,7 +162,7 @@ impl Process {
     /// # Errors
     /// It has died before.
     pub fn kill(&self) -> Result<()> {
-        kill_process(Pid::from_child(&self.0), Signal::KILL).context("killing a process of the benchmark")
+        kill_process(Pid::from_child(&self.child), Signal::KILL).context("killing a process of the benchmark")
     }
 
     /// Lets it run.
@@ -149,15 +170,15 @@ impl Process {
     /// # Errors
     /// It has died, and somebody has waited for it.
     pub fn go_on(&self) -> Result<()> {
-        let id = Pid::from_child(&self.0);
+        let id = Pid::from_child(&self.child);
         kill_process(id, Signal::CONT).context("continuing a process of the benchmark")
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -188,10 +209,10 @@ mod tests {
             input.write_all(&[round]).unwrap();
             process.go_on().unwrap();
             let mut back = [0xff];
-            process.0.stdout.as_mut().unwrap().read_exact(&mut back).unwrap();
+            process.child.stdout.as_mut().unwrap().read_exact(&mut back).unwrap();
             assert_eq!(back, [round]);
         }
-        process.0.kill().unwrap();
+        process.child.kill().unwrap();
         // Whoever stops a process that is dead learns it, and its status is still there for its owner.
         while process.stop().is_ok() {}
         assert!(!process.ended().unwrap().unwrap().success());
@@ -210,9 +231,15 @@ mod tests {
     #[test]
     fn a_server_that_ends_before_it_listens_is_quoted() {
         let mut server = Command::new("sh");
-        server.args(["-c", "echo 'no such port' >&2; exit 3"]).stderr(Stdio::piped());
-        let error = Process::start(&mut server).unwrap().wait_until_listening(1).unwrap_err();
-        assert_eq!(error.to_string(), "a server to compare with ended at once: exit status: 3: no such port");
+        // More than a pipe holds, and a child that keeps standard error open.
+        let script = "seq 100000 >&2; sleep 60 & echo 'no such port' >&2; exit 3";
+        server.args(["-c", script]);
+        let mut server = Process::start_server(0, server).unwrap().unwrap();
+        let error = server.wait_until_listening(1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a server to compare with ended at once: exit status: 3: 99999 | 100000 | no such port"
+        );
     }
 
     #[test]
