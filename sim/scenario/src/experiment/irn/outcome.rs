@@ -46,8 +46,9 @@ pub struct Metrics {
     pub p99: f64,
 }
 
-/// Simulated time after the last start at which a run is given up.
-const PATIENCE: u64 = 1_000_000 * Picos::MICROSECOND;
+/// Simulated time at which a run is given up. Go-back-N without pauses or a control loses most of what it
+/// sends: a flow of 2 MB then takes a second.
+const PATIENCE: u64 = 5_000_000 * Picos::MICROSECOND;
 /// Steps at which progress is told.
 const STEP: u64 = 20 * Picos::MICROSECOND;
 
