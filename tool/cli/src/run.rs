@@ -1,6 +1,7 @@
 //! `remora run`: runs a verbs program that knows nothing of Remora.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -87,7 +88,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let preload = Some(libraries.join(PRELOAD)).filter(|preload| !args.no_paths && preload.exists());
     // They stay while the program runs.
-    let paths = preload.as_ref().map(|_| client::Paths::open(address, &options)).transpose()?;
+    let chosen: Vec<SocketAddr> = args.address.iter().map(|own| own.at(0)).collect();
+    let shown = if every_address { &[address][..] } else { &chosen };
+    let paths = preload.as_ref().map(|_| client::Paths::open(shown, &options)).transpose()?;
     let mut command = Command::new(program);
     command.env_remove(PATHS);
     if let (Some(preload), Some(paths)) = (preload, &paths) {

@@ -16,35 +16,53 @@ pub struct Paths {
     folder: PathBuf,
     /// Keeps the broker, and so its tree.
     _broker: Option<PacketSocket>,
-    /// Of a program that has its address alone: its broker begins when the program opens the device.
+    /// Of a program that has its address alone, whose broker begins when the program opens the device; or of
+    /// one that chooses several addresses, of which no broker has a tree.
     _own: Option<Tree>,
 }
 
 impl Paths {
-    /// The tree of this address's broker, which is started if there is none.
+    /// The tree of a device with these addresses, of whose first the broker is started if there is none.
+    /// With one address it is the broker's tree, and follows the port.
     ///
     /// # Errors
     /// As [`open`](super::open); `Refused` if the tree cannot be written.
-    pub fn open(address: SocketAddr, options: &Options) -> Result<Paths, ClientError> {
-        let address = name::standard(address);
-        if options.start == Start::Alone {
-            let interfaces = Interfaces::now();
-            let own = interfaces.of(address).map_or(0, |name| interfaces.index(name));
-            let gids = vec![Some(GidEntry { ip: address.ip(), interface: own })];
-            let own = Tree::write(&PortState { active: true, gids }, &name::of(address), false)?;
-            return Ok(Paths { folder: own.folder().to_owned(), _broker: None, _own: Some(own) });
-        }
-        let request = Request::Paths { version: VERSION, every_address: options.every_address };
-        match reach(address, options, &request)? {
-            (socket, (Reply::Paths(folder), _)) => {
-                Ok(Paths { folder: folder.into(), _broker: Some(socket), _own: None })
-            }
-            _ => Err(ClientError::Nonsense),
-        }
+    ///
+    /// # Panics
+    /// Without an address.
+    pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Paths, ClientError> {
+        let address = name::standard(addresses[0]);
+        let is_alone = options.start == Start::Alone;
+        let own = (is_alone || addresses.len() > 1).then(|| own_tree(address, addresses)).transpose()?;
+        let broker = if is_alone { None } else { Some(broker_tree(address, options)?) };
+        let (socket, theirs) = broker.unzip();
+        let folder =
+            own.as_ref().map(|own| own.folder().to_owned()).or(theirs).ok_or(ClientError::Nonsense)?;
+        Ok(Paths { folder, _broker: socket, _own: own })
     }
 
     /// The folder, which has `sys` and `dev`.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+/// A tree with these addresses in the GID table, in their order.
+fn own_tree(broker: SocketAddr, addresses: &[SocketAddr]) -> Result<Tree, ClientError> {
+    let interfaces = Interfaces::now();
+    let entry = |address: &SocketAddr| {
+        let interface = interfaces.of(*address).map_or(0, |name| interfaces.index(name));
+        Some(GidEntry { ip: address.ip(), interface })
+    };
+    let gids = addresses.iter().map(entry).collect();
+    Ok(Tree::write(&PortState { active: true, gids }, &name::of(broker), false)?)
+}
+
+/// The connection that keeps a broker's tree, and its folder.
+fn broker_tree(address: SocketAddr, options: &Options) -> Result<(PacketSocket, PathBuf), ClientError> {
+    let request = Request::Paths { version: VERSION, every_address: options.every_address };
+    match reach(address, options, &request)? {
+        (socket, (Reply::Paths(folder), _)) => Ok((socket, folder.into())),
+        _ => Err(ClientError::Nonsense),
     }
 }

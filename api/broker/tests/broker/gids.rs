@@ -70,7 +70,7 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
         assert_eq!(table_of(address, 1), ["0 127.0.0.1"]);
         let chosen = WatchingProgram::start(address, &never());
         assert_eq!(chosen.first.len(), 1, "a program that has chosen its address has that alone");
-        let paths = Paths::open(at(address), &everything()).unwrap();
+        let paths = Paths::open(&[at(address)], &everything()).unwrap();
         let eth0 = chosen_scope(&near);
         let link_local = format!("4 fe80::7%{eth0}");
         let all = ["0 127.0.0.1", "1 10.98.3.1", "2 fd98:3::1", "3 ::1", link_local.as_str()];

@@ -69,7 +69,7 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
     near.inside(|| {
         let address = "10.98.0.1:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
-        let paths = Paths::open(at(address), &never()).unwrap();
+        let paths = Paths::open(&[at(address)], &never()).unwrap();
         let program = WatchingProgram::start(address);
         let own = program.first.gids[0].unwrap();
         assert_eq!((program.first.active, own.ip), (true, at(address).ip()));
