@@ -36,6 +36,12 @@ fn line_of(text: &str, at: usize) -> u32 {
 /// The parser's words in one line, with a remedy where they have none.
 pub(crate) fn remedied(message: &str) -> String {
     let message = message.trim().replace('\n', " ");
+    // A type of ours says nothing to who writes a scenario; it ends the parser's words.
+    for kind in ["expected struct ", "expected internally tagged enum "] {
+        if let Some(at) = message.find(kind) {
+            return format!("{}expected a table: docs/FABRIC.md has its keys", &message[..at]);
+        }
+    }
     match message.contains(": ") || message.contains(", expected") {
         true => message,
         false => format!("{message}: mend this line, docs/FABRIC.md has every key"),
