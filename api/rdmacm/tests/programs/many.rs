@@ -121,8 +121,14 @@ impl Place<'_> {
         };
         let both = [server.0.id(), client.0.id()];
         let told = doctor(self.address);
-        for id in both {
-            assert!(told.contains(&format!(": process {id} (")), "{id}: {told}");
+        for (side, process) in [("server", &mut server), ("client", &mut client)] {
+            let id = process.0.id();
+            let ended = process.0.try_wait().unwrap();
+            assert!(
+                told.contains(&format!(": process {id} (")),
+                "{}: the {side}, {id}, ended: {ended:?}\n{told}",
+                pair.words
+            );
         }
         let (victim, other) =
             if kills_client { (&mut client, &mut server) } else { (&mut server, &mut client) };
@@ -133,6 +139,20 @@ impl Place<'_> {
         }
         other.0.wait().unwrap();
         until(self.address, |report| report.programs.iter().all(|program| !both.contains(&program.pid)));
+    }
+}
+
+/// Has the pairs of all slots come to their end if that of one panics.
+struct EndsAll<'a> {
+    died: &'a AtomicUsize,
+    deaths: usize,
+}
+
+impl Drop for EndsAll<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.died.store(self.deaths, Ordering::SeqCst);
+        }
     }
 }
 
@@ -220,6 +240,7 @@ fn eight_pairs_outlive_the_dead(port: &str) {
     thread::scope(|scope| {
         for slot in 0..SLOTS {
             scope.spawn(move || {
+                let _end = EndsAll { died, deaths };
                 let pair = &PAIRS[slot % PAIRS.len()];
                 for run in 0.. {
                     let tcp = remora_netns::free_port().unwrap().into();
@@ -227,7 +248,7 @@ fn eight_pairs_outlive_the_dead(port: &str) {
                     let turn = died.load(Ordering::SeqCst);
                     if turn < deaths && turn % SLOTS == slot {
                         place.loses_one(pair, (turn + turn / SLOTS).is_multiple_of(2), tcp);
-                        died.store(turn + 1, Ordering::SeqCst);
+                        died.fetch_max(turn + 1, Ordering::SeqCst);
                     } else if turn == deaths && run > 0 {
                         break;
                     }
