@@ -275,9 +275,13 @@ pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientEr
     let (socket, first) = reach(address, &options, &Request::Ask { version: VERSION })?;
     let (Reply::Facts(broker), _) = first else { return Err(ClientError::Nonsense) };
     let mut programs = Vec::new();
+    let mut range = 1;
     while programs.len() < crate::PROGRAMS {
-        match ask(&socket, &Request::Program(programs.len() as u16))? {
-            (Reply::Program(facts), _) => programs.push(facts),
+        match ask(&socket, &Request::Program(range))? {
+            (Reply::Program(facts), _) => {
+                range = u16::from(facts.range) + 1;
+                programs.push(facts);
+            }
             (Reply::Nothing, _) => break,
             _ => return Err(ClientError::Nonsense),
         }

@@ -23,8 +23,9 @@ pub(crate) use cm::{CmReply, CmRequest, MAX_PRIVATE};
 pub use cm::{Connect, Posted};
 pub use id_event::{IdEvent, IdEventKind};
 
-/// Version of this format, and of the page that a program shares with the broker.
-pub(crate) const VERSION: u16 = 4;
+/// Version of this format, and of the page that a program shares with the broker. The
+/// preload library (`api/paths`) has it again, since it links nothing of ours.
+pub(crate) const VERSION: u16 = 5;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Kinds from here on belong to the communication manager.
@@ -63,7 +64,8 @@ pub(crate) enum Request {
     },
     /// A share of a further address, with the same range.
     Address(SocketAddr),
-    /// The program with this index, in the order of ranges.
+    /// The program that has this range, or the next range that is lent. Who asks on with the range behind the
+    /// last answer misses no program, though others end meanwhile.
     Program(u16),
     /// The sums of all programs' counters.
     Counters,
@@ -157,7 +159,7 @@ pub(crate) enum Reply {
     },
     Facts(BrokerFacts),
     Program(ProgramFacts),
-    /// There is no program with this index.
+    /// No program has this range or one behind it.
     Nothing,
     Counters(Vec<u64>),
     /// The folder of the tree of paths.
@@ -345,7 +347,7 @@ impl Request {
             }
             Request::Ask { version } => Out::kind(2).u64(MAGIC).u16(*version),
             Request::Address(address) => Out::kind(3).address(*address),
-            Request::Program(index) => Out::kind(4).u16(*index),
+            Request::Program(range) => Out::kind(4).u16(*range),
             Request::Counters => Out::kind(5),
             Request::Paths { version, every_address } => {
                 Out::kind(6).u64(MAGIC).u16(*version).u8((*every_address).into())

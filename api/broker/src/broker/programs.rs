@@ -187,10 +187,10 @@ impl Clients {
         Some(client)
     }
 
-    /// The program with this index, in the order of ranges.
-    pub fn facts(&self, index: usize) -> Option<ProgramFacts> {
-        let mut ranges = (1..=PROGRAMS as u8).filter(|range| self.ranges[usize::from(*range)].is_some());
-        let range = ranges.nth(index)?;
+    /// The program that has this range, or the next range that is lent.
+    pub fn facts(&self, from: u16) -> Option<ProgramFacts> {
+        let mut ranges = (1..=PROGRAMS as u8).skip_while(|range| u16::from(*range) < from);
+        let range = ranges.find(|range| self.ranges[usize::from(*range)].is_some())?;
         self.of_range(range).map(|(_, client)| client.facts(range))
     }
 
@@ -262,7 +262,20 @@ mod tests {
         let newcomers = [clients.add(client()), clients.add(client())];
         assert_eq!(newcomers.map(|number| clients.lend(number)), [Some(40), Some(7)]);
         assert_eq!(clients.facts(0).map(|facts| facts.range), Some(1));
-        assert_eq!(clients.facts(PROGRAMS), None);
+        assert_eq!(clients.facts(PROGRAMS as u16).map(|facts| facts.range), Some(PROGRAMS as u8));
+        assert_eq!(clients.facts(PROGRAMS as u16 + 1), None);
+        assert_eq!(clients.facts(u16::MAX), None);
         assert!(clients.of_range(0).is_none(), "range 0 is nobody's");
+    }
+
+    #[test]
+    fn who_lists_the_programs_misses_none_though_others_end_meanwhile() {
+        let mut clients = Clients::new();
+        let numbers = [(); 3].map(|()| clients.add(client()));
+        let ranges = numbers.map(|number| clients.lend(number).unwrap());
+        assert_eq!(clients.facts(0).map(|facts| facts.range), Some(ranges[0]));
+        clients.remove(numbers[0]).unwrap();
+        let next = clients.facts(u16::from(ranges[0]) + 1);
+        assert_eq!(next.map(|facts| facts.range), Some(ranges[1]));
     }
 }

@@ -337,9 +337,7 @@ impl State {
             }
             Request::Address(address) => return self.lend(number, address).map(|()| None),
             Request::Ask { .. } => Reply::Facts(self.facts()),
-            Request::Program(index) => {
-                self.clients.facts(index.into()).map_or(Reply::Nothing, Reply::Program)
-            }
+            Request::Program(range) => self.clients.facts(range).map_or(Reply::Nothing, Reply::Program),
             Request::Counters => Reply::Counters(self.clients.counters()),
             Request::Port => Reply::Port(self.whole_port()),
             Request::Paths { every_address, .. } => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::{LONG, at, never, report, until};
 
 /// Of the messages.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 fn name(address: &str) -> String {
     format!("remora-broker/{address}:4791")
@@ -52,7 +52,7 @@ fn babble_another_version_and_a_second_first_word_are_refused_with_words_and_cou
     let socket = connect(address);
     socket.send(&ask(9), &[]).unwrap();
     let words = refusal(&socket);
-    assert!(words.contains("version 9") && words.contains("speaks 4"), "{words}");
+    assert!(words.contains("version 9") && words.contains(&format!("speaks {VERSION}")), "{words}");
     // Descriptors that nobody wants are closed, and their sender is refused.
     let socket = connect(address);
     let (reader, writer) = std::io::pipe().unwrap();
