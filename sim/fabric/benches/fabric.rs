@@ -1,6 +1,6 @@
 //! Packet-hops a second on one core: permutation and incast on fat-trees, every host with a real NIC.
 //!
-//! `cargo bench -p remora-fabric --bench fabric -- [HOSTS_K] [permutation|incast] [BYTES] [whole]`
+//! `cargo bench -p remora-fabric --bench fabric -- [HOSTS_K] [permutation|incast] [BYTES] [blank|whole] [fifo|voq]`
 
 use std::time::Instant;
 
@@ -14,16 +14,17 @@ fn main() {
     let argument = |index: usize, default: &str| arguments.get(index).cloned().unwrap_or(default.into());
     let k: u32 = argument(0, "8").parse().expect("an even number");
     let (pattern, bytes) = (argument(1, "permutation"), argument(2, "2000000").parse().expect("bytes"));
-    let whole = argument(3, "") == "whole";
+    let (whole, voq) = (argument(3, "blank") == "whole", argument(4, "fifo") == "voq");
     let level = Level::new(100_000_000_000, Picos::MICROSECOND);
     let topology = Tree::fat(k, 1, level).expect("a fat-tree").topology().expect("a topology");
     let pause = Some(Thresholds { xoff: 61_000, xon: 49_000 });
+    let buffer = if voq {
+        BufferConfig::Voq { limit: 10_000_000, pause }
+    } else {
+        BufferConfig::Fifo { limit: 10_000_000, pause, per_port: false }
+    };
     let config = SimulationConfig {
-        network: NetworkConfig {
-            buffer: BufferConfig::Fifo { limit: 10_000_000, pause, per_port: false },
-            pause: Some(PauseConfig::default()),
-            ..NetworkConfig::default()
-        },
+        network: NetworkConfig { buffer, pause: Some(PauseConfig::default()), ..NetworkConfig::default() },
         connection: Connection { mtu: 1024, ..Connection::default() },
         whole,
         nic: remora_nic::Config {

@@ -3,8 +3,6 @@
 //! A frame whose data is zeros needs no more than its headers and its last four bytes: they fit into two
 //! cache lines. All others are kept whole: the buffer that a NIC has written takes the place of another one.
 
-use remora_memory::prefetch;
-
 use crate::network::PacketId;
 
 /// Bytes of a frame that are kept without its data, its last four included.
@@ -79,15 +77,6 @@ impl Frames {
         } else {
             kept[..KEPT - TAIL].copy_from_slice(&self.leaving[..KEPT - TAIL]);
             kept[KEPT - TAIL..].copy_from_slice(&self.leaving[len - TAIL..len]);
-        }
-    }
-
-    /// Asks for the frame of a packet that arrives soon.
-    #[inline]
-    pub fn prefetch(&self, id: PacketId) {
-        if let Some(kept) = self.blank.get(id.index()) {
-            prefetch(&kept[0]);
-            prefetch(&kept[KEPT / 2]);
         }
     }
 

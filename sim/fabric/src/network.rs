@@ -22,6 +22,7 @@ mod prefetch;
 mod progress;
 mod route;
 mod switch;
+mod voq;
 mod watch;
 mod wiring;
 
@@ -44,7 +45,7 @@ pub use pause::{Lasts, PauseConfig, PauseFrame};
 pub use port::{CLASSES, End, Port};
 pub use port_id::PortId;
 pub use route::{Balancing, path};
-pub use switch::VOQ_PORTS_MAX;
+pub use voq::VOQ_PORTS_MAX;
 pub use watch::{Amount, Cause, Finding, Findings, Totals};
 
 use out_of_order::OutOfOrder;

@@ -15,7 +15,7 @@ mod uplink;
 
 use std::sync::Arc;
 
-use remora_memory::{Access, Biased, Bytes, Range, Table, prefetch};
+use remora_memory::{Access, Biased, Bytes, Range, Table};
 use remora_nic::{CompletionKind, Nic, Poller, Status};
 use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
@@ -193,10 +193,6 @@ impl Simulation {
             return Some(ended);
         }
         while let Some(due) = self.next_due(limit) {
-            if let Some((host, packet)) = self.network.arrives_soon() {
-                prefetch(&self.hosts[host as usize]);
-                self.frames.prefetch(packet);
-            }
             match due {
                 Due::Arrived(host, packet) => self.deliver(host, packet),
                 Due::Free(host) => self.pump(host),

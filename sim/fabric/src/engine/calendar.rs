@@ -17,13 +17,22 @@ pub struct Event {
     pub key: u32,
 }
 
+impl Event {
+    /// The order of events as one number: it is compared without a branch.
+    #[inline]
+    fn order(&self) -> u128 {
+        u128::from(self.at.0) << u32::BITS | u128::from(self.key)
+    }
+}
+
 /// Buckets of a year: a power of two.
 const BUCKETS: usize = 1 << 13;
 /// No entry.
 const NONE: u32 = u32::MAX;
-/// Events of a bucket, on average, between which its width stays as it is.
-const FEW: u32 = 2;
-const MANY: u32 = 16;
+/// Events of a bucket, on average, between which its width stays as it is. What a bucket's events touch is
+/// asked for when the bucket before it opens: it has enough of them to hide that time.
+const FEW: u32 = 8;
+const MANY: u32 = 32;
 /// Buckets with events between two looks at the width.
 const LOOK: u32 = 4096;
 
@@ -51,6 +60,7 @@ pub struct Calendar {
     /// What lies beyond the year.
     far: BinaryHeap<Reverse<Event>>,
     len: usize,
+    has_opened: bool,
     /// Buckets opened since the last look at the width, and their events.
     opened: u32,
     emptied: u32,
@@ -80,6 +90,7 @@ impl Calendar {
             free: NONE,
             far: BinaryHeap::new(),
             len: 0,
+            has_opened: false,
             opened: 0,
             emptied: 0,
             moved: Vec::with_capacity(MOVED),
@@ -138,6 +149,19 @@ impl Calendar {
         &self.open
     }
 
+    /// Has a bucket been opened since this was asked last?
+    #[inline]
+    pub fn has_opened(&mut self) -> bool {
+        std::mem::take(&mut self.has_opened)
+    }
+
+    /// The events that come behind those, as far as they are known, in any order.
+    pub fn behind(&self) -> impl Iterator<Item = Event> {
+        let first = self.next_filled().map_or(NONE, |day| self.buckets[day as usize % BUCKETS]);
+        let entry = |place: u32| (place != NONE).then(|| &self.entries[place as usize]);
+        std::iter::successors(entry(first), move |found| entry(found.next)).map(|entry| entry.event)
+    }
+
     #[inline]
     fn file(&mut self, day: u64, event: Event) {
         let bucket = day as usize % BUCKETS;
@@ -181,7 +205,8 @@ impl Calendar {
             self.free = place;
             place = next;
         }
-        self.open.sort_unstable_by(|a, b| b.cmp(a));
+        self.open.sort_unstable_by_key(|event| !event.order());
+        self.has_opened = true;
         self.opened += 1;
         self.emptied += self.open.len() as u32;
     }

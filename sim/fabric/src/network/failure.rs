@@ -50,7 +50,7 @@ impl Network {
             let popped = match number {
                 Some(number) if self.switches[number as usize].buffer.is_voq() => {
                     let output = usize::from(self.numbers[id.index()]);
-                    self.switches[number as usize].pop_voq(output, class, &mut self.packets)
+                    self.switches[number as usize].voq.pop(output, class, &mut self.packets)
                 }
                 _ => self.packets.pop(&mut self.ports[id.index()].queues[usize::from(class)].fifo),
             };

@@ -98,7 +98,7 @@ impl Network {
         port.add(class, charge);
         if switch.buffer.is_voq() {
             let input = usize::from(self.numbers[ingress.reverse().index()]);
-            switch.push_voq(usize::from(output), input, class, id, &mut self.packets);
+            switch.voq.push(usize::from(output), input, class, id, &mut self.packets);
         } else {
             self.packets.push(&mut port.queues[usize::from(class)].fifo, id);
         }
@@ -152,7 +152,7 @@ impl Network {
         let popped = match voq {
             Some(number) => {
                 let output = usize::from(self.numbers[id.index()]);
-                self.switches[number as usize].pop_voq(output, class, &mut self.packets)
+                self.switches[number as usize].voq.pop(output, class, &mut self.packets)
             }
             None => self.packets.pop(&mut port.queues[usize::from(class)].fifo),
         };

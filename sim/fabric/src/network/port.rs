@@ -27,11 +27,22 @@ pub struct Queue {
     pub bytes: u32,
 }
 
-/// One direction of a link.
+/// One direction of a link. What each packet touches stands in the first two lines of memory.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Port {
     /// Until then it sends.
     pub busy_until: Picos,
+    /// Picoseconds from the last bit's departure to its arrival.
+    pub delay: u64,
+    /// Packets on the link, in the order of their arrivals.
+    pub flight: Fifo,
+    /// Control frames, which go first and are never paused.
+    pub control: Fifo,
+    /// Who receives.
+    pub to: End,
+    /// Who sends.
+    pub from: End,
     /// Picoseconds a byte, if that is a whole number; else 0.
     ps_per_byte: u32,
     /// Classes that have packets here, a bit each.
@@ -50,28 +61,20 @@ pub struct Port {
     pub lossy: bool,
     /// What is observed of it.
     pub observed: Observe,
-    /// Packets on the link, in the order of their arrivals.
-    pub flight: Fifo,
-    /// Control frames, which go first and are never paused.
-    pub control: Fifo,
-    /// Picoseconds from the last bit's departure to its arrival.
-    pub delay: u64,
     /// Bytes that wait, all classes together.
     pub queued: u32,
     /// The most bytes that ever waited.
     pub most_queued: u32,
     /// Packets that wait, all classes together; control frames are not among them.
     pub packets: u32,
-    /// Who receives.
-    pub to: End,
-    /// Who sends.
-    pub from: End,
+    /// Another rate holds from the packet of this number on that leaves; 0: none will.
+    until_next_rate: u32,
     /// What waits, by class.
     pub queues: [Queue; CLASSES],
     /// Bits a second; 0: a packet takes no time.
     pub rate: u64,
-    /// Another rate, and how many packets leave before it holds.
-    next_rate: Option<(u32, u64)>,
+    /// That rate.
+    next_rate: u64,
     /// Packets that the buffer in front of it did not take.
     pub lost: u64,
     /// Packets that were marked for what waits here.
@@ -104,7 +107,8 @@ impl Port {
             from,
             queues: [Queue::default(); CLASSES],
             rate: 0,
-            next_rate: None,
+            until_next_rate: 0,
+            next_rate: 0,
             lost: 0,
             marked: 0,
             paused_until: [Picos(0); CLASSES],
@@ -115,18 +119,18 @@ impl Port {
 
     /// Another rate for all packets that come from now on. Those that wait keep the present one.
     pub fn set_rate(&mut self, rate: u64) {
-        match self.packets {
-            0 => self.take_rate(rate),
-            waiting => self.next_rate = Some((waiting, rate)),
+        (self.until_next_rate, self.next_rate) = (self.packets + 1, rate);
+        if self.packets == 0 {
+            self.count_rate();
         }
     }
 
-    /// A packet less leaves at the present rate.
+    /// A packet leaves, and another rate may begin with it.
     #[cold]
-    fn count_rate(&mut self, waiting: u32, rate: u64) {
-        self.next_rate = waiting.checked_sub(1).map(|waiting| (waiting, rate));
-        if self.next_rate.is_none() {
-            self.take_rate(rate);
+    fn count_rate(&mut self) {
+        self.until_next_rate -= 1;
+        if self.until_next_rate == 0 {
+            self.take_rate(self.next_rate);
         }
     }
 
@@ -151,9 +155,8 @@ impl Port {
     /// Asks for its memory.
     #[inline]
     pub fn prefetch(&self) {
-        prefetch(self);
-        prefetch(&self.queues[1]);
-        prefetch(&self.queues[CLASSES - 1]);
+        prefetch(&self.busy_until);
+        prefetch(&self.queues[0]);
     }
 
     /// Is there something that may leave?
@@ -200,8 +203,8 @@ impl Port {
         if queue.bytes == 0 {
             self.waiting &= !(1 << class);
         }
-        if let Some((waiting, rate)) = self.next_rate {
-            self.count_rate(waiting, rate);
+        if self.until_next_rate != 0 {
+            self.count_rate();
         }
     }
 
@@ -233,6 +236,28 @@ mod tests {
         assert_eq!((port.choose(0b0110_0010), port.choose(0b1000_0001)), (Some(1), Some(7)));
         port.paused = u8::MAX;
         assert_eq!(port.choose(0b0010), None);
+    }
+
+    #[test]
+    fn a_rate_holds_from_the_first_packet_that_comes_behind_it() {
+        let mut port = Port::new(End::Host(0), End::Host(1), 1_000_000_000, 0);
+        port.add(0, 100);
+        port.set_rate(2_000_000_000);
+        port.subtract(0, 100);
+        assert_eq!(port.rate, 1_000_000_000);
+        // Nothing waits now: the latest rate holds at once, and no earlier one comes back.
+        port.set_rate(4_000_000_000);
+        assert_eq!(port.rate, 4_000_000_000);
+        port.add(0, 100);
+        port.subtract(0, 100);
+        assert_eq!(port.rate, 4_000_000_000);
+        port.add(0, 100);
+        port.set_rate(5_000_000_000);
+        port.add(0, 100);
+        port.subtract(0, 100);
+        assert_eq!(port.rate, 4_000_000_000);
+        port.subtract(0, 100);
+        assert_eq!(port.rate, 5_000_000_000);
     }
 
     #[test]

@@ -1,55 +1,154 @@
 //! Memory that coming events touch is asked for ahead: a large network is in no cache.
+//!
+//! Each step reads what the step before it has asked for, some events earlier.
 
 use remora_memory::prefetch;
 
-use super::packet::PacketId;
+use super::packet::Fifo;
 use super::port::{End, Port};
+use super::port_id::PortId;
 use super::{ARRIVE, FREE, KIND_BITS, Network};
 use crate::engine::Event;
 
-/// So many events ahead a port is asked for, then the packet that is next on it, then the one behind that.
-const PORT_AHEAD: usize = 6;
-const PACKET_AHEAD: usize = 4;
-const NEXT_PACKET_AHEAD: usize = 2;
+/// So many events ahead of its own each step is taken. Ports are asked for when the bucket before opens, and
+/// packets when their own bucket does.
+const OUTPUT_AHEAD: usize = 4;
+const PACKET_AHEAD: usize = 2;
+
+/// What a coming event does to a port.
+#[derive(Copy, Clone)]
+enum Soon {
+    /// The first packet of its link arrives.
+    Arrive(PortId),
+    /// It can send the next packet.
+    Free(PortId),
+}
+
+impl Soon {
+    #[inline]
+    fn of(event: Event) -> Option<Soon> {
+        let port = PortId(event.key >> KIND_BITS);
+        match event.key & ((1 << KIND_BITS) - 1) {
+            ARRIVE => Some(Soon::Arrive(port)),
+            FREE => Some(Soon::Free(port)),
+            _ => None,
+        }
+    }
+}
 
 impl Network {
-    /// The port of the event that is so many ahead, if a packet arrives from it or it becomes free.
+    /// The event that is so many ahead, if it concerns a port and a packet.
     #[inline]
-    fn port_ahead(&self, ahead: usize) -> Option<(u32, &Port)> {
+    fn soon(&self, ahead: usize) -> Option<Soon> {
         let soon = self.calendar.soon();
-        let Event { key, .. } = soon[soon.len().checked_sub(ahead)?];
-        let port = key >> KIND_BITS;
-        matches!(key & ((1 << KIND_BITS) - 1), ARRIVE | FREE).then(|| (port, &self.ports[port as usize]))
+        Soon::of(soon[soon.len().checked_sub(ahead)?])
     }
 
-    /// Asks for the memory that the events behind the next ones touch: a port first, then the packet on it
-    /// and who takes it, then the packet behind that. A large network is in no cache.
+    /// Asks for the memory that the events behind the next ones touch.
     #[inline]
-    pub(super) fn prefetch_soon(&self) {
-        if let Some((_, port)) = self.port_ahead(PORT_AHEAD) {
-            port.prefetch();
+    pub(super) fn prefetch_soon(&mut self) {
+        if self.calendar.has_opened() {
+            self.prefetch_bucket();
         }
-        if let Some((id, port)) = self.port_ahead(PACKET_AHEAD)
-            && let Some(packet) = port.flight.first()
+        match self.soon(OUTPUT_AHEAD) {
+            Some(Soon::Arrive(id)) => self.prefetch_output(id),
+            Some(Soon::Free(id)) => self.prefetch_queue(id),
+            None => {}
+        }
+        if let Some(Soon::Free(id)) = self.soon(PACKET_AHEAD)
+            && let Some(packet) = self.next_queue(id).and_then(|queue| queue.first())
         {
             prefetch(&self.packets[packet]);
-            if let End::Switch(switch) = port.to {
-                prefetch(&self.accounts[id as usize]);
-                prefetch(&self.switches[switch as usize]);
-            }
-        }
-        if let Some((_, port)) = self.port_ahead(NEXT_PACKET_AHEAD)
-            && let Some(next) = port.flight.first().and_then(|packet| self.packets.behind(packet))
-        {
-            prefetch(&self.packets[next]);
         }
     }
 
-    /// A host at which a packet arrives soon, and the packet.
+    /// A bucket has opened: the packets of its events and the ports of the next bucket's are asked for.
+    fn prefetch_bucket(&self) {
+        for event in self.calendar.soon() {
+            match Soon::of(*event) {
+                Some(Soon::Arrive(id)) => self.prefetch_packet(id),
+                Some(Soon::Free(id)) => self.prefetch_inputs(id),
+                None => {}
+            }
+        }
+        for event in self.calendar.behind() {
+            if let Some(Soon::Arrive(id) | Soon::Free(id)) = Soon::of(event) {
+                self.ports[id.index()].prefetch();
+            }
+        }
+    }
+
+    /// The packet that arrives from a port, and who takes it.
     #[inline]
-    pub fn arrives_soon(&self) -> Option<(u32, PacketId)> {
-        let (_, port) = self.port_ahead(PACKET_AHEAD)?;
-        let End::Host(host) = port.to else { return None };
-        Some((host, port.flight.first()?))
+    fn prefetch_packet(&self, id: PortId) {
+        let port = &self.ports[id.index()];
+        if let Some(packet) = port.flight.first() {
+            prefetch(&self.packets[packet]);
+        }
+        if let End::Switch(switch) = port.to {
+            prefetch(&self.accounts[id.index()]);
+            prefetch(&self.switches[switch as usize]);
+        }
+    }
+
+    /// The packet behind the one that arrives from a port, the port by which that one goes on, and its queue
+    /// there.
+    #[inline]
+    fn prefetch_output(&self, ingress: PortId) {
+        let port = &self.ports[ingress.index()];
+        let Some(packet) = port.flight.first() else { return };
+        if let Some(next) = self.packets.behind(packet) {
+            prefetch(&self.packets[next]);
+        }
+        let End::Switch(switch) = port.to else { return };
+        let (packet, switch) = (&self.packets[packet], &self.switches[switch as usize]);
+        let choices = self.routes.ports(switch.node, u32::from(packet.destination));
+        let balancing = self.config.balancing;
+        let Some(choice) = switch.chooser.fixed(balancing, packet, &self.keys, switch.tier, choices.len())
+        else {
+            return;
+        };
+        let Some(output) = choices.get(choice) else { return };
+        let output = usize::from(*output);
+        self.ports[switch.ports[output].index()].prefetch();
+        if switch.buffer.is_voq() {
+            let input = usize::from(self.numbers[ingress.reverse().index()]);
+            switch.voq.prefetch(output, input, packet.class);
+        }
+    }
+
+    /// The class that a port sends next, most likely.
+    #[inline]
+    fn next_class(port: &Port) -> u8 {
+        (port.waiting & !port.paused).trailing_zeros() as u8 & 7
+    }
+
+    /// Who waits for a port that is free soon.
+    #[inline]
+    fn prefetch_inputs(&self, id: PortId) {
+        let port = &self.ports[id.index()];
+        let End::Switch(switch) = port.from else { return };
+        let output = usize::from(self.numbers[id.index()]);
+        self.switches[switch as usize].voq.prefetch_inputs(output, Network::next_class(port));
+    }
+
+    /// The queue that the next packet of a port leaves, most likely.
+    #[inline]
+    fn next_queue(&self, id: PortId) -> Option<&Fifo> {
+        let port = &self.ports[id.index()];
+        let class = Network::next_class(port);
+        let End::Switch(switch) = port.from else { return None };
+        let switch = &self.switches[switch as usize];
+        if switch.buffer.is_voq() {
+            return switch.voq.next(usize::from(self.numbers[id.index()]), class);
+        }
+        Some(&port.queues[usize::from(class)].fifo)
+    }
+
+    #[inline]
+    fn prefetch_queue(&self, id: PortId) {
+        if let Some(queue) = self.next_queue(id) {
+            prefetch(queue);
+        }
     }
 }

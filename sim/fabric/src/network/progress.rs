@@ -13,6 +13,8 @@ const STORM_PERIODS: u8 = 10;
 /// What ports did since the last look.
 pub struct Progress {
     all: Vec<Since>,
+    /// Has the port sent a packet? A table of its own: each departure sets it.
+    sent: Vec<bool>,
     looked: Picos,
     /// Deadlocks that were reported, by the lowest port of each.
     reported: Vec<PortId>,
@@ -20,8 +22,6 @@ pub struct Progress {
 
 #[derive(Copy, Clone, Default)]
 struct Since {
-    /// It has sent a packet.
-    sent: bool,
     /// Classes that are paused, a bit each, and when the last change was.
     paused: u8,
     changed: Picos,
@@ -33,12 +33,17 @@ struct Since {
 
 impl Progress {
     pub fn new(ports: usize) -> Progress {
-        Progress { all: vec![Since::default(); ports], looked: Picos(0), reported: Vec::new() }
+        Progress {
+            all: vec![Since::default(); ports],
+            sent: vec![false; ports],
+            looked: Picos(0),
+            reported: Vec::new(),
+        }
     }
 
     #[inline]
     pub fn sent(&mut self, id: PortId) {
-        self.all[id.index()].sent = true;
+        self.sent[id.index()] = true;
     }
 
     pub fn paused(&mut self, id: PortId, classes: u8, now: Picos) {
@@ -65,8 +70,8 @@ impl Network {
         let period = self.now.since(self.progress.looked);
         self.find_storms(period);
         self.find_deadlocks();
-        let moved = self.progress.all.iter().any(|since| since.sent);
-        self.progress.all.iter_mut().for_each(|since| since.sent = false);
+        let moved = self.progress.sent.contains(&true);
+        self.progress.sent.fill(false);
         self.progress.looked = self.now;
         // Without other events nothing moves any more: one more look finds who waits for whom.
         if moved || !self.calendar.is_empty() {
@@ -100,7 +105,7 @@ impl Network {
     fn find_deadlocks(&mut self) {
         let stuck = |network: &Network, port: usize| {
             let found = &network.ports[port];
-            found.waiting & found.paused != 0 && !network.progress.all[port].sent
+            found.waiting & found.paused != 0 && !network.progress.sent[port]
         };
         let candidates: Vec<usize> = (0..self.ports.len()).filter(|port| stuck(self, *port)).collect();
         let mut state = vec![0_u8; self.ports.len()];
@@ -155,7 +160,7 @@ impl Network {
         let switch = &self.switches[number as usize];
         if switch.buffer.is_voq() {
             let input = usize::from(self.numbers[ingress.reverse().index()]);
-            return switch.voq_waits(usize::from(self.numbers[out.index()]), input, port.paused);
+            return switch.voq.waits(usize::from(self.numbers[out.index()]), input, port.paused);
         }
         let paused = (0..super::CLASSES).filter(|class| port.paused & 1 << class != 0);
         paused

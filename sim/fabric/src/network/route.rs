@@ -50,40 +50,54 @@ impl Chooser {
         tier: u32,
         count: usize,
     ) -> usize {
+        if let Some(choice) = self.fixed(balancing, packet, keys, tier, count) {
+            return choice;
+        }
+        if let Balancing::Flowlet(gap) = balancing {
+            let place = &mut self.flowlets[mix(packet.hash) as usize % FLOWLETS];
+            if now.since(place.0) > gap {
+                self.turn = self.turn.wrapping_add(1);
+                place.1 = mix(packet.hash ^ self.turn);
+            }
+            place.0 = now;
+            return share(place.1, count);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        self.turn as usize % count
+    }
+
+    /// That choice, if it depends on the packet alone.
+    #[inline]
+    pub fn fixed(
+        &self,
+        balancing: Balancing,
+        packet: &Packet,
+        keys: &[FlowKey],
+        tier: u32,
+        count: usize,
+    ) -> Option<usize> {
         if count == 1 {
-            return 0;
+            return Some(0);
         }
         if packet.flags.has(Flags::PATH) {
             let choice = packet.hash >> (PATH_BITS * tier) & ((1 << PATH_BITS) - 1);
-            return choice as usize % count;
+            return Some(choice as usize % count);
         }
-        let choice = match balancing {
-            Balancing::Flow => mix(packet.hash ^ self.salt),
+        match balancing {
+            Balancing::Flow => Some(share(mix(packet.hash ^ self.salt), count)),
             Balancing::Keyed(hash) => {
                 let key = keys.get(packet.hash as usize).copied().unwrap_or_default();
-                return hash.of(key, self.salt) as usize % count;
+                Some(hash.of(key, self.salt) as usize % count)
             }
-            Balancing::Packet => {
-                self.turn = self.turn.wrapping_add(1);
-                self.turn
-            }
-            Balancing::Flowlet(gap) => {
-                let place = &mut self.flowlets[mix(packet.hash) as usize % FLOWLETS];
-                if now.since(place.0) > gap {
-                    self.turn = self.turn.wrapping_add(1);
-                    place.1 = mix(packet.hash ^ self.turn);
-                }
-                place.0 = now;
-                place.1
-            }
-        };
-        // The high bits of a product: a fair share for each port, without a division.
-        if balancing == Balancing::Packet {
-            choice as usize % count
-        } else {
-            ((u64::from(choice) * count as u64) >> 32) as usize
+            Balancing::Packet | Balancing::Flowlet(_) => None,
         }
     }
+}
+
+/// The high bits of a product: a fair share of hashes for each port, without a division.
+#[inline]
+fn share(hash: u32, count: usize) -> usize {
+    ((u64::from(hash) * count as u64) >> 32) as usize
 }
 
 /// A path as a hash field has it: the number of the port to take on each tier, from the first switch on.

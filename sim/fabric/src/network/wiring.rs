@@ -6,7 +6,8 @@ use super::flow_hash::{KeyedHash, mix};
 use super::port::{End, Port};
 use super::port_id::PortId;
 use super::route::Balancing;
-use super::switch::{Switch, VOQ_PORTS_MAX};
+use super::switch::Switch;
+use super::voq::VOQ_PORTS_MAX;
 use crate::topology::{NodeKind, Topology, TopologyError};
 
 /// The host or switch that each node is.
