@@ -18,14 +18,14 @@ mod tests;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use crate::Tally;
+use crate::{GIDS, Tally};
 pub(crate) use cm::{CmReply, CmRequest, MAX_PRIVATE};
 pub use cm::{Connect, Posted};
 pub use id_event::{IdEvent, IdEventKind};
 
 /// Version of this format, and of the page that a program shares with the broker. The
 /// preload library (`api/paths`) has it again, since it links nothing of ours.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Kinds from here on belong to the communication manager.
@@ -55,7 +55,8 @@ pub(crate) enum Request {
     /// The first of a program that reads the device's paths; the tree stays while the connection does.
     Paths {
         version: u16,
-        every_address: bool,
+        /// The addresses that the tree has in its GID table. None: all of the network namespace.
+        addresses: Vec<SocketAddr>,
     },
     /// The first, and only one, of a program that reads a counter: its file below the port's folder.
     Counter {
@@ -349,8 +350,10 @@ impl Request {
             Request::Address(address) => Out::kind(3).address(*address),
             Request::Program(range) => Out::kind(4).u16(*range),
             Request::Counters => Out::kind(5),
-            Request::Paths { version, every_address } => {
-                Out::kind(6).u64(MAGIC).u16(*version).u8((*every_address).into())
+            Request::Paths { version, addresses } => {
+                let addresses = &addresses[..addresses.len().min(GIDS)];
+                let out = Out::kind(6).u64(MAGIC).u16(*version).u8(addresses.len() as u8);
+                addresses.iter().fold(out, |out, address| out.address(*address))
             }
             Request::Counter { version, name } => Out::kind(7).u64(MAGIC).u16(*version).text(name),
             Request::Neighbours => Out::kind(8),
@@ -384,7 +387,10 @@ impl Request {
                 if version != VERSION {
                     return Some(Request::Ask { version });
                 }
-                Request::Paths { version, every_address: fields.flag()? }
+                let count = fields.u8()?;
+                (usize::from(count) <= GIDS).then_some(())?;
+                let addresses = (0..count).map(|_| fields.address()).collect::<Option<_>>()?;
+                Request::Paths { version, addresses }
             }
             7 => {
                 let version = fields.magic()?;

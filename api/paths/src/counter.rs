@@ -8,7 +8,7 @@ use crate::rewrite::{PATH_MAX, folder};
 /// Of the broker's messages (`api/broker/src/message.rs`): the kind, the first bytes, and the version.
 const KIND: u8 = 7;
 const MAGIC: &[u8; 8] = b"RemoraBr";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 /// The kind of the reply that has a file.
 const FILE: u8 = 8;
 /// The link in the tree whose target is the name of the broker's abstract socket.

@@ -10,6 +10,7 @@ use clap::Parser;
 
 use remora_bench::command::device::{CAPTURE, OwnAddress};
 use remora_bench::command::ending;
+use remora_broker::GIDS;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
 use remora_broker::paths::PATHS;
 
@@ -76,6 +77,8 @@ impl PortChoice {
 /// `remora run`.
 pub fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.program.split_first() else { bail!("which program?") };
+    let count = args.address.len();
+    ensure!(count <= GIDS, "a device has {GIDS} addresses at most, and --address names {count}");
     let libraries = libraries()?;
     let alone = args.alone || args.port.is_alone();
     let address = broker::address(args.address.first().copied());

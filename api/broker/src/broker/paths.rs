@@ -1,5 +1,6 @@
-//! The tree of paths that the broker writes, and the counters that it answers for.
+//! The trees of paths that the broker writes, and the counters that it answers for.
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 
 use super::state::State;
@@ -7,23 +8,55 @@ use crate::message::Reply;
 use crate::name;
 use crate::paths::{self, Tree};
 
+/// Trees of a broker at most.
+const TREES: usize = 16;
+
+/// A tree for all programs that have chosen the same addresses.
+#[derive(Debug)]
+pub(super) struct ShownTree {
+    /// The addresses of its GID table, in their order; none: all of the broker.
+    pub addresses: Vec<SocketAddr>,
+    pub tree: Tree,
+}
+
 impl State {
-    /// The folder of the tree, which is written at the first call; the connection keeps the broker.
-    pub(super) fn tree(&mut self, number: u32) -> Result<String, String> {
-        if self.tree.is_none() {
-            let local = self.addresses[0].local;
-            let others = !self.options.allow.is_empty();
-            let tree = Tree::write(&self.whole_port(), &name::of(local), others);
-            let failed =
-                |error| format!("the device's paths cannot be written: {error} (TMPDIR chooses where)");
-            self.tree = Some(tree.map_err(failed)?);
+    /// The folder of the tree with these addresses, which is written at the first call. None: all of the
+    /// network namespace. The connection keeps the broker, and the tree.
+    pub(super) fn tree(&mut self, number: u32, addresses: Vec<SocketAddr>) -> Result<String, String> {
+        if addresses.is_empty() {
+            self.have_every_address();
         }
+        for address in &addresses {
+            self.have_address(*address)?;
+        }
+        let known = self.trees.iter().position(|shown| shown.addresses == addresses);
+        let place = known.map_or_else(|| self.write_tree(&addresses), Ok)?;
         if let Some(client) = self.clients.get_mut(number) {
-            client.reads = true;
+            client.reads = Some(addresses);
         }
         self.idle = None;
-        let folder = self.tree.as_ref().and_then(|tree| tree.folder().to_str());
+        let folder = self.trees[place].tree.folder().to_str();
         folder.map(str::to_owned).ok_or_else(|| "the temporary folder's name is no UTF-8".to_owned())
+    }
+
+    /// Writes a tree; those that nobody reads make room for it. Returns its place.
+    fn write_tree(&mut self, addresses: &[SocketAddr]) -> Result<usize, String> {
+        if self.trees.len() == TREES {
+            let clients = &self.clients;
+            self.trees.retain(|shown| clients.any(|client| client.reads.as_ref() == Some(&shown.addresses)));
+        }
+        if self.trees.len() == TREES {
+            return Err(format!(
+                "programs have chosen {TREES} lists of addresses, and the device has paths for no more: end one, or run this one with --no-paths"
+            ));
+        }
+        let local = self.addresses[0].local;
+        let others = !self.options.allow.is_empty();
+        let tree = Tree::write(&self.port_with(addresses), &name::of(local), others);
+        let failed = |error| format!("the device's paths cannot be written: {error} (TMPDIR chooses where)");
+        let tree = tree.map_err(failed)?;
+        self.trees.push(ShownTree { addresses: addresses.to_vec(), tree });
+        Ok(self.trees.len() - 1)
     }
 
     /// Sends a file that has the counter now.

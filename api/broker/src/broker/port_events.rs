@@ -4,8 +4,10 @@
 use remora_host::packet::PacketSocket;
 use rustix::net::sockopt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 
+use super::addresses::Address;
 use super::programs::{Client, PortSubscription};
 use super::state::State;
 use crate::PortState;
@@ -91,12 +93,25 @@ impl State {
         }
     }
 
-    /// Has the tree of paths show the port.
+    /// The port with these addresses; with none, with all of the broker.
+    pub(super) fn port_with(&self, addresses: &[SocketAddr]) -> PortState {
+        if addresses.is_empty() {
+            return self.whole_port();
+        }
+        let found = |local: &SocketAddr| self.addresses.iter().find(|address| address.local == *local);
+        let found: Vec<_> = addresses.iter().map(found).collect();
+        PortState {
+            active: found[0].is_some_and(|address| address.runs),
+            gids: found.iter().map(|address| address.and_then(Address::gid)).collect(),
+        }
+    }
+
+    /// Has the trees of paths show the port.
     pub(super) fn show_port(&self) {
-        if let Some(tree) = &self.tree
-            && let Err(error) = tree.show(&self.whole_port(), &Interfaces::now())
-        {
-            tracing::warn!("the device's paths show the port as it was: {error}");
+        for shown in &self.trees {
+            if let Err(error) = shown.tree.show(&self.port_with(&shown.addresses), &Interfaces::now()) {
+                tracing::warn!("the device's paths show the port as it was: {error}");
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use remora_host::packet::PacketSocket;
 use remora_port::udp::{Handover, SharedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -38,8 +39,8 @@ pub(super) struct Client {
     pub known: bool,
     /// It asks the communication manager, and has no range.
     pub connects: bool,
-    /// It reads the tree of paths.
-    pub reads: bool,
+    /// It reads the tree of paths that shows these addresses; of none, all.
+    pub reads: Option<Vec<SocketAddr>>,
     pub range: Option<u8>,
     /// Its device has all addresses of the broker, whether it has a share of them or not.
     pub every_address: bool,
@@ -69,7 +70,7 @@ impl Client {
 
     /// Does the broker stay for it, though it has no range?
     pub fn stays(&self) -> bool {
-        self.connects || self.reads
+        self.connects || self.reads.is_some()
     }
 
     fn facts(&self, range: u8) -> ProgramFacts {
@@ -221,7 +222,7 @@ mod tests {
     fn client() -> Client {
         let (socket, _) = PacketSocket::pair().unwrap();
         let since = Instant::now();
-        let (pid, uid, known, connects, reads, range, counters) = (1, 2, true, false, false, None, 0);
+        let (pid, uid, known, connects, reads, range, counters) = (1, 2, true, false, None, None, 0);
         let every_address = false;
         let (shares, page, process) = (Vec::new(), None, None);
         let (introductions, links, port_events) = (None, BTreeSet::new(), None);

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use super::addresses::Address;
 use super::cm_agent::CmAgent;
 use super::notices::Notices;
+use super::paths::ShownTree;
 use super::programs::{Client, Clients, Share};
 use super::{BrokerError, Options};
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
-use crate::paths::Tree;
 use crate::{PROGRAMS, Tally};
 
 /// Connections at a time: programs, each with one for the communication manager, and those who only ask.
@@ -95,8 +95,8 @@ pub(super) struct State {
     pub(super) agent: CmAgent,
     /// It has all addresses of the network namespace, since a program has asked for them.
     pub(super) every_address: bool,
-    /// Written when the first program asks.
-    pub(super) tree: Option<Tree>,
+    /// Each is written when the first program asks for it.
+    pub(super) trees: Vec<ShownTree>,
     /// Connections whose programs read no events.
     pub(super) deaf: BTreeSet<u32>,
     /// For one datagram or train.
@@ -120,7 +120,7 @@ impl State {
             tally: Tally::default(),
             agent: CmAgent::new(),
             every_address: false,
-            tree: None,
+            trees: Vec::new(),
             deaf: BTreeSet::new(),
             buffer: vec![0; 65_535].into_boxed_slice(),
             idle: Some(Instant::now()),
@@ -252,7 +252,7 @@ impl State {
             since: Instant::now(),
             known: false,
             connects: false,
-            reads: false,
+            reads: None,
             range: None,
             every_address: false,
             shares: Vec::new(),
@@ -340,12 +340,7 @@ impl State {
             Request::Program(range) => self.clients.facts(range).map_or(Reply::Nothing, Reply::Program),
             Request::Counters => Reply::Counters(self.clients.counters()),
             Request::Port => Reply::Port(self.whole_port()),
-            Request::Paths { every_address, .. } => {
-                if every_address {
-                    self.have_every_address();
-                }
-                self.tree(number).map(Reply::Paths)?
-            }
+            Request::Paths { addresses, .. } => self.tree(number, addresses).map(Reply::Paths)?,
             Request::Counter { name, .. } => return self.hand_out_counter(number, &name).map(|()| None),
             Request::Neighbours => return self.open_introductions(number).map(|()| None),
             Request::PortEvents => return self.open_port_events(number).map(|()| None),
@@ -380,11 +375,7 @@ impl State {
 
     /// Lends a share of an address: a program has the same range on each.
     fn lend(&mut self, number: u32, local: SocketAddr) -> Result<(), String> {
-        let known = self.addresses.iter().position(|address| address.local == local);
-        let place = match known {
-            Some(place) => place,
-            None => self.add_address(local).map_err(|error| error.to_string())?,
-        };
+        let place = self.have_address(local)?;
         let client = self.clients.get(number).ok_or("the connection is gone")?;
         if client.share(place).is_some() {
             return Err(format!("the program has its share of {} already", local.ip()));
@@ -405,6 +396,14 @@ impl State {
             self.tally.lent += 1;
         }
         self.hand_out(number, place, range).map_err(|error| format!("lending a QPN range failed: {error}"))
+    }
+
+    /// The place of an address, which is taken in if it is new.
+    pub(super) fn have_address(&mut self, local: SocketAddr) -> Result<usize, String> {
+        match self.addresses.iter().position(|address| address.local == local) {
+            Some(place) => Ok(place),
+            None => self.add_address(local).map_err(|error| error.to_string()),
+        }
     }
 
     /// Sends the descriptors of a share to its program.

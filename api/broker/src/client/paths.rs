@@ -16,14 +16,14 @@ pub struct Paths {
     folder: PathBuf,
     /// Keeps the broker, and so its tree.
     _broker: Option<PacketSocket>,
-    /// Of a program that has its address alone, whose broker begins when the program opens the device; or of
-    /// one that chooses several addresses, of which no broker has a tree.
+    /// Of a program that has its address alone, whose broker begins when the program opens the device.
     _own: Option<Tree>,
 }
 
 impl Paths {
-    /// The tree of a device with these addresses, of whose first the broker is started if there is none.
-    /// With one address it is the broker's tree, and follows the port.
+    /// The tree of a device with these addresses, of whose first the broker is started if there is none. It
+    /// is the broker's, and follows the port; of a program that is alone it is its own, and shows the port as
+    /// it is now.
     ///
     /// # Errors
     /// As [`open`](super::open); `Refused` if the tree cannot be written.
@@ -33,8 +33,9 @@ impl Paths {
     pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Paths, ClientError> {
         let address = name::standard(addresses[0]);
         let is_alone = options.start == Start::Alone;
-        let own = (is_alone || addresses.len() > 1).then(|| own_tree(address, addresses)).transpose()?;
-        let broker = if is_alone { None } else { Some(broker_tree(address, options)?) };
+        let own = is_alone.then(|| own_tree(address, addresses)).transpose()?;
+        let chosen = if options.every_address { &[] } else { addresses };
+        let broker = if is_alone { None } else { Some(broker_tree(address, chosen, options)?) };
         let (socket, theirs) = broker.unzip();
         let folder =
             own.as_ref().map(|own| own.folder().to_owned()).or(theirs).ok_or(ClientError::Nonsense)?;
@@ -59,9 +60,14 @@ fn own_tree(broker: SocketAddr, addresses: &[SocketAddr]) -> Result<Tree, Client
 }
 
 /// The connection that keeps a broker's tree, and its folder.
-fn broker_tree(address: SocketAddr, options: &Options) -> Result<(PacketSocket, PathBuf), ClientError> {
-    let request = Request::Paths { version: VERSION, every_address: options.every_address };
-    match reach(address, options, &request)? {
+fn broker_tree(
+    broker: SocketAddr,
+    addresses: &[SocketAddr],
+    options: &Options,
+) -> Result<(PacketSocket, PathBuf), ClientError> {
+    let addresses = addresses.iter().copied().map(name::standard).collect();
+    let request = Request::Paths { version: VERSION, addresses };
+    match reach(broker, options, &request)? {
         (socket, (Reply::Paths(folder), _)) => Ok((socket, folder.into())),
         _ => Err(ClientError::Nonsense),
     }

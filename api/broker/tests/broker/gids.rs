@@ -87,6 +87,21 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
             ("RoCE v2".to_owned(), "eth0".to_owned())
         );
         assert!(file("gid_attrs/types/5").is_err() && file("gids/5").unwrap().starts_with("0000:0000"));
+        // Who has chosen addresses reads of those alone, in their order, whatever the broker has.
+        let of = |addresses: &[&str]| {
+            let chosen: Vec<_> = addresses.iter().map(|address| at(address)).collect();
+            let paths = Paths::open(&chosen, &never()).unwrap();
+            let gid = |index: usize| {
+                let gids = paths.folder().join("sys/class/infiniband/remora0/ports/1/gids");
+                std::fs::read_to_string(gids.join(index.to_string())).unwrap().trim().to_owned()
+            };
+            (0..addresses.len() + 1).map(gid).collect::<Vec<_>>()
+        };
+        let none = "0000:0000:0000:0000:0000:0000:0000:0000";
+        let (loopback, eth0_gid) =
+            ("0000:0000:0000:0000:0000:ffff:7f00:0001", "0000:0000:0000:0000:0000:ffff:0a62:0301");
+        assert_eq!(of(&[address]), [loopback, none]);
+        assert_eq!(of(&["10.98.3.1:0", address]), [eth0_gid, loopback, none]);
         // A share of each, which the program keeps.
         let take = |gid: &GidEntry| {
             let share = program.range.further(gid.address()).unwrap();

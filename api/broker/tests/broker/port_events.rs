@@ -70,6 +70,7 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
         let address = "10.98.0.1:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
         let paths = Paths::open(&[at(address)], &never()).unwrap();
+        let both = Paths::open(&[at(address), at("127.0.0.9:0")], &never()).unwrap();
         let program = WatchingProgram::start(address);
         let own = program.first.gids[0].unwrap();
         assert_eq!((program.first.active, own.ip), (true, at(address).ip()));
@@ -80,12 +81,15 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
         program.sees(false, &[Some(own)]);
         shows(&paths, "state", "1: DOWN");
         shows(&paths, "phys_state", "3: Disabled");
+        shows(&both, "state", "1: DOWN");
         ip("link set eth0 up");
         program.sees(true, &[Some(own)]);
         shows(&paths, "state", "4: ACTIVE");
         ip("address del 10.98.0.1/24 dev eth0");
         program.sees(true, &[None]);
         shows(&paths, "gids/0", "0000:0000:0000:0000:0000:0000:0000:0000");
+        shows(&both, "gids/0", "0000:0000:0000:0000:0000:0000:0000:0000");
+        shows(&both, "gids/1", "0000:0000:0000:0000:0000:ffff:7f00:0009");
         ip("address add 10.98.0.1/24 dev eth0");
         program.sees(true, &[Some(own)]);
         shows(&paths, "gids/0", "0000:0000:0000:0000:0000:ffff:0a62:0001");
@@ -101,6 +105,23 @@ fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() 
         assert!(PortEvents::open(&program.range).unwrap_err().to_string().contains("asks once"));
     })
     .unwrap();
+}
+
+#[test]
+fn a_broker_has_paths_for_sixteen_lists_of_addresses_at_once() {
+    let address = "127.94.0.71:0";
+    let _broker = Broker::open(at(address), &Options::default()).unwrap();
+    let open = |last: u8| Paths::open(&[at(address), at(&format!("127.94.1.{last}:0"))], &never());
+    let mut all: Vec<Paths> = (1..=16).map(|last| open(last).unwrap()).collect();
+    assert_eq!(open(3).unwrap().folder(), all[2].folder(), "one tree for one list");
+    let words = open(17).unwrap_err().to_string();
+    assert!(words.contains("16 lists of addresses") && words.contains("--no-paths"), "{words}");
+    // A list that nobody reads makes room.
+    let gone = all.remove(7);
+    let folder = gone.folder().to_owned();
+    drop(gone);
+    crate::until(at(address), |_| open(18).is_ok());
+    assert!(!folder.exists() && all[0].folder().exists());
 }
 
 #[test]

@@ -191,6 +191,9 @@ fn what_is_wrong_with_run_is_told_in_a_line() {
     let mut empty = command(&["run", "--address", ip, "--", "true"]);
     finish(empty.env(client::LIBRARY_PATH, "/no/such/folder"))
         .one_line("libibverbs.so.1 is not in /no/such/folder, which REMORA_LIBRARY_PATH names");
+    let many: Vec<String> = (1..=33).map(|last| format!("127.95.0.{last}")).collect();
+    remora(&["run", "--address", &many.join(","), "--", "true"])
+        .one_line("a device has 32 addresses at most, and --address names 33");
     let run = |words: &[&str]| {
         let mut command = command(&["run", "--address", ip]);
         finish(command.args(words).env(client::LIBRARY_PATH, &folder.0))
