@@ -123,7 +123,7 @@ mod tests {
     fn a_request_is_a_packet_of_the_brokers_grammar() {
         let mut packet = [0; 128];
         let len = emit(b"counters/x", &mut packet).unwrap();
-        assert_eq!(&packet[..len], b"\x07RemoraBr\x05\x00\x0a\x00counters/x");
+        assert_eq!(&packet[..len], b"\x07RemoraBr\x06\x00\x0a\x00counters/x");
         assert_eq!(emit(&[b'x'; 116], &mut packet), None, "no counter has such a name");
     }
 }

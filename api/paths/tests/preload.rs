@@ -63,9 +63,9 @@ fn programs_see_one_device_below_sys_and_dev() {
     assert_eq!(run(address, &["sh", "-c", character]), "readable\n");
     // A program that chooses its addresses sees theirs, in their order.
     let gids = [&format!("{PORT}/gids/0"), &format!("{PORT}/gids/1"), &format!("{PORT}/gids/2")];
-    let listed = run("127.94.0.9,127.94.0.1", &["cat", gids[0], gids[1], gids[2]]);
+    let listed = run("127.94.0.9,127.94.0.10", &["cat", gids[0], gids[1], gids[2]]);
     let prefix = "0000:0000:0000:0000:0000:";
-    assert_eq!(listed, format!("{prefix}ffff:7f5e:0009\n{prefix}ffff:7f5e:0001\n{prefix}0000:0000:0000\n"));
+    assert_eq!(listed, format!("{prefix}ffff:7f5e:0009\n{prefix}ffff:7f5e:000a\n{prefix}0000:0000:0000\n"));
     // Another folder of the kernel's stays what it is.
     assert_eq!(run(address, &["cat", "/sys/class/net/lo/ifindex"]), "1\n");
 }

@@ -402,7 +402,14 @@ impl State {
     pub(super) fn have_address(&mut self, local: SocketAddr) -> Result<usize, String> {
         match self.addresses.iter().position(|address| address.local == local) {
             Some(place) => Ok(place),
-            None => self.add_address(local).map_err(|error| error.to_string()),
+            None => self.add_address(local).map_err(|error| match error {
+                BrokerError::Running(other) => format!(
+                    "another broker has {}, and the addresses of a device belong to one: name that address first, or wait until \
+                     that broker is gone, ten seconds after its last program",
+                    other.ip()
+                ),
+                error => error.to_string(),
+            }),
         }
     }
 

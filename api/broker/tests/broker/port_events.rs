@@ -116,6 +116,9 @@ fn a_broker_has_paths_for_sixteen_lists_of_addresses_at_once() {
     assert_eq!(open(3).unwrap().folder(), all[2].folder(), "one tree for one list");
     let words = open(17).unwrap_err().to_string();
     assert!(words.contains("16 lists of addresses") && words.contains("--no-paths"), "{words}");
+    let _other = Broker::open(at("127.94.0.72:0"), &Options::default()).unwrap();
+    let words = Paths::open(&[at(address), at("127.94.0.72:0")], &never()).unwrap_err().to_string();
+    assert!(words.contains("another broker has 127.94.0.72") && words.contains("first"), "{words}");
     // A list that nobody reads makes room.
     let gone = all.remove(7);
     let folder = gone.folder().to_owned();
