@@ -10,7 +10,7 @@ mod sweep;
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,14 @@ pub(crate) struct Tree {
     folder: PathBuf,
     /// Locked while the tree is in use: a broker that was killed leaves a folder without an owner.
     _lock: File,
+}
+
+/// A tree for all programs that have chosen the same addresses.
+#[derive(Debug)]
+pub(crate) struct ShownTree {
+    /// The addresses of its GID table, in their order; none: all of the broker.
+    pub addresses: Vec<SocketAddr>,
+    pub tree: Tree,
 }
 
 impl Tree {

@@ -1,6 +1,7 @@
 //! Packet-hops a second on one core: permutation and incast on fat-trees, every host with a real NIC.
 //!
-//! `cargo bench -p remora-fabric --bench fabric -- [HOSTS_K] [permutation|incast] [BYTES] [blank|whole] [fifo|voq]`
+//! `cargo bench -p remora-fabric --bench fabric -- [HOSTS_K] [permutation|incast] [BYTES] [blank|whole]
+//! [fifo|voq]`
 
 use std::time::Instant;
 

@@ -6,18 +6,10 @@ use std::os::fd::AsFd as _;
 use super::state::State;
 use crate::message::Reply;
 use crate::name;
-use crate::paths::{self, Tree};
+use crate::paths::{self, ShownTree, Tree};
 
 /// Trees of a broker at most.
 const TREES: usize = 16;
-
-/// A tree for all programs that have chosen the same addresses.
-#[derive(Debug)]
-pub(super) struct ShownTree {
-    /// The addresses of its GID table, in their order; none: all of the broker.
-    pub addresses: Vec<SocketAddr>,
-    pub tree: Tree,
-}
 
 impl State {
     /// The folder of the tree with these addresses, which is written at the first call. None: all of the
@@ -39,7 +31,7 @@ impl State {
         folder.map(str::to_owned).ok_or_else(|| "the temporary folder's name is no UTF-8".to_owned())
     }
 
-    /// Writes a tree; those that nobody reads make room for it. Returns its place.
+    /// Writes a tree; those that nobody reads make way for it. Returns its place.
     fn write_tree(&mut self, addresses: &[SocketAddr]) -> Result<usize, String> {
         if self.trees.len() == TREES {
             let clients = &self.clients;

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use super::addresses::Address;
 use super::cm_agent::CmAgent;
 use super::notices::Notices;
-use super::paths::ShownTree;
 use super::programs::{Client, Clients, Share};
 use super::{BrokerError, Options};
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
+use crate::paths::ShownTree;
 use crate::{PROGRAMS, Tally};
 
 /// Connections at a time: programs, each with one for the communication manager, and those who only ask.

@@ -119,7 +119,7 @@ fn a_broker_has_paths_for_sixteen_lists_of_addresses_at_once() {
     let _other = Broker::open(at("127.94.0.72:0"), &Options::default()).unwrap();
     let words = Paths::open(&[at(address), at("127.94.0.72:0")], &never()).unwrap_err().to_string();
     assert!(words.contains("another broker has 127.94.0.72") && words.contains("first"), "{words}");
-    // A list that nobody reads makes room.
+    // A list that nobody reads makes way.
     let gone = all.remove(7);
     let folder = gone.folder().to_owned();
     drop(gone);
