@@ -7,6 +7,23 @@ fn none(core: usize) -> String {
     format!("core {core} is not to be had: choose one that `taskset -cp $$` lists")
 }
 
+/// The cores that this thread may use, which it may use again when this value is dropped.
+pub struct Allowed(CpuSet);
+
+impl Allowed {
+    /// Those that it may use now.
+    pub fn now() -> Result<Allowed> {
+        sched_getaffinity(None).map(Allowed).context("asking which cores may be used")
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        // Refused only if the system has taken the cores away meanwhile: then it keeps the present ones.
+        let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
 /// Keeps this thread on one core.
 pub fn pin(core: usize) -> Result<()> {
     ensure!(core < CpuSet::MAX_CPU, none(core));
@@ -46,8 +63,11 @@ mod tests {
         assert_eq!(own == other, allowed.count() == 1);
         assert_eq!(two_cores(&[other, own]).unwrap(), [other, own]);
         // Where only one may be used, two processes share it.
+        let before = Allowed::now().unwrap();
         pin(other).unwrap();
         assert_eq!(two_cores(&[]).unwrap(), [other, other]);
+        drop(before);
+        assert_eq!(two_cores(&[]).unwrap(), [own, other]);
         for none in [other + 1, 1 << 40] {
             let refused = two_cores(&[other, none]).unwrap_err().to_string();
             assert!(refused.contains(&format!("core {none} is not to be had")), "{refused}");

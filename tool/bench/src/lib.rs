@@ -213,6 +213,8 @@ pub fn run(args: Args) -> Result<()> {
 /// # Errors
 /// The benchmark's.
 pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
+    // A benchmark pins itself to one core, and the next one in this process wants two.
+    let _allowed = cores::Allowed::now()?;
     let report = match (&args.own, args.name) {
         (Some(Own::Kv(own)), _) => benchmark::run(own),
         (Some(Own::Block(own)), _) => benchmark::run(own),

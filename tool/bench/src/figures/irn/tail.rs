@@ -38,7 +38,9 @@ pub fn figure(length: &Length, trials: &Trials) -> Figure {
                 median(&irn) * 1e6,
                 median(&roce) * 1e6
             ));
-            rows.push(row(&case, "latency of one packet", "s", &irn).against("roce+pfc", &roce));
+            let us = |seconds: &[f64]| seconds.iter().map(|each| each * 1e6).collect::<Vec<_>>();
+            let latency = row(&case, "latency of one packet", "us", &us(&irn));
+            rows.push(latency.against("roce+pfc", &us(&roce)));
         }
     }
     let plot = Plot {
