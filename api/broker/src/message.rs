@@ -55,7 +55,7 @@ pub(crate) enum Request {
     /// The first of a program that reads the device's paths; the tree stays while the connection does.
     Paths {
         version: u16,
-        /// The addresses that the tree has in its GID table. None: all of the network namespace.
+        /// The addresses of the tree's GID table, in their order. Empty: all of the network namespace.
         addresses: Vec<SocketAddr>,
     },
     /// The first, and only one, of a program that reads a counter: its file below the port's folder.

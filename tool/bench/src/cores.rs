@@ -7,19 +7,19 @@ fn none(core: usize) -> String {
     format!("core {core} is not to be had: choose one that `taskset -cp $$` lists")
 }
 
-/// The cores that this thread may use, which it may use again when this value is dropped.
-pub struct Allowed(CpuSet);
+/// The CPU affinity of this thread. Dropping this value restores it.
+pub struct SavedAffinity(CpuSet);
 
-impl Allowed {
-    /// Those that it may use now.
-    pub fn now() -> Result<Allowed> {
-        sched_getaffinity(None).map(Allowed).context("asking which cores may be used")
+impl SavedAffinity {
+    /// The present one.
+    pub fn now() -> Result<SavedAffinity> {
+        sched_getaffinity(None).map(SavedAffinity).context("asking which cores may be used")
     }
 }
 
-impl Drop for Allowed {
+impl Drop for SavedAffinity {
     fn drop(&mut self) {
-        // Refused only if the system has taken the cores away meanwhile: then it keeps the present ones.
+        // The system refuses only if none of these cores is left. The thread keeps its present ones then.
         let _ = sched_setaffinity(None, &self.0);
     }
 }
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(own == other, allowed.count() == 1);
         assert_eq!(two_cores(&[other, own]).unwrap(), [other, own]);
         // Where only one may be used, two processes share it.
-        let before = Allowed::now().unwrap();
+        let before = SavedAffinity::now().unwrap();
         pin(other).unwrap();
         assert_eq!(two_cores(&[]).unwrap(), [other, other]);
         drop(before);

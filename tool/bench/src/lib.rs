@@ -214,7 +214,7 @@ pub fn run(args: Args) -> Result<()> {
 /// The benchmark's.
 pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
     // A benchmark pins itself to one core, and the next one in this process wants two.
-    let _allowed = cores::Allowed::now()?;
+    let _affinity = cores::SavedAffinity::now()?;
     let report = match (&args.own, args.name) {
         (Some(Own::Kv(own)), _) => benchmark::run(own),
         (Some(Own::Block(own)), _) => benchmark::run(own),

@@ -12,8 +12,8 @@ use crate::paths::{self, ShownTree, Tree};
 const TREES: usize = 16;
 
 impl State {
-    /// The folder of the tree with these addresses, which is written at the first call. None: all of the
-    /// network namespace. The connection keeps the broker, and the tree.
+    /// The folder of the tree with these addresses, which is written at the first call. Without
+    /// addresses it has all of the network namespace. The connection keeps the broker, and the tree.
     pub(super) fn tree(&mut self, number: u32, addresses: Vec<SocketAddr>) -> Result<String, String> {
         if addresses.is_empty() {
             self.have_every_address();

@@ -59,20 +59,12 @@ impl State {
         if client.every_address {
             return self.whole_port();
         }
-        self.state_of(client.shares.iter().map(|share| share.address))
+        state_of(client.shares.iter().map(|share| self.addresses.get(share.address)))
     }
 
     /// The port with all addresses of the broker.
     pub(super) fn whole_port(&self) -> PortState {
-        self.state_of(0..self.addresses.len())
-    }
-
-    fn state_of(&self, places: impl Iterator<Item = usize>) -> PortState {
-        let addresses: Vec<_> = places.filter_map(|place| self.addresses.get(place)).collect();
-        PortState {
-            active: addresses.first().is_some_and(|address| address.runs),
-            gids: addresses.iter().map(|address| address.gid()).collect(),
-        }
+        state_of(self.addresses.iter().map(Some))
     }
 
     /// Tells a program of the port, if it has changed.
@@ -99,11 +91,7 @@ impl State {
             return self.whole_port();
         }
         let found = |local: &SocketAddr| self.addresses.iter().find(|address| address.local == *local);
-        let found: Vec<_> = addresses.iter().map(found).collect();
-        PortState {
-            active: found[0].is_some_and(|address| address.runs),
-            gids: found.iter().map(|address| address.and_then(Address::gid)).collect(),
-        }
+        state_of(addresses.iter().map(found))
     }
 
     /// Has the trees of paths show the port.
@@ -113,5 +101,14 @@ impl State {
                 tracing::warn!("the device's paths show the port as it was: {error}");
             }
         }
+    }
+}
+
+/// The port with these addresses; `None`: the broker has the address no more.
+fn state_of<'a>(addresses: impl Iterator<Item = Option<&'a Address>>) -> PortState {
+    let addresses: Vec<_> = addresses.collect();
+    PortState {
+        active: addresses.first().copied().flatten().is_some_and(|address| address.runs),
+        gids: addresses.iter().map(|address| address.and_then(Address::gid)).collect(),
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Client {
     pub known: bool,
     /// It asks the communication manager, and has no range.
     pub connects: bool,
-    /// It reads the tree of paths that shows these addresses; of none, all.
+    /// The addresses of the tree of paths that it reads; empty: all of the broker. `None`: it reads no tree.
     pub reads: Option<Vec<SocketAddr>>,
     pub range: Option<u8>,
     /// Its device has all addresses of the broker, whether it has a share of them or not.

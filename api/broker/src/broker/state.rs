@@ -404,7 +404,7 @@ impl State {
             Some(place) => Ok(place),
             None => self.add_address(local).map_err(|error| match error {
                 BrokerError::Running(other) => format!(
-                    "another broker has {}, and the addresses of a device belong to one: name that address first, or wait until \
+                    "another broker has {}, and the addresses of a device belong to one broker: name that address first, or wait until \
                      that broker is gone, ten seconds after its last program",
                     other.ip()
                 ),

@@ -155,8 +155,8 @@ impl Calendar {
         std::mem::take(&mut self.has_opened)
     }
 
-    /// The events that come behind those, as far as they are known, in any order.
-    pub fn behind(&self) -> impl Iterator<Item = Event> {
+    /// The events of the next bucket, as far as they are known, in any order.
+    pub fn next_bucket(&self) -> impl Iterator<Item = Event> {
         let first = self.next_filled().map_or(NONE, |day| self.buckets[day as usize % BUCKETS]);
         let entry = |place: u32| (place != NONE).then(|| &self.entries[place as usize]);
         std::iter::successors(entry(first), move |found| entry(found.next)).map(|entry| entry.event)

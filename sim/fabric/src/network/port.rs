@@ -67,13 +67,13 @@ pub struct Port {
     pub most_queued: u32,
     /// Packets that wait, all classes together; control frames are not among them.
     pub packets: u32,
-    /// Another rate holds from the packet of this number on that leaves; 0: none will.
+    /// `next_rate` begins with the departure of this number from now; 0: no other rate is due.
     until_next_rate: u32,
     /// What waits, by class.
     pub queues: [Queue; CLASSES],
     /// Bits a second; 0: a packet takes no time.
     pub rate: u64,
-    /// That rate.
+    /// The rate that holds then.
     next_rate: u64,
     /// Packets that the buffer in front of it did not take.
     pub lost: u64,

@@ -1,6 +1,6 @@
-//! Memory that coming events touch is asked for ahead: a large network is in no cache.
+//! Prefetches memory that coming events touch: a large network is in no cache.
 //!
-//! Each step reads what the step before it has asked for, some events earlier.
+//! Each step reads what an earlier step has prefetched, some events before.
 
 use remora_memory::prefetch;
 
@@ -10,8 +10,8 @@ use super::port_id::PortId;
 use super::{ARRIVE, FREE, KIND_BITS, Network};
 use crate::engine::Event;
 
-/// So many events ahead of its own each step is taken. Ports are asked for when the bucket before opens, and
-/// packets when their own bucket does.
+/// Events between a step and the event that it is for. Ports are prefetched when the bucket before theirs
+/// opens, and packets when their own bucket does.
 const OUTPUT_AHEAD: usize = 4;
 const PACKET_AHEAD: usize = 2;
 
@@ -44,7 +44,7 @@ impl Network {
         Soon::of(soon[soon.len().checked_sub(ahead)?])
     }
 
-    /// Asks for the memory that the events behind the next ones touch.
+    /// Prefetches the memory that the events behind the next ones touch.
     #[inline]
     pub(super) fn prefetch_soon(&mut self) {
         if self.calendar.has_opened() {
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// A bucket has opened: the packets of its events and the ports of the next bucket's are asked for.
+    /// A bucket has opened: prefetches the packets of its events, and the ports of the next bucket's.
     fn prefetch_bucket(&self) {
         for event in self.calendar.soon() {
             match Soon::of(*event) {
@@ -71,7 +71,7 @@ impl Network {
                 None => {}
             }
         }
-        for event in self.calendar.behind() {
+        for event in self.calendar.next_bucket() {
             if let Some(Soon::Arrive(id) | Soon::Free(id)) = Soon::of(event) {
                 self.ports[id.index()].prefetch();
             }

@@ -90,7 +90,7 @@ impl Voq {
         self.queues.get(place * self.ports + input)
     }
 
-    /// Asks for who waits for an output port.
+    /// Prefetches which input ports wait for an output port.
     #[inline]
     pub fn prefetch_inputs(&self, output: usize, class: u8) {
         if let Some(inputs) = self.inputs.get(place(output, class)) {
@@ -98,7 +98,7 @@ impl Voq {
         }
     }
 
-    /// Asks for what [`push`](Voq::push) touches.
+    /// Prefetches what [`push`](Voq::push) touches.
     #[inline]
     pub fn prefetch(&self, output: usize, input: usize, class: u8) {
         self.prefetch_inputs(output, class);
