@@ -260,6 +260,9 @@ impl ShmPort {
     #[cold]
     fn look(&mut self) {
         // Bounded, because a peer that writes its eventfd without end would keep the set busy.
+        if self.links.count() == 0 {
+            return;
+        }
         for _ in 0..=3 * self.links.count() / BATCH {
             let (links, mut gone) = (&self.links, [NOBODY; BATCH]);
             let mut count = 0;
@@ -565,6 +568,9 @@ impl Port for ShmPort {
             if let State::Open(link) = &at.state {
                 link.receiver.set_asleep(true);
             }
+        }
+        if self.links.count() == 0 {
+            return false;
         }
         self.watch.settle();
         self.links.iter_mut().any(|(_, at)| match &mut at.state {
