@@ -10,7 +10,9 @@
 //!
 //! A program that spins on memory for what its peer writes calls the engine a few times for each message, and
 //! does not poll it. Once it is [noticed](spinner), its port stays watched beside its calls: packets wake the
-//! attendant, which takes them and goes back to sleep at once. The program may spin on the same core.
+//! attendant, which takes them and goes back to sleep at once. The program may spin on the same core, where
+//! the scheduler gives the attendant half of the time at most. What comes while a caller is inside is left to
+//! that caller.
 //!
 //! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the
 //! port is not watched, so packets do not wake the attendant (which would take half of a two-core machine).
@@ -19,14 +21,14 @@ use mio::{Events, Poll};
 use remora_memory::page_fault;
 use remora_transport::Instant;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::watch::Begun;
-use crate::watch::WAKER;
+use crate::watch::{Begun, WAKER};
 use spinner::Spinner;
 
 mod spinner;
@@ -37,8 +39,6 @@ pub(crate) const TICK: Duration = Duration::from_millis(1);
 pub const SPIN: Duration = Duration::from_micros(50);
 /// Longest sleep: what a port's missed wake, or a timer set meanwhile, waits at most.
 pub const LONGEST: Duration = Duration::from_millis(50);
-/// How long a caller has that is inside the engine.
-const PAUSE: Duration = Duration::from_micros(5);
 /// Its time slice: a program that spins on the same core is preempted when a packet comes.
 const SLICE: Duration = Duration::from_micros(100);
 /// How long a packet is left to a program, to see whether it polls.
@@ -94,6 +94,10 @@ impl Attendant {
         if let Err(error) = remora_port::ask_for_time_slice(SLICE) {
             tracing::debug!(%error, "the attendant has the system's time slice");
         }
+        // By default a probe takes 50 us more, in which a program may wait for the packet.
+        if let Err(error) = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN)) {
+            tracing::debug!(%error, "the attendant has the system's timer slack");
+        }
         let mut events = Events::with_capacity(64);
         while !self.stop.load(Ordering::Acquire) {
             let now = self.clock.now();
@@ -119,7 +123,7 @@ impl Attendant {
     }
 
     fn sleep(&mut self, events: &mut Events, ns: u64) -> io::Result<()> {
-        // The system counts whole milliseconds, and rounds down to "at once".
+        // epoll_wait counts whole milliseconds, and rounds down to "at once".
         let sleep = Duration::from_millis(ns.div_ceil(1_000_000).max(1));
         match self.poll.poll(events, Some(sleep)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -187,15 +191,12 @@ impl Charge {
 
     /// Begins (or renews) the watch, for at most `sleep` nanoseconds.
     fn watch(&mut self, now: Instant, sleep: u64) -> Option<Instant> {
-        let Some((begun, deadline)) = self.engine.rest(self.spinner.is_some()) else {
-            return self.blocked(now);
-        };
+        if self.spinner.is_some() {
+            return self.watch_beside(now, sleep);
+        }
+        let Some((begun, deadline)) = self.engine.rest(false) else { return self.leave(now) };
         let heartbeat = self.engine.heartbeat();
         match begun {
-            Begun::Work if self.spinner.is_some() => {
-                self.state = State::Woken;
-                None
-            }
             Begun::Work => {
                 self.found |= matches!(self.state, State::Polled { .. });
                 self.engine.attended.store(true, Ordering::Release);
@@ -214,11 +215,33 @@ impl Charge {
         }
     }
 
+    /// The same beside a program that spins on memory. If a caller is inside, it takes what has come when it
+    /// leaves.
+    fn watch_beside(&mut self, now: Instant, sleep: u64) -> Option<Instant> {
+        let heartbeat = self.engine.heartbeat();
+        let (begun, until) = match self.engine.rest(true) {
+            Some((begun, deadline)) => (begun, now.after(sleep).min(deadline)),
+            None if self.engine.leave_to_caller() => (Begun::Watching, now.after(sleep)),
+            None => (Begun::Work, now),
+        };
+        match begun {
+            Begun::Work => {
+                self.state = State::Woken;
+                None
+            }
+            Begun::Watching => {
+                self.state = State::Watched { until, sleep, heartbeat };
+                Some(until)
+            }
+            Begun::Refused => self.leave(now),
+        }
+    }
+
     /// The port woke the attendant. If a caller polls meanwhile, the engine is left to it.
     fn woken(&mut self, now: Instant) {
         let State::Watched { heartbeat, .. } = self.state else { return };
         if let Some(spinner) = &mut self.spinner {
-            if spinner.packet(now) && !spinner.probed(passes_during(PROBE, &self.engine)) {
+            if spinner.packet(now) && !spinner.probed(is_taken_during(PROBE, &self.engine)) {
                 self.engine.end_watch();
                 self.leave(now);
             } else {
@@ -236,9 +259,14 @@ impl Charge {
         self.state = State::Served { heartbeat: self.engine.heartbeat(), busy: now, turn: 0 };
     }
 
-    /// A caller ended a watch, or the attendant is to stop.
+    /// A caller ended a watch or has taken enough of what was left to it, or the attendant is to stop.
     fn called(&mut self, now: Instant) {
-        if matches!(self.state, State::Watched { .. }) && self.engine.is_watched() != Some(true) {
+        if !matches!(self.state, State::Watched { .. }) {
+            return;
+        }
+        if self.spinner.is_some() {
+            self.state = State::Woken;
+        } else if self.engine.is_watched() != Some(true) {
             self.visited(now);
         }
     }
@@ -274,19 +302,10 @@ impl Charge {
             return self.leave(now);
         }
         self.found = false;
-        self.engine.attended.store(false, Ordering::Release);
+        // It takes what is left to it.
+        self.engine.attended.store(true, Ordering::Release);
         self.spinner = Some(Spinner::new(now));
         self.state = State::Woken;
-        None
-    }
-
-    /// A caller is inside. Who spins on memory leaves soon, but perhaps not before it has this core.
-    fn blocked(&mut self, now: Instant) -> Option<Instant> {
-        if self.spinner.is_none() {
-            return self.leave(now);
-        }
-        // No yield: the scheduler would take a whole slice from this thread for each.
-        std::thread::sleep(PAUSE);
         None
     }
 
@@ -327,10 +346,9 @@ impl Charge {
     }
 }
 
-/// Passes of callers while this thread sleeps.
-fn passes_during(time: Duration, engine: &Engine) -> u64 {
+/// Do callers take what has come while this thread sleeps?
+fn is_taken_during(time: Duration, engine: &Engine) -> bool {
     let before = engine.heartbeat();
     std::thread::sleep(time);
-    // A pass moves the heartbeat twice.
-    engine.heartbeat().wrapping_sub(before) / 2
+    engine.heartbeat() != before && !matches!(engine.rest(true), Some((Begun::Work, _)))
 }

@@ -1,7 +1,7 @@
 //! An engine: a NIC and its port behind the biased lock, and the threads that drive it.
 
 use mio::Waker;
-use remora_memory::{Biased, Bytes, Guard, Mem, Reentered, Table};
+use remora_memory::{Biased, Bytes, Mem, Reentered, Table};
 use remora_nic::{FIRST_TENANT, Nic};
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
@@ -9,7 +9,7 @@ use remora_port::linked::LinkedPort;
 use remora_port::shm::ShmPort;
 use remora_port::udp::UdpPort;
 use remora_port::xdp::XdpPort;
-use remora_port::{Counters as PortCounters, Endpoint};
+use remora_port::{Counters as PortCounters, Endpoint, Port};
 use remora_transport::{Counters, Instant};
 use remora_wire::Qpn;
 use rustix::fd::OwnedFd;
@@ -25,6 +25,7 @@ use crate::pass::{Core, CqHook, EventHook};
 use crate::peers::{EngineId, Peers};
 use crate::watch::{Begun, Watch};
 
+mod beside;
 mod inside;
 
 pub use inside::Inside;
@@ -214,10 +215,13 @@ pub struct Engine {
     number: usize,
     mode: Mode,
     facts: PortFacts,
-    /// The attendant is making passes; callers announce themselves.
+    /// The attendant makes passes, or is woken by packets, beside callers: they announce themselves, and take
+    /// what it leaves to them.
     pub(crate) attended: AtomicBool,
     /// Callers that wait for the engine while the attendant makes passes.
     pub(crate) callers: AtomicU32,
+    /// The attendant was woken while a caller was inside, and left the packets to it.
+    left_to_caller: AtomicBool,
     /// A caller waits for packets itself: they are not to wake the attendant, too.
     pub(crate) awaited: AtomicBool,
     /// The attendant stands by, and looks but rarely.
@@ -249,6 +253,7 @@ impl Engine {
             facts: parts.facts,
             attended: AtomicBool::new(false),
             callers: AtomicU32::new(0),
+            left_to_caller: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             stands_by: AtomicBool::new(false),
             doorbells: Doorbells::new(parts.max_qps),
@@ -291,11 +296,7 @@ impl Engine {
     #[inline]
     pub fn ring(&self, qp: Qpn, bell: u32) -> Result<(), Reentered> {
         match self.mode {
-            Mode::Inline => each!(self, cell => {
-                let mut guard = self.enter_once(cell)?;
-                let (core, mem) = guard.parts();
-                core.post(mem, qp);
-            }),
+            Mode::Inline => each!(self, cell => self.enter_once(cell, |core, mem| core.post(mem, qp))?),
             Mode::Dedicated => {
                 self.doorbells.ring(bell);
                 if self.asleep.load(Ordering::SeqCst) {
@@ -313,11 +314,7 @@ impl Engine {
     #[inline]
     pub fn poll(&self) -> Result<(), Reentered> {
         match self.mode {
-            Mode::Inline => each!(self, cell => {
-                let mut guard = self.enter_once(cell)?;
-                let (core, mem) = guard.parts();
-                core.polled(mem);
-            }),
+            Mode::Inline => each!(self, cell => self.enter_once(cell, |core, mem| core.polled(mem))?),
             Mode::Dedicated => std::hint::spin_loop(),
         }
         Ok(())
@@ -327,9 +324,7 @@ impl Engine {
     pub fn ring_portal(&self, number: u32) {
         match self.mode {
             Mode::Inline => each!(self, cell => {
-                let mut guard = self.enter(cell);
-                let (core, mem) = guard.parts();
-                core.post_commands(mem, number);
+                self.enter(cell, |core, mem| core.post_commands(mem, number))
             }),
             Mode::Dedicated => self.control(|control| control.nic.ring_portal(number)),
         }
@@ -340,16 +335,14 @@ impl Engine {
     /// # Panics
     /// The calling thread is inside the engine ([`has_caller`](Engine::has_caller)).
     pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
-        let result = each!(self, cell => {
-            let mut guard = self.enter(cell);
-            let (core, mem) = guard.parts();
+        let result = each!(self, cell => self.enter(cell, |core, mem| {
             let Core { nic, port, peers, hooks, event_hook, bells, sets, watch, clock, .. } = core;
             let result =
                 change(&mut Control { nic, port, peers, mem, hooks, event_hook, bells, sets, watch, clock });
             core.pass_after_sleep(mem);
             core.notify();
             result
-        });
+        }));
         if self.mode == Mode::Dedicated && self.asleep.load(Ordering::SeqCst) {
             // Its timers may be earlier now.
             self.call();
@@ -364,23 +357,23 @@ impl Engine {
 
     /// The NIC's counters.
     pub fn counters(&self) -> Counters {
-        each!(self, cell => *self.enter(cell).nic.counters())
+        each!(self, cell => self.enter(cell, |core, _| *core.nic.counters()))
     }
 
     /// What its 1RMA holds. None: it does not speak it.
     pub fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
-        each!(self, cell => self.enter(cell).nic.rma_facts())
+        each!(self, cell => self.enter(cell, |core, _| core.nic.rma_facts()))
     }
 
     /// The port's counters.
     pub fn port_counters(&self) -> PortCounters {
-        each!(self, cell => self.enter(cell).port.port_counters())
+        each!(self, cell => self.enter(cell, |core, _| core.port.port_counters()))
     }
 
     /// How many links lead to neighbours on a shared address, and what was counted of them. None: the port
     /// has no neighbours.
     pub fn neighbours(&self) -> Option<(usize, PortCounters)> {
-        each!(self, cell => self.enter(cell).port.neighbours())
+        each!(self, cell => self.enter(cell, |core, _| core.port.neighbours()))
     }
 
     /// Events of the thread that drives it beside its callers.
@@ -454,7 +447,7 @@ impl Engine {
 
     /// Ends the watch: the driving thread is awake and looks for itself.
     pub(crate) fn end_watch(&self) {
-        each!(self, cell => self.enter(cell).end_sleep());
+        each!(self, cell => self.enter(cell, |core, _| core.end_sleep()));
     }
 
     /// Is the port being watched? None: another thread is inside.
@@ -472,28 +465,34 @@ impl Engine {
         let _ = self.waker.wake();
     }
 
-    /// Enters the engine. If the attendant is at work, it is asked to leave: its passes are short, but it
-    /// makes the next one at once.
+    /// Calls `touch` inside the engine. If the attendant works beside callers, it is asked to leave: its
+    /// passes are short, but it makes the next one at once.
     #[inline]
-    fn enter_once<'a, T>(&self, cell: &'a Biased<T>) -> Result<Guard<'a, T>, Reentered> {
+    pub(super) fn enter_once<P: Port + Attach, R>(
+        &self,
+        cell: &Biased<Core<P>>,
+        touch: impl FnOnce(&mut Core<P>, Mem<'_>) -> R,
+    ) -> Result<R, Reentered> {
         if self.attended.load(Ordering::Relaxed) {
-            return self.enter_attended(cell);
+            return self.enter_attended(cell, touch);
         }
-        cell.enter_once()
+        let mut guard = cell.enter_once()?;
+        let (core, mem) = guard.parts();
+        Ok(touch(core, mem))
     }
 
-    #[cold]
-    fn enter_attended<'a, T>(&self, cell: &'a Biased<T>) -> Result<Guard<'a, T>, Reentered> {
-        self.callers.fetch_add(1, Ordering::SeqCst);
-        let guard = cell.enter_once();
-        self.callers.fetch_sub(1, Ordering::SeqCst);
-        guard
-    }
-
+    /// As [`enter_once`](Engine::enter_once).
+    ///
+    /// # Panics
+    /// The calling thread is inside the engine.
     #[inline]
-    fn enter<'a, T>(&self, cell: &'a Biased<T>) -> Guard<'a, T> {
-        match self.enter_once(cell) {
-            Ok(guard) => guard,
+    fn enter<P: Port + Attach, R>(
+        &self,
+        cell: &Biased<Core<P>>,
+        touch: impl FnOnce(&mut Core<P>, Mem<'_>) -> R,
+    ) -> R {
+        match self.enter_once(cell, touch) {
+            Ok(result) => result,
             Err(reentered) => panic!("{reentered}"),
         }
     }

@@ -94,6 +94,11 @@ impl Watch {
         self.left > 0
     }
 
+    /// Is it being watched, whatever callers do?
+    pub fn stays(&self) -> bool {
+        self.stands() && self.stays
+    }
+
     /// Counts a caller's pass while the port is watched.
     #[cold]
     pub fn visited(&mut self, port: &mut impl Port) {

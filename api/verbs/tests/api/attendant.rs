@@ -141,6 +141,16 @@ fn packets_wake_for_a_spinner(devices: [Device; 2]) {
     let wakes = a.drivers().packet_wakes + b.drivers().packet_wakes;
     // By its timer alone it would find each message after a millisecond. The first ones are found so.
     assert!(wakes > ROUNDS, "{wakes} wakes by {ROUNDS} round trips");
+    // One of them calls no more. Whoever writes there, or reads, is answered all the same.
+    for id in 0..100 {
+        let (sges, there) = ([a.memory.sge(16, 8)], b.memory.remote(16));
+        let request = if id % 2 == 0 { work::write(id, &sges, there) } else { work::read(id, &sges, there) };
+        a.pair.post_send(&request).unwrap();
+        let started = Instant::now();
+        while !a.polled() {
+            assert!(started.elapsed() < LONG, "nobody answers for who spins on memory");
+        }
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@
 
 use remora_transport::Instant;
 
-/// Probes in a row that may find a program polling: it waits for its own completions, too.
-const POLLED: u32 = 4;
+/// Probes in a row whose packets a program may take: it polls for its own completions, too.
+const TAKEN: u32 = 8;
 /// Wakes before the first probe, and between later ones at most.
 const FIRST: u32 = 4;
 const RARELY: u32 = 64;
@@ -20,12 +20,12 @@ pub(super) struct Spinner {
     last_packet: Instant,
     wakes: u32,
     interval: u32,
-    polled: u32,
+    taken: u32,
 }
 
 impl Spinner {
     pub fn new(now: Instant) -> Spinner {
-        Spinner { last_packet: now, wakes: 0, interval: FIRST, polled: 0 }
+        Spinner { last_packet: now, wakes: 0, interval: FIRST, taken: 0 }
     }
 
     /// A packet has woken the attendant. Is it time for a probe?
@@ -35,13 +35,13 @@ impl Spinner {
         self.wakes >= self.interval
     }
 
-    /// Callers made so many passes during a probe. Does the program spin on memory still?
-    pub fn probed(&mut self, passes: u64) -> bool {
-        if passes > 0 {
-            self.polled += 1;
-            return self.polled < POLLED;
+    /// A probe has ended; did the program take the packet? Returns whether it spins on memory still.
+    pub fn probed(&mut self, taken: bool) -> bool {
+        if taken {
+            self.taken += 1;
+            return self.taken < TAKEN;
         }
-        *self = Spinner { wakes: 0, interval: (self.interval * 2).min(RARELY), polled: 0, ..*self };
+        *self = Spinner { wakes: 0, interval: (self.interval * 2).min(RARELY), taken: 0, ..*self };
         true
     }
 
@@ -66,25 +66,25 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..6 {
             seen.push(wakes(&mut spinner));
-            assert!(spinner.probed(0));
+            assert!(spinner.probed(false));
         }
         assert_eq!(seen, [4, 8, 16, 32, 64, 64]);
     }
 
     #[test]
-    fn who_polls_in_four_probes_in_a_row_is_none() {
+    fn who_takes_the_packets_of_eight_probes_in_a_row_is_none() {
         let mut spinner = Spinner::new(Instant(0));
         assert_eq!(wakes(&mut spinner), 4);
-        for _ in 0..3 {
-            assert!(spinner.probed(1000));
+        for _ in 0..7 {
+            assert!(spinner.probed(true));
             assert_eq!(wakes(&mut spinner), 1, "the next wake is a probe, too");
         }
-        assert!(spinner.probed(0), "one that does not poll is enough");
+        assert!(spinner.probed(false), "one that lies there is enough");
         assert_eq!(wakes(&mut spinner), 8);
-        for _ in 0..3 {
-            assert!(spinner.probed(1000));
+        for _ in 0..7 {
+            assert!(spinner.probed(true));
         }
-        assert!(!spinner.probed(1000));
+        assert!(!spinner.probed(true));
     }
 
     #[test]

@@ -116,9 +116,7 @@ impl Engine {
     #[inline]
     pub fn inside<R>(&self, touch: impl FnOnce(&mut Inside<'_>) -> R) -> Result<R, Reentered> {
         super::each!(self, cell => {
-            let mut guard = self.enter_once(cell)?;
-            let (core, mem) = guard.parts();
-            Ok(touch(&mut Inside { engine: self, driven: core, mem }))
+            self.enter_once(cell, |core, mem| touch(&mut Inside { engine: self, driven: core, mem }))
         })
     }
 }
