@@ -189,44 +189,26 @@ impl Charge {
         }
     }
 
-    /// Begins (or renews) the watch, for at most `sleep` nanoseconds.
+    /// Begins (or renews) the watch, for at most `sleep` nanoseconds. Beside a program that spins on memory,
+    /// a caller that is inside takes what has come when it leaves.
     fn watch(&mut self, now: Instant, sleep: u64) -> Option<Instant> {
-        if self.spinner.is_some() {
-            return self.watch_beside(now, sleep);
-        }
-        let Some((begun, deadline)) = self.engine.rest(false) else { return self.leave(now) };
+        let stays = self.spinner.is_some();
+        let (begun, until) = match self.engine.rest(stays) {
+            Some((begun, deadline)) => (begun, now.after(sleep).min(deadline)),
+            None if !stays => return self.leave(now),
+            None if self.engine.leave_to_caller() => (Begun::Watching, now.after(sleep)),
+            None => (Begun::Work, now),
+        };
         let heartbeat = self.engine.heartbeat();
         match begun {
+            Begun::Work if stays => {
+                self.state = State::Woken;
+                None
+            }
             Begun::Work => {
                 self.found |= matches!(self.state, State::Polled { .. });
                 self.engine.attended.store(true, Ordering::Release);
                 self.state = State::Served { heartbeat, busy: now, turn: 0 };
-                None
-            }
-            Begun::Watching => {
-                let until = now.after(sleep).min(deadline);
-                self.state = State::Watched { until, sleep, heartbeat };
-                Some(until)
-            }
-            Begun::Refused => {
-                self.state = State::Polled { heartbeat, since: now };
-                Some(now.after(TICK.as_nanos() as u64))
-            }
-        }
-    }
-
-    /// The same beside a program that spins on memory. If a caller is inside, it takes what has come when it
-    /// leaves.
-    fn watch_beside(&mut self, now: Instant, sleep: u64) -> Option<Instant> {
-        let heartbeat = self.engine.heartbeat();
-        let (begun, until) = match self.engine.rest(true) {
-            Some((begun, deadline)) => (begun, now.after(sleep).min(deadline)),
-            None if self.engine.leave_to_caller() => (Begun::Watching, now.after(sleep)),
-            None => (Begun::Work, now),
-        };
-        match begun {
-            Begun::Work => {
-                self.state = State::Woken;
                 None
             }
             Begun::Watching => {

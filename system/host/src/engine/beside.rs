@@ -14,6 +14,7 @@ use crate::watch::Begun;
 const TAKEN: u32 = 4;
 
 impl Engine {
+    /// As [`enter_once`](Engine::enter_once), while the attendant works beside callers.
     #[cold]
     pub(super) fn enter_attended<P: Port + Attach, R>(
         &self,
