@@ -47,6 +47,19 @@ pub const fn ack_timeout_ns(code: u8) -> u64 {
     }
 }
 
+/// The longest time that a requester may take for a local ACK timeout, in such timeouts (IBTA vol. 1
+/// §9.7.6.1.3).
+pub const MAX_ACK_TIMEOUTS: u64 = 4;
+
+/// The timeout after one of `current_ns` in which a peer answered, but nothing new: twice as long, and no
+/// longer than the specification allows for the attribute's `timeout_ns`. Such a peer is at work on packets
+/// that it has twice already, and each retransmission is more work.
+#[inline]
+pub const fn ack_timeout_backoff(current_ns: u64, timeout_ns: u64) -> u64 {
+    let (twice, longest) = (current_ns.saturating_mul(2), timeout_ns.saturating_mul(MAX_ACK_TIMEOUTS));
+    if twice < longest { twice } else { longest }
+}
+
 /// The code of the shortest local ACK timeout that is no shorter than `ns`; 0, which never expires, for more
 /// than code 31 (about 2.4 hours).
 pub const fn ack_timeout_code(ns: u64) -> u8 {

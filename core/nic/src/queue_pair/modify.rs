@@ -79,6 +79,7 @@ impl QueuePair {
         }
         if given.irn.is_none() {
             set(&mut parameters.timeout_ns, shared.rto_ns);
+            parameters.backoff = shared.rto_ns.is_none();
         }
         set(&mut self.allowed, change.access.map(allowed));
     }

@@ -1,6 +1,7 @@
 //! PRISM on a queue pair: it is enabled, it ends, and its timer drops answers.
 
 use remora_transport::Instant;
+use remora_transport::timers::MAX_ACK_TIMEOUTS;
 
 use super::QueuePair;
 use crate::machine::Machine;
@@ -16,9 +17,10 @@ impl QueuePair {
             _ => return,
         }
         let parameters = &self.attributes.parameters;
-        // The peer's timeout and retries are not known, but set-up gives both sides the same. Twice that
-        // includes the path.
-        let patience = parameters.timeout_ns.saturating_mul(2 * (u64::from(parameters.retry_cnt) + 1));
+        // The peer's timeout and retries are not known, but set-up gives both sides the same. The first
+        // timeouts are shorter than the longest: the rest is for the path.
+        let timeouts = MAX_ACK_TIMEOUTS * (u64::from(parameters.retry_cnt) + 1);
+        let patience = parameters.timeout_ns.saturating_mul(timeouts);
         self.prism = Some(Box::new(Prism::new(parameters.max_dest_rd_atomic, patience)));
     }
 

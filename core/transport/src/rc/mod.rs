@@ -79,6 +79,10 @@ pub struct Parameters {
     pub mtu: u32,
     /// Local ACK timeout in nanoseconds; `u64::MAX` never expires (`timeout` = 0).
     pub timeout_ns: u64,
+    /// Go-back-N: the timeout grows while the peer answers nothing new ([`timers::ack_timeout_backoff`]).
+    ///
+    /// [`timers::ack_timeout_backoff`]: crate::timers::ack_timeout_backoff
+    pub backoff: bool,
     /// Times that a request is sent again before the queue pair gives up: 0 to 7, or [`FOR_EVER`].
     pub retry_cnt: u8,
     /// Times that a receiver-not-ready is waited for; 7 waits for ever.
@@ -122,6 +126,7 @@ impl Default for Parameters {
         Parameters {
             mtu: 1024,
             timeout_ns: 4096 << 14,
+            backoff: true,
             retry_cnt: 7,
             rnr_retry: 7,
             max_rd_atomic: 16,

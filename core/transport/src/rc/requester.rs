@@ -104,6 +104,10 @@ pub struct Requester<D> {
     /// When the peer's silence is too long, if it owes an answer; else when to see why it owes none
     /// (`ack_timer.rs`).
     ack_deadline: Instant,
+    /// The local ACK timeout as it is now.
+    ack_timeout_ns: u64,
+    /// The peer has answered since the last timeout, but nothing new.
+    repeated: bool,
     /// The `snd_nxt` at which the peer had no buffer for a packet.
     blocked_at: Seq,
     rnr_until: Instant,
@@ -135,6 +139,8 @@ impl<D: Copy> Requester<D> {
             rnr_retries: parameters.rnr_retry,
             ack_req_end: first,
             ack_deadline: Instant::NEVER,
+            ack_timeout_ns: parameters.timeout_ns,
+            repeated: false,
             blocked_at: Seq::MAX,
             rnr_until: Instant(0),
             rnr_waits: 0,
@@ -149,6 +155,7 @@ impl<D: Copy> Requester<D> {
     /// Changes patience (`timeout`, `retry_cnt`, `rnr_retry`) in a running queue pair.
     pub fn retune(&mut self, parameters: Parameters) {
         self.parameters = parameters;
+        self.ack_timeout_ns = parameters.timeout_ns;
         self.retries = parameters.retry_cnt;
         self.rnr_retries = parameters.rnr_retry;
     }
@@ -497,8 +504,11 @@ impl<D: Copy> Requester<D> {
         let advanced = self.tx_window.acknowledge(upto);
         debug_assert!(self.tx_window.snd_una >= upto, "snd_una advances to what is acknowledged");
         if !advanced {
+            self.repeated = true;
             return false;
         }
+        self.repeated = false;
+        self.ack_timeout_ns = self.parameters.timeout_ns;
         if self.tx_window.snd_nxt != snd_nxt {
             self.seek();
         }
@@ -614,6 +624,7 @@ impl<D: Copy> Requester<D> {
         counters: &mut Counters,
     ) -> Reaction<D> {
         if seq < self.tx_window.snd_una {
+            self.repeated = true;
             return Reaction::Nothing;
         }
         let Some((number, expected)) = self.first_fetch() else { return Reaction::Nothing };

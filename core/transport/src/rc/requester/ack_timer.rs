@@ -12,6 +12,7 @@
 
 use super::Requester;
 use crate::rc::Seq;
+use crate::timers::ack_timeout_backoff;
 use crate::{Counters, Instant, Status};
 
 /// A count of packets without `ack_req` so high that the next packet asks.
@@ -30,13 +31,13 @@ impl<D: Copy> Requester<D> {
         if asks {
             self.since_ack_req = 0;
             if !self.ack_is_owed() {
-                self.ack_deadline = now.after(self.parameters.timeout_ns);
+                self.ack_deadline = now.after(self.ack_timeout_ns);
             }
             self.ack_req_end = self.tx_window.snd_nxt;
         } else {
             self.since_ack_req += 1;
             if self.ack_deadline == Instant::NEVER {
-                self.ack_deadline = now.after(self.parameters.timeout_ns);
+                self.ack_deadline = now.after(self.ack_timeout_ns);
             }
         }
     }
@@ -45,11 +46,8 @@ impl<D: Copy> Requester<D> {
     /// on the way.
     #[inline(always)]
     pub(super) fn restart_ack_timer(&mut self, now: Instant) {
-        self.ack_deadline = if self.tx_window.in_flight() > 0 {
-            now.after(self.parameters.timeout_ns)
-        } else {
-            Instant::NEVER
-        };
+        self.ack_deadline =
+            if self.tx_window.in_flight() > 0 { now.after(self.ack_timeout_ns) } else { Instant::NEVER };
     }
 
     /// The peer has no buffer for the packet that would leave now.
@@ -61,7 +59,7 @@ impl<D: Copy> Requester<D> {
         }
         self.blocked_at = self.tx_window.snd_nxt;
         if !self.ack_is_owed() {
-            self.ack_deadline = now.after(self.parameters.timeout_ns);
+            self.ack_deadline = now.after(self.ack_timeout_ns);
         }
     }
 
@@ -93,6 +91,9 @@ impl<D: Copy> Requester<D> {
             return;
         }
         self.use_retry();
+        if std::mem::take(&mut self.repeated) && self.parameters.backoff {
+            self.ack_timeout_ns = ack_timeout_backoff(self.ack_timeout_ns, self.parameters.timeout_ns);
+        }
         self.tx_window.restart();
         self.rewind();
     }
@@ -230,6 +231,53 @@ mod tests {
         machine.now += TIMEOUT;
         machine.expire();
         assert_eq!((machine.timeouts(), machine.counters.retry_exceeded_err), (2, 1));
+    }
+
+    /// Times between the repetitions of a packet that the peer does not acknowledge. It acknowledges the one
+    /// before it again if `answers`.
+    fn timeouts(backoff: bool, answers: bool) -> Vec<u64> {
+        let mut machine = Machine::new(7, 1024);
+        machine.requester.parameters.backoff = backoff;
+        (0..2).for_each(|_| machine.write(1));
+        let first = machine.requester.progress().acknowledged;
+        while machine.leave().is_some() {}
+        machine.acknowledge(first);
+        let mut times = Vec::new();
+        while machine.counters.retry_exceeded_err == 0 {
+            if answers {
+                machine.acknowledge(first);
+            }
+            let since = machine.now;
+            machine.now = machine.requester.deadline().0;
+            times.push((machine.now - since) / TIMEOUT);
+            machine.expire();
+            machine.leave();
+        }
+        times
+    }
+
+    #[test]
+    fn a_peer_that_acknowledges_nothing_new_gets_up_to_four_timeouts() {
+        assert_eq!(timeouts(true, true), [1, 2, 4, 4, 4, 4, 4, 4]);
+        assert_eq!(timeouts(true, false), [1; 8], "a silent peer is found as soon as before");
+        assert_eq!(timeouts(false, true), [1; 8], "the timeout is a setting");
+    }
+
+    #[test]
+    fn progress_ends_the_longer_timeouts() {
+        let mut machine = Machine::new(7, 1024);
+        (0..3).for_each(|_| machine.write(1));
+        let first = machine.requester.progress().acknowledged;
+        while machine.leave().is_some() {}
+        machine.acknowledge(first);
+        machine.acknowledge(first);
+        machine.now += TIMEOUT;
+        machine.expire();
+        machine.leave();
+        assert_eq!(machine.requester.deadline(), Instant(machine.now + 2 * TIMEOUT));
+        machine.acknowledge(first + 1);
+        machine.leave();
+        assert_eq!(machine.requester.deadline(), Instant(machine.now + TIMEOUT));
     }
 
     #[test]
