@@ -38,9 +38,9 @@ impl Capture {
     }
 
     /// Ends the capture. Returns how many frames were sent by Remora, and how many by the guest; each is what
-    /// tshark takes for RoCE v2, and its ICRC is right.
+    /// tshark takes for RoCE v2, and its ICRC is right. The file stays if somebody is to look at it.
     #[track_caller]
-    pub fn check(mut self) -> [usize; 2] {
+    pub fn check(mut self, keep: bool) -> [usize; 2] {
         let pid = rustix::process::Pid::from_child(&self.dumpcap);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         assert!(wait_readable(self.told.get_ref().as_fd(), Some(LIMIT)).unwrap(), "dumpcap does not end");
@@ -62,7 +62,11 @@ impl Capture {
         }
         let broken = tshark(&self.file, "_ws.malformed || !infiniband");
         assert!(broken.is_empty(), "tshark does not understand {broken}");
-        std::fs::remove_file(&self.file).unwrap();
+        if keep {
+            println!("the frames of this stage are in {}", self.file.display());
+        } else {
+            std::fs::remove_file(&self.file).unwrap();
+        }
         sent
     }
 }
