@@ -99,8 +99,9 @@ fn packets_do_not_wake(devices: [Device; 2]) {
     traffic(&mut a, &mut b, READS);
     for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
         let wakes = after.packet_wakes - before.packet_wakes;
-        // Not zero: when this thread does not run for a millisecond, nobody polls.
-        assert!(wakes * 10 < READS, "{wakes} wakes by {READS} reads");
+        // Not zero: when this thread does not run for a millisecond, nobody polls. Beside other work that is
+        // one wake in ten reads; if each packet woke, it would be one a read.
+        assert!(wakes * 2 < READS, "{wakes} wakes by {READS} reads");
     }
 }
 
