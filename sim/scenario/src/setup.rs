@@ -78,7 +78,10 @@ fn refuse(scenario: &Scenario) -> Result<(), String> {
     let mtu = scenario.mtu;
     if !MTUS.contains(&mtu) {
         let (least, most) = (MTUS.start(), MTUS.end());
-        return Err(format!("the MTU is {mtu}: the NIC takes {least} to {most} bytes, choose one of them"));
+        // htsim's own default is 9000.
+        return Err(format!(
+            "the MTU is {mtu}: the NIC takes {least} to {most} bytes, so set `mtu` (of htsim's options: `-- -mtu {most}`)"
+        ));
     }
     Ok(())
 }

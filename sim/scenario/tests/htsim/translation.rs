@@ -39,6 +39,15 @@ fn a_matrix_runs_on_the_default_tree() {
 }
 
 #[test]
+fn packets_of_htsims_default_are_refused_with_the_option_that_makes_them_shorter() {
+    let matrix = "Nodes 16\nConnections 1\n0->15 start 0 size 9";
+    let scenario = translated("-q 100", matrix, None).unwrap().value;
+    let topology = scenario.topology().unwrap();
+    let why = remora_scenario::setup::simulation(&scenario, &topology).unwrap_err();
+    assert!(why.starts_with("the MTU is 9000") && why.contains("-- -mtu 4096"), "{why}");
+}
+
+#[test]
 fn a_matrix_runs_on_the_tree_of_a_file() {
     let matrix = "Nodes 32\nConnections 1\n0->31 start 0 size 9";
     let topo = include_str!("../data/leaf_spine_tiny.topo");
