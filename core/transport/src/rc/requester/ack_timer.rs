@@ -7,6 +7,9 @@
 //! on this side, and the next packet asks: so a slow sender finds a dead peer, too. If none may, the last
 //! packet leaves again and asks.
 //!
+//! A peer that answers, but nothing new, is behind: it works off what it has twice. The next timeouts are
+//! longer, so that it catches up before the retries run out.
+//!
 //! On a port where each peer has its own buffers, a peer that frees none is as silent as one that does not
 //! answer.
 
