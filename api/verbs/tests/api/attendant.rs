@@ -95,14 +95,22 @@ fn packets_do_not_wake(devices: [Device; 2]) {
     // Asleep when the traffic begins: the watch has to end without the help of packets.
     std::thread::sleep(Duration::from_millis(30));
     traffic(&mut a, &mut b, 1000);
+    // Not zero: when this thread does not run for a millisecond, nobody polls. Where other work takes the
+    // cores that is often, so one of three runs must do.
+    let mut runs = Vec::new();
+    let few = (0..3).any(|_| {
+        runs.push(wakes(&mut a, &mut b, READS));
+        runs.last().unwrap().iter().all(|wakes| wakes * 10 < READS)
+    });
+    assert!(few, "{runs:?} wakes by {READS} reads");
+}
+
+/// Times that packets wake the attendant of each side during so many reads.
+fn wakes(a: &mut Side, b: &mut Side, reads: u64) -> [u64; 2] {
     let before = [a.drivers(), b.drivers()];
-    traffic(&mut a, &mut b, READS);
-    for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
-        let wakes = after.packet_wakes - before.packet_wakes;
-        // Not zero: when this thread does not run for a millisecond, nobody polls. Beside other work that is
-        // one wake in ten reads; if each packet woke, it would be one a read.
-        assert!(wakes * 2 < READS, "{wakes} wakes by {READS} reads");
-    }
+    traffic(a, b, reads);
+    let after = [a.drivers(), b.drivers()];
+    [0, 1].map(|side| after[side].packet_wakes - before[side].packet_wakes)
 }
 
 #[test]
