@@ -10,12 +10,12 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-CHECKS = fmt tidy clippy unit abuse programs interop doc models fuzz miri
+CHECKS = fmt tidy deny clippy unit abuse programs interop doc models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit abuse programs doc miri fuzz fuzz-soak planted models dropin compat compat-full interop interop-full install uninstall demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -44,6 +44,9 @@ tidy: ## style, layers, the empty import lists of the pure crates, docs/TESTS.md
 	$(CARGO) test --quiet --package remora-tidy --lib
 	$(CARGO) test --package remora-tidy --test repository -- --show-output
 
+deny: ## licences, sources and security advisories of third-party crates, by deny.toml
+	@scripts/deny
+
 clippy:
 	$(CARGO) clippy --workspace --all-targets --features remora-cli/wasm -- -D warnings
 
@@ -62,7 +65,7 @@ programs: ## the rows of `make compat` on the libraries that the tests have buil
 
 doc: ## the examples in the documentation, and the documentation itself
 	$(CARGO) test --workspace --exclude remora-tidy --features remora-cli/wasm --doc
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features remora-cli/wasm --no-deps --quiet
 
 models: ## the concurrent parts under loom
 	@scripts/models
