@@ -6,13 +6,14 @@ use remora_verbs::work;
 
 use super::echo::Echo;
 use super::typical;
+use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, NicCommand, TARGET};
 
 /// Round trips of a measurement, and before it.
-const TRIPS: u64 = 4000;
-const WARM_UP: u64 = 400;
+const TRIPS: u64 = 4000 / SHORTER;
+const WARM_UP: u64 = 400 / SHORTER;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 

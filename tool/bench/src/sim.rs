@@ -12,7 +12,7 @@ use remora_scenario::scenario::{Network, Payload, Scenario, Transport, Transport
 use remora_scenario::units::{Rate, Size, Time};
 use remora_scenario::workload::{Traffic, Workload};
 
-use crate::{Args, Benchmark, Report, Row, median, progress};
+use crate::{Args, Benchmark, Report, Row, SHORTER, median, progress};
 use nic_pair::NicPair;
 
 /// What is run, and what is asked of it.
@@ -29,7 +29,7 @@ struct Case {
 /// A hop costs at most so many READs of a NIC pair.
 const READS: f64 = 1.6;
 /// Batches of READs in a round.
-const BATCHES: u64 = 100_000;
+const BATCHES: u64 = 100_000 / SHORTER;
 const MB: f64 = 1e6;
 
 fn cases() -> [Case; 4] {

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::perftest::Column;
 use crate::PortName;
+use crate::SHORTER;
 use crate::bare::Bare;
 use crate::floor::typical;
 use crate::row::Row;
@@ -20,9 +21,9 @@ const LONG: usize = 1 << 16;
 const DEPTH: usize = 128;
 /// Messages of a round: of latencies, of long ones, and of short ones in batches. Those over links are
 /// quicker.
-const TRIPS: usize = 20_000;
-const LONGS: usize = 10_000;
-const SHORTS: usize = 400_000;
+const TRIPS: usize = 20_000 / SHORTER as usize;
+const LONGS: usize = 10_000 / SHORTER as usize;
+const SHORTS: usize = 400_000 / SHORTER as usize;
 const BY_LINKS: usize = 3;
 
 /// What a latency over `udp` may be at most, over the native one.

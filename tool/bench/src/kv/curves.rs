@@ -11,7 +11,7 @@ use super::contest::{Contestant, system};
 use super::measure::Plan;
 use crate::command::device::PortName;
 use crate::testbed::Testbed;
-use crate::{Report, Row};
+use crate::{Report, Row, SHORTER};
 use remora_service::kv::Design;
 use remora_service::with_design;
 
@@ -20,7 +20,7 @@ const DESIGNS: [Design; 2] = [Design::Pilaf, Design::Prism];
 /// Figures 3 and 4.
 const MIXES: [(Mix, &str); 2] = [(uniform(Mix::C), "ycsb-c"), (uniform(Mix::A), "ycsb-a")];
 /// Operations of a point in a round.
-const OPERATIONS: u64 = 20_000;
+const OPERATIONS: u64 = 20_000 / SHORTER;
 
 const fn uniform(mix: Mix) -> Mix {
     Mix { distribution: Distribution::Uniform, ..mix }

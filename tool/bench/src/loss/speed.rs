@@ -8,11 +8,12 @@ use remora_verbs::{Device, EMPTY, Flags, QpOptions, QueuePair, Ready, Status, Wo
 
 use super::{Bench, MTU};
 use crate::Row;
+use crate::SHORTER;
 use crate::cores::{pin, two_cores};
 use crate::testbed::local::LocalNic;
 
 /// Packets of a round.
-const PACKETS: usize = 400_000;
+const PACKETS: usize = 400_000 / SHORTER as usize;
 /// Requests posted together: one doorbell, one completion.
 const BATCH: usize = 16;
 /// Batches on the way.

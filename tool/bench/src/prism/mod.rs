@@ -25,6 +25,7 @@ use anyhow::Result;
 
 use super::cores::two_cores;
 use super::{Args, Benchmark, PortName, Report, Row, progress, typical};
+use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, Extensions};
@@ -32,8 +33,8 @@ use case::Case;
 use client::Client;
 
 /// Operations of a turn, and before it. Together they take fewer buffers than there are.
-const TRIPS: u64 = 4096;
-const WARM_UP: u64 = 256;
+const TRIPS: u64 = 4096 / SHORTER;
+const WARM_UP: u64 = 256 / SHORTER;
 /// What its connections ask for.
 const PRISM: Extensions = Extensions { prism: true, strom: false };
 

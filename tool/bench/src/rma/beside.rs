@@ -12,14 +12,14 @@ use super::place::REGION;
 use super::{Bench, Part, path};
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, NicCommand};
-use crate::{Row, histogram, median};
+use crate::{Row, SHORTER, histogram, median};
 
 /// The case.
 pub const CASE: &str = "read/64/beside-4-MiB";
 
 /// Bytes of a short read, and short reads of a round.
 const LEN: usize = 64;
-const PROBES: usize = 2000;
+const PROBES: usize = 2000 / SHORTER as usize;
 /// Long transfers whose median time is one reading.
 const TRANSFERS: usize = 9;
 

@@ -22,13 +22,13 @@ use super::{Bench, crypto, path};
 use crate::command::device::LOOPBACK;
 use crate::testbed::pair::Peer;
 use crate::testbed::protocol::{Command, NicCommand};
-use crate::{PortName, Row, typical_of};
+use crate::{PortName, Row, SHORTER, typical_of};
 
 /// The case.
 pub const CASE: &str = "cold/10000-initiators";
 
 /// Initiators; a server keeps 1024 keys unless it is told otherwise.
-const INITIATORS: u32 = 10_000;
+const INITIATORS: u32 = 10_000 / SHORTER as u32;
 /// Bytes that each reads.
 const LEN: u32 = 64;
 /// Trips whose mean is one reading, and trips of a round.

@@ -9,11 +9,12 @@ use remora_nic::rma::Cipher;
 use remora_nic::rma::cipher::{NONCE_LEN, TAG_LEN};
 use remora_wire::rma::{MAX_OPERATION, Nonce, header, request};
 
+use crate::SHORTER;
 use crate::typical_of;
 
 /// Calls whose mean is one reading, and calls of a round.
 const RUN: u64 = 64;
-const CALLS: u64 = 12_800;
+const CALLS: u64 = 12_800 / SHORTER;
 
 /// Associated data of a request, and of a read's data: its own header, then the request's nonce.
 const REQUEST_AAD: usize = header::LEN + request::LEN;

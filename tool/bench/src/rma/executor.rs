@@ -16,6 +16,7 @@ use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 
 use super::Bench;
 use crate::Row;
+use crate::SHORTER;
 
 /// Command slots; places for transfers, as many as a portal has; transfers in progress, each to a server of
 /// its own.
@@ -25,7 +26,7 @@ const TRANSFERS: u32 = 16;
 /// Bytes of a long transfer.
 const LONG: u64 = 4 << 20;
 /// Operations of a round.
-const OPERATIONS: usize = 1_000_000;
+const OPERATIONS: usize = 1_000_000 / SHORTER as usize;
 /// Operations a second of a core: asked; the paper's software.
 const ASKED: f64 = 6e6;
 /// Commands issued a second by each of the paper's 8 cores.

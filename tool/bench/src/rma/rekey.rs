@@ -18,7 +18,7 @@ use super::{Bench, path};
 use crate::command::device::LOOPBACK;
 use crate::testbed::pair::Peer;
 use crate::testbed::protocol::{Command, NicCommand, RmaCommand};
-use crate::{PortName, Row, histogram, median};
+use crate::{PortName, Row, SHORTER, histogram, median};
 
 /// The cases.
 pub const CASE: &str = "rekey";
@@ -34,7 +34,7 @@ const SLOW: usize = 10;
 /// Slots of who changes keys.
 const OWNER: u16 = 16;
 /// Reads of another region in a round, and how many lie between two changes.
-const READS: usize = 4000;
+const READS: usize = 4000 / SHORTER as usize;
 const APART: usize = 20;
 /// How much longer they may take.
 const UNDISTURBED: f64 = 1.1;

@@ -11,7 +11,7 @@ use super::crypto::Costs;
 use super::{Bench, path};
 use crate::testbed::pair::Peer;
 use crate::testbed::protocol::{Command, NicCommand};
-use crate::{PortName, Row, histogram, typical};
+use crate::{PortName, Row, SHORTER, histogram, typical};
 
 /// Bytes of the short operations and of the longest one.
 const SHORT: usize = 64;
@@ -22,7 +22,7 @@ const FEW: usize = 32;
 /// READs that RC posts together: one doorbell, one completion.
 const BATCH: usize = 32;
 /// Round trips of a round, and of its 99th percentile.
-const TRIPS: usize = 10_000;
+const TRIPS: usize = 10_000 / SHORTER as usize;
 
 /// All cases.
 pub const CASES: [&str; 4] = ["read/64", "write/64", "read/64/window-128", "read/4096/window-32"];

@@ -14,7 +14,7 @@ use remora_wire::rma::{Class, Kind, MAX_OPERATION};
 use super::client::{PATIENCE, check};
 use super::lent::Daemon;
 use super::{Bench, path};
-use crate::{PortName, Row, histogram};
+use crate::{PortName, Row, SHORTER, histogram};
 
 /// The cases.
 pub const SHARES: &str = "tenants/shares";
@@ -23,8 +23,8 @@ pub const BULK: &str = "tenants/read-64-beside-bulk";
 /// Command slots of the programs.
 const SLOTS: [u16; 3] = [4, 16, 64];
 /// Operations of a round, all programs' together; short reads of a round.
-const OPERATIONS: usize = 42_000;
-const PROBES: usize = 2000;
+const OPERATIONS: usize = 42_000 / SHORTER as usize;
+const PROBES: usize = 2000 / SHORTER as usize;
 /// Bytes of a short read.
 const SHORT: u32 = 64;
 /// How far a program's share may be below that of its slots.

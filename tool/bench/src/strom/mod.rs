@@ -31,6 +31,7 @@ use anyhow::Result;
 use super::cores::two_cores;
 use super::curves::Saved;
 use super::{Args, Benchmark, PortName, Report, Row, histogram, progress, typical, typical_of};
+use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, Extensions, NicCommand};
@@ -39,9 +40,9 @@ use client::Client;
 use wasm::Built;
 
 /// Trips of a turn, before it, and of its 99th percentile.
-const TRIPS: u64 = 4096;
-const WARM_UP: u64 = 256;
-const PERCENTILE: u64 = 2048;
+const TRIPS: u64 = 4096 / SHORTER;
+const WARM_UP: u64 = 256 / SHORTER;
+const PERCENTILE: u64 = 2048 / SHORTER;
 /// Trips of a reading where some fail: enough that each reading has its part of them.
 const RUN: u64 = 512;
 /// What the paper's CPU reached with eight threads, bytes a second (§7.2).

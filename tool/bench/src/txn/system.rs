@@ -11,13 +11,13 @@ use remora_store::txn::{Design, Granted, Outcome};
 
 use crate::testbed::Testbed;
 use crate::testbed::process::Process;
-use crate::{histogram, median};
+use crate::{SHORTER, histogram, median};
 use remora_service::txn::{Session, Size};
 
 /// Transactions of a client at a time, at most.
 pub const MOST: u32 = 64;
 /// Readings of bare verbs.
-const TRIPS: usize = 4096;
+const TRIPS: usize = 4096 / SHORTER as usize;
 /// Without an end of a transaction for so long, there will be none.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Empty turns between two looks at the clock, while nobody waits for a time.

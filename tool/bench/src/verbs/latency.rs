@@ -11,12 +11,12 @@ use crate::floor::{self, Lengths};
 use crate::sockperf::Sockperf;
 use crate::testbed::pair::{End, Peer, Raw};
 use crate::testbed::protocol::{Command, NicCommand};
-use crate::{PortName, Row};
+use crate::{PortName, Row, SHORTER};
 
 /// Bytes of a request.
 const LEN: usize = 64;
 /// Round trips of a round.
-const TRIPS: u64 = 20_000;
+const TRIPS: u64 = 20_000 / SHORTER;
 
 /// The raw ping-pong beside sockperf's, in the frames of a WRITE there and back.
 pub fn floors(bench: &mut Bench<'_>) -> Result<()> {

@@ -7,14 +7,14 @@ use anyhow::Result;
 use super::{Bench, Verb};
 use crate::testbed::pair::End;
 use crate::testbed::protocol::{Command, NicCommand};
-use crate::{Row, cpu_ns, resident_bytes};
+use crate::{Row, SHORTER, cpu_ns, resident_bytes};
 
 /// Queue pairs.
 const QPS: usize = 10_000;
 /// How long nothing happens.
 const IDLE: Duration = Duration::from_secs(10);
 /// Requests of a round.
-const REQUESTS: usize = 200_000;
+const REQUESTS: usize = 200_000 / SHORTER as usize;
 /// Requests on the way.
 const WINDOW: usize = 64;
 

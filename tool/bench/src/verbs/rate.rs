@@ -8,7 +8,7 @@ use remora_verbs::{Flags, WorkRequest};
 use super::{Bench, Verb};
 use crate::testbed::pair::{End, Peer, Raw};
 use crate::testbed::protocol::{Command, NicCommand};
-use crate::{PortName, Row, packets};
+use crate::{PortName, Row, SHORTER, packets};
 
 const LEN: usize = 64;
 /// Requests on the way.
@@ -18,7 +18,7 @@ pub const BATCH: usize = 32;
 /// The same as many programs post: what `-l 16` means to perftest.
 pub const SHORT_BATCH: usize = 16;
 /// Requests of a round.
-const REQUESTS: usize = 1_000_000;
+const REQUESTS: usize = 1_000_000 / SHORTER as usize;
 
 /// Rates of READ and WRITE.
 pub(super) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {

@@ -10,14 +10,14 @@ use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{Command, NicCommand};
 use crate::testbed::veth::{RAW, Side};
-use crate::{PortName, Row};
+use crate::{PortName, Row, SHORTER};
 
 /// Bytes of a request.
 const LEN: usize = 64;
 /// Round trips of a round.
-const TRIPS: u64 = 10_000;
+const TRIPS: u64 = 10_000 / SHORTER;
 /// Requests, and raw frames, of a round of rates.
-const REQUESTS: usize = 200_000;
+const REQUESTS: usize = 200_000 / SHORTER as usize;
 
 /// What a READ may take beyond the raw frames under it.
 const OVER_RAW: f64 = 500.0;

@@ -14,10 +14,10 @@ use self::tables::{CALLS, KEYS, READS, Tables};
 use super::server::Server;
 use crate::cores::pin;
 use crate::testbed::Testbed;
-use crate::{Args, PortName, Row};
+use crate::{Args, PortName, Row, SHORTER};
 
 /// Lookups of a round, one at a time; twice as many with all connections in use.
-const LOOKUPS: u64 = 4000;
+const LOOKUPS: u64 = 4000 / SHORTER;
 /// Links between clients and server, where each NIC needs one: of the NIC with a thread of its own, and of
 /// that for calls.
 pub const LINKS: usize = 2;

@@ -7,15 +7,15 @@ use remora_chain::{Code, Location, Operand, Program, Test, Work};
 use remora_verbs::{CompletionQueue, Device, EMPTY, Fetching, Loader, Offload, ProtectionDomain, QpOptions};
 
 use crate::cores::pin;
-use crate::{Args, Row};
+use crate::{Args, Row, SHORTER};
 
 /// NOPs of a ring, and rounds of it.
 const RING: u64 = 1 << 10;
-const ROUNDS: u64 = 2000;
+const ROUNDS: u64 = 2000 / SHORTER;
 /// `if`s, one behind the other.
-const IFS: u64 = 20_000;
+const IFS: u64 = 20_000 / SHORTER;
 /// Rounds of the loop.
-const TURNS: u64 = 500_000;
+const TURNS: u64 = 500_000 / SHORTER;
 /// How long one may take.
 const LONG: Duration = Duration::from_secs(60);
 /// What one core shall reach: NOPs in a second, `if`s, rounds of a recycled loop.

@@ -13,11 +13,12 @@ use remora_verbs::{
 use super::shop::{CALLS, CLIENTS, KEYS, VALUE, table};
 use super::{Server, Way};
 use crate::PortName;
+use crate::SHORTER;
 use crate::command::device::LOOPBACK;
 use crate::redn::table::{Table, late};
 
 /// GETs of a round.
-const GETS: usize = 5000;
+const GETS: usize = 5000 / SHORTER as usize;
 /// Time that an answer may take.
 const LONG: Duration = Duration::from_secs(30);
 /// Bytes of a place for answers, and of all: the chain's program counts on so many.
