@@ -15,7 +15,7 @@ mod state;
 mod strays;
 
 use remora_host::Signal;
-use remora_host::packet::FoundBy;
+use remora_host::packet::{FoundBy, PeerCredentials};
 use remora_port::udp::{OpenError, Options as UdpOptions, Socket, SteeredBy};
 use std::io;
 use std::net::SocketAddr;
@@ -66,9 +66,9 @@ impl Default for Options {
 /// Why there is no broker: one line with the fault and its mend.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// Another broker has the address.
-    #[error("a broker has {} already: programs find it by themselves, and `remora doctor` shows who has which QPN range", .0.ip())]
-    Running(SocketAddr),
+    /// Another process has the name of the address: its broker, or a process of another user.
+    #[error("{}", name::running(*.0, .1.as_ref()))]
+    Running(SocketAddr, Option<PeerCredentials>),
     /// The sockets cannot be bound.
     #[error("{0}")]
     Port(String),

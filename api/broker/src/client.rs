@@ -16,7 +16,7 @@ mod port_events;
 mod start;
 mod watch;
 
-use remora_host::packet::{PacketSocket, own_uid};
+use remora_host::packet::{PacketSocket, PeerCredentials};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
 use remora_verbs::{Context, Counters, Device, OpenError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -121,12 +121,9 @@ pub enum ClientError {
     /// The broker's refusal.
     #[error("{0}")]
     Refused(String),
-    /// The broker belongs to this user.
-    #[error(
-        "the broker of this address belongs to user {0}, who could read what it lends: set {ALLOW_UID}={0} to trust that user, or \
-         choose another address"
-    )]
-    Stranger(u32),
+    /// A process of another user has the address.
+    #[error("{}", name::taken(*.0, .1))]
+    Stranger(SocketAddr, PeerCredentials),
     /// It does not answer.
     #[error("the broker has not answered for {} s: end it (`remora doctor` names its process)", .0.as_secs_f32())]
     Silent(Duration),
@@ -384,9 +381,9 @@ fn attempt(
             });
         }
     };
-    let uid = socket.peer_uid()?;
-    if uid != own_uid() && uid != 0 && !options.allow.contains(&uid) {
-        return Err(ClientError::Stranger(uid));
+    let peer = socket.peer()?;
+    if !peer.is_trusted(&options.allow) {
+        return Err(ClientError::Stranger(address, peer));
     }
     match ask(&socket, request) {
         // It ended before it took the connection.

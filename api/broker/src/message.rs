@@ -25,7 +25,7 @@ pub use id_event::{IdEvent, IdEventKind};
 
 /// Version of this format, and of the page that a program shares with the broker. The
 /// preload library (`api/paths`) has it again, since it links nothing of ours.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Kinds from here on belong to the communication manager.
@@ -169,10 +169,11 @@ pub(crate) enum Reply {
     Counter,
     /// With a socket by which neighbours are introduced.
     Neighbours,
-    /// With the socket of a link to this QPN range, and its process where the broker has it. `uid`: its user.
+    /// With the socket of a link to this QPN range, and its process where the broker has it. `foreign`: the
+    /// two programs have different users, which only the broker can compare, in its own user namespace.
     Linked {
         range: u8,
-        uid: u32,
+        foreign: bool,
     },
     /// No link leads to this QPN range: the reason.
     Unlinked {
@@ -434,7 +435,7 @@ impl Reply {
             Reply::Paths(folder) => Out::kind(7).text(folder),
             Reply::Counter => Out::kind(8),
             Reply::Neighbours => Out::kind(9),
-            Reply::Linked { range, uid } => Out::kind(10).u8(*range).u32(*uid),
+            Reply::Linked { range, foreign } => Out::kind(10).u8(*range).u8((*foreign).into()),
             Reply::Unlinked { range, words } => Out::kind(11).u8(*range).text(words),
             Reply::PortEvents => Out::kind(12),
             Reply::Port(state) => {
@@ -475,7 +476,7 @@ impl Reply {
             7 => Reply::Paths(fields.text()?),
             8 => Reply::Counter,
             9 => Reply::Neighbours,
-            10 => Reply::Linked { range: fields.range()?, uid: fields.u32()? },
+            10 => Reply::Linked { range: fields.range()?, foreign: fields.flag()? },
             11 => Reply::Unlinked { range: fields.range()?, words: fields.text()? },
             12 => Reply::PortEvents,
             13 => Reply::Port(fields.port_state()?),

@@ -1,7 +1,10 @@
 //! The name at which the broker of an address is found: an abstract Unix socket. Such names belong to the
 //! network namespace, as addresses do, and go with the process that has them.
 
+use remora_host::packet::{PacketSocket, PeerCredentials, own_uid};
+use remora_port::user;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// RoCE's own UDP port.
 const ROCE_PORT: u16 = 4791;
@@ -29,9 +32,58 @@ pub(crate) fn of(address: SocketAddr) -> String {
     format!("remora-broker/{}", standard(address))
 }
 
+/// Time in which a process that has a name must take a connection, so that its user is known.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The process that listens at the name of this address; `None`: none takes a connection.
+pub(crate) fn holder(address: SocketAddr) -> Option<PeerCredentials> {
+    PacketSocket::connect_abstract(&of(address), PATIENCE).ok()?.peer().ok()
+}
+
+/// The message about an address whose broker is a process of another user.
+pub(crate) fn taken(address: SocketAddr, holder: &PeerCredentials) -> String {
+    let PeerCredentials { uid, pid } = *holder;
+    let ip = ip(address);
+    format!(
+        "{ip} is taken by process {pid} of {}, and programs of user {} use no broker of that user, which could read their \
+         frames: have it ended (root can: `kill {pid}`), or choose another address, such as 127.0.0.2",
+        user::name(uid),
+        own_uid()
+    )
+}
+
+/// The message about an address whose name is taken.
+pub(crate) fn running(address: SocketAddr, holder: Option<&PeerCredentials>) -> String {
+    let ip = ip(address);
+    match holder {
+        Some(holder) if !holder.is_trusted(&[]) => taken(address, holder),
+        Some(PeerCredentials { uid, pid }) => format!(
+            "a broker has {ip} already, process {pid} of user {uid}: programs find it by themselves, and `remora doctor` shows \
+             their QPN ranges"
+        ),
+        None => format!(
+            "a broker has {ip} already, or a process that takes no connection has its name: `ss -xlp | grep remora-broker` names \
+             the process"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_another_user_is_reported_with_the_user_and_never_as_a_broker_to_use() {
+        let address = "127.0.0.1:4791".parse().unwrap();
+        let own = PeerCredentials { uid: own_uid(), pid: 70 };
+        let words = running(address, Some(&own));
+        assert!(words.contains("a broker has 127.0.0.1 already, process 70 of user"), "{words}");
+        let stranger = PeerCredentials { uid: 4_000_111, pid: 70 };
+        for words in [running(address, Some(&stranger)), taken(address, &stranger)] {
+            assert!(words.contains("process 70 of user 4000111") && words.contains("`kill 70`"), "{words}");
+            assert!(!words.contains("a broker has") && !words.contains("REMORA_ALLOW_UID"), "{words}");
+        }
+    }
 
     #[test]
     fn one_address_has_one_name_and_an_interface_is_part_of_it() {

@@ -8,7 +8,7 @@ use crate::rewrite::{PATH_MAX, folder};
 /// Of the broker's messages (`api/broker/src/message.rs`): the kind, the first bytes, and the version.
 const KIND: u8 = 7;
 const MAGIC: &[u8; 8] = b"RemoraBr";
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 /// The kind of the reply that has a file.
 const FILE: u8 = 8;
 /// The link in the tree whose target is the name of the broker's abstract socket.
@@ -123,7 +123,7 @@ mod tests {
     fn a_request_is_a_packet_of_the_brokers_grammar() {
         let mut packet = [0; 128];
         let len = emit(b"counters/x", &mut packet).unwrap();
-        assert_eq!(&packet[..len], b"\x07RemoraBr\x06\x00\x0a\x00counters/x");
+        assert_eq!(&packet[..len], b"\x07RemoraBr\x07\x00\x0a\x00counters/x");
         assert_eq!(emit(&[b'x'; 116], &mut packet), None, "no counter has such a name");
     }
 }

@@ -2,6 +2,7 @@
 //! (SOCK_SEQPACKET).
 
 use remora_memory::ForkMark;
+pub use remora_port::user::{PeerCredentials, own_uid};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -79,21 +80,28 @@ impl PacketSocket {
         PacketSocket::connect_to(&SocketAddrUnix::new_abstract_name(name.as_bytes())?, patience)
     }
 
-    /// The user of the process at the other end, as the kernel noted it.
+    /// The process at the other end and its user, as the kernel noted them when the connection was made.
+    ///
+    /// # Errors
+    /// The errno of getsockopt(2).
+    pub fn peer(&self) -> io::Result<PeerCredentials> {
+        Ok(PeerCredentials::of(&self.socket)?)
+    }
+
+    /// The user of [`peer`](PacketSocket::peer).
     ///
     /// # Errors
     /// The errno of getsockopt(2).
     pub fn peer_uid(&self) -> io::Result<u32> {
-        Ok(remora_port::shm::peer_uid(&self.socket)?)
+        Ok(self.peer()?.uid)
     }
 
-    /// The process at the other end, as the kernel noted it when the connection was made; 0 if it is in a pid
-    /// namespace that this process cannot see into.
+    /// The process id of [`peer`](PacketSocket::peer).
     ///
     /// # Errors
     /// The errno of getsockopt(2).
     pub fn peer_pid(&self) -> io::Result<u32> {
-        Ok(remora_port::shm::peer_pid(&self.socket)?)
+        Ok(self.peer()?.pid)
     }
 
     /// A descriptor that becomes readable when the process at the other end has ended. The socket alone does
@@ -108,7 +116,7 @@ impl PacketSocket {
             return Ok(process);
         }
         let number =
-            rustix::process::Pid::from_raw(self.peer_pid()? as i32).ok_or(io::ErrorKind::NotFound)?;
+            rustix::process::Pid::from_raw(self.peer()?.pid as i32).ok_or(io::ErrorKind::NotFound)?;
         Ok(rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty())?)
     }
 
@@ -309,11 +317,6 @@ impl AsFd for PacketListener {
 pub fn eventfd() -> io::Result<OwnedFd> {
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
     Ok(rustix::event::eventfd(0, flags)?)
-}
-
-/// The user of this process.
-pub fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 /// Is this a TCP connection?

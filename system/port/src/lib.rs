@@ -25,6 +25,7 @@ mod signals;
 mod staging;
 mod time_slice;
 pub mod udp;
+pub mod user;
 pub mod xdp;
 
 use std::os::fd::RawFd;

@@ -27,7 +27,7 @@ mod tests;
 pub use ends::{Receiver, Sender, ring};
 pub use link::Link;
 pub use ring::{Broken, Cells, Consumer, Found, Geometry, Producer, SLOT, WORD, slots_of};
-pub use setup::{Admit, Listener, SetupError, connect, introduce, peer_pid, peer_process, peer_uid, take};
+pub use setup::{Admit, Listener, SetupError, connect, introduce, peer_process, take};
 pub use shm_port::{EVERYONE, Limits, ShmPort};
 
 /// Bytes of headers and trailer that a frame may have beyond its payload: IPv6, UDP, BTH, the longest

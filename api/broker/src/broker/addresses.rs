@@ -35,7 +35,7 @@ impl Address {
         remora_port::address::zoned(local).map_err(|why| BrokerError::Port(why.to_string()))?;
         let listener =
             PacketListener::bind_abstract(&name::of(local)).map_err(|error| match error.kind() {
-                ErrorKind::AddrInUse => BrokerError::Running(local),
+                ErrorKind::AddrInUse => BrokerError::Running(local, name::holder(local)),
                 _ => BrokerError::System("socket", error),
             })?;
         let mut address = Address { local, listener, group: None, interface: None, index: None, runs: true };

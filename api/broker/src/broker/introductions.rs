@@ -1,7 +1,7 @@
 //! Neighbours: two programs on one address, between which the broker makes a link. Then they need it no more.
 
 use remora_host::packet::PacketSocket;
-use remora_port::shm;
+use remora_port::{shm, user};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -108,7 +108,8 @@ impl State {
 fn hand(client: &Client, range: u8, neighbour: &Client, end: OwnedFd) -> bool {
     let mut descriptors = vec![end.as_fd()];
     descriptors.extend(neighbour.process.as_ref().map(AsFd::as_fd));
-    let reply = Reply::Linked { range, uid: neighbour.uid };
+    let foreign = !user::is_same(client.uid, neighbour.uid);
+    let reply = Reply::Linked { range, foreign };
     let socket = client.introductions.as_ref();
     socket.is_some_and(|socket| socket.send(&reply.emit(), &descriptors).is_ok())
 }

@@ -2,8 +2,9 @@
 //! one program.
 
 use remora_host::Signal;
-use remora_host::packet::{PacketSocket, own_uid};
+use remora_host::packet::{PacketSocket, PeerCredentials, own_uid};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
+use remora_port::user;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -222,18 +223,14 @@ impl State {
             self.tally.dropped += 1;
             self.hang_up(oldest);
         }
-        let (uid, pid) = (socket.peer_uid(), socket.peer_pid().unwrap_or(0));
-        let own = self.options.alone && pid != std::process::id();
-        let refusal = match &uid {
+        let peer = socket.peer();
+        let own = self.options.alone && !peer.as_ref().is_ok_and(PeerCredentials::is_this_process);
+        let refusal = match &peer {
             Ok(_) if own => Some(format!(
                 "the program with number {} has the address alone (REMORA_ALONE): end it, or run both without",
                 std::process::id()
             )),
-            Ok(uid) if *uid != self.uid && *uid != 0 && !self.options.allow.contains(uid) => Some(format!(
-                "the broker of this address belongs to user {} and does not admit user {uid}: start it with `remora broker \
-                 --allow-uid {uid}`, or choose another address",
-                self.uid
-            )),
+            Ok(peer) if !peer.is_trusted(&self.options.allow) => Some(self.not_admitted(peer.uid)),
             Ok(_) if self.clients.len() >= CONNECTIONS => {
                 Some(format!("{CONNECTIONS} connections to the broker are open: end a program"))
             }
@@ -243,12 +240,13 @@ impl State {
         if let Some(words) = refusal {
             return self.refuse(&socket, words);
         }
+        let Ok(peer) = peer else { return };
         let process = socket.peer_process(self.options.found).ok();
         let client = Client {
             socket,
             process,
-            pid,
-            uid: uid.unwrap_or(0),
+            pid: peer.pid,
+            uid: peer.uid,
             since: Instant::now(),
             known: false,
             connects: false,
@@ -272,6 +270,19 @@ impl State {
         });
         if watched.is_err() {
             self.hang_up(number);
+        }
+    }
+
+    fn not_admitted(&self, uid: u32) -> String {
+        let begin = format!("the broker of this address belongs to user {} and does not admit", self.uid);
+        match user::is_mapped(uid) {
+            true => format!(
+                "{begin} user {uid}: start it with `remora broker --allow-uid {uid}`, or choose another address"
+            ),
+            false => format!(
+                "{begin} {}: run both in one user namespace, or choose another address",
+                user::name(uid)
+            ),
         }
     }
 
@@ -403,10 +414,12 @@ impl State {
         match self.addresses.iter().position(|address| address.local == local) {
             Some(place) => Ok(place),
             None => self.add_address(local).map_err(|error| match error {
-                BrokerError::Running(other) => format!(
-                    "another broker has {}, and the addresses of a device belong to one broker: name that address first, or wait until \
-                     that broker is gone, ten seconds after its last program",
-                    other.ip()
+                BrokerError::Running(other, Some(holder)) if holder.is_trusted(&[]) => format!(
+                    "another broker has {} (process {} of user {}), and the addresses of a device belong to one broker: name that \
+                     address first, or wait until that broker is gone, ten seconds after its last program",
+                    other.ip(),
+                    holder.pid,
+                    holder.uid
                 ),
                 error => error.to_string(),
             }),

@@ -1,6 +1,6 @@
 //! A program's neighbours: the broker introduces them, and the program's NIC gets their links.
 
-use remora_host::packet::{PacketSocket, own_uid};
+use remora_host::packet::PacketSocket;
 use remora_port::shm::{self, DEFAULT_GEOMETRY};
 use remora_verbs::raw::{ChannelAdapter, Link, Links, Wanted};
 use rustix::event::{PollFd, PollFlags};
@@ -150,9 +150,9 @@ impl Neighbours {
                 _ => break,
             };
             match Reply::parse(&buffer[..packet.len]) {
-                Some(Reply::Linked { range, uid }) => {
+                Some(Reply::Linked { range, foreign }) => {
                     introductions.refusals.remove(&range);
-                    if let Err(words) = self.add(range, uid, packet.descriptors) {
+                    if let Err(words) = self.add(range, foreign, packet.descriptors) {
                         introductions.refusals.insert(range, words);
                     }
                 }
@@ -165,10 +165,10 @@ impl Neighbours {
         introductions.over = true;
     }
 
-    fn add(&self, range: u8, uid: u32, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+    fn add(&self, range: u8, foreign: bool, descriptors: Vec<OwnedFd>) -> Result<(), String> {
         let mut descriptors = descriptors.into_iter();
         let socket = descriptors.next().ok_or_else(|| io::Error::from(ErrorKind::InvalidData).to_string())?;
-        let link = shm::take(socket, descriptors.next(), uid != own_uid());
+        let link = shm::take(socket, descriptors.next(), foreign);
         let link = link.map_err(|error| error.to_string())?;
         self.adapter.add_neighbour(range, link).map_err(|error| error.to_string())
     }

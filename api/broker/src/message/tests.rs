@@ -131,7 +131,7 @@ fn replies() -> Vec<Reply> {
         Reply::Paths("/tmp/x".to_owned()),
         Reply::Counter,
         Reply::Neighbours,
-        Reply::Linked { range: 127, uid: 1000 },
+        Reply::Linked { range: 127, foreign: true },
         Reply::Unlinked { range: 1, words: "it takes no links".to_owned() },
     ]
     .into_iter()
@@ -165,9 +165,9 @@ fn of_another_version_the_version_is_understood_whatever_follows() {
     let open =
         Request::Open { version: VERSION, address: at("127.0.0.1:4791"), counters: 50, every_address: false };
     let mut packet = open.emit();
-    packet[9..11].copy_from_slice(&7u16.to_le_bytes());
+    packet[9..11].copy_from_slice(&(VERSION + 1).to_le_bytes());
     for len in 11..packet.len() {
-        assert_eq!(Request::parse(&packet[..len]), Some(Request::Ask { version: 7 }));
+        assert_eq!(Request::parse(&packet[..len]), Some(Request::Ask { version: VERSION + 1 }));
     }
     packet[1] ^= 1;
     assert_eq!(Request::parse(&packet), None, "another protocol's first packet");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::{LONG, at, never, report, until};
 
 /// Of the messages.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 fn name(address: &str) -> String {
     format!("remora-broker/{address}:4791")

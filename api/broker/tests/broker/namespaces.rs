@@ -10,8 +10,8 @@ use crate::program::Program;
 use crate::sharing::two_programs_work;
 use crate::{at, never};
 
-/// A user that owns nothing.
-const NOBODY: &str = "65534";
+/// A user that owns nothing. It is not the overflow uid, which is nobody where users have no translation.
+const NOBODY: &str = "61001";
 
 /// Not a test by itself: what an unprivileged user does where only the loopback interface is up.
 #[test]
@@ -81,11 +81,25 @@ fn a_program_of_another_user_is_told_what_to_do_and_an_allowed_one_is_admitted()
     }
     let _broker = Broker::open(at("127.95.0.1:0"), &Options::default()).unwrap();
     let told = nobody_hears("127.95.0.1:0");
-    assert!(told.contains("does not admit user 65534") && told.contains("--allow-uid 65534"), "{told}");
-    let options = Options { allow: vec![65_534], ..Options::default() };
+    assert!(told.contains("does not admit user 61001") && told.contains("--allow-uid 61001"), "{told}");
+    let options = Options { allow: vec![61_001], ..Options::default() };
     let _other = Broker::open(at("127.95.0.2:0"), &options).unwrap();
     let admitted = nobody_hears("127.95.0.2:0");
     assert!(admitted.contains("admitted to range 1"), "{admitted}");
+}
+
+#[test]
+fn where_users_have_no_ids_a_program_trusts_no_broker_of_another_user() {
+    let _broker = Broker::open(at("127.95.0.4:0"), &Options::default()).unwrap();
+    let mut command = Command::new("unshare");
+    // Both users are 65534 there: the broker's and the program's.
+    command.arg("--user").arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "namespaces::as_another_user", "--nocapture"]);
+    let output = command.env("REMORA_TEST_STRANGER", "127.95.0.4:0").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let is_refused = printed.contains("told: 127.95.0.4 is taken by process")
+        && printed.contains("without an id in this user namespace");
+    assert!(is_refused, "{printed}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Not a test by itself: has RoCE's UDP port until its input ends.
@@ -114,7 +128,7 @@ fn a_udp_port_that_another_user_has_is_one_line_that_names_the_user() {
     let words = Broker::open(at("127.95.0.3:0"), &Options::default()).unwrap_err().to_string();
     drop(holder.stdin.take());
     holder.wait().unwrap();
-    assert!(words.contains("is taken by user 65534") && words.contains("127.0.0.2"), "{words}");
+    assert!(words.contains("is taken by user 61001") && words.contains("127.0.0.2"), "{words}");
     assert!(!words.contains('\n'), "{words}");
     Broker::open(at("127.95.0.3:0"), &Options::default()).unwrap();
 }

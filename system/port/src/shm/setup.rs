@@ -23,6 +23,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use super::link::{Link, Side, Wires};
 use super::map::Map;
 use super::ring::Geometry;
+use crate::user::{self, PeerCredentials};
 
 /// First bytes of the offer.
 const MAGIC: [u8; 8] = *b"RemoraSh";
@@ -57,7 +58,7 @@ impl fmt::Display for SetupError {
         match self {
             SetupError::Os(errno) => write!(f, "shm link: {errno}"),
             SetupError::Stranger(uid) => {
-                write!(f, "shm link: the peer runs as uid {uid}; run both as one user")
+                write!(f, "shm link: the peer runs as {}; run both as one user", user::name(*uid))
             }
             SetupError::Version(peer) => {
                 write!(
@@ -200,39 +201,9 @@ pub fn take(socket: OwnedFd, process: Option<OwnedFd>, stranger: bool) -> Result
 
 /// Is the other end of `socket` admitted, and does it belong to another user?
 fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
-    let peer = peer_uid(socket)?;
-    let stranger = peer != rustix::process::geteuid().as_raw();
-    if stranger && admit == Admit::SameUser { Err(SetupError::Stranger(peer)) } else { Ok(stranger) }
-}
-
-/// The effective uid of the other end of a Unix socket, as the kernel noted it when the connection was made.
-///
-/// # Errors
-/// The errno of getsockopt(2).
-pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
-    peer_credentials(socket).map(|peer| peer.uid)
-}
-
-/// The process of the other end, likewise; 0 for a peer in a pid namespace that we cannot see into.
-///
-/// # Errors
-/// The errno of getsockopt(2).
-pub fn peer_pid(socket: &OwnedFd) -> Result<u32, Errno> {
-    peer_credentials(socket).map(|peer| peer.pid as u32)
-}
-
-/// It calls libc because rustix takes the pid for non-zero.
-fn peer_credentials(socket: &OwnedFd) -> Result<libc::ucred, Errno> {
-    let mut peer = MaybeUninit::<libc::ucred>::zeroed();
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    let (fd, into) = (socket.as_raw_fd(), peer.as_mut_ptr().cast());
-    // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
-    let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut len) };
-    if done != 0 {
-        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
-    }
-    // SAFETY: it was zeroed, and every bit pattern is a ucred.
-    Ok(unsafe { peer.assume_init() })
+    let peer = PeerCredentials::of(socket)?;
+    let stranger = !peer.is_this_process() && !user::is_own(peer.uid);
+    if stranger && admit == Admit::SameUser { Err(SetupError::Stranger(peer.uid)) } else { Ok(stranger) }
 }
 
 /// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The
